@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import inf
 from typing import Any, Self, SupportsFloat
@@ -97,6 +97,11 @@ class Experiment:
     metrics: Mapping[str, Metric] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.workload, Workload):
+            raise ConfigError(
+                f"workload = {self.workload!r}: allowed are lab.Log, lab.Synthetic, and lab.Jobs,"
+                " which takes jobs, or a function that makes them of a seed"
+            )
         check_fields(self)
         if self.is_whole and self.until_s == inf and self.grid.has_endless_users:
             raise ConfigError(
@@ -168,7 +173,7 @@ class Experiment:
             seed=seed,
             metrics={**dict(flat(document)), **own},
             jobs=job_rows(report.jobs if has_jobs else (), COLUMNS),
-            notes=report.waiting,
+            notes=(*_warnings(document, report.jobs), *report.waiting),
             document=document,
         )
 
@@ -196,6 +201,26 @@ def _measured(name: str, of: Metric, jobs: Sequence[JobRecord]) -> float:
     if not isinstance(value, SupportsFloat):
         raise ConfigError(f"metrics: {name} returned {value!r}: allowed is a number")
     return float(value)
+
+
+def _warnings(document: Mapping[str, Any], jobs: Sequence[JobRecord]) -> Iterator[str]:
+    """Yield why means say little: no job ran, or more was asked for than the grid can give."""
+    if not jobs:
+        yield f"no job could run; {document['dropped']['too_large']} are larger than the grid"
+        return
+    period_s = max(job.submitted_at for job in jobs) - min(job.submitted_at for job in jobs)
+    asked = sum(job.processor_run_s for job in jobs)
+    capacity = document["processors"] * period_s
+    if len(jobs) >= _JOBS_MIN and asked > capacity:
+        times = f"{asked / capacity:.2g} times" if capacity else "more than"
+        yield (
+            f"overload: while jobs are submitted, they ask for {times} what the grid has, so that"
+            " waits grow with the number of jobs"
+        )
+
+
+_JOBS_MIN = 100
+"""Fewer jobs are no load, but a burst."""
 
 
 def label(value: object) -> Any:  # noqa: ANN401 - numbers stay numbers

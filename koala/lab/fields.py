@@ -77,7 +77,7 @@ def _is_plain(hint: Any) -> bool:  # noqa: ANN401 - an annotation
 def _builtin(value: object) -> object:
     """Convert a number of numpy, as ranges of a sweep have, to one of Python."""
     match value:
-        case bool() | int() | float():
+        case bool():
             return value
         case Integral():
             return int(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
@@ -20,7 +20,7 @@ from koala.sim.options import policy_name
 from koala.workload.arrivals import Overrun
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Replay:
     """A log of jobs on one site (`koala simulate trace`). The seed has no effect.
 
@@ -30,6 +30,7 @@ class Replay:
     """
 
     log: Log
+    _: KW_ONLY
     policy: Policy = "easy"
     processors: int | None = None
     until: int | None = None

@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from itertools import chain, count, dropwhile, islice, takewhile
 from math import inf, isfinite
+from operator import index
 from pathlib import Path
 from random import Random
 from typing import Protocol, runtime_checkable
@@ -279,7 +280,8 @@ class Job:
             raise
 
     def _check(self) -> None:
-        sizes = (self.processors,) if isinstance(self.processors, int) else self.processors
+        given = self.processors
+        sizes = [index(one) for one in (given if isinstance(given, Sequence) else (given,))]
         if not sizes or min(sizes) < 1 or max(sizes) >= ANY_SIZE:
             raise ConfigError(f"job with processors {self.processors}: allowed are 1 and more")
         if not (self.at >= 0 and isfinite(self.at) and self.run_s > 0 and isfinite(self.run_s)):
@@ -296,7 +298,9 @@ class Job:
         return GridJob(
             float(self.at),
             self.name or number,
-            self.processors if isinstance(self.processors, int) else tuple(self.processors),
+            tuple(map(int, self.processors))
+            if isinstance(self.processors, Sequence)
+            else int(self.processors),
             float(self.run_s),
             float(self.run_s if self.estimate_s is None else self.estimate_s),
             Priority(self.priority),

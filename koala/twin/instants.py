@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
@@ -15,6 +15,7 @@ Value = TypeVar("Value")
 NEVER = frozenset({"", "Unknown", "None", "N/A", "-/-", "undefined", "NONE"})
 UNLIMITED = frozenset({"", "UNLIMITED", "Partition_Limit", "INVALID", "INFINITY", "NONE", "N/A"})
 DIGITS_MAX = 12
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the 0 of Grid Engine in any zone
 LATEST_AT = 32_503_680_000
 """The year 3000: later instants are damage, and larger than a date can be."""
 LONGEST_S = 1000 * 365 * 86_400
@@ -56,6 +57,8 @@ def instant(text: str, zone: tzinfo | None) -> Readings | None:
     found = _parsed(text)
     if found.tzinfo is None:
         found = found.replace(tzinfo=zone)
+    if abs(found.replace(tzinfo=None) - _EPOCH) <= timedelta(days=1):
+        return None
     first = _usual(found.timestamp(), text)
     # In the hour that clocks leave out, the second reading is the earlier one.
     return first, max(first, _usual(found.replace(fold=1).timestamp(), text))

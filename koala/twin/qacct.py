@@ -24,13 +24,14 @@ _KILLED = "100"
 
 
 def read(lines: Iterable[str], *, source: str, site: str, zone: tzinfo | None) -> Iterator[Read]:
-    """Read the tasks of all jobs. Raises WorkloadError if no line begins a record."""
+    """Read the tasks of all jobs. Raises WorkloadError if no line begins a record. The table of the
+    totals, which can follow the last record, is left out."""
     block: dict[str, str] = {}
     begin, has_begun = 0, False
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         if _RULE.fullmatch(text):
-            if has_begun and block:
+            if block and not _is_total(block):
                 yield _job(block, begin, site, zone)
             block, begin, has_begun = {}, number, True
         elif text and not has_begun:
@@ -40,8 +41,13 @@ def read(lines: Iterable[str], *, source: str, site: str, zone: tzinfo | None) -
             block.setdefault(name, value.strip())
     if not has_begun:
         raise WorkloadError(f"{source}: no record: allowed is the output of `{COMMAND}`")
-    if block:
+    if block and not _is_total(block):
         yield _job(block, begin, site, zone)
+
+
+def _is_total(block: Mapping[str, str]) -> bool:
+    """Return True for the numbers below the head of the table of totals."""
+    return all(name[0].isdecimal() for name in block)
 
 
 def _job(block: Mapping[str, str], line: int, site: str, zone: tzinfo | None) -> Read:

@@ -25,6 +25,7 @@ NEEDED = (
     ("State",),
     ("AllocCPUS", "NCPUS", "AllocTRES"),
 )
+_NEVER_RAN = ("PENDING", "REVOKED")  # revoked: another cluster of the federation ran the job
 FREE = ("JobName", "Comment", "AdminComment", "SystemComment", "WorkDir", "SubmitLine", "WCKey")
 """Columns whose text can hold the separator."""
 COMMAND = (
@@ -117,7 +118,7 @@ def _job(row: Mapping[str, str], line: int, site: str, zone: tzinfo | None) -> R
         end = column("End", partial(instant, zone=zone), row["End"])
     except ValueError as error:
         return Skipped(reason=Skip.MALFORMED, line=line, detail=f"job {job}: {error}")
-    is_waiting = state == "PENDING" or row.get("NodeList") == _NOWHERE
+    is_waiting = state in _NEVER_RAN or row.get("NodeList") == _NOWHERE
     if start is None or is_waiting:
         return Skipped(reason=Skip.NOT_STARTED, line=line)
     try:

@@ -130,7 +130,7 @@ def test_values_of_a_wrong_type_are_refused_before_a_run(
     ("make", "told"),
     [
         (lambda: OWN.changed(grid={"a": 8}), "grid = .*: allowed is Grid, got dict"),
-        (lambda: OWN.changed(workload="x.swf"), "workload = 'x.swf': allowed is Workload, got str"),
+        (lambda: OWN.changed(workload="x.swf"), "workload = 'x.swf': allowed are lab.Log, lab.Syn"),
         (lambda: OWN.changed(faults={"claim": 0.1}), "allowed is Faults, got dict"),
         (lambda: OWN.changed(faults=lab.Faults(claim={"z": 0.1})), "faults of z: sites are a, b"),
         (lambda: OWN.changed(faults=lab.Faults(outages=(("a", 2, 1),))), "outage of a from 2 to 1"),
@@ -213,6 +213,24 @@ def test_numbers_of_numpy_are_numbers() -> None:
     base = lab.Experiment(grid=lab.grid({"delft": 4}), workload=lab.Synthetic(jobs=2))
     found = base.changed(**{"workload.jobs": numpy.int64(3), "until_s": numpy.float32(9)})
     assert found.until_s == 9
+    row = {"at": numpy.int64(1), "processors": numpy.int64(4), "run_s": numpy.float64(5)}
+    job = lab.Job(**row)  # type: ignore[arg-type]  # as of a row of pandas
+    assert job.grid_job(1) == lab.Job(at=1, processors=4, run_s=5).grid_job(1)
+    assert type(job.grid_job(1)[2]) is int
+    with pytest.raises(ConfigError, match="allowed is int"):
+        lab.Job(**row | {"processors": numpy.float64(4)})  # type: ignore[arg-type]
+
+
+def test_a_result_says_why_its_means_say_little() -> None:
+    wide = lab.Job(at=0, processors=17, run_s=10)
+    assert OWN.changed(workload=lab.Jobs([wide])).run().notes == (
+        "no job could run; 1 are larger than the grid",
+    )
+    for run_s, is_noted in ((30, True), (20, False)):
+        jobs = [lab.Job(at=20.0 * n, processors=12, run_s=run_s) for n in range(101)]
+        notes = OWN.changed(workload=lab.Jobs(jobs)).run().notes
+        told = "overload: while jobs are submitted, they ask for 1.1 times what the grid has"
+        assert [note.startswith(told) for note in notes] == [True] * is_noted
 
 
 def test_a_log_that_has_changed_has_another_name_in_the_store(tmp_path: Path) -> None:

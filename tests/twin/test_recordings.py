@@ -370,6 +370,33 @@ def test_files_that_are_no_recording_are_refused_with_the_command(tmp_path: Path
         read_recordings("sacct", [tmp_path / "a.gz"], zone=UTC)
 
 
+@pytest.mark.parametrize(
+    "never", ["Thu Jan  1 01:00:00 1970", "Wed Dec 31 19:00:00 1969", "01/01/1970 00:00:00.000"]
+)
+def test_the_epoch_of_any_zone_is_no_instant(tmp_path: Path, never: str) -> None:
+    begin = "start_time   Mon Nov 23 14:18:27 2026"
+    text = GRID_ENGINE.read_text().replace(begin, f"start_time   {never}", 1)
+    (tmp_path / "g.txt").write_text(text)
+    counts = read_recordings("qacct", [tmp_path / "g.txt"], zone=UTC).counts
+    assert counts.skipped == {Skip.NOT_STARTED: 1}
+
+
+def test_the_totals_behind_the_records_of_grid_engine_are_no_record(tmp_path: Path) -> None:
+    text = GRID_ENGINE.read_text()
+    totals = "Total System Usage\n    WALLCLOCK         UTIME\n====\n    10    20\n"
+    (tmp_path / "g.txt").write_text(text + totals + text)
+    assert (
+        read_recordings("qacct", [tmp_path / "g.txt"], zone=UTC).counts
+        == read_recordings("qacct", [GRID_ENGINE, GRID_ENGINE], zone=UTC).counts
+    )
+
+
+def test_a_job_that_another_cluster_of_the_federation_ran_is_left_out(tmp_path: Path) -> None:
+    instants = "2026-10-01T00:00:00|2026-10-01T00:01:00|2026-10-01T00:02:00"
+    found = twin_of(tmp_path, SHORT, f"1|{instants}|REVOKED|4", f"2|{instants}|COMPLETED|4")
+    assert (found.counts.kept, found.counts.skipped) == (1, {Skip.NOT_STARTED: 1})
+
+
 def test_records_of_grid_engine_that_are_no_jobs_are_counted(tmp_path: Path) -> None:
     text = GRID_ENGINE.read_text()
     begin = "Mon Nov 23 14:18:27 2026"
