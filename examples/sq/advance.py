@@ -25,14 +25,14 @@ def main() -> None:
     tell_at = 0.0
     while (now := time.time()) < end and time.process_time() < options.work:
         if now >= tell_at:
-            tell(now)
+            print_progress(now)
             tell_at = now + STEP_S
         sum(range(CHUNK))
-    tell(time.time())
+    print_progress(time.time())
 
 
-def tell(now: float) -> None:
-    """A line for who looks at it afterwards."""
+def print_progress(now: float) -> None:
+    """Print the time and the processor time used, for a later look."""
     print(f"{now:.3f} {time.process_time():.3f}", flush=True)
 
 
