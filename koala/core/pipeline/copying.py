@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from koala.core.model.grid import Assignment
 from koala.core.model.job import Attempt, Job, Member
 from koala.core.model.replicas import Transfer
@@ -29,10 +31,13 @@ def assign_member(
     if assignment.source is None or not job.spec.inputs_of(member.component):
         member.is_fetched = True
         return
-    copies = [
-        _copy(state, attempt, file, source, assignment, part, now)
-        for file, source, part in _sources(state, job, member.component, assignment, now)
-    ]
+    sources = _sources(state, job, member.component, assignment, now)
+    sum_bytes = sum(size_bytes for _, _, (_, size_bytes) in sources) or 1
+    copies = []
+    for file, source, part in sources:
+        booked_bps = assignment.booked_bps * (part[1] / sum_bytes)  # for all files together
+        share = replace(assignment, booked_bps=booked_bps)
+        copies.append(_copy(state, attempt, file, source, share, part, now))
     if not copies:  # a policy named a source of files that are all at the site
         member.source, member.is_fetched = None, True
         return

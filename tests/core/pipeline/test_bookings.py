@@ -14,8 +14,8 @@ from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTrans
 from koala.core.model.events import ParametersChanged, TransferFinished
 from koala.core.model.grid import Assignment, Placement
 from koala.core.model.job import EndKind
-from koala.core.model.job_spec import Hint
-from koala.core.model.values import JobId, SiteName, TransferId
+from koala.core.model.job_spec import Hint, InputFile
+from koala.core.model.values import FileName, JobId, SiteName, TransferId
 from koala.core.policy_api import NO_POLICIES, Recorder
 from koala.core.queries import booked_bandwidth
 from koala.core.scheduler import Scheduler
@@ -61,6 +61,17 @@ def test_a_copy_is_ordered_at_the_rate_that_was_booked_for_it() -> None:
     assert script.scheduler.wanted(DELFT).fetches == (order,)
     part = job_document(script.scheduler, JobId("j1"))["parts"][0]
     assert (part["mips"], part["booked_bps"]) == (2000.0, 50.0)
+
+
+def test_several_files_share_what_was_booked_for_their_component() -> None:
+    """By their sizes, so all are there when the copy of one file of their size would be."""
+    script = a_grid().replica("data", "home", 900).replica("small", "home", 100)
+    more = (InputFile(name=FileName("small")),)
+    script.tell(reader("j1", length_mi=40_000.0, more_files=more))
+    orders = script.take(StartTransfer)
+    assert [order.booked_bps for order in orders] == [45.0, 5.0]
+    assert booked_bandwidth(script.scheduler) == {(HOME, DELFT): 50.0}
+    assert job_document(script.scheduler, JobId("j1"))["timeline"]["transfer_estimate_s"] == 20.0
 
 
 def test_who_finds_the_link_booked_gets_what_is_left_of_it_or_waits() -> None:
