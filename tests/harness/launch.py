@@ -57,7 +57,8 @@ def main() -> int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         status = int(report.recv(REPORT_BYTES_MAX))
     if status < 0:
-        signal.signal(-status, signal.SIG_DFL)
+        if -status in PASSED_ON:
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     return status
 

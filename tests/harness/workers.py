@@ -46,6 +46,8 @@ TOGETHER = {
 
 FILLS_FROM = 3
 """So many workers are enough that one of them begins with the quick tests."""
+KNOWN_MIN = 2
+"""A worker begins a test when it knows so many."""
 
 
 def group_of(nodeid: str) -> str:
@@ -67,6 +69,28 @@ class Together(LoadScopeScheduling):  # type: ignore[misc]
         if len(self.nodes) >= FILLS_FROM and node is self.nodes[-1]:
             self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
         super()._assign_work_unit(node)
+
+    def remove_node(self, node: Any) -> str | None:
+        """Return the test with which a worker died, and give the others of that worker to the rest.
+        pytest-xdist would repeat it, in one new worker after the other."""
+        units = self.assigned_work[node].values()
+        left = (nodeid for unit in units for nodeid, is_done in unit.items() if not is_done)
+        died_with = next(left, None)
+        if died_with is not None:
+            self.assigned_work[node][group_of(died_with)][died_with] = True
+        super().remove_node(node)
+        return died_with
+
+    def _reschedule(self, node: Any) -> None:
+        """Give a worker so much that it begins: it does so when it knows the next test, or that
+        there is none. One that replaces another would wait for ever."""
+        super()._reschedule(node)
+        if node.shutting_down:
+            return
+        while self.workqueue and self._pending_of(self.assigned_work[node]) < KNOWN_MIN:
+            self._assign_work_unit(node)
+        if not self.workqueue:
+            node.shutdown()
 
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
         """Forget what is done: after each test pytest-xdist counts what is left of all that the

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,31 @@ def test_all_of_a_group_are_run_by_one_worker(
     folder.mkdir(exist_ok=True)
     folder.joinpath(worker).touch()
     assert [path.name for path in folder.iterdir()] == [worker], number
+
+
+SCHEDULER = """
+from tests.harness.workers import Together
+
+def pytest_xdist_make_scheduler(config, log):
+    return Together(config, log)
+"""
+DIES = """
+import os, pytest, signal
+
+@pytest.mark.parametrize("number", range(8))
+def test_it(number):
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_test_that_kills_its_worker_fails_and_all_others_are_run(tmp_path: Path) -> None:
+    """A new worker runs what the dead one had, but not that test again."""
+    texts = {"pytest.ini": "[pytest]\n", "conftest.py": SCHEDULER, "test_dies.py": DIES}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    words = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider"]
+    words += ["-c", str(tmp_path / "pytest.ini"), str(tmp_path)]
+    run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert "1 failed, 7 passed" in run.stdout, run.stdout + run.stderr
+    assert "test_it[3]" in run.stdout
