@@ -18,6 +18,13 @@ MORE_FAILURES = (
     "twice. Jobs of 36 have three or four, of which the smaller ones are placed sooner (5.3-17): "
     "their placements rise by 8 % alone, from 1.76 to 1.91 a job (twenty replications)"
 )
+DELAYED = (
+    "a job's hours begin with its submission, and no job is tried while it is delayed: the queues "
+    "hold 100 jobs in all (4.2), and admit jobs of both priorities in their order. Jobs of high "
+    "priority leave the queues sooner, so that the delay is a larger part of their hours. In "
+    "queues without a limit they are tried 10.0 times an hour and jobs of low priority 5.0 times, "
+    "as S = 2 says, with and without failures (regular loads of 74 and 50 %, three runs each)"
+)
 
 REASONS = {
     "1-7": STUCK,
@@ -26,6 +33,7 @@ REASONS = {
     "5.1-1": STUCK,
     "5.2-3": STUCK,
     "7-1": STUCK,
+    "5.2-13": DELAYED,
     "5.3-2": MORE_FAILURES,
     "5.2-7": "a job of low priority waits longer for its placement, and is tried for as long as it "
     "waits; 5.2-13 asks the same of each hour of waiting",
