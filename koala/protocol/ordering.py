@@ -86,3 +86,11 @@ ORDERS: dict[str, OrderPolicy] = {
     "priorities": priorities,
     "fair-share": fair_share,
 }
+
+DECIDING_FIELDS: dict[OrderPolicy, str] = {
+    shortest_first: "estimate_s",
+    priorities: "priority",
+    fair_share: "user",
+}
+"""The one field that decides in the built-in orders: at any time jobs with equal values have equal
+sort keys. (What a user holds is the same for all jobs of that user.)"""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from koala.protocol.ordering import QueuedJob, fair_share, priorities, shortest_first
+from functools import partial
+from random import Random
+
+import pytest
+
+from koala.protocol.ordering import ORDERS, QueuedJob, fair_share, priorities, shortest_first
 from koala_agent.lrm.emulated.order_fallback import live_scheduler
 from koala_agent.lrm.model import Discipline, LocalQueue, local_queue, local_scheduler
 
@@ -70,3 +75,36 @@ def test_a_live_site_goes_on_in_order_of_arrival_when_an_order_errs() -> None:
 def errs(job: QueuedJob) -> str:
     """Answer no number."""
     return f"{job.estimate_s}"
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_jobs_that_are_alike_start_as_if_each_had_been_asked_about(name: str) -> None:
+    """Random arrivals, ends, withdrawals and returns to the head, under an order that is known to
+    look at one field, and under the same function as an unknown one."""
+    draws = Random(7)
+    known: LocalQueue[int] = local_queue(processors=9, discipline=ORDERS[name])
+    unknown: LocalQueue[int] = local_queue(processors=9, discipline=partial(ORDERS[name]))
+    running: list[tuple[int, int, float]] = []
+    waiting: dict[int, tuple[int, float]] = {}
+    for key in range(600):
+        job = (draws.randint(1, 9), float(draws.randint(1, 3)))
+        user, priority, number = draws.choice("abc"), draws.randint(0, 2), draws.random()
+        withdrawn = draws.choice([*waiting]) if waiting and number < 0.2 else None
+        ended = running.pop(draws.randrange(len(running))) if running and number > 0.3 else None
+        for queue in (known, unknown):
+            queue.submit(key, processors=job[0], estimate_s=job[1], user=user, priority=priority)
+            if withdrawn is not None:
+                queue.withdraw(withdrawn)
+            if ended is not None:
+                queue.end(ended[0])
+                if number > 0.8:
+                    queue.put_back(ended[0], processors=ended[1], estimate_s=ended[2])
+        waiting[key] = job
+        if withdrawn is not None:
+            del waiting[withdrawn]
+        if ended is not None and number > 0.8:
+            waiting[ended[0]] = ended[1:]
+        started = known.advance(float(key))
+        assert unknown.advance(float(key)) == started
+        running += [(one, *waiting.pop(one)) for one in started]
+    assert len(waiting) > 50

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
+from typing import Any
 
-from koala.protocol.ordering import OrderPolicy, QueuedJob, in_order
+from koala.protocol.ordering import DECIDING_FIELDS, OrderPolicy, QueuedJob
 from koala_agent.lrm.model.queue import Key, LocalQueue, Waiting
 
 
 class OrderedQueue(LocalQueue[Key]):
     """Queue whose jobs start in the order of a function; the first that does not fit ends the pass.
-    The function is called in each pass: waiting times and the processors of users change."""
+    The function is called in each pass: waiting times and the processors of users change. Of jobs
+    that it cannot tell apart it is asked about the first one only, so that a long queue costs no
+    more than it has different jobs. Where nothing is known of the function, all are different.
+    """
 
     def __init__(self, *, processors: int, order: OrderPolicy) -> None:
         super().__init__(processors=processors)
         self._order = order
+        self._field = next((name for known, name in DECIDING_FIELDS.items() if known is order), "")
         self._owners: dict[Key, tuple[str, int]] = {}  # user and priority, until the end
         self._since: dict[Key, float] = {}  # first pass that saw the waiting job
+        self._unseen: dict[Key, None] = {}  # by any pass
         self._held: dict[str, int] = {}
+        self._alike: dict[Hashable, dict[Key, int]] = {}
+        """The waiting jobs that have equal sort keys, with their numbers, in order of the queue."""
+        self._last = self._first = 0  # numbers at both ends of the queue
 
     def submit(
         self,
@@ -48,48 +58,89 @@ class OrderedQueue(LocalQueue[Key]):
         started: list[Key] = []
         if not self._waiting or not self.idle:
             return started
-        for key in in_order(self._queued(now), self._order):
+        self._since.update(dict.fromkeys(self._unseen, now))
+        self._unseen.clear()
+        keys = {group: self._sort_key(group, now) for group in self._alike}
+        while keys:
+            group = min(keys, key=keys.__getitem__)
+            key = self._first_of(group)
             _, processors, estimate_s = self._waiting[key]
             if processors > self.idle:
                 break
-            del self._waiting[key], self._since[key]
+            self._leave(self._waiting.pop(key))
             self._running[key] = (now + estimate_s, processors)
             self.idle -= processors
-            self._count(key, processors)
+            user = self._count(key, processors)
             started.append(key)
+            del keys[group]
+            changed = [group] if self._field else self._all_of(user)
+            keys.update({one: self._sort_key(one, now) for one in changed if one in self._alike})
         return started
 
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
         """Return the idle processors; none while jobs wait, which may sort before the new one."""
         return 0 if self._waiting else self.idle
 
-    def _queued(self, now: float) -> dict[Key, QueuedJob]:
-        found: dict[Key, QueuedJob] = {}
-        for key, processors, estimate_s in self._waiting.values():
-            user, priority = self._owners.get(key, ("", 0))
-            found[key] = QueuedJob(
-                user=user,
-                processors=processors,
-                estimate_s=estimate_s,
-                waited_s=now - self._since.setdefault(key, now),
-                priority=priority,
-                held=self._held.get(user, 0),
-            )
-        return found
+    def _sort_key(self, group: Hashable, now: float) -> tuple[Any, int]:
+        """Return the sort key of the first of some jobs that are alike, and its number."""
+        key = self._first_of(group)
+        _, processors, estimate_s = self._waiting[key]
+        user, priority = self._owner(key)
+        job = QueuedJob(
+            user=user,
+            processors=processors,
+            estimate_s=estimate_s,
+            waited_s=now - self._since[key],
+            priority=priority,
+            held=self._held.get(user, 0),
+        )
+        return self._order(job), self._alike[group][key]
 
-    def _count(self, key: Key, processors: int) -> None:
-        user, _ = self._owners.get(key, ("", 0))
+    def _first_of(self, group: Hashable) -> Key:
+        return next(iter(self._alike[group]))
+
+    def _all_of(self, user: str) -> list[Hashable]:
+        return [one for one in self._alike if self._owner(self._first_of(one))[0] == user]
+
+    def _owner(self, key: Key) -> tuple[str, int]:
+        return self._owners.get(key, ("", 0))
+
+    def _group(self, job: Waiting[Key]) -> Hashable:
+        """Return what a job has in common with those that are alike."""
+        key, _, estimate_s = job
+        user, priority = self._owner(key)
+        values = {"estimate_s": estimate_s, "priority": priority, "user": user}
+        return values[self._field] if self._field else key
+
+    def _count(self, key: Key, processors: int) -> str:
+        """Count the processors of a started job for its user, who is returned."""
+        user, _ = self._owner(key)
         self._held[user] = self._held.get(user, 0) + processors
+        return user
 
     def _queue(self, job: Waiting[Key]) -> None:
-        """Nothing to record: the order is found in each pass."""
+        self._last += 1
+        self._alike.setdefault(self._group(job), {})[job[0]] = self._last
+        self._unseen[job[0]] = None
 
     def _queue_first(self, job: Waiting[Key]) -> None:
-        """Nothing to record."""
+        self._first -= 1
+        group = self._group(job)
+        self._alike[group] = {job[0]: self._first, **self._alike.get(group, {})}
+        self._unseen[job[0]] = None
 
     def _unqueue(self, job: Waiting[Key]) -> None:
+        self._leave(job)
         self._owners.pop(job[0], None)
-        self._since.pop(job[0], None)
+
+    def _leave(self, job: Waiting[Key]) -> None:
+        """Drop a job that does not wait any more."""
+        key, group = job[0], self._group(job)
+        del self._alike[group][key]
+        if not self._alike[group]:
+            del self._alike[group]
+        self._since.pop(key, None)
+        self._unseen.pop(key, None)
 
     def _hold(self, release: tuple[float, int]) -> None:
         """Nothing to record: expected ends are not used."""
