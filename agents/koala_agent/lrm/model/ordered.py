@@ -9,6 +9,9 @@ from typing import Any
 from koala.protocol.ordering import DECIDING_FIELDS, OrderPolicy, QueuedJob
 from koala_agent.lrm.model.queue import Key, LocalQueue, Waiting
 
+NOBODY = ("", 0)
+"""User and priority of a job that was put back after its end."""
+
 
 class OrderedQueue(LocalQueue[Key]):
     """Queue whose jobs start in the order of a function; the first that does not fit ends the pass.
@@ -44,7 +47,7 @@ class OrderedQueue(LocalQueue[Key]):
 
     def end(self, key: Key) -> None:
         """Release the processors of a running job that has ended."""
-        user, _ = self._owners.pop(key, ("", 0))
+        user, _ = self._owners.pop(key, NOBODY)
         self._held[user] = self._held.get(user, 0) - self._running[key][1]
         super().end(key)
 
@@ -83,9 +86,9 @@ class OrderedQueue(LocalQueue[Key]):
 
     def _sort_key(self, group: Hashable, now: float) -> tuple[Any, int]:
         """Return the sort key of the first of some jobs that are alike, and its number."""
-        key = self._first_of(group)
+        key, number = next(iter(self._alike[group].items()))
         _, processors, estimate_s = self._waiting[key]
-        user, priority = self._owner(key)
+        user, priority = self._owners.get(key, NOBODY)
         job = QueuedJob(
             user=user,
             processors=processors,
@@ -94,7 +97,7 @@ class OrderedQueue(LocalQueue[Key]):
             priority=priority,
             held=self._held.get(user, 0),
         )
-        return self._order(job), self._alike[group][key]
+        return self._order(job), number
 
     def _first_of(self, group: Hashable) -> Key:
         return next(iter(self._alike[group]))
@@ -103,7 +106,7 @@ class OrderedQueue(LocalQueue[Key]):
         return [one for one in self._alike if self._owner(self._first_of(one))[0] == user]
 
     def _owner(self, key: Key) -> tuple[str, int]:
-        return self._owners.get(key, ("", 0))
+        return self._owners.get(key, NOBODY)
 
     def _group(self, job: Waiting[Key]) -> Hashable:
         """Return what a job has in common with those that are alike."""
