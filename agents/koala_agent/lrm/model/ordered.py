@@ -30,6 +30,8 @@ class OrderedQueue(LocalQueue[Key]):
         self._held: dict[str, int] = {}
         self._alike: dict[Hashable, dict[Key, int]] = {}
         """The waiting jobs that have equal sort keys, with their numbers, in order of the queue."""
+        self._keys: dict[Hashable, tuple[Any, int]] = {}
+        """Sort keys of the first of these jobs, and their numbers, as far as they still hold."""
         self._last = self._first = 0  # numbers at both ends of the queue
 
     def submit(
@@ -47,8 +49,8 @@ class OrderedQueue(LocalQueue[Key]):
 
     def end(self, key: Key) -> None:
         """Release the processors of a running job that has ended."""
-        user, _ = self._owners.pop(key, NOBODY)
-        self._held[user] = self._held.get(user, 0) - self._running[key][1]
+        self._count(key, -self._running[key][1])
+        self._owners.pop(key, None)
         super().end(key)
 
     def occupy(self, key: Key, *, processors: int, until: float) -> None:
@@ -63,7 +65,10 @@ class OrderedQueue(LocalQueue[Key]):
             return started
         self._since.update(dict.fromkeys(self._unseen, now))
         self._unseen.clear()
-        keys = {group: self._sort_key(group, now) for group in self._alike}
+        keys = self._keys
+        if not self._field:
+            keys.clear()
+        keys.update({one: self._sort_key(one, now) for one in self._alike if one not in keys})
         while keys:
             group = min(keys, key=keys.__getitem__)
             key = self._first_of(group)
@@ -75,7 +80,6 @@ class OrderedQueue(LocalQueue[Key]):
             self.idle -= processors
             user = self._count(key, processors)
             started.append(key)
-            del keys[group]
             changed = [group] if self._field else self._all_of(user)
             keys.update({one: self._sort_key(one, now) for one in changed if one in self._alike})
         return started
@@ -116,9 +120,11 @@ class OrderedQueue(LocalQueue[Key]):
         return values[self._field] if self._field else key
 
     def _count(self, key: Key, processors: int) -> str:
-        """Count the processors of a started job for its user, who is returned."""
+        """Count the processors of a job as held by its user, who is returned."""
         user, _ = self._owner(key)
         self._held[user] = self._held.get(user, 0) + processors
+        if self._field == "user":
+            self._keys.pop(user, None)
         return user
 
     def _queue(self, job: Waiting[Key]) -> None:
@@ -130,6 +136,7 @@ class OrderedQueue(LocalQueue[Key]):
         self._first -= 1
         group = self._group(job)
         self._alike[group] = {job[0]: self._first, **self._alike.get(group, {})}
+        self._keys.pop(group, None)
         self._unseen[job[0]] = None
 
     def _unqueue(self, job: Waiting[Key]) -> None:
@@ -139,6 +146,7 @@ class OrderedQueue(LocalQueue[Key]):
     def _leave(self, job: Waiting[Key]) -> None:
         """Drop a job that does not wait any more."""
         key, group = job[0], self._group(job)
+        self._keys.pop(group, None)
         del self._alike[group][key]
         if not self._alike[group]:
             del self._alike[group]
