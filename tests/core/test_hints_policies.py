@@ -163,6 +163,29 @@ def test_parts_of_one_job_do_not_book_a_link_twice() -> None:
     assert [a.booked_bps for a in answer.assignments] == [100.0, 100.0]
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_files_that_no_site_holds_together_come_from_several_and_book_nothing(policy: str) -> None:
+    """400 bytes over a link of 50 bytes a second take 8 s, which is the rate: 125 MIPS."""
+    other = FileName("other")
+    view = GridView(
+        [SiteView(name=name, processors=9, idle=9, mips=1000.0) for name in (A, B)],
+        replicas={
+            FILE: Replica(size_bytes=100, sites=(A,)),
+            other: Replica(size_bytes=400, sites=(B,)),
+        },
+        bandwidth={},
+        bandwidth_default=50.0,
+        free={(A, B): 500.0, (B, A): 500.0},
+    )
+    part = Part(component=0, processors=1, size_bytes=500, site=A, file=(FILE, other))
+    demand = Demand(preferred_mips=0.0, length_mi=1000.0)
+    request = PlacementRequest(parts=(part,), demand=demand)
+    found = chosen(named("placement", policy)(request, view))
+    assert (found.site, found.source, found.booked_bps) == (A, B, 0.0)
+    assert found.transfer_s == pytest.approx(8.0)
+    assert found.mips == pytest.approx(125.0 if policy != "NoNetwork" else 1000.0)
+
+
 def test_job_slots_bound_the_parts_at_a_site() -> None:
     view = grid({A: 2000.0, B: 1500.0}, slots={A: 1})
     answer = ask("NoNetwork", view, parts=2)

@@ -185,16 +185,18 @@ def _place(
 def _offers(
     part: Part, request: PlacementRequest, grid: _Grid, *, is_booking: bool
 ) -> Iterator[Offer]:
-    """The sites with room for a part that its file reaches in time, in order."""
+    """Yield the sites with room for a part that its files reach in time, in order."""
     holders = grid.view.holders(part.file)
     for site in grid.idle:
         if not grid.has_room(site, part):
             continue
         source = site if part.file is None else grid.source(site, holders)
-        if source is None:
-            continue
-        offer = _offer(part, request, grid, (source, site), is_booking=is_booking)
-        if offer.way.transfer_s <= request.transfer_s_max:
+        offer: Offer | None = None
+        if source is not None:
+            offer = _offer(part, request, grid, (source, site), is_booking=is_booking)
+        elif isinstance(part.file, tuple):
+            offer = _scattered_offer(part, request, grid, site, is_booking=is_booking)
+        if offer is not None and offer.way.transfer_s <= request.transfer_s_max:
             yield offer
 
 
@@ -228,6 +230,31 @@ def _offer(
             booked_bps=booked_bps,
         ),
     )
+
+
+def _scattered_offer(
+    part: Part, request: PlacementRequest, grid: _Grid, site: SiteName, *, is_booking: bool
+) -> Offer | None:
+    """Make the offer of a part whose files no usable site holds together. Each is copied from where
+    it arrives first, over several links, so nothing is booked (the paper has one file a job)."""
+    assert part.file is not None
+    routes = grid.view.routes(part.file, request.user)
+    route = next((route for route in routes if route[2] == site), None)
+    if route is None:
+        return None
+    byte_s, source, _ = route
+    transfer_s = byte_s * part.size_bytes
+    mips = effective = grid.mips[site]
+    if transfer_s and request.demand and request.demand.length_mi:
+        effective = min(mips, request.demand.length_mi / transfer_s)
+    way = Assignment(
+        component=part.component,
+        site=site,
+        source=source,
+        transfer_s=transfer_s,
+        mips=effective if is_booking else mips,
+    )
+    return Offer(mips=mips, effective=effective, is_local=False, way=way)
 
 
 def _refusal(
