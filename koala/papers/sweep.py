@@ -18,7 +18,7 @@ from koala.sim.campaign.execution import (
     execute_runs,
     key_of,
 )
-from koala.sim.campaign.identity import canonical, run_id
+from koala.sim.campaign.identity import canonical, run_ids
 from koala.sim.replication import Progress
 
 
@@ -56,9 +56,8 @@ class Plan:
 
     def ids(self, runs: Iterable[Run]) -> tuple[str, ...]:
         """Name runs: the same names on every machine and for every version of Koala."""
-        return tuple(
-            run_id(self.paper.name, one.setting, seed=one.seed, length=one.effort.length)
-            for one in runs
+        return run_ids(
+            self.paper.name, [(one.setting, one.seed, one.effort.length) for one in runs]
         )
 
     def part(self, number: int, count: int) -> tuple[Run, ...]:

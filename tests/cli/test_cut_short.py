@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.state.backup import back_up
-from tests.cli.command import Command, begin
+from tests.cli.command import PYTHON_PATH, Command, begin, environment
 from tests.states.recorded import RECORDED, unpack
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -83,3 +85,16 @@ def test_a_backup_that_is_cut_short_leaves_no_secrets(
     assert len(left) == (number is signal.SIGKILL)
     back_up(state, target, with_spool=False)
     assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_command_that_is_interrupted_while_it_imports_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt")
+    path = os.pathsep.join([str(tmp_path), PYTHON_PATH])
+    found = subprocess.run(
+        [sys.executable, "-m", "koala.cli", "simulate", "sq"],
+        env=environment(PYTHONPATH=path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (found.returncode, found.stdout, found.stderr) == (130, "", "")

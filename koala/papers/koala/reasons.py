@@ -23,7 +23,7 @@ DELAYED = (
     "hold 100 jobs in all (4.2), and admit jobs of both priorities in their order. Jobs of high "
     "priority leave the queues sooner, so that the delay is a larger part of their hours. In "
     "queues without a limit they are tried 10.0 times an hour and jobs of low priority 5.0 times, "
-    "as S = 2 says, with and without failures (regular loads of 74 and 50 %, three runs each)"
+    "as S = 2 says (regular loads of 74 and 50 %, three runs each)"
 )
 
 REASONS = {

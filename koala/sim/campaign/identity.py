@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import partial
@@ -50,13 +50,32 @@ def canonical(value: object) -> Plain:
 
 def digest(*values: object) -> str:
     """Return the SHA-256 of values, in hexadecimal digits. Raises ConfigError as `canonical`."""
-    text = json.dumps([canonical(value) for value in values], separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _digest(map(_text, values))
 
 
 def run_id(kind: str, setting: object, *, seed: int, length: float = 0.0) -> str:
     """Name a run: the same for every version of Koala. Raises ConfigError as `canonical`."""
     return digest(kind, setting, seed, float(length))[:32]
+
+
+def run_ids(kind: str, runs: Sequence[tuple[object, int, float]]) -> tuple[str, ...]:
+    """Name runs, each a setting, a seed and a length, as `run_id` does. A setting that many runs
+    share is converted once. Raises ConfigError as `canonical`."""
+    texts: dict[int, str] = {}  # by identity: equal settings can differ in the types of numbers
+    found = []
+    for setting, seed, length in runs:
+        if (text := texts.get(id(setting))) is None:
+            text = texts[id(setting)] = _text(setting)
+        found.append(_digest((_text(kind), text, _text(seed), _text(float(length))))[:32])
+    return tuple(found)
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256(f"[{','.join(texts)}]".encode()).hexdigest()
+
+
+def _text(value: object) -> str:
+    return json.dumps(canonical(value), separators=(",", ":"))
 
 
 def _name(kind: type) -> str:

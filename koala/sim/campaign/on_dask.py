@@ -7,6 +7,7 @@ to others. Workers must have the same code and the same minor version of Python 
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -25,6 +26,9 @@ One = TypeVar("One", bound=Timed)
 CONNECT_S = 10
 BATCH_S = 1.0
 BATCH_MAX = 256
+WORKERLESS_S = 600.0
+TURN_S = 0.1
+TURNS_PER_LOOK = 10
 IN_FLIGHT = 3
 """Batches for each worker thread that are sent ahead."""
 
@@ -32,10 +36,11 @@ IN_FLIGHT = 3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dask:
     """Engine of a scheduler at `address`, HOST:PORT. With `security`, a `distributed.Security`,
-    connections are those of TLS."""
+    connections are those of TLS. A scheduler may be without workers for `workerless_s`."""
 
     address: str
     security: Security | None = None
+    workerless_s: float = WORKERLESS_S
 
     def __call__(
         self,
@@ -46,14 +51,14 @@ class Dask:
         each: Each[Item, One],
     ) -> Replications[Item, One]:
         """Run the items. Raises ConfigError if the scheduler cannot be used, KoalaError if it is
-        lost, or its workers again and again."""
+        lost, or has no workers for too long, or loses them again and again."""
         if not items:
             return Replications(finished=())
         client = self._client()
         done: dict[int, One] = {}
         try:
             _check_workers(client)
-            for place, made in _results(client, run, items):
+            for place, made in _results(client, run, items, self.workerless_s):
                 done[place] = made
                 each(items[place], made)
                 progress(len(done))
@@ -115,39 +120,77 @@ def _identity() -> str:
 
 
 def _results(
-    client: Client, run: Callable[[Item], One], items: Sequence[Item]
+    client: Client, run: Callable[[Item], One], items: Sequence[Item], workerless_s: float
 ) -> Iterator[tuple[int, One]]:
     """Yield place and result of each item. The first batches are of one item; later ones as large
     as makes a batch of a second."""
     from distributed import KilledWorker, as_completed  # noqa: PLC0415 - of the extra `sweep`
-    from distributed.client import FutureCancelledError  # noqa: PLC0415
 
     threads = sum(client.nthreads().values())
     places = iter(range(len(items)))
     size, made_count, made_s = 1, 0, 0.0
-    waiting = as_completed([], loop=client.loop)
+    # With results: a result that is lost with its worker is awaited here, and not by its future.
+    waiting = as_completed([], loop=client.loop, with_results=True, raise_errors=False)
     begin = [_submit_batch(client, run, items, places, size) for _ in range(IN_FLIGHT * threads)]
     for future in filter(None, begin):
         waiting.add(future)
-    for future in waiting:
-        try:
-            results = future.result()
-        except KilledWorker as error:
+    while not waiting.is_empty():
+        if not _await_batch(client, waiting, workerless_s):
             raise KoalaError(
-                f"--on: {error.allowed_failures + 1} workers were lost with the same runs, after"
-                f" {made_count} of {len(items)}; they may need more memory"
-            ) from None
-        except FutureCancelledError:
+                f"--on: the scheduler had no workers for {workerless_s:g} s, after {made_count} of"
+                f" {len(items)} runs; the same command goes on after the runs that are stored"
+            )
+        future, results = next(waiting)
+        if future.status == "error":
+            _, error, trace = results
+            if isinstance(error, KilledWorker):
+                raise KoalaError(
+                    f"--on: {error.allowed_failures + 1} workers were lost with the same runs,"
+                    f" after {made_count} of {len(items)}; they may need more memory"
+                )
+            raise error.with_traceback(trace)
+        if future.status == "cancelled" or isinstance(results, BaseException):
             raise KoalaError(
                 f"--on: the scheduler was lost after {made_count} of {len(items)} runs; the same"
                 " command goes on after the runs that are stored"
-            ) from None
+            )
         for place, made in results:
             made_count, made_s = made_count + 1, made_s + made.cpu_s
             yield place, made
         size = max(1, min(BATCH_MAX, round(BATCH_S * made_count / max(made_s, 1e-6))))
         if (more := _submit_batch(client, run, items, places, size)) is not None:
             waiting.add(more)
+
+
+def _await_batch(client: Client, waiting: Any, workerless_s: float) -> bool:  # noqa: ANN401 - as_completed
+    """Wait for a batch, and report a scheduler without workers; return False when it had none for
+    so long."""
+    turns, without_s = 0, 0.0
+    while not waiting.has_ready():
+        with waiting.thread_condition:
+            waiting.thread_condition.wait(TURN_S)
+        turns += 1
+        if turns % TURNS_PER_LOOK:
+            continue
+        if _has_workers(client):
+            without_s = 0.0
+            continue
+        if not without_s:
+            sys.stderr.write(
+                f"--on: the scheduler has lost its workers; others are awaited for {workerless_s:g}"
+                " s\n"
+            )
+        without_s += TURN_S * TURNS_PER_LOOK
+        if without_s >= workerless_s:
+            return False
+    return True
+
+
+def _has_workers(client: Client) -> bool:
+    try:
+        return bool(client.nthreads())
+    except OSError:  # of a lost scheduler, which cancels the futures, too
+        return True
 
 
 def _submit_batch(

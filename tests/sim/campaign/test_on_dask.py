@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,8 +15,9 @@ from typing import NamedTuple
 
 import pytest
 
-from koala.errors import ConfigError
+from koala.errors import ConfigError, KoalaError
 from koala.lab.engines import engine_of
+from koala.papers.runs import Outcome
 from koala.sim.campaign import on_dask
 from koala.sim.campaign.records import FinishedRun
 from tests.cli.command import environment, koala, koala_here
@@ -123,6 +125,23 @@ def test_a_lost_scheduler_is_named_and_finished_runs_are_kept(
     assert status != 0
     assert told.splitlines()[-1].startswith("koala sweep: --on: the scheduler was lost after")
     assert 2 <= count_lines(store) < 24
+
+
+def test_a_scheduler_whose_workers_are_gone_is_given_up_in_the_end(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(_item: int) -> FinishedRun:
+        threading.Event().wait(0.5)
+        return FinishedRun(outcome=Outcome(values={}), cpu_s=0.5)
+
+    def kill(_item: int, _made: FinishedRun) -> None:
+        for worker in cluster.workers:
+            worker.kill()
+
+    engine = on_dask.Dask(address=cluster.address, workerless_s=2)
+    with pytest.raises(KoalaError, match=r"had no workers for 2 s, after \d+ of 100 runs"):
+        engine(run, range(100), progress=lambda _: None, each=kill)
+    assert capsys.readouterr().err.startswith("--on: the scheduler has lost its workers")
 
 
 def swept(

@@ -12,7 +12,7 @@ from koala.papers import deadlines, hints
 from koala.papers.runs import Outcome
 from koala.sim.campaign.code import code_of, own_code
 from koala.sim.campaign.execution import Processes, StoreChoice, execute_runs, key_of
-from koala.sim.campaign.identity import canonical, digest, run_id
+from koala.sim.campaign.identity import canonical, digest, run_id, run_ids
 from koala.sim.campaign.records import FinishedRun, as_plain, from_plain
 from koala.sim.campaign.store import Store
 
@@ -73,6 +73,15 @@ def test_names_of_runs_depend_on_setting_seed_and_length_alone() -> None:
     }
     assert len(names) == 12
     assert run_id("p", Load(0.5), seed=1, length=10) == run_id("p", Load(0.5), seed=1, length=10.0)
+
+
+def test_names_of_many_runs_are_those_of_each() -> None:
+    """Equal settings whose numbers differ in type have names of their own."""
+    shared = Load(1.0)
+    runs = [(shared, 1, 5.0), (shared, 2, 5.0), (Load(1), 1, 5.0), ("plain", 3, 0)]
+    names = run_ids("p", runs)
+    assert names == tuple(run_id("p", one, seed=seed, length=long) for one, seed, long in runs)
+    assert len(set(names)) == 4
 
 
 def test_a_function_of_the_session_has_no_name() -> None:
