@@ -7,7 +7,7 @@ would be those of another policy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from koala.core.model.grid import (
@@ -39,9 +39,10 @@ def checked(policies: Policies) -> Policies:
 
 def _checked_placement(policy: PlacementPolicy) -> PlacementPolicy:
     def place(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
-        answer = policy(request, view.copy())
+        answer = _asked("placement", policy, request, view.copy())
         if wrong := placement_error(answer, request, view):
             raise ConfigError(f"placement = {_name(policy)}: {wrong}")
+        assert isinstance(answer, Placement | Unplaceable), answer
         return answer
 
     return place
@@ -49,12 +50,27 @@ def _checked_placement(policy: PlacementPolicy) -> PlacementPolicy:
 
 def _checked_order(order: OrderPolicy) -> OrderPolicy:
     def key(job: QueuedJob) -> object:
-        answer = order(job)
+        answer = _asked("queueing", order, job)
         if wrong := key_error(answer):
             raise ConfigError(f"queueing = {_name(order)}: {wrong}")
         return answer
 
     return key
+
+
+def _asked(slot: str, policy: Callable[..., object], *question: object) -> object:
+    """Ask a policy; its own errors become ours, with the line that raised them."""
+    try:
+        return policy(*question)
+    except Exception as error:
+        trace = error.__traceback__
+        assert trace is not None
+        while trace.tb_next is not None:
+            trace = trace.tb_next
+        raise ConfigError(
+            f"{slot} = {_name(policy)}: raised {type(error).__name__}: {error}, in"
+            f" {trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno}"
+        ) from error
 
 
 def _name(function: object) -> str:

@@ -221,6 +221,24 @@ def test_numbers_of_numpy_are_numbers() -> None:
         lab.Job(**row | {"processors": numpy.float64(4)})  # type: ignore[arg-type]
 
 
+def test_an_error_of_an_own_policy_names_the_policy_and_the_line() -> None:
+    def broken(_request: PlacementRequest, view: GridView) -> Placement:
+        return view.nothing  # type: ignore[attr-defined,no-any-return]
+
+    def disordered(_job: object) -> float:
+        raise LookupError("no key")
+
+    line = r"in .*test_laboratory\.py, line \d+$"
+    for slot, policy, wrong in (
+        ("placement", broken, "AttributeError: .*'nothing'"),
+        ("queueing", disordered, "LookupError: no key"),
+    ):
+        with pytest.raises(
+            ConfigError, match=f"{slot} = {policy.__name__}: raised {wrong}.*{line}"
+        ):
+            OWN.changed(**{slot: policy}).run()
+
+
 def test_a_result_says_why_its_means_say_little() -> None:
     wide = lab.Job(at=0, processors=17, run_s=10)
     assert OWN.changed(workload=lab.Jobs([wide])).run().notes == (
