@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
+from heapq import heappop, heappush
 from typing import Any
 
 from koala.protocol.ordering import DECIDING_FIELDS, OrderPolicy, QueuedJob
 from koala_agent.lrm.model.queue import Key, LocalQueue, Waiting
 
+_Place = tuple[Any, int, Hashable]
+"""Sort key of a job, its number in the queue, and what it has in common with those alike."""
 NOBODY = ("", 0)
 """User and priority of a job that was put back after its end."""
 
@@ -30,8 +33,10 @@ class OrderedQueue(LocalQueue[Key]):
         self._held: dict[str, int] = {}
         self._alike: dict[Hashable, dict[Key, int]] = {}
         """The waiting jobs that have equal sort keys, with their numbers, in order of the queue."""
-        self._keys: dict[Hashable, tuple[Any, int]] = {}
-        """Sort keys of the first of these jobs, and their numbers, as far as they still hold."""
+        self._keys: dict[Hashable, _Place] = {}
+        """Places of the first of these jobs, as far as they still hold."""
+        self._heap: list[_Place] = []  # also those that do not hold any more
+        self._changed: dict[Hashable, None] = {}  # groups that have no place, or another first job
         self._last = self._first = 0  # numbers at both ends of the queue
 
     def submit(
@@ -65,13 +70,11 @@ class OrderedQueue(LocalQueue[Key]):
             return started
         self._since.update(dict.fromkeys(self._unseen, now))
         self._unseen.clear()
-        keys = self._keys
         if not self._field:
-            keys.clear()
-        keys.update({one: self._sort_key(one, now) for one in self._alike if one not in keys})
-        while keys:
-            group = min(keys, key=keys.__getitem__)
-            key = self._first_of(group)
+            self._heap.clear()
+            self._changed.update(dict.fromkeys(self._alike))
+        while place := self._next(now):
+            key = self._first_of(place[2])
             _, processors, estimate_s = self._waiting[key]
             if processors > self.idle:
                 break
@@ -80,16 +83,27 @@ class OrderedQueue(LocalQueue[Key]):
             self.idle -= processors
             user = self._count(key, processors)
             started.append(key)
-            changed = [group] if self._field else self._all_of(user)
-            keys.update({one: self._sort_key(one, now) for one in changed if one in self._alike})
+            if not self._field:
+                self._changed.update(dict.fromkeys(self._all_of(user)))
         return started
 
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
         """Return the idle processors; none while jobs wait, which may sort before the new one."""
         return 0 if self._waiting else self.idle
 
-    def _sort_key(self, group: Hashable, now: float) -> tuple[Any, int]:
-        """Return the sort key of the first of some jobs that are alike, and its number."""
+    def _next(self, now: float) -> _Place | None:
+        """Return the place of the next job in the order."""
+        for group in self._changed:
+            if group in self._alike:
+                self._keys[group] = place = self._place(group, now)
+                heappush(self._heap, place)
+        self._changed.clear()
+        while self._heap and self._keys.get(self._heap[0][2]) is not self._heap[0]:
+            heappop(self._heap)
+        return self._heap[0] if self._heap else None
+
+    def _place(self, group: Hashable, now: float) -> _Place:
+        """Return the place of the first of some jobs that are alike."""
         key, number = next(iter(self._alike[group].items()))
         _, processors, estimate_s = self._waiting[key]
         user, priority = self._owners.get(key, NOBODY)
@@ -101,7 +115,7 @@ class OrderedQueue(LocalQueue[Key]):
             priority=priority,
             held=self._held.get(user, 0),
         )
-        return self._order(job), number
+        return self._order(job), number, group
 
     def _first_of(self, group: Hashable) -> Key:
         return next(iter(self._alike[group]))
@@ -124,19 +138,22 @@ class OrderedQueue(LocalQueue[Key]):
         user, _ = self._owner(key)
         self._held[user] = self._held.get(user, 0) + processors
         if self._field == "user":
-            self._keys.pop(user, None)
+            self._changed[user] = None
         return user
 
     def _queue(self, job: Waiting[Key]) -> None:
         self._last += 1
-        self._alike.setdefault(self._group(job), {})[job[0]] = self._last
+        jobs = self._alike.setdefault(group := self._group(job), {})
+        if not jobs:
+            self._changed[group] = None
+        jobs[job[0]] = self._last
         self._unseen[job[0]] = None
 
     def _queue_first(self, job: Waiting[Key]) -> None:
         self._first -= 1
         group = self._group(job)
         self._alike[group] = {job[0]: self._first, **self._alike.get(group, {})}
-        self._keys.pop(group, None)
+        self._changed[group] = None
         self._unseen[job[0]] = None
 
     def _unqueue(self, job: Waiting[Key]) -> None:
@@ -147,6 +164,7 @@ class OrderedQueue(LocalQueue[Key]):
         """Drop a job that does not wait any more."""
         key, group = job[0], self._group(job)
         self._keys.pop(group, None)
+        self._changed[group] = None
         del self._alike[group][key]
         if not self._alike[group]:
             del self._alike[group]
