@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from koala.protocol.ordering import DECIDING_FIELDS, OrderPolicy, QueuedJob
@@ -71,8 +71,10 @@ class OrderedQueue(LocalQueue[Key]):
         self._since.update(dict.fromkeys(self._unseen, now))
         self._unseen.clear()
         if not self._field:
-            self._heap.clear()
-            self._changed.update(dict.fromkeys(self._alike))
+            self._keys = {one: self._place(one, now) for one in self._alike}
+            self._heap = [*self._keys.values()]
+            heapify(self._heap)
+            self._changed.clear()
         while place := self._next(now):
             key = self._first_of(place[2])
             _, processors, estimate_s = self._waiting[key]
