@@ -61,6 +61,7 @@ async def test_the_numbers_are_those_of_the_daemons_other_answers(tmp_path: Path
                 await client.show("j99")
             other = await client.metrics()
             text = await scrape(tmp_path)
+            later = await client.metrics()
             assert value(text, "koala_jobs_ended_total", outcome="finished") == 3
             assert (
                 value(text, "koala_jobs_ended_total", outcome="finished")
@@ -69,7 +70,8 @@ async def test_the_numbers_are_those_of_the_daemons_other_answers(tmp_path: Path
             assert value(text, "koala_start_skew_seconds_count") == 3
             assert value(text, "koala_sites", state="usable") == other["sites"]["connected"] == 2
             assert value(text, "koala_epoch") == other["epoch"]
-            assert value(text, "koala_events_total") == other["events"]
+            # A timer can be due meanwhile.
+            assert other["events"] <= value(text, "koala_events_total") <= later["events"]
             for site in await client.sites():
                 name = site["site"]
                 assert (
