@@ -63,6 +63,7 @@ def test_an_error_comes_back_as_itself(error: KoalaError) -> None:
     ("code", "kind"),
     [
         (grpc.StatusCode.UNAVAILABLE, UnreachableError),
+        (grpc.StatusCode.CANCELLED, UnreachableError),
         (grpc.StatusCode.DEADLINE_EXCEEDED, UnreachableError),
         (grpc.StatusCode.INVALID_ARGUMENT, SpecError),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, ExhaustedError),
