@@ -112,7 +112,7 @@ class Queues:
         return any(head is not None and now - queued_at(head) >= ageing_s for head in heads)
 
     def aged(self, now: Instant, ageing_s: Seconds) -> list[Job]:
-        """Jobs that have waited for `ageing_s`, longest first."""
+        """Return the jobs that have waited for `ageing_s`, longest first."""
         split = [split_aged(tuple(line.values()), now, ageing_s) for line in self.lines.values()]
         prefixes = [aged for aged, _ in split if aged]
         if len(prefixes) == 1:  # sorting asks for a key of each job, and queues can be long
