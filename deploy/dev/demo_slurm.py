@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from koala.cli.local.demo_run import DemoRun
-from koala.cli.local.demo_scenario import Planned
+from koala.cli.local.demo_scenario import PlannedJob
 from koala.cli.local.demo_summary import summary_text
 from koala.cli.local.folders import shipped, state_folder
 from koala.cli.local.grid_session import InterruptedRunError, run_grid
@@ -110,7 +110,7 @@ def up(script: str, folder: Path) -> Iterator[None]:
 
 def call(script: str, verb: str, folder: Path) -> None:
     """In a session of its own, which a Ctrl-C of the terminal does not reach."""
-    command = [HERE / script, verb, folder]
+    command: list[str | Path] = [HERE / script, verb, folder]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
@@ -168,7 +168,7 @@ def show(sizes: Mapping[str, int], environments: Mapping[str, Mapping[str, str]]
         return 1
 
 
-def plan(sites: tuple[str, ...]) -> list[Planned]:
+def plan(sites: tuple[str, ...]) -> list[PlannedJob]:
     """Jobs over all sites, over several machines of one, and one that trains over two clusters."""
     everywhere = component("sleep 2; echo rank $RANK of $WORLD_SIZE", count=2)
     wide = component("sleep 1; echo node $NODE_RANK of $NNODES", count=12)
@@ -201,10 +201,10 @@ def component(script: str, *, count: int) -> str:
     )
 
 
-def job(name: str, *components: str) -> Planned:
+def job(name: str, *components: str) -> PlannedJob:
     """A job that is submitted as soon as there is room."""
     counts = [int(text.partition("(count=")[2].partition(")")[0]) for text in components]
-    return Planned(name=name, text="+" + "".join(components), processes=sum(counts), gap_s=0.5)
+    return PlannedJob(name=name, text="+" + "".join(components), processes=sum(counts), gap_s=0.5)
 
 
 if __name__ == "__main__":

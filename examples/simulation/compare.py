@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from koala.core.model.grid import SiteFacts
 from koala.core.model.parameters import Parameters
+from koala.core.model.values import JobId, SiteName
 from koala.policies import chosen
 from koala.rsl import read_job
 from koala.sim.experiment.setting import SiteSetting, Submission
@@ -32,7 +33,7 @@ def workload(seed):
         text = "+" + "".join(f"(&(executable=sim)(count={count}))" for count in components)
         run_s = draw.expovariate(1 / 3600)
         yield Submission(
-            job=f"j{number}",
+            job=JobId(f"j{number}"),
             at=at,
             spec=read_job(text).spec,
             run_s=(run_s,) * len(components),
@@ -57,7 +58,7 @@ def first_fit(request, view):
 def simulate(policies, seed):
     """Run one workload; return the waiting times of its jobs, in seconds."""
     sites = [
-        SiteSetting(name=name, facts=SiteFacts(processors=processors))
+        SiteSetting(name=SiteName(name), facts=SiteFacts(processors=processors))
         for name, processors in SITES.items()
     ]
     world = World(

@@ -5,6 +5,7 @@ components find room later. Worst-Fit does the opposite, and spreads the load.
 from __future__ import annotations
 
 from koala.core.model.grid import Assignment, GridView, Placement, PlacementRequest, Unplaceable
+from koala.core.model.values import SiteName
 
 
 def best_fit(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
@@ -16,7 +17,7 @@ def best_fit(request: PlacementRequest, view: GridView) -> Placement | Unplaceab
     idle = view.idle(request.user)  # of the sites that this user may use
     found = []
     for part in sorted(request.parts, key=lambda part: (part.site is None, -part.processors)):
-        routes = dict.fromkeys(idle, (0.0, None))
+        routes: dict[SiteName, tuple[float, SiteName | None]] = dict.fromkeys(idle, (0.0, None))
         if part.file is not None:  # seconds a byte and file site, where its file can come from
             near = view.routes(part.file, request.user)
             routes = {site: (cost, source) for cost, source, site in near}
