@@ -18,7 +18,7 @@ Layers; a module imports only from its own layer or from a layer above it in thi
     queries      read-only questions about the state; `sites`: views, counters, errors
     pipeline/    the steps: enqueue, place, claim, start, run, end, and site reports
     scheduler    dispatches each event to its step
-    snapshot     serializes the state and restores it; `eviction`, `invariants`, `leases`
+    snapshot     serializes the state and restores it; `purge`, `invariants`, `leases`
 
 Not here by design: text for people and accounting (`koala.views`), policies (`koala.policies`).
 """

@@ -63,7 +63,7 @@ class State:
         self.sites: dict[SiteName, Site] = {}  # in order of name
         self.keys: dict[str, tuple[JobId, str]] = {}  # idempotency key: job, digest of its text
         self.ended: dict[JobId, Instant] = {}  # jobs that are over, in the order of their ends
-        self.forgotten: dict[str, int] = {}  # number of evicted jobs, by phase
+        self.forgotten: dict[str, int] = {}  # number of purged jobs, by phase
         self.keys_forgotten = 0
         self.queues = Queues()
         self.successors: dict[JobId, dict[JobId, None]] = {}  # jobs that wait for this one's end

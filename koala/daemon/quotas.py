@@ -40,7 +40,7 @@ SUBMISSION_BURST_S = 10.0
 
 
 class RateLimits(Generic[Key]):
-    """Token buckets by key, all of one rate. Full buckets are evicted: do not keep references."""
+    """Token buckets by key, all of one rate. Full buckets are dropped: do not keep references."""
 
     def __init__(self, per_s: float, *, burst: float) -> None:
         self._per_s = per_s

@@ -69,7 +69,7 @@ def civil_day(at: Instant) -> str:
 class Report:
     """Rows of a period and their total; `by` claim has one row a claim and no total.
 
-    It begins with the jobs of a state; evicted jobs are added in parts. Only jobs whose owner
+    It begins with the jobs of a state; purged jobs are added in parts. Only jobs whose owner
     passes the predicate `sees` count."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Report:
             self._count(job, live.get(job.id, []))
 
     def add(self, past: Iterable[Job]) -> None:
-        """Add evicted jobs; one that was evicted after the report began counts once."""
+        """Add purged jobs; one that was purged after the report began counts once."""
         for job in past:
             if job.id not in self._known:
                 self._count(job, [])

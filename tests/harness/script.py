@@ -10,7 +10,6 @@ import json
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from koala.core.eviction import evict_ended_jobs
 from koala.core.invariants import check
 from koala.core.model import events as ev
 from koala.core.model.actions import (
@@ -33,6 +32,7 @@ from koala.core.model.values import (
     UserName,
 )
 from koala.core.policy_api import NO_POLICIES, Policies
+from koala.core.purge import purge_ended_jobs
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import load, save
 from koala.policies import chosen
@@ -310,7 +310,7 @@ class Script:
         forgetful = Scheduler(self._began_with, NO_POLICIES)
         for event, now, answers in self.journal:
             forgetful.replay(event, now, json.loads(answers))
-            evict_ended_jobs(forgetful, now + 1e-6, keep=0, keep_s=0.0, lot=1)
+            purge_ended_jobs(forgetful, now + 1e-6, keep=0, keep_s=0.0, lot=1)
         assert digest(forgetful) == digest(self.scheduler), "a job that is over was missed"
 
 

@@ -143,8 +143,8 @@ async def test_a_watcher_is_told_of_jobs_that_are_just_leaving_the_state(
     commit = Journal.commit
 
     async def slowly(journal: Journal, batch: Batch) -> None:
-        if batch.forgotten:
-            leaving.update(one.job.id for one in batch.forgotten)
+        if batch.purged:
+            leaving.update(one.job.id for one in batch.purged)
             has_begun.set()
             await go_on.wait()
         await commit(journal, batch)

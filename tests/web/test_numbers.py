@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle
-from koala.core.eviction import LOT
+from koala.core.purge import LOT
 from koala.web.app import make_app
 from koala.web.cells import duration, milliseconds, processor_time
 from koala.web.settings import WebSettings

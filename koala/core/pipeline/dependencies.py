@@ -2,7 +2,7 @@
 
 Admission lets in only known predecessors, and none that has ended otherwise than asked, so waits
 have no cycles. A job that is not in the state, or is over, is waited for no more: the decision is
-the same whether or not the job was evicted.
+the same whether or not the job was purged.
 """
 
 from __future__ import annotations

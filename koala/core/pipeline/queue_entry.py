@@ -10,7 +10,7 @@ from koala.core.state import State
 
 TIMER_S_MAX = 3_600.0
 """Longest timer. One for a later instant fires earlier and is set again: timers are never
-cancelled, and thousands of jobs with distant deadlines may be over and evicted before."""
+cancelled, and thousands of jobs with distant deadlines may be over and purged before."""
 
 
 def enter_queue(state: State, job: Job, text: str, now: Instant) -> None:

@@ -16,7 +16,6 @@ from typing import Any, TypeAlias, TypeVar
 import grpc
 import msgspec
 
-from koala.core.eviction import state_of_jobs
 from koala.core.model.events import (
     JobCancelRequested,
     ReplicaRemoved,
@@ -27,6 +26,7 @@ from koala.core.model.events import (
 from koala.core.model.job import Cancelled, Claiming, Placing
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import JobId, SiteName, UserName
+from koala.core.purge import state_of_jobs
 from koala.core.scheduler import Scheduler
 from koala.daemon.auth.access_rules import Caller, caller_of_call
 from koala.daemon.auth.enrolment_service import Registrar

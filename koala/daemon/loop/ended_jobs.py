@@ -23,7 +23,7 @@ class EndedJobs:
         return found
 
     def _newest(self) -> Iterator[Job]:
-        """Yield jobs, newest end first, up to the last one seen, or to the evicted ones."""
+        """Yield jobs, newest end first, up to the last one seen, or to the purged ones."""
         for identity in reversed(self._scheduler.ended):
             if identity == self._last:
                 return

@@ -20,12 +20,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from koala.core.eviction import LOT, EvictedJob, evict_ended_jobs
 from koala.core.model.actions import Action, Announce
 from koala.core.model.events import Event, Woken
 from koala.core.model.job import Job
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant, JobId, Seconds
+from koala.core.purge import LOT, PurgedJob, purge_ended_jobs
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import save
 from koala.daemon.loop.gc_tuning import gc_paused
@@ -198,7 +198,7 @@ class GroupCommit:
         self._begun_at: Instant = 0.0  # start of the batch
         self.keys_archived = scheduler.keys_forgotten
         """Number of idempotency keys that left the state and are durable in the archive."""
-        self._leaving: dict[JobId, Job] = {}  # evicted by the current batch, not in the archive yet
+        self._leaving: dict[JobId, Job] = {}  # purged by the current batch, not in the archive yet
         self._digest_due_at: Instant = 0.0
         self._wake_not_before: Instant = 0.0
         self._committing_since: Instant | None = None
@@ -286,10 +286,10 @@ class GroupCommit:
             records=self._records,
             notices=self._notices,
             digest=digest,
-            forgotten=self._forget(),
+            purged=self._purge(),
             snapshot=self._snapshot_if_due(begun_at),
         )
-        self._leaving = {one.job.id: one.job for one in batch.forgotten}
+        self._leaving = {one.job.id: one.job for one in batch.purged}
         self._records, self._notices = [], []
         return batch
 
@@ -390,12 +390,12 @@ class GroupCommit:
         self._jobs += 1
         return self._jobs
 
-    def _forget(self) -> Sequence[EvictedJob]:
-        """Evict jobs that ended before this batch; the actions of later ones have not left yet."""
+    def _purge(self) -> Sequence[PurgedJob]:
+        """Purge jobs that ended before this batch; the actions of later ones have not left yet."""
         upkeep = self._upkeep
         if upkeep is None:
             return ()
-        return evict_ended_jobs(
+        return purge_ended_jobs(
             self._scheduler,
             self._begun_at,
             keep=upkeep.keep_jobs,

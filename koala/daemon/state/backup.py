@@ -37,8 +37,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from koala.core.eviction import evict_ended_jobs
 from koala.core.model.values import Instant
+from koala.core.purge import purge_ended_jobs
 from koala.daemon.auth.audit import record_local_operation
 from koala.daemon.state.folder import FILE, LOCK, MARK, RESTORED
 from koala.daemon.storage.archive import check_jobs
@@ -249,14 +249,14 @@ def _read_back(reader: JournalReader, progress: Progress | None) -> None:
     """Replay the journal from its first to its last event and read all archived jobs, as a start
     would.
 
-    Memory is bounded: ended jobs are evicted on the way. Raises JournalError.
+    Memory is bounded: ended jobs are purged on the way. Raises JournalError.
     """
     with closing(connect(reader.path)) as connection:
         SCHEMA.check(connection, reader.source)
         if SCHEMA.number(connection, reader.source) == JOURNAL.newest:
             check_jobs(connection, reader.source)
     for number, step in enumerate(replay(reader), 1):
-        evict_ended_jobs(step.scheduler, step.record.at, keep=OVER_KEPT, keep_s=0.0)
+        purge_ended_jobs(step.scheduler, step.record.at, keep=OVER_KEPT, keep_s=0.0)
         if progress is not None and number % PROGRESS_EVENTS == 0:
             progress(number / max(number, reader.events))
 

@@ -18,9 +18,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from koala.core.eviction import EvictedJob
 from koala.core.model.job import Job
 from koala.core.model.values import Instant, JobId
+from koala.core.purge import PurgedJob
 from koala.core.snapshot import load_object, save_object
 from koala.daemon.storage.records import (
     UNREADABLE,
@@ -189,10 +189,10 @@ def drop_damaged_snapshots(connection: sqlite3.Connection) -> list[int]:
 # --- jobs -----------------------------------------------------------------------------------------
 
 
-def write_jobs(connection: sqlite3.Connection, forgotten: Sequence[EvictedJob]) -> None:
+def write_jobs(connection: sqlite3.Connection, purged: Sequence[PurgedJob]) -> None:
     """Insert archived jobs within the writer's transaction. Idempotent: a replay repeats it."""
     rows = []
-    for one in forgotten:
+    for one in purged:
         job = one.job
         body = _packed(save_object(job))
         instants = (float(job.submitted_at), float(one.ended_at))  # as SQLite returns them

@@ -346,7 +346,7 @@ class Journal:
             run("INSERT OR REPLACE INTO digest VALUES (?, ?)", (mark.seq, batch.digest))
         if batch.core is not None:
             self._adopt(batch.core, mark.seq if batch.is_takeover else 0)
-        archive.write_jobs(connection, batch.forgotten)
+        archive.write_jobs(connection, batch.purged)
         return self._remove()
 
     def _write_snapshot(self, connection: sqlite3.Connection, row: archive.SnapshotRow) -> None:

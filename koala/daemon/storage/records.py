@@ -19,11 +19,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from koala.core.eviction import EvictedJob
 from koala.core.model.events import EVENTS, KINDS, Event, JobSubmitted, ParametersChanged
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.parameters import BEFORE
 from koala.core.model.values import Instant
+from koala.core.purge import PurgedJob
 from koala.core.snapshot import UnreadableSnapshotError
 from koala.daemon.storage.spec_codec import SUBMITTED_ROW, SpecReader, row_of_submission
 from koala.errors import ConfigError, DamagedError, JournalError
@@ -76,13 +76,13 @@ class Snapshot:
 class Batch:
     """Contents of one transaction.
 
-    `digest` and `snapshot` are of the state after its last event, without the jobs of `forgotten`.
+    `digest` and `snapshot` are of the state after its last event, without the jobs of `purged`.
     """
 
     records: Sequence[Record]
     notices: Sequence[Notice] = ()
     digest: str | None = None
-    forgotten: Sequence[EvictedJob] = ()
+    purged: Sequence[PurgedJob] = ()
     snapshot: Snapshot | None = None
     core: int | None = None  # this version of the core writes from now on
     is_takeover: bool = False  # another one wrote before

@@ -17,9 +17,9 @@ import pytest
 
 from koala.cli.main import main
 from koala.client import AsyncClient, AsyncJobHandle, Submission
-from koala.core.eviction import EvictedJob
 from koala.core.model.job import Cancelled, Job
 from koala.core.model.values import JobId, UserName
+from koala.core.purge import PurgedJob
 from koala.daemon.auth.access_rules import Caller, CallerKind, Role
 from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
 from koala.daemon.lifecycle import Daemon
@@ -160,7 +160,7 @@ def test_no_flipped_bit_in_the_archive_gives_a_key_a_second_job(tmp_path: Path) 
     """In a page of its table or of an index: it is refused, or all is as it was."""
     config = config_of(tmp_path)
     journal, _ = begin_life(config)
-    journal.append(Batch(records=[], forgotten=ended_jobs(40)))
+    journal.append(Batch(records=[], purged=ended_jobs(40)))
     journal.close()
     file, random = config.state_dir / FILE, Random(1)
     with closing(sqlite3.connect(file)) as connection:
@@ -250,10 +250,10 @@ def test_past_jobs_go_after_their_time() -> None:
 HERE = Path("x")
 
 
-def ended_jobs(count: int, owner: str = "") -> list[EvictedJob]:
+def ended_jobs(count: int, owner: str = "") -> list[PurgedJob]:
     """Job n lived from n to n + 10."""
     return [
-        EvictedJob(
+        PurgedJob(
             job=Job(
                 id=JobId(f"j{number}{owner}"),
                 spec=replace(a_spec(1), owner=UserName(owner)),
@@ -268,7 +268,7 @@ def ended_jobs(count: int, owner: str = "") -> list[EvictedJob]:
     ]
 
 
-def archive_of(jobs: list[EvictedJob]) -> sqlite3.Connection:
+def archive_of(jobs: list[PurgedJob]) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
     connection.executescript(archive.TABLES + archive.INDEX)
     archive.write_jobs(connection, jobs)

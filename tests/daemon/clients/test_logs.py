@@ -10,10 +10,10 @@ import pytest
 
 from koala.client import AsyncClient
 from koala.client.records import LogPart
-from koala.core.eviction import state_of_jobs
 from koala.core.model.charges import Charge
 from koala.core.model.job import Job, Placing
 from koala.core.model.values import JobId, SiteName, claim_id
+from koala.core.purge import state_of_jobs
 from koala.daemon.clients.logs import Logs, LogsWanted
 from koala.daemon.files.spool import AttemptComponent, Spool
 from koala.errors import SpecError, UnreachableError

@@ -1,7 +1,7 @@
-"""Eviction of ended jobs from the state, so that it does not grow without bound.
+"""Purge ended jobs from the state, so that it does not grow without bound.
 
-No decision of the scheduler depends on ended jobs, and the digest counts evicted ones too. A driver
-is therefore free to evict or not, also in a replay. It archives what was evicted.
+No decision of the scheduler depends on ended jobs, and the digest counts purged ones too. A driver
+is therefore free to purge or not, also in a replay. It archives what was purged.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from koala.core.scheduler import Scheduler
 from koala.core.state import State
 
 LOT = 100
-"""Jobs evicted together: each eviction scans all claims and keys."""
+"""Jobs purged together: each purge scans all claims and keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvictedJob:
-    """An evicted job, and the idempotency key under which it was submitted."""
+class PurgedJob:
+    """A purged job, and the idempotency key under which it was submitted."""
 
     job: Job
     ended_at: Instant
@@ -37,10 +37,10 @@ def state_of_jobs(*jobs: Job) -> Scheduler:
     return scheduler
 
 
-def evict_ended_jobs(
+def purge_ended_jobs(
     state: State, now: Instant, *, keep: int, keep_s: Seconds, lot: int = LOT
-) -> list[EvictedJob]:
-    """Evict jobs that ended more than `keep_s` ago, and those beyond `keep`, in batches of `lot`.
+) -> list[PurgedJob]:
+    """Purge jobs that ended more than `keep_s` ago, and those beyond `keep`, in batches of `lot`.
 
     Jobs with claims in the ledger stay, because a Stop is still pending. So do jobs that ended at
     `now` or later, because the actions of their end may not be done yet."""
@@ -52,7 +52,7 @@ def evict_ended_jobs(
         return []
     with_claims = {claim.job for claim in state.ledger.values()}
     keys = {job: (key, digest) for key, (job, digest) in state.keys.items()}
-    gone: list[EvictedJob] = []
+    gone: list[PurgedJob] = []
     for job_id, ended_at in list(ended.items()):
         if ended_at >= now or (len(ended) <= keep and ended_at + keep_s > now):
             break
@@ -65,5 +65,5 @@ def evict_ended_jobs(
             del state.keys[key]
             state.keys_forgotten += 1
         state.forgotten[job.phase_name] = state.forgotten.get(job.phase_name, 0) + 1
-        gone.append(EvictedJob(job=job, ended_at=ended_at, key=key, digest=digest))
+        gone.append(PurgedJob(job=job, ended_at=ended_at, key=key, digest=digest))
     return gone
