@@ -25,7 +25,7 @@ from koala.core.model.timers import Timer, TimerKind
 from koala.core.model.values import Instant, JobId, SiteName
 from koala.core.pipeline.claim_end import on_fenced, on_gone
 from koala.core.pipeline.claiming import claim_when_answered, evaluate_when_due, on_granted
-from koala.core.pipeline.ending import invalidate_after_loss, on_cancel, on_missed
+from koala.core.pipeline.ending import on_cancel, on_missed
 from koala.core.pipeline.placing import on_try_due
 from koala.core.pipeline.progress_control import on_progress
 from koala.core.pipeline.queue_entry import admit, await_try
@@ -37,6 +37,7 @@ from koala.core.pipeline.queueing import (
     on_submitted,
 )
 from koala.core.pipeline.refusals import on_back_off_over
+from koala.core.pipeline.requeueing import invalidate_after_loss
 from koala.core.pipeline.site_events import (
     on_declared_lost,
     on_disconnected,

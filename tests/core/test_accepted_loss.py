@@ -7,7 +7,7 @@ from koala.core.model import events as ev
 from koala.core.model.actions import ClaimProcessors, StopClaim
 from koala.core.model.job_spec import Deadline
 from koala.core.model.values import ClaimId, JobId
-from koala.core.pipeline.ending import LOST_ATTEMPTS_MAX
+from koala.core.pipeline.requeueing import LOST_ATTEMPTS_MAX
 from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import a_job, a_site

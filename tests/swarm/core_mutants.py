@@ -33,6 +33,7 @@ from koala.core.pipeline import (
     ending,
     queueing,
     refusals,
+    requeueing,
     start_barrier,
     wanted,
 )
@@ -96,7 +97,7 @@ def any_number_arms() -> Patches:
 @mutant
 def no_fence() -> Patches:
     """A released attempt is placed again at once, without its fence."""
-    real = ending.requeue_if_fenced
+    real = requeueing.requeue_if_fenced
 
     def requeue(state: Any, stopping: Stopping, now: float) -> None:
         stopping.attempt.may_run = False
@@ -106,7 +107,7 @@ def no_fence() -> Patches:
         """Disable the core's own invariants: the oracle is under test here."""
 
     with (
-        replaced((ending, "requeue_if_fenced"), (claim_end, "requeue_if_fenced"), by=requeue),
+        replaced((requeueing, "requeue_if_fenced"), (claim_end, "requeue_if_fenced"), by=requeue),
         replaced((oracle, "check"), by=check),
     ):
         yield

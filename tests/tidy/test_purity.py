@@ -13,6 +13,7 @@ CLAIM_PHASE_OWNERS = (
     "koala.core.pipeline.claiming",
     "koala.core.pipeline.start_barrier",
     "koala.core.pipeline.ending",
+    "koala.core.pipeline.requeueing",
 )
 
 

@@ -6,7 +6,8 @@ placing                      ask the placement policy for sites
 claiming_schedule, claiming  schedule claiming tries; claim, receive answers, evaluate
 start_barrier                try TCP paths; arm, release, pass: the barrier
 progress_control             keep the components of a running job together
-claim_end, ending            end a claim; finish, fail, cancel, set back, fence
+claim_end, ending            end a claim; finish, fail, cancel
+requeueing                   set a job back: stop its attempt, queue it again behind the fence
 site_events                  handle registrations and reports of sites
 refusals                     count refusals and errors against sites; back off from them
 wanted                       compute the wanted state of a site

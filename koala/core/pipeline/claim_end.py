@@ -26,8 +26,6 @@ from koala.core.pipeline.ending import (
     fail,
     finish_if_over,
     refund_hold,
-    requeue_if_fenced,
-    set_back,
     stop_claim,
 )
 from koala.core.pipeline.progress_control import restore_full_speed
@@ -37,6 +35,7 @@ from koala.core.pipeline.refusals import (
     is_refusal,
     note_refusal,
 )
+from koala.core.pipeline.requeueing import requeue_if_fenced, set_back
 from koala.core.pipeline.start_barrier import advance_start, run_if_passed
 from koala.core.queries import describe, is_optional_member, member_of
 from koala.core.sites import decrease_window, note_gone

@@ -22,8 +22,9 @@ from koala.core.pipeline.claiming_schedule import (
     rescheduled_try_at,
 )
 from koala.core.pipeline.copying import assign_member
-from koala.core.pipeline.ending import drop_member, fail, on_missed, set_back
+from koala.core.pipeline.ending import drop_member, fail, on_missed
 from koala.core.pipeline.refusals import has_refused, reset_refusals
+from koala.core.pipeline.requeueing import set_back
 from koala.core.pipeline.start_barrier import advance_start
 from koala.core.pipeline.wanted import hold
 from koala.core.policy_api import ClaimPlan, ClaimQuestion, PendingPart, ReclaimableSite, Victim

@@ -1,22 +1,18 @@
-"""Ends and setbacks of jobs: finished, failed, cancelled, or queued again behind the fence.
+"""End jobs: finished, failed or cancelled; stop attempts and claims.
 
 Every end of an attempt goes through `stop_attempt`, so no claim is left without a Stop.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from koala.core.model import events as ev
 from koala.core.model.actions import CancelTransfer, PublishOutputs, StopClaim
-from koala.core.model.charges import Setback
 from koala.core.model.claim import Claim, Stopped
 from koala.core.model.job import (
     Attempt,
     Cancelled,
     Claiming,
     Delayed,
-    EndKind,
     Failed,
     Finished,
     Job,
@@ -25,22 +21,17 @@ from koala.core.model.job import (
     Releasing,
     Running,
     Starting,
-    Stopping,
     Terminal,
     Waiting,
 )
 from koala.core.model.replicas import Transfer
-from koala.core.model.timeline import lowered_fraction
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, SiteName, TransferId
-from koala.core.pipeline.claiming_schedule import deadline_missed_at, tries_left
+from koala.core.pipeline.claiming_schedule import deadline_missed_at
 from koala.core.pipeline.dependencies import remove_dependencies, resolve_successors
-from koala.core.pipeline.queue_entry import admit, enter_queue, set_timer
-from koala.core.queries import claim_of, claims_of, describe, is_held
+from koala.core.pipeline.queue_entry import admit, set_timer
+from koala.core.queries import claim_of, describe, is_held
 from koala.core.state import State
-
-LOST_ATTEMPTS_MAX = 1_000
-"""Upper bound of the attempts of one job in a lost part of the journal."""
 
 
 def end(state: State, job: Job, phase: Terminal, text: str, now: Instant) -> None:
@@ -108,56 +99,6 @@ def on_cancel(state: State, event: ev.JobCancelRequested, now: Instant) -> None:
     end(state, job, phase, reason, now)
 
 
-def set_back(state: State, attempt: Attempt, reason: str, now: Instant) -> None:
-    """Stop the attempt and queue the job again: at once if nothing was released, else after the
-    fence. A job with a deadline fails if no try is left or if it must wait for the fence.
-    """
-    job = state.jobs[attempt.job]
-    if job.deadline_at is not None and not attempt.may_run and not tries_left(state, job):
-        fail(state, job, f"{reason}; no try is left for its deadline", now)
-        return
-    stopping = Stopping(attempt=attempt, reason=reason)
-    state.enter(job, stopping, reason, now)
-    sites = dict.fromkeys(m.site for m in attempt.members if m.site is not None)
-    job.setbacks.append(Setback(attempt=attempt.number, at=now, sites=tuple(sites)))
-    stop_attempt(state, attempt, now)
-    job.claim_fraction = lowered_fraction(
-        job.claim_fraction,
-        step=state.parameters.claim_fraction_step,
-        fraction_min=min(state.parameters.claim_fraction_min, job.claim_fraction),
-    )
-    job.not_before = max(job.not_before, now + state.parameters.claiming_step_min_s)
-    # Free processors that were placed and not claimed (count_placed).
-    state.request_scan(*sites_by_allocation(job, attempt))
-    requeue_if_fenced(state, stopping, now)
-
-
-def invalidate_after_loss(state: State, now: Instant) -> None:
-    """Invalidate unreleased attempts after a loss of events.
-
-    Jobs may have gone further than the journal says: attempts may have been released, and newer
-    attempts may exist. So every attempt that is not known as released is given up. No job is placed
-    again before the claims of unknown attempts are stopped or their leases have expired.
-    """
-    again_at = now + state.parameters.fence_s
-    for job in tuple(state.jobs.values()):
-        if job.is_over:
-            continue
-        job.attempt_min = max(job.attempts, job.attempt_min) + LOST_ATTEMPTS_MAX
-        job.not_before = max(job.not_before, again_at)
-        if isinstance(job.phase, Placing) and job.deadline_at is None:
-            state.fresh[job.id] = job  # to be tried then, even if nothing else changes
-        if not isinstance(job.phase, Claiming | Starting):
-            continue
-        attempt = job.phase.attempt
-        attempt.may_run = True
-        set_back(state, attempt, "a part of the journal is lost", now)
-        for claim in claims_of(state, attempt.members):
-            if isinstance(claim.phase, Stopped):
-                claim.phase = replace(claim.phase, may_run=True)
-    state.timers.set(again_at, TimerKind.SCAN)
-
-
 def sites_by_allocation(job: Job, attempt: Attempt) -> list[SiteName]:
     """Return the sites of a job's attempt in the order of allocation, that of the largest component
     first (Multiple queues 2.5)."""
@@ -196,34 +137,6 @@ def drop_member(state: State, attempt: Attempt, member: Member, reason: str, now
     stop_member(state, member)
     drop_transfer(state, attempt, member, now)
     state.announce(job, f"goes on without {describe(job, member)}: {reason}", now)
-
-
-def requeue_if_fenced(state: State, stopping: Stopping, now: Instant) -> None:
-    """Queue a stopped job again once the fence allows it.
-
-    A released attempt must be wholly gone before the next one. If all its programs had ended well
-    before their Stop arrived, the job is Finished and must not start again (promise 3).
-    """
-    attempt, reason = stopping.attempt, stopping.reason
-    job = state.jobs[attempt.job]
-    if attempt.may_run and claims_of(state, attempt.members):
-        return
-    if attempt.may_run and all(
-        m.end is not None and m.end.is_well for m in deciding_members(attempt)
-    ):
-        job.setbacks.pop()
-        finish(state, attempt, f"all had ended well before they were stopped: {reason}", now)
-        return
-    if attempt.may_run and job.deadline_at is not None:  # a later start is not what was asked for
-        fail(state, job, f"{reason}; no try is left for its deadline", now)
-        return
-    del state.placed[job.id]
-    if not job.spec.rerun and any(_may_have_run(attempt, m) for m in attempt.members):
-        fail(state, job, f"rerun=no, and it had started: {reason}", now)
-    else:
-        enter_queue(state, job, f"back in its placement queue: {reason}", now)
-        if not state.is_paced and job.not_before > now:
-            state.timers.set(job.not_before, TimerKind.SCAN)
 
 
 def finish_if_over(state: State, attempt: Attempt, now: Instant) -> None:
@@ -293,10 +206,3 @@ def refund_hold(state: State, claim: Claim, now: Instant) -> None:
         job.wasted_s += held_s
     state.user_budgets[job.spec.owner].refund(claim.id, held_s)
     state.site_budgets[claim.site].refund(claim.id, held_s)
-
-
-def _may_have_run(attempt: Attempt, member: Member) -> bool:
-    """Return True if the member passed the barrier, or if its starter was lost and might have."""
-    lost = (EndKind.FENCED, EndKind.VANISHED)
-    is_unknown = attempt.may_run and member.end is not None and member.end.kind in lost
-    return member.passed_at is not None or is_unknown

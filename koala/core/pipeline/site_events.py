@@ -11,8 +11,8 @@ from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, SiteName
 from koala.core.pipeline.claim_end import on_gone
 from koala.core.pipeline.claiming import reschedule_claiming_try
-from koala.core.pipeline.ending import set_back
 from koala.core.pipeline.refusals import count_error, note_error
+from koala.core.pipeline.requeueing import set_back
 from koala.core.pipeline.start_barrier import advance_start
 from koala.core.queries import claims_of, live_attempt
 from koala.core.sites import note_report, reset_errors

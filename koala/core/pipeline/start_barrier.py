@@ -31,7 +31,8 @@ from koala.core.model.tcp_paths import has_paths
 from koala.core.model.timeline import lead_s
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, Seconds
-from koala.core.pipeline.ending import fail, finish_if_over, refund_hold, set_back
+from koala.core.pipeline.ending import fail, finish_if_over, refund_hold
+from koala.core.pipeline.requeueing import set_back
 from koala.core.pipeline.wanted import release_claim, try_paths
 from koala.core.queries import address_of, claims_of, describe, member_of, starts_early
 from koala.core.state import State
