@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from koala.identity.tls import IdentityFile
-from koala.metrics import table as m
-from koala.metrics.declaration import Source
+from koala.metrics import declarations as m
 from koala.metrics.endpoint import MetricsEndpoint
 from koala.metrics.loop_lag import measure_lag
 from koala.metrics.meter import Meter
+from koala.metrics.metric_types import Source
 from koala.metrics.readings import LoopReader, Readings, read_certificate_end
 from koala.metrics.settings import MetricsSettings
 from koala.protocol.messages import ReportState, TransferFailed, TransferFinished

@@ -1,7 +1,7 @@
 """Metrics for Prometheus and whatever else reads OpenMetrics: of the daemon, its relay and agents.
 
-declaration   what a metric is: name, kind, labels with their values, processes that have it
-table         all metrics; code, documents and tests are made from it or compared with it
+metric_types  what a metric is: name, kind, labels with their values, processes that have it
+declarations  all metrics; code, documents and tests are made from them or compared with them
 meter         count and observe, with bounded labels
 readings      values that are read for each scrape, on the event loop of their owner
 calls         count gRPC calls by method and status

@@ -8,9 +8,9 @@ from typing import Any
 
 import grpc
 
-from koala.metrics.declaration import OTHER
+from koala.metrics.declarations import CALL_SECONDS, CALLS
 from koala.metrics.meter import Meter
-from koala.metrics.table import CALL_SECONDS, CALLS
+from koala.metrics.metric_types import OTHER
 from koala.runtime import clock
 from koala.wire.interceptors import Context, Handler, behaviour_of, handler_of
 

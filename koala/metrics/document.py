@@ -9,8 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from koala.metrics.declaration import Label, Metric
-from koala.metrics.table import METRICS
+from koala.metrics.declarations import METRICS
+from koala.metrics.metric_types import Label, Metric
 
 BEGIN, END = "<!-- table of metrics -->", "<!-- end of the table -->"
 VALUES_SHOWN_MAX = 14

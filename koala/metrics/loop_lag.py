@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from koala.metrics.declarations import LOOP_LAG
 from koala.metrics.meter import Meter
-from koala.metrics.table import LOOP_LAG
 from koala.runtime import clock
 
 INTERVAL_S = 0.25

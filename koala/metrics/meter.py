@@ -14,9 +14,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from koala.metrics.declaration import OTHER, Label, Metric, MetricKind, Source
+from koala.metrics.declarations import METRICS, SITE
+from koala.metrics.metric_types import OTHER, Label, Metric, MetricKind, Source
 from koala.metrics.readings import Readings
-from koala.metrics.table import METRICS, SITE
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector

@@ -15,8 +15,8 @@ from threading import Lock
 from koala.errors import ConfigError, KoalaError
 from koala.identity.keys import expires_at
 from koala.identity.tls import IdentityFile
-from koala.metrics.declaration import Metric
-from koala.metrics.table import CERTIFICATE_ENDS, READINGS_AGE
+from koala.metrics.declarations import CERTIFICATE_ENDS, READINGS_AGE
+from koala.metrics.metric_types import Metric
 from koala.runtime import clock
 
 WAIT_S = 2.0

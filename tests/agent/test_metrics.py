@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 from koala.errors import ConfigError
-from koala.metrics import table as m
+from koala.metrics import declarations as m
 from koala.protocol import messages
 from koala.protocol.messages import ArmNumber, ClaimEnd, EndKind, Hold, Program
 from koala.protocol.names import ClaimId

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from koala.metrics.declaration import Metric
-from koala.metrics.table import METRICS
+from koala.metrics.declarations import METRICS
+from koala.metrics.metric_types import Metric
 from tests.tidy.sources import ROOT
 
 PROMETHEUS = ROOT / "deploy" / "prometheus"

@@ -15,11 +15,11 @@ from prometheus_client import CollectorRegistry
 
 from koala.errors import ConfigError
 from koala.identity.private_files import write_private
+from koala.metrics import declarations as m
 from koala.metrics import endpoint as module
-from koala.metrics import table as m
-from koala.metrics.declaration import Source
 from koala.metrics.endpoint import MetricsEndpoint
 from koala.metrics.meter import Meter
+from koala.metrics.metric_types import Source
 from koala.metrics.readings import Readings
 from koala.metrics.settings import MetricsSettings
 from tests.metrics.certificates import make_certificate

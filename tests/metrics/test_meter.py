@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from koala.metrics import table as m
-from koala.metrics.declaration import Source
+from koala.metrics import declarations as m
+from koala.metrics.declarations import METRICS
 from koala.metrics.meter import Meter
+from koala.metrics.metric_types import Source
 from koala.metrics.readings import Readings
-from koala.metrics.table import METRICS
 from tests.metrics.scraping import rendered, samples, value
 
 HOSTILE = ('a"b', "a\\", "a\nkoala_jobs 9", "x" * 10_000, "", "{}", "\x00", "ü☃", "site=delft")

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from koala.errors import UnreachableError
-from koala.metrics import table as m
+from koala.metrics import declarations as m
 from koala.metrics.readings import LoopReader, Readings
 
 

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 from koala.daemon.files.relay_usage import RelayUsage
-from koala.metrics import table as m
+from koala.metrics import declarations as m
 from koala.metrics.calls import CallCounter
-from koala.metrics.declaration import Source
 from koala.metrics.endpoint import MetricsEndpoint
 from koala.metrics.loop_lag import measure_lag
 from koala.metrics.meter import Meter
+from koala.metrics.metric_types import Source
 from koala.metrics.readings import LoopReader, Readings
 from koala.metrics.settings import MetricsSettings
 from koala.runtime.software import software_version

@@ -16,7 +16,7 @@ from koala.core.scheduler import Scheduler
 from koala.core.sites import is_resting, is_usable
 from koala.daemon.metrics.parts import DaemonParts
 from koala.daemon.policy_sandbox import replaced_policies
-from koala.metrics import table as m
+from koala.metrics import declarations as m
 from koala.metrics.readings import Readings
 
 

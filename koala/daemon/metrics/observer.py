@@ -16,7 +16,7 @@ from koala.core.model.values import ClaimId, Instant, JobId, SiteName, TransferI
 from koala.core.scheduler import Scheduler
 from koala.daemon.loop.ended_jobs import EndedJobs
 from koala.daemon.loop.group_commit import DurableBatch
-from koala.metrics import table as m
+from koala.metrics import declarations as m
 from koala.metrics.meter import Meter
 
 GRACE_SHARE = 0.5

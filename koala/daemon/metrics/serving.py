@@ -11,10 +11,10 @@ from koala.daemon.metrics.observer import BatchObserver
 from koala.daemon.metrics.parts import DaemonParts
 from koala.identity.tls import IdentityFile
 from koala.metrics.calls import CallCounter
-from koala.metrics.declaration import Source
 from koala.metrics.endpoint import MetricsEndpoint
 from koala.metrics.loop_lag import measure_lag
 from koala.metrics.meter import Meter
+from koala.metrics.metric_types import Source
 from koala.metrics.readings import LoopReader, Readings, read_certificate_end
 from koala.metrics.settings import MetricsSettings
 

@@ -2,7 +2,8 @@
 
 journal              append-only, hash-chained events in SQLite, with a mark of the last commit
 records              encoding and chaining of the journal's rows, without the file
-archive, retention   snapshots and archived jobs; history: events that no start needs
+archive              snapshots and archived jobs
+damaged_history      find damage in events that no start needs, and drop them
 watermark            journal positions that agents have seen: detect a rolled-back journal
 journal_reader       read a journal without owning it; `read_connections` for long reads
 core_upgrade         take over the journal of a release with another core

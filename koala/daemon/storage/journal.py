@@ -36,7 +36,7 @@ from pathlib import Path
 from koala.core.model.job import Job
 from koala.core.model.values import FOREVER, Instant, JobId, Seconds
 from koala.daemon.state.folder import FILE, LOCK, JournalLocation, StateFolder
-from koala.daemon.storage import archive, retention
+from koala.daemon.storage import archive, damaged_history
 from koala.daemon.storage.read_connections import ReadConnection, connect_reader
 from koala.daemon.storage.records import (
     ADVICE,
@@ -195,14 +195,14 @@ class Journal:
 
         With `accept_loss` the snapshot's own event may be missing.
         """
-        retention.check_history(self._database.connection, self.path, begin)
+        damaged_history.check_history(self._database.connection, self.path, begin)
         is_kept = self.first_event <= begin.seq
         if is_kept and not accept_loss and self.chain_at(begin.seq) != begin.chain:
             raise truncated_error(self.path, "its newest snapshot", self.last_event(), begin.seq)
 
     def drop_history(self) -> int:
         """Delete damaged history; return the last deleted event, or 0. Raises JournalError."""
-        last = retention.drop_history(self._database, self.path)
+        last = damaged_history.drop_history(self._database, self.path)
         self.first_event = self._first()
         return last
 

@@ -13,8 +13,8 @@ from koala.core.model.values import ClaimId, SiteName, TransferId
 from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
 from koala.daemon.metrics.observer import BatchObserver
-from koala.metrics.declaration import Source
 from koala.metrics.meter import Meter
+from koala.metrics.metric_types import Source
 from koala.metrics.readings import Readings
 from tests.core.pipeline.test_claiming import high, preemptible
 from tests.daemon.observed_script import Observe, ObservedScript

@@ -16,9 +16,9 @@ from koala.core.scheduler import Scheduler
 from koala.daemon.loop.group_commit import DurableBatch, GroupCommit
 from koala.daemon.metrics.gauges import read_jobs, read_sites
 from koala.daemon.metrics.observer import BatchObserver
-from koala.metrics import table as m
-from koala.metrics.declaration import Metric, Source
+from koala.metrics import declarations as m
 from koala.metrics.meter import Meter
+from koala.metrics.metric_types import Metric, Source
 from koala.metrics.readings import Readings
 from tests.metrics.scraping import rendered, samples
 from tests.swarm.swarm import attempt

@@ -22,8 +22,8 @@ from koala.daemon.metrics.gauges import read_jobs, read_sites
 from koala.daemon.metrics.observer import BatchObserver
 from koala.errors import ConfigError, UnknownJobError, first_error
 from koala.identity.tls import Identity, IdentityFile
-from koala.metrics.declaration import Source
 from koala.metrics.meter import Meter
+from koala.metrics.metric_types import Source
 from koala.metrics.readings import LoopReader, Readings
 from koala.policies import chosen
 from koala.runtime import clock

@@ -9,10 +9,10 @@ import pytest
 from koala.core.model.claim import Armed, Asked, Granted, Passed, Released, Stopped
 from koala.core.model.job import SITE_FAULTS, TERMINAL, TRANSITIONS
 from koala.core.model.values import Priority
-from koala.metrics import table
-from koala.metrics.declaration import MetricKind
+from koala.metrics import declarations as m
+from koala.metrics.declarations import METRICS
 from koala.metrics.document import inserted
-from koala.metrics.table import METRICS
+from koala.metrics.metric_types import MetricKind
 from tests.tidy.sources import ROOT
 
 UNITS = ("seconds", "bytes", "info", "processors", "jobs", "claims", "items")
@@ -42,23 +42,23 @@ def test_help_is_a_sentence_and_every_label_is_bounded() -> None:
         assert re.fullmatch(r"[A-Z0-9].*\.", metric.help), metric.name
         assert metric.sources, metric.name
         for label in metric.labels:
-            assert label.values or label.takes_sites or label is table.VERSION, metric.name
+            assert label.values or label.takes_sites or label is m.VERSION, metric.name
             assert label.name not in ("job", "user", "owner", "claim", "le"), metric.name
 
 
 def test_values_of_labels_are_those_of_the_core() -> None:
     ends = [phase.__name__.lower() for phase in TERMINAL]
-    assert list(table.PHASE.values) == [p.lower() for p in TRANSITIONS if p.lower() not in ends]
-    assert list(table.OUTCOME.values) == ends
-    assert list(table.PRIORITY.values) == list(Priority)
-    assert set(SITE_FAULTS) < set(table.FAULT.values)
+    assert list(m.PHASE.values) == [p.lower() for p in TRANSITIONS if p.lower() not in ends]
+    assert list(m.OUTCOME.values) == ends
+    assert list(m.PRIORITY.values) == list(Priority)
+    assert set(SITE_FAULTS) < set(m.FAULT.values)
     phases = [kind.name for kind in (Asked, Granted, Armed, Released, Passed, Stopped)]
-    assert list(table.CLAIM_PHASE.values) == phases
+    assert list(m.CLAIM_PHASE.values) == phases
 
 
 @pytest.mark.parametrize("method", ["Koala/Submit", "AgentLink/Connect", "Relay/Store"])
 def test_calls_are_told_apart_by_the_methods_of_the_services(method: str) -> None:
-    assert method in table.METHOD.values
+    assert method in m.METHOD.values
 
 
 def test_the_page_has_the_table_as_it_is_declared() -> None:

@@ -1,10 +1,10 @@
-"""All metrics of Koala. The order is that of the table in docs/guides/metrics.md."""
+"""All metrics of Koala, declared in the order of the table in docs/guides/metrics.md."""
 
 from __future__ import annotations
 
 import grpc
 
-from koala.metrics.declaration import Label, Metric, MetricKind, Source
+from koala.metrics.metric_types import Label, Metric, MetricKind, Source
 from koala.protocol.messages import EndKind
 from koala.wire.v1 import files_pb2, identity_pb2, koala_pb2, link_pb2
 

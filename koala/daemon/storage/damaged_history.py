@@ -1,4 +1,4 @@
-"""Retention of history: events older than a snapshot, which no start needs.
+"""Find and drop damaged history, that is, events older than a snapshot, which no start needs.
 
 They are kept for `koala replay` and for backups. Each start verifies them nevertheless, so that
 damage is found while a good backup still exists. Without such a backup the damaged events are

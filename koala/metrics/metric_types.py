@@ -1,4 +1,4 @@
-"""Declarations of metrics, by the naming conventions of Prometheus.
+"""Types of which metrics are declared, by the naming conventions of Prometheus.
 
 Names begin with `koala_`, units are base units, counters end in `_total`. A label has a fixed list
 of values, or is a site: the number of sites is bounded by the configuration (`Meter`).
