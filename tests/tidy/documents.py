@@ -99,6 +99,14 @@ def named_tests() -> list[str]:
     ]
 
 
+def missing_tests(path: Path) -> list[str]:
+    """List the test files that a document names and that are nowhere."""
+    folders = (ROOT / "tests", ROOT / "deploy")
+    there = {file.name for folder in folders for file in folder.rglob("test_*.py")}
+    named = re.findall(r"\btest_\w+\.py\b", path.read_text(encoding="utf-8"))
+    return [f"{path.name}: {name}" for name in named if name not in there]
+
+
 def decisions() -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
     """Read the decisions of all subjects, and those that the index names: file and number."""
     folder = ROOT / "docs" / "decisions"

@@ -12,6 +12,7 @@ from tests.tidy.documents import (
     decisions,
     documents,
     glossary,
+    missing_tests,
     named_tests,
     parameter_rows,
     transitions,
@@ -61,6 +62,16 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
     links = "[a](page.md) [b](gone.md#x) [c](https://example.org) [d](#the-end) [e](page.md#start)"
     page.write_text(f"# The end\n```sh\n# start\n```\n{links}\n", encoding="utf-8")
     assert broken_links(page) == ["page.md: gone.md", "page.md: page.md#start"]
+
+
+def test_tests_that_documents_name_are_there() -> None:
+    assert [name for path in documents() for name in missing_tests(path)] == []
+
+
+def test_a_test_that_is_gone_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("`test_documents.py`, `tests/cli/test_gone.py`", encoding="utf-8")
+    assert missing_tests(page) == ["page.md: test_gone.py"]
 
 
 def test_the_glossary_names_modules_that_are_there() -> None:
