@@ -1,7 +1,8 @@
-"""The project's own Python files, parsed once, and what they import."""
+"""The project's own Python files, each parsed once at most, and what they import."""
 
 import ast
 import gc
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,11 @@ class Module:
     name: str
     path: Path
     text: str
-    tree: ast.Module
+
+    @property
+    def tree(self) -> ast.Module:
+        """Parse the text the first time; a rule that looks at the text first saves that."""
+        return _parsed(self)
 
     @property
     def is_package(self) -> bool:
@@ -44,7 +49,7 @@ class Import:
 
 def module_of(text: str, *, name: str = "koala.example") -> Module:
     """A module that exists only in a test: the rules are tried on such."""
-    return Module(name=name, path=Path(f"{name}.py"), text=text, tree=ast.parse(text))
+    return Module(name=name, path=Path(f"{name}.py"), text=text)
 
 
 def shipped_files() -> dict[str, Path]:
@@ -61,19 +66,27 @@ def shipped_files() -> dict[str, Path]:
 @cache
 def shipped_modules() -> tuple[Module, ...]:
     """All modules of `koala` and `koala_agent` but the generated ones, in order of their names."""
+    found = tuple(_read(path, name=name) for name, path in shipped_files().items())
     with _lasting():
-        return tuple(_read(path, name=name) for name, path in shipped_files().items())
+        for module in found:  # for their imports
+            _parsed(module)
+    return found
 
 
 @cache
 def other_modules() -> tuple[Module, ...]:
     """Tests, examples and scripts."""
-    with _lasting():
-        return tuple(
-            _read(path, name=".".join(path.relative_to(ROOT).with_suffix("").parts))
-            for folder in OTHER_FOLDERS
-            for path in sorted((ROOT / folder).rglob("*.py"))
-        )
+    return tuple(
+        _read(path, name=".".join(path.relative_to(ROOT).with_suffix("").parts))
+        for folder in OTHER_FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    )
+
+
+@cache
+def words_of(text: str) -> frozenset[str]:
+    """List the words of a text, in lower case; those of a name that `_` separates one by one."""
+    return frozenset(re.findall("[a-z]+", text.lower()))
 
 
 @cache
@@ -140,8 +153,12 @@ def _lasting() -> Iterator[None]:
 
 
 def _read(path: Path, *, name: str) -> Module:
-    text = path.read_text(encoding="utf-8")
-    return Module(name=name, path=path, text=text, tree=ast.parse(text, filename=str(path)))
+    return Module(name=name, path=path, text=path.read_text(encoding="utf-8"))
+
+
+@cache
+def _parsed(module: Module) -> ast.Module:
+    return ast.parse(module.text, filename=str(module.path))
 
 
 def _is_late_block(node: ast.AST) -> bool:
@@ -150,6 +167,7 @@ def _is_late_block(node: ast.AST) -> bool:
     )
 
 
+@cache
 def _resolve(source: str, name: str) -> str:
     """A name imported from a package may be a module of its own."""
     root = IMPORT_ROOTS.get(top_level(source))

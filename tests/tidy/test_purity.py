@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.tidy.purity import impurities, is_pure
-from tests.tidy.sources import Module, dotted, is_within, module_of, shipped_modules
+from tests.tidy.sources import Module, dotted, is_within, module_of, nodes, shipped_modules
 
 JOB_PHASE_OWNER = "koala.core.state"
 CLAIM_PHASE_OWNERS = (
@@ -106,7 +106,9 @@ def phase_assignments(module: Module) -> Iterator[str]:
     """
     if module.name == JOB_PHASE_OWNER or not is_within(module.name, "koala"):
         return
-    for node in ast.walk(module.tree):
+    if "phase" not in module.text:
+        return
+    for node in nodes(module):
         match node:
             case ast.Attribute(value=ast.Name(id="claim"), attr="phase", ctx=ast.Store()) if (
                 module.name in CLAIM_PHASE_OWNERS
