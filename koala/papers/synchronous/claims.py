@@ -199,6 +199,7 @@ def _quality(number: int, metric: str, words: str, suffixes: str = "abc") -> dic
             f"{words} falls when tasks come less often.",
             dense_and_sparse(metric, falls, *SCHEMES),
             figures=(number,),
+            reading="the paper's reason is that the skew rises then: 5.4-2a and 5.4-3a",
         ),
         falls_by_more: Claim(
             f"{words} falls by more under QoS.",
@@ -293,6 +294,10 @@ UNTESTABLE = numbered(
         "5.4-11": Untestable(
             "SQ does not perform well in the underloaded system, although there is room.",
             "how well it could perform is not said; 5.4-3 tests that its skew is higher there",
+        ),
+        "5.4-12": Untestable(
+            "SQ takes several schedule cycles to stabilise; only then is the skew minimal.",
+            "when a system is stable is not said; 5.4-6 tests how often SQ corrects",
         ),
         "7-2": Untestable(
             "The queues can be implemented at the application level, without the operating system.",
