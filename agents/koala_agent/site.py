@@ -34,7 +34,7 @@ from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_surroundings import ClaimSurroundings
 from koala_agent.claims.settings import LeaseTimes, Limits
 from koala_agent.claims.states import Claim
-from koala_agent.link.enrolment import Renewal
+from koala_agent.link.certificate_renewal import Renewal
 from koala_agent.link.session import Session
 from koala_agent.link.session_driver import Post, SessionDriver, Stream
 from koala_agent.link.session_events import Event, Finish, Order

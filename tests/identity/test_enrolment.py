@@ -40,8 +40,9 @@ from koala.wire.v1 import link_pb2
 from koala.wire.v1.identity_pb2 import RenewRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
-from koala_agent.link import enrolment as joining
-from koala_agent.link.enrolment import Renewal, identity_path, join, pause_s
+from koala_agent.link import certificate_renewal as renewing
+from koala_agent.link.certificate_renewal import Renewal, pause_s
+from koala_agent.link.enrolment import identity_path, join
 from tests.identity.stage import LIMIT_S, Forge, Secured, identity_of, secured
 
 pytestmark = pytest.mark.live
@@ -317,7 +318,7 @@ async def test_a_renewal_that_failed_is_tried_again_when_the_daemon_is_back(
     """Until then the site's administrator is told."""
     now = clock.unix_now
     monkeypatch.setattr(clock, "unix_now", lambda: now() + MONTH_S * 0.8)
-    monkeypatch.setattr(joining, "RETRY_MAX_S", 0.0)
+    monkeypatch.setattr(renewing, "RETRY_MAX_S", 0.0)
     async with secured(tmp_path) as stage:
         path = await join(await stage.token("delft"), "delft", tmp_path / "agent")
         before = Identity.read(path)
@@ -331,7 +332,7 @@ async def test_a_renewal_that_failed_is_tried_again_when_the_daemon_is_back(
         )
         async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
             with monkeypatch.context() as patch:
-                patch.setattr(joining, "dial", away)
+                patch.setattr(renewing, "dial", away)
                 task = group.create_task(renewal.run())
                 await changed.wait()
                 ends = datetime.fromtimestamp(expires_at(before.certificate), UTC)
@@ -351,7 +352,7 @@ async def test_a_renewal_that_fails_is_tried_again_and_again(
     """Also while the link stays up, and when the certificate cannot be read for a while."""
     now = clock.unix_now
     monkeypatch.setattr(clock, "unix_now", lambda: now() + MONTH_S * 0.8)
-    monkeypatch.setattr(joining, "RETRY_MAX_S", 0.0)
+    monkeypatch.setattr(renewing, "RETRY_MAX_S", 0.0)
     said: list[str] = []
     async with secured(tmp_path) as stage:
         path = await join(await stage.token("delft"), "delft", tmp_path / "agent")
@@ -365,7 +366,7 @@ async def test_a_renewal_that_fails_is_tried_again_and_again(
                 twelve.set()
             raise UnreachableError(f"no {len(said)}")
 
-        monkeypatch.setattr(joining, "dial", away)
+        monkeypatch.setattr(renewing, "dial", away)
 
         def look() -> None:
             if "No such file" in renewal.trouble:
