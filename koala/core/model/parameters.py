@@ -55,7 +55,7 @@ class Parameters:
     lead_min_s: Seconds = 0.005
     lead_max_s: Seconds = 2.0
     lead_rounds: float = 1.0  # of the time that the answers to the Arm took, longer than a Release
-    arm_wait_s: Seconds = 0.25  # after T, for answers to an Arm; at most a quarter of late_max_s
+    arm_wait_s: Seconds = 0.5  # after T, for answers to an Arm; at most a quarter of late_max_s
     arms_max: int = 20
     hold_lease_s: Seconds = 60.0
     run_lease_s: Seconds = 600.0
