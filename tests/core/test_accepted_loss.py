@@ -76,7 +76,7 @@ def test_it_is_told_why_a_job_that_waits_is_not_tried(begin: Begin) -> None:
     script = begin().tell(a_job("j1", 4), LOSS, a_site("a", 4))
     lives = "an attempt of it that a lost part of the journal knew may live"
     assert any(f"not tried for 10 min: {lives}" in line for line in told(script))
-    script = begin(run_lease_s=float("inf")).tell(a_job("j1", 4), LOSS, a_site("a", 4)).at(1e6)
+    script = begin(run_lease_s=float("inf")).tell(a_job("j1", 4), LOSS, a_site("a", 4)).at(1e5)
     assert any(f"never tried: {lives} (run_lease_s = inf); cancel" in line for line in told(script))
 
 

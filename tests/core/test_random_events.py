@@ -404,5 +404,5 @@ class Machine(RuleBasedStateMachine):
         assert digest(again) == digest(self.scheduler), "a replay gives another state"
 
 
-Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+Machine.TestCase.settings = settings(max_examples=30, stateful_step_count=40)
 TestMachine = pytest.mark.slow(Machine.TestCase)

@@ -122,7 +122,7 @@ def test_every_figure_of_the_paper_is_there() -> None:
 
 @pytest.mark.slow
 def test_a_whole_reproduction_in_small(tmp_path: Path) -> None:
-    wanted = plan(PAPER, replace(TINY, replications=1, length=1500.0))
+    wanted = plan(PAPER, replace(TINY, replications=1, length=500.0, levels=LEVELS[:1]))
     swept = sweep(wanted, engine=Processes(workers=1))
     made = report.report(swept)
     assert swept.finished == len(wanted.runs())

@@ -144,7 +144,7 @@ def test_a_change_changes_one_thing(change: str) -> None:
 
 @pytest.mark.slow
 def test_a_whole_reproduction_in_small(tmp_path: Path) -> None:
-    wanted = plan(PAPER, replace(TINY, replications=1, length=5, levels=(ANY, LIGHT)))
+    wanted = plan(PAPER, replace(TINY, replications=1, length=2, levels=(ANY, LIGHT)))
     swept = sweep(wanted, engine=Processes(workers=1))
     made = report.report(swept)
     assert swept.finished == len(wanted.runs())

@@ -330,7 +330,7 @@ def test_an_operator_resumes_an_unusable_site(script: Script) -> None:
 def test_without_probes_only_an_operator_brings_a_site_back(begin: Begin) -> None:
     script = begin(probe_after_s=float("inf")).tell(a_site("a", 4))
     fail_at(script, "a", 3)
-    script.tell(a_job("j1", 1)).at(1e6).expect_nothing()
+    script.tell(a_job("j1", 1)).at(1e5).expect_nothing()
     script.tell(SiteResumed(site=SiteName("a"), by=ANN))
     script.claimed("j1")
 

@@ -43,7 +43,7 @@ st.register_type_strategy(Parameters, st.sampled_from([PAPER, Parameters(), Para
 
 @pytest.mark.parametrize("kind", EVENTS.values(), ids=EVENTS)
 def test_every_kind_of_event_reads_back_as_it_was(kind: type[Event]) -> None:
-    @settings(max_examples=40)
+    @settings(max_examples=15)
     @given(event=st.from_type(kind))
     def check(event: Event) -> None:
         assert decode_event(kind.__name__, encode_event(event)) == event
@@ -281,7 +281,7 @@ while True:
 
 def test_a_killed_writer_loses_no_acknowledged_event(tmp_path: Path) -> None:
     acknowledged = 0
-    for _ in range(5):
+    for _ in range(2):  # the second one goes on after the first
         writer = subprocess.Popen(
             [sys.executable, "-c", WRITER, str(tmp_path)],
             stdout=subprocess.PIPE,

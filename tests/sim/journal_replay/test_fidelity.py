@@ -16,7 +16,7 @@ from tests.swarm.scenario import Scenario, draw
 from tests.swarm.system.daemons import Custody
 from tests.swarm.system.faults import Chances, Incident
 
-SEEDS = (range(201, 204), pytest.param(range(200, 210), marks=pytest.mark.long))
+SEEDS = (range(202, 205), pytest.param(range(200, 210), marks=pytest.mark.long))
 """Three at least: the median is that of most seeds, and one may tip."""
 BUSY = ((25, (6,)), pytest.param(70, tuple(range(11, 21)), marks=pytest.mark.long))
 """Number of jobs, and seeds."""
@@ -109,5 +109,5 @@ def test_the_figures_of_a_busy_grid_are_those_that_were(count: int, seeds: tuple
 
 
 def test_the_same_journal_gives_the_same_what_if() -> None:
-    told = drawn(with_faults(205, "starters"))
+    told = drawn(with_faults(203, "starters"))
     assert told.compare(placement="WF").document() == told.compare(placement="WF").document()

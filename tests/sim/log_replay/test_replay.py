@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.errors import ConfigError
@@ -396,6 +396,7 @@ def test_small_values_are_counted_exactly() -> None:
     assert sorted(found.values) == [0, 5, 4_095]
 
 
+@settings(max_examples=30)
 @given(
     st.lists(
         st.tuples(st.integers(0, 5_000), st.integers(1, 3_000), st.integers(1, 9)), max_size=30
