@@ -31,6 +31,7 @@ from koala.sim.campaign.execution import Campaign, Engine, StoreChoice, execute_
 from koala.sim.campaign.identity import Plain, canonical, run_id
 from koala.sim.campaign.records import FinishedRun
 from koala.sim.statistics import Interval, interval, paired
+from koala.views.units import counted
 
 INTERVAL = "_ci95"
 """End of the name of a column with half-widths of confidence intervals."""
@@ -316,7 +317,8 @@ class Sweep:
     def __repr__(self) -> str:
         text = ", interrupted" if self.is_interrupted else ""
         count = len(self.made.finished)
-        return f"{count} runs of {len(self.points)} settings{text}: {', '.join(self.names)}"
+        runs = f"{counted(count, 'run')} of {counted(len(self.points), 'setting')}"
+        return f"{runs}{text}: {', '.join(self.names)}"
 
     def _runs(self) -> Iterator[Row]:
         for task, one in self.made.finished:

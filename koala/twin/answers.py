@@ -11,6 +11,7 @@ from koala.lab.rows import Row
 from koala.sim.statistics import Interval, interval
 from koala.twin.durations import HOUR_S, MINUTE_S, duration, unit_of
 from koala.twin.questions import Folder
+from koala.views.units import counted
 
 FAITHFUL = 0.5
 """Largest relative difference of mean waits, recorded and in the twin, that is not pointed out."""
@@ -166,21 +167,21 @@ def _head(found: Answer) -> Iterator[str]:
     yield f"# Co-allocation on {sites}"
     yield ""
     yield (
-        f"{sum(one.jobs for one in found.sites)} recorded jobs in"
+        f"{counted(sum(one.jobs for one in found.sites), 'recorded job')} in"
         f" {duration(found.folder.period_s)}, and in addition {found.question}."
     )
-    yield f"Means of {found.replications} runs with 95 % confidence intervals."
+    yield f"Means of {counted(found.replications, 'run')} with 95 % confidence intervals."
 
 
 def _starts(found: Answer) -> Iterator[str]:
     yield from ("", "## Would these jobs have started?", "")
     runs = f" of {found.replications} runs" if found.replications > 1 else ""
     yield (
-        f"- {_total(found.started)} of {_total(found.jobs)} jobs{runs} started,"
+        f"- {_total(found.started)} of {_total(found.jobs, 'job')}{runs} started,"
         f" {_total(found.on_several)} of them on several sites."
     )
     if found.too_large.mean > 0:
-        yield f"- {_total(found.too_large)} were larger than all sites together, and left out."
+        yield f"- {_total(found.too_large, 'job')} larger than all sites together left out."
     yield f"- Within an hour: {_percent(found.in_1h)} %; within a day: {_percent(found.in_24h)} %."
     yield (
         f"- They waited {_time(found.wait_s)} in the mean; of each twenty, one waited"
@@ -191,14 +192,16 @@ def _starts(found: Answer) -> Iterator[str]:
 def _holds(found: Answer) -> Iterator[str]:
     yield from ("", "## What would holding have cost?", "")
     used, held = found.used_h.mean, found.held_h.mean
-    share = f", {100 * held / used:.2f} % of the {_hours(found.used_h)} they used" if used else ""
+    share = f", {100 * held / used:.2f} % of the use ({_hours(found.used_h)})" if used else ""
     text = f"{_hours(found.held_h)} processor-hours were held until all components were there"
     yield f"- {text}{share}."
 
 
 def _users(found: Answer) -> Iterator[str]:
     yield from ("", "## What would it have cost the sites' own users?", "")
-    rows = [("site", "jobs", "recorded", "alone", "with", "difference", "p95 alone", "with", "")]
+    rows = [
+        ("site", "jobs", "recorded", "alone", "with", "difference", "p95 alone", "p95 with", "")
+    ]
     rows += [
         (
             site.name,
@@ -250,9 +253,12 @@ def _hours(found: Interval) -> str:
     return "less than 0.01" if 0 < found.mean + found.ci95 < 0.01 else str(found)
 
 
-def _total(found: Interval) -> str:
+def _total(found: Interval, noun: str = "") -> str:
     """Write the sum over all runs: a mean of jobs would be no number of jobs."""
-    return "-" if isnan(found.mean) else str(round(found.mean * found.values))
+    if isnan(found.mean):
+        return "-"
+    total = round(found.mean * found.values)
+    return counted(total, noun) if noun else str(total)
 
 
 def _percent(found: Interval) -> str:

@@ -53,6 +53,11 @@ class TwinSite:
     is_given: bool
     jobs: tuple[Record, ...]
 
+    @property
+    def used_processor_s(self) -> int:
+        """Return the processor-seconds of its jobs."""
+        return sum(job.processors * (_end(job) - job.start_at) for job in self.jobs)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Twin:
@@ -67,35 +72,40 @@ class Twin:
         """Return the end of the last job."""
         return max(_end(job) for site in self.sites for job in site.jobs)
 
+    def utilization(self, site: TwinSite) -> float:
+        """Return the share of a site's processors that its jobs used in the time of the twin."""
+        capacity = site.processors * (self.until_at - self.begin_at)
+        return site.used_processor_s / capacity if capacity else 0.0
+
 
 def _ignore(_lines: int) -> None:
     pass
 
 
 def read_recordings(
-    kind: str,
-    paths: Sequence[Path],
+    recordings: Sequence[tuple[str, Path]],
     *,
     site: str | None = None,
     zone: tzinfo | None = None,
     processors: Mapping[str, int] | None = None,
     progress: Callable[[int], None] = _ignore,
 ) -> Twin:
-    """Read recordings of a batch system. Records without a cluster are of `site`, or of the site
-    that their file is named after. `progress` gets the number of lines of the present file. Raises
-    WorkloadError for a file that is none, ConfigError for names and numbers that are not
-    allowed."""
+    """Read recordings, each with the command that wrote it. Records without a cluster are of
+    `site`, or of the site that their file is named after. `progress` gets the number of lines of
+    the present file. Raises WorkloadError for a file that is none, ConfigError for names and
+    numbers that are not allowed."""
     if site is not None and not SITE.fullmatch(site):
         raise ConfigError(f"--site {site}: allowed are names that match {SITE.pattern}")
     counts = Counts()
     sources = (
         (path.name, _reads(READERS[kind], path, site or _named(path), zone, progress))
-        for path in paths
+        for kind, path in recordings
     )
     jobs = merged(sources, counts)
     if not jobs:
-        detail = "; ".join(counts.lines())
-        raise WorkloadError(f"{', '.join(map(str, paths))}: no job that ran ({detail})")
+        detail = "; ".join(line.strip() for line in counts.lines())
+        files = ", ".join(str(path) for _, path in recordings)
+        raise WorkloadError(f"{files}: no job that ran ({detail})")
     names = sorted({job.site for job in jobs})
     given = dict(processors or {})
     for name in given.keys() - set(names):
@@ -216,6 +226,8 @@ def document(twin: Twin, kind: str, sources: Sequence[str]) -> dict[str, Any]:
                 "processors": site.processors,
                 "processors_are": "given" if site.is_given else "the most used at a time",
                 "jobs": len(site.jobs),
+                "used_processor_s": site.used_processor_s,
+                "utilization": twin.utilization(site),
             }
             for site in twin.sites
         },

@@ -21,6 +21,7 @@ _LIMIT = re.compile(r"\bh_rt=([0-9:]+|INFINITY)")
 _RESCHEDULED = ("24", "25")
 """Values of `failed` for a job that is run again: migrating, rescheduling."""
 _KILLED = "100"
+"""Value of `failed` for a job that a signal ended."""
 
 
 def read(lines: Iterable[str], *, source: str, site: str, zone: tzinfo | None) -> Iterator[Read]:
@@ -80,12 +81,14 @@ def _job(block: Mapping[str, str], line: int, site: str, zone: tzinfo | None) ->
         detail = f"job {job}: no end_time or qsub_time"
         return Skipped(reason=Skip.MALFORMED, line=line, detail=detail)
     is_task = task not in ("undefined", "NONE", "0")
-    failed = block.get("failed", "0").split()[:1]
+    failed = next(iter(block.get("failed", "").split()), "0")
+    is_requeued, is_killed = failed in _RESCHEDULED, failed == _KILLED
+    has_failed = failed != "0" or block.get("exit_status", "0") != "0"
     notes = {
         Note.ARRAY: is_task,
-        Note.REQUEUED: failed in ([one] for one in _RESCHEDULED),
-        Note.CANCELLED: failed == [_KILLED],
-        Note.FAILED: block.get("exit_status", "0") != "0" and failed != [_KILLED],
+        Note.REQUEUED: is_requeued,
+        Note.CANCELLED: is_killed,
+        Note.FAILED: has_failed and not (is_requeued or is_killed),
         Note.NO_LIMIT: limit_s is None,
         Note.CLOCK_CHANGE: is_repeated,
     }

@@ -16,6 +16,7 @@ from koala.lab.workloads import Job, Jobs, Log, Workload
 from koala.sim.metrics import JobRecord
 from koala.twin.durations import DAY_S, HOUR_S, duration
 from koala.twin.folders import GRID
+from koala.views.units import counted
 from koala.workload import swf
 
 
@@ -52,8 +53,9 @@ class Stream:
 
     def __str__(self) -> str:
         return (
-            f"one job every {duration(self.every_s)} in the mean, of {self.components}"
-            f" components with {self.processors} processors for {duration(self.run_s)}"
+            f"one job every {duration(self.every_s)} in the mean, of"
+            f" {counted(self.components, 'component')} with"
+            f" {counted(self.processors, 'processor')} for {duration(self.run_s)}"
         )
 
     def identity(self) -> object:

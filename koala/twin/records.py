@@ -8,34 +8,41 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeVar
 
+from koala.views.units import counted
+
 
 class Skip(StrEnum):
-    """Reason for which a line or record is no job of the twin."""
+    """Reason for which a line or record is no job of the twin, after any count of them."""
 
-    STEP = "steps and tasks inside jobs"
-    NOT_STARTED = "jobs that never started: waiting, or cancelled before"
-    NO_PROCESSORS = "jobs without processors"
-    REPEATED = "records that another file or line repeats"
-    MALFORMED = "lines that could not be read"
+    STEP = "step or task inside a job"
+    NOT_STARTED = "never started: waiting, or cancelled before"
+    NO_PROCESSORS = "no processors"
+    REPEATED = "repeated by another file or line"
+    MALFORMED = "could not be read"
 
 
 class Note(StrEnum):
-    """Property of a job that the twin keeps; the reader of a report should know how many."""
+    """Property of a job that the twin keeps, after any count of them; the reader of a report should
+    know how many."""
 
-    RUNNING = "were still running: they count until the record was made"
-    REQUEUED = "were runs that the batch system requeued or preempted, each a job of its own"
-    CANCELLED = "were cancelled while they ran"
-    FAILED = "failed, or hit their time limit"
-    ARRAY = "were tasks of arrays, each a job of its own"
-    HETEROGENEOUS = "were components of heterogeneous jobs, each a job of its own"
-    NO_LIMIT = "had no time limit: their run time stands for it"
-    CLOCK_CHANGE = "crossed the hour that clocks repeat in autumn"
+    RUNNING = "still running, counted until the record was made"
+    REQUEUED = "requeued or preempted by the batch system: each run is a job"
+    CANCELLED = "cancelled while running"
+    FAILED = "failed, or hit a time limit"
+    ARRAY = "of arrays: each task is a job"
+    HETEROGENEOUS = "of heterogeneous jobs: each component is a job"
+    NO_LIMIT = "without a time limit: the run time stands for it"
+    CLOCK_CHANGE = "in the hour that clocks repeat in autumn"
+
+
+Key = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A run of a job at a site. Instants are in seconds since 1970; `end_at` is None for a job that
-    still ran when the record was made, `limit_s` where no time limit is known."""
+    """A run of a job at a site. Instants are in seconds since 1970; `submit_at` is when the batch
+    system could have started it, if the record says so. `end_at` is None for a job that still ran
+    when the record was made, `limit_s` where no time limit is known."""
 
     site: str
     job: str
@@ -49,9 +56,9 @@ class Record:
     notes: frozenset[Note]
 
     @property
-    def key(self) -> tuple[str, str, int, int]:
-        """Identity of the run, which overlapping recordings share."""
-        return self.site, self.job, self.submit_at, self.start_at
+    def key(self) -> Key:
+        """Identity of the run, which overlapping recordings share, whatever their columns."""
+        return self.site, self.job, self.start_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +93,7 @@ class Counts:
 
     def lines(self) -> Iterator[str]:
         """Say all counts in words."""
-        yield f"{self.kept} jobs"
+        yield counted(self.kept, "job")
         yield from (f"  {count} {note}" for note, count in _ordered(Note, self.notes))
         yield from (f"{count} left out: {why}" for why, count in _ordered(Skip, self.skipped))
         yield from (f"  {one}" for one in self.malformed)
@@ -108,7 +115,7 @@ def _ordered(kind: Iterable[Word], counts: Counter[Word]) -> Iterator[tuple[Word
 def merged(sources: Iterable[tuple[str, Iterable[Read]]], counts: Counts) -> list[Record]:
     """Collect the jobs of several recordings by their submission. Of a run that two recordings
     have, the one that knows its end counts."""
-    found: dict[tuple[str, str, int, int], Record] = {}
+    found: dict[Key, Record] = {}
     for source, reads in sources:
         for one in reads:
             if isinstance(one, Skipped):

@@ -2,19 +2,29 @@
 
 Lines are rows of fields with `|` between; the first one has the names. Needed are JobID (or
 JobIDRaw), Submit, Start, End, State and AllocCPUS (or NCPUS, or AllocTRES); of use are Cluster,
-Timelimit (or TimelimitRaw), Elapsed (or ElapsedRaw), User and NodeList.
+Eligible, Timelimit (or TimelimitRaw), Elapsed (or ElapsedRaw), User and NodeList.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import tzinfo
 from functools import partial
+from itertools import chain, combinations_with_replacement, islice
 
 from koala.errors import WorkloadError
 from koala.protocol.names import SITE
-from koala.twin.instants import UNLIMITED, column, duration_s, instant, ordered, whole
+from koala.twin.instants import (
+    UNLIMITED,
+    Readings,
+    column,
+    duration_s,
+    instant,
+    ordered,
+    whole,
+)
 from koala.twin.records import Note, Read, Record, Skip, Skipped
 
 NEEDED = (
@@ -29,14 +39,17 @@ _NEVER_RAN = ("PENDING", "REVOKED")  # revoked: another cluster of the federatio
 FREE = ("JobName", "Comment", "AdminComment", "SystemComment", "WorkDir", "SubmitLine", "WCKey")
 """Columns whose text can hold the separator."""
 COMMAND = (
-    "sacct --allusers --allclusters --duplicates --parsable2 --starttime 2026-10-01"
-    " --endtime 2026-11-01"
-    " --format=JobID,Cluster,User,Submit,Start,End,Elapsed,State,AllocCPUS,Timelimit,NodeList"
+    "SLURM_TIME_FORMAT=%s sacct --allusers --allclusters --duplicates --parsable2"
+    " --starttime 2026-10-01 --endtime 2026-11-01 --format=JobID,Cluster,User,Submit,Eligible,"
+    "Start,End,Elapsed,State,AllocCPUS,Timelimit,NodeList"
 )
+WAYS_MAX = 1000
+"""Ways to read a line with separators in free texts that are tried."""
 SHOWN_MAX = 60
 """Characters of a wrong first line that are shown."""
 _REQUEUED = ("REQUEUED", "PREEMPTED", "NODE_FAIL")
 _FAILED = ("FAILED", "TIMEOUT", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE")
+_JOB = re.compile(r"\d+([_+.].*)?")
 _CPU = re.compile(r"(?:^|,)cpu=([^,]*)")
 _NOWHERE = "None assigned"
 """NodeList of a job that got no node; older versions of Slurm give such a job the processors that
@@ -57,11 +70,10 @@ def read(lines: Iterable[str], *, source: str, site: str, zone: tzinfo | None) -
         if _is_header(text.split("|")):  # of a file that was put together, maybe in another order
             names = text.split("|")
             continue
-        fields = _fields(text, names)
-        if isinstance(fields, str):
-            yield Skipped(reason=Skip.MALFORMED, line=number, detail=fields)
-            continue
-        yield _job(fields, number, site, zone)
+        fields = text.split("|")
+        detail = f"{len(fields)} fields; the first line has {len(names)}"
+        found = _read(_rows(fields, names), number, site, zone)
+        yield found or Skipped(reason=Skip.MALFORMED, line=number, detail=detail)
     if not names:
         raise WorkloadError(f"{source}: is empty: allowed is the output of `{COMMAND}`")
 
@@ -85,22 +97,40 @@ def _shortened(text: str) -> str:
     return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
 
 
-def _fields(text: str, names: list[str]) -> dict[str, str] | str:
-    """Return the fields by name, or what is wrong. A separator inside a free text is rejoined if
-    only one column can have it."""
-    fields = text.split("|")
-    more = len(fields) - len(names)
+def _rows(fields: list[str], names: list[str]) -> Iterator[dict[str, str]]:
+    """Yield the ways to read the fields by name: more than one if free texts hold separators."""
     free = [place for place, name in enumerate(names) if name in FREE]
-    if more > 0 and len(free) == 1:
-        at = free[0]
-        fields = [*fields[:at], "|".join(fields[at : at + more + 1]), *fields[at + more + 1 :]]
-    if len(fields) != len(names):
-        return f"{len(text.split('|'))} fields; the first line has {len(names)}"
-    return dict(zip(names, fields, strict=True))
+    more = len(fields) - len(names)
+    if more < 0:
+        return
+    for places in islice(combinations_with_replacement(free, more), WAYS_MAX):
+        joined, left = Counter(places), iter(fields)
+        yield {name: "|".join(islice(left, 1 + joined[at])) for at, name in enumerate(names)}
+
+
+def _read(ways: Iterable[dict[str, str]], line: int, site: str, zone: tzinfo | None) -> Read | None:
+    """Read a line in the first way in which its values are of their columns; None if it has no
+    way, or several and none fits."""
+    found = [*islice(ways, 2)]
+    if len(found) == 1:
+        return _job(found[0], line, site, zone)
+    for row in chain(found, ways):
+        read = _job(row, line, site, zone)
+        if _JOB.fullmatch(_name(row)) and not _is_malformed(read):
+            return read
+    return None
+
+
+def _is_malformed(read: Read) -> bool:
+    return isinstance(read, Skipped) and read.reason is Skip.MALFORMED
+
+
+def _name(row: Mapping[str, str]) -> str:
+    return row.get("JobID") or row.get("JobIDRaw") or ""
 
 
 def _job(row: Mapping[str, str], line: int, site: str, zone: tzinfo | None) -> Read:
-    job = row.get("JobID") or row.get("JobIDRaw") or ""
+    job = _name(row)
     if "." in job:
         return Skipped(reason=Skip.STEP, line=line)
     words = row["State"].split()
@@ -113,7 +143,7 @@ def _job(row: Mapping[str, str], line: int, site: str, zone: tzinfo | None) -> R
         return Skipped(reason=Skip.MALFORMED, line=line, detail=detail)
     try:
         limit_s, elapsed_s, processors = _limit_s(row), _elapsed_s(row), _processors(row)
-        submit = column("Submit", partial(instant, zone=zone), row["Submit"])
+        submit = _submit(row, zone)
         start = column("Start", partial(instant, zone=zone), row["Start"])
         end = column("End", partial(instant, zone=zone), row["End"])
     except ValueError as error:
@@ -144,6 +174,14 @@ def _job(row: Mapping[str, str], line: int, site: str, zone: tzinfo | None) -> R
         limit_s=limit_s,
         notes=frozenset(_notes(job, state, end_at, limit_s, is_repeated=is_repeated)),
     )
+
+
+def _submit(row: Mapping[str, str], zone: tzinfo | None) -> Readings | None:
+    """Return when the job could have started: a held or dependent job, and one with a begin time,
+    waits for its user and not for processors until it is eligible."""
+    submit = column("Submit", partial(instant, zone=zone), row["Submit"])
+    eligible = column("Eligible", partial(instant, zone=zone), row.get("Eligible", ""))
+    return max(submit, eligible) if submit and eligible else submit
 
 
 def _whole_state(word: str) -> str:

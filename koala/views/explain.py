@@ -46,7 +46,7 @@ from koala.core.queries import (
 )
 from koala.core.sites import is_usable
 from koala.core.state import State
-from koala.views.units import size
+from koala.views.units import counted, size
 
 
 def why(state: State, job_id: JobId, now: Instant) -> list[str]:
@@ -125,8 +125,7 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
     view = without_closed_sites(state, job, grid_view_of(state), now)
     answer = placement_policy(state, job)(whole_request(state, job, now), view)
     misfit = _misfit(state, job)
-    count = job.placement_tries
-    tries = "1 placement try" if count == 1 else f"{count} placement tries"
+    tries = counted(job.placement_tries, "placement try", "placement tries")
     if now < job.not_before:
         lines.append(f"{_pause(job, now)}; {tries}")
     elif misfit:

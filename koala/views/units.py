@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """Format a count with its noun; the plural has an s unless another one is given."""
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def size(size_bytes: float) -> str:
     """Format a number of bytes in the unit that leaves one to three digits."""
     amount = float(size_bytes)

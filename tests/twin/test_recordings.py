@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 from datetime import UTC
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -28,7 +29,7 @@ SHORT = "JobID|Submit|Start|End|State|AllocCPUS"
 def twin_of(folder: Path, *lines: str, kind: str = "sacct", name: str = "a.txt") -> Twin:
     file = folder / name
     file.write_text("\n".join(lines) + "\n")
-    return read_recordings(kind, [file], zone=UTC)
+    return read_recordings([(kind, file)], zone=UTC)
 
 
 def one(folder: Path, *lines: str) -> Record:
@@ -39,7 +40,7 @@ def one(folder: Path, *lines: str) -> Record:
 
 
 def test_jobs_of_two_slurm_clusters_are_read_as_they_were_recorded() -> None:
-    found = read_recordings("sacct", [SLURM], zone=UTC)
+    found = read_recordings([("sacct", SLURM)], zone=UTC)
     assert [(site.name, site.processors, len(site.jobs)) for site in found.sites] == [
         ("alpha", 16, 16),
         ("beta", 32, 4),
@@ -61,7 +62,7 @@ def test_jobs_of_two_slurm_clusters_are_read_as_they_were_recorded() -> None:
 
 
 def test_jobs_of_grid_engine_are_read_as_they_were_recorded() -> None:
-    found = read_recordings("qacct", [GRID_ENGINE], site="gamma", zone=UTC)
+    found = read_recordings([("qacct", GRID_ENGINE)], site="gamma", zone=UTC)
     (gamma,) = found.sites
     assert {job.job: (job.processors, job.limit_s) for job in gamma.jobs} == {
         "1": (4, 300),
@@ -202,9 +203,68 @@ def test_a_job_that_got_no_node_never_started(tmp_path: Path) -> None:
     assert found.counts.skipped == {Skip.NOT_STARTED: 1}
 
 
+def test_a_job_waits_from_when_it_could_have_started(tmp_path: Path) -> None:
+    """A job that is held, or depends on another one, or has a begin time is not waiting for
+    processors."""
+    head = f"{SHORT}|Eligible"
+    rest = "2026-10-01T00:00:00|2026-10-01T00:02:00|2026-10-01T00:03:00|COMPLETED|4"
+    eligible = {"2026-10-01T00:01:30": 30, "2026-09-30T23:00:00": 120, "Unknown": 120, "": 120}
+    for at, wait_s in eligible.items():
+        job = one(tmp_path, head, f"1|{rest}|{at}")
+        assert job.start_at - job.submit_at == wait_s, at
+
+
+def test_a_run_in_recordings_with_other_columns_counts_once(tmp_path: Path) -> None:
+    rest = "2026-10-01T00:00:00|2026-10-01T00:02:00|2026-10-01T00:03:00|COMPLETED|4"
+    eligible = f"{SHORT}|Eligible", f"1|{rest}|2026-10-01T00:01:00"
+    assert twin_of(tmp_path, SHORT, f"1|{rest}", *eligible).counts.skipped == {Skip.REPEATED: 1}
+
+
+def test_recordings_of_both_batch_systems_make_one_twin() -> None:
+    found = read_recordings([("qacct", GRID_ENGINE), ("sacct", SLURM)], site="gamma", zone=UTC)
+    assert [(site.name, len(site.jobs)) for site in found.sites] == [
+        ("alpha", 16),
+        ("beta", 4),
+        ("gamma", 6),
+    ]
+
+
+def test_the_utilization_of_a_site_is_over_the_time_of_the_twin(tmp_path: Path) -> None:
+    found = twin_of(
+        tmp_path,
+        HEAD,
+        "1|a|u|2026-10-01T00:00:00|2026-10-01T00:00:00|2026-10-01T00:00:50|COMPLETED|4|",
+        "2|b|u|2026-10-01T00:00:10|2026-10-01T00:01:00|2026-10-01T00:01:40|COMPLETED|2|",
+    )
+    a, b = found.sites
+    assert (a.used_processor_s, found.utilization(a)) == (200, 0.5)
+    assert (b.used_processor_s, found.utilization(b)) == (80, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("failed", "exit_status", "notes"),
+    [
+        ("0", "0", set()),
+        ("0", "3", {Note.FAILED}),
+        ("37  : qmaster enforced h_rt, h_cpu, or h_vmem limit", "137", {Note.FAILED}),
+        ("26 : opening input/output file", "0", {Note.FAILED}),
+        ("100 : assumedly after job", "137", {Note.CANCELLED}),
+        ("25  : rescheduling", "99", {Note.REQUEUED}),
+    ],
+)
+def test_the_end_of_a_job_of_grid_engine_is_of_one_kind(
+    tmp_path: Path, failed: str, exit_status: str, notes: set[Note]
+) -> None:
+    first = GRID_ENGINE.read_text().split("=" * 62)[2]
+    block = re.sub("failed .*", f"failed {failed}", first)
+    block = re.sub("exit_status .*", f"exit_status {exit_status}", block)
+    found = twin_of(tmp_path, "=" * 62, block, kind="qacct").counts.notes
+    assert {Note.FAILED, Note.CANCELLED, Note.REQUEUED} & found.keys() == notes
+
+
 def test_a_compressed_recording_is_known_by_its_bytes(tmp_path: Path) -> None:
     (tmp_path / "october.dat").write_bytes(gzip.compress(SLURM.read_bytes()))
-    found = read_recordings("sacct", [tmp_path / "october.dat"], zone=UTC)
+    found = read_recordings([("sacct", tmp_path / "october.dat")], zone=UTC)
     assert found.counts.kept == 20
 
 
@@ -214,19 +274,28 @@ def test_a_recording_may_be_a_pipe_plain_or_compressed() -> None:
         os.write(begin, recording)
         os.close(begin)
         try:
-            found = read_recordings("sacct", [Path(f"/dev/fd/{end}")], zone=UTC)
+            found = read_recordings([("sacct", Path(f"/dev/fd/{end}"))], zone=UTC)
         finally:
             os.close(end)
         assert found.counts.kept == 20
 
 
-def test_a_separator_in_a_name_is_understood_where_one_column_can_have_it(tmp_path: Path) -> None:
+def test_a_separator_in_a_name_is_understood_where_a_column_of_free_text_can_have_it(
+    tmp_path: Path,
+) -> None:
     rest = "2026-10-01T00:00:00|2026-10-01T00:00:05|2026-10-01T00:00:09|COMPLETED|4"
     found = twin_of(tmp_path, f"JobName|{SHORT}", f"a|b|c|7|{rest}")
     assert found.sites[0].jobs[0].job == "7"
-    found = twin_of(tmp_path, f"JobName|Comment|{SHORT}", f"a|b|c|7|{rest}", f"a|b|8|{rest}")
-    assert [job.job for job in found.sites[0].jobs] == ["8"]
-    assert found.counts.malformed == ["a.txt, line 2: 9 fields; the first line has 8"]
+    found = twin_of(tmp_path, f"JobName|{SHORT}|Comment", f"a|b|7|{rest}|c", f"a|8|{rest}|b|c")
+    assert [job.job for job in found.sites[0].jobs] == ["7", "8"]
+    head = f"JobName|{SHORT}|SubmitLine|Timelimit|Comment"
+    found = twin_of(tmp_path, head, f"a|b|7|{rest}|c|d|9|", f"a|8|{rest}|c|9|d|e")
+    assert [(job.job, job.limit_s) for job in found.sites[0].jobs] == [("7", 9), ("8", 9)]
+    found = twin_of(tmp_path, f"{SHORT}|JobName|Comment", f"7|{rest}|a|b|c", f"8|{rest}|a")
+    assert [job.job for job in found.sites[0].jobs] == ["7"], "either column may have had it"
+    assert found.counts.malformed == ["a.txt, line 3: 7 fields; the first line has 8"]
+    found = twin_of(tmp_path, SHORT, f"7|{rest}", f"8|{rest}|a")
+    assert found.counts.malformed == ["a.txt, line 3: 7 fields; the first line has 6"]
 
 
 def test_of_a_run_that_two_recordings_have_the_end_counts(tmp_path: Path) -> None:
@@ -236,7 +305,7 @@ def test_of_a_run_that_two_recordings_have_the_end_counts(tmp_path: Path) -> Non
         f"{SHORT}|Elapsed\n{begin}2026-10-01T00:01:10|COMPLETED|4|00:01:00\n"
     )
     for names in (("a.1", "a.2"), ("a.2", "a.1")):
-        found = read_recordings("sacct", [tmp_path / name for name in names], zone=UTC)
+        found = read_recordings([("sacct", tmp_path / name) for name in names], zone=UTC)
         (job,) = found.sites[0].jobs
         assert job.end_at == job.start_at + 60
         assert found.counts.skipped == {Skip.REPEATED: 1}
@@ -317,7 +386,7 @@ def test_a_record_of_the_far_future_is_a_line_that_could_not_be_read(tmp_path: P
     file = tmp_path / "a.sacct"
     first = "1|a|u|100|200|300|COMPLETED|1|00:10:00"
     file.write_text(f"{HEAD}\n{first}\n{first.replace('300', '999999999999')}\n")
-    twin = read_recordings("sacct", [file])
+    twin = read_recordings([("sacct", file)])
     write(twin, tmp_path, kind="sacct", sources=["a.sacct"])
     assert twin.counts.skipped == {Skip.MALFORMED: 1}
     assert twin.counts.malformed == [
@@ -343,11 +412,11 @@ def test_processors_of_a_site_are_the_most_used_at_a_time_unless_given(tmp_path:
     )
     found = twin_of(tmp_path, SHORT, *rows)
     assert peak(found.sites[0].jobs) == found.sites[0].processors == 7
-    given = read_recordings("sacct", [tmp_path / "a.txt"], zone=UTC, processors={"a": 9})
+    given = read_recordings([("sacct", tmp_path / "a.txt")], zone=UTC, processors={"a": 9})
     assert (given.sites[0].processors, given.sites[0].is_given) == (9, True)
     for wrong, told in (({"a": 6}, "a=6: allowed are 7 or more"), ({"b": 9}, "b=9: sites are a")):
         with pytest.raises(ConfigError, match=told):
-            read_recordings("sacct", [tmp_path / "a.txt"], zone=UTC, processors=wrong)
+            read_recordings([("sacct", tmp_path / "a.txt")], zone=UTC, processors=wrong)
 
 
 def test_files_that_are_no_recording_are_refused_with_the_command(tmp_path: Path) -> None:
@@ -357,17 +426,17 @@ def test_files_that_are_no_recording_are_refused_with_the_command(tmp_path: Path
         twin_of(tmp_path, "")
     with pytest.raises(WorkloadError, match="no record"):
         twin_of(tmp_path, SHORT, kind="qacct")
-    with pytest.raises(WorkloadError, match=r"no job that ran .*1 left out: jobs that never"):
+    with pytest.raises(WorkloadError, match=r"no job that ran .*1 left out: never started"):
         twin_of(tmp_path, SHORT, "1|2026-10-01T00:00:00|Unknown|Unknown|PENDING|4")
     with pytest.raises(WorkloadError, match="is a folder: allowed are files"):
-        read_recordings("sacct", [tmp_path], zone=UTC)
+        read_recordings([("sacct", tmp_path)], zone=UTC)
     with pytest.raises(WorkloadError, match="cannot be read: No such file"):
-        read_recordings("sacct", [tmp_path / "missing"], zone=UTC)
+        read_recordings([("sacct", tmp_path / "missing")], zone=UTC)
     with pytest.raises(ConfigError, match="no name of a site; --site"):
-        read_recordings("sacct", [tmp_path / "-.txt"], zone=UTC)
+        read_recordings([("sacct", tmp_path / "-.txt")], zone=UTC)
     (tmp_path / "a.gz").write_bytes(gzip.compress(SLURM.read_bytes())[:-20])
     with pytest.raises(WorkloadError, match=r"a\.gz: cannot be read: Compressed file ended"):
-        read_recordings("sacct", [tmp_path / "a.gz"], zone=UTC)
+        read_recordings([("sacct", tmp_path / "a.gz")], zone=UTC)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +446,7 @@ def test_the_epoch_of_any_zone_is_no_instant(tmp_path: Path, never: str) -> None
     begin = "start_time   Mon Nov 23 14:18:27 2026"
     text = GRID_ENGINE.read_text().replace(begin, f"start_time   {never}", 1)
     (tmp_path / "g.txt").write_text(text)
-    counts = read_recordings("qacct", [tmp_path / "g.txt"], zone=UTC).counts
+    counts = read_recordings([("qacct", tmp_path / "g.txt")], zone=UTC).counts
     assert counts.skipped == {Skip.NOT_STARTED: 1}
 
 
@@ -386,8 +455,8 @@ def test_the_totals_behind_the_records_of_grid_engine_are_no_record(tmp_path: Pa
     totals = "Total System Usage\n    WALLCLOCK         UTIME\n====\n    10    20\n"
     (tmp_path / "g.txt").write_text(text + totals + text)
     assert (
-        read_recordings("qacct", [tmp_path / "g.txt"], zone=UTC).counts
-        == read_recordings("qacct", [GRID_ENGINE, GRID_ENGINE], zone=UTC).counts
+        read_recordings([("qacct", tmp_path / "g.txt")], zone=UTC).counts
+        == read_recordings(2 * [("qacct", GRID_ENGINE)], zone=UTC).counts
     )
 
 
@@ -406,7 +475,7 @@ def test_records_of_grid_engine_that_are_no_jobs_are_counted(tmp_path: Path) -> 
         )
         + "=====\nqname batch\n"
     )
-    found = read_recordings("qacct", [tmp_path / "g.txt"], zone=UTC)
+    found = read_recordings([("qacct", tmp_path / "g.txt")], zone=UTC)
     assert found.counts.kept == 4
     assert found.counts.skipped == {Skip.NOT_STARTED: 1, Skip.MALFORMED: 2}
     assert "a record without jobnumber" in found.counts.malformed[1]

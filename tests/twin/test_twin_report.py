@@ -12,6 +12,7 @@ from koala.lab import Job, Jobs
 from koala.twin.questions import Stream, read_folder, with_jobs, without
 from tests.cli.command import koala_here
 
+RECORDINGS = Path(__file__).parent / "recordings"
 HEAD = "JobID|Cluster|Submit|Start|End|State|AllocCPUS|Timelimit"
 ROWS = (
     "1|a|2026-10-01T00:00:00|2026-10-01T00:00:00|2026-10-01T00:10:00|COMPLETED|4|00:10:00",
@@ -28,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
     done = koala_here("twin", "import", "sacct", str(tmp_path / "month.sacct"), *words)
     assert done.returncode == 0, done.stderr
     assert "4 jobs" in done.stdout
-    assert "b: 1 jobs, 4 processors, as given" in done.stdout
+    assert "b: 1 job used 50 % of 4 processors, as given" in done.stdout
     return tmp_path / "twin"
 
 
@@ -75,6 +76,31 @@ def test_the_report_says_what_was_asked_and_what_it_cost(folder: Path, tmp_path:
     assert "## What would holding have cost?" in told
 
 
+def test_what_there_is_one_of_is_in_the_singular(tmp_path: Path) -> None:
+    (tmp_path / "a.sacct").write_text(f"{HEAD}\n{ROWS[0]}\n")
+    twin = str(tmp_path / "twin")
+    done = koala_here("twin", "import", "sacct", str(tmp_path / "a.sacct"), "--out", twin)
+    assert done.stdout.startswith("1 job\n")
+    words = ("--components", "1", "--processors", "1", "--every", "1e9", "--reps", "2")
+    done = koala_here("twin", "report", twin, *words, "--no-store")
+    assert "1 recorded job in 10 min" in done.stdout, done.stderr
+    assert "of 1 component with 1 processor for" in done.stdout
+    assert "2 of 2 jobs of 2 runs started" in done.stdout
+
+
+def test_files_of_both_batch_systems_follow_the_name_of_their_command(
+    folder: Path, tmp_path: Path
+) -> None:
+    month, cell = str(folder.parent / "month.sacct"), str(RECORDINGS / "sge-8.1.9.qacct")
+    out = str(tmp_path / "both")
+    done = koala_here(
+        *("twin", "import", "sacct", month, "qacct", cell, "--site", "gamma", "--out", out)
+    )
+    assert done.returncode == 0, done.stderr
+    assert [site.name for site in read_folder(tmp_path / "both").sites] == ["a", "b", "gamma"]
+    assert json.loads((tmp_path / "both/import.json").read_text())["kind"] == "sacct and qacct"
+
+
 def test_a_log_can_be_what_is_co_allocated(folder: Path, tmp_path: Path) -> None:
     log = tmp_path / "mine.swf"
     log.write_text("1 0 -1 60 6 -1 -1 6 60 -1 1 1 -1 -1 -1 -1 -1 -1\n")
@@ -101,6 +127,11 @@ def test_a_log_can_be_what_is_co_allocated(folder: Path, tmp_path: Path) -> None
             "--site ../b: allowed are names that match [A-Za-z0-9]",
         ),
         (("import", "sacct", "month.sacct", "--timezone", "x"), "--timezone x: allowed are names"),
+        (("import", "sacct", "month.sacct", "qacct"), "qacct: allowed are one or more files after"),
+        (
+            ("import", "sacct", "month.sacct", "--processors", "a=4", "--processors", "a=8"),
+            "--processors a=8: a has 4: allowed is once",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(

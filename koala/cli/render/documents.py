@@ -124,8 +124,8 @@ def job_text(
         ("phase", f"{phase}{': ' + clean(job['reason']) if job['reason'] else ''}"),
         ("submitted", moment(job["submitted_at"], zone)),
         ("deadline", _deadline(job["deadline"], zone)),
-        ("attempt", f"{job['attempts']}, after {_counted(job['placement_tries'], 'placement')} and"
-                    f" {_counted(job['claiming_tries'], 'claiming')}"),
+        ("attempt", f"{job['attempts']}, after {_tries(job['placement_tries'], 'placement')} and"
+                    f" {_tries(job['claiming_tries'], 'claiming')}"),
         ("files", _transfer(timeline, job.get("transfers", ()))),
         ("start", _start(timeline)),
         ("held", f"{processor_seconds(timeline['processor_wasted_s'])} before the start,"
@@ -162,7 +162,7 @@ def _progress(progress: Document) -> list[tuple[str, str]]:
         f"{clean(progress['policy'])}: skew {seconds(progress['skew_s'])},"
         f" at most {seconds(progress['largest_skew_s'])}",
         *([f"{seconds(allowed)} allowed"] if allowed is not None else []),
-        f"{progress['corrections']} correction{'' if progress['corrections'] == 1 else 's'}",
+        units.counted(progress["corrections"], "correction"),
         *([f"held back: {shares}"] if shares else []),
     ]
     points = progress["skews"]
@@ -320,8 +320,8 @@ def size(size_bytes: float | None) -> str:
     return NOTHING if size_bytes is None else units.size(size_bytes)
 
 
-def _counted(count: int, kind: str) -> str:
-    return f"{count} {kind} {'try' if count == 1 else 'tries'}"
+def _tries(count: int, kind: str) -> str:
+    return units.counted(count, f"{kind} try", f"{kind} tries")
 
 
 def _deadline(deadline: Document | None, zone: tzinfo | None) -> str:
@@ -332,7 +332,7 @@ def _deadline(deadline: Document | None, zone: tzinfo | None) -> str:
     if not left:
         return text
     next_at = moment(deadline["next_try_at"], zone)
-    return f"{text}, {_counted(left, 'claiming')} left, the next at {next_at}"
+    return f"{text}, {_tries(left, 'claiming')} left, the next at {next_at}"
 
 
 def _transfer(timeline: Document, transfers: Sequence[Document]) -> str:

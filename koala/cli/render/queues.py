@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from koala.cli.render.documents import moment
 from koala.cli.render.table import Document, column, table
+from koala.views.units import counted
 
 
 def queues_text(document: Document, *, width: int | None = None) -> str:
@@ -21,7 +22,7 @@ def queues_text(document: Document, *, width: int | None = None) -> str:
     parts = []
     for queue in document["queues"]:
         if queue["jobs"]:
-            jobs = "1 job" if queue["jobs"] == 1 else f"{queue['jobs']} jobs"
+            jobs = counted(queue["jobs"], "job")
             shown = table(heads, queue["first"], width=width) if queue["first"] else ""
             parts.append(f"queue {queue['queue']}: {jobs}\n{shown}".rstrip())
     return "\n\n".join(parts) or "no job waits in a queue"

@@ -18,6 +18,7 @@ from koala.cli.research.campaign_options import campaign_options, part_of, part_
 from koala.errors import ConfigError
 from koala.runtime import clock
 from koala.runtime.progress_bar import progress
+from koala.views.units import counted
 
 if TYPE_CHECKING:
     from koala.lab.rows import Rows
@@ -106,7 +107,7 @@ def sweep(
     else:
         count = len(made.finished)
         summary = {"version": VERSION, "part": part, "folder": str(folder), "runs": count}
-        shared.show(summary, as_json=as_json, text=lambda: f"{count} runs\n{folder}")
+        shared.show(summary, as_json=as_json, text=lambda: f"{counted(count, 'run')}\n{folder}")
     if made.is_interrupted:
         print(f"interrupted: {len(made.finished)} of {len(tasks)} runs", file=sys.stderr)
         raise Exit(shared.INTERRUPTED)
@@ -117,11 +118,12 @@ def _list(found: SweepFile, tasks: tuple[Task, ...], *, as_json: bool) -> None:
     from koala.lab.rows import Rows
 
     rows = Rows({**dict(found.points[task.place].labels), "seed": task.seed} for task in tasks)
+    counts = f"{counted(len(rows), 'run')} of {counted(len(found.points), 'setting')}"
     document = {"version": VERSION, "settings": len(found.points), "runs": list(rows)}
     shared.show(
         document,
         as_json=as_json,
-        text=lambda: f"{_table(rows)}\n{len(rows)} runs of {len(found.points)} settings",
+        text=lambda: f"{_table(rows)}\n{counts}",
     )
 
 

@@ -17,6 +17,7 @@ from koala.cli.research import simulation_options as shared
 from koala.cli.research.campaign_options import campaign_options, store_argument, store_of
 from koala.errors import ConfigError
 from koala.runtime.progress_bar import progress
+from koala.views.units import counted
 
 if TYPE_CHECKING:
     from koala.lab.workloads import Workload
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 LINE_BYTES = 120
 DISTINCT = "WF-distinct"
+KINDS = ("sacct", "qacct")
 
 twin = LazyGroup(
     "twin",
@@ -40,10 +42,13 @@ twin = LazyGroup(
 
 @click.command("import")
 @click.argument(
-    "kind", type=click.Choice(["sacct", "qacct"]), metavar="sacct|qacct",
+    "kind", type=click.Choice(KINDS), metavar="sacct|qacct",
     help="Command that wrote the files.",
 )  # fmt: skip
-@click.argument("files", type=file, nargs=-1, required=True, metavar="FILE...")
+@click.argument(
+    "files", type=file, nargs=-1, required=True, metavar="FILE...",
+    help="Recordings. Another sacct or qacct goes before those of that command.",
+)  # fmt: skip
 @option("--out", type=file, default=Path("twin"), metavar="DIR", help="Folder of the twin.")
 @option(
     "--site", metavar="NAME",
@@ -78,20 +83,23 @@ def import_(
     \b
     koala twin import sacct october.sacct --processors alpha=512
     koala twin import qacct gamma.qacct --timezone Europe/Paris
+    koala twin import sacct october.sacct qacct gamma.qacct
     """
     from koala.twin.folders import check_folder, document, read_recordings, write
     from koala.twin.instants import zone_of
 
-    given = dict(_processors(one) for one in processors)
+    recordings = _recordings(kind, files)
+    given = _processors(processors)
     check_folder(out)
-    with progress("lines of a file", max(map(_lines, files))) as update:
+    with progress("lines of a file", max(_lines(path) for _, path in recordings)) as update:
         found = read_recordings(
-            kind, files, site=site, zone=zone_of(timezone), processors=given, progress=update
+            recordings, site=site, zone=zone_of(timezone), processors=given, progress=update
         )
     shared.make_out(out)
-    names = [one.name for one in files]
-    write(found, out, kind=kind, sources=names)
-    summary = {"folder": str(out), **document(found, kind, names)}
+    kinds = " and ".join(dict.fromkeys(one for one, _ in recordings))
+    names = [path.name for _, path in recordings]
+    write(found, out, kind=kinds, sources=names)
+    summary = {"folder": str(out), **document(found, kinds, names)}
     shared.show(summary, as_json=as_json, text=lambda: _imported(found, out))
     if not as_json:
         note(f"koala twin report {out} tells what co-allocation would have cost")
@@ -102,11 +110,30 @@ def _lines(path: Path) -> float:
     return path.stat().st_size / LINE_BYTES if path.is_file() else 1
 
 
-def _processors(text: str) -> tuple[str, int]:
-    name, _, number = text.partition("=")
-    if not (name and number.isdecimal() and len(number) < 10 and int(number)):
-        raise ConfigError(f"--processors {text}: allowed is SITE=N, for instance alpha=512")
-    return name, int(number)
+def _recordings(kind: str, words: tuple[Path, ...]) -> list[tuple[str, Path]]:
+    """Return each file with the command that wrote it. Raises ConfigError for a command without
+    files."""
+    found: list[tuple[str, Path]] = []
+    for word in words:
+        if str(word) in KINDS:
+            kind = str(word)
+        else:
+            found.append((kind, word))
+    if str(words[-1]) in KINDS:
+        raise ConfigError(f"{kind}: allowed are one or more files after it")
+    return found
+
+
+def _processors(texts: tuple[str, ...]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        if not (name and number.isdecimal() and len(number) < 10 and int(number)):
+            raise ConfigError(f"--processors {text}: allowed is SITE=N, for instance alpha=512")
+        if name in found:
+            raise ConfigError(f"--processors {text}: {name} has {found[name]}: allowed is once")
+        found[name] = int(number)
+    return found
 
 
 def _imported(found: Twin, out: Path) -> str:
@@ -116,7 +143,8 @@ def _imported(found: Twin, out: Path) -> str:
     lines = [*found.counts.lines(), f"{period} from the first submission to the last end"]
     for site in found.sites:
         source = "as given" if site.is_given else "the most used at a time; --processors sets them"
-        lines.append(f"{site.name}: {len(site.jobs)} jobs, {site.processors} processors, {source}")
+        used = f"{100 * found.utilization(site):.0f} % of {counted(site.processors, 'processor')}"
+        lines.append(f"{site.name}: {counted(len(site.jobs), 'job')} used {used}, {source}")
     return "\n".join([*lines, str(out)])
 
 
@@ -211,7 +239,7 @@ def report(
         write_atomically(out, f"{text}\n")
     shared.show(document(answered), as_json=as_json, text=lambda: text)
     if runs.is_interrupted:
-        _leave(f"{len(runs.rows())} of {reps} runs")
+        _leave(f"{len(runs.rows())} of {counted(reps, 'run')}")
 
 
 def _leave(progress: str) -> NoReturn:

@@ -11,6 +11,7 @@ from koala.core.model import actions as act
 from koala.core.model import events as ev
 from koala.core.model.parameters import NAMES, Parameters
 from koala.core.model.values import Instant, JobId
+from koala.views.units import counted
 
 TIMER = "a timer"
 
@@ -134,7 +135,7 @@ def _answer(event: ev.ClaimGranted | ev.ClaimArmed | ev.ClaimPassed | ev.ClaimGo
 def _site_event(event: SiteEvent) -> Line:
     match event:
         case ev.SiteRegistered(site=site, facts=facts, idle=idle):
-            return site, f"registered: {_counted(facts.processors)}, {idle} idle"
+            return site, f"registered: {counted(facts.processors, 'processor')}, {idle} idle"
         case ev.SiteDisconnected(site=site):
             return site, "disconnected"
         case ev.SiteReported(site=site, idle=idle, through=through):
@@ -164,7 +165,7 @@ def _lines(actions: Sequence[act.Action], now: Instant) -> Iterator[Line]:
 def _order(action: act.Action, now: Instant) -> Line | None:  # noqa: C901 - a line a kind
     match action:
         case act.ClaimProcessors(claim=claim, site=site, processors=processors):
-            return _job_of(claim), f"asks {site} for {_counted(processors)}: {claim}"
+            return _job_of(claim), f"asks {site} for {counted(processors, 'processor')}: {claim}"
         case act.TryPaths(claim=claim, site=site):
             return _job_of(claim), f"has {claim} at {site} try its TCP paths"
         case act.ArmClaim(claim=claim, site=site, release_at=at):
@@ -186,13 +187,9 @@ def _order(action: act.Action, now: Instant) -> Line | None:  # noqa: C901 - a l
             return None
 
 
-def _counted(processors: int) -> str:
-    return f"{processors} processor{'' if processors == 1 else 's'}"
-
-
 def _components(sizes: list[int]) -> str:
     if len(sizes) == 1:
-        return f"a component of {_counted(sizes[0])}"
+        return f"a component of {counted(sizes[0], 'processor')}"
     return f"components of {', '.join(map(str, sizes))} processors"
 
 
