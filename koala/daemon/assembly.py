@@ -51,6 +51,7 @@ from koala.daemon.state.recovery import Recovered
 from koala.daemon.storage.journal import Journal, rolled_back_error
 from koala.daemon.storage.records import Notice
 from koala.daemon.storage.watermark import Watermarks
+from koala.protocol.limits import REQUEST_BYTES_MAX
 from koala.runtime.disk import Disk
 from koala.runtime.software import software_version
 from koala.runtime.structured_log import get_logger
@@ -63,8 +64,6 @@ if TYPE_CHECKING:
     from koala.daemon.metrics.serving import DaemonMetrics
     from koala.daemon.notifications.mqtt import MqttPublisher
     from koala.daemon.traces.export import DaemonTraces
-
-REQUEST_BYTES_MAX = 16 * 1024 * 1024
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     # ping_timeout bounds the detection of a dead peer; keepalive_timeout alone leaves a minute.

@@ -1,10 +1,14 @@
-"""Limits of values on the link, applied at both ends.
+"""Limits of messages on the link and of their values, applied at both ends.
 
 The starter is copied to nodes without this package, so it repeats no limit: its agent checks.
 """
 
 from __future__ import annotations
 
+MESSAGE_BYTES_MAX = 4 * 2**20
+"""Bytes of a message that an agent sends or receives."""
+REQUEST_BYTES_MAX = 16 * 2**20
+"""Bytes of a message that the daemon receives, of an agent or a client."""
 NAME_MAX = 256
 """Characters of a name."""
 FILE_NAME_MAX = 4096

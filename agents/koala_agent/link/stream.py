@@ -25,6 +25,7 @@ from google.protobuf.message import DecodeError
 
 from koala.errors import ConfigError, SpecError, UnreachableError
 from koala.identity.tls import IdentityFile
+from koala.protocol.limits import MESSAGE_BYTES_MAX
 from koala.protocol.messages import Watermark
 from koala.protocol.versions import PROTOCOL
 from koala.runtime.structured_log import get_logger
@@ -40,8 +41,6 @@ SEND_QUEUE_MAX = 10_000
 """Entries that may wait for the writer; messages of one batch, such as an inventory, count as
 one."""
 
-MESSAGE_MAX_BYTES = 4 * 1024 * 1024
-
 LAST_WORDS_S = 2.0
 """Longest time that an orderly end may take to send its Goodbye."""
 
@@ -55,8 +54,8 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.ping_timeout_ms", 3_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.max_receive_message_length", MESSAGE_MAX_BYTES),
-    ("grpc.max_send_message_length", MESSAGE_MAX_BYTES),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
 )
 
 log = get_logger()

@@ -27,9 +27,9 @@ from koala.daemon.agents.session import (
     Session,
     Timing,
 )
-from koala.daemon.assembly import REQUEST_BYTES_MAX
 from koala.protocol import messages
 from koala.protocol.codec import FROM_AGENT
+from koala.protocol.limits import REQUEST_BYTES_MAX
 from koala.protocol.messages import (
     FileFound,
     FileRemoved,
