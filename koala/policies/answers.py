@@ -67,8 +67,9 @@ def _asked(slot: str, policy: Callable[..., object], *question: object) -> objec
         assert trace is not None
         while trace.tb_next is not None:
             trace = trace.tb_next
+        text = " ".join(str(error).split())  # one line
         raise ConfigError(
-            f"{slot} = {_name(policy)}: raised {type(error).__name__}: {error}, in"
+            f"{slot} = {_name(policy)}: raised {type(error).__name__}: {text}, in"
             f" {trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno}"
         ) from error
 

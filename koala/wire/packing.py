@@ -19,7 +19,7 @@ PACKS: tuple[tuple[str, str], ...] = (("koala-packs", "1"),)
 PACK_MAX = 100
 """Most messages in one."""
 PACK_BYTES_MAX = 256 * 1024
-"""Size from which on nothing more is packed, far below `MESSAGE_BYTES_MAX` of `koala.protocol.limits`."""
+"""Size from which on nothing more is packed, far below the limit of `koala.protocol.limits`."""
 
 Message = TypeVar("Message", pb.FromAgent, pb.ToAgent)
 

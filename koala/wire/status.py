@@ -69,7 +69,7 @@ _WORDS: dict[type[KoalaError], str] = {
 
 _NEAREST: dict[grpc.StatusCode, type[KoalaError]] = {
     grpc.StatusCode.UNAVAILABLE: UnreachableError,
-    grpc.StatusCode.CANCELLED: UnreachableError,  # by a server that ends amid the call
+    grpc.StatusCode.CANCELLED: UnreachableError,  # by a server that stops during the call
     grpc.StatusCode.DEADLINE_EXCEEDED: UnreachableError,
     grpc.StatusCode.INVALID_ARGUMENT: SpecError,
     grpc.StatusCode.UNAUTHENTICATED: UnauthenticatedError,

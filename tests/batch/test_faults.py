@@ -216,7 +216,7 @@ async def _low_and_high(grid: Grid, client: AsyncClient, gate: str) -> tuple[str
 async def test_a_high_priority_job_takes_the_place_of_a_low_one(
     grid: Grid, client: AsyncClient, systems: dict[str, System], *, is_killed: bool
 ) -> None:
-    """Its claims are in the queues before the low one is stopped; agents are killed amid it."""
+    """Its claims are in the queues before the low one is stopped; agents are killed meanwhile."""
     gate = f"low-{is_killed}"
     low, high = await _low_and_high(grid, client, gate)
     victims = {name: system.numbers("koala-") for name, system in systems.items()}

@@ -226,7 +226,7 @@ def test_an_error_of_an_own_policy_names_the_policy_and_the_line() -> None:
         return view.nothing  # type: ignore[attr-defined,no-any-return]
 
     def disordered(_job: object) -> float:
-        raise LookupError("no key")
+        raise LookupError("no\nkey")
 
     line = r"in .*test_laboratory\.py, line \d+$"
     for slot, policy, wrong in (

@@ -127,9 +127,9 @@ RETIRED_VERBS = {"hear", "look", "news", "said", "tell", "told"}
 """Names of functions and parameters: the field says receive, check, report, answer and send."""
 
 ARCHAIC = {
-    "albeit", "anew", "hence", "henceforth", "hereby", "herein", "hitherto", "lest", "midst",
-    "notwithstanding", "thence", "thereby", "therein", "thereof", "vouch", "vouched", "vouches",
-    "vouching", "whence", "whereby", "wherein", "whereof", "whereupon", "whilst",
+    "albeit", "amid", "anew", "hence", "henceforth", "hereby", "herein", "hitherto", "lest",
+    "midst", "notwithstanding", "thence", "thereby", "therein", "thereof", "vouch", "vouched",
+    "vouches", "vouching", "whence", "whereby", "wherein", "whereof", "whereupon", "whilst",
 }  # fmt: skip
 """Words of older English; names of tests have them with underscores."""
 

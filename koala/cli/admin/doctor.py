@@ -30,7 +30,7 @@ SMALLEST = "&(executable=/bin/true)(maxWallTime=1)"
 @click.command
 @daemon_options
 def doctor(*, json: bool, address: str | None) -> None:
-    """Check the way to a first job, from address to disks.
+    """Check what a first job needs, from address to disks.
 
     Each check has a line: ok, warning or FAILED, with what to do. Exits with 0 if none has failed.
     `koala-agent doctor CONFIG.toml` checks a site.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.arguments import address_option, examples, file, option
+from koala.cli.arguments import Whole, address_option, examples, file, option
 from koala.cli.output import note
 from koala.cli.requests import ask
 from koala.errors import ConfigError, SpecError
@@ -83,9 +83,7 @@ def _connection_of(site: str) -> tuple[SSHSettings, tuple[int, ...]]:
     default="here",
     help="Run the agent here, and nothing at HOST; or install it there.",
 )
-@option(
-    "--processors", type=click.IntRange(1), metavar="N", help="Processors that Koala may use there."
-)
+@option("--processors", type=Whole(1), metavar="N", help="Processors that Koala may use there.")
 @option("--partition", default="", metavar="NAME", help="Partition of Slurm to use.")
 @option(
     "--parallel-environment",

@@ -56,7 +56,7 @@ PHASES = (
 @option("--mine", is_flag=True, help="Only your own jobs.")
 @option("--user", default="", metavar="USER", help="Only jobs of this user.")
 @option("--since", metavar="INSTANT", help="Only jobs submitted at or after it (ISO 8601).")
-@option("--site", metavar="SITE", help="Only jobs whose attempt has this site.")
+@option("--site", metavar="SITE", help="Only jobs placed at this site.")
 @option("--last", type=Whole(0), default=0, help="Only the newest N; 0 means all.")
 @option("--all", "past", is_flag=True, help="Also archived jobs, which ended long ago.")
 @option(

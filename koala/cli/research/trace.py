@@ -104,8 +104,10 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     """Replay a log of jobs on one site or on several.
 
     On one site they are local jobs, which the agents' model of a local manager schedules.
+    All times are seconds from the first submission.
+
     --jobs-out lists the jobs in the order of their ends, or as a log in SWF with the waits of the
-    replay. All times are seconds from the first submission.
+    replay.
     """
     from koala.sim.log_replay.replay import Replay, ReplaySetting
     from koala.workload.arrivals import Overrun

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from koala.cli.arguments import file, option
+from koala.cli.arguments import examples, file, option
 from koala.cli.extras import needs_sim
 from koala.cli.research import simulation_options as shared
 from koala.cli.research.campaign_options import campaign_options, store_of
@@ -22,6 +22,11 @@ VERSION = 2
 DIGITS = 3
 
 
+@examples(
+    "koala yardstick",
+    "koala yardstick --policy my_policies:best_fit",
+    "koala yardstick --policy queueing=sjf --full --out mine",
+)
 @click.command
 @option(
     "--policy", "policies", multiple=True, metavar="[SLOT=]NAME",
@@ -56,11 +61,6 @@ def yardstick(
     same jobs for every policy. Prints a row for each policy: its slowdowns by those of the
     reference (CF, ICP, koala), below 1 is better, and what it costs others. The page
     docs/yardstick.md has definitions, rules, and the table of Koala's policies.
-
-    \b
-    koala yardstick
-    koala yardstick --policy my_policies:best_fit
-    koala yardstick --policy queueing=sjf --full --out mine
     """
     from koala.lab.engines import engine_of
     from koala.lab.sweeps import Sweep, make_tasks, tasks_of

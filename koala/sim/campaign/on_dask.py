@@ -177,8 +177,7 @@ def _await_batch(client: Client, waiting: Any, workerless_s: float) -> bool:  # 
             continue
         if not without_s:
             sys.stderr.write(
-                f"--on: the scheduler has lost its workers; others are awaited for {workerless_s:g}"
-                " s\n"
+                f"--on: the scheduler has lost all workers; waiting {workerless_s:g} s for others\n"
             )
         without_s += TURN_S * TURNS_PER_LOOK
         if without_s >= workerless_s:

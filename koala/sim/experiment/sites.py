@@ -298,7 +298,7 @@ class Site:
     @property
     def _is_free(self) -> bool:
         """True if a pass may be made at once: nothing else happens at this instant, and no claim
-        waits, whose start would ask for a report amid the pass."""
+        waits, whose start would ask for a report during the pass."""
         return not self._waiting_claims and self._engine.is_last_of_instant
 
     def _pass_soon(self) -> None:

@@ -141,7 +141,7 @@ def test_a_scheduler_whose_workers_are_gone_is_given_up_in_the_end(
     engine = on_dask.Dask(address=cluster.address, workerless_s=2)
     with pytest.raises(KoalaError, match=r"had no workers for 2 s, after \d+ of 100 runs"):
         engine(run, range(100), progress=lambda _: None, each=kill)
-    assert capsys.readouterr().err.startswith("--on: the scheduler has lost its workers")
+    assert capsys.readouterr().err.startswith("--on: the scheduler has lost all workers")
 
 
 def swept(

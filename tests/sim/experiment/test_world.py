@@ -332,7 +332,7 @@ def test_sites_report_at_once_or_when_somebody_wants_to_know(
     assert reports[:2] == [(told_at[0], 0), (told_at[1], 8)]
 
 
-def test_what_a_pass_leaves_is_told_after_it_and_not_amid_it() -> None:
+def test_idle_processors_after_a_pass_are_reported_later_and_not_during_it() -> None:
     """The local job on all 8 ends at 30, and the claim that waits for 4 of them starts in the pass
     of that instant. Its grant asks for a report: 4 idle processors are told only by a later one.
     A claim that errs at once is in no pass, and so in no report."""

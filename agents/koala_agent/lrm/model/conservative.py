@@ -12,7 +12,7 @@ from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue, Waiting
 class ConservativeQueue(LocalQueue[Key]):
     """Queue with conservative backfilling: every job gets a reservation at its arrival, for the
     earliest instant from which its processors are free for as long as its estimate. Running jobs
-    are taken to leave at their start + their estimate, and earlier reservations are kept. The job
+    are expected to end at their start + their estimate, and earlier reservations are kept. The job
     starts then, never later.
 
     When a job ends early, or is withdrawn, the reservations are compressed: the waiting jobs are
@@ -20,11 +20,11 @@ class ConservativeQueue(LocalQueue[Key]):
     possible, all other reservations staying as they are at that moment. All that ends at one
     instant ends before one compression, and that comes before the arrivals of the instant.
 
-    When a job overruns its estimate it is taken to leave now, at each instant from then on until it
-    leaves. Reservations that counted on its processors cannot be kept; so while there is such a
-    job, and when processors come or go past the queue or a job is put back at its head, all
-    reservations are made again, in queue order. A reservation for now whose processors are not
-    there yet waits for them.
+    When a job overruns its estimate it is expected to end now, at each instant until it does.
+    Reservations that counted on its processors cannot be kept; so while there is such a job, and
+    when processors come or go past the queue or a job is put back at its head, all reservations
+    are made again, in queue order. A reservation for now whose processors are not there yet waits
+    for them.
     """
 
     discipline = Discipline.CONSERVATIVE

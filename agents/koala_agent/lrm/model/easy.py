@@ -14,12 +14,12 @@ class EASYQueue(LocalQueue[Key]):
     """Queue with EASY backfilling: jobs start as in FCFS, then others may pass a head that does not
     fit, without delaying it.
 
-    Every running job is taken to leave at its start + its *estimate*, or now when it has overrun
-    that. The *shadow* is the earliest such instant at which the head fits, counting all that leave
-    by then; *extra* are the processors free at the shadow less those of the head. The rest of the
-    queue is visited in order: a job starts now if it fits and either now + its estimate <= shadow,
-    or it takes no more than extra (then extra shrinks by it). A head for which too few processors
-    are in order has no shadow: whatever fits may pass it.
+    Every running job is expected to end at its start + its *estimate*, or now if it has overrun
+    that. The *shadow* is the earliest expected end at which the head fits; *extra* are the
+    processors free at the shadow less those of the head. The rest of the queue is visited in order:
+    a job starts now if it fits and either now + its estimate <= shadow, or it takes no more than
+    extra (then extra shrinks by it). A head that needs more processors than work now has no shadow:
+    whatever fits may pass it.
 
     Cost. Between two completions idle processors, extra and what is left until the shadow can only
     shrink, so a job that was passed over once stays passed over: a pass looks at newcomers only
