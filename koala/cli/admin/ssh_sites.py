@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.arguments import Whole, address_option, examples, file, option
+from koala.cli.arguments import Number, Whole, address_option, examples, file, option
 from koala.cli.output import note
 from koala.cli.requests import ask
 from koala.errors import ConfigError, SpecError
@@ -30,7 +30,7 @@ STATE = ".local/state/koala"
 @option(
     "--limit",
     "limit_s",
-    type=click.FloatRange(1, 3600),
+    type=Number(1, 3600),
     default=180,
     metavar="SECONDS",
     help="Give up when ssh is not connected by then.",

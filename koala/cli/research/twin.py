@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 from click.exceptions import Exit
 
-from koala.cli.arguments import Number, Whole, file, option
+from koala.cli.arguments import Number, Whole, examples, file, option
 from koala.cli.commands import LazyGroup
 from koala.cli.extras import needs_sim
 from koala.cli.output import note
@@ -40,6 +40,11 @@ twin = LazyGroup(
 )
 
 
+@examples(
+    "koala twin import sacct october.sacct --processors alpha=512",
+    "koala twin import qacct gamma.qacct --timezone Europe/Paris",
+    "koala twin import sacct october.sacct qacct gamma.qacct",
+)
 @click.command("import")
 @click.argument(
     "kind", type=click.Choice(KINDS), metavar="sacct|qacct",
@@ -77,13 +82,8 @@ def import_(
     """Make a twin of the output of `sacct --parsable2` or `qacct -j`.
 
     Writes a log in the Standard Workload Format for each site, grid.toml, and import.json with all
-    counts. What is left out is said, and why. The guide has the commands that make the files
+    counts. It says what it left out, and why. The guide has the commands that make the files
     (docs/guides/twin.md).
-
-    \b
-    koala twin import sacct october.sacct --processors alpha=512
-    koala twin import qacct gamma.qacct --timezone Europe/Paris
-    koala twin import sacct october.sacct qacct gamma.qacct
     """
     from koala.twin.folders import check_folder, document, read_recordings, write
     from koala.twin.instants import zone_of
@@ -148,13 +148,17 @@ def _imported(found: Twin, out: Path) -> str:
     return "\n".join([*lines, str(out)])
 
 
+@examples(
+    "koala twin report twin --components 3 --processors 32 --every 7200",
+    "koala twin report twin --jobs mine.swf --out answer.md",
+)
 @click.command("report")
 @click.argument("folder", type=file, metavar="DIR", help="Folder of `koala twin import`.")
 @option("--components", type=Whole(1), default=2, help="Components of each co-allocated job.")
 @option("--processors", type=Whole(1), default=16, help="Processors of each component.")
 @option("--run", type=Number(1), default=3600.0, help="Run time, s.")
 @option("--every", type=Number(1), default=21600.0, help="Mean time between two such jobs, s.")
-@option("--jobs", type=file, metavar="LOG", help="Own jobs instead: a log (SWF or GWF).")
+@option("--jobs", type=file, metavar="LOG", help="Your own jobs instead: a log (SWF or GWF).")
 @option(
     "--split", default="equal", metavar="RULE",
     help="Jobs of a log that no site could hold: equal, fill, or the most processors of a"
@@ -190,15 +194,11 @@ def report(
     no_store: bool,
     as_json: bool,
 ) -> None:
-    """Say what co-allocation would have cost on the clusters of a twin.
+    """Report what co-allocation would have cost on the clusters of a twin.
 
     The recorded jobs are run again on their sites, alone and with co-allocated jobs in addition.
     One page says whether those would have started, what holding would have cost, and how much
     longer the sites' own users would have waited.
-
-    \b
-    koala twin report twin --components 3 --processors 32 --every 7200
-    koala twin report twin --jobs mine.swf --out answer.md
     """
     from dataclasses import replace
 
