@@ -379,7 +379,7 @@ def test_models_and_replays_take_functions_of_the_session(tmp_path: Path) -> Non
     def place(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
         return last_site(request, view)
 
-    koala_model = lab.Model("koala", jobs=4, local_load=0.0)
+    koala_model = lab.Model("koala", jobs=2, local_load=0.0)
 
     def longest_first(job: Any) -> Any:
         return (-job.estimate_s,)

@@ -30,7 +30,7 @@ from tests.rsl.examples import TREES
 from tests.rsl.outcomes import outcome
 from tests.rsl.strategies import jobs, near_texts, trees
 
-few = settings(max_examples=40)
+few = settings(max_examples=25)
 """For trees, which take long to draw; `make fuzz` reads many more."""
 
 

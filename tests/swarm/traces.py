@@ -21,6 +21,12 @@ ROOT = Path(__file__).parents[2]
 HASH_SEEDS = ("1", "4242")
 
 
+def trace(seed: int) -> str:
+    """Run a seed; return one line with the hash of what was observed and the last digest."""
+    outcome = run(seed)
+    return f"{seed} {outcome.events} {outcome.trace} {outcome.digest}"
+
+
 def start(seeds: Sequence[int], hash_seed: str) -> subprocess.Popen[str]:
     """Start a process that prints the traces of these seeds."""
     path = os.pathsep.join((str(ROOT), str(ROOT / "agents")))
@@ -52,8 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.tell:
         for seed in options.tell:
-            outcome = run(seed)
-            print(seed, outcome.events, outcome.trace, outcome.digest, flush=True)
+            print(trace(seed), flush=True)
         return 0
     found = differences(range(options.first, options.first + options.seeds))
     print(*found, sep="\n")

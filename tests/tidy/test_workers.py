@@ -110,8 +110,16 @@ def test_a_test_that_kills_its_worker_fails_and_all_others_are_run(tmp_path: Pat
     texts = {"pytest.ini": "[pytest]\n", "conftest.py": SCHEDULER, "test_dies.py": DIES}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    words = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider"]
-    words += ["-c", str(tmp_path / "pytest.ini"), str(tmp_path)]
-    run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    words = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "xdist.plugin"]
+    words += ["-p", "no:cacheprovider", "-c", str(tmp_path / "pytest.ini"), str(tmp_path)]
+    run = subprocess.run(
+        words,
+        cwd=ROOT,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # they are slow to import
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
     assert "1 failed, 7 passed" in run.stdout, run.stdout + run.stderr
     assert "test_it[3]" in run.stdout

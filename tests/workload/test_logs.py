@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.errors import WorkloadError
@@ -170,6 +170,7 @@ def _compare_quick_with_careful(digits: int, at: int) -> None:
     assert answers[0] == answers[1], f"word {at}"
 
 
+@settings(max_examples=60)
 @given(st.lists(st.lists(NUMBERS, min_size=18, max_size=18), min_size=1, max_size=3))
 def test_the_quick_way_never_disagrees_with_the_careful_one(jobs: list[list[str]]) -> None:
     """Whatever a block holds, the quick way reads what the careful one reads, or leaves it alone:
@@ -182,6 +183,7 @@ def test_the_quick_way_never_disagrees_with_the_careful_one(jobs: list[list[str]
         assert quick == careful._carefully(1, block)
 
 
+@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(

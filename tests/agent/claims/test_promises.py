@@ -193,7 +193,7 @@ class Model:
         assert claim in self.stored, "told before it was written"
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.lists(steps, min_size=5, max_size=40))
 def test_a_table_keeps_its_promises(script: list[tuple[float, Event | str]]) -> None:
     model, now = Model(), 0.0

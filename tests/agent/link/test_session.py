@@ -515,7 +515,7 @@ def play(session: Session, steps: list[Step], witness: Witness) -> float:
     return now
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(runs, st.integers(0, 3))
 def test_no_interleaving_of_cuts_and_messages_breaks_what_a_session_guarantees(
     steps: list[Step], epoch: int
@@ -524,6 +524,7 @@ def test_no_interleaving_of_cuts_and_messages_breaks_what_a_session_guarantees(
     play(session, steps, Witness(epoch))
 
 
+@settings(max_examples=50)
 @given(runs)
 def test_after_any_trouble_a_good_daemon_brings_the_session_to_life(steps: list[Step]) -> None:
     script = SessionScript()

@@ -225,7 +225,7 @@ def take(
         events += answers(actions, now, slip_s, is_quick=is_quick)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(rounds(), st.sampled_from([0.0, 0.0, 0.4, 3.0]), st.booleans())
 def test_a_starter_keeps_its_promises(
     script: list[tuple[float, Event]], slip_s: float, is_quick: bool

@@ -127,7 +127,7 @@ def test_what_if_shows_three_runs_side_by_side(journal: Path) -> None:
 def test_a_replay_is_the_same_in_any_process_under_any_hash_seed(journal: Path) -> None:
     """Promise 8, and the same for a what-if."""
     words = ("replay", str(journal), "--with", "placement=WF", "--json")
-    runs = [koala(*words, PYTHONHASHSEED=seed) for seed in ("1", "2")]
+    runs = [koala(*words, PYTHONHASHSEED="4242"), koala_here(*words)]  # the second one is random
     assert {run.returncode for run in runs} == {0}, runs[0].stderr
     assert runs[0].stdout == runs[1].stdout
     with closing(sqlite3.connect(journal)) as connection:

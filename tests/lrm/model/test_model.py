@@ -224,7 +224,7 @@ def test_a_deep_queue_is_not_visited_at_every_event() -> None:
 
 
 @pytest.mark.parametrize("discipline", list(Discipline))
-@pytest.mark.parametrize("examples", [40, pytest.param(150, marks=pytest.mark.long)])
+@pytest.mark.parametrize("examples", [20, pytest.param(150, marks=pytest.mark.long)])
 def test_what_is_remembered_between_passes_never_shows(
     discipline: Discipline, examples: int
 ) -> None:

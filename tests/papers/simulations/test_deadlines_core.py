@@ -180,7 +180,7 @@ class Ideal:
         self._settle()
 
 
-LP = Setting(at_deadline="fail", global_load=0.4, time_s=20_000, warmup_s=0)
+LP = Setting(at_deadline="fail", global_load=0.4, time_s=12_000, warmup_s=0)
 GP = replace(LP, at_deadline="kill", local_sizes=(1, 1), time_s=9_000)
 """How large each local job is the core does not know; when all have one processor, it need not."""
 
