@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import inf
@@ -23,6 +24,7 @@ from koala.sim.experiment.setting import FaultRates, Outage, RandomFaults
 from koala.sim.experiment.world import ExperimentReport
 from koala.sim.log_replay.multicluster import GridReplay, Multicluster, rule
 from koala.sim.metrics import COLUMNS, JobRecord
+from koala.sim.saturation import is_saturated, trend
 
 Policy = str | Callable[..., Any]
 """Name of a policy, module:function, or a function."""
@@ -173,6 +175,7 @@ class Experiment:
             seed=seed,
             metrics={**dict(flat(document)), **own},
             jobs=job_rows(report.jobs if has_jobs else (), COLUMNS),
+            is_saturated=_is_saturated(report.jobs),
             notes=(*_warnings(document, report.jobs), *report.waiting),
             document=document,
         )
@@ -206,7 +209,7 @@ def _measured(name: str, of: Metric, jobs: Sequence[JobRecord]) -> float:
 def _warnings(document: Mapping[str, Any], jobs: Sequence[JobRecord]) -> Iterator[str]:
     """Yield why means say little: no job ran, or more was asked for than the grid can give."""
     if not jobs:
-        yield f"no job could run; {document['dropped']['too_large']} are larger than the grid"
+        yield f"no job could run: {document['dropped']['too_large']} larger than the grid"
         return
     period_s = max(job.submitted_at for job in jobs) - min(job.submitted_at for job in jobs)
     asked = sum(job.processor_run_s for job in jobs)
@@ -221,6 +224,24 @@ def _warnings(document: Mapping[str, Any], jobs: Sequence[JobRecord]) -> Iterato
 
 _JOBS_MIN = 100
 """Fewer jobs are no load, but a burst."""
+
+
+JUDGED_MIN = 1000
+"""Fewest jobs from which saturation is judged: a queue that begins empty grows by chance in so
+many of the shorter runs that nothing could be concluded."""
+
+
+def _is_saturated(jobs: Sequence[JobRecord]) -> bool:
+    """True if more and more jobs wait: the test of the multiple-queues simulation."""
+    if len(jobs) < JUDGED_MIN:
+        return False
+    left = sorted(
+        inf if end is None else end
+        for end in (job.ended_at if job.started_at is None else job.started_at for job in jobs)
+    )
+    arrivals = sorted(job.submitted_at for job in jobs)
+    waiting = [sooner - bisect_right(left, at) for sooner, at in enumerate(arrivals)]
+    return is_saturated([trend(waiting)])
 
 
 def label(value: object) -> Any:  # noqa: ANN401 - numbers stay numbers

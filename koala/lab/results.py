@@ -20,7 +20,9 @@ class Result:
     - `metrics`: numbers by name, such as `wait.mean`; nan where nothing of the kind happened.
     - `jobs`: a row for each job, empty if they were not asked for.
     - `notes`: why the first jobs that did not end wait.
-    - `is_saturated`: the queues grow without end, so that means depend on the length of the run.
+    - `is_saturated`: the queues grow without end, so that means depend on the length of the run. Of
+      an experiment it is judged from 1,000 jobs on; of a replay, `sq` and `hints` it is not judged.
+      `koala` has it where a job had not ended at the horizon.
     - `document`: what the command prints with --json, where one run has such a document.
     """
 

@@ -242,13 +242,27 @@ def test_an_error_of_an_own_policy_names_the_policy_and_the_line() -> None:
 def test_a_result_says_why_its_means_say_little() -> None:
     wide = lab.Job(at=0, processors=17, run_s=10)
     assert OWN.changed(workload=lab.Jobs([wide])).run().notes == (
-        "no job could run; 1 are larger than the grid",
+        "no job could run: 1 larger than the grid",
     )
     for run_s, is_noted in ((30, True), (20, False)):
         jobs = [lab.Job(at=20.0 * n, processors=12, run_s=run_s) for n in range(101)]
         notes = OWN.changed(workload=lab.Jobs(jobs)).run().notes
         told = "overload: while jobs are submitted, they ask for 1.1 times what the grid has"
         assert [note.startswith(told) for note in notes] == [True] * is_noted
+
+
+@pytest.mark.parametrize(
+    ("jobs", "run_s", "is_saturated"),
+    [(1000, 21.0, True), (1000, 19.0, False), (999, 21.0, False)],
+)
+def test_an_experiment_is_saturated_if_ever_more_of_a_thousand_jobs_wait(
+    *, jobs: int, run_s: float, is_saturated: bool
+) -> None:
+    """Two of these jobs do not fit at a time, so the grid is full with 12 of its 16 processors."""
+    stream = lab.Jobs([lab.Job(at=20.0 * n, processors=12, run_s=run_s) for n in range(jobs)])
+    found = OWN.changed(workload=stream).run()
+    assert found.is_saturated == is_saturated
+    assert found.notes == (), "they ask for less than the grid has"
 
 
 def test_a_log_that_has_changed_has_another_name_in_the_store(tmp_path: Path) -> None:
