@@ -32,6 +32,9 @@ OVER = (JobState.ENDED, JobState.STUCK, JobState.HELD)
 LIMIT_S = 300.0
 """Time limit of the whole probe; a busy queue takes longer."""
 JOB_LIMIT_S = 60.0
+CALL_LATE_S, FILE_LATE_S = 2.0, 30.0
+"""How long after its end a job's call may arrive, by a connection or by a file: a shared file
+system keeps what it knows of a folder for so long (`acdirmin` of NFS)."""
 POLLS_MIN = 3
 """Listings after which a job that is in none of them has ended."""
 LINE_BYTES_MAX = 65_536
@@ -221,7 +224,8 @@ async def _await_call(
                 state = await _state(dialect, site, number) or (
                     state if polls < POLLS_MIN else JobState.ENDED
                 )
-            await asyncio.wait([answer], timeout=config.lrm.poll_s)  # its call may be on the way
+            late_s = FILE_LATE_S if config.starter.line == "files" else CALL_LATE_S
+            await asyncio.wait([answer], timeout=max(config.lrm.poll_s, late_s))
     except TimeoutError:
         pass
     finally:

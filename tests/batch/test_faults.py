@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from koala.client import AsyncClient
-from tests.batch.systems.grids import grid_over
+from tests.batch.systems.grids import SLOW_FILE, grid_over
 from tests.batch.systems.jobs import ESCAPE, alive, ended_well, job, running
 from tests.batch.systems.system import System
 from tests.live.grid import Grid, until
@@ -33,7 +33,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory, systems: dict[str, System]) -
     """Daemon and agents in front of them; alpha has a file that takes long to the others."""
     # A long grace: what is preempted takes its time on a busy machine.
     folder = tmp_path_factory.mktemp("faults")
-    with grid_over(folder, systems, slow_file=FILE, grace_s=30.0) as grid:
+    with grid_over(folder, systems, stored={FILE: SLOW_FILE}, grace_s=30.0) as grid:
         yield grid
 
 

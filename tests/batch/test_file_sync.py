@@ -62,10 +62,8 @@ def grid(tmp_path: Path, hidden: Path, far: dict[str, System]) -> Iterator[tuple
     scratch.mkdir()
     starter = f'[starter]\nshared = false\nscratch = "{scratch}"\n'
     more = dict.fromkeys(far, starter)
-    with grid_over(hidden / tmp_path.name, far, more=more) as grid:
-        store = grid.store("epsilon")
-        store.mkdir(parents=True, exist_ok=True)
-        (store / "numbers").write_bytes(numbers())
+    stored = {"numbers": numbers()}
+    with grid_over(hidden / tmp_path.name, far, more=more, stored=stored) as grid:
         yield grid, scratch
     assert list(scratch.iterdir()) == []
 

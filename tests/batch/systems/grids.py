@@ -14,6 +14,8 @@ from tests.live.grid import CALM, MARK, Grid
 
 SLOW_BPS = 1_000_000.0
 SLOW_S = 12.0
+SLOW_FILE = b"\0" * int(SLOW_S * SLOW_BPS)
+"""Takes `SLOW_S` to another site."""
 
 
 @contextmanager
@@ -24,17 +26,17 @@ def grid_over(
     more: Mapping[str, str] | None = None,
     keep_s: float = 3600.0,
     grace_s: float = 30.0,
-    slow_file: str = "",
+    stored: Mapping[str, bytes] | None = None,
 ) -> Iterator[Grid]:
     """Daemon and agents in front of these systems; nothing may be left of their jobs. `more` is for
-    their tables `[lrm]`; `slow_file` is at the first of them, and takes `SLOW_S` to another."""
+    their tables `[lrm]`. Files in `stored` are at the first of them, before its agent starts."""
     sizes = {name: system.processors for name, system in systems.items()}
     parameters = {**CALM, "hold_s": 60.0, "bandwidth_default_bps": SLOW_BPS}
     grid = Grid(folder, sites=sizes, parameters=parameters, grace_s=grace_s)
-    if slow_file:
-        store = grid.store(grid.sites[0])
-        store.mkdir(parents=True)
-        (store / slow_file).write_bytes(b"\0" * int(SLOW_S * SLOW_BPS))
+    store = grid.store(grid.sites[0])
+    store.mkdir(parents=True)
+    for name, content in (stored or {}).items():
+        (store / name).write_bytes(content)
     for name, system in systems.items():
         text = grid.config(name).read_text(encoding="utf-8")
         text = text.replace("[agent]\n", f"[agent]\nkeep_s = {keep_s}\n")
