@@ -266,7 +266,7 @@ class ClaimDriver:
                 else:
                     self._report_batch_end(entry, None)
             case Ended() | Queued() | Running() | Idle():
-                pass  # an end that was told too early is found by `_reconcile`
+                pass  # an end that was reported too early is found by `_reconcile`
 
     def inventory(self) -> list[Report | KvPut]:
         """Return all stored claims as reports."""

@@ -296,7 +296,7 @@ def _parser() -> argparse.ArgumentParser:
             "an agent in the background. `koala-agent COMMAND --help` has more."
         ),
         epilog=(
-            "SIGTERM and SIGINT end the agent in order: the daemon is told, and jobs run on; the "
+            "SIGTERM and SIGINT end the agent in order: the daemon is notified; jobs run on; the "
             "next agent with the same state directory finds them. Exit status: 0 ended in order, "
             "1 refused or unable to run, 2 wrong usage or configuration, 74 the state directory "
             "could not be written."

@@ -33,7 +33,7 @@ import msgspec
 from koala.core.model.parameters import NAMES, Parameters
 from koala.core.model.values import SiteName, UserName
 from koala.core.policy_api import Policies
-from koala.daemon.policy_sandbox import sandboxed
+from koala.daemon.policy_fallback import with_fallbacks
 from koala.errors import ConfigError
 from koala.identity.tls import is_loopback
 from koala.metrics.settings import MetricsSettings, MetricsTable, metrics_settings
@@ -289,7 +289,7 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
     host = daemon.listen.rpartition(":")[0]
     names: dict[str, str] = msgspec.to_builtins(file.policies)
     try:
-        policies = sandboxed(chosen(**names), names)
+        policies = with_fallbacks(chosen(**names), names)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
     return Config(

@@ -71,8 +71,8 @@ def _verdict(found: Verdict | None) -> str:
 
 
 def _decision(found: ClaimFinding) -> tuple[str, str, str, str]:
-    """Tell the deciding load with its verdicts, the comparison that decides there, its numbers, and
-    the verdicts of the other loads."""
+    """Return the deciding load with its verdicts, the comparison that decides there, its numbers,
+    and the verdicts of the other loads."""
     level = deciding_level(found)
     if level is None:
         told = "all saturated, nothing to compare" if found.levels else "not tested at these loads"
@@ -145,7 +145,7 @@ def numbers_text(finding: Finding) -> str:
 
 
 def _note(found: ClaimFinding, reasons: Mapping[str, str]) -> str:
-    """Tell how a claim is read, why it fails, and the verdict of each chart at the load that
+    """Describe how a claim is read, why it fails, and the verdict of each chart at the load that
     decides; each begins a line of one item of a list."""
     claim, level, told = found.claim, deciding_level(found), []
     if claim.reading:

@@ -84,7 +84,7 @@ def _count_row(name: str, verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def runs_of(wanted: Plan) -> str:
-    """Tell number, length and unit of the runs of a setting: 20 runs of 150,000 jobs."""
+    """Describe number, length and unit of the runs of a setting: 20 runs of 150,000 jobs."""
     effort = wanted.effort
     return f"{effort.replications} runs of {effort.length:,.12g} {wanted.paper.length_unit}"
 

@@ -1,7 +1,7 @@
 """Valid answers of policies.
 
 The core trusts a valid answer. The daemon replaces a policy of another package that gives an
-invalid one (`koala.daemon.policy_sandbox`); a simulation ends with an error, because its numbers
+invalid one (`koala.daemon.policy_fallback`); a simulation ends with an error, because its numbers
 would be those of another policy.
 """
 

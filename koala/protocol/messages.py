@@ -314,8 +314,8 @@ class Register:
     """Opening of a session by an agent that speaks versions `protocol_min` to `protocol`.
 
     - `epoch_seen` is the highest epoch of a daemon that the agent obeyed.
-    - `mark` is the last row of a journal that it was told of.
-    - The carrier of the agent adds what is known of the site.
+    - `mark` is the last row of a journal that it knows of.
+    - The codec of the agent adds version, site and facts.
     """
 
     protocol: int

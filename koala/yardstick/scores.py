@@ -70,7 +70,7 @@ METRICS = {
     for one in (slowdown_all, slowdown_single, slowdown_multi, wasted_percent, unfinished_percent)
 }
 RATIOS = ("slowdown_all", "slowdown_single", "slowdown_multi")
-"""Metrics that are told as ratios to the reference."""
+"""Metrics that are given as ratios to the reference."""
 MEANS = ("local_wait_mean", "wasted_percent", "unfinished_percent")
 
 

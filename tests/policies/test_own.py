@@ -11,7 +11,7 @@ import pytest
 
 from koala.core.policy_api import Ordering
 from koala.daemon.config import parse_config
-from koala.daemon.policy_sandbox import OrderSandbox, replaced_policies
+from koala.daemon.policy_fallback import OrderWithFallback, replaced_policies
 from koala.errors import ConfigError
 from koala.policies import named
 from koala.protocol.ordering import QueuedJob
@@ -108,7 +108,7 @@ def test_an_order_that_errs_is_replaced_by_that_of_submission(own: str, tmp_path
     text = f'[daemon]\nstate_dir = "s"\n[policies]\nqueueing = "{own}:wrong"\n'
     policies = parse_config(text, source="test.toml", folder=tmp_path).policies
     assert isinstance(policies.queueing, Ordering)
-    assert isinstance(policies.queueing.order, OrderSandbox)
+    assert isinstance(policies.queueing.order, OrderWithFallback)
     job = QueuedJob(user="ann", processors=1, estimate_s=1.0, waited_s=0.0)
     assert policies.queueing.order(job) == 0
     assert "the sort key 'x'" in replaced_policies(policies)[f"queueing.{own}:wrong"]

@@ -47,7 +47,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("koala_agent",),
     (
         "koala.daemon.config",
-        "koala.daemon.policy_sandbox",
+        "koala.daemon.policy_fallback",
         "koala.daemon.state.folder",
     ),
     ("koala.daemon.storage",),

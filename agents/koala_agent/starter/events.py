@@ -180,8 +180,8 @@ class PathsProbed:
 class Delivered:
     """The agent has the logs and outputs; `problem` names those that it has not.
 
-    `is_lost` when the carrier of the files was lost, perhaps with its machine, and not when a file
-    cannot be had.
+    `is_lost` when the process that carries the files was lost, perhaps with its machine, and not
+    when a file cannot be had.
     """
 
     problem: str

@@ -25,7 +25,7 @@ NOT_FOUND = re.compile(r"\S*(timeout|sh): ")
 GONE = ("Control socket connect(", "kex_exchange_identification")
 """Words of ssh that finds no shared connection."""
 HOST_MARGIN_S = 2
-"""The host's limit is longer by this time: a slow command is told by our own limit first."""
+"""The host's limit is longer by this time, so that our own limit ends a slow command first."""
 
 _PLAIN = re.compile(rb"[A-Za-z0-9_./:=,@+ -]")
 _DECODE = 'eval "$(printf %b "$0")"'

@@ -49,9 +49,9 @@ class PastRun:
     def story(
         self, since_at: Instant | None, *, job: JobId | None, is_whole: bool
     ) -> Iterator[StoryEvent]:
-        """Tell the events from `since_at` on, of one job or of all.
+        """Yield the events from `since_at` on, of one job or of all.
 
-        Unless `is_whole`, reports and timers are told only if they had consequences.
+        Reports and timers without consequences are left out, unless `is_whole`.
         """
         narrator = Narrator()
         for step in replay(self.past, until_at=self._until_at):

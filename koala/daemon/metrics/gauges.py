@@ -15,7 +15,7 @@ from koala.core.model.values import Instant, SiteName
 from koala.core.scheduler import Scheduler
 from koala.core.sites import is_resting, is_usable
 from koala.daemon.metrics.parts import DaemonParts
-from koala.daemon.policy_sandbox import replaced_policies
+from koala.daemon.policy_fallback import replaced_policies
 from koala.metrics import declarations as m
 from koala.metrics.readings import Readings
 

@@ -143,7 +143,7 @@ class BatchObserver:
 
     def _grant(self, identity: ClaimId, at: Instant) -> None:
         known = self._claims.get(identity)
-        if known is None or known.granted_at is not None:  # it may be told again
+        if known is None or known.granted_at is not None:  # it may be announced again
             return
         known.granted_at = at
         self._meter.add(m.CLAIMS_GRANTED, known.site)

@@ -47,7 +47,7 @@ LOST_WITH_ITS_HOST = 21
 """`failed` of a job that its execution daemon knew no more: the host went down, or the daemon."""
 
 SITE_SIGNALS = (SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU)
-"""Signals of qdel, limits and -notify. A program's own KILL cannot be told from them."""
+"""Signals of qdel, limits and -notify. A program's own KILL looks the same."""
 
 HONOURED = ("gpus", "constraint", "licenses", "exclusive")
 """Resources of jobs that it always acts on: each is a complex of the cell (`qconf -sc`)."""

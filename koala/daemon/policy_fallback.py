@@ -1,7 +1,7 @@
-"""Sandbox for policies of other packages: validated answers and a time limit.
+"""Fallback for policies of other packages: validate their answers, and limit their time.
 
 A policy that raises, takes too long or returns an invalid answer is replaced by the default for the
-rest of this daemon's life, and the replacement is reported. Only live decisions are sandboxed:
+rest of this daemon's life, and the replacement is reported. Only live decisions call them:
 earlier answers are in the journal, and a replay calls no policy. The time limit is an alarm of the
 operating system, which interrupts even endless Python code; it works in the main thread, where the
 event loop runs.
@@ -35,20 +35,20 @@ class PolicyTimeoutError(BaseException):
     """Time limit exceeded. Not an Exception, so that a policy's `except Exception` lets it pass."""
 
 
-def sandboxed(policies: Policies, names: Mapping[str, str]) -> Policies:
-    """Wrap the placement and progress policies and orders of others in sandboxes."""
+def with_fallbacks(policies: Policies, names: Mapping[str, str]) -> Policies:
+    """Give the placement and progress policies and orders of others a fallback."""
     name = names.get("placement", DEFAULT_PLACEMENT)
     place = policies.place
     if name not in BUILT_IN["placement"]:
-        place = PolicySandbox(place, name=name)
+        place = PlacementWithFallback(place, name=name)
     ours = [name.lower() for name in BUILT_IN["progress"]]
     progress = {
-        name: policy if name in ours else ProgressSandbox(policy, name=name)
+        name: policy if name in ours else ProgressWithFallback(policy, name=name)
         for name, policy in policies.progress.items()
     }
     queueing = policies.queueing
     if isinstance(queueing, Ordering) and queueing.name not in BUILT_IN["queueing"]:
-        order = OrderSandbox(queueing.order, name=queueing.name)
+        order = OrderWithFallback(queueing.order, name=queueing.name)
         queueing = replace(queueing, order=order)
     return replace(policies, place=place, progress=progress, queueing=queueing)
 
@@ -58,13 +58,13 @@ def replaced_policies(policies: Policies) -> dict[str, str]:
     order = getattr(policies.queueing, "order", None)
     asked: tuple[object, ...] = (policies.place, *policies.progress.values(), order)
     return {
-        f"{sandbox.slot}.{sandbox.name}": sandbox.trouble
-        for sandbox in asked
-        if isinstance(sandbox, _Sandbox) and sandbox.trouble
+        f"{policy.slot}.{policy.name}": policy.trouble
+        for policy in asked
+        if isinstance(policy, _WithFallback) and policy.trouble
     }
 
 
-class _Sandbox:
+class _WithFallback:
     """A policy of another package until it misbehaves; `trouble` is the reason once it has."""
 
     slot = ""
@@ -104,8 +104,8 @@ class _Sandbox:
         )
 
 
-class PolicySandbox(_Sandbox):
-    """Sandbox of a placement policy, with Close-to-Files as the fallback."""
+class PlacementWithFallback(_WithFallback):
+    """Placement policy with Close-to-Files as its fallback."""
 
     slot = "placement"
     default = DEFAULT_PLACEMENT
@@ -127,8 +127,8 @@ class PolicySandbox(_Sandbox):
         return self._default(request, view)
 
 
-class ProgressSandbox(_Sandbox):
-    """Sandbox of a progress policy; the fallback lets all components run freely."""
+class ProgressWithFallback(_WithFallback):
+    """Progress policy; its fallback lets all components run freely."""
 
     slot = "progress"
     default = "free"
@@ -152,8 +152,8 @@ class ProgressSandbox(_Sandbox):
         )
 
 
-class OrderSandbox(_Sandbox):
-    """Sandbox of an order of jobs; the fallback is the order of submission."""
+class OrderWithFallback(_WithFallback):
+    """Order of jobs; its fallback is the order of submission."""
 
     slot = "queueing"
     default = "order of submission"

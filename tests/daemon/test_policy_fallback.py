@@ -20,7 +20,12 @@ from koala.core.model.grid import (
 )
 from koala.core.model.progress_reports import Correction, MemberProgress, ProgressQuestion
 from koala.core.model.values import FileName, Inputs, SiteName
-from koala.daemon.policy_sandbox import PolicySandbox, ProgressSandbox, replaced_policies, sandboxed
+from koala.daemon.policy_fallback import (
+    PlacementWithFallback,
+    ProgressWithFallback,
+    replaced_policies,
+    with_fallbacks,
+)
 from koala.policies import chosen
 
 DELFT, LEIDEN = SiteName("delft"), SiteName("leiden")
@@ -56,19 +61,19 @@ def at(site: str, component: int = 0, **more: Any) -> Assignment:
     return Assignment(component=component, site=SiteName(site), **more)
 
 
-def answering(*assignments: Assignment) -> PolicySandbox:
-    return PolicySandbox(
+def answering(*assignments: Assignment) -> PlacementWithFallback:
+    return PlacementWithFallback(
         lambda _request, _view: Placement(assignments=assignments), name="theirs", limit_s=LONG_S
     )
 
 
 def test_one_that_behaves_is_asked_every_time() -> None:
-    sandbox = answering(at("leiden"))
+    wrapped = answering(at("leiden"))
     for _ in range(3):
-        answer = sandbox(request(), view())
+        answer = wrapped(request(), view())
         assert isinstance(answer, Placement)
         assert answer.assignments[0].site == LEIDEN
-    assert not sandbox.trouble
+    assert not wrapped.trouble
 
 
 def test_one_that_errs_is_replaced_for_good_and_the_default_answers() -> None:
@@ -78,12 +83,12 @@ def test_one_that_errs_is_replaced_for_good_and_the_default_answers() -> None:
         asked.append(1)
         raise KeyError("price")
 
-    sandbox = PolicySandbox(errs, name="theirs", limit_s=LONG_S)
+    wrapped = PlacementWithFallback(errs, name="theirs", limit_s=LONG_S)
     for _ in range(3):
-        answer = sandbox(request(), view())
+        answer = wrapped(request(), view())
         assert isinstance(answer, Placement)
         assert answer.assignments[0].site == DELFT  # as Close-to-Files has it
-    assert sandbox.trouble == "KeyError: 'price'"
+    assert wrapped.trouble == "KeyError: 'price'"
     assert len(asked) == 1
 
 
@@ -102,9 +107,9 @@ def hangs_on(_request: PlacementRequest, _view: GridView) -> Placement:
 
 @pytest.mark.parametrize("policy", [hangs, hangs_on])
 def test_one_that_never_answers_is_interrupted(policy: Callable[..., Any]) -> None:
-    sandbox = PolicySandbox(policy, name="theirs", limit_s=0.05)
-    assert isinstance(sandbox(request(), view()), Placement)
-    assert sandbox.trouble == "no answer in 0.05 s"
+    wrapped = PlacementWithFallback(policy, name="theirs", limit_s=0.05)
+    assert isinstance(wrapped(request(), view()), Placement)
+    assert wrapped.trouble == "no answer in 0.05 s"
 
 
 def test_the_alarm_is_off_afterwards() -> None:
@@ -147,17 +152,17 @@ def test_outside_the_main_thread_it_still_answers() -> None:
 def test_an_answer_that_cannot_be_is_not_believed(
     answer: tuple[Assignment, ...], words: dict[str, Any], trouble: str
 ) -> None:
-    sandbox = answering(*answer)
+    wrapped = answering(*answer)
     sizes = words.pop("processors", (2,))
-    sandbox(request(*sizes, **words), view())
-    assert trouble in sandbox.trouble
+    wrapped(request(*sizes, **words), view())
+    assert trouble in wrapped.trouble
 
 
 @pytest.mark.parametrize("answer", [None, "delft", Unplaceable(component=3, reason="no")])
 def test_neither_is_what_is_no_answer(answer: Any) -> None:
-    sandbox = PolicySandbox(lambda _request, _view: answer, name="theirs", limit_s=LONG_S)
-    assert isinstance(sandbox(request(), view()), Placement)
-    assert sandbox.trouble
+    wrapped = PlacementWithFallback(lambda _request, _view: answer, name="theirs", limit_s=LONG_S)
+    assert isinstance(wrapped(request(), view()), Placement)
+    assert wrapped.trouble
 
 
 def test_what_a_policy_does_to_its_view_is_lost() -> None:
@@ -166,7 +171,7 @@ def test_what_a_policy_does_to_its_view_is_lost() -> None:
         return Placement(assignments=(at("leiden"),))
 
     picture = view()
-    PolicySandbox(grabs, name="theirs", limit_s=LONG_S)(request(), picture)
+    PlacementWithFallback(grabs, name="theirs", limit_s=LONG_S)(request(), picture)
     assert picture.idle_at(DELFT) == 8
 
 
@@ -183,9 +188,9 @@ FREE = (Correction(component=0, weight=0.25), Correction(component=1, weight=0.2
 
 def test_corrections_of_a_progress_policy_that_behaves_are_its_own() -> None:
     answer = (Correction(component=1, weight=-0.75), Correction(component=0, weight=0.25))
-    sandbox = ProgressSandbox(lambda _question: answer, name="theirs", limit_s=LONG_S)
-    assert sandbox(a_question()) == answer
-    assert not sandbox.trouble
+    wrapped = ProgressWithFallback(lambda _question: answer, name="theirs", limit_s=LONG_S)
+    assert wrapped(a_question()) == answer
+    assert not wrapped.trouble
 
 
 @pytest.mark.parametrize(
@@ -201,10 +206,10 @@ def test_corrections_of_a_progress_policy_that_behaves_are_its_own() -> None:
     ],
 )
 def test_corrections_that_cannot_be_are_not_believed(answer: Any, trouble: str) -> None:
-    sandbox = ProgressSandbox(lambda _question: answer, name="theirs", limit_s=LONG_S)
-    assert sandbox(a_question()) == FREE
-    assert trouble in sandbox.trouble
-    assert sandbox(a_question()) == FREE
+    wrapped = ProgressWithFallback(lambda _question: answer, name="theirs", limit_s=LONG_S)
+    assert wrapped(a_question()) == FREE
+    assert trouble in wrapped.trouble
+    assert wrapped(a_question()) == FREE
 
 
 def test_a_progress_policy_that_errs_or_hangs_is_replaced() -> None:
@@ -219,17 +224,17 @@ def test_a_progress_policy_that_errs_or_hangs_is_replaced() -> None:
         (errs, LONG_S, "ValueError: no idea"),
         (hangs_there, 0.05, "no answer in 0.05 s"),
     ):
-        sandbox = ProgressSandbox(policy, name="theirs", limit_s=limit_s)
-        assert sandbox(a_question()) == FREE
-        assert sandbox.trouble == trouble
+        wrapped = ProgressWithFallback(policy, name="theirs", limit_s=limit_s)
+        assert wrapped(a_question()) == FREE
+        assert wrapped.trouble == trouble
 
 
 def test_only_policies_of_others_are_guarded() -> None:
     ours = chosen(placement="WF")
-    same = sandboxed(ours, {"placement": "WF"})
+    same = with_fallbacks(ours, {"placement": "WF"})
     assert (same.place, same.progress) == (ours.place, ours.progress)
-    theirs = sandboxed(ours, {"placement": "theirs"})
-    assert isinstance(theirs.place, PolicySandbox)
+    theirs = with_fallbacks(ours, {"placement": "theirs"})
+    assert isinstance(theirs.place, PlacementWithFallback)
     assert replaced_policies(theirs) == {}
     theirs.place.trouble = "it is of no use"
     assert replaced_policies(theirs) == {"placement.theirs": "it is of no use"}
