@@ -205,7 +205,7 @@ def requeued_to_nowhere() -> Patches:
         """Disable the core's own invariants: the oracle is under test here."""
 
     with (
-        replaced((ending, "enter_queue"), by=enter_queue),
+        replaced((requeueing, "enter_queue"), by=enter_queue),
         replaced((oracle, "check"), by=check),
     ):
         yield
