@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 import structlog
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.campaign import TARGETS, Lot, run
@@ -34,13 +34,15 @@ def test_whatever_comes_is_taken_or_refused(name: str, cases: int) -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@settings(
-    max_examples=DRAWN, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(random=st.randoms(use_true_random=False))
-def test_whatever_is_drawn_is_taken_or_refused(name: str, random: Random) -> None:
+def test_whatever_is_drawn_is_taken_or_refused(name: str) -> None:
     target = TARGETS[name]
-    target.check(target.make(random))
+
+    @settings(max_examples=min(DRAWN, int(CASES[0] * target.share)))
+    @given(random=st.randoms(use_true_random=False))
+    def check(random: Random) -> None:
+        target.check(target.make(random))
+
+    check()
 
 
 def test_a_case_is_a_function_of_its_number() -> None:

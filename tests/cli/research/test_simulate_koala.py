@@ -46,17 +46,16 @@ def test_options_reach_the_scheduler() -> None:
 
 
 def test_people_get_a_table_and_files_when_they_ask(tmp_path: Path) -> None:
-    jobs, pictures = tmp_path / "jobs.csv", [tmp_path / "one.svg", tmp_path / "other.svg"]
-    words = ("simulate", "koala", *BRIEF, "--reps", "1", "--jobs-out", str(jobs), "--plot")
-    one, other = (koala_here(*words, str(picture)) for picture in pictures)
-    assert (one.returncode, one.stdout) == (0, other.stdout)
-    assert "72 (8) high" in one.stdout
-    assert "Values that the paper does not print:" in one.stdout
+    jobs, picture = tmp_path / "jobs.csv", tmp_path / "picture.svg"
+    words = ("simulate", "koala", *BRIEF, "--jobs", "10", "--reps", "1", "--jobs-out", str(jobs))
+    run = koala_here(*words, "--plot", str(picture))
+    assert run.returncode == 0
+    assert "72 (8) high" in run.stdout
+    assert "Values that the paper does not print:" in run.stdout
     lines = list(csv.DictReader(jobs.read_text(encoding="utf-8").splitlines()))
-    assert (tuple(lines[0]), len(lines)) == (COLUMNS, 30)
+    assert (tuple(lines[0]), len(lines)) == (COLUMNS, 10)
     assert {line["phase"] for line in lines} == {"Finished"}
-    assert pictures[0].read_bytes() == pictures[1].read_bytes()
-    assert "co-allocation" in pictures[0].read_text(encoding="utf-8")
+    assert "co-allocation" in picture.read_text(encoding="utf-8")
 
 
 def test_a_simulation_imports_only_what_it_needs() -> None:
