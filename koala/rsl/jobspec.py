@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -74,12 +75,32 @@ def read_job(
     if len(text) > JOB_CHARACTERS_MAX:
         message = f"the job description has {len(text)} characters, at most {JOB_CHARACTERS_MAX}"
         raise SpecError(f"{message} are allowed")
-    return read_tree(evaluated_tree(text, definitions), owner)
+    if _is_document(text):
+        return read_tree(evaluated_tree(text, definitions), owner)
+    tree = parse(text, tokens_max=JOB_TOKENS_MAX, shares=True)
+    try:
+        return read_tree(evaluate(tree, definitions), owner)
+    except SpecError:
+        if not _has_repeated(tree):
+            raise
+    return read_tree(evaluated_tree(text, definitions), owner)  # each mistake at its own place
+
+
+def _has_repeated(tree: Tree) -> bool:
+    """True if several clauses are one node."""
+    root = tree.root
+    return isinstance(root, Compound) and any(one is two for one, two in pairwise(root.operands))
+
+
+def _is_document(text: str | bytes) -> bool:
+    return is_document(
+        text if isinstance(text, str) else text[:FORM_BYTES].decode(errors="replace")
+    )
 
 
 def evaluated_tree(text: str | bytes, definitions: Mapping[str, str] | None = None) -> Tree:
     """Parse a description in RSL, YAML or JSON to its evaluated tree. Raises SpecError."""
-    if is_document(text if isinstance(text, str) else text[:FORM_BYTES].decode(errors="replace")):
+    if _is_document(text):
         if definitions:
             message = "variables (-D) are part of RSL: a YAML or JSON description has none"
             raise SpecError(message)
@@ -123,7 +144,15 @@ class _JobReader:
         self._errors: list[SpecError] = []
 
     def read(self) -> JobReading:
-        components = [self._component(clause) for clause in self._clauses()]
+        components: list[ComponentSpec] = []
+        last: Compound | None = None
+        for clause in self._clauses():
+            if clause is last and components[-1].label is None:  # a label has to be its own
+                self._count(components[-1], clause)
+                components.append(components[-1])
+            else:
+                components.append(self._component(clause))
+            last = clause
         self._raise_gathered()
         spec = JobSpec(components=tuple(components), owner=self._owner)
         for name, relation in self._job_relations.items():
@@ -302,6 +331,10 @@ class _JobReader:
                 message = f"the label {shown(spec.label)} is that of the component at {line}, too"
                 raise self._error(message, relations["label"])
             self._labels[spec.label] = relations["label"].offset
+        self._count(spec, clause)
+
+    def _count(self, spec: ComponentSpec, clause: Compound) -> None:
+        """Count the processors of a component. Raises SpecError if they are too many."""
         self._processors += spec.processors
         if self._processors > PROCESSORS_MAX:
             message = f"the components up to this one have {self._processors} processors together"

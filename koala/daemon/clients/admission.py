@@ -57,8 +57,8 @@ class Verdicts:
         self._known: dict[Hashable, Verdict] = {}
         self._most = ANY  # components of a job at a site
 
-    def of(self, spec: JobSpec, scheduler: Scheduler, unseen: tuple[SiteName, ...]) -> Verdict:
-        """Return the verdict on a job; `unseen` are sites that never registered."""
+    def valid(self, scheduler: Scheduler) -> Verdicts:
+        """Drop all verdicts on another grid; return these for jobs until the grid may change."""
         grid: list[object] = [scheduler.policies.place, scheduler.parameters]
         for site in scheduler.sites.values():
             grid += (site.name, site.facts, is_usable(site), site.has_told_resources)
@@ -66,6 +66,10 @@ class Verdicts:
             self._grid = grid
             self._known.clear()
             self._most = components_per_site_max(scheduler.policies.place)
+        return self
+
+    def of(self, spec: JobSpec, scheduler: Scheduler, unseen: tuple[SiteName, ...]) -> Verdict:
+        """Return the verdict on a job; `unseen` are sites that never registered."""
         shape = _shape(spec, unseen)
         verdict = self._known.get(shape)
         if verdict is None:
@@ -96,7 +100,8 @@ def check(
     listed: Mapping[SiteName, UserName | None],
     verdicts: Verdicts | None = None,
 ) -> tuple[str, ...]:
-    """Check that a job can be placed on the known grid. Raises RejectedError, SpecError.
+    """Check that a job can be placed on the known grid; `verdicts` are valid on it. Raises
+    RejectedError, SpecError.
 
     Returns warnings when it needs a disconnected site, or one of unknown size. A SpecError means
     that the description is wrong on every grid.
@@ -110,7 +115,7 @@ def check(
         for name, owner in listed.items()
         if name not in scheduler.sites and owner in (None, spec.owner)
     )
-    verdict = (verdicts or Verdicts()).of(spec, scheduler, unseen)
+    verdict = (verdicts or Verdicts().valid(scheduler)).of(spec, scheduler, unseen)
     if verdict.refusal:
         raise RejectedError(verdict.refusal)
     return verdict.warnings

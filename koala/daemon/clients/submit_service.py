@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from koala.core.model.events import JobSubmitted
 from koala.core.model.job import Job
-from koala.core.model.values import JobId
+from koala.core.model.values import JobId, SiteName, UserName
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.auth.access_rules import Caller
 from koala.daemon.clients.admission import Verdicts, check, check_deadline, warnings, with_progress
@@ -48,6 +48,16 @@ class Archived:
     forgotten: int
     jobs: dict[str, tuple[JobId, str]]
     predecessors: dict[JobId, Job | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LotFacts:
+    """Facts that are the same for all submissions of a lot. `listed` are the sites that may
+    register; `shortage` says what the disk lacks for new jobs, and is empty if nothing."""
+
+    past: Archived
+    listed: Mapping[SiteName, UserName | None]
+    shortage: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,17 +113,12 @@ class SubmitService:
                 jobs = batch.scheduler.jobs
                 if any(job not in jobs and job not in past.predecessors for job in awaited):
                     return None  # so may one of these jobs
-                shortage = self.disk.shortage
+                self.verdicts.valid(batch.scheduler)  # no submission changes the grid
+                facts = LotFacts(
+                    past=past, listed=dict(self.registry.owners), shortage=self.disk.shortage
+                )
                 return [
-                    self._submit(
-                        batch,
-                        submission,
-                        reading,
-                        caller,
-                        past,
-                        shortage=shortage,
-                        is_dry_run=is_dry_run,
-                    )
+                    self._submit(batch, submission, reading, caller, facts, is_dry_run=is_dry_run)
                     for submission, reading in zip(submissions, readings, strict=True)
                 ]
 
@@ -141,22 +146,18 @@ class SubmitService:
         submission: pb.Submission,
         reading: JobReading | pb.Submitted,
         caller: Caller,
-        past: Archived,
+        lot: LotFacts,
         *,
-        shortage: str,
         is_dry_run: bool,
     ) -> pb.Submitted:
-        """Submit one job in a batch; return its job or its error, independently of others.
-
-        `shortage` says what the disk lacks for new jobs; empty if nothing.
-        """
+        """Submit one job in a batch; return its job or its error, independently of others."""
         if isinstance(reading, pb.Submitted):
             return reading
         try:
             key = _key(submission, caller.name)
             digest = _digest(submission, caller.name) if key else ""
-            known = batch.scheduler.keys.get(key, past.jobs.get(key)) if key else None
-            ignored = warnings(reading.spec, batch.scheduler, self.registry.owners)
+            known = batch.scheduler.keys.get(key, lot.past.jobs.get(key)) if key else None
+            ignored = warnings(reading.spec, batch.scheduler, lot.listed)
             warned = (*reading.warnings, *ignored)
             if known is not None:
                 if known[1] != digest:
@@ -168,12 +169,11 @@ class SubmitService:
             check_deadline(reading.spec, batch.now)
             check_predecessors(
                 reading.spec,
-                lambda job: batch.scheduler.jobs.get(job) or past.predecessors.get(job),
+                lambda job: batch.scheduler.jobs.get(job) or lot.past.predecessors.get(job),
                 caller.sees,
             )
-            owners = self.registry.owners
             spec = with_inputs(reading.spec, batch.scheduler)
-            warned = (*warned, *check(spec, batch.scheduler, owners, self.verdicts))
+            warned = (*warned, *check(spec, batch.scheduler, lot.listed, self.verdicts))
             if submission.no_wait and not batch.scheduler.has_room:
                 limit = batch.scheduler.parameters.queue_jobs_max
                 raise queues_full_error(len(batch.scheduler.queues), limit)
@@ -181,7 +181,7 @@ class SubmitService:
             self.quotas.require_job_quota(spec.owner, size)
             if is_dry_run or reading.is_dry_run:
                 return pb.Submitted(warnings=warned)
-            _require_room(shortage)
+            _require_room(lot.shortage)
             spec = with_archives(
                 spec, submission.staged, lambda one: self.uploads.find(one) is not None
             )

@@ -337,16 +337,16 @@ def test_verdicts_are_kept_until_the_grid_is_another_one() -> None:
     wide, narrow = job(part(8), part(8)), job(part(8))
     for _ in range(2):
         with pytest.raises(RejectedError):
-            check(wide, scheduler, NOBODY_LISTED, kept)
-        assert check(narrow, scheduler, NOBODY_LISTED, kept) == ()
-    assert check(wide, scheduler, {LEIDEN: None}, kept) != ()
+            check(wide, scheduler, NOBODY_LISTED, kept.valid(scheduler))
+        assert check(narrow, scheduler, NOBODY_LISTED, kept.valid(scheduler)) == ()
+    assert check(wide, scheduler, {LEIDEN: None}, kept.valid(scheduler)) != ()
     scheduler.handle(SiteRegistered(site=LEIDEN, facts=SiteFacts(processors=8), idle=8), 2.0)
-    assert check(wide, scheduler, NOBODY_LISTED, kept) == ()
+    assert check(wide, scheduler, NOBODY_LISTED, kept.valid(scheduler)) == ()
     scheduler.handle(SiteDisconnected(site=LEIDEN), 3.0)
-    assert check(wide, scheduler, NOBODY_LISTED, kept) != ()
+    assert check(wide, scheduler, NOBODY_LISTED, kept.valid(scheduler)) != ()
     scheduler.handle(SiteRegistered(site=LEIDEN, facts=SiteFacts(processors=4), idle=4), 4.0)
     with pytest.raises(RejectedError):
-        check(wide, scheduler, NOBODY_LISTED, kept)
+        check(wide, scheduler, NOBODY_LISTED, kept.valid(scheduler))
 
 
 def with_resources(**gpus: int) -> Scheduler:
@@ -396,11 +396,11 @@ def test_a_job_with_gpus_waits_for_a_site_that_has_not_told_of_them_yet() -> Non
     sites.handle(SiteRegistered(site=LEIDEN, facts=SiteFacts(processors=8), idle=8), 1.0)
     two = replace(part(1), gpus=2)
     for wide in (job(two), job(replace(part(1, LEIDEN), gpus=2)), job(two, two)):
-        warnings = check(wide, sites, NOBODY_LISTED, kept)
+        warnings = check(wide, sites, NOBODY_LISTED, kept.valid(sites))
         assert "leiden has not told its GPUs yet: it waits" in warnings[0]
     sites.handle(SiteReported(site=LEIDEN, idle=8, through=0), 2.0)
     with pytest.raises(RejectedError, match="component 0 needs 2 GPUs; leiden has no GPUs"):
-        check(job(two), sites, NOBODY_LISTED, kept)
+        check(job(two), sites, NOBODY_LISTED, kept.valid(sites))
 
 
 def test_a_job_with_gpus_may_wait_for_a_site_that_never_registered() -> None:
