@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import floor, inf, isfinite, log10
 
 from koala.papers.paper import Claim, Part, Rule
+from koala.papers.results import tabled
 from koala.papers.verdicts import ClaimFinding, Finding, LevelFinding, Verdict, over_comparisons
 from koala.sim.statistics import Interval
 
@@ -140,7 +141,7 @@ def numbers_text(finding: Finding) -> str:
     elif finding.is_by_saturation:
         told.append("by saturation")
     elif len(finding.means) > 1:
-        told.append(f"contrast {mean_text(finding.difference)}")
+        told.append(f"contrast {mean_text(tabled(finding.difference))}")
     return "; ".join(told)
 
 

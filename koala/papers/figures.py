@@ -1,8 +1,8 @@
 """Figures as SVG and PNG, and the numbers behind each as CSV.
 
 The same results give the same bytes: no date is written, and the names inside an SVG come from a
-fixed salt. Bars and points carry the 95 % confidence interval over the replications. A saturated
-system has no mean response time and is marked SAT as in the papers.
+fixed salt. Bars and points carry the 95 % confidence interval over the replications. A mean
+that grows with the length of the run, as a saturated system's response time does, is marked SAT.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from koala.papers.paper import Difference, Drawn, Figure, Mark, Panel, parts_of
-from koala.papers.results import Results
+from koala.papers.results import Results, digits, tabled
 from koala.runtime.atomic_file import atomic_file, write_atomically
 from koala.sim.statistics import Interval
 
@@ -293,8 +293,8 @@ def _measured(one: Drawn | None, results: Results) -> Interval | None:
     if one is None:
         return None
     found = results.drawn(one)
-    return found if isfinite(found.mean) else None
+    return tabled(found) if isfinite(found.mean) else None
 
 
 def _number(value: float) -> str:
-    return f"{value:.6g}" if isfinite(value) else ""
+    return digits(value) if isfinite(value) else ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from koala.papers.claim_table import claim_table, mean_text, table
 from koala.papers.figures import DENSE
 from koala.papers.paper import Figure, Panel, Part
-from koala.papers.results import Results
+from koala.papers.results import Results, tabled
 from koala.papers.runs import Level
 from koala.papers.sweep import Plan
 from koala.papers.verdicts import (
@@ -227,7 +227,7 @@ def _figures(found: Report) -> Iterator[str]:
         note = f" {figure.note}" if figure.note else ""
         drawn = "" if found.is_interrupted else f"[PNG]({stem}.png), "
         links = f"{drawn}[CSV]({stem}.csv)"
-        told = caption(found.plan, figure)
+        told = caption(found.plan, figure, found.results)
         yield f"*Figure {figure.number}. {figure.title}.*{note} {told} ({links})"
         for panel in figure.panels:
             if len(panel.x) <= ROWS_MAX:
@@ -240,7 +240,7 @@ def _panel(panel: Panel, results: Results) -> str:
     rows = []
     for place, x in enumerate(panel.x):
         drawn = [of[place] for of in panel.series.values()]
-        cells = [mean_text(results.drawn(one)) if one else "" for one in drawn]
+        cells = [mean_text(tabled(results.drawn(one))) if one else "" for one in drawn]
         rows.append([x if isinstance(x, str) else f"{x:.4g}", *cells])
     return table((_chart_head(panel), *panel.series), rows)
 
@@ -266,14 +266,13 @@ def _is_part(wanted: Plan) -> bool:
     return wanted.figure is not None
 
 
-def caption(wanted: Plan, figure: Figure) -> str:
+def caption(wanted: Plan, figure: Figure, results: Results) -> str:
     """Say what the marks of a figure mean, and which runs are in it."""
     effort = wanted.effort
     last = wanted.seed + effort.replications - 1
     marks = any(panel.marks for panel in figure.panels)
-    drawn = [part.metric for part in figure.quantities()]
     diverges = any(
-        one.startswith(wanted.paper.diverging) for one in drawn if wanted.paper.diverging
+        results.is_drawn_saturated(one) for panel in figure.panels for _, _, one in panel.points
     )
     bars = "shaded bands" if any(len(one.x) > DENSE for one in figure.panels) else "error bars"
     return (

@@ -68,7 +68,7 @@ def draw(found: Report, folder: Path, *, progress: Progress) -> None:
     an interrupt."""
     assert not found.is_interrupted
     for number, figure in enumerate(found.plan.figures, start=1):
-        figures.draw(figure, found.results, folder, caption(found.plan, figure))
+        figures.draw(figure, found.results, folder, caption(found.plan, figure, found.results))
         progress(number)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from math import inf
 
 from koala.papers.paper import Comparison, Difference, Drawn, parts_of
@@ -94,6 +95,10 @@ class Results:
             return Interval(mean=function(*values), ci95=width, values=common)
         return interval(list(self.runs(of, function).values()))
 
+    def contrasts(self, one: Comparison) -> dict[int, float]:
+        """Return the contrast of a comparison by seed."""
+        return self.runs(one.of, one.contrast)
+
     def runs(self, of: tuple[Quantity, ...], function: Callable[..., float]) -> dict[int, float]:
         """Return `function` of these quantities by the seeds that all their settings have
         finished."""
@@ -111,6 +116,17 @@ class Results:
         """List the seeds that all these settings have finished."""
         seeds = [self._outcomes.get(setting, {}).keys() for setting in settings]
         return sorted(set(seeds[0]).intersection(*seeds[1:])) if seeds else []
+
+
+def tabled(found: Interval) -> Interval:
+    """Return an interval as tables hold it, so that texts and drawings are the same whether they
+    are made of runs or of published tables."""
+    return replace(found, mean=float(digits(found.mean)), ci95=float(digits(found.ci95)))
+
+
+def digits(value: float) -> str:
+    """Write a number of a table."""
+    return f"{value:.6g}"
 
 
 def _itself(value: float) -> float:

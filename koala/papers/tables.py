@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from koala.papers.claim_table import by_chart, mean_text
 from koala.papers.paper import Part
-from koala.papers.results import Results
+from koala.papers.results import Results, digits
 from koala.papers.runs import Quantity
 from koala.papers.verdicts import ClaimFinding, Finding, LevelFinding, Verdict
 
@@ -41,8 +41,8 @@ def _line(one: ClaimFinding, level: LevelFinding, finding: Finding) -> tuple[obj
     return (
         *(one.claim.id, one.claim.section, one.verdict, level.level, level.verdict),
         *(str(finding.comparison), finding.verdict, finding.comparison.part),
-        f"{difference.mean:.6g}" if isfinite(difference.mean) else "",
-        f"{difference.ci95:.6g}" if isfinite(difference.ci95) else "",
+        digits(difference.mean) if isfinite(difference.mean) else "",
+        digits(difference.ci95) if isfinite(difference.ci95) else "",
         difference.values,
         "yes" if finding.is_by_saturation else "no",
         _means(finding),

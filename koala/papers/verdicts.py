@@ -239,7 +239,7 @@ def _judge_comparison(comparison: Comparison, among: int, results: Results) -> F
     difference = results.compared(comparison)
     refuted_by: tuple[int, ...] = ()
     if comparison.is_of_every_run:
-        runs = results.runs(comparison.of, comparison.contrast)
+        runs = results.contrasts(comparison)
         refuted_by = tuple(seed for seed, value in runs.items() if value <= 0)
         verdict = of_every_run(list(runs.values()))
     else:

@@ -2,7 +2,8 @@
 
 `python -m tests.papers.republished NAME` reads the tables of a published reproduction. It makes
 report, tables and drawings of them with the code of today, and makes the runs of comparisons and
-chart points that the tables lack. What the tables have keeps its numbers. Drawings go to the
+chart points that the tables lack. What the tables have keeps its numbers; the runs that contradict
+a claim about every run are those that the report lists. Drawings go to the
 published folder as SVG, and as PNG to look at to the folder that it prints.
 """
 
@@ -33,6 +34,12 @@ from tests.papers.published import FOLDER, PROVENANCE, plan_of, without_bitmaps
 
 Key = tuple[str, Part, tuple[Quantity, ...]]
 """Names a comparison: its text, its part, and what it compares."""
+Contradicted = dict[tuple[str, str], dict[int, tuple[str, ...]]]
+"""The notes of runs that contradict a comparison, by its level and text, and by seed."""
+COUNTEREXAMPLE = re.compile(
+    r"^- (?P<level>.+), seed (?P<seed>\d+): (?P<texts>not \*.+)\n(?P<notes>(?: {2,4}- .*\n)*)",
+    re.MULTILINE,
+)
 MEAN = re.compile(r"(?:^| )(SAT|–|[-+.\de]+(?: ± [-+.\de]+)?)$")
 
 
@@ -45,7 +52,9 @@ class Tables(Results):
         self._compared: dict[Key, Interval] = {}
         self._told: dict[tuple[Setting, str], Interval] = {}
         self._drawn: dict[Drawn, tuple[Interval, bool, int]] = {}
-        self._read_claims(folder / "claims.csv")
+        published = (folder / "report.md").read_text(encoding="utf-8")
+        self._refuted: dict[Key, dict[int, tuple[str, ...]]] = {}
+        self._read_claims(folder / "claims.csv", _contradicted(published))
         for figure in wanted.figures:
             rows = _rows(folder / f"figure-{figure.number:02d}.csv")
             known = {(row["panel"], row["series"], row["x"], row["metric"]): row for row in rows}
@@ -58,7 +67,7 @@ class Tables(Results):
                     elif isinstance(one, Difference) and (found := self.difference(one)):
                         self._drawn[one] = found, False, found.values
 
-    def _read_claims(self, path: Path) -> None:
+    def _read_claims(self, path: Path, contradicted: Contradicted) -> None:
         rows = {
             (row["claim"], row["level"], row["comparison"], row["part"]): row for row in _rows(path)
         }
@@ -66,9 +75,15 @@ class Tables(Results):
             for level in (*self._plan.effort.levels, *self._plan.readings):
                 for one in claim.at(level):
                     row = rows.get((claim.id, str(level), str(one), one.part))
-                    if row is not None and not one.is_of_every_run:
-                        self._compared[_key(one)] = _contrast(row)
-                        self._keep_means(one, row["means"])
+                    if row is None:
+                        continue
+                    if one.is_of_every_run:
+                        seeds = contradicted.get((str(level), str(one)), {})
+                        if bool(seeds) == (row["verdict"] == Verdict.HOLDS):
+                            continue  # its runs tell
+                        self._refuted[_key(one)] = seeds
+                    self._compared[_key(one)] = _contrast(row)
+                    self._keep_means(one, row["means"])
 
     def _keep_means(self, one: Comparison, text: str) -> None:
         for quantity, word in zip(one.of, text.split("; "), strict=True):
@@ -121,6 +136,21 @@ class Tables(Results):
         """Return the mean contrast of a comparison."""
         return self._compared.get(_key(one)) or super().compared(one)
 
+    def contrasts(self, one: Comparison) -> dict[int, float]:
+        """Return the contrast of a comparison by seed; of published runs, its sign."""
+        refuted = self._refuted.get(_key(one))
+        if refuted is None:
+            return super().contrasts(one)
+        seeds = {run.seed for run in self._plan.runs() if run.setting == one.of[0].setting}
+        return {seed: -1.0 if seed in refuted else 1.0 for seed in sorted(seeds)}
+
+    def notes(self, of: tuple[Quantity, ...], seed: int) -> tuple[str, ...]:
+        """Return the notes of the runs of these quantities with this seed."""
+        for (_, _, known), refuted in self._refuted.items():
+            if known == of and seed in refuted:
+                return refuted[seed]
+        return super().notes(of, seed)
+
     def interval(self, quantity: Quantity) -> Interval:
         """Return the mean over the replications."""
         known = self._told.get((quantity.setting, quantity.metric))
@@ -145,6 +175,17 @@ class Tables(Results):
     def replications_of(self, one: Drawn) -> int:
         """Count the runs behind each setting of what a chart shows."""
         return self._drawn[one][2] if one in self._drawn else super().replications_of(one)
+
+
+def _contradicted(report: str) -> Contradicted:
+    """Read the counterexamples that a report lists, with their notes."""
+    found: Contradicted = {}
+    for one in COUNTEREXAMPLE.finditer(report):
+        notes = one["notes"].replace("\n    - ", "; ").splitlines()
+        for text in re.findall(r"not \*(.+?)\* \(", one["texts"]):
+            of_seed = found.setdefault((one["level"], text), {})
+            of_seed[int(one["seed"])] = tuple(note.removeprefix("  - ") for note in notes)
+    return found
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

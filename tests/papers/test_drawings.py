@@ -75,11 +75,17 @@ def test_a_chart_of_which_nothing_was_measured_is_left_out(made: Results, tmp_pa
 
 def test_a_caption_says_which_runs_and_what_a_bar_is(made: Results, tmp_path: Path) -> None:
     wanted = plan(PAPER, PAPER.efforts["quick"], seed=3)
-    told = caption(wanted, PAPER.figures[0])
+    told = caption(wanted, PAPER.figures[0], made)
     assert "Means over 6 runs of 10 jobs, seeds 3 to 8; error bars are 95 %" in told
     assert "paper prints" not in told
     found = words(PAPER.figures[0].panels[0], made, tmp_path, told)
     assert any("seeds 3 to 8" in one for one in found)
+
+
+def test_only_the_caption_of_a_figure_with_a_saturated_point_explains_sat(made: Results) -> None:
+    wanted = plan(PAPER, PAPER.efforts["quick"])
+    has_sat = ["SAT" in caption(wanted, figure, made) for figure in PAPER.figures]
+    assert has_sat == [True, False], "the second one has the same metric, but not of `worst`"
 
 
 def test_a_share_of_nothing_is_no_number() -> None:

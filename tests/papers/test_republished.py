@@ -11,15 +11,40 @@ import pytest
 from koala.papers import folder as files
 from koala.papers import report
 from koala.papers.comparisons import higher
-from koala.papers.paper import Claim, Difference, Paper
-from koala.papers.runs import Run
+from koala.papers.paper import Claim, Comparison, Difference, Paper
+from koala.papers.runs import Outcome, Run
 from koala.papers.sweep import Plan, make_runs, plan, swept
 from koala.sim.campaign.execution import Campaign, Processes
 from tests.papers import republished
 from tests.papers.published import PROVENANCE, without_bitmaps
-from tests.papers.toy import PAPER, response
+from tests.papers.toy import PAPER as TOY
+from tests.papers.toy import response, run
 
-TEXTS = ("report.md", "claims.csv", "figure-01.csv")
+TEXTS = ("report.md", "claims.csv", "figure-01.csv", "figure-01.svg", "figure-02.svg")
+
+
+def _in_each(text: str, limit: float) -> Claim:
+    """Make a claim that the response is below a limit in each run."""
+    slow = response("slow", 0.5)
+    one = Comparison(
+        text=text, of=(slow,), contrast=lambda value: limit - value, is_of_every_run=True
+    )
+    return Claim(text, lambda _: one, id=f"8-{limit:.0f}")
+
+
+def _with_notes(one: Run) -> Outcome:
+    """Make a run whose numbers have more digits than tables hold."""
+    values = {name: 1e6 * value for name, value in run(one).values.items()}
+    notes = ("j1 waits; for room; for long", "j2 waits")
+    return replace(run(one), values=values, notes=notes)
+
+
+PAPER = replace(
+    TOY,
+    run=_with_notes,
+    claims=(*TOY.claims, _in_each("never very slow", 1e8), _in_each("never quite slow", 2e6)),
+)
+"""The toy paper, with claims about every run: one holds, and one fails in some runs."""
 
 
 @pytest.fixture
@@ -27,7 +52,9 @@ def published(tmp_path: Path) -> Path:
     """A published reproduction of the toy paper."""
     wanted = plan(PAPER, PAPER.efforts["quick"])
     made = make_runs(wanted, wanted.runs(), Processes(workers=1))
-    report.write(report.report(swept(wanted, made)), tmp_path)
+    found = report.report(swept(wanted, made))
+    report.write(found, tmp_path)
+    report.draw(found, tmp_path, progress=lambda _: None)
     files.write_provenance(wanted, made, tmp_path, command="")
     without_bitmaps(tmp_path)
     return tmp_path
@@ -54,7 +81,9 @@ def test_the_same_claims_need_no_run_and_keep_their_bytes(
     before = {name: (published / name).read_bytes() for name in TEXTS}
     assert _republish(published, PAPER, monkeypatch) == 0
     assert {name: (published / name).read_bytes() for name in TEXTS} == before
-    assert (published / "figure-01.svg").is_file()
+    text = before["report.md"].decode()
+    assert "in each of 6 runs" in text
+    assert "  - j1 waits\n    - for room\n    - for long\n  - j2 waits\n" in text
     assert not list(published.glob("*.png"))
 
 
