@@ -21,6 +21,8 @@ from koala.workload.logs import Log
 RECORDINGS = Path(__file__).parent / "recordings"
 SLURM = RECORDINGS / "slurm-22.05.sacct"
 """Two clusters with one database: arrays, a heterogeneous job, a requeued one, cancelled ones."""
+ELIGIBLE = RECORDINGS / "slurm-22.05-eligible.sacct"
+"""The same with Eligible and seconds since 1970: held and dependent jobs, one with a begin time."""
 GRID_ENGINE = RECORDINGS / "sge-8.1.9.qacct"
 HEAD = "JobID|Cluster|User|Submit|Start|End|State|AllocCPUS|Timelimit"
 SHORT = "JobID|Submit|Start|End|State|AllocCPUS"
@@ -212,6 +214,17 @@ def test_a_job_waits_from_when_it_could_have_started(tmp_path: Path) -> None:
     for at, wait_s in eligible.items():
         job = one(tmp_path, head, f"1|{rest}|{at}")
         assert job.start_at - job.submit_at == wait_s, at
+
+
+def test_the_waits_of_a_recording_with_eligible_are_those_calculated_from_it() -> None:
+    found = read_recordings([("sacct", ELIGIBLE)], zone=UTC)
+    waits = {
+        site.name: {job.job: job.start_at - job.submit_at for job in site.jobs}
+        for site in found.sites
+    }
+    assert (waits["alpha"]["20"], waits["alpha"]["21"], waits["alpha"]["23"]) == (22, 0, 66)
+    totals = [sum(job.start_at - job.submit_at for job in site.jobs) for site in found.sites]
+    assert totals == [1187, 524], "from their submissions they are 1888 and 645"
 
 
 def test_a_run_in_recordings_with_other_columns_counts_once(tmp_path: Path) -> None:
