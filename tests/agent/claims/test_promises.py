@@ -6,7 +6,6 @@ A model beside it keeps only what outsiders saw: reports, submissions, what the 
 from __future__ import annotations
 
 import msgspec
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.protocol.messages import (
@@ -53,6 +52,7 @@ from koala_agent.claims.settings import LeaseTimes, Limits
 from koala_agent.claims.states import Claim, Gone, Withdrawing
 from koala_agent.claims.table import ClaimTable
 from koala_agent.lrm.local_manager import EndCause
+from tests.harness.properties import holds_for
 
 CLAIMS = (ClaimId("j1/1/0/1"),)
 NONCES = ("n1", "n2")
@@ -193,8 +193,7 @@ class Model:
         assert claim in self.stored, "told before it was written"
 
 
-@settings(max_examples=75)
-@given(st.lists(steps, min_size=5, max_size=40))
+@holds_for(st.lists(steps, min_size=5, max_size=40), few=75, many=1_000)
 def test_a_table_keeps_its_promises(script: list[tuple[float, Event | str]]) -> None:
     model, now = Model(), 0.0
     limits = Limits()

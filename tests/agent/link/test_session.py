@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from random import Random
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.protocol.messages import (
@@ -47,6 +46,7 @@ from koala_agent.link.session_events import (
     TakeInventory,
     Woken,
 )
+from tests.harness.properties import holds_for
 
 
 def welcome(epoch: int = 1, *, protocol: int = 1) -> Welcome:
@@ -460,8 +460,8 @@ class Witness:
         self.complete: frozenset[str] | None = None  # those before WantedEnd
         self.sent: list[object] = []
 
-    def check(self, event: Event, outputs: list[Output]) -> None:
-        if isinstance(event, Received):
+    def check(self, event: Event, outputs: list[Output], *, is_current: bool) -> None:
+        if isinstance(event, Received) and is_current:
             self._note(event.message)
         for output in outputs:
             match output:
@@ -510,13 +510,12 @@ def play(session: Session, steps: list[Step], witness: Witness) -> float:
         is_current = getattr(event, "connection", session.connection) == session.connection
         outputs = session.handle(event, now)
         assert is_current or outputs == [], "acts on an earlier connection"
-        witness.check(event, outputs)
+        witness.check(event, outputs, is_current=is_current)
         assert session.wake_at is not None, "an agent never stops trying"
     return now
 
 
-@settings(max_examples=75)
-@given(runs, st.integers(0, 3))
+@holds_for(runs, st.integers(0, 3), few=75, many=1_000)
 def test_no_interleaving_of_cuts_and_messages_breaks_what_a_session_guarantees(
     steps: list[Step], epoch: int
 ) -> None:
@@ -524,8 +523,7 @@ def test_no_interleaving_of_cuts_and_messages_breaks_what_a_session_guarantees(
     play(session, steps, Witness(epoch))
 
 
-@settings(max_examples=50)
-@given(runs)
+@holds_for(runs, few=50, many=500)
 def test_after_any_trouble_a_good_daemon_brings_the_session_to_life(steps: list[Step]) -> None:
     script = SessionScript()
     script.now = play(script.session, steps, Witness(0))

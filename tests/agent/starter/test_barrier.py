@@ -173,6 +173,18 @@ def test_a_new_arm_extends_the_promise() -> None:
     assert ends(script.woken(6.0))
 
 
+def test_a_new_arm_withdraws_the_release_of_a_starter_that_has_lost_a_machine() -> None:
+    """A daemon that arms again has not released, or does not know any more that it has."""
+    script = StarterScript()
+    script.adopted()
+    script.arm(1.0, release_at=2.0)
+    script.release(1.2)
+    script.tell(MachineLost(kind="vanished", reason="no answer"), 1.3)
+    assert said(script.arm(1.4, counter=2, release_at=9.0)) == []
+    assert not opens(script.woken(2.0))
+    assert ends(script.woken(4.0))
+
+
 def test_a_t_beyond_d_is_brought_forward() -> None:
     """An offset that is wrong decides how even the start is, never whether it happens."""
     script = StarterScript()

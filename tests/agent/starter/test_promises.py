@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from koala_agent.starter.events import (
@@ -33,6 +33,7 @@ from koala_agent.starter.events import (
 )
 from koala_agent.starter.state_machine import StarterMachine
 from koala_agent.starter.state_machine.phases import Holding
+from tests.harness.properties import holds_for
 
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event
@@ -225,8 +226,7 @@ def take(
         events += answers(actions, now, slip_s, is_quick=is_quick)
 
 
-@settings(max_examples=100)
-@given(rounds(), st.sampled_from([0.0, 0.0, 0.4, 3.0]), st.booleans())
+@holds_for(rounds(), st.sampled_from([0.0, 0.0, 0.4, 3.0]), st.booleans(), few=100, many=1_500)
 def test_a_starter_keeps_its_promises(
     script: list[tuple[float, Event]], slip_s: float, is_quick: bool
 ) -> None:

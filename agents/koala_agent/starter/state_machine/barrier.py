@@ -92,14 +92,16 @@ class Barrier:
         return arming is not None and number == arming.number and arming.is_promised
 
     def repeat(self, now: float) -> list[Action]:
-        """Repeat the answer to the latest Arm; at D the promise is over, and the end is due."""
+        """Repeat the answer to the latest Arm, unless the end is due or waits for D."""
         assert self.arming is not None
-        return [_armed(self.arming.number)] if now < self.arming.until else []
+        is_good = now < self.arming.until and not self.problem
+        return [_armed(self.arming.number)] if is_good else []
 
     def arm(
         self, order: ArmOrder, received_at: float, *, now: float, lease_until: float
     ) -> list[Action]:
-        """Promise when lease and hold deadline both outlast D, and all processes are ready.
+        """Promise when lease and hold deadline both outlast D, all processes are ready, and no end
+        waits for the D of an earlier promise. A release of an earlier Arm does not count any more.
 
         D counts from the receipt, however long the processes took.
         """
@@ -109,7 +111,7 @@ class Barrier:
                 self._unready_arm = (received_at, order)
             return []
         until = received_at + order.late_s
-        is_promised = min(lease_until, self.hold_until) > until > now
+        is_promised = not self.problem and min(lease_until, self.hold_until) > until > now
         self.arming = Arming(
             number=order.number,
             release_at=order.release_at,

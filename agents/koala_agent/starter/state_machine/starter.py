@@ -257,7 +257,7 @@ class StarterMachine:
 
     def _arm(self, order: ArmOrder, received_at: float) -> None:
         barrier = self._barrier
-        if not isinstance(self.phase, Holding) or not self.phase.is_adopted or barrier.problem:
+        if not isinstance(self.phase, Holding) or not self.phase.is_adopted:
             return
         if barrier.is_stale(order.number):
             return
