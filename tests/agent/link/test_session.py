@@ -461,7 +461,7 @@ class Witness:
         self.sent: list[object] = []
 
     def check(self, event: Event, outputs: list[Output], *, is_current: bool) -> None:
-        if isinstance(event, Received) and is_current:
+        if isinstance(event, Received) and is_current and self.sent:  # none comes before
             self._note(event.message)
         for output in outputs:
             match output:
