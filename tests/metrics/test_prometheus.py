@@ -141,9 +141,13 @@ async def prometheus(folder: Path, targets: Mapping[str, list[str]]) -> AsyncIte
         process.wait(LIMIT_S)
 
 
-def target_of(grid: Grid, path: str) -> str:
-    """Return host and port of an endpoint."""
-    return grid.state.joinpath(path).read_text(encoding="utf-8").split("/")[2]
+async def target_of(grid: Grid, path: str) -> str:
+    """Return host and port of an endpoint, once it is there: sites are usable before a relay is."""
+    file = grid.state / path
+    async with asyncio.timeout(grid.patience_s):
+        while not file.exists():
+            await moment()
+    return file.read_text(encoding="utf-8").split("/")[2]
 
 
 async def test_prometheus_scrapes_a_grid_and_every_query_has_an_answer(tmp_path: Path) -> None:
@@ -155,9 +159,9 @@ async def test_prometheus_scrapes_a_grid_and_every_query_has_an_answer(tmp_path:
         async with grid.client() as client:
             await grid.ready(client)
             targets = {
-                "koala-daemon": [target_of(grid, "daemon/metrics.url")],
-                "koala-relay": [target_of(grid, "daemon/relay-metrics.url")],
-                "koala-agent": [target_of(grid, f"{site}/metrics.url") for site in SITES],
+                "koala-daemon": [await target_of(grid, "daemon/metrics.url")],
+                "koala-relay": [await target_of(grid, "daemon/relay-metrics.url")],
+                "koala-agent": [await target_of(grid, f"{site}/metrics.url") for site in SITES],
             }
             for addresses in targets.values():
                 for address in addresses:
