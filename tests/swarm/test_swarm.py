@@ -14,7 +14,7 @@ import pytest
 from tests.swarm.swarm import attempt
 
 SEEDS = (1, 4, 5, 6)
-"""Of those below 8 the quick ones that reach all that is rare; `make swarm` has the others."""
+"""Quick seeds below 8 that reach all that is rare; `make swarm` has the others."""
 BY_FILES = 221
 KEPT = [
     int(line.split(maxsplit=1)[0])

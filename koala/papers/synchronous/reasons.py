@@ -34,12 +34,11 @@ HIGHEST_BETWEEN = (
     "whatever they are agreed to give: that is 536 s. Other tasks on some of them add to it"
 )
 HIGHEST_AT_100 = (
-    "with 10 machines and more it is highest every 100 s and falls by about a third up to 500 s "
-    "(282, 239 and 193 s with 25 machines); with 5 it is highest every 200 s. It comes from idle "
-    "capacity that only some machines of a task have: with a hard partition, where nobody gets it, "
-    "it is 36 to 39 s every 100, 500 and 5000 s. From 100 s on nearly all tasks are accepted, and "
-    "fewer others make a difference between the machines of a task: it is 165 s every 1000 and 130 "
-    "every 5000 s. From 10 s to 100 s it rises with all numbers of machines"
+    "with 10 machines and more it is highest every 100 s (with 5, every 200) and falls by about a "
+    "third up to 500 s: 282, 239 and 193 s with 25 machines. It comes from idle capacity that only "
+    "some machines of a task have: with a hard partition, where nobody gets it, it is 36 to 39 s "
+    "every 100, 500 and 5000 s. From 100 s on nearly all tasks are accepted, and fewer others "
+    "make a difference between the machines of a task: 165 s every 1000, 130 every 5000 s"
 )
 EARLY_ENDS = (
     "under QoS tasks end early and give their weight back, which lets more in than 5 % more weight "
