@@ -224,8 +224,9 @@ async def _await_call(
                 state = await _state(dialect, site, number) or (
                     state if polls < POLLS_MIN else JobState.ENDED
                 )
-            late_s = FILE_LATE_S if config.starter.line == "files" else CALL_LATE_S
-            await asyncio.wait([answer], timeout=max(config.lrm.poll_s, late_s))
+            if state is JobState.ENDED:
+                late_s = FILE_LATE_S if config.starter.line == "files" else CALL_LATE_S
+                await asyncio.wait([answer], timeout=max(config.lrm.poll_s, late_s))
     except TimeoutError:
         pass
     finally:

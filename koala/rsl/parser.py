@@ -50,16 +50,12 @@ def parse(text: str | bytes, *, tokens_max: int | None = None, shares: bool = Fa
     state: _State = parser.specification
     begun: Mark | None = None  # where the last of these clauses begins
     while parser.root is None:  # END is the last token, and finishes the root
-        if state == parser.clauses:
-            if shares and parser.is_in_job:
-                before, begun = begun, lexer.mark()
-                if before is not None and lexer.skip_repetition(before):
-                    parser.repeat()
-                    continue
-            plain = lexer.relation()
-        else:
-            plain = None
-        if plain is not None:
+        if shares and state == parser.clauses and parser.is_in_job:
+            before, begun = begun, lexer.mark()
+            if before is not None and lexer.skip_repetition(before):
+                parser.repeat()
+                continue
+        if state == parser.clauses and (plain := lexer.relation()) is not None:
             parser.add(*plain)
         else:
             state = state(lexer.token())
