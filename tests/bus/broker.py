@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import signal
 import subprocess
-import unittest
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -16,20 +13,14 @@ from pathlib import Path
 import aiomqtt
 
 from tests.harness.ports import free_port
+from tests.harness.programs import PLACES, needed_program
 
 LIMIT_S = 60.0
-NEEDS_BROKER = "needs the program mosquitto (Debian package mosquitto), which is not on PATH"
-
-
-PLACES = os.pathsep.join([os.environ["PATH"], "/usr/sbin"])
 
 
 def mosquitto(places: str = PLACES) -> str:
-    """The broker's program. Where it is missing the test says so; under CI that is a failure."""
-    program = shutil.which("mosquitto", path=places)
-    if program is None:
-        raise unittest.SkipTest(NEEDS_BROKER)  # a fresh machine need not have a broker
-    return program
+    """Find the broker's program; skip the test where it is missing."""
+    return needed_program("mosquitto", package="mosquitto", places=places)
 
 
 @dataclass(slots=True, kw_only=True)

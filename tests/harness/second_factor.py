@@ -10,18 +10,16 @@ import base64
 import hashlib
 import hmac
 import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from unittest import SkipTest
 
 from tests.agent.transport.servers import a_server
+from tests.harness.programs import needed_program
 from tests.harness.ssh_server import SSHServer
 
 PROMPT = "Verification code:"
-NEEDS = "needs google-authenticator (Debian package libpam-google-authenticator), not on PATH"
 SERVICE = "/etc/pam.d/sshd"
 SETTINGS = """
 AuthenticationMethods publickey,keyboard-interactive
@@ -56,8 +54,7 @@ class Codes:
 @contextmanager
 def a_server_that_asks(*, grace_s: int = 120) -> Iterator[tuple[SSHServer, Codes]]:
     """A running server that asks for a code after the key, and waits `grace_s` for it."""
-    if shutil.which("google-authenticator") is None:
-        raise SkipTest(NEEDS)
+    needed_program("google-authenticator", package="libpam-google-authenticator")
     codes = Codes()
     with a_server() as server:
         assert server.is_other, "only root can change what PAM asks"

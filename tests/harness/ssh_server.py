@@ -12,7 +12,6 @@ import pwd
 import shutil
 import signal
 import subprocess
-import unittest
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,22 +20,18 @@ from pathlib import Path
 import psutil
 
 from tests.harness.ports import free_port
+from tests.harness.programs import needed_program
 
 LIMIT_S = 60.0
 LOOK_S = 0.02
 """Time between two looks at the log of a server that starts."""
 HOST = "atlas"
 OTHER = "games"
-NEEDS_SSHD = "needs the program sshd (Debian package openssh-server), which is not on PATH"
-PLACES = os.pathsep.join([os.environ["PATH"], "/usr/sbin"])
 
 
 def sshd() -> str:
-    """Return the server's program. Where it is missing the test says so; under CI it fails."""
-    program = shutil.which("sshd", path=PLACES)
-    if program is None or not Path(program).is_absolute():
-        raise unittest.SkipTest(NEEDS_SSHD)  # a fresh machine need not have an ssh server
-    return program
+    """Find the server's program; skip the test where it is missing."""
+    return needed_program("sshd", package="openssh-server")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,6 +14,7 @@ import pytest
 
 from koala.client import AsyncClient
 from tests.harness.moments import moment
+from tests.harness.programs import needed_program
 from tests.harness.small_disk import fill, small_disk
 from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid, live_grid, until
@@ -51,7 +52,8 @@ def files_grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
 
 def write_python(path: Path, ahead_s: float) -> Path:
     """Write an interpreter whose clock is ahead."""
-    path.write_text(f'#!/bin/sh\nexec faketime -f {ahead_s:+g}s {sys.executable} "$@"\n')
+    faketime = needed_program("faketime", package="faketime")
+    path.write_text(f'#!/bin/sh\nexec {faketime} -f {ahead_s:+g}s {sys.executable} "$@"\n')
     path.chmod(0o755)
     return path
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shutil
 import subprocess
-import unittest
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,13 +17,13 @@ import yaml
 
 from tests.harness.moments import moment
 from tests.harness.ports import free_port
+from tests.harness.programs import needed_program
 from tests.live.grid import Grid, live_grid
 from tests.metrics.scraping import get
 from tests.metrics.shipped import PROMETHEUS, alert_rules, metrics_in, panel_queries
 
 pytestmark = [pytest.mark.long, pytest.mark.live]
 
-PLACES = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/bin"))
 SITES = {"delft": 4, "leiden": 4, "vu": 2}
 BROKEN = "&(executable=/bin/true)(count=1)(resourceManagerContact=vu)"
 TWO = "+(&(executable=/bin/true)(count=2))(&(executable=/bin/true)(count=2))"
@@ -35,11 +32,8 @@ LIMIT_S = 100.0
 
 
 def program(name: str) -> str:
-    """Find a program. Where it is missing the test says so; under CI that is a failure."""
-    found = shutil.which(name, path=PLACES)
-    if found is None:
-        raise unittest.SkipTest(f"needs {name} (Debian package prometheus), which is not on PATH")
-    return found
+    """Find a program of Prometheus; skip the test where it is missing."""
+    return needed_program(name, package="prometheus")
 
 
 def promtool(*words: str, given: str = "", folder: Path = PROMETHEUS) -> str:
