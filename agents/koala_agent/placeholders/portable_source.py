@@ -48,6 +48,16 @@ class _Portable(ast.NodeTransformer):
             node.body = node.body[1:] or [ast.Pass()]
         return super().visit(node)
 
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        """Remove the docstring of a constant or a field, which follows it."""
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        """Remove the constant with which imports for type checkers are marked."""
+        is_mark = ast.unparse(node) == "TYPE_CHECKING = False"
+        return None if is_mark else self.generic_visit(node)
+
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
         return self.generic_visit(node)

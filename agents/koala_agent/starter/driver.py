@@ -7,6 +7,7 @@ import os
 import socket
 import time
 
+from koala_agent.starter.blocked.process import REPORT_PAUSE_S
 from koala_agent.starter.compat import boot_now, log, read_file, to_object
 from koala_agent.starter.connection import Connection, Watch
 from koala_agent.starter.events import (
@@ -274,6 +275,7 @@ class StarterDriver:
         self._process_host.processes.release()
         if self._nodes is not None:
             self._nodes.opened(boot_now())
+        time.sleep(REPORT_PAUSE_S)
         self._is_pass_unsynced = True
         return [Opened(at=at, is_everywhere=self._nodes is None)]
 

@@ -171,6 +171,7 @@ def test_what_only_type_checkers_read_is_left_out_but_the_fields_of_classes() ->
     text = '''"""A module."""
 from __future__ import annotations
 LIMIT: int | None = 3  # as it was
+"""Most of them."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -180,6 +181,7 @@ class Record:
     """A record."""
     names: tuple[str, ...]
     size: int = 0
+    """In bytes."""
     def total(self, *given: int, more: dict[str, int] | None = None) -> int:
         left: int
         left: list[int] = [*given]
@@ -188,7 +190,6 @@ class Record:
 '''
     assert portable(text).splitlines() == [
         "LIMIT = 3",
-        "TYPE_CHECKING = False",
         "OTHER = 4",
         "class Record:",
         " names: 'tuple[str, ...]'",
