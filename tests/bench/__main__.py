@@ -32,6 +32,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "command": starts.command,
     "starts": starts.queues,
     "launches": live.launches,
+    "costs": live.costs,
     "latency": live.latency,
     "barrier": live.barrier,
     "thousand": live.thousand,

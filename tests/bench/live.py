@@ -214,6 +214,47 @@ async def run_all(client: AsyncClient, texts: list[str]) -> float:
     return perf_counter() - begun_at
 
 
+def costs(folder: Path, is_quick: bool) -> list[Figure]:
+    """Processor time that a component takes of the daemon, its agent, and its starter."""
+    return asyncio.run(_costs(folder, *((2, 100) if is_quick else (5, 300))))
+
+
+async def _costs(folder: Path, rounds: int, jobs: int) -> list[Figure]:
+    async with a_grid(folder, {"delft": 400}) as (grid, client):
+        await run_all(client, [f"&{TRUE}"] * 400)
+        used = []
+        for _ in range(rounds):
+            await grid.at_rest(client)
+            before = processor_times_s(grid)
+            await run_all(client, [f"&{TRUE}"] * jobs)
+            await grid.at_rest(client)
+            after = processor_times_s(grid)
+            used.append({part: after[part] - before[part] for part in after})
+    how = (
+        f"user and system time, median of {rounds} rounds of {jobs} jobs of one component with one "
+        "process at one agent, after 400 others"
+    )
+    return [
+        Figure(
+            name=f"processor time a component: {part}", unit="ms", how=how,
+            value=1_000 * median([each[part] for each in used]) / jobs,
+        )
+        for part in used[0]
+    ]  # fmt: skip
+
+
+def processor_times_s(grid: Grid) -> dict[str, float]:
+    """Processor time that each part of a grid of one site has used so far."""
+    daemon, agent = psutil.Process(grid.pid("daemon")), psutil.Process(grid.pid("delft"))
+    starters = [process.cpu_times() for process in agent.children(recursive=True)]
+    return {
+        "daemon": sum(daemon.cpu_times()[:2]),
+        "agent": sum(agent.cpu_times()[:2]),
+        # Those of ended starters and programs are their parent's.
+        "starter, gate and program": sum(sum(times[:4]) for times in starters),
+    }
+
+
 def latency(folder: Path, is_quick: bool) -> list[Figure]:
     """From the submission's arrival to the pass, and how far apart five components pass."""
     return asyncio.run(_latency(folder, 8 if is_quick else 20))
