@@ -7,7 +7,6 @@ import os
 import socket
 import time
 
-from koala_agent.starter.blocked.process import REPORT_PAUSE_S
 from koala_agent.starter.compat import boot_now, log, read_file, to_object
 from koala_agent.starter.connection import Connection, Watch
 from koala_agent.starter.events import (
@@ -108,6 +107,10 @@ class StarterDriver:
         self._connection.resolve()  # now, while nothing runs: later a hanging look-up would do harm
         driver = MachineDriver(self._machine, self)
         driver.drive(Unexecutable(reason=problem) if problem else Woken())
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections and sockets."""
         self._connection.close()
         if self._nodes is not None:
             self._nodes.close()
@@ -199,7 +202,7 @@ class StarterDriver:
         if isinstance(action, Prepare):
             return self._prepare(action.bundle or self._program.solo)
         if isinstance(action, Open):
-            return self._open(action.not_after)
+            return self._open(action)
         if isinstance(action, Signal):
             self._signal(action.number)
         elif isinstance(action, MeasureProgress):
@@ -263,19 +266,22 @@ class StarterDriver:
         except OSError as error:
             log(f"{END_FILE} cannot be written: {error}")  # the agent is told all the same
 
-    def _open(self, not_after: float) -> list[Event]:
+    def _open(self, action: Open) -> list[Event]:
         """Check the clock once, write the record of the pass, and open the barrier."""
         at = boot_now()
-        if at > not_after:
+        if at > action.not_after:
             return [TooLate()]
         passed = PassRecord(nonce=self._nonce, passed_at=self._machine.to_daemons(at))
         os.pwrite(self._passing, json.dumps(to_json(passed)).encode(), 0)
         if self._nodes is not None:  # first, as its way is longer
-            self._nodes.broadcast("go", not_after=not_after)
+            self._nodes.broadcast("go", not_after=action.not_after)
+        elif action.has_peers:
+            time.sleep(RELEASE_PAUSE_S)
         self._process_host.processes.release()
         if self._nodes is not None:
             self._nodes.opened(boot_now())
-        time.sleep(REPORT_PAUSE_S)
+        if action.has_peers:
+            time.sleep(REPORT_PAUSE_S)
         self._is_pass_unsynced = True
         return [Opened(at=at, is_everywhere=self._nodes is None)]
 
@@ -306,6 +312,14 @@ class StarterDriver:
         )
         return [*self._process_host.reap(), looked]
 
+
+RELEASE_PAUSE_S = 0.002
+"""Pause between the pass and the release of the processes. Other starters on this machine wake at
+the same instant, and pass meanwhile: for a process to become the program takes longer."""
+
+REPORT_PAUSE_S = 0.004
+"""Pause before the report of the pass. Programs begin meanwhile: the report wakes the agent and the
+daemon, which would go before them."""
 
 PASSED_BYTES = 256
 """Space reserved for the record of a pass: at the barrier it is too late to find the disk full. The

@@ -241,9 +241,12 @@ class ClosePaths:
 
 @dataclass(frozen=True, kw_only=True)
 class Open:
-    """Check the clock; if it is not past `not_after`, open the barrier and answer Opened."""
+    """Check the clock; if it is not past `not_after`, open the barrier and answer Opened.
+    `has_peers` when other components pass at the same instant.
+    """
 
     not_after: float
+    has_peers: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

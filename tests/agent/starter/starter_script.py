@@ -65,12 +65,19 @@ class StarterScript:
         return self.hear(at, "pong", sent_at=sent_at, now=OFFSET_S + (at + sent_at) / 2)
 
     def arm(
-        self, at: float, *, counter: int = 1, release_at: float = 0.0, late_s: float = 3.0
+        self,
+        at: float,
+        *,
+        counter: int = 1,
+        release_at: float = 0.0,
+        late_s: float = 3.0,
+        bundle: dict[str, object] | None = None,
     ) -> list[Action]:
         """T on our clock is `release_at`."""
         daemon_at = OFFSET_S + release_at
+        bundle = bundle or {"x": 1}
         return self.hear(
-            at, "arm", number=[1, counter], release_at=daemon_at, late_s=late_s, bundle={"x": 1}
+            at, "arm", number=[1, counter], release_at=daemon_at, late_s=late_s, bundle=bundle
         )
 
     def release(self, at: float, *, counter: int = 1) -> list[Action]:

@@ -43,6 +43,16 @@ def test_it_passes_at_t() -> None:
     assert said(script.tell(Opened(at=2.0), 2.0)) == ["passed"]
 
 
+@pytest.mark.parametrize("members", [1, 2])
+def test_it_knows_whether_others_pass_at_the_same_instant(members: int) -> None:
+    script = StarterScript()
+    script.adopted()
+    script.arm(1.0, release_at=2.0, bundle={"members": [{"index": i} for i in range(members)]})
+    script.release(1.5)
+    (action,) = [a for a in script.woken(2.0) if isinstance(a, Open)]
+    assert action.has_peers is (members > 1)
+
+
 def test_it_passes_at_once_when_the_release_comes_after_t() -> None:
     script = StarterScript()
     script.adopted()

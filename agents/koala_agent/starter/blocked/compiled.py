@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from koala_agent.starter.blocked.process import PAUSE_S, encoded
+from koala_agent.starter.blocked.process import encoded
 from koala_agent.starter.compat import to_bytes
 
 TYPE_CHECKING = False
@@ -30,7 +30,6 @@ def spawn(
         *(format(program.stream_mode(number), "o") for number in (1, 2)),
         *map(str, program.limits() if command[0] == program.path else (0, 0, 0)),
         str(program.brand),
-        str(round(PAUSE_S * 1e9)),
         *command,
     ]
     return os.posix_spawn(

@@ -1,7 +1,7 @@
 /* The gate: a process of a component that waits at the barrier, and then becomes the program.
 
    gate PARENT ORDERS ERRORS DIRECTORY STDIN STDOUT STDERR OUT_MODE ERR_MODE NOFILE CPU_S DATA_BYTES
-        BRAND PAUSE_NS PROGRAM ARGUMENT...
+        BRAND PROGRAM ARGUMENT...
 
    ORDERS and ERRORS are descriptors. An order is four bytes, the least significant first, with the
    number of bytes that follow. These are variables for the environment, NAME=VALUE and a zero byte
@@ -9,8 +9,7 @@
    that the starter is gone: the gate ends. What goes wrong is a line on ERRORS, and status 127.
 
    `koala_agent.starter.blocked.process` does the same where there is no compiler. A limit of 0 is none.
-   BRAND is the limit of locks by which the claim's processes are found (`process_tree`). The pause after
-   the release is less than a second. */
+   BRAND is the limit of locks by which the claim's processes are found (`process_tree`). */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -24,7 +23,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 #if __has_include(<linux/close_range.h>)
 #include <linux/close_range.h>
@@ -130,7 +128,7 @@ static void wait_for_release(int orders)
 
 int main(int count, char **words)
 {
-    if (count < 16)
+    if (count < 15)
         return FAILED;
     int orders = atoi(words[2]);
     errors = atoi(words[3]);
@@ -147,10 +145,9 @@ int main(int count, char **words)
     open_as(words[6], 1, O_WRONLY | O_CREAT | O_APPEND, words[8]);
     open_as(words[7], 2, O_WRONLY | O_CREAT | O_APPEND, words[9]);
     wait_for_release(orders);
-    nanosleep(&(struct timespec){.tv_nsec = atol(words[14])}, NULL);
     set_limit(RLIMIT_NOFILE, strtoull(words[10], NULL, 10), 0);
     set_limit(RLIMIT_CPU, strtoull(words[11], NULL, 10), 1);
     set_limit(RLIMIT_DATA, strtoull(words[12], NULL, 10), 1);
-    execve(words[15], words + 15, environ);
-    fail(words[15], errno);
+    execve(words[14], words + 14, environ);
+    fail(words[14], errno);
 }

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 from koala_agent.starter.compat import log, to_bytes
 from koala_agent.starter.process_tree import die_with_parent, set_brand
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
     from koala_agent.starter.program import ClaimProgram, Main
 
 RELEASE = bytes(4)
-PAUSE_S = 0.002
-"""Pause of a released process before it becomes the program. Other starters on its machine wake at
-the same instant, and pass meanwhile: to become a program takes longer than they need."""
-REPORT_PAUSE_S = 0.006
-"""Pause of a starter after the release before it reports its pass. Programs begin meanwhile: the
-report wakes the agent and the daemon, which would go before them."""
 SITE_SIGNALS = ("SIGTERM", "SIGINT", "SIGXCPU", "SIGUSR2")
 """Signals with which a site ends a batch job; the last is Grid Engine's notice of a KILL."""
 PAUSE_SIGNALS = ("SIGUSR1", "SIGCONT")
@@ -88,7 +81,6 @@ def _become(program: ClaimProgram, main: Main, orders: int, errors: int) -> NoRe
         what = command[0]
         environment = encoded(program.environment)
         if _wait_for_release(orders, environment):
-            time.sleep(PAUSE_S)
             if what == program.path:
                 program.limit()
             os.execve(to_bytes(what), [to_bytes(word) for word in command], environment)

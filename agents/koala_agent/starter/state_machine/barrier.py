@@ -169,9 +169,10 @@ class Barrier:
             return []
         self._is_open_due = False
         self.open_at = None
-        is_armed = self.promised_until is not None and self.arming is not None
-        not_after = self.arming.until if is_armed and self.arming else self.hold_until
-        return [Open(not_after=min(not_after, lease_until))]
+        arming = self.arming if self.promised_until is not None else None
+        not_after = self.hold_until if arming is None else arming.until
+        has_peers = arming is not None and arming.has_peers
+        return [Open(not_after=min(not_after, lease_until), has_peers=has_peers)]
 
 
 class PathProbing:

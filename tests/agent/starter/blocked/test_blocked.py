@@ -10,7 +10,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any
 import pytest
 
 from koala_agent.placeholders.gate_compiler import find_gate
-from koala_agent.starter.blocked.process import PAUSE_S, RELEASE, start, to_order
+from koala_agent.starter.blocked.process import RELEASE, start, to_order
 from koala_agent.starter.process_tree import BRAND
 from koala_agent.starter.program import ClaimProgram
 from tests.agent.site import own_claim
@@ -125,17 +124,6 @@ def test_it_becomes_the_program_at_the_release(tmp_path: Path, gate: str) -> Non
     assert said["brand"] == [A_BRAND, A_BRAND]
     assert said["open"] == ["0", "1", "2", "3"]  # the last is the listing's own
     assert stat.S_IMODE((tmp_path / "stdout.0").stat().st_mode) == 0o600
-
-
-def test_it_lets_other_starters_pass_before_it_becomes_the_program(
-    tmp_path: Path, gate: str
-) -> None:
-    with blocked(tmp_path, gate, executable="/bin/date", arguments=["+%s%N"]) as process:
-        released_at = time.time_ns()
-        process.write(RELEASE)
-        assert process.status() == 0, process.said()
-    began_at = int((tmp_path / "stdout.0").read_text())
-    assert began_at - released_at >= PAUSE_S * 1e9
 
 
 def test_it_waits_as_long_as_there_is_no_release(tmp_path: Path, gate: str) -> None:
