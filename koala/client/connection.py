@@ -16,7 +16,7 @@ from koala.client.channel import DaemonEndpoint, unreachable_text
 from koala.errors import KoalaError, NoAnswerError, SpecError, TimeLimitError, UnreachableError
 from koala.identity.credentials import Credentials, default_address, find_credentials, own_daemon
 from koala.protocol.versions import PROTOCOL
-from koala.wire.reconnection import BACK_OFF
+from koala.wire.connection_backoff import BACK_OFF
 from koala.wire.status import PROTOCOL_KEY, from_status
 from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaStub

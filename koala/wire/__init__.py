@@ -5,7 +5,7 @@ services               stubs and servicers, made from the descriptors in `v1`
 packing                several messages of the agents' link in one
 status                 Koala's errors as gRPC statuses, and back
 interceptors           shared parts of a server's interceptors; malformed messages
-reconnection           time limit and back-off of attempts to connect
+connection_backoff     time limit and back-off of attempts to connect
 connection_limits      connections that have not authenticated; `flood_guard`: those that flood
 connection_diagnosis   why a connection failed; `listen_ports`: why a port cannot be listened on
 grpc_shutdown          clean end of a process with servers

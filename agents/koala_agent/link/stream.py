@@ -29,8 +29,8 @@ from koala.protocol.limits import MESSAGE_BYTES_MAX
 from koala.protocol.messages import Watermark
 from koala.protocol.versions import PROTOCOL
 from koala.runtime.structured_log import get_logger
+from koala.wire.connection_backoff import BACK_OFF
 from koala.wire.packing import PACK_MAX, PACKS, can_unpack, packed, unpacked
-from koala.wire.reconnection import BACK_OFF
 from koala.wire.v1 import link_pb2
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
 from koala_agent.link.endpoints import dial, why_refused

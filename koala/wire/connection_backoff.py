@@ -1,5 +1,4 @@
-"""Options of every client's channel: how long an attempt to connect may take, and when the next
-one follows.
+"""Back-off of gRPC channels between attempts to connect, and the time limit of each attempt.
 
 In gRPC `min_reconnect_backoff_ms` is the least time limit of one attempt, handshakes included; a
 refused attempt is repeated after the back-off all the same. A limit below what a busy peer or a
