@@ -44,7 +44,7 @@ VIEWS_STANDARD = STANDARD | {"datetime"}
 
 OWN_FUNCTIONS = "koala.runtime.plugins"
 ORDERS = "koala.protocol.ordering"
-REGISTRIES = ("koala.policies", "koala_agent.lrm.model.naming")
+REGISTRIES = ("koala.policies", "koala_agent.lrm.model.local_schedulers")
 """Only registries look for functions of other packages, and of users."""
 
 BUILTINS = {

@@ -32,7 +32,7 @@ class ReplaySetting:
     path: Path
     form: Format
     discipline: str
-    """Name of the local scheduler (`koala_agent.lrm.model.naming`)."""
+    """Name of the local scheduler (`koala_agent.lrm.model.local_schedulers`)."""
     processors: int | None = None
     """None: as in the header of the log, or else the largest job's."""
     overrun: Overrun = Overrun.RAISE

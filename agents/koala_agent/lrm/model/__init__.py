@@ -6,8 +6,11 @@ instant at which a pass is due even if nothing happens. The emulated manager run
 clock, the simulator on simulated time, with the same results.
 
 Each discipline is a class in a module of its own, whose text defines it exactly: `fcfs`, `easy`,
-`conservative`; `ordered` takes a function of a job. At one instant all completions come first, then
-all arrivals in order, then one pass. Instants and durations are in seconds of the caller's clock.
+`conservative`; `ordered` takes a function of a job. `queue` is their base class, and
+`local_schedulers` finds them by name. `backfill_queue` and `profile` make backfilling fast.
+
+At one instant all completions come first, then all arrivals in order, then one pass. Instants and
+durations are in seconds of the caller's clock.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from koala.protocol.ordering import OrderPolicy
 from koala_agent.lrm.model.conservative import ConservativeQueue
 from koala_agent.lrm.model.easy import EASYQueue
 from koala_agent.lrm.model.fcfs import FCFSQueue
-from koala_agent.lrm.model.naming import LOCAL_SCHEDULERS, local_scheduler
+from koala_agent.lrm.model.local_schedulers import LOCAL_SCHEDULERS, local_scheduler
 from koala_agent.lrm.model.ordered import OrderedQueue
 from koala_agent.lrm.model.queue import Discipline, Key, LocalQueue
 

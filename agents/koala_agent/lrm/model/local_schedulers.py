@@ -1,4 +1,4 @@
-"""Schedulers of emulated and simulated sites by their names."""
+"""Find the schedulers of emulated and simulated sites by their names: disciplines and orders."""
 
 from __future__ import annotations
 
