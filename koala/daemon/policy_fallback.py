@@ -21,7 +21,7 @@ from koala.core.model.grid import GridView, Placement, PlacementRequest, Unplace
 from koala.core.model.progress_reports import Correction, ProgressQuestion
 from koala.core.policy_api import Ordering, PlacementPolicy, Policies, ProgressPolicy
 from koala.policies import BUILT_IN, DEFAULT_PLACEMENT
-from koala.policies.answers import correction_error, placement_error
+from koala.policies.answer_checks import correction_error, placement_error
 from koala.protocol.ordering import OrderPolicy, QueuedJob, key_error
 
 LIMIT_S = 0.5

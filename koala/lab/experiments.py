@@ -18,7 +18,7 @@ from koala.lab.results import Result, flat
 from koala.lab.rows import Rows
 from koala.lab.workloads import Workload
 from koala.policies import ARGUMENTS, chosen
-from koala.policies.answers import checked
+from koala.policies.answer_checks import checked
 from koala.runtime.plugins import argument_count
 from koala.sim.experiment.setting import FaultRates, Outage, RandomFaults
 from koala.sim.experiment.world import ExperimentReport

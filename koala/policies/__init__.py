@@ -3,7 +3,8 @@
 
 A policy is a pure function (see koala.core.policy_api). It is named by the name of a built-in one,
 by that of an entry point (`slot.name`, for instance `placement.my-policy`), or as
-`module:function`. Every command and configuration resolves names here.
+`module:function`. Every command and configuration resolves names here. Each slot has a folder;
+`answer_checks` finds wrong answers of policies that are not built in.
 """
 
 from __future__ import annotations

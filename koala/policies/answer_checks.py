@@ -1,4 +1,4 @@
-"""Valid answers of policies.
+"""Check the answers of policies that are not built in.
 
 The core trusts a valid answer. The daemon replaces a policy of another package that gives an
 invalid one (`koala.daemon.policy_fallback`); a simulation ends with an error, because its numbers
