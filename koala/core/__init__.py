@@ -13,7 +13,7 @@ Invariants:
 Layers; a module imports only from its own layer or from a layer above it in this list:
 
     model/       values: ids, jobs, sites, events, actions, parameters, timers, queues
-    policy_api   the question and the answer of each policy slot
+    policy_api   the question and the answer of each policy slot; `answer_recorder`
     state        the whole state, and the few functions that write it
     queries      read-only questions about the state; `sites`: views, counters, errors
     pipeline/    the steps: enqueue, place, claim, start, run, end, and site reports

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from koala.core.answer_recorder import AnswerRecorder
 from koala.core.model.actions import Action, Announce
 from koala.core.model.claim import Claim
 from koala.core.model.grid import Replica, Site
@@ -19,7 +20,7 @@ from koala.core.model.placement_queues import Queues
 from koala.core.model.replicas import ReplicaCatalogue
 from koala.core.model.timers import Timers
 from koala.core.model.values import ClaimId, FileName, Instant, JobId, QueueName, SiteName, UserName
-from koala.core.policy_api import Policies, Recorder
+from koala.core.policy_api import Policies
 
 STORY_LINES_MAX = 60
 
@@ -72,7 +73,7 @@ class State:
         self.site_budgets: dict[SiteName, Budget] = {}
         self.arms = 0  # counter of arm numbers in this epoch
         self.timers = Timers()
-        self.recorder = Recorder()
+        self.recorder = AnswerRecorder()
         self.actions: list[Action] = []  # of the event that is being handled
         self.is_changed = True  # by that event; one without a change needs no journal record
         self.is_scan_asked = False

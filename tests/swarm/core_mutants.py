@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from koala.core import leases, scheduler, sites
-from koala.core import policy_api as slots
+from koala.core import answer_recorder, leases, scheduler, sites
 from koala.core import queries as facts
 from koala.core import snapshot as saving
 from koala.core.model import values
@@ -239,12 +238,12 @@ def stops_are_not_pending() -> Patches:
 @mutant
 def unrecorded_answers() -> Patches:
     """The journal records a different answer from the policy's."""
-    real = slots._to_plain
+    real = answer_recorder._to_plain
 
     def to_plain(answer: Any) -> Any:
         return Priority.HIGH.value if isinstance(answer, Priority) else real(answer)
 
-    with replaced((slots, "_to_plain"), by=to_plain):
+    with replaced((answer_recorder, "_to_plain"), by=to_plain):
         yield
 
 

@@ -20,7 +20,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "koala.runtime",
     ),
     ("koala.core.model",),
-    ("koala.core.policy_api",),
+    ("koala.core.answer_recorder", "koala.core.policy_api"),
     (
         "koala.core.feasibility",
         "koala.core.queries",

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from koala.core.answer_recorder import AnswerRecorder
 from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer
 from koala.core.model.events import ParametersChanged, TransferFinished
 from koala.core.model.grid import Assignment, Placement
 from koala.core.model.job import EndKind
 from koala.core.model.job_spec import Hint, InputFile
 from koala.core.model.values import FileName, JobId, SiteName, TransferId
-from koala.core.policy_api import NO_POLICIES, Recorder
+from koala.core.policy_api import NO_POLICIES
 from koala.core.queries import booked_bandwidth
 from koala.core.scheduler import Scheduler
 from koala.policies import chosen
@@ -175,7 +176,7 @@ def test_recorded_answers_have_rates_only_where_there_are_any(
     answer = Placement(
         assignments=(Assignment(component=0, site=HOME, mips=mips, booked_bps=booked_bps),)
     )
-    recorder = Recorder()
+    recorder = AnswerRecorder()
     recorder.begin(None)
     recorder.ask(lambda: answer)
     written = json.loads(json.dumps(recorder.answers))
