@@ -17,7 +17,7 @@ import grpc
 
 from koala.daemon.auth.access_rules import Role
 from koala.daemon.auth.audit import Audit, account
-from koala.daemon.auth.authority import ADMINISTRATOR_FILE, FOLDER, Authority
+from koala.daemon.auth.certificate_authority import ADMINISTRATOR_FILE, FOLDER, CertificateAuthority
 from koala.daemon.auth.enrolment_service import EnrolmentService
 from koala.daemon.auth.enrolments import Enrolments, SiteRecord
 from koala.daemon.auth.interceptor import AuthInterceptor
@@ -46,7 +46,7 @@ class Listeners:
         config: Config,
         write_with_ballast: Callable[[Callable[[], None]], None] = lambda write: write(),
     ) -> None:
-        self.authority: Authority | None = None
+        self.authority: CertificateAuthority | None = None
         self.enrolments: Enrolments | None = None
         self.audit = Audit(config.state_dir)
         self.call_queue = FairQueue(most=config.limits.calls_per_user)
@@ -62,7 +62,7 @@ class Listeners:
                 meaning="nothing is encrypted, and whoever reaches the port may do everything",
             )
             return
-        self.authority = Authority.open(config.state_dir)
+        self.authority = CertificateAuthority.open(config.state_dir)
         self.enrolments = Enrolments(
             self.authority.folder, write_with_ballast, changed=self._streams.recheck
         )

@@ -4,7 +4,7 @@ The daemon's own authority signs all certificates, and signs for nothing else. S
 server's certificate says what it *is* (the daemon, a site's file server), independent of the host
 name or address by which it was reached: `DAEMON_HOST`, `site_host(NAME)`. A client's certificate
 has a URI, `koala://site/NAME`. Keys and certificates are made elsewhere
-(`koala_agent.link`, `koala.daemon.auth.authority`).
+(`koala_agent.link`, `koala.daemon.auth.certificate_authority`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from koala.client import AsyncClient
 from koala.daemon.auth.audit import FILE
-from koala.daemon.auth.authority import Authority
+from koala.daemon.auth.certificate_authority import CertificateAuthority
 from koala.daemon.config import Config
 from koala.daemon.lifecycle import Daemon
 from koala.identity.credentials import Credentials, read_credentials
@@ -121,7 +121,7 @@ class Forge:
     """An authority that signs anything: the daemon's own, by its files, or a foreign one."""
 
     def __init__(self, state_dir: Path) -> None:
-        self._authority = Authority.open(state_dir)
+        self._authority = CertificateAuthority.open(state_dir)
         text = (state_dir / "authority" / "ca.pem").read_bytes()
         key = serialization.load_pem_private_key(text, password=None)
         assert isinstance(key, ec.EllipticCurvePrivateKey)

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from koala.daemon.auth.authority import Authority
+from koala.daemon.auth.certificate_authority import CertificateAuthority
 from koala.identity.keys import make_request
 from koala.identity.tls import DAEMON_HOST, Identity, IdentityFile, secure_channel, site_host
 from koala.wire.connection_diagnosis import why_not
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.live
 
 
 def certified(
-    folder: Path, authority: Authority, name: str, *, serve: bool = True
+    folder: Path, authority: CertificateAuthority, name: str, *, serve: bool = True
 ) -> FilesSettings:
     """A site with a certificate of its own."""
     key, request = make_request(name)
@@ -34,11 +34,13 @@ def certified(
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority.open(tmp_path / "state")
+def authority(tmp_path: Path) -> CertificateAuthority:
+    return CertificateAuthority.open(tmp_path / "state")
 
 
-async def test_a_file_goes_from_site_to_site(tmp_path: Path, authority: Authority) -> None:
+async def test_a_file_goes_from_site_to_site(
+    tmp_path: Path, authority: CertificateAuthority
+) -> None:
     content = some_bytes(300_000)
     async with (
         running(certified(tmp_path, authority, "delft")) as delft,
@@ -52,7 +54,9 @@ async def test_a_file_goes_from_site_to_site(tmp_path: Path, authority: Authorit
         assert leiden.copied(fetch.transfer) == content
 
 
-async def test_a_file_goes_through_the_relay(tmp_path: Path, authority: Authority) -> None:
+async def test_a_file_goes_through_the_relay(
+    tmp_path: Path, authority: CertificateAuthority
+) -> None:
     content = some_bytes(300_000)
     identity = str(authority.serving())
     async with (
@@ -70,7 +74,7 @@ async def test_a_file_goes_through_the_relay(tmp_path: Path, authority: Authorit
 
 
 async def test_a_server_that_is_another_site_gets_no_token(
-    tmp_path: Path, authority: Authority
+    tmp_path: Path, authority: CertificateAuthority
 ) -> None:
     """A certificate of the same authority, at the address that was ordered, of the wrong site."""
     content = some_bytes(1_000)
@@ -99,7 +103,7 @@ async def test_a_server_that_is_another_site_gets_no_token(
 @pytest.mark.parametrize("what", ["nothing", "plain text", "foreign", "expired"])
 @pytest.mark.parametrize("server", ["site", "relay"])
 async def test_without_a_certificate_of_the_authority_nobody_reads(
-    tmp_path: Path, authority: Authority, what: str, server: str
+    tmp_path: Path, authority: CertificateAuthority, what: str, server: str
 ) -> None:
     """The right token, and not the certificate."""
     content = some_bytes(1_000)
@@ -136,7 +140,9 @@ async def test_without_a_certificate_of_the_authority_nobody_reads(
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_a_users_certificate_serves_nothing(tmp_path: Path, authority: Authority) -> None:
+async def test_a_users_certificate_serves_nothing(
+    tmp_path: Path, authority: CertificateAuthority
+) -> None:
     """Made for calling: as a server it is refused, whatever name it has."""
     forge = Forge(tmp_path / "state")
     purpose = ExtendedKeyUsageOID.CLIENT_AUTH

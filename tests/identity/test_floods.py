@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from koala.client.file_calls import upload
 from koala.client.uploads import LocalFile
-from koala.daemon.auth.authority import Authority
+from koala.daemon.auth.certificate_authority import CertificateAuthority
 from koala.wire import flood_guard as floods
 from koala.wire.flood_guard import FloodGuard, _Load, peer_of
 from tests.daemon.running import config_of, running
@@ -106,7 +106,7 @@ async def test_who_is_known_has_more_but_no_flood_is_for_ever(
 async def test_the_relay_and_a_sites_file_server_cut_floods_too(
     tmp_path: Path, at: str, *, is_plain: bool
 ) -> None:
-    authority = Authority.open(tmp_path / "state")
+    authority = CertificateAuthority.open(tmp_path / "state")
     context = None
     identity = ""
     if not is_plain:

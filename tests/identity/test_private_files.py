@@ -14,7 +14,7 @@ import pytest
 
 from koala.cli.main import main
 from koala.client import AsyncClient
-from koala.daemon.auth.authority import DAEMON_S, Authority
+from koala.daemon.auth.certificate_authority import DAEMON_S, CertificateAuthority
 from koala.daemon.state.recovery import read_secret
 from koala.errors import ConfigError, JournalError, first_error
 from koala.identity.credentials import (
@@ -52,7 +52,7 @@ def test_what_is_written_is_for_this_user_alone(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_daemon_its_certificate_while_it_is_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    authority = Authority.open(tmp_path / "state")
+    authority = CertificateAuthority.open(tmp_path / "state")
     path = authority.serving()
     before = path.read_bytes()
 
@@ -61,10 +61,14 @@ def test_a_full_disk_leaves_the_daemon_its_certificate_while_it_is_good(
 
     monkeypatch.setattr("koala.identity.tls.write_private", full)
     now = unix_now()
-    monkeypatch.setattr("koala.daemon.auth.authority.unix_now", lambda: now + 0.9 * DAEMON_S)
+    monkeypatch.setattr(
+        "koala.daemon.auth.certificate_authority.unix_now", lambda: now + 0.9 * DAEMON_S
+    )
     assert authority.serving() == path
     assert path.read_bytes() == before
-    monkeypatch.setattr("koala.daemon.auth.authority.unix_now", lambda: now + 1.1 * DAEMON_S)
+    monkeypatch.setattr(
+        "koala.daemon.auth.certificate_authority.unix_now", lambda: now + 1.1 * DAEMON_S
+    )
     with pytest.raises(ConfigError, match=r"daemon\.pem: cannot be written: No space left"):
         authority.serving()
 
@@ -213,7 +217,7 @@ async def test_an_agent_does_not_start_with_a_spoilt_identity(tmp_path: Path) ->
 
 def test_a_daemon_makes_a_spoilt_certificate_of_its_own_again(tmp_path: Path) -> None:
     """All that others know of it is its name and the authority."""
-    authority = Authority.open(tmp_path / "daemon")
+    authority = CertificateAuthority.open(tmp_path / "daemon")
     path = authority.serving()
     for text in spoilt_identities(tmp_path).values():
         write_private(path, text)
@@ -222,16 +226,16 @@ def test_a_daemon_makes_a_spoilt_certificate_of_its_own_again(tmp_path: Path) ->
 
 
 def test_a_spoilt_authority_is_refused(tmp_path: Path) -> None:
-    paths = [Authority.open(tmp_path / name).folder / "ca.pem" for name in ("a", "b")]
+    paths = [CertificateAuthority.open(tmp_path / name).folder / "ca.pem" for name in ("a", "b")]
     (key, certificate), (_, other) = (
         path.read_bytes().split(b"-----BEGIN CERT", maxsplit=1) for path in paths
     )
     for text in (b"", key, key + b"-----BEGIN CERT" + other, key + b"-----BEGIN CERT" + b"A" * 500):
         write_private(paths[0], text)
         with pytest.raises(ConfigError, match=r"a/authority/ca\.pem: the authority cannot be used"):
-            Authority.open(tmp_path / "a")
+            CertificateAuthority.open(tmp_path / "a")
     write_private(paths[0], key + b"-----BEGIN CERT" + certificate)
-    Authority.open(tmp_path / "a")
+    CertificateAuthority.open(tmp_path / "a")
 
 
 @pytest.mark.parametrize("text", [b"", b"ab", b"0" * 62, b"0" * 66, b"g" * 64, b"\xff" * 64])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.auth.authority import Authority, read_certificate
+from koala.daemon.auth.certificate_authority import CertificateAuthority, read_certificate
 from koala.daemon.auth.enrolments import Enrolments
 from koala.daemon.auth.local_provisioning import provision
 from koala.identity.tls import Identity
@@ -39,7 +39,7 @@ def test_each_site_is_enrolled_with_what_it_shows(grid: Path) -> None:
         found = Identity.read(identity_path(grid / site))
         record = enrolled(grid).check_site(site, read_certificate(found.certificate).serial)
         assert record.state == "enrolled"
-        assert found.authority == Authority.open(grid / "daemon").certificate
+        assert found.authority == CertificateAuthority.open(grid / "daemon").certificate
     assert shown(grid) != shown(grid, "leiden")
 
 

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from koala.daemon.agents.registry import SESSIONS_OF_SITE_MAX
-from koala.daemon.auth.authority import Authority
+from koala.daemon.auth.certificate_authority import CertificateAuthority
 from koala.daemon.auth.enrolment_service import RENEWALS_AT_ONCE
 from koala.daemon.files.spool import Purpose, token
 from koala.identity.keys import make_request
@@ -119,7 +119,7 @@ async def test_a_site_that_renews_again_and_again_is_put_off(tmp_path: Path) -> 
 
 
 async def test_a_site_that_stores_for_ever_leaves_places_to_others(tmp_path: Path) -> None:
-    authority = Authority.open(tmp_path / "state")
+    authority = CertificateAuthority.open(tmp_path / "state")
 
     def certified(site: str) -> Identity:
         key, request = make_request(site)

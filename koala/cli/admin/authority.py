@@ -25,11 +25,11 @@ authority = LazyGroup(
 def show(*, state_dir: Path, json: bool) -> None:
     """Show expiry and fingerprint of the authority; with --json also its certificate."""
     from koala.cli.render.documents import moment
-    from koala.daemon.auth.authority import AUTHORITY_FILE, FOLDER, Authority
+    from koala.daemon.auth.certificate_authority import AUTHORITY_FILE, FOLDER, CertificateAuthority
 
     if not (state_dir / FOLDER / AUTHORITY_FILE).is_file():
         raise ConfigError(f"{state_dir}: no state directory of a daemon with an authority")
-    found = Authority.open(state_dir).document()
+    found = CertificateAuthority.open(state_dir).document()
     print_answer(
         found,
         lambda: f"expires      {moment(found['expires_at'])}\nfingerprint  {found['fingerprint']}",

@@ -1,9 +1,10 @@
 """Authentication and authorization: certificate authority, enrolment, roles, audit.
 
-interceptor          authenticate and authorize every call, and write the audit log
-access_rules         the access rule of each call; the current caller
-authority            the certificate authority and what it signs
-enrolments           sites and users with their credentials; `enrolment_service` changes them
-local_provisioning   certificates for sites that run on the daemon's machine
-audit                one line for each call that changes something or is refused
+interceptor             authenticate and authorize every call, and write the audit log
+access_rules            the access rule of each call; the current caller
+certificate_authority   the daemon's key, and the certificates that it signs
+enrolments              sites and users with their credentials; `enrolment_service` changes them
+local_provisioning      certificates for sites that run on the daemon's machine
+audit                   one line for each call that changes something or is refused
+open_streams            end streams whose caller's credentials are no longer valid
 """

@@ -15,7 +15,7 @@ import grpc
 from koala.core.model.values import SiteName
 from koala.daemon.auth.access_rules import Role, caller_of_call
 from koala.daemon.auth.audit import Audit
-from koala.daemon.auth.authority import Authority
+from koala.daemon.auth.certificate_authority import CertificateAuthority
 from koala.daemon.auth.enrolments import Enrolments, site_document, user_document
 from koala.daemon.quotas import RateLimits
 from koala.errors import ExhaustedError, KoalaError, RejectedError, SpecError
@@ -39,7 +39,12 @@ class EnrolmentService(EnrolmentServicer):
     """Calls of sites. `port` is the one for callers with a certificate."""
 
     def __init__(
-        self, authority: Authority, enrolments: Enrolments, *, port: int, lifetime_s: float
+        self,
+        authority: CertificateAuthority,
+        enrolments: Enrolments,
+        *,
+        port: int,
+        lifetime_s: float,
     ) -> None:
         self._port = port
         self._authority = authority
@@ -102,7 +107,7 @@ class Registrar:
 
     def __init__(
         self,
-        authority: Authority | None,
+        authority: CertificateAuthority | None,
         enrolments: Enrolments | None,
         audit: Audit,
         *,

@@ -16,7 +16,7 @@ import grpc
 
 from koala.daemon.auth.access_rules import NOBODY, RULES, Caller, CallerKind, Role, Rule, set_caller
 from koala.daemon.auth.audit import Audit
-from koala.daemon.auth.authority import Certificate, read_certificate
+from koala.daemon.auth.certificate_authority import Certificate, read_certificate
 from koala.daemon.auth.enrolments import Enrolments
 from koala.daemon.auth.open_streams import OpenStreams
 from koala.daemon.quotas import FairQueue

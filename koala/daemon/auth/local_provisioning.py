@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from koala.daemon.auth.authority import Authority, is_due, read_certificate
+from koala.daemon.auth.certificate_authority import CertificateAuthority, is_due, read_certificate
 from koala.daemon.auth.enrolments import Enrolments
 from koala.errors import ConfigError
 from koala.identity.keys import make_request
@@ -23,7 +23,7 @@ def provision(state_dir: Path, sites: Mapping[str, Path], *, lifetime_s: float) 
 
     Raises ConfigError, OSError.
     """
-    authority = Authority.open(state_dir)
+    authority = CertificateAuthority.open(state_dir)
     enrolments = Enrolments(authority.folder)
     for site, folder in sites.items():
         path = identity_path(folder)
@@ -37,7 +37,9 @@ def provision(state_dir: Path, sites: Mapping[str, Path], *, lifetime_s: float) 
         identity.write(path)
 
 
-def _is_good(path: Path, authority: Authority, enrolments: Enrolments, site: str) -> bool:
+def _is_good(
+    path: Path, authority: CertificateAuthority, enrolments: Enrolments, site: str
+) -> bool:
     known = enrolments.sites.get(site)
     if known is None or not known.serial:
         return False

@@ -21,7 +21,7 @@ from koala.core.model.parameters import Parameters
 from koala.core.model.values import FOREVER, Instant, JobId
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import UnreadableSnapshotError, load, save
-from koala.daemon.auth.authority import FOLDER
+from koala.daemon.auth.certificate_authority import FOLDER
 from koala.daemon.config import Config, CoreSettings
 from koala.daemon.loop.group_commit import GroupCommit
 from koala.daemon.state.folder import RESTORED

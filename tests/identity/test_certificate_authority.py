@@ -10,7 +10,7 @@ import pytest
 
 from koala.cli.main import main
 from koala.client import AsyncClient
-from koala.daemon.auth.authority import Authority
+from koala.daemon.auth.certificate_authority import CertificateAuthority
 from koala.errors import ConfigError, UnauthenticatedError
 from koala.identity.credentials import Credentials
 from koala.identity.tls import Identity
@@ -42,7 +42,7 @@ async def test_tokens_outlive_their_authority(tmp_path: Path) -> None:
 def test_the_command_shows_expiry_and_fingerprint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = Authority.open(tmp_path / "state")
+    made = CertificateAuthority.open(tmp_path / "state")
     assert main(["authority", "show", str(tmp_path / "state")]) == 0
     said = capsys.readouterr().out
     assert made.document()["fingerprint"] in said
@@ -56,18 +56,18 @@ def test_the_command_shows_expiry_and_fingerprint(
 def test_a_replacement_that_an_earlier_release_began_is_refused_with_a_remedy(
     tmp_path: Path,
 ) -> None:
-    before = Authority.open(tmp_path).certificate
+    before = CertificateAuthority.open(tmp_path).certificate
     path = tmp_path / "authority" / "rotation.json"
     path.write_text("{}")
     with pytest.raises(ConfigError, match=r"remove this file: then the authority of ca\.pem stays"):
-        Authority.open(tmp_path)
+        CertificateAuthority.open(tmp_path)
     path.unlink()
-    assert Authority.open(tmp_path).certificate == before
+    assert CertificateAuthority.open(tmp_path).certificate == before
 
 
 def test_an_identity_may_trust_two_authorities(tmp_path: Path) -> None:
     """Earlier releases wrote such files while they replaced an authority."""
-    old, new = (Authority.open(tmp_path / name).certificate for name in ("old", "new"))
+    old, new = (CertificateAuthority.open(tmp_path / name).certificate for name in ("old", "new"))
     made = Forge(tmp_path / "new").identity("delft")
     key, certificate = made.key, made.certificate
     identity = replace(made, authority=old + new)

@@ -63,7 +63,7 @@ class Certificate:
     expires_at: float
 
 
-class Authority:
+class CertificateAuthority:
     """Certificate authority of a daemon; `certificate` is its own one, in PEM."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Authority:
         self._own = own
 
     @classmethod
-    def open(cls, state_dir: Path) -> Authority:
+    def open(cls, state_dir: Path) -> CertificateAuthority:
         """Open a state directory's authority; the first start creates it. Raises ConfigError."""
         folder = private_folder(state_dir / FOLDER)
         path = folder / AUTHORITY_FILE
