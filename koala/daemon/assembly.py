@@ -19,8 +19,8 @@ from koala.daemon.agents.registry import AgentRegistry, LinkCallbacks
 from koala.daemon.agents.requests import RequestHandler
 from koala.daemon.agents.session import Allowlist, Timing
 from koala.daemon.agents.streams import Streams
+from koala.daemon.auth.credential_store import RegistrableSites
 from koala.daemon.auth.enrolment_service import Registrar
-from koala.daemon.auth.enrolments import RegistrableSites
 from koala.daemon.clients.archive_queries import ArchiveQueries
 from koala.daemon.clients.event_feed import EventFeed
 from koala.daemon.clients.file_service import FileService
@@ -436,7 +436,7 @@ def _service(
         ),
         registrar=Registrar(
             listeners.authority,
-            listeners.enrolments,
+            listeners.credentials,
             listeners.audit,
             address=address,
             disconnect=parts.registry.disconnect,

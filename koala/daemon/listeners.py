@@ -18,8 +18,8 @@ import grpc
 from koala.daemon.auth.access_rules import Role
 from koala.daemon.auth.audit import Audit, account
 from koala.daemon.auth.certificate_authority import ADMINISTRATOR_FILE, FOLDER, CertificateAuthority
+from koala.daemon.auth.credential_store import CredentialStore, SiteRecord
 from koala.daemon.auth.enrolment_service import EnrolmentService
-from koala.daemon.auth.enrolments import Enrolments, SiteRecord
 from koala.daemon.auth.interceptor import AuthInterceptor
 from koala.daemon.auth.open_streams import OpenStreams
 from koala.daemon.config import Config
@@ -47,7 +47,7 @@ class Listeners:
         write_with_ballast: Callable[[Callable[[], None]], None] = lambda write: write(),
     ) -> None:
         self.authority: CertificateAuthority | None = None
-        self.enrolments: Enrolments | None = None
+        self.credentials: CredentialStore | None = None
         self.audit = Audit(config.state_dir)
         self.call_queue = FairQueue(most=config.limits.calls_per_user)
         self.flood_guard = FloodGuard(is_open=False)
@@ -63,7 +63,7 @@ class Listeners:
             )
             return
         self.authority = CertificateAuthority.open(config.state_dir)
-        self.enrolments = Enrolments(
+        self.credentials = CredentialStore(
             self.authority.folder, write_with_ballast, changed=self._streams.recheck
         )
         self._identity = IdentityFile(self.authority.serving())
@@ -71,7 +71,7 @@ class Listeners:
     @property
     def enrolled(self) -> Mapping[str, SiteRecord]:
         """The enrolled sites; none in plain text."""
-        return {} if self.enrolments is None else self.enrolments.sites
+        return {} if self.credentials is None else self.credentials.sites
 
     @property
     def ports(self) -> int:
@@ -90,7 +90,7 @@ class Listeners:
 
     def open(self, server: grpc.aio.Server) -> int:
         """Open the ports and return the number of the one for clients. Raises ConfigError."""
-        if self._identity is None or self.authority is None or self.enrolments is None:
+        if self._identity is None or self.authority is None or self.credentials is None:
             return self._open("daemon.listen", self._config.listen, server.add_insecure_port)
         read = self._identity.read
         for_clients = server_credentials(read, is_mutual=False)
@@ -102,7 +102,7 @@ class Listeners:
         )
         lifetime_s = self._config.certificate_s
         enrolling = EnrolmentService(
-            self.authority, self.enrolments, port=port, lifetime_s=lifetime_s
+            self.authority, self.credentials, port=port, lifetime_s=lifetime_s
         )
         add_EnrolmentServicer_to_server(enrolling, server)
         return self._open(
@@ -114,7 +114,7 @@ class Listeners:
     def interceptor(self) -> AuthInterceptor:
         """Create the interceptor that every call passes."""
         return AuthInterceptor(
-            self.enrolments, self.audit, self.call_queue, self.flood_guard, self._streams
+            self.credentials, self.audit, self.call_queue, self.flood_guard, self._streams
         )
 
     def announce(self, address: str) -> None:
@@ -148,9 +148,9 @@ class Listeners:
         would authenticate.
         """
         assert self.authority is not None
-        assert self.enrolments is not None
+        assert self.credentials is not None
         path = self.authority.folder / ADMINISTRATOR_FILE
-        if path.exists() and self.enrolments.has_administrator:
+        if path.exists() and self.credentials.has_administrator:
             known = read_credentials(path)
             trusted = self.authority.certificate
             if (known.address, known.authority) == (address, trusted):
@@ -158,7 +158,7 @@ class Listeners:
             found = replace(known, address=address, authority=trusted)
         else:
             name = account()
-            token = self.enrolments.add_user(name, Role.ADMINISTRATOR, by=name)
+            token = self.credentials.add_user(name, Role.ADMINISTRATOR, by=name)
             found = Credentials(
                 address=address, user=name, token=token, authority=self.authority.certificate
             )

@@ -18,10 +18,10 @@ import pytest
 
 from koala.core.model.values import SiteName
 from koala.daemon.agents import streams
-from koala.daemon.auth import enrolments
+from koala.daemon.auth import credential_store
 from koala.daemon.auth import interceptor as gate
 from koala.daemon.auth.access_rules import Role
-from koala.daemon.auth.enrolments import Enrolments, RegistrableSites
+from koala.daemon.auth.credential_store import CredentialStore, RegistrableSites
 from koala.daemon.config import CERTIFICATE_DAYS_MIN
 from koala.errors import (
     ConfigError,
@@ -123,7 +123,7 @@ async def test_a_token_is_not_good_for_long(
 ) -> None:
     async with secured(tmp_path) as stage:
         token = await stage.token("delft", ttl_s=60)
-        monkeypatch.setattr(enrolments, "unix_now", lambda: clock.unix_now() + 61.0)
+        monkeypatch.setattr(credential_store, "unix_now", lambda: clock.unix_now() + 61.0)
         with pytest.raises(UnauthenticatedError, match=r"expired \d+ s ago"):
             await join(token, "delft", tmp_path / "agent")
 
@@ -252,7 +252,7 @@ async def test_users_see_that_a_site_is_away_for_it_was_revoked_or_has_expired(
             assert site["revoked_at"] >= before
             assert not (await client.resume("delft"))["is_drained"]
             await stage.site("delft")
-            monkeypatch.setattr(enrolments, "unix_now", lambda: clock.unix_now() + MONTH_S)
+            monkeypatch.setattr(credential_store, "unix_now", lambda: clock.unix_now() + MONTH_S)
             (site,) = await ann.sites()
             assert (site["enrolment"], site["revoked_at"]) == ("expired", None)
             assert site["expires_at"] < clock.unix_now() + MONTH_S
@@ -397,11 +397,11 @@ def test_tries_to_renew_are_seldom_at_first_and_many_at_the_end() -> None:
 
 def test_enrolments_are_the_same_when_read_again(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    one = Enrolments(tmp_path)
+    one = CredentialStore(tmp_path)
     one.add_site("delft", owner="ann", by="root")
     one.enrol("leiden", serial="ab", expires_at=9e9)
     token = one.add_user("ann", Role.USER, by="root")
-    two = Enrolments(tmp_path)
+    two = CredentialStore(tmp_path)
     assert (two.sites, two.users) == (one.sites, one.users)
     assert two.user_of_token(token).name == "ann"
     text = (tmp_path / "enrolments.json").read_text()
@@ -412,7 +412,7 @@ def test_enrolments_are_the_same_when_read_again(tmp_path: Path) -> None:
 # --- changes that are refused ---------------------------------------------------------------------
 
 
-CHANGES: list[Callable[[Enrolments], object]] = [
+CHANGES: list[Callable[[CredentialStore], object]] = [
     lambda known: known.add_site("delft", owner="", by="root"),
     lambda known: known.add_site("leiden", owner="eve", by="root"),
     lambda known: known.enrol("leiden", serial="cd", expires_at=9e9),
@@ -427,7 +427,7 @@ CHANGES: list[Callable[[Enrolments], object]] = [
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_cannot_be_written_is_not_believed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Enrolments], object]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[CredentialStore], object]
 ) -> None:
     tmp_path.chmod(0o700)
     wrong = [errno.ENOSPC, errno.EIO]
@@ -436,11 +436,11 @@ def test_what_cannot_be_written_is_not_believed(
         number = wrong.pop(0)
         raise OSError(number, os.strerror(number))
 
-    one = Enrolments(tmp_path)
+    one = CredentialStore(tmp_path)
     one.enrol("leiden", serial="ab", expires_at=9e9)
     token = one.add_user("ann", Role.USER, by="root")
-    two = Enrolments(tmp_path)
-    monkeypatch.setattr(enrolments, "write_private", failing)
+    two = CredentialStore(tmp_path)
+    monkeypatch.setattr(credential_store, "write_private", failing)
     with pytest.raises(ExhaustedError, match=r"No space left on device\): nothing was changed"):
         change(two)
     with pytest.raises(RejectedError, match="nothing was changed"):
@@ -455,7 +455,7 @@ def test_what_cannot_be_written_is_not_believed(
     [*zip(CHANGES, (True, True, False, False, False, False, True, True, False), strict=True)],
 )
 def test_who_is_let_in_does_not_take_the_ballast(
-    tmp_path: Path, change: Callable[[Enrolments], object], *, can_wait: bool
+    tmp_path: Path, change: Callable[[CredentialStore], object], *, can_wait: bool
 ) -> None:
     """It can wait until there is room; who is seen off, and a site that renews, cannot."""
     surely = []
@@ -465,7 +465,7 @@ def test_who_is_let_in_does_not_take_the_ballast(
         write()
 
     tmp_path.chmod(0o700)
-    known = Enrolments(tmp_path, write_with_ballast)
+    known = CredentialStore(tmp_path, write_with_ballast)
     known.enrol("leiden", serial="ab", expires_at=9e9)
     known.add_user("ann", Role.USER, by="root")
     surely.clear()
@@ -478,10 +478,10 @@ def test_a_full_disk_shuts_no_site_out(tmp_path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     tmp_path.chmod(0o700)
-    one = Enrolments(tmp_path)
+    one = CredentialStore(tmp_path)
     one.enrol("leiden", serial="ab", expires_at=9e9)
     one.add_renewal("leiden", "cd", 9e9)
-    two = Enrolments(tmp_path, full)
+    two = CredentialStore(tmp_path, full)
     for serial in ("cd", "ab", "cd"):
         assert two.check_site("leiden", serial).name == "leiden"
     one.check_site("leiden", "cd")
@@ -498,7 +498,7 @@ async def test_a_join_that_finds_no_room_can_be_tried_again(
     async with secured(tmp_path) as stage:
         token = await stage.token("delft")
         with monkeypatch.context() as patched:
-            patched.setattr(enrolments, "write_private", full)
+            patched.setattr(credential_store, "write_private", full)
             with pytest.raises(grpc.aio.AioRpcError, match="nothing was changed") as refused:
                 await stage.joined(token)
             assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -509,18 +509,18 @@ def test_only_sites_that_may_come_are_counted_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tmp_path.chmod(0o700)
-    known = Enrolments(tmp_path)
+    known = CredentialStore(tmp_path)
     owners = RegistrableSites({SiteName("amsterdam"): None}, known.sites)
     known.add_site("delft", owner="ann", by="root", ttl_s=60)
     known.enrol("leiden", serial="ab", expires_at=clock.unix_now() + 3600)
     known.enrol("vu", serial="cd", expires_at=9e9)
     assert dict(owners) == {"amsterdam": None, "delft": "ann", "leiden": None, "vu": None}
     known.revoke_site("vu")
-    monkeypatch.setattr(enrolments, "unix_now", lambda: clock.unix_now() + 61)
+    monkeypatch.setattr(credential_store, "unix_now", lambda: clock.unix_now() + 61)
     assert dict(owners) == {"amsterdam": None, "leiden": None}
     assert len(owners) == 2
     assert "delft" not in owners
-    monkeypatch.setattr(enrolments, "unix_now", lambda: clock.unix_now() + 3601)
+    monkeypatch.setattr(credential_store, "unix_now", lambda: clock.unix_now() + 3601)
     assert list(owners) == ["amsterdam"]
     known.add_site("leiden", owner="bob", by="root")
     assert dict(owners) == {"amsterdam": None, "leiden": "bob"}
@@ -528,7 +528,7 @@ def test_only_sites_that_may_come_are_counted_on(
 
 def test_the_last_administrator_stays_one(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    known = Enrolments(tmp_path)
+    known = CredentialStore(tmp_path)
     token = known.add_user("root", Role.ADMINISTRATOR, by="root")
     for refused in (
         lambda: known.add_user("root", Role.USER, by="root"),
@@ -547,8 +547,10 @@ def test_a_user_of_an_earlier_release_with_a_certificate_needs_a_token(tmp_path:
     tmp_path.chmod(0o700)
     earlier = {"name": "ann", "role": "administrator", "by": "root", "added_at": 1.0}
     users = {"ann": {**earlier, "serial": "ab", "expires_at": 9e9}}
-    write_private(tmp_path / enrolments.FILE, json.dumps({"format": 1, "users": users}).encode())
-    known = Enrolments(tmp_path)
+    write_private(
+        tmp_path / credential_store.FILE, json.dumps({"format": 1, "users": users}).encode()
+    )
+    known = CredentialStore(tmp_path)
     assert known.users["ann"].state == "no token"
     assert not known.has_administrator
     token = known.add_user("ann", Role.USER, by="root")

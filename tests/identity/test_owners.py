@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from koala.client import AsyncClient
-from koala.daemon.auth import enrolments
+from koala.daemon.auth import credential_store
 from koala.daemon.auth import interceptor as gate
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch
@@ -234,7 +234,7 @@ async def test_a_token_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         credentials = await stage.user("ann", expires_s=60)
         async with stage.client(credentials) as ann:
             assert (await ann.hello())["role"] == "user"
-            monkeypatch.setattr(enrolments, "unix_now", lambda: clock.unix_now() + 61)
+            monkeypatch.setattr(credential_store, "unix_now", lambda: clock.unix_now() + 61)
             with pytest.raises(UnauthenticatedError, match=r"token of ann expired \d+ s ago"):
                 await ann.hello()
 
@@ -255,7 +255,7 @@ async def test_where_no_administrator_is_left_the_next_start_makes_one(
 ) -> None:
     async with secured(tmp_path) as stage:
         await stage.user(stage.administrator.user, "administrator", expires_s=60)
-    monkeypatch.setattr(enrolments, "unix_now", lambda: clock.unix_now() + 61)
+    monkeypatch.setattr(credential_store, "unix_now", lambda: clock.unix_now() + 61)
     async with secured(tmp_path) as stage, stage.client() as client:
         (user,) = await client.users()
         assert (user["role"], user["state"]) == ("administrator", "good")

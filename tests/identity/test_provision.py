@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.auth.certificate_authority import CertificateAuthority, read_certificate
-from koala.daemon.auth.enrolments import Enrolments
+from koala.daemon.auth.credential_store import CredentialStore
 from koala.daemon.auth.local_provisioning import provision
 from koala.identity.tls import Identity
 from koala_agent.link.enrolment import identity_path
@@ -19,8 +19,8 @@ def shown(folder: Path, site: str = "delft") -> bytes:
     return identity_path(folder / site).read_bytes()
 
 
-def enrolled(folder: Path) -> Enrolments:
-    return Enrolments(folder / "daemon" / "authority")
+def enrolled(folder: Path) -> CredentialStore:
+    return CredentialStore(folder / "daemon" / "authority")
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 interceptor             authenticate and authorize every call, and write the audit log
 access_rules            the access rule of each call; the current caller
 certificate_authority   the daemon's key, and the certificates that it signs
-enrolments              sites and users with their credentials; `enrolment_service` changes them
+credential_store        sites and users, and the check of their tokens and certificates
+enrolment_service       exchange a join token for a certificate; add and revoke sites and users
 local_provisioning      certificates for sites that run on the daemon's machine
 audit                   one line for each call that changes something or is refused
 open_streams            end streams whose caller's credentials are no longer valid

@@ -28,7 +28,7 @@ from typing import Any
 
 import msgspec
 
-from koala.daemon.auth.enrolments import USER
+from koala.daemon.auth.credential_store import USER
 from koala.runtime.clock import now, unix_now
 from koala.runtime.structured_log import get_logger
 from koala.runtime.token_bucket import TokenBucket

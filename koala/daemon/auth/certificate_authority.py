@@ -1,13 +1,13 @@
 """The daemon's certificate authority: its key, and the certificates that it signs.
 
 Small on purpose: one key, no intermediates, no revocation lists. The daemon checks the certificate
-of each call against its records (`enrolments`), so a revoked one is refused at once. For all other
+of each call against `credential_store`, so a revoked one is refused at once. For all other
 parties a certificate is valid until it expires, so lifetimes are short. All secrets of a daemon
 are in one folder, so that one backup covers them:
 
     STATE/authority/ca.pem               the authority's key and certificate
     STATE/authority/daemon.pem           the daemon's own, as a server; the relay's, too
-    STATE/authority/enrolments.json      sites and users (`enrolments`); of secrets only hashes
+    STATE/authority/enrolments.json      `credential_store`; of secrets only hashes
     STATE/authority/administrator.toml   the first administrator's credentials
     STATE/authority/secret               the key of transfers' tokens (`recovery`)
 

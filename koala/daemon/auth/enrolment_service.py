@@ -16,7 +16,7 @@ from koala.core.model.values import SiteName
 from koala.daemon.auth.access_rules import Role, caller_of_call
 from koala.daemon.auth.audit import Audit
 from koala.daemon.auth.certificate_authority import CertificateAuthority
-from koala.daemon.auth.enrolments import Enrolments, site_document, user_document
+from koala.daemon.auth.credential_store import CredentialStore, site_document, user_document
 from koala.daemon.quotas import RateLimits
 from koala.errors import ExhaustedError, KoalaError, RejectedError, SpecError
 from koala.identity.tls import JoinToken
@@ -41,14 +41,14 @@ class EnrolmentService(EnrolmentServicer):
     def __init__(
         self,
         authority: CertificateAuthority,
-        enrolments: Enrolments,
+        credentials: CredentialStore,
         *,
         port: int,
         lifetime_s: float,
     ) -> None:
         self._port = port
         self._authority = authority
-        self._enrolments = enrolments
+        self._credentials = credentials
         self._lifetime_s = lifetime_s
         self._renewals = RateLimits[str](RENEWALS_PER_S, burst=RENEWALS_AT_ONCE)
 
@@ -59,11 +59,11 @@ class EnrolmentService(EnrolmentServicer):
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.Issued:  # noqa: N802
         """Issue a first certificate for the secret of a join token, once."""
         try:
-            self._enrolments.check_join(request.site, request.secret)
+            self._credentials.check_join(request.site, request.secret)
             made = self._authority.sign_site(
                 request.site, request.request, lifetime_s=self._lifetime_s
             )
-            self._enrolments.enrol(request.site, serial=made.serial, expires_at=made.expires_at)
+            self._credentials.enrol(request.site, serial=made.serial, expires_at=made.expires_at)
         except KoalaError as error:
             log.debug(  # unauthenticated; the audit log has it, rate-limited
                 "site.not_joined",
@@ -80,7 +80,7 @@ class EnrolmentService(EnrolmentServicer):
         site = caller_of_call().name
         self._consume_renewal_token(site)
         made = self._authority.sign_site(site, request.request, lifetime_s=self._lifetime_s)
-        self._enrolments.add_renewal(site, made.serial, made.expires_at)
+        self._credentials.add_renewal(site, made.serial, made.expires_at)
         log.info("site.renewed", site=site, peer=context.peer(), certificate=made.serial)
         return self._issued(made.pem)
 
@@ -108,7 +108,7 @@ class Registrar:
     def __init__(
         self,
         authority: CertificateAuthority | None,
-        enrolments: Enrolments | None,
+        credentials: CredentialStore | None,
         audit: Audit,
         *,
         address: str,
@@ -117,13 +117,13 @@ class Registrar:
         """`address` is that of the daemon, for join tokens."""
         self._address = address
         self._authority = authority
-        self._known = enrolments
+        self._known = credentials
         self._audit = audit
         self._disconnect = disconnect
 
     def add_site(self, request: AddSiteRequest) -> dict[str, Any]:
         """Add a site and return its join token. Raises SpecError, RejectedError."""
-        secret = self._enrolments.add_site(
+        secret = self._credentials.add_site(
             request.name, owner=request.owner, by=caller_of_call().name, ttl_s=request.ttl_s
         )
         assert self._authority is not None
@@ -133,19 +133,19 @@ class Registrar:
             secret=secret,
             authority=self._authority.certificate,
         )
-        return {**site_document(self._enrolments.sites[request.name]), "token": token.text()}
+        return {**site_document(self._credentials.sites[request.name]), "token": token.text()}
 
     def revoke_site(self, name: str) -> dict[str, Any]:
         """Revoke a site's certificates and end its session. Raises UnknownNameError."""
         by = caller_of_call().name
-        record = self._enrolments.revoke_site(name)
+        record = self._credentials.revoke_site(name)
         log.warning("site.revoked", site=name, by=by)
         self._disconnect(SiteName(name), f"the certificate of {name} was revoked by {by}")
         return site_document(record)
 
     def sites(self) -> dict[str, Any]:
         """Return every site that was ever added."""
-        known = self._enrolments.sites
+        known = self._credentials.sites
         return {"sites": [site_document(known[name]) for name in sorted(known)]}
 
     def add_user(self, request: AddUserRequest) -> dict[str, Any]:
@@ -156,22 +156,22 @@ class Registrar:
             raise SpecError(f"expires = {request.expires_s:g} s: allowed are {allowed}")
         if request.request:
             raise SpecError("request: users have tokens, no certificates: leave it out")
-        token = self._enrolments.add_user(request.name, role, by=by, expires_s=request.expires_s)
+        token = self._credentials.add_user(request.name, role, by=by, expires_s=request.expires_s)
         assert self._authority is not None
         log.info("user.added", user=request.name, role=role.value, by=by)
         ca = self._authority.certificate.decode()
-        return {**user_document(self._enrolments.users[request.name]), "token": token, "ca": ca}
+        return {**user_document(self._credentials.users[request.name]), "token": token, "ca": ca}
 
     def revoke_user(self, name: str) -> dict[str, Any]:
         """Revoke a user's credentials. Raises UnknownNameError, SpecError for the last
         administrator."""
-        record = self._enrolments.revoke_user(name)
+        record = self._credentials.revoke_user(name)
         log.warning("user.revoked", user=name, by=caller_of_call().name)
         return user_document(record)
 
     def users(self) -> dict[str, Any]:
         """Return every user that was ever added."""
-        users = self._enrolments.users
+        users = self._credentials.users
         return {"users": [user_document(users[name]) for name in sorted(users)]}
 
     async def audit(self, last: int) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class Registrar:
         return {"audit": await asyncio.to_thread(self._audit.last, last)}
 
     @property
-    def _enrolments(self) -> Enrolments:
+    def _credentials(self) -> CredentialStore:
         if self._known is None:
             raise RejectedError(
                 "this daemon speaks plain text (daemon.plain = true): it knows neither sites nor"

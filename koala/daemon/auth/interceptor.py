@@ -17,7 +17,7 @@ import grpc
 from koala.daemon.auth.access_rules import NOBODY, RULES, Caller, CallerKind, Role, Rule, set_caller
 from koala.daemon.auth.audit import Audit
 from koala.daemon.auth.certificate_authority import Certificate, read_certificate
-from koala.daemon.auth.enrolments import Enrolments
+from koala.daemon.auth.credential_store import CredentialStore
 from koala.daemon.auth.open_streams import OpenStreams
 from koala.daemon.quotas import FairQueue
 from koala.errors import (
@@ -52,19 +52,19 @@ log = get_logger()
 class AuthInterceptor(grpc.aio.ServerInterceptor):
     """Authenticates and authorizes each call before its message is read.
 
-    Without `enrolments` the daemon speaks plain text: the name that a caller gives is trusted, and
+    Without `credentials` the daemon speaks plain text: the name that a caller gives is trusted, and
     every caller is an administrator.
     """
 
     def __init__(
         self,
-        enrolments: Enrolments | None,
+        credentials: CredentialStore | None,
         audit: Audit,
         call_queue: FairQueue,
         flood_guard: FloodGuard,
         streams: OpenStreams,
     ) -> None:
-        self._enrolments = enrolments
+        self._credentials = credentials
         self._audit = audit
         self._call_queue = call_queue
         self._flood_guard = flood_guard
@@ -211,7 +211,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
     ) -> Caller:
         """Return the caller by its credentials. Raises UnauthenticatedError for invalid ones."""
         peer = str(context.peer())
-        if self._enrolments is None:
+        if self._credentials is None:
             if rule is not None and rule.needs is CallerKind.SITE:
                 return Caller(kind=CallerKind.SITE, peer=peer)
             name = metadata.get(USER_KEY, "")[:USER_MAX]
@@ -221,12 +221,12 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             uris = [bytes(uri).decode("utf-8", "replace") for uri in shown.get("peer_uri", ())]
             return replace(self._of_certificate(uris, _read(bytes(pem[0]))), peer=peer)
         if token := metadata.get(TOKEN_KEY):
-            found = self._enrolments.user_of_token(token.removeprefix(TOKEN_SCHEME)[:TOKEN_MAX])
+            found = self._credentials.user_of_token(token.removeprefix(TOKEN_SCHEME)[:TOKEN_MAX])
             return replace(found, peer=peer)
         return replace(NOBODY, peer=peer)
 
     def _of_certificate(self, uris: list[str], shown: Certificate) -> Caller:
-        assert self._enrolments is not None
+        assert self._credentials is not None
         name = site_of_uri(uris[0]) if len(uris) == 1 else None
         if name is None:
             raise UnauthenticatedError(
@@ -235,7 +235,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             )
         if shown.expires_at <= unix_now():  # it may have expired since the TLS handshake
             raise UnauthenticatedError(f"the certificate of site {name} has expired")
-        self._enrolments.check_site(name, shown.serial)
+        self._credentials.check_site(name, shown.serial)
         return Caller(name=name, kind=CallerKind.SITE, expires_at=shown.expires_at)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from koala.daemon.auth.certificate_authority import CertificateAuthority, is_due, read_certificate
-from koala.daemon.auth.enrolments import Enrolments
+from koala.daemon.auth.credential_store import CredentialStore
 from koala.errors import ConfigError
 from koala.identity.keys import make_request
 from koala.identity.private_files import private_folder
@@ -24,23 +24,23 @@ def provision(state_dir: Path, sites: Mapping[str, Path], *, lifetime_s: float) 
     Raises ConfigError, OSError.
     """
     authority = CertificateAuthority.open(state_dir)
-    enrolments = Enrolments(authority.folder)
+    credentials = CredentialStore(authority.folder)
     for site, folder in sites.items():
         path = identity_path(folder)
-        if _is_good(path, authority, enrolments, site):
+        if _is_good(path, authority, credentials, site):
             continue
         private_folder(path.parent)
         key, request = make_request(site)
         made = authority.sign_site(site, request, lifetime_s=lifetime_s)
-        enrolments.enrol(site, serial=made.serial, expires_at=made.expires_at)
+        credentials.enrol(site, serial=made.serial, expires_at=made.expires_at)
         identity = Identity(key=key, certificate=made.pem, authority=authority.certificate)
         identity.write(path)
 
 
 def _is_good(
-    path: Path, authority: CertificateAuthority, enrolments: Enrolments, site: str
+    path: Path, authority: CertificateAuthority, credentials: CredentialStore, site: str
 ) -> bool:
-    known = enrolments.sites.get(site)
+    known = credentials.sites.get(site)
     if known is None or not known.serial:
         return False
     try:

@@ -25,7 +25,7 @@ class OpenStreams:
             self._checks.pop(limit, None)
 
     def recheck(self) -> None:
-        """End the streams whose credentials are no longer valid after a change of enrolments."""
+        """End the streams whose credentials are no longer valid after a change of credentials."""
         for limit, authenticate in tuple(self._checks.items()):
             try:
                 authenticate()

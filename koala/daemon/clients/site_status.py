@@ -10,7 +10,7 @@ from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.registry import AgentRegistry
-from koala.daemon.auth.enrolments import SiteRecord
+from koala.daemon.auth.credential_store import SiteRecord
 from koala.views.documents import sites_document
 
 

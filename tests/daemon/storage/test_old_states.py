@@ -20,7 +20,7 @@ import pytest
 from koala.core.invariants import check
 from koala.core.model.job import Job
 from koala.core.model.values import JobId
-from koala.daemon.auth.enrolments import Enrolments
+from koala.daemon.auth.credential_store import CredentialStore
 from koala.daemon.config import read_config
 from koala.daemon.state.backup import back_up
 from koala.daemon.state.folder import FILE
@@ -81,8 +81,8 @@ def test_a_recorded_state_is_taken_over(name: str, tmp_path: Path) -> None:
     made = back_up(tmp_path / "state" / "daemon", tmp_path / "backup", with_spool=False)
     *_, last = replay(open_journal(tmp_path / "backup"))
     assert (made.events, last.scheduler.epoch) == (last.record.seq, 3)
-    enrolments = Enrolments(tmp_path / "state" / "daemon" / "authority")
-    assert enrolments.sites.keys() == SITES.keys()
+    credentials = CredentialStore(tmp_path / "state" / "daemon" / "authority")
+    assert credentials.sites.keys() == SITES.keys()
 
 
 @pytest.mark.parametrize("name", KILLED_WITH_CORE_1)
@@ -158,4 +158,4 @@ def test_what_an_agent_of_a_later_release_kept_is_refused(name: str, tmp_path: P
     enrolments = tmp_path / "state" / "daemon" / "authority" / "enrolments.json"
     enrolments.write_text(enrolments.read_text().replace('"format": 1', '"format": 7'))
     with pytest.raises(ConfigError, match=r"enrolments format 7: this release reads 1\. A later"):
-        Enrolments(enrolments.parent)
+        CredentialStore(enrolments.parent)

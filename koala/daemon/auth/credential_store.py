@@ -1,4 +1,4 @@
-"""Records of sites and users, and validation of their certificates and tokens.
+"""Store of the credentials of sites and users: check tokens and certificates, add, renew, revoke.
 
 - A site has at most one valid certificate, and two during its renewal. The old one is valid until
   the new one is first used, so a crash in between costs nothing. From then on the old one is
@@ -156,8 +156,8 @@ class _File(msgspec.Struct, kw_only=True):
     users: dict[str, UserRecord] = {}
 
 
-class Enrolments:
-    """Sites and users.
+class CredentialStore:
+    """Sites and users, with hashes of their tokens and serial numbers of their certificates.
 
     - Every change is durable when it returns; `changed` is called after each.
     - A change raises ExhaustedError on a full disk, and RejectedError when it cannot be written for
