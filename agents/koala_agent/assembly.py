@@ -21,7 +21,7 @@ from koala.protocol import messages
 from koala.protocol.codec import watermark_of
 from koala.protocol.names import SiteName
 from koala.runtime import clock
-from koala.runtime.disk import MB, Disk
+from koala.runtime.disk_space import MB, DiskSpace
 from koala.runtime.structured_log import get_logger
 from koala_agent.accounts import AcceptedUsers, AccountSwitches, accepted_users, own_environment
 from koala_agent.claim_folders import ClaimFolders
@@ -149,7 +149,7 @@ def _make_surroundings(
     state = Path(config.agent.state_dir)
     check_state(state)
     identity = None if config.agent.plain else find_identity(state, config.agent.site)
-    disk = Disk(
+    disk = DiskSpace(
         state,
         low_bytes=int(config.agent.low_disk_mb * MB),
         ballast_bytes=int(config.agent.ballast_mb * MB),
@@ -300,7 +300,7 @@ def _local_manager(
     config: Config,
     site: AcceptedUsers,
     *,
-    disk: Disk,
+    disk: DiskSpace,
     on_report: OnReport,
     umask: int,
     runner: CommandRunner,
@@ -453,7 +453,7 @@ def _load(config: Config) -> LoadParameters | None:
 
 
 def _files_settings(
-    config: Config, identity: IdentityFile | None, disk: Disk, *, may_take_local: bool
+    config: Config, identity: IdentityFile | None, disk: DiskSpace, *, may_take_local: bool
 ) -> FilesSettings:
     return FilesSettings(
         site=config.agent.site,

@@ -17,7 +17,7 @@ from koala.metrics.readings import LoopReader, Readings, read_certificate_end
 from koala.metrics.settings import MetricsSettings
 from koala.protocol.messages import ReportState, TransferFailed, TransferFinished
 from koala.protocol.names import ClaimId
-from koala.runtime.disk import Disk
+from koala.runtime.disk_space import DiskSpace
 from koala_agent.claims import states
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.states import Claim, report_of
@@ -117,7 +117,7 @@ class AgentMetrics:
         site: Observed,
         *,
         session_status: SessionStatus,
-        disk: Disk,
+        disk: DiskSpace,
         identity: IdentityFile | None,
     ) -> None:
         """Serve, and measure the lag of the event loop, until cancelled."""

@@ -28,7 +28,7 @@ from koala.protocol.messages import (
     Welcome,
 )
 from koala.protocol.names import ClaimId
-from koala.runtime.disk import Disk
+from koala.runtime.disk_space import DiskSpace
 from koala.runtime.structured_log import get_logger
 from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_surroundings import ClaimSurroundings
@@ -104,7 +104,7 @@ class Surroundings:
 
     claims: ClaimSurroundings
     close: Callable[[], None]
-    disk: Disk
+    disk: DiskSpace
     local_reports: asyncio.Queue[Listed | Idle]
     files: Files
     session: Session

@@ -52,7 +52,7 @@ from koala.daemon.storage.journal import Journal, rolled_back_error
 from koala.daemon.storage.records import Notice
 from koala.daemon.storage.watermark import Watermarks
 from koala.protocol.limits import REQUEST_BYTES_MAX
-from koala.runtime.disk import Disk
+from koala.runtime.disk_space import DiskSpace
 from koala.runtime.software import software_version
 from koala.runtime.structured_log import get_logger
 from koala.views.digest import digest
@@ -93,7 +93,7 @@ class Foundation:
     journal: Journal
     recovered: Recovered
     listeners: Listeners
-    disk: Disk
+    disk: DiskSpace
     secret: bytes
     run_relay: RunRelay
 

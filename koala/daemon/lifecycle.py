@@ -16,7 +16,7 @@ from koala.daemon.loop.gc_tuning import freeze_all, gc_paused
 from koala.daemon.state.initialization import record_initialized
 from koala.daemon.state.recovery import begin_life, read_secret
 from koala.errors import DiskError, first_error
-from koala.runtime.disk import Disk
+from koala.runtime.disk_space import DiskSpace
 from koala.runtime.structured_log import get_logger
 from koala.runtime.systemd import ServiceManager
 from koala.runtime.threads import keep_threads
@@ -38,7 +38,7 @@ class Daemon:
         self._config = config
         self._accept_loss = accept_loss
         self._run_relay = run_relay
-        self._disk = Disk(
+        self._disk = DiskSpace(
             config.state_dir,
             low_bytes=config.low_disk_bytes,
             ballast_bytes=config.ballast_bytes,

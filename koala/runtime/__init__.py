@@ -4,7 +4,8 @@ atomic_file          write a file beside its place and rename it at the end
 checkup              checks of `koala doctor` and `koala-agent doctor`
 child_lifetime       end workers with the process that made them
 clock                the clocks of this machine
-disk, disk_formats   free space; the version numbers of all formats on disk
+disk_space           free space on the disk of a state directory; refuse new work without it
+disk_formats         version numbers of all formats on disk
 driver               drive a state machine: events and a timer in, outputs out
 plugins              functions of users that settings name
 paths                paths as people write them in configuration files

@@ -15,7 +15,7 @@ from koala.metrics import declarations as m
 from koala.protocol import messages
 from koala.protocol.messages import ArmNumber, ClaimEnd, EndKind, Hold, Program
 from koala.protocol.names import ClaimId
-from koala.runtime.disk import Disk
+from koala.runtime.disk_space import DiskSpace
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.states import Armed, Asked, Claim, Gone, Granted, Passed, State
 from koala_agent.config import metrics_endpoint, parse_config
@@ -57,7 +57,7 @@ def metrics_at(folder: Path) -> AgentMetrics:
 async def scraped(metrics: AgentMetrics, folder: Path, site: QuietSite) -> str:
     """Serve, and return one answer."""
     session = Session(epoch=0, timing=Timing(silence_s=5.0), random=None, now=0.0)  # type: ignore[arg-type]
-    disk = Disk(folder, low_bytes=0, ballast_bytes=0)
+    disk = DiskSpace(folder, low_bytes=0, ballast_bytes=0)
     url = folder / "state" / "metrics.url"
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(

@@ -17,7 +17,7 @@ from koala.daemon.files.spool import EndedJob, Spool
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Record
 from koala.errors import DiskError, ExhaustedError, JournalError, UnreachableError
-from koala.runtime.disk import BALLAST, MB, Disk
+from koala.runtime.disk_space import BALLAST, MB, DiskSpace
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 from tests.daemon.test_process import configured, run_daemon, started
@@ -40,7 +40,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.root
 def test_a_low_disk_refuses_and_says_how_much_is_free_and_needed(small: Path) -> None:
-    disk = Disk(small, low_bytes=1 * MB, ballast_bytes=0)
+    disk = DiskSpace(small, low_bytes=1 * MB, ballast_bytes=0)
     assert disk.shortage == ""
     filler = fill(small, 500_000)
     assert disk.shortage == f"0.5 MB are free at {small}, 1.0 MB are needed"
@@ -50,7 +50,7 @@ def test_a_low_disk_refuses_and_says_how_much_is_free_and_needed(small: Path) ->
 
 @pytest.mark.root
 def test_the_ballast_is_made_given_up_and_made_again(small: Path) -> None:
-    disk = Disk(small, low_bytes=1 * MB, ballast_bytes=MB)
+    disk = DiskSpace(small, low_bytes=1 * MB, ballast_bytes=MB)
     disk.poll()
     ballast = small / BALLAST
     assert ballast.stat().st_blocks * 512 >= MB, "it takes its room"
@@ -68,7 +68,7 @@ def test_the_ballast_is_made_given_up_and_made_again(small: Path) -> None:
 
 @pytest.mark.root
 def test_a_disk_without_room_for_a_ballast_has_none(small: Path) -> None:
-    Disk(small, low_bytes=0, ballast_bytes=1_000 * MB).poll()
+    DiskSpace(small, low_bytes=0, ballast_bytes=1_000 * MB).poll()
     assert list(small.iterdir()) == []
 
 
@@ -172,7 +172,7 @@ async def test_jobs_end_on_a_full_disk_and_new_ones_come_when_there_is_room_agai
 async def test_a_refusal_for_want_of_room_says_when_to_try_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Disk, "free_bytes", 0)
+    monkeypatch.setattr(DiskSpace, "free_bytes", 0)
     async with running(config_of(tmp_path)) as daemon, AsyncClient(daemon.address) as client:
         with pytest.raises(ExhaustedError, match=r"nearly full: .* in 10 s") as refused:
             await client.submit(ONE)

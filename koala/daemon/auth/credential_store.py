@@ -34,8 +34,8 @@ from koala.errors import (
 )
 from koala.identity.private_files import read_private, write_private
 from koala.runtime.clock import unix_now
-from koala.runtime.disk import NO_ROOM
 from koala.runtime.disk_formats import ENROLMENTS
+from koala.runtime.disk_space import NO_ROOM
 from koala.runtime.structured_log import get_logger
 
 FILE = "enrolments.json"

@@ -16,7 +16,7 @@ from koala.daemon.clients.logs import PART_BYTES_MAX, chosen_components
 from koala.daemon.files.spool import EndedJob, Spool
 from koala.errors import ExhaustedError, RejectedError, SpecError
 from koala.files.confined_folder import Folder
-from koala.runtime.disk import NO_ROOM
+from koala.runtime.disk_space import NO_ROOM
 from koala.runtime.structured_log import get_logger
 from koala.wire.v1 import koala_pb2 as pb
 

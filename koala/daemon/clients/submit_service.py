@@ -30,7 +30,7 @@ from koala.daemon.quotas import Quotas, queues_full_error
 from koala.daemon.storage.journal import Journal
 from koala.errors import ExhaustedError, KoalaError, RejectedError
 from koala.rsl.jobspec import JobReading, description_bytes
-from koala.runtime.disk import Disk
+from koala.runtime.disk_space import DiskSpace
 from koala.wire.status import submitted_error
 from koala.wire.v1 import koala_pb2 as pb
 
@@ -69,7 +69,7 @@ class SubmitService:
     quotas: Quotas
     journal: Journal
     registry: AgentRegistry
-    disk: Disk
+    disk: DiskSpace
     notify_rules: NotifyRules
     uploads: Uploads
     verdicts: Verdicts = field(default_factory=Verdicts)

@@ -12,7 +12,7 @@ from koala.daemon.listeners import Listeners
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.observers import Observers
 from koala.daemon.storage.journal import Journal
-from koala.runtime.disk import Disk
+from koala.runtime.disk_space import DiskSpace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,6 @@ class DaemonParts:
     registry: AgentRegistry
     sessions: SiteSessions
     notices: EventFeed
-    disk: Disk
+    disk: DiskSpace
     journal: Journal
     listeners: Listeners

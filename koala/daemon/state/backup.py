@@ -46,8 +46,8 @@ from koala.daemon.storage.journal import SCHEMA, unmarked_error
 from koala.daemon.storage.journal_reader import JournalReader, connect, open_journal, replay
 from koala.daemon.storage.records import JournalPosition, mark_text
 from koala.errors import ConfigError, DamagedError, JournalError
-from koala.runtime.disk import BALLAST
 from koala.runtime.disk_formats import BACKUP, JOURNAL
+from koala.runtime.disk_space import BALLAST
 
 MANIFEST = "backup.json"
 SPOOL = "spool"

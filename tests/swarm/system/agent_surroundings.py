@@ -16,7 +16,7 @@ from koala.protocol import messages
 from koala.protocol.codec import watermark_of
 from koala.protocol.messages import FileFound
 from koala.protocol.names import ClaimId
-from koala.runtime.disk import Disk
+from koala.runtime.disk_space import DiskSpace
 from koala.wire.v1 import link_pb2 as pb
 from koala_agent.claim_folders import ClaimFolders, Preparation
 from koala_agent.claims.folder import StarterRecord
@@ -110,14 +110,14 @@ class LinkEvents(asyncio.Queue[session_events.Event]):
         super().put_nowait(item)
 
 
-class RoomyDisk(Disk):
+class RoomyDisk(DiskSpace):
     """Disk that is never full."""
 
     def __init__(self) -> None:
         super().__init__(Path("/"), low_bytes=0, ballast_bytes=0)
 
     async def run(self, *, changed: Callable[[], None] = lambda: None) -> None:
-        """See Disk."""
+        """See DiskSpace."""
 
 
 class SimulatedFiles(Copies):

@@ -1,8 +1,8 @@
-"""Low-space handling for the disk of a state directory: new work is refused, running work goes on.
+"""Watch the free space on the disk of a state directory: without it, new work is refused.
 
 A *ballast*, a file of some megabytes in that directory, is deleted when a commit finds no space at
-all. So running work can be brought to its end. The ballast is made again when there is space. A
-refusal says how much is free and how much is needed. No restart is needed when space comes back.
+all. So running work goes on to its end. The ballast is made again when there is space. A refusal
+says how much is free and how much is needed. No restart is needed when space comes back.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ MB = 1_000_000
 log = get_logger()
 
 
-class Disk:
-    """Disk of a state directory; 0 disables `low_bytes` or `ballast_bytes`."""
+class DiskSpace:
+    """Space on the disk of a state directory; 0 disables `low_bytes` or `ballast_bytes`."""
 
     def __init__(self, state_dir: Path, *, low_bytes: int, ballast_bytes: int) -> None:
         self._state_dir = state_dir
