@@ -13,7 +13,7 @@ from typing import Any
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 TOGETHER = {
-    "tests/bus/test_daemon.py": "grid with a bus",
+    "tests/daemon/notifications/test_mqtt_grid.py": "grid with a bus",
     "tests/cli/test_access.py": "grid with users",
     "tests/cli/local/test_demo.py": "demonstration",
     "tests/cli/local/test_run.py": "grid of koala run",

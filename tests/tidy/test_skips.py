@@ -14,7 +14,7 @@ EXAMPLES = {
     "test_pytest.py": "import pytest\ndef test_it(): pytest.skip('no broker')\n",
     "test_module.py": "import pytest\npytest.skip('no broker', allow_module_level=True)\n",
     "test_expected.py": "import pytest\n@pytest.mark.xfail\ndef test_it(): assert False\n",
-    "test_broker.py": "from tests.bus.broker import mosquitto\n"
+    "test_broker.py": "from tests.daemon.notifications.mqtt_broker import mosquitto\n"
     "def test_it(): mosquitto('/nonexistent')\n",
 }
 """A test that skips itself, a module that does, a failure that is expected, a missing broker."""

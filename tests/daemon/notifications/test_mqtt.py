@@ -1,4 +1,4 @@
-"""The MQTT bus against a real broker: retained state, last will, outages, bounds."""
+"""The publisher of MQTT messages and a real broker: retained state, last will, outages, bounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from koala.daemon.notifications.mqtt import MqttBroker, MqttPublisher
 from koala.errors import ConfigError
-from tests.bus.broker import broker, listener, told
+from tests.daemon.notifications.mqtt_broker import broker, listener, told
 from tests.files.stage import comes_true
 
 PUBLISHER = """

@@ -1,4 +1,4 @@
-"""A whole grid with a bus: what happens to jobs and sites is on the broker."""
+"""A whole grid with an MQTT broker: what happens to jobs and sites is published."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import aiomqtt
 import pytest
 
-from tests.bus.broker import LIMIT_S, broker, listener, told
 from tests.cli.command import koala
 from tests.cli.grids import GRID, up
+from tests.daemon.notifications.mqtt_broker import LIMIT_S, broker, listener, told
 
 pytestmark = pytest.mark.live
 
