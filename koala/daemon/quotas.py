@@ -21,7 +21,7 @@ from koala.core.model.values import Instant, JobId, Seconds
 from koala.daemon.config import MB, LimitsTable
 from koala.daemon.storage.records import Notice
 from koala.errors import ExhaustedError
-from koala.rsl.jobspec import description_bytes
+from koala.rsl.job_reader import description_bytes
 from koala.runtime.token_bucket import TokenBucket
 
 Key = TypeVar("Key")

@@ -23,8 +23,8 @@ with our behaviour instead.
 
 from koala.rsl.document import write_document
 from koala.rsl.evaluation import evaluate
-from koala.rsl.jobspec import JobReading, evaluated_tree, read_job
-from koala.rsl.jobtext import write_job
+from koala.rsl.job_reader import JobReading, evaluated_tree, read_job
+from koala.rsl.job_writer import write_job
 from koala.rsl.parser import parse
 from koala.rsl.tree import Tree, canonical_json
 from koala.rsl.unparse import unparse

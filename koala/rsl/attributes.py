@@ -1,7 +1,7 @@
 """Table of the attributes that a job description may name, and their treatment.
 
-Its users are the reader of jobs (`jobspec`), the reference (a test compares docs/rsl.md with it),
-and the spelling help of error messages (`attribute_names`).
+Its users are `job_reader`, the reference (a test compares docs/rsl.md with it), and the spelling
+help of error messages (`attribute_names`).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from koala.daemon.config import read_config
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext, Upkeep
 from koala.daemon.state.recovery import begin_life
-from koala.rsl.jobspec import read_job
+from koala.rsl.job_reader import read_job
 from koala.runtime.structured_log import configure_logging
 from koala.views.digest import digest
 from tests.bench.figures import Figure, median

@@ -25,7 +25,7 @@ from koala.daemon.quotas import (
 from koala.daemon.storage.records import Notice
 from koala.errors import ExhaustedError, KoalaError, SpecError, UnknownJobError
 from koala.protocol.versions import PROTOCOL
-from koala.rsl.jobspec import description_bytes
+from koala.rsl.job_reader import description_bytes
 from koala.runtime.token_bucket import TokenBucket
 from koala.wire.status import PROTOCOL_KEY, RETRY_KEY
 from koala.wire.v1 import koala_pb2 as pb

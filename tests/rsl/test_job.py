@@ -23,7 +23,7 @@ from koala.core.model.values import FileName, JobId, Priority, SiteName, TcpPath
 from koala.errors import SpecError
 from koala.rsl import read_job
 from koala.rsl.fields import ARGUMENTS_BYTES_MAX, ENVIRONMENT_BYTES_MAX
-from koala.rsl.jobspec import JOB_CHARACTERS_MAX, JOB_TOKENS_MAX
+from koala.rsl.job_reader import JOB_CHARACTERS_MAX, JOB_TOKENS_MAX
 from tests.tidy.sources import ROOT
 
 

@@ -24,7 +24,7 @@ from koala.rsl import (
     write_job,
 )
 from koala.rsl.attributes import ATTRIBUTES
-from koala.rsl.jobspec import evaluated_tree, read_tree
+from koala.rsl.job_reader import evaluated_tree, read_tree
 from koala.rsl.lexer import Lexer
 from koala.rsl.tree import AnyNode, Compound
 from tests.rsl.examples import TREES

@@ -30,7 +30,7 @@ def convert(*, source: str, to: str, define: Sequence[str]) -> None:
     not kept.
     """
     from koala.rsl import evaluated_tree, unparse, write_document
-    from koala.rsl.jobspec import read_tree
+    from koala.rsl.job_reader import read_tree
 
     text = read_text(source)
     try:

@@ -135,8 +135,8 @@ def submit(
     }
 
     async def submit_only(daemon: Connection) -> None:
-        from koala.client.submission import Submission
         from koala.client.submitting import submit_one
+        from koala.client.submission import Submission
 
         one = Submission(rsl=text, **settings)
         answer = submit_one(daemon, one, dry_run=dry_run, patience_s=patience)
@@ -248,7 +248,7 @@ def _chosen(source: str, components: Sequence[str]) -> str:
 
 def _rsl_of_scripts(components: Sequence[str]) -> str:
     """Convert `SITE:SCRIPT` words to RSL; print a warning for each ignored request."""
-    from koala.rsl.jobtext import write_job
+    from koala.rsl.job_writer import write_job
     from koala.rsl.scripts import read_scripts
 
     scripts = []

@@ -16,7 +16,7 @@ from koala.errors import RejectedError
 from koala.files.names import own_prefix, shown
 from koala.protocol.names import SHARED
 from koala.rsl.fields import inputs_problem
-from koala.rsl.jobspec import divided_problem
+from koala.rsl.job_reader import divided_problem
 
 
 def may_read(user: str, name: str) -> bool:

@@ -21,7 +21,7 @@ from koala.errors import KoalaError, SpecError
 from koala.protocol.constraints import Matching
 from koala.protocol.names import SITE
 from koala.rsl.job_fields import PREDECESSOR_FORM, PREDECESSORS_MAX, predecessor
-from koala.rsl.jobspec import JOB_CHARACTERS_MAX, JobReading, read_job
+from koala.rsl.job_reader import JOB_CHARACTERS_MAX, JobReading, read_job
 from koala.wire.status import submitted_error
 from koala.wire.v1 import koala_pb2 as pb
 

@@ -29,7 +29,7 @@ from koala.daemon.notifications.notifier import NotifyRules
 from koala.daemon.quotas import Quotas, queues_full_error
 from koala.daemon.storage.journal import Journal
 from koala.errors import ExhaustedError, KoalaError, RejectedError
-from koala.rsl.jobspec import JobReading, description_bytes
+from koala.rsl.job_reader import JobReading, description_bytes
 from koala.runtime.disk_space import DiskSpace
 from koala.wire.status import submitted_error
 from koala.wire.v1 import koala_pb2 as pb

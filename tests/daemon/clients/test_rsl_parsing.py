@@ -17,7 +17,7 @@ from koala.daemon.clients.rsl_parsing import (
 )
 from koala.errors import KoalaError, SpecError
 from koala.rsl.evaluation import PRODUCED_CHARACTERS_MAX
-from koala.rsl.jobspec import JOB_CHARACTERS_MAX, JOB_TOKENS_MAX, JobReading
+from koala.rsl.job_reader import JOB_CHARACTERS_MAX, JOB_TOKENS_MAX, JobReading
 from koala.wire.v1 import koala_pb2 as pb
 from tests.daemon.running import config_of, running
 

@@ -22,7 +22,7 @@ from koala.daemon.quotas import CALLS_AT_ONCE
 from koala.errors import ExhaustedError, UnreachableError
 from koala.identity.credentials import PLAIN
 from koala.protocol.versions import PROTOCOL
-from koala.rsl.jobspec import JobReading
+from koala.rsl.job_reader import JobReading
 from koala.wire.status import PROTOCOL_KEY
 from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaStub

@@ -13,7 +13,7 @@ from koala.errors import SpecError
 from koala.rsl.attributes import ATTRIBUTES
 from koala.rsl.fields import amount_text, input_files_text, minutes_text
 from koala.rsl.job_fields import predecessor_text
-from koala.rsl.jobspec import read_job
+from koala.rsl.job_reader import read_job
 from koala.rsl.tree import Compound, Connective, Literal, Operator, Relation, Sequence, Value
 from koala.rsl.unparse import unparse
 
