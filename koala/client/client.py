@@ -29,6 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from koala.client.batched_submission import staged_message, submit_messages
 from koala.client.connection import CALL_S, Connection, until
 from koala.client.description import Job
 from koala.client.fetching import prepare_folder, write_files
@@ -51,7 +52,6 @@ from koala.client.records import (
 )
 from koala.client.resumable_stream import StreamOpened
 from koala.client.submission import Submission
-from koala.client.submitting import staged_message, submit_messages
 from koala.errors import KoalaError, TimeLimitError, UnreachableError
 from koala.identity.credentials import Credentials
 from koala.wire.v1 import koala_pb2 as pb

@@ -135,7 +135,7 @@ def submit(
     }
 
     async def submit_only(daemon: Connection) -> None:
-        from koala.client.submitting import submit_one
+        from koala.client.batched_submission import submit_one
         from koala.client.submission import Submission
 
         one = Submission(rsl=text, **settings)
