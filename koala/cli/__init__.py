@@ -7,7 +7,7 @@
   not reachable.
 
     main.py          command table, errors, exit status
-    commands.py      groups that import their commands late
+    lazy_group.py    groups that import their commands late
     completion.py    completion in the shell
     arguments.py     shared options and their types; files, -D definitions, durations
     connection.py    calls to the daemon, output of results

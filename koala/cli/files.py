@@ -11,7 +11,7 @@ import click
 from click.exceptions import Exit
 
 from koala.cli.arguments import daemon_options, examples, file, offered, option
-from koala.cli.commands import LazyGroup
+from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import note, print_answer, print_json, print_list, terminal_width
 from koala.cli.requests import ask_document, ask_documents
 from koala.errors import RejectedError, SpecError

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import click
 
-from koala.cli.commands import CALLED, LazyGroup
+from koala.cli.lazy_group import CALLED, LazyGroup
 from koala.errors import ConfigError, KoalaError, SpecError, UnreachableError
 from koala.runtime.progress_bar import QUIET_VARIABLE
 from koala.runtime.standard_streams import open_standard_streams

@@ -14,7 +14,7 @@ import pytest
 
 import koala.daemon.config as daemon
 import koala_agent.config_tables as agent
-from koala.cli.commands import LazyGroup
+from koala.cli.lazy_group import LazyGroup
 from koala.cli.main import application
 from koala.runtime.settings_file import type_at
 from koala_agent.config import read_config as read_agent

@@ -1,6 +1,6 @@
 """Commands for the grid and its daemon: sites, users, authority, backup, report."""
 
-from koala.cli.commands import LazyGroup
+from koala.cli.lazy_group import LazyGroup
 
 admin = LazyGroup(
     "admin",

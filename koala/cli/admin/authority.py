@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from koala.cli.arguments import json_option, state_dir_argument
-from koala.cli.commands import LazyGroup
+from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import print_answer
 from koala.errors import ConfigError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from koala.cli.arguments import daemon_options, examples, offered, option, site_argument
-from koala.cli.commands import LazyGroup
+from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import is_coloured, note, print_answer, print_json, print_list, terminal_width
 from koala.cli.requests import ask_document, ask_documents
 from koala.errors import SpecError

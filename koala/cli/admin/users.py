@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from koala.cli.arguments import Whole, daemon_options, examples, offered, option
-from koala.cli.commands import LazyGroup
+from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import note, print_answer, print_json, print_list, terminal_width
 from koala.cli.requests import ask, ask_document, ask_documents
 

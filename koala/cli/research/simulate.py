@@ -6,7 +6,7 @@ no numbers itself.
 
 from __future__ import annotations
 
-from koala.cli.commands import LazyGroup
+from koala.cli.lazy_group import LazyGroup
 
 SIMULATIONS: dict[str, str] = {
     "koala": "koala.papers.koala.command:koala",

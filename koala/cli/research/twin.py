@@ -10,8 +10,8 @@ import click
 from click.exceptions import Exit
 
 from koala.cli.arguments import Number, Whole, examples, file, option
-from koala.cli.commands import LazyGroup
 from koala.cli.extras import needs_sim
+from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import note
 from koala.cli.research import simulation_options as shared
 from koala.cli.research.campaign_options import campaign_options, store_argument, store_of
