@@ -14,7 +14,7 @@ from koala.lab.fields import check_fields, check_values
 from koala.lab.workloads import Log
 from koala.sim.experiment.setting import LocalJob, SiteSetting
 from koala.workload.distributions import SizeDistribution
-from koala.workload.streams import stream
+from koala.workload.random_streams import stream
 from koala_agent.lrm.emulated.local_users import LoadParameters, local_jobs
 from koala_agent.lrm.model import local_scheduler
 

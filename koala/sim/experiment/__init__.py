@@ -11,5 +11,5 @@ of the core is answered by its outcome at the site:
 
 `setting` defines the parameters, `sites` and `copies` answer, `world` drives, `usage` counts
 processors. A run is a function of its inputs; random inputs use one generator for each purpose
-(`koala.workload.streams`).
+(`koala.workload.random_streams`).
 """

@@ -10,7 +10,7 @@ from koala.core.model.grid import SiteFacts
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import FOREVER, Instant, JobId, Seconds, SiteName
 from koala.protocol.ordering import OrderPolicy
-from koala.workload.streams import stream
+from koala.workload.random_streams import stream
 from koala_agent.lrm.model import Discipline
 
 

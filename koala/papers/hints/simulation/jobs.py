@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from koala.core.model.values import Instant
 from koala.papers.hints.simulation.setting import Setting
-from koala.workload.streams import stream
+from koala.workload.random_streams import stream
 
 
 class Arrival(NamedTuple):

@@ -15,7 +15,7 @@ from koala.core.model.job_spec import ComponentSpec, InputFile, JobSpec
 from koala.core.model.values import FileName, JobId, Priority, SiteName, UserName
 from koala.papers.koala.simulation.setting import Setting
 from koala.sim.experiment.setting import LocalJob, Submission
-from koala.workload.streams import stream
+from koala.workload.random_streams import stream
 
 OWNER = UserName("koala")
 Choice = TypeVar("Choice")

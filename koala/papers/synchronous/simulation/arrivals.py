@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from koala.core.model.values import Instant, Seconds
 from koala.papers.synchronous.simulation.setting import Setting
-from koala.workload.streams import stream
+from koala.workload.random_streams import stream
 
 
 class QosTask(NamedTuple):

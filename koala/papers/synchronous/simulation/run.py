@@ -31,7 +31,7 @@ from koala.policies import named
 from koala.policies.progress.free import free
 from koala.policies.progress.synchronous import is_within_windows, normalized_weight
 from koala.sim import job_csv
-from koala.workload.streams import stream
+from koala.workload.random_streams import stream
 
 
 def simulate(setting: Setting, seed: int, record: Record | None = None) -> dict[str, float]:
