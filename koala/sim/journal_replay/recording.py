@@ -20,7 +20,12 @@ from koala.core.model.events import Event, JobSubmitted, ParametersChanged
 from koala.core.model.job import ClaimEnd, EndKind
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant, JobId, Seconds, SiteName
-from koala.sim.journal_replay.load import REPORTED_S, Steps, is_unexplained_refusal, other_load
+from koala.sim.journal_replay.inferred_load import (
+    REPORTED_S,
+    Steps,
+    is_unexplained_refusal,
+    other_load,
+)
 from koala.sim.journal_replay.nearest import Nearest, Observation
 from koala.sim.journal_replay.run_history import ClaimNote, RunHistory, SiteNote
 

@@ -6,7 +6,7 @@ from koala.core.model.actions import ClaimProcessors
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job import ClaimEnd, EndKind
 from koala.core.model.values import ClaimId, Instant, JobId, SiteName, UserName
-from koala.sim.journal_replay.load import is_unexplained_refusal, other_load
+from koala.sim.journal_replay.inferred_load import is_unexplained_refusal, other_load
 from koala.sim.journal_replay.run_history import ClaimNote, SiteNote, SiteReport
 from tests.harness.builders import a_component
 
