@@ -2,7 +2,21 @@
 
     from koala import Client, Component, Job
 
-The rest of the Python interface is in `koala.client` and `koala.errors`.
+The rest of the Python interface is in `koala.client` and `koala.errors`. The packages:
+
+core        the scheduler as a pure state machine; `policies` decide for it, `views` explain it
+daemon      the process around the core; agents are in `koala_agent`
+protocol    messages between daemon, agent and starter; `wire` carries them over gRPC
+files       replicas and copies of files
+identity    certificates, tokens, and TLS
+rsl         descriptions of jobs
+client      the Python client; `cli` is the command line, `web` the web page
+metrics     what Prometheus reads
+sim         simulated time; `workload` draws or reads jobs, `papers` reproduces experiments
+lab         simulations from Python; `twin`: recorded jobs of clusters; `yardstick`: a benchmark
+runtime     services of the operating system: clock, log, disk, SQLite, settings
+grid_file   one TOML file for a whole grid on this machine
+errors      the exceptions
 """
 
 from typing import TYPE_CHECKING

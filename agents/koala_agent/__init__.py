@@ -14,6 +14,7 @@ files                       replicas, copies and uploads (`koala.files`)
 transport                   commands and files at a site, here or over ssh
 connect                     `koala site connect`
 metrics                     what Prometheus reads
+state_folder                the state directory; `sealed_database`: SQLite that detects lost rows
 """
 
 import os

@@ -9,12 +9,16 @@
     main.py          command table, errors, exit status
     lazy_group.py    groups that import their commands late
     completion.py    completion in the shell
-    arguments.py     shared options and their types; files, -D definitions, durations
-    connection.py    calls to the daemon, output of results
-    jobs/            submit, list, show, why, timeline, cancel, wait, watch, logs, outputs, rsl
-    admin/           sites, users, authority, backup, report
-    local/           up, daemon and demo: a grid on this machine
-    research/        simulate, replay, reproduce
+    arguments.py     shared options and their types; definitions (-D), durations
+    requests.py      calls to the daemon
+    output.py        output of results and messages
+    extras.py        optional packages that a command needs
+    jobs/            submit, run, list, show, why, timeline, cancel, wait, watch, logs, outputs, rsl
+    files.py         files of sites
+    admin/           sites, users, authority, backup, report, doctor
+    local/           up, daemon, demo, init and web: a grid on this machine
+    top/             top: the grid on a terminal, always current
+    research/        simulate, replay, reproduce, sweep, twin, yardstick
     render/          documents to text
 
 Absent on purpose: any knowledge of scheduling. The commands show the daemon's answers.

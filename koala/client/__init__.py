@@ -3,6 +3,15 @@
 `Client` waits for each answer; `AsyncClient` has the same methods as coroutines. `Job` and
 `Component` describe jobs, `JobHandle` follows a submitted one, and `koala.client.records` has the
 types of results.
+
+client               `AsyncClient`; `grid_calls` and `file_calls` have some of its methods
+sync                 `Client`; `background` runs the coroutines in a thread
+description          `Job` and `Component`; `phases`: names of final phases
+submission           one of several submissions; `batched_submission` sends them
+job_handle           `JobHandle`
+records              types of results
+connection           calls over a `channel`; `resumable_stream` goes on after a cut
+staging, uploads     files on their way to the daemon; `fetching`: output files on their way back
 """
 
 from importlib import import_module

@@ -15,10 +15,17 @@ Layers; a module imports only from its own layer or from a layer above it in thi
     model/       values: ids, jobs, sites, events, actions, parameters, timers, queues
     policy_api   the question and the answer of each policy slot; `answer_recorder`
     state        the whole state, and the few functions that write it
-    queries      read-only questions about the state; `sites`: views, counters, errors
+    queries      read-only questions about the state
+    sites        views of sites for policies, windows of claims, the circuit breaker
+    resources    GPUs, features and memory that a component needs; `feasibility` on an empty grid
     pipeline/    the steps: enqueue, place, claim, start, run, end, and site reports
     scheduler    dispatches each event to its step
-    snapshot     serializes the state and restores it; `purge`, `invariants`, `leases`
+    snapshot     serializes the state and restores it; `snapshot_rows` for jobs of a long queue,
+                 `old_snapshot` for snapshots of earlier releases
+    purge        ended jobs leave the state
+    leases       leases of claims, and claims that are fenced when theirs expire
+    invariants   checks between two events
 
-Not here by design: text for people and accounting (`koala.views`), policies (`koala.policies`).
+Not here by design: text for people, accounting and the digest of the state (`koala.views`), and
+policies (`koala.policies`).
 """

@@ -3,9 +3,17 @@
 The target of a copy reads from the source's server, or from the relay beside the daemon. The source
 dials the relay; the target sees no difference.
 
-`transfer` is the pure state machine of one copy; `transfer_events` has its events and actions, and
-`transfer_driver` carries them out. `bandwidth_limits` paces the links. `names` and
-`confined_folder` keep every name inside its folder. The other modules do the input and output;
+transfer           the pure state machine of one copy; `transfer_events` has its events and actions
+transfer_driver    carries them out: reads from the source or the relay, over `channels`
+bandwidth_limits   pace the copies of each link
+server             serves parts of files to other sites
+replica_store      the replicas of a site
+incoming           the spool folder of copies that are under way
+uploads            output files and logs on their way to the daemon's spool
+orders             orders of uploads, and the reports of copies and uploads
+archives           staged programs, packed and unpacked
+names              logical file names; with `confined_folder` every name stays inside its folder
+
 `koala_agent.files` puts them together.
 
 Invariants:

@@ -1,13 +1,16 @@
 """Reproduction of the papers' experiments: figures, and a verdict for each claim.
 
-- `paper`: data types of a paper (settings, figures, claims).
+- `paper`, `runs`: data types of a paper (figures, claims) and of its runs; `options` declares its
+  simulation.
 - `sweep`: collects the runs that figures and claims need and makes each once.
 - `results`: holds what the runs measured.
-- `claims`: tests the claims by paired differences.
+- `comparisons`, `verdicts`: what claims consist of, and the test of them by paired differences.
 - `figures`: draws.
-- `report`: writes the report.
-- One package per paper (`multiqueue`, `deadlines`, `koala`, `hints`, `synchronous`) with its
-  claims.
+- `report`: writes the report: `claim_table`, `markdown` for people, `tables` for programs; `folder`
+  the raw runs beside it.
+- One package per paper (`multiqueue`, `deadlines`, `koala`, `hints`, `synchronous`): `simulation`,
+  its `options` and `command`, `points` (the runs), `figures`, `claims`, and `reasons` why claims
+  fail.
 
 Nothing here is tuned: a claim that fails is reported as failing.
 """

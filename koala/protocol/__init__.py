@@ -1,5 +1,11 @@
 """The vocabulary of the link between daemon, agent and starter.
 
-Messages, limits, versions and shared formulas are declared here once and used at both ends. The
-encoding, generated from `proto/`, is `koala.wire.v1`.
+Declared here once and used at both ends. The encoding, generated from `proto/`, is `koala.wire.v1`.
+
+messages      all messages, as plain values; `codec` encodes them
+constraints   constraints on their fields; `limits` of their sizes
+names         patterns of names on the link
+versions      versions of the protocol, and what each end accepts
+ordering      orders of waiting jobs, used by daemon and local managers
+world_port    the port of an MPI world
 """

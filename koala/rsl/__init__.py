@@ -9,7 +9,16 @@
     evaluated_tree(text, definitions)     -> Tree        of RSL, YAML or JSON
     write_document(tree)                  -> str         the tree as YAML or JSON
 
-An error in a text is a `SpecError` with line, column and the line itself.
+An error in a text is a `SpecError` with line, column and the line itself. The modules:
+
+lexer, parser       from a text to a `tree`; `unparse` goes back
+evaluation          replace variables and concatenations
+document            YAML and JSON as the same tree
+scripts             batch scripts as components; `script_options` has their options
+attributes          the table of all attributes; `attribute_names` has their spellings
+job_reader          from a tree to a JobSpec, with the tables and readers of `readers`, `fields`,
+                    `job_fields` and `resource_fields`
+job_writer          from a JobSpec to a text
 
 Invariants:
 

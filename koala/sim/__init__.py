@@ -5,7 +5,10 @@
   answered by its outcome at the site.
 - `journal_replay`: what-if runs from a recorded journal.
 - `log_replay`: a log of jobs on the local manager model alone.
-- `replication`, `statistics`, `saturation`, `metrics`: many runs, and their evaluation.
+- `replication`: many runs on this machine; `campaign`: runs that are stored, and shared out to
+  several machines.
+- `metrics`, `statistics`, `saturation`: the evaluation of runs; `job_csv`: their jobs as a table.
+- `options`, `option_values`: options of simulations, and the readers of their values.
 
 Nothing here reads a clock or the global random generator: a run is a function of its seed.
 """

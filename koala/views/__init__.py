@@ -1,6 +1,13 @@
 """Views of the scheduler's state for people: documents, explanations and accounts.
 
-Pure functions of the core's state; the core does not depend on them. `documents` makes the plain
-data of `koala show`, `list` and `sites`; `explain` the sentences of `koala why`; `accounting` the
-figures of `koala report`; `digest` the checksum that a replay must give again.
+Pure functions of the core's state; the core does not depend on them.
+
+documents    JSON documents of jobs, sites and files: `koala show`, `list` and `sites`
+queues       that of the placement queues
+explain      the sentences of `koala why`
+accounting   the figures of `koala report`
+digest       the checksum of the state that a replay must give again
+gantt        the course of a job as bars; `gantt_svg` draws it, with elements of `svg`
+spans        the course of a job that is over as spans, for traces
+units        amounts as text
 """

@@ -1,8 +1,10 @@
 """The web page of a grid: a process of its own, and a client of the daemon (`koala web`).
 
+- `server`: the process; `app`: its routes; `settings`: where it listens.
+- `sessions`: sign-in and sessions of browsers; `security`: checks of requests.
 - `identities`, `grid_model`: who looks, and what the daemon shows them, fed by one watch for all
-  pages;
-- `pages`: the handlers; `templates`, `static`: what browsers get;
-- `cells`, `barrier`, `usage`, `charts`: documents of the daemon as what the pages show;
-- `security`, `sessions`: who is let in.
+  pages.
+- `pages`: the handlers; `templates`, `static`: what browsers get.
+- `cells`, `barrier`, `usage`, `charts`: documents of the daemon as what the pages show.
+- `past_runs`, `playback`: replays of past runs, and the document that plays one back.
 """

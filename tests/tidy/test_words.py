@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import Counter
+from collections.abc import Collection
 
 import pytest
 
@@ -22,6 +23,10 @@ from tests.tidy.words import (
 
 MODULES_MAX = 20
 """More modules in one folder are no map of themselves."""
+MAPPED_MIN = 8
+"""So many modules and folders in one folder need a map: its docstring, which names each."""
+MAP_LINE = re.compile(r" *((?:[a-z_]+(?:\.py|/)?, )*[a-z_]+(?:\.py|/)?)  +\S")
+"""A line of a map: one or several names, two spaces or more, and what they are for."""
 BEGINS_WITH_TEXT = re.compile(r'(?:#.*\n|\s)*r?"""[^"]')
 """The first characters of most modules with a docstring; others are parsed."""
 
@@ -54,6 +59,47 @@ def test_no_name_is_retired_and_none_stands_twice_in_a_layer() -> None:
 def test_a_folder_has_no_more_modules_than_its_names_can_explain() -> None:
     folders = Counter(module.path.parent for module in all_modules())
     assert {str(path) for path, count in folders.items() if count > MODULES_MAX} == set()
+
+
+def map_errors(package: str, text: str, inside: Collection[str]) -> list[str]:
+    """List the names that the map of a folder lacks, and those that it has for nothing."""
+    words = set(re.findall(r"\w+", text))
+    lacking = [] if len(inside) < MAPPED_MIN else [one for one in inside if one not in words]
+    found = (MAP_LINE.match(line) for line in text.splitlines())
+    named = [
+        name.removesuffix(".py").rstrip("/") for one in found if one for name in one[1].split(", ")
+    ]
+    gone = [one for one in named if one not in inside]
+    return [f"{package}: no {one}" for one in gone] + [f"{package} lacks {one}" for one in lacking]
+
+
+def test_the_map_of_a_folder_names_all_that_is_there() -> None:
+    """Its reader looks for a module by what it is for; a map with a gap hides one."""
+    inside: dict[str, list[str]] = {}
+    for module in shipped_modules():
+        parent, _, name = module.name.rpartition(".")
+        if name != "__main__":
+            inside.setdefault(parent, []).append(name)
+    errors = [
+        error
+        for module in shipped_modules()
+        if module.is_package
+        for error in map_errors(
+            module.name, ast.get_docstring(module.tree) or "", inside.get(module.name, [])
+        )
+    ]
+    assert errors == []
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("A map.\n\na, b    two\nc/  three\nd.py   four; `e`, `f` and `g`", "koala.x lacks h"),
+        ("A map.\n\nabcd   of a b c d e f g h", "koala.x: no abcd"),
+    ],
+)
+def test_a_gap_in_a_map_and_a_name_for_nothing_are_found(text: str, error: str) -> None:
+    assert map_errors("koala.x", text, list("abcdefgh")) == [error]
 
 
 def test_no_word_of_source_or_document_is_archaic() -> None:

@@ -1,6 +1,8 @@
 """Claims of a site: their states, their storage, and their reports to the daemon.
 
 table                the claim table, a pure state machine; `events`, `states`, `ends` are its parts
+settings             leases of starters, and limits of the site
+folder               the claim's folder; `bundle`: what a starter learns of the other components
 pending_requests     key-value requests of starters that the daemon has not answered
 store                claims on disk; `committed` is the committed view, the source of all reports
 """

@@ -1,9 +1,11 @@
 """The steps of the pipeline: functions of the state, one module a step.
 
-queueing                     enqueue a job; scan the high and the low queue in turn
+queue_entry                  put jobs into the placement queues; `dependencies` keep some outside
+queueing                     accept submissions; scan the high and the low queue in turn
 rounds, ordered_scan         scan several queues in rounds; one queue in a chosen order
 placing                      ask the placement policy for sites
-claiming_schedule, claiming  schedule claiming tries; claim, receive answers, evaluate
+copying                      assign the sites, and start the copies of input files
+claiming_schedule, claiming  schedule claiming tries; claim, preempt, receive answers, evaluate
 start_barrier                try TCP paths; arm, release, pass: the barrier
 progress_control             keep the components of a running job together
 claim_end, ending            end a claim; finish, fail, cancel

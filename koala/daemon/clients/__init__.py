@@ -1,10 +1,13 @@
 """The daemon's service for clients: one module for each kind of call.
 
-service              the gRPC methods; each delegates to one of the following
-submit_service       accept jobs; `rsl_parsing` reads descriptions, `admission` rejects
-listing              paged lists of jobs; `archive_queries` for archived jobs
-event_feed           notices for watchers, from memory or the journal
-watch_streams        the notices of the feed that a watcher asked for and may see
-logs, outputs        standard output and error of programs, and output files
-site_status          sites as documents for people
+service           the gRPC methods; each delegates to one of the following
+submit_service    accept jobs; `rsl_parsing` reads descriptions, `admission` rejects
+input_names       input files of a submission; `staging`: its staged programs; `predecessors`: the
+                  jobs that it waits for
+listing           paged lists of jobs; `archive_queries` for archived jobs
+event_feed        notices for watchers, from memory or the journal
+watch_streams     the notices of the feed that a watcher asked for and may see
+logs, outputs     standard output and error of programs, and output files
+file_service      upload, add, list and remove files of sites
+site_status       sites as documents for people
 """

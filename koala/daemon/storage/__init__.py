@@ -1,7 +1,8 @@
 """Durable state of the daemon: the journal and everything derived from it.
 
 journal              append-only, hash-chained events in SQLite, with a mark of the last commit
-records              encoding and chaining of the journal's rows, without the file
+records              encoding and chaining of the journal's rows, without the file; `spec_codec`
+                     encodes job descriptions
 archive              snapshots and archived jobs
 damaged_history      find damage in events that no start needs, and drop them
 watermark            journal positions that agents have seen: detect a rolled-back journal

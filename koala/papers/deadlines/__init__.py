@@ -1,9 +1,10 @@
 """The deadlines paper: figures 1 to 9 and its claims.
 
+- `simulation`: the model; `options`, `command`: `koala simulate`.
 - `points`: the runs.
 - `claims`, `claims_model` (sections 2 and 3.1), `claims_rpp` (3.2), `claims_wait` (3.3): the claims
   of the text.
-- `figures`: the figures.
+- `figures`: the figures; `reasons`: why claims fail.
 - `quantities`: measured quantities, loads and comparisons that claims share.
 """
 

@@ -1,8 +1,9 @@
 """The hints paper: figure 2 and its claims.
 
+- `simulation`: the model; `options`, `command`: `koala simulate`.
 - `points`: the runs.
 - `claims`: the claims of the text.
-- `figures`: the figures.
+- `figures`: the figures; `reasons`: why claims fail.
 """
 
 from koala.papers.hints.claims import CLAIMS, UNTESTABLE

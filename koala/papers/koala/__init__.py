@@ -1,9 +1,10 @@
 """The KOALA paper: figures 1 to 5 and its claims.
 
+- `simulation`: the model; `options`, `command`: `koala simulate`.
 - `points`: the runs.
 - `claims`, `claims_results` (section 5): the claims of the text.
 - `claims_shared`: names of the measured quantities.
-- `figures`: the figures.
+- `figures`: the figures; `reasons`: why claims fail.
 """
 
 from koala.papers.koala.claims import CLAIMS, UNTESTABLE

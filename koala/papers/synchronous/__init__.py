@@ -1,8 +1,9 @@
 """The synchronous-queuing paper: figures 7 to 10 and its claims.
 
+- `simulation`: the model; `options`, `command`: `koala simulate`.
 - `points`: the runs.
-- `claims`: the claims of the text.
-- `figures`: the figures.
+- `claims`: the claims of the text; `quantities`: what they compare.
+- `figures`: the figures; `reasons`: why claims fail.
 """
 
 from koala.papers.paper import Paper

@@ -4,4 +4,13 @@ The jobs of a log are those of the site's own users, so neither the core nor an 
 All instants are whole seconds from the first submission. Memory holds neither the log nor the
 result: jobs are read as they arrive and written as they end. Absent on purpose: co-allocation, and
 any clock.
+
+replay        from a log to figures; it may be interrupted and continued
+run           the event loop: completions, arrivals, one pass of the local manager
+driver        drives it to its stops, makes changes, writes the jobs that ended
+events        failing processors and breakpoints; `event_files` has them as TOML
+tally         measures of the jobs, as they end
+series        utilisation and demand over time; `drawing` plots them
+job_files     the jobs that ran, as CSV or SWF
+multicluster  a log as the workload of several clusters
 """

@@ -5,7 +5,7 @@ claim_tracking    the claims between two polls, what a listing says of them, and
 dialect           the commands and texts that one batch system must know
 slurm             the dialect of Slurm; slurm_nodes has the features and GPUs of its nodes
 gridengine        the dialect of Grid Engine
-htcondor          the dialect of HTCondor
+htcondor          the dialect of HTCondor; condor_analysis reads why a job waits
 oar               the dialect of OAR
 pbs               the dialect of OpenPBS and PBS Professional
 native            options that a job passes on to the batch system
