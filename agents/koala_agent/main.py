@@ -16,6 +16,7 @@ import getpass
 import os
 import signal
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -71,7 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_command(name: str, words: Sequence[str]) -> int:
     """Run `koala-agent NAME CONFIG.toml`."""
     run, description = COMMANDS[name]
-    parser = argparse.ArgumentParser(prog=f"koala-agent {name}", description=description)
+    parser = argparse.ArgumentParser(
+        prog=f"koala-agent {name}", description=description, formatter_class=BlankFormatter
+    )
     if name == "start":
         _add_configs(parser)
     else:
@@ -286,6 +289,7 @@ def announced(state_dir: Path) -> Iterator[None]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="koala-agent",
+        formatter_class=BlankFormatter,
         description=(
             "Runs the agent of a site in the foreground. The agent connects to the daemon, "
             "registers the site, and submits claims to the site's batch system. Each site has a "
@@ -305,6 +309,17 @@ def _parser() -> argparse.ArgumentParser:
     _add_configs(parser)
     parser.add_argument("--version", action="version", version=f"koala-agent {software_version()}")
     return parser
+
+
+class BlankFormatter(argparse.HelpFormatter):
+    """Writer of help texts that breaks lines at blanks only, never in `koala-agent`."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = self._split_lines(text, width - len(indent))
+        return "\n".join(indent + line for line in lines)
 
 
 def _add_configs(parser: argparse.ArgumentParser) -> None:

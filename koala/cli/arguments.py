@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from koala.errors import SpecError
 
@@ -28,8 +29,10 @@ class Number(click.ParamType[float]):
     kind: type[int] | type[float] = float
     allowed = "numbers"
 
-    def __init__(self, low: int | None = None, high: int | None = None) -> None:
-        self.low, self.high = low, high
+    def __init__(
+        self, low: float | None = None, high: float | None = None, *, above: float | None = None
+    ) -> None:
+        self.low, self.high, self.above = low, high, above
 
     def convert(
         self,
@@ -47,20 +50,61 @@ class Number(click.ParamType[float]):
 
             if not is_sensible(number):  # nor is nan
                 self.fail(f"{number}: allowed are {SENSIBLE}", param, ctx)
-        if not (self.low is None or number >= self.low) or not (
-            self.high is None or number <= self.high
-        ):
-            within = "" if self.low is None else f" from {self.low:g}"
-            within += "" if self.high is None else f" to {self.high:g}"
-            self.fail(f"{number}: allowed is a number{within}", param, ctx)
+        is_low = (self.low is not None and number < self.low) or (
+            self.above is not None and number <= self.above
+        )
+        if is_low or (self.high is not None and number > self.high):
+            within = self.range if self.low is None else f"from {self.range}"
+            self.fail(f"{_written(number)}: allowed is a number {within}", param, ctx)
         return number
 
     @property
     def range(self) -> str:
         """Bounds in words; empty without bounds."""
+        high = "" if self.high is None else _written(self.high)
+        if self.above is not None:
+            least = f"more than {_written(self.above)}"
+            return f"{least}, at most {high}" if high else least
         if self.low is None:
             return ""
-        return f"{self.low} or more" if self.high is None else f"{self.low} to {self.high}"
+        return f"{_written(self.low)} to {high}" if high else f"{_written(self.low)} or more"
+
+
+class Words(click.ParamType[str]):
+    """One of a few fixed words, in any case; also an enumeration of them."""
+
+    name = "word"
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self.words = tuple(str(word) for word in words)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """Show the words."""
+        return f"[{'|'.join(self.words)}]"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str:
+        """Return the word as it is declared. Raises ConfigError."""
+        from koala.sim.option_values import word_of
+
+        return word_of(_name_of(param), value, self.words)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Offer the words that begin like the incomplete one."""
+        return [CompletionItem(one) for one in begun(self.words, incomplete)]
+
+
+def _name_of(param: click.Parameter | None) -> str:
+    """Name of an option or an argument in messages."""
+    if param is None:
+        return ""
+    return param.opts[-1] if isinstance(param, click.Option) else (param.metavar or "").strip("[]")
 
 
 class Whole(Number):
@@ -82,37 +126,53 @@ def offered(*words: str, names_of: str = "") -> dict[str, Any]:
     """Return the attributes of an option or argument that the shell completes: with these words, or
     with the names of jobs, sites or users that the daemon knows."""
 
-    def complete(context: click.Context, _one: click.Parameter, begun: str) -> list[str]:
+    def complete(context: click.Context, _one: click.Parameter, incomplete: str) -> list[str]:
         from koala.cli import completion
 
         found = words or completion.names_of(names_of, context.params.get("address"))
-        return [one for one in found if one.lower().startswith(begun.lower())]
+        return begun(found, incomplete)
 
     return {"shell_complete": complete}
+
+
+def begun(words: Iterable[str], incomplete: str) -> list[str]:
+    """Return the words that begin like the incomplete one, in any case."""
+    return [one for one in words if one.lower().startswith(incomplete.lower())]
 
 
 def option(
     *names: str,
     help: str,  # noqa: A002
     words: Sequence[str] = (),
+    unset: str = "",
     **attributes: Any,  # noqa: ANN401
 ) -> Callable[[F], F]:
     """Decorate a command with an option whose help text ends with its default and its bounds.
 
-    The shell completes it with `words`, or with names of what its metavar says.
+    `unset` says what happens without the option, where that is no value of `default`. The shell
+    completes the option with `words`, or with names of what its metavar says.
     """
     if words or attributes.get("metavar") in NAMES:
         attributes |= offered(*words, names_of=NAMES.get(attributes.get("metavar") or "", ""))
     kind, default = attributes.get("type"), attributes.get("default")
     is_shown = default not in (None, "") and not isinstance(default, bool)
-    notes = [f"default: {default}"] if is_shown else []
+    shown = unset or (_written(default) if is_shown else "")
+    notes = [f"default: {shown}"] if shown else []
     if isinstance(kind, Number) and kind.range:
         notes.append(kind.range)
+    if isinstance(kind, Words) and "metavar" in attributes:
+        notes.insert(0, f"one of {', '.join(kind.words)}")
     if isinstance(kind, click.Path):
         attributes.setdefault("metavar", "PATH")
     return click.option(
         *names, help=f"{help}  [{'; '.join(notes)}]" if notes else help, **attributes
     )
+
+
+def _written(default: Any) -> str:  # noqa: ANN401
+    """Write a default as a user would: 3600 for 3600.0."""
+    is_whole = isinstance(default, float) and default.is_integer()
+    return str(int(default) if is_whole else default)
 
 
 def examples(*lines: str) -> Callable[[click.Command], click.Command]:
@@ -157,7 +217,7 @@ define_option = option(
     help="Define a variable of the description.",
 )  # fmt: skip
 component_option = option(
-    "-c", "--component", metavar="N", help="Index or label of a component; default: all."
+    "-c", "--component", metavar="COMPONENT", help="Index or label of a component.", unset="all"
 )
 job_argument = click.argument(
     "job", help="The job's id, as submit printed it.", **offered(names_of="job")

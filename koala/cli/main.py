@@ -145,7 +145,13 @@ def _complete(context: click.Context, option: click.Parameter, shell: str | None
 
 def _completion_option(name: str) -> click.Option:
     return click.Option(
-        [name], is_flag=False, flag_value="", is_eager=True, expose_value=False, callback=_complete
+        [name],
+        is_flag=False,
+        flag_value="",
+        is_eager=True,
+        expose_value=False,
+        callback=_complete,
+        metavar="[SHELL]",
     )
 
 

@@ -93,10 +93,16 @@ def site_sizes(option: str, text: str) -> tuple[int, ...]:
 
 def one_of(option: str, text: str, allowed: tuple[str, ...]) -> str:
     """Match a word against the allowed ones, in any case. Raises ConfigError."""
+    return word_of(f"--{option}", text, allowed)
+
+
+def word_of(named: str, text: str, allowed: tuple[str, ...]) -> str:
+    """Match the word of an option or an argument, named as on the command line. Raises
+    ConfigError."""
     for word in allowed:
         if word.lower() == text.lower():
             return word
-    raise ConfigError(f"--{option} {text}: allowed are {', '.join(allowed)}")
+    raise ConfigError(f"{named} {text}: allowed are {', '.join(allowed)}")
 
 
 def known_name(option: str, text: str, known: Iterable[str], find: Callable[[str], object]) -> str:

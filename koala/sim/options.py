@@ -7,7 +7,7 @@ default, the bounds and the help text. `koala simulate` makes its command line o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, Literal, TypeVar, overload
@@ -33,21 +33,33 @@ class Option:
 
     default: Any
     help: str
-    kind: Literal["number", "whole", "flag", "text", "file"] = "text"
+    kind: Literal["number", "whole", "flag", "text", "choice", "file"] = "text"
     name: str = ""
     """Without dashes; empty: made of the field's name, without the unit."""
     metavar: str | None = None
-    low: int | None = None
-    high: int | None = None
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    """Like `low`, which is not allowed itself."""
     read: Read | None = None
     words: tuple[str, ...] = ()
-    """Values that the shell offers; others may be allowed, too."""
+    """Values that the shell offers. Of a choice they are all; else others may be allowed, too."""
+    unset: str = ""
+    """What happens without the option, where no default says it."""
 
 
 def require(is_right: bool, name: str, value: object, allowed: str) -> None:  # noqa: FBT001 - read as an assertion
     """Raise ConfigError unless the value is right."""
     if not is_right:
         raise ConfigError(f"{name} = {value}: allowed is {allowed}")
+
+
+def require_words(setting: Any) -> None:  # noqa: ANN401 - a dataclass
+    """Raise ConfigError unless the fields of each choice in words have one of them."""
+    for name, one in options_of(type(setting)).items():
+        value = getattr(setting, name)
+        if one.kind == "choice" and isinstance(value, str):
+            require(value in one.words, name, value, ", ".join(one.words))
 
 
 def options_of(setting: type) -> dict[str, Option]:
@@ -60,31 +72,43 @@ def option_name(name: str, option: Option) -> str:
     return option.name or name.removesuffix("_s").replace("_", "-")
 
 
-def number(
+def number(  # noqa: PLR0913 - all but two by keyword
     default: N,
     help: str,  # noqa: A002 - the word of every library of options
     *,
     name: str = "",
-    low: int | None = None,
-    high: int | None = None,
+    metavar: str | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
     given: float | None = None,
     read: Read | None = None,
 ) -> N:
     """Declare a field of a number; `given` is the option's default if it has another unit."""
     kind: Literal["whole", "number"] = "whole" if isinstance(default, int) else "number"
     first = default if given is None else given
-    option = Option(default=first, help=help, kind=kind, name=name, low=low, high=high, read=read)
+    option = Option(
+        default=first,
+        help=help,
+        kind=kind,
+        name=name,
+        metavar=metavar,
+        low=low,
+        high=high,
+        above=above,
+        read=read,
+    )
     return _field(default, option)
 
 
 def choice(
     default: T,
-    words: tuple[str, ...] | Mapping[str, T],
+    words: Iterable[str] | Mapping[str, T],
     help: str,  # noqa: A002
     *,
     name: str = "",
 ) -> T:
-    """Declare a field with a few values, in words or named by words."""
+    """Declare a field with a few values: those of its type, in words, or named by words."""
     values: Mapping[str, Any] = (
         words if isinstance(words, Mapping) else {word: word for word in words}
     )
@@ -93,9 +117,10 @@ def choice(
     def read(option: str, text: str) -> Any:  # noqa: ANN401
         return values[one_of(option, text, tuple(values))]
 
-    return _field(
-        default, Option(default=first, help=help, name=name, read=read, words=tuple(values))
+    option = Option(
+        default=first, help=help, kind="choice", name=name, read=read, words=tuple(values)
     )
+    return _field(default, option)
 
 
 def policy(default: str, slot: str, help: str, *, name: str = "") -> str:  # noqa: A002
@@ -105,10 +130,9 @@ def policy(default: str, slot: str, help: str, *, name: str = "") -> str:  # noq
     def read(option: str, text: str) -> str:
         return policy_name(option, slot, text)
 
-    return text(default, read, f"{help} {OWN}", name=name, words=_names(slot))
-
-
-OWN = "Also module:function."
+    names = _names(slot)
+    full = f"{help} {', '.join(names)}, or your own as module:function."
+    return text(default, read, full, name=name, metavar="NAME", words=names)
 
 
 def policy_name(option: str, slot: str, text: str) -> str:
@@ -136,9 +160,10 @@ def text(
     read: Callable[[str, str], T],
     help: str,
     *,
+    metavar: str,
     name: str = ...,
-    metavar: str = ...,
     words: tuple[str, ...] = ...,
+    unset: str = ...,
 ) -> T: ...
 @overload
 def text(
@@ -146,18 +171,20 @@ def text(
     read: Callable[[str, str], T],
     help: str,
     *,
+    metavar: str,
     name: str = ...,
-    metavar: str = ...,
     words: tuple[str, ...] = ...,
+    unset: str = ...,
 ) -> T | None: ...
 def text(
     default: str | None,
     read: Callable[[str, str], T],
     help: str,  # noqa: A002
     *,
+    metavar: str,
     name: str = "",
-    metavar: str | None = None,
     words: tuple[str, ...] = (),
+    unset: str = "",
 ) -> T | None:
     """Declare a field that `read` makes of the option's text; without a default it may be None."""
 
@@ -165,7 +192,13 @@ def text(
         return None if given is None else read(option, given)
 
     option = Option(
-        default=default, help=help, name=name, metavar=metavar, read=read_given, words=words
+        default=default,
+        help=help,
+        name=name,
+        metavar=metavar,
+        read=read_given,
+        words=words,
+        unset=unset,
     )
     return _field(read_given(name, default), option)
 

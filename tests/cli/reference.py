@@ -59,8 +59,8 @@ def reference(commands: Iterable[tuple[str, ...]]) -> str:
         run = koala_here(*words, "--help")
         assert run.returncode == 0, run.stderr
         parts.append(_section(f"koala {' '.join(words)}", run.stdout))
-    parts.append(_section("koala-agent", _agent_help()))
-    parts.extend(_section(f"koala-agent {name}", _agent_help(name)) for name in AGENT_COMMANDS)
+    parts.append(_section("koala-agent", agent_help()))
+    parts.extend(_section(f"koala-agent {name}", agent_help(name)) for name in AGENT_COMMANDS)
     return "\n".join(parts)
 
 
@@ -68,10 +68,11 @@ def _section(name: str, help_text: str) -> str:
     return f"## {name}\n\n```text\n{help_text.rstrip()}\n```\n"
 
 
-def _agent_help(*words: str) -> str:
+def agent_help(*words: str, **changes: str) -> str:
+    """Help of a command of koala-agent; `changes` are variables of its environment."""
     out = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
-        for name, value in SHOWN.items():
+        for name, value in {**SHOWN, **changes}.items():
             patch.setenv(name, value)
         with pytest.raises(SystemExit):
             agent_main([*words, "--help"])

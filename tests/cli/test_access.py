@@ -152,7 +152,10 @@ def test_what_stands_before_a_subcommand_counts(
         (("site", "add", "a b"), "site 'a b': allowed are letters"),
         (("site", "add", "a", "--ttl", "1y"), "--ttl '1y': allowed is a number"),
         (("site", "add", "a", "--ttl", "99d"), "ttl = "),
-        (("user", "add", "x", "--role", "king"), "role = 'king': allowed are user"),
+        (
+            ("user", "add", "x", "--role", "king"),
+            "--role king: allowed are user, operator",
+        ),
     ],
 )
 def test_what_is_wrong_is_told(grid: Up, words: tuple[str, ...], said: str) -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from koala.core.model.parameters import _BOUNDS, _WORDS
+from koala.core.model.parameters import BOUNDS, WORDS
 from tests.tidy.sources import ROOT
 
 DIAGRAM = re.compile(r"```mermaid\nstateDiagram-v2\n(.*?)```", re.DOTALL)
@@ -42,10 +42,10 @@ def transitions(text: str) -> Mapping[str, set[str]]:
 
 def allowed(parameter: str) -> str:
     """The values of a parameter, as the table of parameters has them."""
-    if parameter in _BOUNDS:
-        low, high = _BOUNDS[parameter]
+    if parameter in BOUNDS:
+        low, high = BOUNDS[parameter]
         return f"{low:g} to {high:g}"
-    words = _WORDS.get(parameter, ("true", "false"))
+    words = WORDS.get(parameter, ("true", "false"))
     return ", ".join(f"`{word}`" for word in words)
 
 

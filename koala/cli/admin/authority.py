@@ -23,7 +23,9 @@ authority = LazyGroup(
 @state_dir_argument
 @json_option
 def show(*, state_dir: Path, json: bool) -> None:
-    """Show expiry and fingerprint of the authority; with --json also its certificate."""
+    """Show expiry and fingerprint of the authority.
+
+    With --json also its certificate."""
     from koala.cli.render.documents import moment
     from koala.daemon.auth.certificate_authority import AUTHORITY_FILE, FOLDER, CertificateAuthority
 

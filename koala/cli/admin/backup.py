@@ -38,7 +38,7 @@ def backup(*, state_dir: Path, target: Path, outputs: bool, json: bool) -> None:
 
 
 @click.command
-@click.argument("source", type=file, metavar="BACKUP", help="A backup of koala backup.")
+@click.argument("source", type=file, metavar="BACKUP", help="A backup of `koala admin backup`.")
 @click.argument("state_dir", type=file, help="An empty or missing directory.")
 @json_option
 def restore(*, source: Path, state_dir: Path, json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from koala.cli.arguments import daemon_options, examples, option, read_instant
+from koala.cli.arguments import Words, daemon_options, examples, option, read_instant
 from koala.cli.output import print_answer, terminal_width
 from koala.cli.requests import ask_document
 from koala.errors import SpecError
@@ -48,13 +48,11 @@ BY = ("user", "site", "day", "job", "claim")
 
 
 @examples(
-    "koala report --by user",
-    "koala report --by site --since 2026-11-01",
+    "koala admin report --by user",
+    "koala admin report --by site --since 2026-11-01",
 )
 @click.command
-@option(
-    "--by", type=click.Choice(BY), default="user", help="Subject of the rows; days are UTC days."
-)
+@option("--by", type=Words(BY), default="user", help="Subject of the rows; days are UTC days.")
 @option("--since", metavar="INSTANT", help="Start of the period (ISO 8601).")
 @option("--until", metavar="INSTANT", help="End of the period.")
 @option("--user", default="", metavar="USER", help="Only jobs of this user.")

@@ -135,8 +135,8 @@ def revoke(*, site: str, json: bool, address: str | None) -> None:
 def drain(*, site: str | None, every: bool, wait: bool, json: bool, address: str | None) -> None:
     """Drain a site, or all sites: no new claims; running jobs continue.
 
-    The drain lasts until koala resume, also over restarts. Ctrl-C ends the waiting, not the drain.
-    Users may drain and resume a site that serves them alone.
+    The drain lasts until `koala site resume`, also over restarts. Ctrl-C ends the waiting, not the
+    drain. Users may drain and resume a site that serves them alone.
     """
     _change(_chosen(site, every), "drain", json, address, is_awaited=wait)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.arguments import Number, Whole, address_option, examples, file, option
+from koala.cli.arguments import Number, Whole, Words, address_option, examples, file, option
 from koala.cli.output import note
 from koala.cli.requests import ask
 from koala.errors import ConfigError, SpecError
@@ -75,11 +75,11 @@ def _connection_of(site: str) -> tuple[SSHSettings, tuple[int, ...]]:
 )
 @click.command
 @click.argument("host", help="A host of your ssh configuration.")
-@option("--site", metavar="SITE", help="Name of the site; default: the first part of HOST.")
+@option("--site", metavar="SITE", help="Name of the site.", unset="the first part of HOST")
 @option(
     "--agent",
     "where",
-    type=click.Choice(["here", "there"]),
+    type=Words(("here", "there")),
     default="here",
     help="Run the agent here, and nothing at HOST; or install it there.",
 )
@@ -95,10 +95,10 @@ def _connection_of(site: str) -> tuple[SSHSettings, tuple[int, ...]]:
     "--ssh-option",
     "options",
     multiple=True,
-    metavar="WORD",
+    metavar="ARGUMENT",
     help="A further argument for ssh; repeatable.",
 )
-@option("--wheel", type=file, help="Wheel of Koala to install there; default: this installation.")
+@option("--wheel", type=file, help="Wheel of Koala to install there.", unset="this installation")
 @option(
     "--tunnel",
     multiple=True,

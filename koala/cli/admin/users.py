@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from koala.cli.arguments import Whole, daemon_options, examples, offered, option
+from koala.cli.arguments import Whole, Words, daemon_options, examples, offered, option
 from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import note, print_answer, print_json, print_list, terminal_width
 from koala.cli.requests import ask, ask_document, ask_documents
@@ -33,13 +33,12 @@ name_argument = click.argument("name", help="The user's name.", **offered(names_
 @click.command
 @name_argument
 @option(
-    "--role",
-    default="user",
-    metavar="ROLE",
-    help="One of user, operator or administrator.",
-    words=ROLES,
+    "--role", type=Words(ROLES), default="user",
+    help="Rights: an operator manages sites and all jobs, an administrator also users.",
+)  # fmt: skip
+@option(
+    "--expires", default="0", metavar="TIME", help="Lifetime, such as 12h or 90d; 0: no expiry."
 )
-@option("--expires", default="0", metavar="TIME", help="Lifetime: 12h, 90d; 0: no expiry.")
 @daemon_options
 def add(*, name: str, role: str, expires: str, json: bool, address: str | None) -> None:
     """Add a user and print the user's credentials, only once.

@@ -12,6 +12,7 @@ import click
 
 from koala.cli.arguments import (
     Whole,
+    Words,
     chosen_component,
     component_option,
     daemon_options,
@@ -22,7 +23,6 @@ from koala.cli.arguments import (
 from koala.cli.jobs.interrupt import InterruptNotice
 from koala.cli.output import print_json
 from koala.cli.requests import ask
-from koala.errors import SpecError
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
@@ -41,7 +41,7 @@ STREAMS = ("stdout", "stderr", "both")
 @option("-f", "--follow", is_flag=True, help="Follow the logs until the job is over.")
 @component_option
 @option("-p", "--process", type=Whole(-1), default=-1, help="One process; -1: all.")
-@option("--stream", default="both", metavar="NAME", help="stdout, stderr, or both.", words=STREAMS)
+@option("--stream", type=Words(STREAMS), default="both", help="Stream of the programs.")
 @daemon_options
 def logs(
     *,
@@ -58,8 +58,6 @@ def logs(
     With several processes each line begins with the component's label and the process. The index
     stands in for a missing label, and follows one that several components share.
     """
-    if stream not in STREAMS:
-        raise SpecError(f"--stream {stream!r}: allowed are stdout, stderr, both")
     chosen = chosen_component(component)
     interrupt = InterruptNotice(address, [job] if follow else [])
     printer = LogPrinter(as_json=json)

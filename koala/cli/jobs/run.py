@@ -55,7 +55,7 @@ OPTIONS = {
 @option("--time", "wall_time", metavar="TIME", help="Time limit, such as 30 (minutes) or 1h30m.")
 @option("--memory", metavar="SIZE", help="Memory that each process needs, such as 4G.")
 @option("--gpus", type=Whole(1), help="GPUs on each site.")
-@option("--name", metavar="NAME", help="Name of the job; default: that of the command.")
+@option("--name", metavar="NAME", help="Name of the job.", unset="that of the command")
 @option("--env", multiple=True, metavar="NAME=VALUE", help="Set a variable. Repeat for more.")
 @option(
     "--output",

@@ -12,6 +12,7 @@ from click.exceptions import Exit
 from koala.cli.arguments import (
     STANDARD_INPUT,
     Whole,
+    Words,
     daemon_options,
     examples,
     file,
@@ -50,8 +51,8 @@ PHASES = (
 )
 @click.command("list")
 @option(
-    "--phase", multiple=True, metavar="PHASE", help="Only jobs in this phase; may be repeated.",
-    words=PHASES,
+    "--phase", type=Words(PHASES), multiple=True, metavar="PHASE",
+    help="Only jobs in this phase; may be repeated.",
 )  # fmt: skip
 @option("--mine", is_flag=True, help="Only your own jobs.")
 @option("--user", default="", metavar="USER", help="Only jobs of this user.")
@@ -81,7 +82,6 @@ def list_jobs(
     """List jobs, in the order of their submission."""
     from koala.cli.render.job_list import read_format
 
-    phases = [_phase(name) for name in phase]
     since_at = read_instant("--since", since)
     if mine and user:
         raise SpecError("--mine and --user cannot be combined")
@@ -91,7 +91,7 @@ def list_jobs(
     async def request(client: AsyncClient) -> list[JobSummary]:
         owner = (await client.hello()).user if mine else user  # the name that the daemon uses
         newest = 0 if is_filtered else last
-        found = await client.list_jobs(phases=phases, owner=owner, last=newest, past=past)
+        found = await client.list_jobs(phases=phase, owner=owner, last=newest, past=past)
         chosen = [
             job
             for job in found
@@ -191,11 +191,3 @@ def cancel(*, jobs: Sequence[str], json: bool, address: str | None) -> None:
             print(f"{result.job}  {result.phase}")
     if any(result.error for result in results):
         raise Exit(1)
-
-
-def _phase(name: str) -> str:
-    """Parse the name of a phase, in any case. Raises SpecError."""
-    found = {phase.lower(): phase for phase in PHASES}.get(name.lower())
-    if found is None:
-        raise SpecError(f"--phase {name!r}: allowed are {', '.join(PHASES)}")
-    return found

@@ -76,7 +76,7 @@ class Submitted(Protocol):
 @option("--watch", is_flag=True, help="Like --wait, and print every event of the job.")
 @option("--logs", is_flag=True, help="Like --wait, and print what the programs write, live.")
 @option("--dry-run", is_flag=True, help="Check the job without submitting it.")
-@option("--key", metavar="K", help="Idempotency key: the same key gives the same job.")
+@option("--key", metavar="KEY", help="Idempotency key: the same key gives the same job.")
 @option(
     "--no-wait", is_flag=True, help="Reject the job instead of delaying it when queues are full."
 )

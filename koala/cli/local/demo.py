@@ -24,7 +24,7 @@ class DemoFailedError(KoalaError):
 
 @click.command
 @option("--jobs", type=Whole(1, 500), default=JOBS, help="Number of jobs.")
-@option("--seed", type=Whole(), default=1, help="Seed of sites and times.")
+@option("--seed", type=Whole(0), default=1, help="Seed of sites and times.")
 @option("--keep", is_flag=True, help="Keep journals, outputs and logs at the end.")
 @option("--plain", is_flag=True, help="Print lines instead of the live view, also on a terminal.")
 @option("--no-web", is_flag=True, help="Start no web page.")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from koala.cli.arguments import examples, file, option
+from koala.cli.arguments import Words, examples, file, option
 from koala.cli.output import note
 from koala.errors import ConfigError
 
@@ -38,9 +38,15 @@ AGENTS = tuple(kind for kind in TEMPLATES if kind not in ("job", "daemon", "poli
     "koala init slurm --site atlas --daemon head.example.org:7740",
 )
 @click.command
-@click.argument("kind", type=click.Choice(list(TEMPLATES)), required=False, help="What to write.")
 @click.argument(
-    "path", type=file, required=False, help="The new file; default: the template's name, here."
+    "kind",
+    type=Words(TEMPLATES),
+    required=False,
+    metavar="[KIND]",
+    help="A word of the list above.",
+)
+@click.argument(
+    "path", type=file, required=False, help="The new file.  [default: the template's name, here]"
 )
 @option("--site", metavar="SITE", help="Name of the site; the new file is then SITE.toml.")
 @option("--daemon", metavar="HOST:PORT", help="Address that the agent dials.")

@@ -35,12 +35,12 @@ def daemon(*, config: Path, accept_loss: bool, init: bool) -> None:
 
 @click.command
 @click.argument(
-    "grid", type=file, required=False, help="The grid's TOML file; default: that of koala demo."
+    "grid", type=file, required=False, help="The grid's TOML file.  [default: that of koala demo]"
 )
 @option(
     "--state", type=file, metavar="DIR",
-    help="Keep journals, spools and logs there; default: the grid's state_dir, else a temporary"
-    " folder that is removed at the end.",
+    help="Keep journals, spools and logs there.",
+    unset="the grid's state_dir, else a temporary folder that is removed at the end",
 )  # fmt: skip
 @option("--any-port", is_flag=True, help="Listen on a free port instead of the grid's.")
 @option("--no-web", is_flag=True, help="Start no web page.")

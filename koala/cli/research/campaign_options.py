@@ -23,8 +23,8 @@ def campaign_options(command: F) -> F:
         on_option,
         option(
             "--store", type=file, metavar="DIR",
-            help="Keep finished runs there, and make none again.  [default: koala/runs in the"
-            " user's cache folder]",
+            help="Keep finished runs there, and make none again.",
+            unset="koala/runs in the user's cache folder",
         ),
         option("--no-store", is_flag=True, help="Make all runs, and keep none."),
     )  # fmt: skip

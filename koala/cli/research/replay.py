@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @option("--job", metavar="JOB", help="Only events of this job.")
 @option(
-    "--from", "since", metavar="T",
-    help="Start the story at T: +SECONDS from the journal's start, or ISO 8601.",
+    "--from", "since", metavar="INSTANT",
+    help="Start the story then: +SECONDS from the journal's start, or ISO 8601.",
+    unset="the journal's start",
 )  # fmt: skip
-@option("--until", metavar="T", help="Read the journal up to T only.")
+@option("--until", metavar="INSTANT", help="Read the journal up to then only.", unset="all of it")
 @option("--events", is_flag=True, help="Include reports and timers without consequences.")
 @option("--summary", is_flag=True, help="Only the summary, without the story.")
 @option("--claims", is_flag=True, help="With --json: every claim and its instants, too.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from koala.cli.arguments import Number, Whole, examples, file, offered, option
+from koala.cli.arguments import Number, Whole, Words, examples, file, option
 from koala.cli.extras import needs_sim
 from koala.cli.research import simulation_options as shared
 from koala.cli.research.campaign_options import campaign_options, part_of, part_options, store_of
@@ -43,19 +43,26 @@ PAPERS: dict[str, str] = {
     "koala reproduce deadlines --figure 3",
 )
 @click.command
-@click.argument("name", metavar="PAPER", help=", ".join(PAPERS) + ".", **offered(*PAPERS))
+@click.argument("name", type=Words(PAPERS), metavar="PAPER", help=f"One of {', '.join(PAPERS)}.")
 @option(
-    "--figure", type=Whole(), metavar="N",
+    "--figure", type=Whole(1), metavar="N",
     help="Only this figure of the paper and the claims about it.",
+    unset="all",
 )  # fmt: skip
 @option("--full", is_flag=True, help="Publication quality; takes hours.")
 @option("--quick", is_flag=True, help="Takes minutes, leaves many claims undecided; the default.")
-@option("--out", type=file, metavar="DIR", help="Output folder.  [default: reproduction/PAPER]")
+@option("--out", type=file, metavar="DIR", help="Output folder.", unset="reproduction/PAPER")
 @shared.seed_option
-@option("--reps", type=Whole(1), help="Replications of each setting.")
 @option(
-    "--length", type=Number(),
+    "--reps",
+    type=Whole(1),
+    help="Replications of each setting.",
+    unset="those of --quick or --full",
+)
+@option(
+    "--length", type=Number(above=0),
     help="Length of a run, in the unit of the paper (docs/reproduction.md).",
+    unset="that of --quick or --full",
 )  # fmt: skip
 @part_options
 @campaign_options

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from koala.cli.arguments import Number, Whole, file, option
+from koala.cli.arguments import Number, Whole, Words, file, option
 from koala.cli.extras import needs_sim
 from koala.cli.research.simulation_options import (
     Runs,
@@ -72,17 +72,21 @@ def simulation(
 def _click_option(name: str, one: Option) -> Decorator:
     kinds: dict[str, Any] = {
         "whole": {"type": Whole(one.low, one.high)},
-        "number": {"type": Number(one.low, one.high)},
+        "number": {"type": Number(one.low, one.high, above=one.above)},
         "flag": {"is_flag": True},
         "file": {"type": file},
-        "text": {},
+        "choice": {"type": Words(one.words)},
+        "text": {"words": one.words},
     }
+    metavar = one.metavar
+    if metavar is None and one.kind == "number" and name.endswith("_s"):
+        metavar = "SECONDS"
     return option(
         f"--{option_name(name, one)}",
         name,
         default=one.default,
-        metavar=one.metavar,
         help=one.help,
-        words=one.words,
+        unset=one.unset,
+        **({} if metavar is None else {"metavar": metavar}),
         **kinds[one.kind],
     )

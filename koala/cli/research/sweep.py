@@ -39,9 +39,9 @@ USUAL_METRICS = ("wait.mean", "response.mean", "bounded_slowdown.mean", "utiliza
 )
 @click.command
 @click.argument("source", type=file, metavar="FILE.toml", help="The sweep (docs/guides/sweeps.md).")
-@option("--reps", type=Whole(1), help="Replications of each setting.  [default: the file's]")
-@option("--seed", type=Whole(0), help="Seed of the first replication.  [default: the file's]")
-@option("--out", type=file, metavar="DIR", help="Output folder.  [default: the file's name]")
+@option("--reps", type=Whole(1), help="Replications of each setting.", unset="the file's")
+@option("--seed", type=Whole(0), help="Seed of the first replication.", unset="the file's")
+@option("--out", type=file, metavar="DIR", help="Output folder.", unset="the file's name")
 @option("--dry-run", is_flag=True, help="List the runs and make none.")
 @part_options
 @campaign_options

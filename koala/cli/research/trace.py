@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import Exit
 
-from koala.cli.arguments import Whole, examples, option
+from koala.cli.arguments import Whole, Words, examples, option
 from koala.cli.arguments import file as path_type
 from koala.cli.extras import needs_sim
 from koala.cli.research import simulation_options as shared
 from koala.errors import ConfigError
 from koala.runtime.progress_bar import progress
-from koala.sim.option_values import local_scheduler_name, one_of
+from koala.sim.option_values import local_scheduler_name
+from koala.workload.arrivals import Overrun
 
 if TYPE_CHECKING:
     from koala.sim.log_replay.events import Change
     from koala.sim.log_replay.replay import Replay
     from koala.workload.logs import Format
 
-OVERRUNS = ("raise", "kill", "extend")
 FORMATS = ("swf", "gwf")
 
 
 @examples(
     "koala simulate trace log.swf --policy easy --plot easy.svg",
-    "koala simulate trace log.swf --policy my_policy:small_first --jobs-out jobs.csv",
+    "koala simulate trace log.swf --policy my_policy:small_first",
 )
 @click.command
 @click.argument(
@@ -38,28 +38,31 @@ FORMATS = ("swf", "gwf")
 )  # fmt: skip
 @option(
     "--policy", metavar="NAME",
-    help="fcfs, easy, conservative, sjf, priorities, fair-share, or your own as module:function."
-    "  [default: easy]",
+    help="fcfs, easy, conservative, sjf, priorities, fair-share, or your own as module:function.",
+    unset="easy",
     words=("fcfs", "easy", "conservative", "sjf", "priorities", "fair-share"),
 )  # fmt: skip
 @option(
     "--processors", type=Whole(1),
-    help="Processors of the site.  [default: what the log says, else its largest job]",
+    help="Processors of the site.", unset="what the log says, else its largest job",
 )  # fmt: skip
 @option(
-    "--overrun", default="raise",
+    "--overrun", type=Words(Overrun), default=Overrun.RAISE,
     help="A job longer than its estimate: raise the estimate, kill the job at it, or extend: let"
     " it run on, expected to end at any moment.",
-    words=OVERRUNS,
 )  # fmt: skip
-@option("--format", "log_format", help="swf or gwf.  [default: by the file's name]", words=FORMATS)
+@option(
+    "--format", "log_format", type=Words(FORMATS), help="Form of the log.",
+    unset="by the file's name",
+)  # fmt: skip
 @option(
     "--jobs-out", type=path_type, metavar="FILE",
     help="Write the jobs to this file: *.csv, or *.swf for a log that other tools read.",
 )  # fmt: skip
 @option(
-    "--until", type=Whole(0), help="Stop at this simulated second; show running and waiting jobs."
-)
+    "--until", type=Whole(0), metavar="SECONDS",
+    help="Stop at this simulated time; show running and waiting jobs.", unset="the last end",
+)  # fmt: skip
 @option(
     "--events", type=path_type, metavar="FILE.toml",
     help="Failing processors and breakpoints, by time.",
@@ -77,7 +80,7 @@ FORMATS = ("swf", "gwf")
 @option(
     "--split", metavar="RULE",
     help="With --grid, how such a job is cut: equal (the fewest components as equal as possible),"
-    " fill (the largest sites whole), or N (equal, at most N processors each).  [default: equal]",
+    " fill (the largest sites whole), or N (equal, at most N processors each).", unset="equal",
 )  # fmt: skip
 @shared.json_option
 @shared.plot_option
@@ -110,7 +113,6 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     replay.
     """
     from koala.sim.log_replay.replay import Replay, ReplaySetting
-    from koala.workload.arrivals import Overrun
     from koala_agent.lrm.model import Discipline, local_scheduler
 
     shared.check_distinct(
@@ -136,7 +138,7 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
             _format(file, log_format),
             grid=grid,
             split=split or "equal",
-            overrun=Overrun(one_of("overrun", overrun, OVERRUNS)),
+            overrun=Overrun(overrun),
             until=until,
             jobs_out=jobs_out,
             as_json=as_json,
@@ -161,7 +163,7 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
         form=form,
         discipline=scheduler,
         processors=processors,
-        overrun=Overrun(one_of("overrun", overrun, OVERRUNS)),
+        overrun=Overrun(overrun),
         changes=changes,
         until=until,
     )
@@ -189,7 +191,7 @@ def _format(file: Path, name: str | None) -> Format:
 
     formats = {"swf": swf.FORMAT, "gwf": gwf.FORMAT}
     if name is not None:
-        return formats[one_of("format", name, FORMATS)]
+        return formats[name]
     return formats["gwf" if ".gwf" in file.suffixes else "swf"]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 from click.exceptions import Exit
 
-from koala.cli.arguments import Number, Whole, examples, file, option
+from koala.cli.arguments import Number, Whole, Words, examples, file, option
 from koala.cli.extras import needs_sim
 from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import note
@@ -47,7 +47,7 @@ twin = LazyGroup(
 )
 @click.command("import")
 @click.argument(
-    "kind", type=click.Choice(KINDS), metavar="sacct|qacct",
+    "kind", type=Words(KINDS), metavar="sacct|qacct",
     help="Command that wrote the files.",
 )  # fmt: skip
 @click.argument(
@@ -57,15 +57,16 @@ twin = LazyGroup(
 @option("--out", type=file, default=Path("twin"), metavar="DIR", help="Folder of the twin.")
 @option(
     "--site", metavar="NAME",
-    help="Site of records that name no cluster.  [default: the name of the file]",
+    help="Site of records that name no cluster.", unset="the name of the file",
 )  # fmt: skip
 @option(
     "--processors", multiple=True, metavar="SITE=N",
-    help="Processors of a site; once for each.  [default: the most that were used at a time]",
+    help="Processors of a site; once for each.", unset="the most that were used at a time",
 )  # fmt: skip
 @option(
     "--timezone", metavar="ZONE",
-    help="Time zone of the clusters, such as Europe/Amsterdam.  [default: this machine's]",
+    help="Time zone of the clusters, such as Europe/Amsterdam.",
+    unset="this machine's",
 )  # fmt: skip
 @shared.json_option
 @needs_sim
@@ -156,8 +157,11 @@ def _imported(found: Twin, out: Path) -> str:
 @click.argument("folder", type=file, metavar="DIR", help="Folder of `koala twin import`.")
 @option("--components", type=Whole(1), default=2, help="Components of each co-allocated job.")
 @option("--processors", type=Whole(1), default=16, help="Processors of each component.")
-@option("--run", type=Number(1), default=3600.0, help="Run time, s.")
-@option("--every", type=Number(1), default=21600.0, help="Mean time between two such jobs, s.")
+@option("--run", type=Number(1), default=3600.0, metavar="SECONDS", help="Run time.")
+@option(
+    "--every", type=Number(1), default=21600.0, metavar="SECONDS",
+    help="Mean time between two such jobs.",
+)  # fmt: skip
 @option("--jobs", type=file, metavar="LOG", help="Your own jobs instead: a log (SWF or GWF).")
 @option(
     "--split", default="equal", metavar="RULE",
@@ -165,9 +169,8 @@ def _imported(found: Twin, out: Path) -> str:
     " component.",
 )  # fmt: skip
 @option(
-    "--placement", metavar="NAME",
-    help="Placement policy.  [default: WF-distinct, each component at a site of its own; that of"
-    " grid.toml with --jobs]",
+    "--placement", metavar="NAME", help="Placement policy.",
+    unset="WF-distinct, each component at a site of its own; with --jobs that of grid.toml",
 )  # fmt: skip
 @option("--reps", type=Whole(2), default=5, help="Replications, with seeds SEED, SEED + 1, ...")
 @shared.seed_option

@@ -6,39 +6,49 @@ import sys
 
 import click
 
-from koala.cli.arguments import Number, Whole, examples, offered, option
+from koala.cli.arguments import Number, Whole, Words, examples, option
 from koala.cli.extras import needs_sim
 from koala.cli.research import simulation_options as shared
-from koala.errors import ConfigError, KoalaError
+from koala.errors import KoalaError
 from koala.sim.option_values import bounds
+
+MODELS = ("lublin", "das")
 
 Job = tuple[int, int, int, int]
 """Submit, processors, run time, queue."""
 
 
 @examples(
-    "koala simulate workload lublin --jobs 5000 --processors 128 --seed 1 > log.swf",
+    "koala simulate workload lublin --jobs 5000 --processors 128 > log.swf",
 )
 @click.command
 @click.argument(
-    "model",
+    "model", type=Words(MODELS), metavar="MODEL",
     help="lublin: the model of Lublin and Feitelson; das: the papers' local users, Poisson"
     " arrivals, sizes from D(q), exponential run times.",
-    **offered("lublin", "das"),
-)
+)  # fmt: skip
 @option("--jobs", type=Whole(1), default=10_000, help="Number of jobs.")
 @option("--processors", type=Whole(2), default=128, help="Processors of the machine.")
 @option("--kinds", is_flag=True, help="lublin: separate batch (queue 1) and interactive (0) jobs.")
 @option(
-    "--stretch", type=Number(), default=1.0, help="lublin: factor of the times between arrivals."
+    "--stretch",
+    type=Number(above=0),
+    default=1.0,
+    help="lublin: factor of the times between arrivals.",
 )
-@option("--sizes", metavar="LOW:HIGH", help="das: sizes.  [default: 1 to the processors]")
-@option("--q", type=Number(), default=0.9, help="das: q of D(q).")
-@option("--run", type=Number(), default=600.0, help="das: mean run time, s.")
-@option("--utilization", type=Number(), default=0.7, help="das: offered load.")
+@option("--sizes", metavar="LOW:HIGH", help="das: sizes.", unset="1 to the processors")
+@option(
+    "--q", type=Number(high=1, above=0), default=0.9,
+    help="das: q of D(q); the smaller q, the more small sizes.",
+)  # fmt: skip
+@option("--run", type=Number(above=0), default=600.0, metavar="SECONDS", help="das: mean run time.")
+@option(
+    "--utilization", type=Number(above=0), default=0.7,
+    help="das: offered load; 1 is all processors.",
+)  # fmt: skip
 @option(
     "--overestimate", type=Number(0), default=0.0,
-    help="Estimates: run time times 1 to this (uniform); 0: none.",
+    help="Estimates: run time times 1 to this (uniform), 1 or more; 0: none.",
 )  # fmt: skip
 @shared.seed_option
 @needs_sim
@@ -61,11 +71,8 @@ def workload(
     The same seed gives the same log. `koala simulate trace` replays it.
     """
     from koala.lab import Synthetic
-    from koala.lab.workloads import MODELS
     from koala.workload import swf
 
-    if model not in MODELS:
-        raise ConfigError(f"MODEL {model}: allowed are {', '.join(MODELS)}")
     between = (1, processors) if sizes is None else bounds("sizes", sizes)
     if model == "lublin":
         parameters = f"kinds {kinds}, stretch {stretch:g}"

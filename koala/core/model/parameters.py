@@ -70,11 +70,11 @@ class Parameters:
     probe_after_s: Seconds = 600.0  # inf: only an administrator resumes a site
 
     def __post_init__(self) -> None:
-        for name, (low, high) in _BOUNDS.items():
+        for name, (low, high) in BOUNDS.items():
             value = getattr(self, name)
             if not low <= value <= high:
                 raise ConfigError(f"{name} = {value}: allowed are values from {low} to {high}")
-        for name, words in _WORDS.items():
+        for name, words in WORDS.items():
             if getattr(self, name) not in words:
                 raise ConfigError(
                     f"{name} = {getattr(self, name)!r}: allowed are {', '.join(words)}"
@@ -113,7 +113,7 @@ class Parameters:
         return self.hold_lease_s * (1 + self.clock_rate_error) + self.kill_s + self.pause_max_s
 
 
-_BOUNDS: dict[str, tuple[float, float]] = {
+BOUNDS: dict[str, tuple[float, float]] = {
     "scan_interval_s": (0.001, 86_400.0),
     "high_scans_per_low": (1, 1000),
     "placement_tries_max": (0, 1_000_000_000),
@@ -155,7 +155,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "consecutive_errors_max": (1, 1_000_000),
     "probe_after_s": (0.0, FOREVER),
 }
-_WORDS: dict[str, tuple[str, ...]] = {
+WORDS: dict[str, tuple[str, ...]] = {
     "scan": ("change", "interval"),
     "preempt": ("complete", "component", "none"),
     "start": ("early", "jst"),

@@ -14,14 +14,18 @@ GRID = {
     "grid": Option(
         default=None,
         kind="file",
-        metavar="F.toml",
-        help="Sites and links (docs/simulation.md).  [default: three sites]",
+        metavar="FILE.toml",
+        help="Sites and links (docs/simulation.md).",
+        unset="three sites",
     ),
     "vpn_mbps": Option(
         default=None,
         kind="number",
         name="vpn",
-        help="Mb/s between each two sites.  [default: 6, or as in the grid file]",
+        help="Bandwidth between each two sites.",
+        metavar="MBIT/S",
+        low=0,
+        unset="6, or as in the grid file",
     ),
 }
 

@@ -14,13 +14,15 @@ from koala.sim.options import Option
 RATES = {
     "claim_errs": Option(
         default=None,
-        help="Probability that a claim errs: at every site, or at each."
-        "  [default: 0.01, and 0.1 at the lost site]",
+        help="Probability that a claim errs: at every site, or at each.",
+        metavar="FRACTION,...",
+        unset="0.01, and 0.1 at the lost site",
     ),
     "component_fails": Option(
         default=None,
-        help="Probability that a running component is lost."
-        "  [default: 0.06, and 0.2 at the lost site]",
+        help="Probability that a running component is lost, likewise.",
+        metavar="FRACTION,...",
+        unset="0.06, and 0.2 at the lost site",
     ),
 }
 USUAL_RATES = {

@@ -39,6 +39,7 @@ SEVERAL = {
         default="LS-DO",
         name="policy",
         help=f"{POLICIES}, or module:DISCIPLINE; several with commas between, or all.",
+        metavar="NAME,...",
         words=(*DISCIPLINES, "all"),
         read=_policies,
     ),
@@ -46,11 +47,14 @@ SEVERAL = {
         default="0.5",
         name="utilization",
         help="Offered gross load, 1 is all processors; several with commas.",
+        metavar="LOAD,...",
         read=numbers,
     ),
     "split": Option(
         default=None,
-        help="Shares of the local queues; equal ones when not given.",
+        help="Shares of the local queues in the jobs, of any sum.",
+        metavar="SHARE,...",
+        unset="equal ones",
         read=lambda option, text: numbers(option, text) if text else None,
     ),
 }

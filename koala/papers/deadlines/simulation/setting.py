@@ -23,45 +23,62 @@ class Setting:
         "GP: at its deadline a job may kill local jobs; LP: it fails.",
         name="policy",
     )
-    placement: str = policy("WF", "placement", "Places the components on idle processors.")
+    placement: str = policy("WF", "placement", "Places the components on idle processors:")
     fraction: float = number(
-        0.7, "Lp: share of the time to the deadline that passes before a try.", name="lp"
+        0.7,
+        "Lp: share of the time to the deadline that passes before a try.",
+        name="lp",
+        above=0,
+        high=1,
     )
-    tries_max: int = number(10, "Mp: tries 0 to Mp are made.", name="mp")
+    tries_max: int = number(10, "Mp: tries 0 to Mp are made.", name="mp", low=0)
     wait_s: Seconds = number(
-        inf, "Wait-X: ignore a job until X s before its deadline; inf: never.", given=10.0
+        inf,
+        "Wait-X: ignore a job until so long before its deadline; inf: never.",
+        low=0,
+        given=10.0,
     )
-    local_load: float = number(0.3, "Offered load of local users.")
-    global_load: float = number(0.2, "Offered load of global jobs.")
+    local_load: float = number(0.3, "Offered load of local users; 1 is all processors.", low=0)
+    global_load: float = number(0.2, "Offered load of global jobs, likewise.", low=0)
     lead_s: tuple[Seconds, Seconds] = text(
         "1:3599",
         pair("LOW:HIGH", "1:3599"),
         "Seconds from submission to deadline; uniform.",
         metavar="LOW:HIGH",
     )
-    sites: tuple[int, ...] = text("4x32", site_sizes, "Processors of each site.")
+    sites: tuple[int, ...] = text(
+        "4x32", site_sizes, "Processors of each site; 4x32: four of 32.", metavar="SIZES"
+    )
     components: tuple[int, int] | None = text(
         None,
         bounds,
-        "Components of a global job; uniform.  [default: 2 to the number of sites]",
+        "Components of a global job; uniform.",
+        unset="2 to the number of sites",
         metavar="LOW:HIGH",
     )
     sizes: tuple[int, int] | None = text(
         None,
         bounds,
-        "Processors of a global component.  [default: 4 to the smallest site]",
+        "Processors of a global component.",
+        unset="4 to the smallest site",
         metavar="LOW:HIGH",
     )
     local_sizes: tuple[int, int] | None = text(
         None,
         bounds,
-        "Processors of a local job.  [default: 1 to the smallest site]",
+        "Processors of a local job.",
+        unset="1 to the smallest site",
         metavar="LOW:HIGH",
     )
-    q: float = number(0.9, "q of D(q), of which sizes are drawn.")
+    q: float = number(
+        0.9,
+        "q of D(q), of which sizes are drawn; the smaller q, the more small sizes.",
+        above=0,
+        high=1,
+    )
     is_uniform: bool = flag("Draw global sizes uniformly, not of D(q).", name="uniform-sizes")
-    global_run_s: Seconds = number(200.0, "Mean run time of global jobs, s.")
-    local_run_s: Seconds = number(100.0, "Mean run time of local jobs, s.")
+    global_run_s: Seconds = number(200.0, "Mean run time of global jobs.", above=0)
+    local_run_s: Seconds = number(100.0, "Mean run time of local jobs.", above=0)
     is_requeued: bool = choice(
         False,  # noqa: FBT003 - the default
         {"lost": False, "requeue": True},
@@ -74,8 +91,8 @@ class Setting:
         "Local jobs of a cluster that are killed first.",
         name="victims",
     )
-    time_s: Seconds = number(3_000_000.0, "Simulated seconds, the warm-up included.")
-    warmup_s: Seconds = number(300_000.0, "Simulated seconds that are not counted.")
+    time_s: Seconds = number(3_000_000.0, "Simulated time, the warm-up included.", above=0)
+    warmup_s: Seconds = number(300_000.0, "Simulated time that is not counted.", low=0)
 
     def __post_init__(self) -> None:
         require(self.at_deadline in ("kill", "fail"), "at deadline", self.at_deadline, "kill, fail")

@@ -58,26 +58,34 @@ class Setting:
     arrival rate and the rest are ours (docs/simulation.md).
     """
 
-    policy: str = policy("Service", "placement", f"{', '.join(POLICIES)} or another.")
-    io_fraction: float = number(0.2, "Share of the jobs that are I/O-bound.")
-    rate: float = number(0.00045, "Jobs a second, at all sites together.")
+    policy: str = policy("Service", "placement", "Placement policy:")
+    io_fraction: float = number(0.2, "Share of the jobs that are I/O-bound.", low=0, high=1)
+    rate: float = number(0.00045, "Jobs a second, at all sites together.", above=0)
     sites: tuple[SiteSetting, ...] = SITES
     vpn_mbps: float = 6.0  # of the link between each two sites ...
     vpns: tuple[tuple[str, str, float], ...] = ()  # ... but these
-    preferred_mips: float = number(1000.0, "Preferred rate of a job, MIPS.", name="preferred")
-    accept: float = number(0.5, "Part of the preferred rate that hints accept.")
+    preferred_mips: float = number(
+        1000.0, "Preferred rate of a job.", name="preferred", metavar="MIPS", low=0
+    )
+    accept: float = number(0.5, "Part of the preferred rate that hints accept.", low=0, high=1)
     io: JobClass = text(
-        "6100:12.5e6", _job, "Data and length of an I/O-bound job.", name="io-job", metavar="MB:MI"
+        "6100:12.5e6",
+        _job,
+        "Data (MByte) and length (million instructions) of an I/O-bound job.",
+        name="io-job",
+        metavar="MB:MI",
     )
     cpu: JobClass = text(
-        "0.4:25e6", _job, "Data and length of a CPU-bound job.", name="cpu-job", metavar="MB:MI"
+        "0.4:25e6", _job, "The same of a CPU-bound job.", name="cpu-job", metavar="MB:MI"
     )
     # 0 blocks: the limit of many blocks; the part that is written counts where there are blocks
     blocks: int = number(
         0, "Blocks of a job's instructions and data; 0: a stream.", low=0, high=10_000
     )
-    written: float = number(0.0, "Part of the data that is written (with --blocks).")
-    round_s: Seconds = number(0.0, "Seconds between scheduling rounds; 0: when something changes.")
+    written: float = number(0.0, "Part of the data that is written (with --blocks).", low=0, high=1)
+    round_s: Seconds = number(
+        0.0, "Time between scheduling rounds; 0: when something changes.", low=0
+    )
     jobs: int = number(300, "Jobs of one run; all of them count.", low=1, high=JOBS_MAX)
 
     def __post_init__(self) -> None:

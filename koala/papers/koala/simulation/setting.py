@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, Literal
 
-from koala.core.model.parameters import NAMES, PAPER, Parameters
+from koala.core.model.parameters import BOUNDS, NAMES, PAPER, WORDS, Parameters
 from koala.core.model.values import Instant, Seconds, SiteName
 from koala.sim.option_values import numbers, one_of, pair, site_sizes, whole_numbers
-from koala.sim.options import JOBS_MAX, Option, Read, flag, number, policy, require, text
+from koala.sim.options import JOBS_MAX, Option, flag, number, policy, require, text
 
 GB = 1_000_000_000
 CLAIM_ERRS = 0.01
@@ -18,10 +19,17 @@ COMPONENT_FAILS_BAD = 0.2
 PARAMETERS = replace(PAPER, consecutive_errors_max=8, hold_s=86_400.0)
 
 
-def _of_scheduler(parameter: str, name: str, text: str, read: Read | None = None) -> Option:
+def _of_scheduler(parameter: str, name: str, text: str) -> Option:
     default = getattr(PARAMETERS, parameter)
+    if parameter in WORDS:
+        allowed = WORDS[parameter]
+        read = partial(one_of, allowed=allowed)
+        return Option(
+            default=default, kind="choice", name=name, help=text, read=read, words=allowed
+        )
     kind: Literal["whole", "number"] = "whole" if isinstance(default, int) else "number"
-    return Option(default=default, kind="text" if read else kind, name=name, help=text, read=read)
+    low, high = BOUNDS[parameter]
+    return Option(default=default, kind=kind, name=name, help=text, low=low, high=high)
 
 
 SCHEDULER: dict[str, Option] = {
@@ -32,7 +40,7 @@ SCHEDULER: dict[str, Option] = {
             "queue-limit",
             "Jobs in both placement queues; a further submission is delayed.",
         ),
-        ("scan_interval_s", "scan", "Time between two scans of a queue, s."),
+        ("scan_interval_s", "scan", "Time between two scans of a queue."),
         (
             "high_scans_per_low",
             "high-scans",
@@ -53,23 +61,22 @@ SCHEDULER: dict[str, Option] = {
         (
             "claiming_step_min_s",
             "step-min",
-            "A shorter step to the next claiming try lands on the start, s.",
+            "A shorter step to the next claiming try lands on the start.",
         ),
-        ("placement_tries_max", "placement-tries", "Limit for a job; 0: no limit."),
-        ("claiming_tries_max", "claiming-tries", "Limit for a job; 0: no limit."),
-        ("hold_s", "hold", "Longest time a claim is held unused, s."),
+        ("placement_tries_max", "placement-tries", "Most placement tries of a job; 0: no limit."),
+        ("claiming_tries_max", "claiming-tries", "Most claiming tries of a job; 0: no limit."),
+        ("hold_s", "hold", "Longest time a claim is held unused."),
         (
             "consecutive_errors_max",
             "errors-max",
             "Consecutive errors after which a site is unusable.",
         ),
-    )
-} | {
-    "preempt": _of_scheduler(
-        "preempt",
-        "preempt",
-        "component: as in the paper; complete: for a whole job; none.",
-        lambda option, text: one_of(option, text, ("component", "complete", "none")),
+        (
+            "preempt",
+            "preempt",
+            "Low-priority jobs yield to a component (as in the paper), or only if the complete job"
+            " of high priority then fits; none: never.",
+        ),
     )
 }
 """Parameters of the scheduler that the experiment shows, and their options."""
@@ -86,62 +93,87 @@ class Setting:
     """
 
     # the grid (KOALA 2.1, 5.1)
-    sites: tuple[int, ...] = text("130,3x60", site_sizes, "Processors of each site.")
-    lost_site: int | None = number(
-        4, "The site that breaks down, counted from 1; 0: none.", read=lambda _, site: site or None
+    sites: tuple[int, ...] = text(
+        "130,3x60", site_sizes, "Processors of each site; 3x60: three of 60.", metavar="SIZES"
     )
-    lost_at_s: Instant = number(36_000.0, "Time of the breakdown, s.")
+    lost_site: int | None = number(
+        4,
+        "The site that breaks down, counted from 1; 0: none.",
+        low=0,
+        read=lambda _, site: site or None,
+    )
+    lost_at_s: Instant = number(36_000.0, "Time of the breakdown.", low=0)
     bandwidth_bps: float = number(
         12_500_000.0,
-        "Bandwidth between two sites, Mbit/s.",
+        "Bandwidth between two sites.",
         name="bandwidth",
+        metavar="MBIT/S",
+        above=0,
         given=100.0,
         read=lambda _, mbits: mbits * 1e6 / 8,
     )
     shared_links: bool = flag(
         "Each copy has the whole bandwidth.", name="exclusive-links", default=True
     )
-    discipline: str = policy(
-        "easy", "local", "Local managers: fcfs, easy, conservative, or an order of jobs."
-    )
-    grace_s: Seconds = number(1.0, "Longest time a claim waits in a local queue, s.")
+    discipline: str = policy("easy", "local", "Queue discipline of the local managers:")
+    grace_s: Seconds = number(1.0, "Longest time a claim waits in a local queue.", above=0)
     # the jobs (KOALA 4.2)
     jobs: int = number(500, "Jobs to be co-allocated.", low=1, high=JOBS_MAX)
-    interval_s: Seconds = number(120.0, "Mean time between two submissions, s.")
-    sizes: tuple[int, ...] = text("36,72", whole_numbers, "Processors of a job.")
+    interval_s: Seconds = number(120.0, "Mean time between two submissions.", above=0)
+    sizes: tuple[int, ...] = text(
+        "36,72", whole_numbers, "Processors of a job; each equally often.", metavar="N,..."
+    )
     components: tuple[int, ...] = text(
-        "3,4,6,8", whole_numbers, "Components of a job, all equally large."
+        "3,4,6,8",
+        whole_numbers,
+        "Components of a job, all equally large; each equally often.",
+        metavar="N,...",
     )
-    component_above: int = number(8, "A component has more processors than this.")
+    component_above: int = number(8, "A component has more processors than this.", low=0)
     file_bytes: tuple[int, ...] = text(
-        "4,8", _gigabytes, "Sizes of an input file, GByte.", name="files"
+        "4,8",
+        _gigabytes,
+        "Sizes of an input file; each equally often.",
+        name="files",
+        metavar="GBYTE,...",
     )
-    replicas: int = number(2, "Sites that hold a file.")
+    replicas: int = number(2, "Sites that hold a file.", low=1)
     run_s: tuple[Seconds, Seconds] = text(
-        "30:192", pair("LOW:HIGH", "30:192"), "Run time, s; uniform.", metavar="LOW:HIGH"
+        "30:192", pair("LOW:HIGH", "30:192"), "Run time in seconds; uniform.", metavar="LOW:HIGH"
     )
-    high_share: float = number(0.5, "Share of jobs with high priority.", name="high")
+    high_share: float = number(0.5, "Share of jobs with high priority.", name="high", low=0, high=1)
     # the regular load (KOALA 4.2, 5.1)
-    local_load: float = number(0.74, "Offered load of the regular users.")
-    local_sizes: tuple[int, ...] = text(
-        "1,2,4,8,16", whole_numbers, "Processors of a regular user's job."
+    local_load: float = number(
+        0.74, "Offered load of the regular users; 1 is all processors.", low=0
     )
-    local_run_s: Seconds = number(300.0, "Mean run time of regular users' jobs, s; exponential.")
-    local_estimate: float = number(2.0, "Their estimates, in multiples of their run times.")
-    warmup_s: Seconds = number(7200.0, "Time with regular users alone before the first job, s.")
+    local_sizes: tuple[int, ...] = text(
+        "1,2,4,8,16",
+        whole_numbers,
+        "Processors of a regular user's job; each equally often.",
+        metavar="N,...",
+    )
+    local_run_s: Seconds = number(
+        300.0, "Mean run time of regular users' jobs; exponential.", above=0
+    )
+    local_estimate: float = number(2.0, "Their estimates, in multiples of their run times.", low=1)
+    warmup_s: Seconds = number(7200.0, "Time with regular users alone before the first job.", low=0)
     # what fails (KOALA 4.3, 5.2); one probability for all sites, or one for each
     claim_errs: tuple[float, ...] = (*(CLAIM_ERRS,) * 3, CLAIM_ERRS_BAD)
     component_fails: tuple[float, ...] = (*(COMPONENT_FAILS,) * 3, COMPONENT_FAILS_BAD)
     # the scheduler (KOALA 4)
-    placement: str = policy("CF", "placement", "CF (Close-to-Files), WF (Worst-Fit) or another.")
-    queueing: str = policy("koala", "queueing", "Queue discipline or order of the grid's jobs.")
-    claiming: str = policy("ICP", "claiming", "Claiming policy.")
+    placement: str = policy(
+        "CF", "placement", "Placement policy; CF is Close-to-Files, WF Worst-Fit:"
+    )
+    queueing: str = policy("koala", "queueing", "Queue discipline or order of the grid's jobs:")
+    claiming: str = policy("ICP", "claiming", "Claiming policy:")
     parameters: Parameters = PARAMETERS
     # the measurement
-    bin_s: Seconds = number(1200.0, "Averaging interval of the utilisation, s.")
+    bin_s: Seconds = number(1200.0, "Averaging interval of the utilisation.", above=0)
     horizon_s: Seconds = number(
         60 * 86_400.0,
-        "End a run after so many days.",
+        "Simulated time after which a run ends in any case.",
+        metavar="DAYS",
+        above=0,
         given=60.0,
         read=lambda _, days: days * 86_400.0,
     )

@@ -35,22 +35,39 @@ class Setting:
 
     policy: str
     mix: tuple[float, ...] = text(
-        "25,25,25,25", numbers, "Shares of the jobs with 1, 2, ... components."
+        "25,25,25,25",
+        numbers,
+        "Shares of the jobs with 1, 2, ... components, of any sum.",
+        metavar="SHARE,...",
     )
     split: tuple[float, ...]
-    sizes: tuple[int, int] = text("1:8", bounds, "Least and largest size of a component.")
-    q: float = number(0.9, "q of the size distribution D(q).")
-    sites: tuple[int, ...] = text("4x32", site_sizes, "Processors of the sites.")
+    sizes: tuple[int, int] = text(
+        "1:8", bounds, "Least and largest size of a component.", metavar="LOW:HIGH"
+    )
+    q: float = number(
+        0.9,
+        "q of the size distribution D(q); the smaller q, the more small sizes.",
+        above=0,
+        high=1,
+    )
+    sites: tuple[int, ...] = text(
+        "4x32", site_sizes, "Processors of each site; 4x32: four of 32.", metavar="SIZES"
+    )
     utilization: float
     jobs: int = number(300_000, "Arrivals of one run.", low=1, high=JOBS_MAX)
     warmup: int = number(50_000, "Number of first arrivals that are not counted.", low=0)
     service_cv: float = number(
         1.0,
-        "Coefficient of variation of service times (their mean is 1): 0 constant,"
-        " 1 exponential, more: hyperexponential.",
+        "Coefficient of variation of service times (their mean is 1): 0"
+        " constant, 1 exponential, more: hyperexponential; not between 0 and 1.",
+        low=0,
+        high=SERVICE_CV_MAX,
+    )
+    ageing: float = number(
+        FOREVER,
+        "Waiting time, in mean service times, after which a job goes first; inf: never.",
         low=0,
     )
-    ageing: float = number(FOREVER, "Waiting time after which a job goes first; inf: never.", low=0)
 
     def __post_init__(self) -> None:
         sites, smallest = len(self.sites), min(self.sites)

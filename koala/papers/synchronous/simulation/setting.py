@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, log
+from typing import Literal, get_args
 
 from koala.core.model.values import Seconds
 from koala.policies import names_of
 from koala.runtime.plugins import outside_names
 from koala.sim.option_values import one_of
-from koala.sim.options import JOBS_MAX, choice, number, policy_name, require, text
+from koala.sim.options import JOBS_MAX, choice, number, policy_name, require, require_words, text
 
 QUANTA = 100
 """Quanta of a schedule cycle (SQ 4.2.2)."""
 LOCAL, QOS, BEST_EFFORT = range(3)
 SHARES = (0.4, 0.4, 0.2)
 """Shares of the three queues (SQ 5.2)."""
+Partition = Literal["soft", "hard"]
+Test = Literal["corrected", "printed"]
+Dummy = Literal["start", "demand"]
+Mapping = Literal["least", "fit", "random"]
+Release = Literal["real", "agreed"]
 
 
 def _scheme(option: str, text: str) -> str:
@@ -35,36 +41,41 @@ class Setting:
         _scheme,
         "SQ: synchronous queuing; QoS: strict admission control; or another progress policy, as"
         " module:function.",
+        metavar="NAME",
         words=("SQ", "QoS"),
     )
     machines: int = number(5, "Machines, and the most subtasks of a task.", low=1, high=1_000)
     interarrival_s: Seconds = number(
-        10.0, "Mean seconds between tasks of each of the three kinds."
+        10.0, "Mean time between tasks of each of the three kinds.", above=0
     )  # lambda
-    beta: float = number(0.05, "Over-subscription that SQ admits.")
-    quantum_s: Seconds = number(0.1, "Seconds of a quantum; a schedule cycle is 100 quanta.")
-    partition: str = choice(
+    beta: float = number(
+        0.05, "Over-subscription that SQ admits, as a share of a machine; below 1.", low=0, high=1
+    )
+    quantum_s: Seconds = number(
+        0.1, "Length of a quantum; a schedule cycle is 100 quanta.", above=0
+    )
+    partition: Partition = choice(
         "soft",
-        ("soft", "hard"),
+        get_args(Partition),
         "soft: unused time of a queue goes to the others; hard: it is lost.",
     )
-    test: str = choice(
+    test: Test = choice(
         "corrected",
-        ("corrected", "printed"),
+        get_args(Test),
         "Figure 5: corrected; or printed: all are corrected in every cycle.",
     )
-    dummy: str = choice(
+    dummy: Dummy = choice(
         "start",
-        ("start", "demand"),
+        get_args(Dummy),
         "start: it holds the unallocated share; demand: slow-downs create it.",
     )
-    mapping: str = choice(
+    mapping: Mapping = choice(
         "least",
-        ("least", "fit", "random"),
+        get_args(Mapping),
         "least: the least loaded machines; fit: the least loaded with room; random.",
     )
-    release: str = choice(
-        "real", ("real", "agreed"), "Weight is released at the real or at the agreed end."
+    release: Release = choice(
+        "real", get_args(Release), "Weight is released at the real or at the agreed end."
     )
     tasks: int = number(1500, "Tasks of each of the three kinds.", low=1, high=JOBS_MAX)
     speed_ghz: tuple[float, float] = (0.1, 0.6)
@@ -79,12 +90,7 @@ class Setting:
         require(0 < self.interarrival_s < inf, "interarrival", self.interarrival_s, text)
         require(0 <= self.beta < 1, "beta", self.beta, "0 or more, less than 1")
         require(0 < self.quantum_s < inf, "quantum", self.quantum_s, text)
-        require(self.partition in ("soft", "hard"), "partition", self.partition, "soft, hard")
-        require(self.test in ("corrected", "printed"), "test", self.test, "corrected, printed")
-        require(self.dummy in ("start", "demand"), "dummy", self.dummy, "start, demand")
-        allowed = "least, fit, random"
-        require(self.mapping in ("least", "fit", "random"), "mapping", self.mapping, allowed)
-        require(self.release in ("real", "agreed"), "release", self.release, "real, agreed")
+        require_words(self)
         require(self.tasks >= 1, "tasks", self.tasks, "1 or more")
 
     @property

@@ -1,0 +1,156 @@
+"""Help texts of all commands: what a stranger must be able to read there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from koala.cli.admin.report import BY
+from koala.cli.admin.users import ROLES
+from koala.cli.arguments import Number, Words
+from koala.cli.jobs.status import PHASES
+from koala.cli.main import COMMANDS, application
+from koala.cli.research.trace import FORMATS
+from koala.cli.research.workload import MODELS
+from koala.core.model.job import TERMINAL_PHASES, TRANSITIONS
+from koala.daemon.auth.access_rules import Role
+from koala.lab import workloads
+from koala.views.accounting import By
+from koala_agent.main import COMMANDS as AGENT_COMMANDS
+from tests.cli.command import koala_here
+from tests.cli.reference import agent_help
+from tests.cli.test_documents import command_lines
+
+NARROW, WIDE = 80, 10_000
+SILENT = {"TEXT", "FLOAT", "INTEGER", "VALUE", "WORD", "K", "T"}
+"""Metavars that say nothing of the value."""
+MENTIONED = re.compile(r"koala ([a-z]\w*)")
+EXAMPLE = re.compile(r"^    (koala .+)$", re.MULTILINE)
+
+
+def command_of(words: tuple[str, ...]) -> click.Command:
+    """The command of these words."""
+    command: click.Command = application
+    for word in words:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), word)
+        assert found is not None, words
+        command = found
+    return command
+
+
+def options() -> Iterator[tuple[str, click.Option, str]]:
+    """Every option that takes a value, with the command's name and the metavar."""
+    for words in ((), *command_lines()):
+        command = command_of(words)
+        context = click.Context(command)
+        for one in command.params:
+            if isinstance(one, click.Option) and not one.is_flag:
+                name = f"koala {' '.join(words)} {one.opts[-1]}"
+                yield name, one, one.make_metavar(context)
+
+
+def test_every_metavar_says_something() -> None:
+    assert [name for name, _, metavar in options() if metavar in SILENT] == []
+
+
+def test_an_option_with_fixed_words_shows_them() -> None:
+    """They are in place of the value, or in the text if they are many. There is one type for
+    them, so that a wrong word is answered alike everywhere."""
+    for name, one, metavar in options():
+        assert not isinstance(one.type, click.Choice), name
+        if isinstance(one.type, Words) and metavar != f"[{'|'.join(one.type.words)}]":
+            assert f"[one of {', '.join(one.type.words)}" in (one.help or ""), name
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("simulate", "trace", "x", "--overrun"), "--overrun x: allowed are raise, kill, extend"),
+        (("simulate", "sq", "--mapping"), "--mapping x: allowed are least, fit, random"),
+        (("simulate", "deadlines", "--killed"), "--killed x: allowed are lost, requeue"),
+        (("logs", "j1", "--stream"), "--stream x: allowed are stdout, stderr, both"),
+        (("admin", "report", "--by"), "--by x: allowed are user, site, day, job, claim"),
+        (("site", "connect", "host", "--agent"), "--agent x: allowed are here, there"),
+        (("reproduce",), "PAPER x: allowed are koala, multiqueue, deadlines, hints, sq"),
+        (("simulate", "workload"), "MODEL x: allowed are lublin, das"),
+        (("init",), "KIND x: allowed are job, daemon, slurm"),
+    ],
+)
+def test_a_wrong_word_is_named_with_what_is_allowed(words: tuple[str, ...], said: str) -> None:
+    run = koala_here(*words, "x")
+    assert run.returncode == 2
+    assert run.stdout == ""
+    path = " ".join(word for word in words if not word.startswith("-"))
+    assert run.stderr.startswith(f"koala {path.split(' x')[0].split(' j1')[0].split(' host')[0]}: ")
+    assert said in run.stderr
+
+
+def test_words_are_those_of_the_values_that_they_stand_for() -> None:
+    """These are written twice, for an import of the type would slow the command down."""
+    assert tuple(By) == BY
+    assert tuple(Role) == ROLES
+    assert {*PHASES} == {*TRANSITIONS, *TERMINAL_PHASES}
+    assert tuple(workloads.FORMATS) == FORMATS
+    assert MODELS == workloads.MODELS
+
+
+def test_defaults_and_bounds_are_told() -> None:
+    for name, one, _ in options():
+        text = one.help or ""
+        if one.default not in (None, "", ()) and isinstance(one.default, str | int | float):
+            assert "default: " in text, name
+        if isinstance(one.type, Number):
+            assert one.type.range, name
+            assert text.endswith(f"{one.type.range}]"), name
+        assert text.count("[") - text.count("[SLOT") <= 1, name
+
+
+@pytest.mark.parametrize("words", [(), *command_lines()], ids=" ".join)
+def test_lines_break_at_blanks_only(words: tuple[str, ...]) -> None:
+    narrow, wide = (
+        koala_here(*words, "--help", COLUMNS=str(width)).stdout for width in (NARROW, WIDE)
+    )
+    assert Counter(narrow.split()) == Counter(wide.split())
+    assert max(len(line) for line in narrow.splitlines()) <= NARROW
+
+
+@pytest.mark.parametrize("name", ["", *AGENT_COMMANDS])
+def test_lines_of_the_agent_break_at_blanks_only(name: str) -> None:
+    narrow, wide = (agent_help(*name.split(), COLUMNS=str(width)) for width in (NARROW, WIDE))
+    assert Counter(narrow.split()) == Counter(wide.split())
+
+
+@pytest.mark.parametrize("words", command_lines(), ids=" ".join)
+def test_commands_are_named_as_the_help_lists_them(words: tuple[str, ...]) -> None:
+    shown = koala_here(*words, "--help", COLUMNS=str(WIDE)).stdout
+    assert {*MENTIONED.findall(shown)} <= {*COMMANDS}
+
+
+@pytest.mark.parametrize("words", command_lines(), ids=" ".join)
+def test_no_description_in_a_list_of_commands_is_cut(words: tuple[str, ...]) -> None:
+    command = command_of(words)
+    if isinstance(command, click.Group):
+        listed = koala_here(*words, "--help", COLUMNS=str(NARROW)).stdout.partition("Commands:")[2]
+        assert "..." not in listed
+
+
+@pytest.mark.parametrize("words", command_lines(), ids=" ".join)
+def test_examples_call_the_command_and_are_parsed(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tools").mkdir()  # of `koala run`, which looks whether it is there
+    monkeypatch.chdir(tmp_path)
+    shown = koala_here(*words, "--help", COLUMNS=str(WIDE)).stdout
+    for line in EXAMPLE.findall(shown):
+        given = shlex.split(line.partition(" > ")[0])
+        assert given[1 : 1 + len(words)] == [*words], line
+        command = command_of(words)
+        with command.make_context("koala", given[1 + len(words) :]):
+            pass
