@@ -97,7 +97,7 @@ def _value(name: str, kind: str, value: Any) -> Any:  # noqa: ANN401
         if not isinstance(value, bool):
             raise ConfigError(f"{name} = {value!r}: allowed are True and False")
         return value
-    if kind == "text":
+    if kind in ("text", "choice"):
         if callable(value):
             return name_of(value)
         return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
