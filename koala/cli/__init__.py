@@ -8,6 +8,7 @@
 
     main.py          command table, errors, exit status
     lazy_group.py    groups that import their commands late
+    help_text.py     layout of help texts
     completion.py    completion in the shell
     arguments.py     shared options and their types; definitions (-D), durations
     requests.py      calls to the daemon
