@@ -54,7 +54,8 @@ class Number(click.ParamType[float]):
             self.above is not None and number <= self.above
         )
         if is_low or (self.high is not None and number > self.high):
-            within = self.range if self.low is None else f"from {self.range}"
+            from_low = f"from {self.range.removesuffix(' or more')}"
+            within = self.range if self.low is None else from_low
             self.fail(f"{_written(number)}: allowed is a number {within}", param, ctx)
         return number
 

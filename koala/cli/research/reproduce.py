@@ -60,7 +60,7 @@ PAPERS: dict[str, str] = {
     unset="those of --quick or --full",
 )
 @option(
-    "--length", type=Number(above=0),
+    "--length", type=Number(1),
     help="Length of a run, in the unit of the paper (docs/reproduction.md).",
     unset="that of --quick or --full",
 )  # fmt: skip
