@@ -8,7 +8,7 @@ import pytest
 
 from koala_agent.lrm.model import Discipline, local_queue
 from koala_agent.lrm.model.conservative import ConservativeQueue
-from tests.lrm.plain import TraceJob, start_times
+from tests.lrm.reference_queues import TraceJob, start_times
 
 
 def starts(*jobs: TraceJob, discipline: Discipline = Discipline.CONSERVATIVE) -> list[float]:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
-from tests.lrm.plain import PlainQueue, TraceJob
-from tests.lrm.plain import start_times as starts_on
+from tests.lrm.reference_queues import PlainQueue, TraceJob
+from tests.lrm.reference_queues import start_times as starts_on
 
 PROCESSORS = 8
 

@@ -23,7 +23,7 @@ from koala.sim.log_replay.tally import Distribution, Tally
 from koala.workload import swf
 from koala.workload.arrivals import Arrival, Overrun
 from koala_agent.lrm.model import Discipline
-from tests.lrm.plain import PlainQueue, TraceJob, start_times
+from tests.lrm.reference_queues import PlainQueue, TraceJob, start_times
 from tests.workload.logs import a_log, line
 
 PROCESSORS = 8

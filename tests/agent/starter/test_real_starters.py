@@ -1,4 +1,4 @@
-"""Real starters under a real claim table: what the design promises of them, seen from outside."""
+"""Real starters under a real claim table keep what the design promises, seen from outside."""
 
 from __future__ import annotations
 

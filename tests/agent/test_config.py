@@ -1,4 +1,4 @@
-"""A configuration is right as a whole, or refused with file, key, value and what is allowed."""
+"""Configurations of an agent: right, or refused with file, key, value and what is allowed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Local queues again, word by word after their definitions and without a memory: every pass looks
-at everything again. And a driver that replays a list of jobs on any queue."""
+"""Reference implementation of local queues: word by word after their definitions, without a memory:
+every pass looks at everything again. And a driver that replays a list of jobs on any queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The starter's machine: check-in, the program's end, values, paths, other machines, delivery."""
+"""The state machine of the starter: check-in, the program's end, values, paths, other machines."""
 
 from __future__ import annotations
 
