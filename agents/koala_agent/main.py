@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import getpass
 import os
+import re
 import signal
 import sys
 import textwrap
@@ -294,10 +295,7 @@ def _parser() -> argparse.ArgumentParser:
             "Runs the agent of a site in the foreground. The agent connects to the daemon, "
             "registers the site, and submits claims to the site's batch system. Each site has a "
             "state directory of its own. One process may serve several sites behind ssh, each "
-            "with a file; those with the same transport.control share connection and limits. "
-            "Other commands: `koala-agent join CONFIG.toml` gets the "
-            "site's certificate; `doctor` checks its needs; `start`, `stop` and `status` control "
-            "an agent in the background. `koala-agent COMMAND --help` has more."
+            "with a file; those with the same transport.control share connection and limits."
         ),
         epilog=(
             "SIGTERM and SIGINT end the agent in order: the daemon is notified; jobs run on; the "
@@ -307,6 +305,11 @@ def _parser() -> argparse.ArgumentParser:
         ),
     )
     _add_configs(parser)
+    firsts = {name: text.partition(". ")[0] for name, (_, text) in COMMANDS.items()}
+    parser.add_argument_group(
+        "other commands (koala-agent COMMAND --help has more)",
+        "\n".join(f"{name:<7} {first}." for name, first in firsts.items()),
+    )
     parser.add_argument("--version", action="version", version=f"koala-agent {software_version()}")
     return parser
 
@@ -318,8 +321,19 @@ class BlankFormatter(argparse.HelpFormatter):
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        lines = self._split_lines(text, width - len(indent))
-        return "\n".join(indent + line for line in lines)
+        """Fill each line of the text; what a line explains is below its explanation's begin."""
+        lines: list[str] = []
+        for line in text.splitlines():
+            term = TERM.match(line)
+            below = indent + " " * (len(term.group()) if term else 0)
+            lines += textwrap.wrap(
+                line, width, initial_indent=indent, subsequent_indent=below, break_on_hyphens=False
+            )
+        return "\n".join(lines)
+
+
+TERM = re.compile(r"\S+ {2,}")
+"""Term at the begin of a line, before its explanation."""
 
 
 def _add_configs(parser: argparse.ArgumentParser) -> None:

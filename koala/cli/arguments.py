@@ -163,6 +163,8 @@ def option(
         notes.append(kind.range)
     if isinstance(kind, Words) and "metavar" in attributes:
         notes.insert(0, f"one of {', '.join(kind.words)}")
+    if attributes.get("multiple"):
+        notes.append("may be repeated")
     if isinstance(kind, click.Path):
         attributes.setdefault("metavar", "PATH")
     return click.option(
@@ -211,6 +213,7 @@ def _or_above(context: click.Context, one: click.Parameter, value: Any) -> Any: 
 address_option = option(
     "--address", envvar="KOALA_ADDRESS", show_envvar=True, metavar="HOST:PORT",
     callback=_or_above, help="Address of the daemon.",
+    unset="that of your credentials, else of this machine",
 )  # fmt: skip
 json_option = option("--json", is_flag=True, callback=_or_above, help="Print JSON instead of text.")
 define_option = option(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HERE = "koala.cli.files"
 
-name_argument = click.argument("name", help="Name of the file, as koala files lists it.")
+name_argument = click.argument("name", help="Name of the file, as `koala files` lists it.")
 
 
 @click.group(
@@ -64,9 +64,9 @@ def list_files(*, json: bool, address: str | None) -> None:
 @click.argument("path", type=file, metavar="FILE", help="File or folder of this machine.")
 @option(
     "--site", "sites", multiple=True, metavar="SITE", **offered(names_of="site"),
-    help="The site that takes it; may be repeated. Default: the largest.",
+    help="The site that takes it.", unset="the largest",
 )  # fmt: skip
-@option("--as", "name", default="", metavar="NAME", help="Its name. Default: the name it has.")
+@option("--as", "name", default="", metavar="NAME", help="Its name.", unset="the name it has")
 @option("--there", is_flag=True, help="FILE is a path at the site, where it is already.")
 @option("--shared", is_flag=True, help="Everybody's jobs may read it.")
 @daemon_options

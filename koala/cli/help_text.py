@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import click
 
 HYPHEN = "\u2011"
 """Non-breaking hyphen, which stands for a hyphen while lines are broken."""
+BLANK = "\u00a0"
+"""Non-breaking blank, likewise."""
+SHORT_NOTE = re.compile(r"\[(?:default|env var)[^]]{0,30}\]")
+"""Note on a default, bounds or a variable that is more readable in one line."""
 
 
 class BlankFormatter(click.HelpFormatter):
@@ -29,12 +34,14 @@ class BlankFormatter(click.HelpFormatter):
         super().write_dl(unbroken, col_max, col_spacing)
 
     def getvalue(self) -> str:
-        """Return the text, with the usual hyphens."""
-        return super().getvalue().replace(HYPHEN, "-")
+        """Return the text, with the usual hyphens and blanks."""
+        return super().getvalue().replace(HYPHEN, "-").replace(BLANK, " ")
 
 
 def _unbroken(text: str) -> str:
-    return text.replace("-", HYPHEN)
+    """Replace what no line may break at: hyphens, and the blanks of a short note at the end."""
+    noted = SHORT_NOTE.sub(lambda found: found.group().replace(" ", BLANK), text)
+    return noted.replace("-", HYPHEN)
 
 
 class HelpContext(click.Context):

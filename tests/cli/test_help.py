@@ -14,6 +14,7 @@ import pytest
 from koala.cli.admin.report import BY
 from koala.cli.admin.users import ROLES
 from koala.cli.arguments import Number, Words
+from koala.cli.help_text import SHORT_NOTE
 from koala.cli.jobs.status import PHASES
 from koala.cli.main import COMMANDS, application
 from koala.cli.research.trace import FORMATS
@@ -108,8 +109,11 @@ def test_defaults_and_bounds_are_told() -> None:
             assert "default: " in text, name
         if isinstance(one.type, Number):
             assert one.type.range, name
-            assert text.endswith(f"{one.type.range}]"), name
-        assert text.count("[") - text.count("[SLOT") <= 1, name
+            assert one.type.range in text.partition("  [")[2], name
+        assert text.count("[default") <= 1, name
+        before = text.partition("  [")[0].lower()
+        assert "default: " not in before, name
+        assert not one.multiple or "may be repeated]" in text, name
 
 
 @pytest.mark.parametrize("words", [(), *command_lines()], ids=" ".join)
@@ -119,6 +123,12 @@ def test_lines_break_at_blanks_only(words: tuple[str, ...]) -> None:
     )
     assert Counter(narrow.split()) == Counter(wide.split())
     assert max(len(line) for line in narrow.splitlines()) <= NARROW
+    assert SHORT_NOTE.findall(wide) == SHORT_NOTE.findall(narrow)
+
+
+def test_the_agent_lists_its_commands() -> None:
+    listed = re.findall(r"^  (\w+) +\w", agent_help().partition("other commands")[2], re.MULTILINE)
+    assert {*listed} >= {*AGENT_COMMANDS}
 
 
 @pytest.mark.parametrize("name", ["", *AGENT_COMMANDS])

@@ -83,7 +83,13 @@ def _connection_of(site: str) -> tuple[SSHSettings, tuple[int, ...]]:
     default="here",
     help="Run the agent here, and nothing at HOST; or install it there.",
 )
-@option("--processors", type=Whole(1), metavar="N", help="Processors that Koala may use there.")
+@option(
+    "--processors",
+    type=Whole(1),
+    metavar="N",
+    help="Processors that Koala may use there.",
+    unset="all, as sinfo or the machine says; Grid Engine needs it",
+)
 @option("--partition", default="", metavar="NAME", help="Partition of Slurm to use.")
 @option(
     "--parallel-environment",
@@ -96,7 +102,7 @@ def _connection_of(site: str) -> tuple[SSHSettings, tuple[int, ...]]:
     "options",
     multiple=True,
     metavar="ARGUMENT",
-    help="A further argument for ssh; repeatable.",
+    help="A further argument for ssh.",
 )
 @option("--wheel", type=file, help="Wheel of Koala to install there.", unset="this installation")
 @option(
@@ -104,7 +110,7 @@ def _connection_of(site: str) -> tuple[SSHSettings, tuple[int, ...]]:
     multiple=True,
     type=int,
     metavar="PORT",
-    help="Forward this port of HOST to this machine; repeatable.",
+    help="Forward this port of HOST to this machine.",
 )
 @option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
 @option("--yes", is_flag=True, help="Carry out the plan without a question.")

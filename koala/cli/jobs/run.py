@@ -49,14 +49,26 @@ OPTIONS = {
     "koala run --stage tools --output 'results/*.csv' -- tools/measure.sh",
 )
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@option("--site", multiple=True, metavar="SITE", help="Run on this site. Repeat for more sites.")
-@option("--sites", type=Whole(1, 1000), metavar="N", help="Run on N different sites.")
+@option("--site", multiple=True, metavar="SITE", help="Run on this site.", unset="any")
+@option(
+    "--sites",
+    type=Whole(1, 1000),
+    metavar="N",
+    help="Run on N different sites.",
+    unset="1, or as many as --site",
+)
 @option("-n", "--processes", type=Whole(1), default=1, help="Processes on each site.")
-@option("--time", "wall_time", metavar="TIME", help="Time limit, such as 30 (minutes) or 1h30m.")
-@option("--memory", metavar="SIZE", help="Memory that each process needs, such as 4G.")
-@option("--gpus", type=Whole(1), help="GPUs on each site.")
+@option(
+    "--time", "wall_time", metavar="TIME", help="Time limit, such as 30 (minutes) or 1h30m.",
+    unset="that of the site's batch system",
+)  # fmt: skip
+@option(
+    "--memory", metavar="SIZE", help="Memory that each process needs, such as 4G.",
+    unset="that of the site's batch system",
+)  # fmt: skip
+@option("--gpus", type=Whole(1), metavar="N", help="GPUs on each site.", unset="none")
 @option("--name", metavar="NAME", help="Name of the job.", unset="that of the command")
-@option("--env", multiple=True, metavar="NAME=VALUE", help="Set a variable. Repeat for more.")
+@option("--env", multiple=True, metavar="NAME=VALUE", help="Set a variable.")
 @option(
     "--output",
     multiple=True,

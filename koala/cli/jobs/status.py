@@ -52,7 +52,7 @@ PHASES = (
 @click.command("list")
 @option(
     "--phase", type=Words(PHASES), multiple=True, metavar="PHASE",
-    help="Only jobs in this phase; may be repeated.",
+    help="Only jobs in this phase.",
 )  # fmt: skip
 @option("--mine", is_flag=True, help="Only your own jobs.")
 @option("--user", default="", metavar="USER", help="Only jobs of this user.")
@@ -64,6 +64,7 @@ PHASES = (
     "--format", "form", metavar="COLUMNS",
     help="Columns with commas between, as in job,phase,sites; or a template for each line, as in"
     " '{job} {phase}', with the names of --json.",
+    unset="a table",
 )  # fmt: skip
 @daemon_options
 def list_jobs(

@@ -69,7 +69,7 @@ class Submitted(Protocol):
 @option(
     "--component", multiple=True, metavar="SITE:SCRIPT",
     help="A batch script with #SBATCH or #$ lines as a component at this site (without SITE: at any"
-    " site). Repeat it for each component; it replaces FILE.",
+    " site). It replaces FILE.",
 )  # fmt: skip
 @option("--show-rsl", is_flag=True, help="Print the job as RSL; do not submit it.")
 @option("--wait", is_flag=True, help="Wait for the end; exit with 0 only if it Finished.")
@@ -86,8 +86,7 @@ class Submitted(Protocol):
 )  # fmt: skip
 @option(
     "--after", multiple=True, metavar="JOB",
-    help="Place the job only after this job has ended well; JOB:any: however it ended. Repeat for"
-    " more jobs.",
+    help="Place the job only after this job has ended well; JOB:any: however it ended.",
 )  # fmt: skip
 @option(
     "--patience", type=Number(0), default=0.0, metavar="SECONDS",

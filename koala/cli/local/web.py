@@ -26,7 +26,10 @@ from koala.cli.output import note
 @option(
     "--results", type=file, metavar="DIR", help="Show results of koala reproduce in this folder."
 )
-@option("--journal", type=file, metavar="STATE", help="Play back this past run, to operators.")
+@option(
+    "--journal", type=file, metavar="JOURNAL",
+    help="Play back this past run (state directory, journal or backup), to operators.",
+)  # fmt: skip
 @address_option
 @needs_web
 def web(

@@ -42,7 +42,7 @@ def part_options(command: F) -> F:
         ),
         option(
             "--merge", type=file, metavar="DIR", multiple=True,
-            help="Take the runs from the folder of a part, and make none; once for each part.",
+            help="Take the runs from the folder of a part, and make none.",
         ),
     )  # fmt: skip
     for one in reversed(options):

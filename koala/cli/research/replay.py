@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 @click.argument("journal", type=file, help="A daemon's state directory, its journal, or a backup.")
 @option(
     "--with", "changes", multiple=True, metavar="KEY=VALUE",
-    help="What if: another policy (placement=WF) or parameter (claiming.L=0.5, hold_s=300); may be"
-    " repeated.",
+    help="What if: another policy (placement=WF) or parameter (claiming.L=0.5, hold_s=300).",
 )  # fmt: skip
 @option("--job", metavar="JOB", help="Only events of this job.")
 @option(

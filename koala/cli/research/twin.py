@@ -61,7 +61,7 @@ twin = LazyGroup(
 )  # fmt: skip
 @option(
     "--processors", multiple=True, metavar="SITE=N",
-    help="Processors of a site; once for each.", unset="the most that were used at a time",
+    help="Processors of a site.", unset="the most that were used at a time",
 )  # fmt: skip
 @option(
     "--timezone", metavar="ZONE",

@@ -30,8 +30,8 @@ DIGITS = 3
 @click.command
 @option(
     "--policy", "policies", multiple=True, metavar="[SLOT=]NAME",
-    help="A policy to be measured beside the reference, by its name or as module:function; once for"
-    " each. SLOT is placement (the default), claiming or queueing.",
+    help="A policy to be measured beside the reference, by its name or as module:function."
+    " SLOT is placement (the default), claiming or queueing.",
     unset="all of Koala's",
 )  # fmt: skip
 @option("--all", "has_all", is_flag=True, help="All of Koala's policies beside those of --policy.")
