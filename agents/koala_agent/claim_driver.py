@@ -431,7 +431,7 @@ class ClaimDriver:
             try:
                 return await asyncio.to_thread(self._folders.record, claim)
             except OSError as error:
-                log.warning("record.not_read", claim=claim, reason=str(error))
+                log.warning("starter_record.not_read", claim=claim, reason=str(error))
                 await asyncio.sleep(RECORD_AGAIN_S)
         return None
 

@@ -57,7 +57,7 @@ class Listeners:
         self._announced: Path | None = None
         if config.is_plain:
             log.warning(
-                "daemon.plain",
+                "daemon.unencrypted",
                 listen=config.listen,
                 meaning="nothing is encrypted, and whoever reaches the port may do everything",
             )

@@ -159,7 +159,7 @@ class FileServer(files_pb2_grpc.FilesServicer):
             reason = "the reader takes nothing"
             raise RefusalError(grpc.StatusCode.DEADLINE_EXCEEDED, reason) from error
         except (SpecError, UnusableFileError, OSError) as error:
-            log.warning("serve.failed", transfer=order.transfer, reason=str(error))
+            log.warning("transfer.not_served", transfer=order.transfer, reason=str(error))
             raise RefusalError(grpc.StatusCode.DATA_LOSS, str(error)) from error
 
 

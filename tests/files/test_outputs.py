@@ -284,7 +284,7 @@ async def test_a_spool_without_room_is_told_in_a_line_and_no_half_file_stays(
             assert stored.error == ""
         assert list((tmp_path / "spool" / "incoming").iterdir()) == []
     said = capsys.readouterr()
-    assert "store.failed" in said.out + said.err
+    assert "upload.not_stored" in said.out + said.err
     assert "Traceback" not in said.out + said.err
 
 

@@ -291,7 +291,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         except OSError as error:
             reason = f"the spool: {error.strerror}"
             # No traceback: the reason suffices, and the agent tries again.
-            log.error("store.failed", claim=start.claim, name=start.name, reason=reason)  # noqa: TRY400
+            log.error("upload.not_stored", claim=start.claim, name=start.name, reason=reason)  # noqa: TRY400
             raise RefusalError(grpc.StatusCode.UNAVAILABLE, reason) from error
         finally:
             self._stores[who] -= 1

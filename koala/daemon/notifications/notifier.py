@@ -126,14 +126,14 @@ class Notifier:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            log.warning("notify.failed", reason=str(error))
+            log.warning("notify.program_not_started", reason=str(error))
             return
         try:
             async with asyncio.timeout(LIMIT_S):
                 status = await process.wait()
-            log.info("notify.called", status=status)
+            log.info("notify.program_ended", status=status)
         except TimeoutError:
-            log.warning("notify.killed", after_s=LIMIT_S)
+            log.warning("notify.program_killed", after_s=LIMIT_S)
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):

@@ -91,7 +91,7 @@ class _ToOurLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one message."""
-        log.warning("traces.problem", reason=record.getMessage())
+        log.warning("traces.export_failed", reason=record.getMessage())
 
 
 def _log_errors_of_the_sdk() -> None:

@@ -33,6 +33,8 @@ class _OrderWithFallback:
             self._trouble = f"{type(error).__name__}: {error}"
         if self._trouble:
             log = get_logger(__name__)
-            log.error("order.replaced", policy=self._name, by="fcfs", reason=self._trouble)
+            log.error(
+                "local_scheduler.replaced", policy=self._name, by="fcfs", reason=self._trouble
+            )
             return 0
         return key
