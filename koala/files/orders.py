@@ -1,4 +1,4 @@
-"""Uploads of an agent, and the reports of its copies. Sizes are bytes, durations seconds."""
+"""Orders of uploads to an agent, and the reports of its copies and uploads. Bytes and seconds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A database of the agent that is not as it was written is refused: nothing that was acknowledged
-goes without a word."""
+"""Lost or damaged rows of the agent's database are detected, and it is refused."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The state as plain data, and jobs that leave it. (Every script of the core's tests is also saved
-and loaded on its way, and replayed by a core that forgets: tests/harness/script.py.)"""
+"""Snapshots of the state: saved and loaded it is the same, with its digest and without purged jobs.
+
+Every script of the core's tests is also saved and loaded on its way, and replayed by a core that
+forgets (tests/harness/script.py)."""
 
 import json
 from dataclasses import replace

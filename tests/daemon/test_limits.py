@@ -1,4 +1,4 @@
-"""Refusals of the machine: descriptors, a place for state, a place for messages."""
+"""A machine that has no descriptors left, no place for the state, or none for the log."""
 
 import asyncio
 import resource

@@ -1,4 +1,4 @@
-"""Documents of jobs as the daemon gives them, for pictures of their timeline_document."""
+"""Documents of jobs as the daemon gives them, for pictures of their course."""
 
 from __future__ import annotations
 

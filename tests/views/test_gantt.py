@@ -1,4 +1,4 @@
-"""The timeline_document of a job: one model, which the page, the terminal and the picture draw."""
+"""The course of a job as bars: one model, which the page, the terminal and the picture draw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes of this machine: which belong to a claim, their usage, and how to end all of them.
+"""Find, measure and kill the processes of a claim on this machine.
 
 A claim's processes are those that have its brand, those that carry `KOALA_CLAIM=<claim>` in their
 environment, those seen to belong to it before, and all their descendants.

@@ -1,4 +1,4 @@
-"""Find processes of this machine: our descendants, and the bearers of our environment mark."""
+"""Find the processes of a claim on this machine: our descendants, and those with our marks."""
 
 from __future__ import annotations
 

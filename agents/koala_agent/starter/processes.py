@@ -1,4 +1,4 @@
-"""Processes of a component that are the starter's own children."""
+"""Start, signal and reap the starter's own child processes of a component."""
 
 from __future__ import annotations
 

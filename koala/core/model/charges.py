@@ -1,4 +1,4 @@
-"""Records of ended claims, attempts and troubles with sites, for accounting and back-off."""
+"""Records of ended claims (charges), attempts (setbacks) and troubles with sites (refusals)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that nothing of their claim shows any more, when their starter is killed.
+"""Programs that have dropped all marks of their claim end though their starter is killed.
 
 They have dropped or overwritten their environment, and some their session and parent, when they
 tell their process id. The starter is killed then, alone or together with its agent.

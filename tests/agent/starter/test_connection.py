@@ -1,4 +1,4 @@
-"""The line of a starter over real sockets: when names are looked up, and inherited lines."""
+"""The connection of a starter over real sockets: look-ups of names, and inherited connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines by files: both ends over a real folder, and what others put there."""
+"""The mailbox of a starter: both ends in a real folder, and files that others put there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Helpers of a starter on other machines, each run as a process of its own."""
+"""Launchers of MPI programs: they start the processes on other machines, and tell their ends."""
 
 from __future__ import annotations
 

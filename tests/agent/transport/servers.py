@@ -1,4 +1,4 @@
-"""The ssh transport in front of a real ssh server, for tests."""
+"""Make ssh transports to a real ssh server, for tests."""
 
 from __future__ import annotations
 

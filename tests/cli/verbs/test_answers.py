@@ -47,7 +47,7 @@ def test_the_course_of_a_job_is_drawn_in_the_terminal_and_as_a_picture(
 ) -> None:
     drawn = grid.koala("timeline", finished).stdout.splitlines()
     assert [line.split()[0] for line in drawn if "=" in line][:2] == ["first", "second"]
-    picture = tmp_path / "timeline_document.svg"
+    picture = tmp_path / "timeline.svg"
     assert grid.koala("timeline", finished, "--svg", str(picture)).returncode == 0
     assert "first at " in picture.read_text()
     assert grid.koala("timeline", finished, "--svg", "-").stdout == picture.read_text()

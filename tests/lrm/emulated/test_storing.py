@@ -1,4 +1,4 @@
-"""Storing of the emulated manager: before anything rests on a change, and a turn at a time."""
+"""The emulated manager stores each change before anything rests on it, once for each turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The searched line of waiting jobs is a list that is searched from its head."""
+"""The queue with a fast search finds what a search from its head finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that are there from the start, or a clear word that they are not to be had."""
+"""Threads that are kept are all started at once, or a clear error says that there is no room."""
 
 import asyncio
 import threading
