@@ -12,7 +12,7 @@ from koala.core.model.actions import ClaimProcessors, StartTransfer
 from koala.core.model.job import ArmNumber, EndKind
 from koala.core.model.job_spec import ComponentSpec, JobType
 from koala.core.model.values import ClaimId, FileName, SiteName, TransferId, UserName
-from koala.daemon.files.spool import Purpose, token
+from koala.daemon.files.transfer_tokens import Purpose, token
 from koala.daemon.loop.action_dispatcher import ActionDispatcher
 from koala.errors import (
     ConfigError,

@@ -14,7 +14,7 @@ from grpc import aio
 
 from koala.daemon.files import relay
 from koala.daemon.files.relay_settings import RelaySettings
-from koala.daemon.files.spool import Purpose, token
+from koala.daemon.files.transfer_tokens import Purpose, token
 from koala.files.channels import CHANNEL_OPTIONS
 from koala.files.orders import Report
 from koala.files.transfer import TransferLimits

@@ -13,14 +13,8 @@ import grpc
 import pytest
 from grpc import aio
 
-from koala.daemon.files.spool import (
-    AttemptComponent,
-    EndedJob,
-    Purpose,
-    Spool,
-    component_of_claim,
-    token,
-)
+from koala.daemon.files.spool import AttemptComponent, EndedJob, Spool, component_of_claim
+from koala.daemon.files.transfer_tokens import Purpose, token
 from koala.errors import RejectedError, SpecError
 from koala.files import uploads as outputs
 from koala.files.confined_folder import Descriptor, UnusableFileError

@@ -18,7 +18,7 @@ from grpc import aio
 from koala.daemon.files.relay_pairings import Pipe, PipeClosedError
 from koala.daemon.files.relay_process import RelayProcess
 from koala.daemon.files.relay_settings import RelaySettings
-from koala.daemon.files.spool import Purpose, token
+from koala.daemon.files.transfer_tokens import Purpose, token
 from koala.errors import UnreachableError
 from koala.files.bandwidth_limits import BandwidthLimits
 from koala.protocol.messages import TransferFailed

@@ -15,7 +15,7 @@ import pytest
 from koala.daemon.agents.registry import SESSIONS_OF_SITE_MAX
 from koala.daemon.auth.certificate_authority import CertificateAuthority
 from koala.daemon.auth.enrolment_service import RENEWALS_AT_ONCE
-from koala.daemon.files.spool import Purpose, token
+from koala.daemon.files.transfer_tokens import Purpose, token
 from koala.identity.keys import make_request
 from koala.identity.tls import DAEMON_HOST, Identity, secure_channel
 from koala.wire.status import RETRY_KEY

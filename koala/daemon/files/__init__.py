@@ -6,5 +6,6 @@ relay_pairings   reader and source of a transfer, joined by a pipe
 relay_usage      what it carries; `relay_metrics` serves that
 additions        files on their way from the spool to a site, and removals there
 uploads          contents that clients uploaded
+transfer_tokens  proof that the daemon ordered a transfer or an upload
 spool            folder of the jobs' outputs and logs
 """

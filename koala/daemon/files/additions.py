@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from koala.core.model.values import SiteName
-from koala.daemon.files.spool import Purpose, token
+from koala.daemon.files.transfer_tokens import Purpose, token
 from koala.daemon.files.uploads import Content, transfer_of
 from koala.protocol.messages import (
     AgentReport,

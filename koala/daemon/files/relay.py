@@ -35,7 +35,8 @@ from grpc import aio
 from koala.daemon.files.relay_pairings import Pairing, Pairings, PipeClosedError
 from koala.daemon.files.relay_settings import RelaySettings
 from koala.daemon.files.relay_usage import RelayUsage
-from koala.daemon.files.spool import Purpose, Spool, is_token
+from koala.daemon.files.spool import Spool
+from koala.daemon.files.transfer_tokens import Purpose, is_token
 from koala.daemon.files.uploads import served_content
 from koala.errors import ConfigError, SpecError, first_error
 from koala.files.bandwidth_limits import CHUNK_BYTES, chunk_bytes

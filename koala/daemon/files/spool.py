@@ -17,8 +17,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import os
 import re
 import secrets
@@ -27,7 +25,6 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from koala.errors import RejectedError, SpecError
@@ -39,33 +36,6 @@ _CLAIM = re.compile(r"(?P<job>[^/]+)/(?P<attempt>[1-9]\d{0,8})/(?P<component>\d{
 _LABEL_BYTES_MAX = 1024
 PUBLISHED = "published"
 GIVEN_UP = "given-up"
-
-
-class Purpose(StrEnum):
-    """Permission that a token grants to its bearer."""
-
-    READ = "read"
-    """Read a transfer; the identity is the transfer's."""
-    OFFER = "offer"
-    """Offer a transfer to the relay; the identity is the transfer's."""
-    STORE = "store"
-    """Put outputs and logs into the spool; the identity is the claim's."""
-
-
-def token(secret: bytes, purpose: Purpose, identity: str) -> str:
-    """Make a token, which proves that the daemon ordered a transfer or upload.
-
-    It is an HMAC-SHA256, so the relay can check it by the secret alone, without a list of transfers
-    and claims.
-    """
-    message = f"{purpose}\0{identity}".encode("utf-8", "surrogatepass")
-    return hmac.new(secret, message, hashlib.sha256).hexdigest()
-
-
-def is_token(shown_token: str, secret: bytes, purpose: Purpose, identity: str) -> bool:
-    """Check a token in constant time."""
-    expected = token(secret, purpose, identity)
-    return hmac.compare_digest(expected.encode(), shown_token.encode("utf-8", "surrogatepass"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

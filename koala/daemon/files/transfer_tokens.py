@@ -1,0 +1,34 @@
+"""Tokens of transfers and uploads, which prove to the relay that the daemon ordered them. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from enum import StrEnum
+
+
+class Purpose(StrEnum):
+    """Permission that a token grants to its bearer."""
+
+    READ = "read"
+    """Read a transfer; the identity is the transfer's."""
+    OFFER = "offer"
+    """Offer a transfer to the relay; the identity is the transfer's."""
+    STORE = "store"
+    """Put outputs and logs into the spool; the identity is the claim's."""
+
+
+def token(secret: bytes, purpose: Purpose, identity: str) -> str:
+    """Make a token, which proves that the daemon ordered a transfer or upload.
+
+    It is an HMAC-SHA256, so the relay can check it by the secret alone, without a list of transfers
+    and claims.
+    """
+    message = f"{purpose}\0{identity}".encode("utf-8", "surrogatepass")
+    return hmac.new(secret, message, hashlib.sha256).hexdigest()
+
+
+def is_token(shown_token: str, secret: bytes, purpose: Purpose, identity: str) -> bool:
+    """Check a token in constant time."""
+    expected = token(secret, purpose, identity)
+    return hmac.compare_digest(expected.encode(), shown_token.encode("utf-8", "surrogatepass"))
