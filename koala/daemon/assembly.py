@@ -16,8 +16,8 @@ from koala.core.model.values import JobId
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.connections import SiteSessions
 from koala.daemon.agents.registry import AgentRegistry, LinkCallbacks
-from koala.daemon.agents.requests import RequestHandler
 from koala.daemon.agents.session import Allowlist, Timing
+from koala.daemon.agents.starter_requests import StarterRequests
 from koala.daemon.agents.streams import Streams
 from koala.daemon.auth.credential_store import RegistrableSites
 from koala.daemon.auth.enrolment_service import Registrar
@@ -330,7 +330,7 @@ def _log_notices(notices: Sequence[Notice]) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AgentParts:
     logs: Logs
-    requests: RequestHandler
+    requests: StarterRequests
     registry: AgentRegistry
     streams: Streams
 
@@ -352,7 +352,7 @@ def _agent_parts(
         known=event_loop.job,
         past=base.journal.job,
     )
-    requests = RequestHandler(
+    requests = StarterRequests(
         scheduler, event_loop, clock, send=sessions.send, deliver_log=logs.deliver
     )
     links = LinkCallbacks(

@@ -2,7 +2,7 @@
 
 No I/O: a session's stream is an `AgentStream` (`streams` has those of gRPC), and `session` makes
 all decisions about one session. Reports go through the event loop. Pings, key-values and logs do
-not change the core's state; `requests` answers them.
+not change the core's state; `starter_requests` answers them.
 """
 
 from __future__ import annotations

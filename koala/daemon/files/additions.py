@@ -1,4 +1,4 @@
-"""Files on their way from the daemon's spool to the store of a site, and removals there.
+"""Files that users add to the store of a site, from the daemon's spool, and removals there.
 
 An addition outlives a cut client for `LINGER_S`, and a cut session of its site: each registration
 repeats the orders. The site's report of the file in its store ends it.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from koala.daemon.agents.connections import SiteSessions
 from koala.daemon.agents.registry import AgentRegistry
-from koala.daemon.agents.requests import RequestHandler
+from koala.daemon.agents.starter_requests import StarterRequests
 from koala.daemon.clients.event_feed import EventFeed
 from koala.daemon.listeners import Listeners
 from koala.daemon.loop.event_loop import EventLoop
@@ -22,7 +22,7 @@ class DaemonParts:
     version: str
     event_loop: EventLoop
     observers: Observers
-    requests: RequestHandler
+    requests: StarterRequests
     registry: AgentRegistry
     sessions: SiteSessions
     notices: EventFeed

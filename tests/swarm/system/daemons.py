@@ -21,8 +21,8 @@ from koala.core.model.values import FOREVER, Instant, JobId, Seconds, SiteName
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.connections import AgentConnection, SiteSessions
 from koala.daemon.agents.registry import AgentRegistry, LinkCallbacks
-from koala.daemon.agents.requests import RequestHandler
 from koala.daemon.agents.session import Allowlist, Timing
+from koala.daemon.agents.starter_requests import StarterRequests
 from koala.daemon.config import CoreSettings
 from koala.daemon.files.additions import Additions
 from koala.daemon.loop.action_dispatcher import ActionDispatcher
@@ -263,7 +263,7 @@ class Daemon(Process):
                 lot=custody.lot,
             ),
         )
-        self.requests = RequestHandler(
+        self.requests = StarterRequests(
             scheduler,
             batches,
             clock,

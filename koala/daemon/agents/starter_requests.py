@@ -1,4 +1,4 @@
-"""Requests of starters that do not change the core's state: lease renewals and key-values.
+"""Answer requests of starters that do not change the core's state: lease renewals and key-values.
 
 A ping is answered only while its claim is wanted, at this site, by this starter, and while commits
 succeed. A daemon that cannot write must let leases expire, because its successor may not know what
@@ -46,7 +46,7 @@ class _Asker:
     request: int
 
 
-class RequestHandler:
+class StarterRequests:
     """Answers requests through `send`; passes parts of logs to `deliver_log`."""
 
     def __init__(
