@@ -1,6 +1,7 @@
 """Claims of a site: their states, their storage, and their reports to the daemon.
 
-table                the claim table, a pure state machine; `events`, `states`, `ends` are its parts
+table                the claim table, a pure state machine: from the ask and its grace time to the
+                     end; `events`, `states`, `ends` are its parts
 settings             leases of starters, and limits of the site
 folder               the claim's folder; `bundle`: what a starter learns of the other components
 pending_requests     key-value requests of starters that the daemon has not answered

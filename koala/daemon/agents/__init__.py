@@ -1,6 +1,6 @@
 """The daemon's side of the link to agents.
 
-registry             the agents that are connected, and their sessions
+registry             the agents that are connected: sessions, inventories, reports
 connections          a stream and its session each; the newest of each site
 session              the protocol of one session, as a pure state machine
 streams              the gRPC streams that carry sessions

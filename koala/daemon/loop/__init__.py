@@ -1,6 +1,6 @@
 """The loop around the core: events in, one journal transaction a batch, actions out.
 
-event_loop          the task that owns the scheduler
+event_loop          the task that owns the scheduler, and its bounded inbox
 group_commit        all items of the inbox as one batch and one transaction
 action_dispatcher   actions as messages, once their event is durable
 observers           metrics and traces of durable batches, whose errors end nothing; `ended_jobs`
