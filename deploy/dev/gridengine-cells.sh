@@ -29,6 +29,7 @@
 # To use a cell:   . DIR/gamma/settings.sh; qsub -terse -pe grid 10 job.sh
 # DIR/clusters.env has one  NAME=SETTINGS  line per cell.
 set -euo pipefail
+. "$(dirname "$(readlink -f "$0")")/processes.sh"
 
 KOALA_DEV_CELLS=${KOALA_DEV_CELLS:-"gamma:1x16"}
 KOALA_DEV_GID_BASE=${KOALA_DEV_GID_BASE:-65000}
@@ -248,34 +249,6 @@ up() {
   echo "$dir"
 }
 
-# Is the process there? A zombie (a container's pid 1 may reap late, or never) is not.
-alive() { [ -r "/proc/$1/stat" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1)" != Z ]; }
-
-stop_pidfiles() { # TERM to all, up to 3 s, then KILL
-  local f p pids=() i
-  for f in "$@"; do [ -s "$f" ] && pids+=("$(cat "$f")"); done
-  [ ${#pids[@]} -gt 0 ] || return 0
-  for p in "${pids[@]}"; do kill "$p" 2>/dev/null || true; done
-  for i in $(seq 30); do
-    for p in "${pids[@]}"; do alive "$p" && { sleep 0.1; continue 2; }; done
-    return 0
-  done
-  for p in "${pids[@]}"; do kill -9 "$p" 2>/dev/null || true; done
-}
-
-# Job processes that outlived the daemons: they have SGE_ROOT and JOB_ID in their environment.
-kill_strays() {
-  local f pid env
-  for f in /proc/[0-9]*/environ; do
-    pid=${f#/proc/}; pid=${pid%/environ}
-    env=$( { tr '\0' '\n' < "$f"; } 2>/dev/null ) || continue
-    grep -qxF "SGE_ROOT=$1" <<<"$env" || continue
-    if [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = sge_shepherd ] || grep -q '^JOB_ID=' <<<"$env"; then
-      kill -9 "$pid" 2>/dev/null || true
-    fi
-  done
-}
-
 down() {
   local dir d i files=()
   dir=$(cd "$1" && pwd)
@@ -292,7 +265,7 @@ down() {
   done
   if [ ${#files[@]} -gt 0 ]; then stop_pidfiles "${files[@]}"; fi
   for d in "$dir"/*/; do
-    d=${d%/}; if [ -f "$d/settings.sh" ]; then kill_strays "$d"; fi
+    d=${d%/}; if [ -f "$d/settings.sh" ]; then kill_strays "SGE_ROOT=$d" sge_shepherd JOB_ID; fi
   done
 }
 

@@ -29,6 +29,7 @@
 # To use a pool:   . DIR/kappa/settings.sh; condor_q
 # DIR/clusters.env has one  NAME=SETTINGS  line per pool.
 set -euo pipefail
+. "$(dirname "$(readlink -f "$0")")/processes.sh"
 
 KOALA_DEV_POOLS=${KOALA_DEV_POOLS:-"kappa:1x16"}
 KOALA_DEV_ROOT=${KOALA_DEV_ROOT:-}
@@ -193,9 +194,6 @@ up() {
   done
   echo "$dir"
 }
-
-# Is the process there? A zombie (a container's pid 1 may reap late, or never) is not.
-alive() { [ -r "/proc/$1/stat" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1)" != Z ]; }
 
 # Does the environment of this process have such a line? (grep's words come after the process id.)
 has() { local f=/proc/$1/environ; shift; { tr '\0' '\n' < "$f" | grep -q "$@"; } 2>/dev/null; }

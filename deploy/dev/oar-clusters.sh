@@ -25,6 +25,7 @@
 # To use a cluster:   PATH=DIR/omega/bin:$PATH; oarstat
 # DIR/clusters.env has one  NAME=FOLDER  line per cluster.
 set -euo pipefail
+. "$(dirname "$(readlink -f "$0")")/processes.sh"
 
 KOALA_DEV_OARS=${KOALA_DEV_OARS:-"omega:1x16"}
 KOALA_DEV_ROOT=${KOALA_DEV_ROOT:-}
@@ -140,9 +141,6 @@ database() {         # cluster-dir command
   local d=$1; shift
   ( cd / && inside "$d" setpriv --reuid=$DATABASE_ID --regid=$DATABASE_ID --clear-groups env KOALA_OAR="$d" "$@" )
 }
-
-# Is the process there? A zombie (a container's pid 1 may reap late, or never) is not.
-alive() { [ -r "/proc/$1/stat" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1)" != Z ]; }
 
 start_database() {   # cluster-dir
   local d=$1 i pid

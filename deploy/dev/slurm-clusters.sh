@@ -31,6 +31,7 @@
 # With KOALA_DEV_SLURM_ROOT, DIR/bin has the commands, and comes first in the PATH.
 # DIR/clusters.env has one  NAME=CONF  line per cluster.
 set -euo pipefail
+. "$(dirname "$(readlink -f "$0")")/processes.sh"
 
 KOALA_DEV_CLUSTERS=${KOALA_DEV_CLUSTERS:-"alpha:2x8 beta:2x16"}
 KOALA_DEV_AUTH=${KOALA_DEV_AUTH:-none}
@@ -178,36 +179,6 @@ up() {
   echo "$dir"
 }
 
-# Is the process there? A zombie (a container's pid 1 may reap late, or never) is not.
-alive() { [ -r "/proc/$1/stat" ] && [ "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -c1)" != Z ]; }
-
-# TERM to the process of every pid file given, up to 3 s for all to end, then KILL.
-stop_pidfiles() {
-  local f p pids=() i
-  for f in "$@"; do [ -s "$f" ] && pids+=("$(cat "$f")"); done
-  [ ${#pids[@]} -gt 0 ] || return 0
-  for p in "${pids[@]}"; do kill "$p" 2>/dev/null || true; done
-  for i in $(seq 30); do
-    for p in "${pids[@]}"; do alive "$p" && { sleep 0.1; continue 2; }; done
-    return 0
-  done
-  for p in "${pids[@]}"; do kill -9 "$p" 2>/dev/null || true; done
-}
-
-# Processes of a cluster's jobs that outlived its slurmd: they carry the path of
-# the configuration in their environment, and are a slurmstepd or have a job id.
-kill_strays() {
-  local f pid env
-  for f in /proc/[0-9]*/environ; do
-    pid=${f#/proc/}; pid=${pid%/environ}
-    env=$( { tr '\0' '\n' < "$f"; } 2>/dev/null ) || continue
-    grep -qxF "SLURM_CONF=$1" <<<"$env" || continue
-    if [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = slurmstepd ] || grep -q '^SLURM_JOB_ID=' <<<"$env"; then
-      kill -9 "$pid" 2>/dev/null || true
-    fi
-  done
-}
-
 down() {
   local dir d i files=()
   dir=$(cd "$1" && pwd)
@@ -226,7 +197,7 @@ down() {
   done
   stop_pidfiles "${files[@]}" "$dir/munge/pid"
   for d in "$dir"/*/; do
-    if [ -f "${d}slurm.conf" ]; then kill_strays "${d}slurm.conf"; fi
+    if [ -f "${d}slurm.conf" ]; then kill_strays "SLURM_CONF=${d}slurm.conf" slurmstepd SLURM_JOB_ID; fi
   done
 }
 

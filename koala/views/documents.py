@@ -387,7 +387,7 @@ def _links(state: State) -> dict[SiteName, list[dict[str, Any]]]:
 def site_document(site: Site, held: int, now: Instant) -> dict[str, Any]:
     return {
         "site": site.name,
-        "state": _site_state(site, now),
+        "state": _site_state(site),
         "processors": site.facts.processors,
         "idle": max(0, site.idle()),
         "gpus": site.facts.resources.gpus,
@@ -422,7 +422,7 @@ def _resources(resources: SiteResources) -> dict[str, Any]:
     }
 
 
-def _site_state(site: Site, now: Instant) -> str:
+def _site_state(site: Site) -> str:
     if not site.is_connected:
         return "disconnected"
     if site.is_drained:

@@ -32,10 +32,6 @@ def a_far_file(begin: Begin, **parameters: Any) -> Script:
     return script
 
 
-def tries_at(script: Script) -> list[float]:
-    return [at for at, action in script.open if isinstance(action, ClaimProcessors)]
-
-
 def claim_at(script: Script, job: str) -> float | None:
     phase = script.job(job).phase
     assert isinstance(phase, Claiming), phase

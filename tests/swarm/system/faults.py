@@ -183,11 +183,6 @@ class FaultPlan:
     def _happens(self, fault: Fault) -> bool:
         return self._only is None or fault in self._only
 
-    @property
-    def round_trip_s(self) -> Seconds:
-        """Round trip without delays."""
-        return 2 * 1.5 * self._latency_s
-
     def latency_s(self, now: Instant) -> Seconds:
         """Draw the travel time of a message."""
         spread = self._latency_s * (0.5 + self.stream("latency").random())
