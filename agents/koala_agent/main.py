@@ -53,6 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name in COMMANDS:
         return _run_command(name, words[1:])
     options = _parser().parse_args(words)
+    if name.isalpha() and not Path(name).exists():
+        commands = ", ".join(COMMANDS)
+        return _fail(f"{name}: allowed are the path of a configuration, and {commands}", 2)
     try:
         configs = read_configs(options.configs)
     except ConfigError as error:

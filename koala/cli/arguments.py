@@ -40,23 +40,24 @@ class Number(click.ParamType[float]):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> float:
-        """Convert a word; fail with the allowed values."""
+        """Convert a word. Raises SpecError with the allowed values."""
+        named = _name_of(param)
         try:
             number = self.kind(value)
         except ValueError:
-            self.fail(f"{value!r}: allowed are {self.allowed}", param, ctx)
+            raise SpecError(f"{named} {value!r}: allowed are {self.allowed}") from None
         if isinstance(number, float):
             from koala.sim.option_values import SENSIBLE, is_sensible
 
             if not is_sensible(number):  # nor is nan
-                self.fail(f"{number}: allowed are {SENSIBLE}", param, ctx)
+                raise SpecError(f"{named} {number}: allowed are {SENSIBLE}")
         is_low = (self.low is not None and number < self.low) or (
             self.above is not None and number <= self.above
         )
         if is_low or (self.high is not None and number > self.high):
             from_low = f"from {self.range.removesuffix(' or more')}"
             within = self.range if self.low is None else from_low
-            self.fail(f"{_written(number)}: allowed is a number {within}", param, ctx)
+            raise SpecError(f"{named} {_written(number)}: allowed is a number {within}")
         return number
 
     @property
@@ -93,6 +94,10 @@ class Words(click.ParamType[str]):
         from koala.sim.option_values import word_of
 
         return word_of(_name_of(param), value, self.words)
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        """Say what is allowed in the error about a missing argument."""
+        return f"Allowed are {', '.join(self.words)}"
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str

@@ -24,6 +24,7 @@ from koala.daemon.auth.access_rules import Role
 from koala.lab import workloads
 from koala.views.accounting import By
 from koala_agent.main import COMMANDS as AGENT_COMMANDS
+from koala_agent.main import main as agent_main
 from tests.cli.command import koala_here
 from tests.cli.reference import agent_help
 from tests.cli.test_documents import command_lines
@@ -81,6 +82,9 @@ def test_an_option_with_fixed_words_shows_them() -> None:
         (("site", "connect", "host", "--agent"), "--agent x: allowed are here, there"),
         (("reproduce",), "PAPER x: allowed are koala, multiqueue, deadlines, hints, sq"),
         (("simulate", "workload"), "MODEL x: allowed are lublin, das"),
+        (("simulate", "sq", "--beta"), "--beta 'x': allowed are numbers"),
+        (("list", "--last"), "--last 'x': allowed are whole numbers"),
+        (("site", "connect", "host", "--tunnel"), "--tunnel 'x': allowed are whole numbers"),
         (("init",), "KIND x: allowed are job, daemon, slurm"),
     ],
 )
@@ -91,6 +95,12 @@ def test_a_wrong_word_is_named_with_what_is_allowed(words: tuple[str, ...], said
     path = " ".join(word for word in words if not word.startswith("-"))
     assert run.stderr.startswith(f"koala {path.split(' x')[0].split(' j1')[0].split(' host')[0]}: ")
     assert said in run.stderr
+
+
+def test_a_missing_word_is_answered_with_what_is_allowed() -> None:
+    run = koala_here("reproduce")
+    assert run.returncode == 2
+    assert "Missing argument 'PAPER'. Allowed are koala, multiqueue, deadlines" in run.stderr
 
 
 def test_words_are_those_of_the_values_that_they_stand_for() -> None:
@@ -107,6 +117,7 @@ def test_defaults_and_bounds_are_told() -> None:
         text = one.help or ""
         if one.default not in (None, "", ()) and isinstance(one.default, str | int | float):
             assert "default: " in text, name
+        assert one.type not in (click.INT, click.FLOAT), name
         if isinstance(one.type, Number):
             assert one.type.range, name
             assert one.type.range in text.partition("  [")[2], name
@@ -129,6 +140,15 @@ def test_lines_break_at_blanks_only(words: tuple[str, ...]) -> None:
 def test_the_agent_lists_its_commands() -> None:
     listed = re.findall(r"^  (\w+) +\w", agent_help().partition("other commands")[2], re.MULTILINE)
     assert {*listed} >= {*AGENT_COMMANDS}
+
+
+def test_a_mistyped_command_of_the_agent_is_answered_with_the_commands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert agent_main(["strat"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("koala-agent: strat: allowed are ")
+    assert said.endswith(f"{', '.join(AGENT_COMMANDS)}\n")
 
 
 @pytest.mark.parametrize("name", ["", *AGENT_COMMANDS])

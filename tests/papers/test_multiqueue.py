@@ -204,7 +204,7 @@ def test_a_figure_is_reproduced_from_the_command_line(
     [
         (["tetris"], "tetris: allowed are"),
         (["multiqueue", "--figure", "2"], "--figure 2: allowed for multiqueue are 3, 4"),
-        (["multiqueue", "--length", "0"], "'--length': 0: allowed is a number from 1"),
+        (["multiqueue", "--length", "0"], "--length 0: allowed is a number from 1"),
         (["multiqueue", "--quick", "--full"], "--quick and --full cannot be combined"),
     ],
 )

@@ -108,7 +108,7 @@ def _connection_of(site: str) -> tuple[SSHSettings, tuple[int, ...]]:
 @option(
     "--tunnel",
     multiple=True,
-    type=int,
+    type=Whole(1, 65_535),
     metavar="PORT",
     help="Forward this port of HOST to this machine.",
 )

@@ -37,8 +37,8 @@ workers_option = option(
 on_option = option(
     "--on", default="processes", metavar="ENGINE",
     help="Where runs are made: processes of this machine; dask://HOST:PORT, a scheduler of"
-    " dask.distributed; koala, the sites of your daemon. The last two need the packages of"
-    " 'koala-scheduler[sweep]'.",
+    " dask.distributed; koala, the sites of your daemon (koala:PYTHON: with that Python"
+    " there). The last two need the packages of 'koala-scheduler[sweep]'.",
     words=("processes", "dask://", "koala"),
 )  # fmt: skip
 json_option = option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

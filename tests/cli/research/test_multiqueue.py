@@ -123,7 +123,7 @@ def test_every_counted_job_has_a_line(tmp_path: Path) -> None:
         (("--mix", "1,1,1", "--sites", "2x8"), "2 sites"),
         (("--split", "50,50"), "each of the 4 sites"),
         (("--sizes", "1:40"), "1 to 32"),
-        (("--q", "1.5"), "'--q': 1.5: allowed is a number more than 0, at most 1"),
+        (("--q", "1.5"), "--q 1.5: allowed is a number more than 0, at most 1"),
         (("--utilization", "0"), "utilization = 0"),
         (("--utilization", "0.5,x"), "--utilization 0.5,x"),
         (("--service-cv", "0.5"), "service-cv = 0.5"),

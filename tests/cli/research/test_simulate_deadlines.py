@@ -51,7 +51,7 @@ def test_people_get_a_table_and_files_when_they_ask(tmp_path: Path) -> None:
     ("words", "text"),
     [
         (("--policy", "GS"), "--policy GS: allowed are GP, LP"),
-        (("--lp", "0"), "'--lp': 0: allowed is a number more than 0, at most 1"),
+        (("--lp", "0"), "--lp 0: allowed is a number more than 0, at most 1"),
         (("--lead", "3599"), "--lead 3599: allowed is LOW:HIGH"),
         (("--sites", "1x32"), "components = 2:1"),
         (("--killed", "saved"), "--killed saved: allowed are lost, requeue"),

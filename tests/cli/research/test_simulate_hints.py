@@ -58,7 +58,7 @@ def test_a_grid_file_and_the_files_that_are_written(tmp_path: Path) -> None:
     ("words", "text"),
     [
         (("--policy", "Best"), "allowed are CF, WF"),
-        (("--io-fraction", "2"), "'--io-fraction': 2: allowed is a number from 0 to 1"),
+        (("--io-fraction", "2"), "--io-fraction 2: allowed is a number from 0 to 1"),
         (("--io-job", "12"), "allowed is MB:MI"),
         (("--grid", "nowhere.toml"), "cannot be read"),
     ],

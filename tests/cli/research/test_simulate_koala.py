@@ -74,7 +74,7 @@ def test_a_simulation_imports_only_what_it_needs() -> None:
         (("--files", "nan"), "--files nan: allowed are numbers"),
         (("--files", "4,-8"), "file_bytes = (4000000000, -8000000000): allowed is sizes of 0"),
         (("--run", "30"), "--run 30: allowed is LOW:HIGH"),
-        (("--threshold", "2"), "'--threshold': 2: allowed is a number from 0 to 1"),
+        (("--threshold", "2"), "--threshold 2: allowed is a number from 0 to 1"),
         (("--preempt", "all"), "--preempt all: allowed are complete, component, none"),
         (("--lost-site", "9"), "lost_site = 9: allowed is 1 to 4, or none"),
         (("--plot", "p.txt"), "--plot p.txt: allowed are files named *.svg, *.png, *.pdf"),

@@ -46,9 +46,9 @@ def test_estimates_are_the_run_time_times_up_to_what_was_asked_for(tmp_path: Pat
     [
         (("poisson",), "MODEL poisson: allowed are lublin, das"),
         (("das", "--sizes", "1:200"), "--sizes 1:200: at most 128"),
-        (("das", "--q", "2"), "'--q': 2: allowed is a number more than 0, at most 1"),
-        (("das", "--run", "0"), "'--run': 0: allowed is a number more than 0"),
-        (("lublin", "--stretch", "0"), "'--stretch': 0: allowed is a number more than 0"),
+        (("das", "--q", "2"), "--q 2: allowed is a number more than 0, at most 1"),
+        (("das", "--run", "0"), "--run 0: allowed is a number more than 0"),
+        (("lublin", "--stretch", "0"), "--stretch 0: allowed is a number more than 0"),
         (("lublin", "--overestimate", "0.5"), "--overestimate 0.5: allowed is 0, or 1 and more"),
         (("lublin", "--jobs", "0"), "0"),
     ],
