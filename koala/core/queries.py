@@ -35,7 +35,7 @@ def is_optional_member(job: Job, component: int) -> bool:
 def placement_policy(state: State, job: Job) -> PlacementPolicy:
     """Return the placement policy for a job."""
     place = state.policies.place
-    if any(needs_resources(component) for component in job.spec.components):
+    if any(map(needs_resources, job.spec.components)):
         place = respecting_resources(place, job.spec, state.sites)
     return on_distinct_sites(place) if job.spec.distinct else place
 
@@ -189,7 +189,7 @@ def grid_view_of(state: State, asking: Job | None = None) -> GridView:
     views = site_views(
         state.sites,
         placed=placed_processors(state, own) if state.parameters.count_placed else {},
-        busy=[claim for claim in state.ledger.values() if claim.job != own],
+        busy=(claim for claim in state.ledger.values() if claim.job != own),  # seldom looked at
         slots=free_slots(state),
         closed=sites_with_full_window(state) if asking is None else (),
     )

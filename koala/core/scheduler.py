@@ -95,7 +95,7 @@ class Scheduler(State):
         self._dispatch(event, now)
         if not self.is_changed:
             return self.actions
-        if (self.is_scan_asked or self.is_paced) and not self.is_scan_set:
+        if not self.is_scan_set and (self.is_scan_asked or self.is_paced):
             self.is_scan_set = True
             pause_s = self.parameters.scan_interval_s if self.is_paced else 0.0
             self.timers.set(now + pause_s, TimerKind.SCAN)

@@ -17,7 +17,9 @@ from koala.core.model.values import ClaimId, Instant, JobId, SiteName
 
 def is_usable(site: Site) -> bool:
     """Return True if a site takes new claims: connected, not drained, not resting after errors."""
-    return site.is_connected and not site.is_drained and not is_resting(site)
+    if not site.is_connected or site.is_drained:
+        return False
+    return site.unusable_until is None or site.is_probing  # not `is_resting`
 
 
 def site_views(
@@ -94,6 +96,8 @@ def note_report(site: Site, *, idle: int, through: int, idle_gpus: int = 0) -> b
     before, gpus_before = site.idle(), site.idle_gpus()
     site.reported_idle = idle
     site.reported_gpus = idle_gpus
+    if not site.unreported:  # as nearly always
+        return idle > before or idle_gpus > gpus_before
     for claim in [c for c, (number, _) in site.unreported.items() if number <= through]:
         note_gone(site, claim)
     return site.idle() > before or site.idle_gpus() > gpus_before

@@ -103,7 +103,8 @@ class State:
         `freed` are sites that have, or will soon have, more idle processors. With the paper's
         setting the scan waits for its interval.
         """
-        self.queues.freed.update(dict.fromkeys(freed))
+        for site in freed:
+            self.queues.freed[site] = None
         self.is_scan_asked = not self.is_paced
         self.is_grid_changed = True
 
@@ -124,7 +125,7 @@ class State:
 
     def announce(self, job: Job, text: str, now: Instant, *, phase: str = "") -> None:
         """Add a line to the job's story and announce it."""
-        job.story.append((now, ": ".join(part for part in (phase, text) if part)))
+        job.story.append((now, f"{phase}: {text}" if phase and text else phase or text))
         if len(job.story) > STORY_LINES_MAX:
             del job.story[1]  # the submission stays
         self.actions.append(Announce(at=now, text=text, job=job.id, phase=phase or job.phase_name))

@@ -79,6 +79,7 @@ class Stopped:
     is_silent: bool = False  # past its fence at a connected site: an error, counted already
 
 
+_MAY_HAVE_PASSED = (Passed, Stopped)  # a union in `isinstance` is made again at each call
 Held: TypeAlias = Granted | Armed | Released | Passed
 """Phases in which a starter holds the processors for the job."""
 
@@ -111,7 +112,7 @@ class Claim:
     @property
     def passed_at(self) -> Instant | None:
         """The instant of its pass, if it was reported."""
-        return self.phase.passed_at if isinstance(self.phase, Passed | Stopped) else None
+        return self.phase.passed_at if isinstance(self.phase, _MAY_HAVE_PASSED) else None
 
     @property
     def may_run(self) -> bool:

@@ -114,6 +114,8 @@ class Site:
     def idle_gpus(self) -> int:
         """Return the idle GPUs of the last report minus those of the claims asked or granted
         since."""
+        if not self.unreported_gpus:
+            return self.reported_gpus
         return self.reported_gpus - sum(self.unreported_gpus.values())
 
 
@@ -272,12 +274,12 @@ class GridView:
             self._idle_max = max(self._idle.values(), default=0)
         return self._idle_max
 
-    @property
-    def idle_sum(self) -> int:
-        """Idle processors of all sites together."""
+    def may_take(self, size: int, *, of: int) -> bool:
+        """Return False if a part of this size fits nowhere, or `of` processors are more than all
+        sites together have idle."""
         if self._idle_sum is None:
             self._idle_sum = sum(self._idle.values())
-        return self._idle_sum
+        return of <= self._idle_sum and size <= self.idle_max
 
     def places(self, size: int) -> int:
         """Return the number of parts of this size that fit at once, wherever they may run."""

@@ -267,7 +267,8 @@ class Attempt:
     @property
     def with_barrier(self) -> list[Member]:
         """Present members that start at the barrier."""
-        return [one for one in self.present if one.start_type is not StartType.NONE]
+        none = StartType.NONE
+        return [one for one in self.members if not one.is_dropped and one.start_type is not none]
 
     @property
     def at_barrier(self) -> list[Member]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from operator import attrgetter
 
 from koala.core.model.predecessors import Predecessor
 from koala.core.model.values import (
@@ -86,11 +87,12 @@ class ComponentSpec(messages.ProgramSpec):
 
     def program(self, label: str, job_name: str = "") -> messages.Program:
         """Return the program as the component's site gets it."""
-        spec = {name: getattr(self, name) for name in _PROGRAM_FIELDS}
+        spec = dict(zip(_PROGRAM_FIELDS, _program_values(self), strict=True))
         return messages.Program(label=label, job_name=job_name, processes=self.processes, **spec)
 
 
 _PROGRAM_FIELDS = tuple(field.name for field in fields(messages.ProgramSpec))
+_program_values = attrgetter(*_PROGRAM_FIELDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

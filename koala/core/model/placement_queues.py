@@ -113,6 +113,8 @@ class Queues:
 
     def aged(self, now: Instant, ageing_s: Seconds) -> list[Job]:
         """Return the jobs that have waited for `ageing_s`, longest first."""
+        if not self.has_aged(now, ageing_s):
+            return []  # as nearly always
         split = [split_aged(tuple(line.values()), now, ageing_s) for line in self.lines.values()]
         prefixes = [aged for aged, _ in split if aged]
         if len(prefixes) == 1:  # sorting asks for a key of each job, and queues can be long

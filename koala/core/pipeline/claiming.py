@@ -394,8 +394,9 @@ def after_answer(state: State, attempt: Attempt, now: Instant) -> None:
 
 def start_if_held(state: State, attempt: Attempt, now: Instant) -> bool:
     """Enter Starting if every component is claimed; return True if so."""
-    if not all(is_held(state, member) for member in attempt.present):
-        return False
+    for member in attempt.members:
+        if not member.is_dropped and not is_held(state, member):
+            return False
     job = state.jobs[attempt.job]
     attempt.granted_at = now
     reset_refusals(job)

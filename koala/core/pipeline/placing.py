@@ -129,7 +129,7 @@ def try_to_place(state: State, job: Job, view: GridView, now: Instant) -> bool:
     seen = without_closed_sites(state, job, view, now) if job.refusals else view
     needed = job.needed
     is_whole = needed == len(job.spec.components)
-    if is_whole and (job.largest > seen.idle_max or job.processors > seen.idle_sum):
+    if is_whole and not seen.may_take(job.largest, of=job.processors):
         placement = None  # needs no policy: long queues are scanned often
     else:
         placement = find_placement(state, job, seen, needed, now)

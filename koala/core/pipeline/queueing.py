@@ -68,7 +68,9 @@ def scan(state: State, now: Instant, *, is_whole: bool) -> int:
     placed = 0
     queue = BY_PRIORITY[priority]
     if is_whole or aged:
-        _, others = split_aged(state.queues.jobs(queue), now, ageing_s)
+        others = state.queues.jobs(queue)
+        if aged:
+            _, others = split_aged(others, now, ageing_s)
     else:
         others = tuple(job for job in state.fresh.values() if job.queue == queue)
     if not aged and not others:
@@ -81,7 +83,8 @@ def scan(state: State, now: Instant, *, is_whole: bool) -> int:
         elif not job.is_over and reserves_for_aged(state, job, now):
             break
     else:
-        placed += sum(try_to_place(state, job, view, now) for job in others)
+        for job in others:
+            placed += try_to_place(state, job, view, now)
     admit(state, now)
     return placed
 

@@ -32,6 +32,7 @@ Order = ClaimProcessors | TryPaths | ArmClaim | ReleaseClaim | StopClaim
 Program = Callable[[ClaimId], tuple[Seconds, int]]
 """Returns the run time and the exit status of a claim's component."""
 
+_LOCAL = int(Use.LOCAL)  # a member takes four times as long to read
 WALL_TIME_S = 3600.0  # of a component that names none; what an agent takes, too
 
 
@@ -77,6 +78,8 @@ class Site:
         self.name = setting.name
         self.is_down = False
         self.reports_on_request = False
+        self.has_news = False
+        """A pass was made since the last report."""
         self.users = LocalUsers()
         self.claims: dict[ClaimId, _Held] = {}
         self.queue = self._empty_queue()
@@ -106,7 +109,9 @@ class Site:
 
     def begin(self) -> None:
         """Start the submissions of the site's own users."""
-        self._await_local()
+        self._next_local = first = next(self._arriving, None)
+        if first is not None:
+            self._engine.surely_at(first.at, self._submit_local)
 
     def receive(self, order: Order) -> None:
         """Handle an order of the scheduler."""
@@ -230,16 +235,13 @@ class Site:
 
     # --- the site's own users ---
 
-    def _await_local(self) -> None:
-        self._next_local = job = next(self._arriving, None)
-        if job is not None:
-            self._engine.surely_at(job.at, self._submit_local)
-
     def _submit_local(self) -> None:
         """Submit the next job; most of a run is this and `_end_local`."""
         job, users, engine = self._next_local, self.users, self._engine
         assert job is not None, self.name
-        self._await_local()
+        self._next_local = following = next(self._arriving, None)
+        if following is not None:
+            engine.surely_at(following.at, self._submit_local)
         users.submitted += 1
         if self.is_down:
             users.lost += 1
@@ -248,14 +250,13 @@ class Site:
             users.too_large += 1
             return
         key, processors, estimate_s = users.submitted, job.processors, job.estimate_s
-        queue, now, is_free = self.queue, engine.now, self._is_free
+        queue, now = self.queue, engine.now
+        is_free = not self._waiting_claims and engine.is_last_of_instant
         if is_free and queue.start_at_once(
             key, processors=processors, estimate_s=estimate_s, now=now
         ):
             self._start_local(key, job)
-            self._passed_at = now  # a pass would find nothing to do, because no job waits
-            if not self.reports_on_request:
-                self.report()
+            self._note_pass(now)  # it would find nothing to do, because no job waits
             return
         if not is_free:
             self._pass_soon()
@@ -271,7 +272,7 @@ class Site:
         users.waited_s += now - at
         if self.setting.keeps_waits:
             users.waits_s.append(now - at)
-        self._usage.add_local(self.name, processors, now)
+        self._usage.add(self.name, _LOCAL, processors, now)
         self._running[key] = job
         self._engine.surely_at(now + run_s, partial(self._end_local, key))
 
@@ -279,13 +280,20 @@ class Site:
         job = self._running.pop(key, None)
         if job is None:
             return  # lost with its site
-        is_free = self._is_free
+        queue, now = self.queue, self._engine.now
+        # A pass may be made at once if nothing else happens at this instant, and no claim waits,
+        # whose start would ask for a report during the pass.
+        is_free = not self._waiting_claims and self._engine.is_last_of_instant
         if not is_free:
             self._pass_soon()
         self.users.finished += 1
-        self.queue.end(key)
-        self._usage.add_local(self.name, -job.processors, self._engine.now)
-        if is_free:
+        queue.end(key)
+        self._usage.add(self.name, _LOCAL, -job.processors, now)
+        if not is_free:
+            return
+        if queue.is_settled():
+            self._note_pass(now)
+        else:
             self._pass()
 
     # --- the local manager ---
@@ -294,12 +302,6 @@ class Site:
         return local_queue(
             processors=self.setting.facts.processors, discipline=self.setting.discipline
         )
-
-    @property
-    def _is_free(self) -> bool:
-        """True if a pass may be made at once: nothing else happens at this instant, and no claim
-        waits, whose start would ask for a report during the pass."""
-        return not self._waiting_claims and self._engine.is_last_of_instant
 
     def _pass_soon(self) -> None:
         """Schedule a pass at this instant. It is called before the queue changes: until that pass
@@ -321,7 +323,12 @@ class Site:
         wake_at = self.queue.wake_at
         if self._wake is not None or wake_at < math.inf:
             self._wake_again(wake_at)
+        self._note_pass(now)
+
+    def _note_pass(self, now: Instant) -> None:
+        """Note that a pass was made, or that it would have found nothing to do."""
         self._passed_at = now
+        self.has_news = True
         if not self.reports_on_request:
             self.report()
 
@@ -343,6 +350,7 @@ class Site:
     def report(self) -> None:
         """Report the idle processors of the last pass, if they have changed since the last
         report."""
+        self.has_news = False
         self._compute_figure()
         if self._figure != self._reported:
             self._reported = idle, through = self._figure
@@ -360,7 +368,7 @@ class Site:
             is_started = held.hold_until is not None
             self._end(claim, EndKind.VANISHED if is_started else EndKind.FAILED, "its site is down")
         for job in self._running.values():
-            self._usage.add_local(self.name, -job.processors, now)
+            self._usage.add(self.name, _LOCAL, -job.processors, now)
         self.users.lost += len(self._waiting) + len(self._running)
         self._waiting.clear()
         self._running.clear()

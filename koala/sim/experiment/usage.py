@@ -3,8 +3,7 @@
 Integrals of step functions, kept in bins of equal length. The series count only sites that the
 scheduler may use at the time; the totals count all.
 
-Nearly all changes are starts and ends of local jobs. They are kept, and integrated some thousand at
-a time in one loop over local names.
+Changes are kept, and integrated some thousand at a time in one loop over local names.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from enum import IntEnum
 from koala.core.model.values import Instant, Seconds, SiteName
 
 PENDING_MAX = 4_096
-"""Local changes that are kept until they are integrated."""
+"""Changes that are kept until they are integrated."""
 
 
 class Use(IntEnum):
@@ -26,7 +25,7 @@ class Use(IntEnum):
     RUNNING = 2  # a component
 
 
-_LOCAL = int(Use.LOCAL)  # a member takes four times as long to read
+_HELD = int(Use.HELD)  # a member takes four times as long to read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,24 +62,17 @@ class Usage:
         self._now: Instant = 0.0
         self._whole = [0, 0, 0]
         self._level = [0, 0, 0, 0]  # at usable sites; the last is what there is of processors
-        self._pending: list[tuple[Instant, int, int]] = []
-        """Changes of local use since `_now`: instant, at all sites, and at usable ones."""
+        self._pending: list[tuple[Instant, int, int, int]] = []
+        """Changes since `_now`: instant, use, at all sites, and at usable ones."""
         self._bins: list[list[float]] = []
         self._bin_until: Instant = 0.0
         self._open_bin()
 
-    def add(self, site: SiteName, use: Use, processors: int, now: Instant) -> None:
-        """Change the number of used processors from now on; the change may be negative."""
-        self.advance(now)
+    def add(self, site: SiteName, use: int, processors: int, now: Instant) -> None:
+        """Change the number of used processors from now on; the change may be negative. `use` is
+        a `Use`."""
         self._used[site][use] += processors
-        self._whole[use] += processors
-        if self._is_usable[site]:
-            self._level[use] += processors
-
-    def add_local(self, site: SiteName, processors: int, now: Instant) -> None:
-        """As `add` for the jobs of the site's own users; it is integrated later."""
-        self._used[site][_LOCAL] += processors
-        self._pending.append((now, processors, processors if self._is_usable[site] else 0))
+        self._pending.append((now, use, processors, processors if self._is_usable[site] else 0))
         if len(self._pending) > PENDING_MAX:
             self.advance(now)
 
@@ -105,12 +97,14 @@ class Usage:
         whole_local, whole_held, whole_running = self._whole
         local, held, running, processors = self._level
         bin_local, bin_held, bin_running, bin_processors = self._bins[-1]
-        for at, change, usable_change in (*self._pending, (until, 0, 0)):
+        for at, use, change, usable_change in (*self._pending, (until, 0, 0, 0)):
             duration_s = at - now
             if duration_s > 0:
                 local_s += whole_local * duration_s
-                held_s += whole_held * duration_s
-                running_s += whole_running * duration_s
+                is_shared = whole_held or whole_running  # seldom; else only zeros would be added
+                if is_shared:
+                    held_s += whole_held * duration_s
+                    running_s += whole_running * duration_s
                 while at > bin_until:
                     duration_s = bin_until - now
                     self._bins[-1][:] = (
@@ -124,16 +118,25 @@ class Usage:
                     now, bin_until = bin_until, self._bin_until
                     duration_s = at - now
                 bin_local += local * duration_s
-                bin_held += held * duration_s
-                bin_running += running * duration_s
                 bin_processors += processors * duration_s
+                if is_shared:
+                    bin_held += held * duration_s
+                    bin_running += running * duration_s
                 now = at
-            whole_local += change
-            local += usable_change
+            if not use:  # most changes are of local jobs
+                whole_local += change
+                local += usable_change
+            elif use == _HELD:
+                whole_held += change
+                held += usable_change
+            else:
+                whole_running += change
+                running += usable_change
         self._pending.clear()
         self._now = now
         self.totals_s = [local_s, held_s, running_s]
-        self._whole[_LOCAL], self._level[_LOCAL] = whole_local, local
+        self._whole = [whole_local, whole_held, whole_running]
+        self._level = [local, held, running, processors]
         self._bins[-1][:] = bin_local, bin_held, bin_running, bin_processors
 
     def _open_bin(self) -> None:

@@ -83,6 +83,7 @@ class Grid:
             )
             for setting in settings
         }
+        self._sites = tuple(self.sites.values())
 
     def begin(self) -> None:
         """Start the daemon, register the sites, and start the submissions of their users."""
@@ -126,8 +127,9 @@ class Grid:
 
     def request_reports(self) -> None:
         """Ask every site with a change to report it now."""
-        for site in self.sites.values():
-            site.report()
+        for site in self._sites:
+            if site.has_news:
+                site.report()
 
     def carry_out(self, actions: Sequence[act.Action]) -> None:
         """Send each action to its site as an entry of its own."""

@@ -45,12 +45,6 @@ class ConservativeQueue(LocalQueue[Key]):
         """Something has left, so that reservations may move forward."""
         self._is_void = False
         """Set when reservations must be made again."""
-        self._wake_at = math.inf
-
-    @property
-    def wake_at(self) -> float:
-        """The next reservation."""
-        return self._wake_at
 
     def advance(self, now: float) -> list[Key]:
         """Make one scheduling pass by the rule of the class."""
@@ -69,7 +63,7 @@ class ConservativeQueue(LocalQueue[Key]):
             self._reserve(key, now)
         self._newcomers.clear()
         started = self._start_due(now)
-        self._wake_at = self._next_start(now)
+        self.wake_at = self._next_start(now)
         return started
 
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
@@ -88,7 +82,7 @@ class ConservativeQueue(LocalQueue[Key]):
             self._set(key, reservations[key])
         self._newcomers.clear()
         self._is_void = False
-        self._wake_at = self._next_start(now)
+        self.wake_at = self._next_start(now)
 
     # How --------------------------------------------------------------------------------------
 

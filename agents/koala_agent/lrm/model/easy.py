@@ -80,6 +80,10 @@ class EASYQueue(LocalQueue[Key]):
         self._newcomers.clear()
         return started
 
+    def is_settled(self) -> bool:
+        """Return True while no job waits."""
+        return not self._waiting
+
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
         """Return the idle processors that a job with this estimate may take without delaying the
         head."""

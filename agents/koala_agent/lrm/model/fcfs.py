@@ -40,6 +40,10 @@ class FCFSQueue(LocalQueue[Key]):
             started.append(key)
         return started
 
+    def is_settled(self) -> bool:
+        """Return True while no job waits."""
+        return not self._waiting
+
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
         """Return the idle processors; none while jobs wait, which nothing may overtake."""
         return 0 if self._waiting else self.idle

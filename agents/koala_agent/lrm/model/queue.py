@@ -44,6 +44,8 @@ class LocalQueue(ABC, Generic[Key]):
         self._waiting: dict[Key, Waiting[Key]] = {}
         """The jobs that wait, in the order of the queue."""
         self._running: dict[Key, tuple[float, int]] = {}
+        self.wake_at = math.inf
+        """The next instant at which a pass is due even if nothing happens until then."""
 
     # What happened ----------------------------------------------------------------------------
 
@@ -119,15 +121,15 @@ class LocalQueue(ABC, Generic[Key]):
     def advance(self, now: float) -> list[Key]:
         """Make one scheduling pass; return the keys of the jobs that start at `now`, in order."""
 
+    def is_settled(self) -> bool:
+        """Return True if a pass would surely find nothing to do. Queues that cannot tell without a
+        pass are never settled."""
+        return False
+
     @abstractmethod
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
         """Return the size of the largest job with this estimate that would start if it were
         submitted at `now`, after a pass at `now`."""
-
-    @property
-    def wake_at(self) -> float:
-        """The next instant at which a pass is due even if nothing happens until then."""
-        return math.inf
 
     @property
     def running(self) -> KeysView[Key]:

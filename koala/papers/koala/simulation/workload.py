@@ -67,13 +67,13 @@ def local_jobs(setting: Setting, site: SiteName, processors: int, seed: int) -> 
     interval_s = mean_size * setting.local_run_s / (setting.local_load * processors)
     next_gap, next_run, next_size = arrivals.random, runs.random, sizes.random
     among, count = setting.local_sizes, len(setting.local_sizes)
-    mean_s, factor = setting.local_run_s, setting.local_estimate
+    mean_s, factor, new = setting.local_run_s, setting.local_estimate, tuple.__new__
     at = 0.0
     while True:  # as `expovariate` and `_pick` draw, without their calls
-        at += -log(1.0 - next_gap()) * interval_s
+        at -= log(1.0 - next_gap()) * interval_s
         run_s = -log(1.0 - next_run()) * mean_s
         size = among[int(next_size() * count)]
-        yield tuple.__new__(LocalJob, (at, size, run_s, run_s * factor))
+        yield new(LocalJob, (at, size, run_s, run_s * factor))
 
 
 def _pick(draws: Random, among: Sequence[Choice]) -> Choice:
