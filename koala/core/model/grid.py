@@ -241,17 +241,28 @@ class GridView:
         free: Mapping[Link, float] | None = None,
     ) -> None:
         self.sites: tuple[SiteView, ...] = tuple(sites)
-        self._idle = {site.name: site.idle for site in self.sites}
-        self._slots = {site.name: site.slots for site in self.sites if site.slots is not None}
-        self._gpus = {site.name: site.gpus for site in self.sites if site.gpus}
+        self._idle: dict[SiteName, int] = {}
+        self._slots: dict[SiteName, int] = {}
+        self._gpus: dict[SiteName, int] = {}
+        self._guarded: dict[SiteName, SiteView] = {}
+        self._probing: dict[SiteName, bool] = {}
+        for site in self.sites:  # in one loop, because each claiming try makes a view
+            name = site.name
+            self._idle[name] = site.idle
+            if site.slots is not None:
+                self._slots[name] = site.slots
+            if site.gpus:
+                self._gpus[name] = site.gpus
+            if site.owner is not None or site.users:
+                self._guarded[name] = site
+            if site.is_probing:
+                self._probing[name] = True
         self._free = dict(free or {})
         self._idle_max: int | None = None  # worked out when asked
         self._idle_sum: int | None = None
         self._places: dict[int, int] = {}
-        self._guarded = {s.name: s for s in self.sites if s.owner is not None or s.users}
         self._refused: set[Hashable] = set()
         self._excluded_sources: frozenset[SiteName] = frozenset()
-        self._probing = {site.name: True for site in self.sites if site.is_probing}
         self._replicas = replicas
         self._bandwidth = bandwidth
         self._bandwidth_default = bandwidth_default

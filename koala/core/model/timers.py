@@ -5,9 +5,9 @@ A timer is never cancelled. When it fires, its handler checks if it still applie
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heappop, heappush
-from typing import NamedTuple
 
 from koala.core.model.values import Instant
 
@@ -28,9 +28,9 @@ class TimerKind(StrEnum):
     PROBE = "probe"  # a site that has rested
 
 
-class Timer(NamedTuple):
-    """Timer of a job or site (`key`); timers of the same instant fire in the order of setting. As
-    a tuple it is quickly compared in the heap."""
+@dataclass(frozen=True, slots=True, order=True)
+class Timer:
+    """Timer of a job or site (`key`); timers of the same instant fire in the order of setting."""
 
     at: Instant
     number: int

@@ -78,8 +78,10 @@ class Site:
         self.name = setting.name
         self.is_down = False
         self.reports_on_request = False
-        self.has_news = False
-        """A pass was made since the last report."""
+        self.passed_at: Instant | None = None
+        """The last pass, if the figure that it left was not computed yet."""
+        self.has_figure = False
+        """A figure was computed since the last report."""
         self.users = LocalUsers()
         self.claims: dict[ClaimId, _Held] = {}
         self.queue = self._empty_queue()
@@ -94,8 +96,6 @@ class Site:
         self._waiting_claims = 0
         self._running: dict[int, LocalJob] = {}
         self._through = 0
-        self._passed_at: Instant | None = None
-        """The last pass, if the figure that it left was not computed yet."""
         self._figure: tuple[int, int] = (setting.facts.processors, 0)
         """Idle processors after the last pass, and the newest claim that they include."""
         self._reported = self._figure
@@ -256,7 +256,9 @@ class Site:
             key, processors=processors, estimate_s=estimate_s, now=now
         ):
             self._start_local(key, job)
-            self._note_pass(now)  # it would find nothing to do, because no job waits
+            self.passed_at = now  # a pass would find nothing to do, because no job waits
+            if not self.reports_on_request:
+                self.report()
             return
         if not is_free:
             self._pass_soon()
@@ -291,10 +293,12 @@ class Site:
         self._usage.add(self.name, _LOCAL, -job.processors, now)
         if not is_free:
             return
-        if queue.is_settled():
-            self._note_pass(now)
-        else:
+        if not queue.is_settled():
             self._pass()
+            return
+        self.passed_at = now
+        if not self.reports_on_request:
+            self.report()
 
     # --- the local manager ---
 
@@ -323,12 +327,7 @@ class Site:
         wake_at = self.queue.wake_at
         if self._wake is not None or wake_at < math.inf:
             self._wake_again(wake_at)
-        self._note_pass(now)
-
-    def _note_pass(self, now: Instant) -> None:
-        """Note that a pass was made, or that it would have found nothing to do."""
-        self._passed_at = now
-        self.has_news = True
+        self.passed_at = now
         if not self.reports_on_request:
             self.report()
 
@@ -343,15 +342,16 @@ class Site:
     def _compute_figure(self) -> None:
         """Compute the figure that the last pass left; most passes are followed by another before
         anyone asks."""
-        if self._passed_at is not None:
-            self._figure = (self.queue.startable(self._passed_at), self._through)
-            self._passed_at = None
+        if self.passed_at is not None:
+            self._figure = (self.queue.startable(self.passed_at), self._through)
+            self.passed_at = None
+            self.has_figure = True
 
     def report(self) -> None:
         """Report the idle processors of the last pass, if they have changed since the last
         report."""
-        self.has_news = False
         self._compute_figure()
+        self.has_figure = False
         if self._figure != self._reported:
             self._reported = idle, through = self._figure
             rtt_s = 2 * self.setting.latency_s

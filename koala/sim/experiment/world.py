@@ -128,7 +128,7 @@ class Grid:
     def request_reports(self) -> None:
         """Ask every site with a change to report it now."""
         for site in self._sites:
-            if site.has_news:
+            if site.passed_at is not None or site.has_figure:  # else there is no news
                 site.report()
 
     def carry_out(self, actions: Sequence[act.Action]) -> None:
@@ -143,7 +143,8 @@ class Grid:
                     | act.StopClaim()
                 ):
                     site = self.sites[action.site]
-                    self._engine.after(site.setting.latency_s, partial(site.receive, action))
+                    at = self._engine.now + site.setting.latency_s
+                    self._engine.surely_at(at, partial(site.receive, action))
                 case act.StartTransfer():
                     latency_s = self.sites[action.target].setting.latency_s
                     self._engine.after(latency_s, partial(self.copies.begin, action))
