@@ -8,13 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from koala.errors import SpecError
+from koala.sim.option_values import SENSIBLE, Bounds, is_sensible, word_of, written
 
 STANDARD_INPUT = "-"
 TEXT_BYTES_MAX = 256 * 1024 * 1024
@@ -32,7 +33,14 @@ class Number(click.ParamType[float]):
     def __init__(
         self, low: float | None = None, high: float | None = None, *, above: float | None = None
     ) -> None:
-        self.low, self.high, self.above = low, high, above
+        self.bounds = Bounds(low=low, high=high, above=above)
+
+    @classmethod
+    def within(cls, bounds: Bounds) -> Self:
+        """Make the type of numbers within these bounds."""
+        made = cls()
+        made.bounds = bounds
+        return made
 
     def convert(
         self,
@@ -46,30 +54,13 @@ class Number(click.ParamType[float]):
             number = self.kind(value)
         except ValueError:
             raise SpecError(f"{named} {value!r}: allowed are {self.allowed}") from None
-        if isinstance(number, float):
-            from koala.sim.option_values import SENSIBLE, is_sensible
-
-            if not is_sensible(number):  # nor is nan
-                raise SpecError(f"{named} {number}: allowed are {SENSIBLE}")
-        is_low = (self.low is not None and number < self.low) or (
-            self.above is not None and number <= self.above
-        )
-        if is_low or (self.high is not None and number > self.high):
-            from_low = f"from {self.range.removesuffix(' or more')}"
-            within = self.range if self.low is None else from_low
-            raise SpecError(f"{named} {_written(number)}: allowed is a number {within}")
+        if isinstance(number, float) and not is_sensible(number):  # nor is nan
+            raise SpecError(f"{named} {number}: allowed are {SENSIBLE}")
+        if not self.bounds.has(number):
+            within = str(self.bounds).replace(" or more", "")
+            within = within if self.bounds.low is None else f"from {within}"
+            raise SpecError(f"{named} {written(number)}: allowed is a number {within}")
         return number
-
-    @property
-    def range(self) -> str:
-        """Bounds in words; empty without bounds."""
-        high = "" if self.high is None else _written(self.high)
-        if self.above is not None:
-            least = f"more than {_written(self.above)}"
-            return f"{least}, at most {high}" if high else least
-        if self.low is None:
-            return ""
-        return f"{_written(self.low)} to {high}" if high else f"{_written(self.low)} or more"
 
 
 class Words(click.ParamType[str]):
@@ -91,8 +82,6 @@ class Words(click.ParamType[str]):
         ctx: click.Context | None,
     ) -> str:
         """Return the word as it is declared. Raises ConfigError."""
-        from koala.sim.option_values import word_of
-
         return word_of(_name_of(param), value, self.words)
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
@@ -162,10 +151,10 @@ def option(
         attributes |= offered(*words, names_of=NAMES.get(attributes.get("metavar") or "", ""))
     kind, default = attributes.get("type"), attributes.get("default")
     is_shown = default not in (None, "") and not isinstance(default, bool)
-    shown = unset or (_written(default) if is_shown else "")
+    shown = unset or (written(default) if is_shown else "")
     notes = [f"default: {shown}"] if shown else []
-    if isinstance(kind, Number) and kind.range:
-        notes.append(kind.range)
+    if isinstance(kind, Number) and (bounds := str(kind.bounds)):
+        notes.append(bounds)
     if isinstance(kind, Words) and "metavar" in attributes:
         notes.insert(0, f"one of {', '.join(kind.words)}")
     if attributes.get("multiple"):
@@ -175,12 +164,6 @@ def option(
     return click.option(
         *names, help=f"{help}  [{'; '.join(notes)}]" if notes else help, **attributes
     )
-
-
-def _written(default: Any) -> str:  # noqa: ANN401
-    """Write a default as a user would: 3600 for 3600.0."""
-    is_whole = isinstance(default, float) and default.is_integer()
-    return str(int(default) if is_whole else default)
 
 
 def examples(*lines: str) -> Callable[[click.Command], click.Command]:

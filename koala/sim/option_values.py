@@ -8,6 +8,7 @@ quickly.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from math import isfinite, isinf, nan
 
 from koala.errors import ConfigError
@@ -16,6 +17,49 @@ PROCESSORS_MAX = 10_000_000
 SITES_MAX = 10_000
 SENSIBLE_MIN, SENSIBLE_MAX = 1e-12, 1e15
 SENSIBLE = f"0 and numbers from {SENSIBLE_MIN:g} to {SENSIBLE_MAX:g}, also below 0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Numbers that an option allows: from `low` or above `above`, to `high` or below `below`. Below
+    infinity means finite ones."""
+
+    low: float | None = None
+    above: float | None = None
+    high: float | None = None
+    below: float | None = None
+
+    def has(self, number: float) -> bool:
+        """Return True for an allowed number."""
+        return not (
+            (self.low is not None and not number >= self.low)
+            or (self.above is not None and not number > self.above)
+            or (self.high is not None and not number <= self.high)
+            or (self.below is not None and not number < self.below)
+        )
+
+    def __str__(self) -> str:
+        """Write the bounds in words; nothing without bounds."""
+        high = "" if self.high is None else written(self.high)
+        if self.below is not None and isfinite(self.below):
+            end = f"below {written(self.below)}"
+        else:
+            end = f"at most {high}" if high else ""
+        if self.above is not None:
+            return ", ".join(filter(None, (f"more than {written(self.above)}", end)))
+        if self.low is None:
+            return end
+        low = written(self.low)
+        return f"{low} to {high}" if high else ", ".join(filter(None, (f"{low} or more", end)))
+
+
+ANY_NUMBER = Bounds()
+
+
+def written(value: object) -> str:
+    """Write a value as a user would: 3600 for 3600.0."""
+    is_whole = isinstance(value, float) and value.is_integer()
+    return f"{value:.0f}" if is_whole else str(value)
 
 
 def is_sensible(number: float) -> bool:

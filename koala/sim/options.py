@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from koala.errors import ConfigError
 from koala.policies import named, names_of
-from koala.sim.option_values import known_name, local_scheduler_name, one_of
+from koala.sim.option_values import ANY_NUMBER, Bounds, known_name, local_scheduler_name, one_of
 from koala_agent.lrm.model import LOCAL_SCHEDULERS
 
 T = TypeVar("T")
@@ -37,13 +37,12 @@ class Option:
     name: str = ""
     """Without dashes; empty: made of the field's name, without the unit."""
     metavar: str | None = None
-    low: float | None = None
-    high: float | None = None
-    above: float | None = None
-    """Like `low`, which is not allowed itself."""
+    bounds: Bounds = ANY_NUMBER
     read: Read | None = None
     words: tuple[str, ...] = ()
     """Values that the shell offers. Of a choice they are all; else others may be allowed, too."""
+    values: tuple[Any, ...] = ()
+    """Values that the words of a choice stand for."""
     unset: str = ""
     """What happens without the option, where no default says it."""
 
@@ -54,12 +53,15 @@ def require(is_right: bool, name: str, value: object, allowed: str) -> None:  # 
         raise ConfigError(f"{name} = {value}: allowed is {allowed}")
 
 
-def require_words(setting: Any) -> None:  # noqa: ANN401 - a dataclass
-    """Raise ConfigError unless the fields of each choice in words have one of them."""
+def require_declared(setting: Any) -> None:  # noqa: ANN401 - a dataclass
+    """Raise ConfigError unless each number is within its option's bounds, and each word of a choice
+    is one of the option's."""
     for name, one in options_of(type(setting)).items():
         value = getattr(setting, name)
-        if one.kind == "choice" and isinstance(value, str):
-            require(value in one.words, name, value, ", ".join(one.words))
+        if one.kind == "choice":
+            require(value in one.values, name, value, ", ".join(map(str, one.values)))
+        if one.kind in ("number", "whole") and value is not None:
+            require(one.bounds.has(value), option_name(name, one), value, str(one.bounds))
 
 
 def options_of(setting: type) -> dict[str, Option]:
@@ -72,15 +74,13 @@ def option_name(name: str, option: Option) -> str:
     return option.name or name.removesuffix("_s").replace("_", "-")
 
 
-def number(  # noqa: PLR0913 - all but two by keyword
+def number(
     default: N,
     help: str,  # noqa: A002 - the word of every library of options
     *,
     name: str = "",
     metavar: str | None = None,
-    low: float | None = None,
-    high: float | None = None,
-    above: float | None = None,
+    bounds: Bounds = ANY_NUMBER,
     given: float | None = None,
     read: Read | None = None,
 ) -> N:
@@ -93,9 +93,7 @@ def number(  # noqa: PLR0913 - all but two by keyword
         kind=kind,
         name=name,
         metavar=metavar,
-        low=low,
-        high=high,
-        above=above,
+        bounds=bounds,
         read=read,
     )
     return _field(default, option)
@@ -118,7 +116,13 @@ def choice(
         return values[one_of(option, text, tuple(values))]
 
     option = Option(
-        default=first, help=help, kind="choice", name=name, read=read, words=tuple(values)
+        default=first,
+        help=help,
+        kind="choice",
+        name=name,
+        read=read,
+        words=tuple(values),
+        values=tuple(values.values()),
     )
     return _field(default, option)
 

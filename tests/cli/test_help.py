@@ -119,8 +119,8 @@ def test_defaults_and_bounds_are_told() -> None:
             assert "default: " in text, name
         assert one.type not in (click.INT, click.FLOAT), name
         if isinstance(one.type, Number):
-            assert one.type.range, name
-            assert one.type.range in text.partition("  [")[2], name
+            assert str(one.type.bounds), name
+            assert str(one.type.bounds) in text.partition("  [")[2], name
         assert text.count("[default") <= 1, name
         before = text.partition("  [")[0].lower()
         assert "default: " not in before, name

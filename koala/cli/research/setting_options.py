@@ -71,8 +71,8 @@ def simulation(
 
 def _click_option(name: str, one: Option) -> Decorator:
     kinds: dict[str, Any] = {
-        "whole": {"type": Whole(one.low, one.high)},
-        "number": {"type": Number(one.low, one.high, above=one.above)},
+        "whole": {"type": Whole.within(one.bounds)},
+        "number": {"type": Number.within(one.bounds)},
         "flag": {"is_flag": True},
         "file": {"type": file},
         "choice": {"type": Words(one.words)},

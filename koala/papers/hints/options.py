@@ -8,6 +8,7 @@ from typing import Any
 from koala.papers.hints.simulation.grid_file import read_grid
 from koala.papers.hints.simulation.setting import Setting
 from koala.papers.options import Declared
+from koala.sim.option_values import Bounds
 from koala.sim.options import Option
 
 GRID = {
@@ -24,7 +25,7 @@ GRID = {
         name="vpn",
         help="Bandwidth between each two sites.",
         metavar="MBIT/S",
-        low=0,
+        bounds=Bounds(above=0),
         unset="6, or as in the grid file",
     ),
 }

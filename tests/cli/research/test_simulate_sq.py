@@ -48,7 +48,7 @@ def test_people_get_a_table_and_files_when_they_ask(tmp_path: Path) -> None:
     [
         (("--scheme", "RR"), "--scheme RR: allowed are SQ, QoS"),
         (("--machines", "0"), "--machines 0: allowed is a number from 1 to 1000"),
-        (("--beta", "1"), "beta = 1.0: allowed is 0 or more, less than 1"),
+        (("--beta", "1"), "--beta 1: allowed is a number from 0, below 1"),
         (("--partition", "firm"), "--partition firm: allowed are soft, hard"),
         (("--test", "right"), "--test right: allowed are corrected, printed"),
         (("--plot", "picture.txt"), "--plot picture.txt: allowed are files named"),

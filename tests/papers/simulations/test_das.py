@@ -209,11 +209,11 @@ def test_waiting_times_of_jobs_that_never_started_are_left_out() -> None:
         ({"lost_site": 5}, "lost_site = 5: allowed is 1 to 4, or none"),
         ({"claim_errs": (0.1, 0.2)}, "claim_errs = (0.1, 0.2): allowed is probabilities"),
         ({"component_fails": (2.0,)}, "component_fails = (2.0,): allowed"),
-        ({"local_load": 1.0}, "local_load = 1.0: allowed is 0 to below 1"),
+        ({"local_load": 1.0}, "local-load = 1.0: allowed is 0 or more, below 1"),
         ({"local_sizes": (64,)}, "local_sizes = (64,): allowed is 1 to 60"),
         ({"replicas": 5}, "replicas = 5: allowed is 1 to 4"),
         ({"run_s": (5.0, 3.0)}, "run_s = (5.0, 3.0): allowed is LOW:HIGH"),
-        ({"interval_s": 0.0}, "interval_s = 0.0: allowed is more than 0"),
+        ({"interval_s": 0.0}, "interval = 0.0: allowed is more than 0"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import inf
 
 from koala.core.model.values import Seconds
-from koala.sim.option_values import bounds, pair, site_sizes
-from koala.sim.options import choice, flag, number, policy, require, text
+from koala.sim.option_values import Bounds, bounds, pair, site_sizes
+from koala.sim.options import choice, flag, number, policy, require, require_declared, text
 from koala.workload.distributions import SizeDistribution
 
 
@@ -28,18 +28,23 @@ class Setting:
         0.7,
         "Lp: share of the time to the deadline that passes before a try.",
         name="lp",
-        above=0,
-        high=1,
+        bounds=Bounds(above=0, high=1),
     )
-    tries_max: int = number(10, "Mp: tries 0 to Mp are made.", name="mp", low=0)
+    tries_max: int = number(
+        10, "Mp: tries 0 to Mp are made.", name="mp", bounds=Bounds(low=0, below=inf)
+    )
     wait_s: Seconds = number(
         inf,
         "Wait-X: ignore a job until so long before its deadline; inf: never.",
-        low=0,
+        bounds=Bounds(low=0),
         given=10.0,
     )
-    local_load: float = number(0.3, "Offered load of local users; 1 is all processors.", low=0)
-    global_load: float = number(0.2, "Offered load of global jobs, likewise.", low=0)
+    local_load: float = number(
+        0.3, "Offered load of local users; 1 is all processors.", bounds=Bounds(low=0, below=inf)
+    )
+    global_load: float = number(
+        0.2, "Offered load of global jobs, likewise.", bounds=Bounds(low=0, below=inf)
+    )
     lead_s: tuple[Seconds, Seconds] = text(
         "1:3599",
         pair("LOW:HIGH", "1:3599"),
@@ -73,12 +78,15 @@ class Setting:
     q: float = number(
         0.9,
         "q of D(q), of which sizes are drawn; the smaller q, the more small sizes.",
-        above=0,
-        high=1,
+        bounds=Bounds(above=0, high=1),
     )
     is_uniform: bool = flag("Draw global sizes uniformly, not of D(q).", name="uniform-sizes")
-    global_run_s: Seconds = number(200.0, "Mean run time of global jobs.", above=0)
-    local_run_s: Seconds = number(100.0, "Mean run time of local jobs.", above=0)
+    global_run_s: Seconds = number(
+        200.0, "Mean run time of global jobs.", bounds=Bounds(above=0, below=inf)
+    )
+    local_run_s: Seconds = number(
+        100.0, "Mean run time of local jobs.", bounds=Bounds(above=0, below=inf)
+    )
     is_requeued: bool = choice(
         False,  # noqa: FBT003 - the default
         {"lost": False, "requeue": True},
@@ -91,16 +99,15 @@ class Setting:
         "Local jobs of a cluster that are killed first.",
         name="victims",
     )
-    time_s: Seconds = number(3_000_000.0, "Simulated time, the warm-up included.", above=0)
-    warmup_s: Seconds = number(300_000.0, "Simulated time that is not counted.", low=0)
+    time_s: Seconds = number(
+        3_000_000.0, "Simulated time, the warm-up included.", bounds=Bounds(above=0, below=inf)
+    )
+    warmup_s: Seconds = number(
+        300_000.0, "Simulated time that is not counted.", bounds=Bounds(low=0, below=inf)
+    )
 
     def __post_init__(self) -> None:
-        require(self.at_deadline in ("kill", "fail"), "at deadline", self.at_deadline, "kill, fail")
-        require(0 < self.fraction <= 1, "lp", self.fraction, "more than 0, at most 1")
-        require(self.tries_max >= 0, "mp", self.tries_max, "0 or more")
-        require(self.wait_s >= 0, "wait", self.wait_s, "0 or more, or inf")
-        require(0 <= self.local_load < inf, "local load", self.local_load, "0 or more")
-        require(0 <= self.global_load < inf, "global load", self.global_load, "0 or more")
+        require_declared(self)
         low_s, high_s = self.lead_s
         require(0 <= low_s <= high_s < inf, "lead", self.lead_s, "0 <= shortest <= longest")
         low, high = self.component_bounds
@@ -113,11 +120,8 @@ class Setting:
         ):
             text = f"1 <= lowest <= highest <= {smallest}, the smallest site"
             require(1 <= low <= high <= smallest, name, f"{low}:{high}", text)
-        require(0 < self.q <= 1, "q", self.q, "more than 0, at most 1")
-        for name, run_s in (("global run", self.global_run_s), ("local run", self.local_run_s)):
-            require(0 < run_s < inf, name, run_s, "more than 0")
         text = "0 <= warm-up < time"
-        require(0 <= self.warmup_s < self.time_s < inf, "time", self.time_s, text)
+        require(self.warmup_s < self.time_s, "time", self.time_s, text)
 
     @property
     def component_bounds(self) -> tuple[int, int]:

@@ -8,8 +8,8 @@ from math import inf, isfinite
 
 from koala.core.model.grid import Demand
 from koala.core.model.values import Seconds
-from koala.sim.option_values import pair
-from koala.sim.options import JOBS_MAX, number, policy, require, text
+from koala.sim.option_values import Bounds, pair
+from koala.sim.options import JOBS_MAX, number, policy, require, require_declared, text
 
 MBPS = 125_000.0
 """A megabit a second in bytes a second."""
@@ -59,15 +59,25 @@ class Setting:
     """
 
     policy: str = policy("Service", "placement", "Placement policy:")
-    io_fraction: float = number(0.2, "Share of the jobs that are I/O-bound.", low=0, high=1)
-    rate: float = number(0.00045, "Jobs a second, at all sites together.", above=0)
+    io_fraction: float = number(
+        0.2, "Share of the jobs that are I/O-bound.", bounds=Bounds(low=0, high=1)
+    )
+    rate: float = number(
+        0.00045, "Jobs a second, at all sites together.", bounds=Bounds(above=0, below=inf)
+    )
     sites: tuple[SiteSetting, ...] = SITES
     vpn_mbps: float = 6.0  # of the link between each two sites ...
     vpns: tuple[tuple[str, str, float], ...] = ()  # ... but these
     preferred_mips: float = number(
-        1000.0, "Preferred rate of a job.", name="preferred", metavar="MIPS", low=0
+        1000.0,
+        "Preferred rate of a job.",
+        name="preferred",
+        metavar="MIPS",
+        bounds=Bounds(low=0, below=inf),
     )
-    accept: float = number(0.5, "Part of the preferred rate that hints accept.", low=0, high=1)
+    accept: float = number(
+        0.5, "Part of the preferred rate that hints accept.", bounds=Bounds(low=0, high=1)
+    )
     io: JobClass = text(
         "6100:12.5e6",
         _job,
@@ -80,23 +90,24 @@ class Setting:
     )
     # 0 blocks: the limit of many blocks; the part that is written counts where there are blocks
     blocks: int = number(
-        0, "Blocks of a job's instructions and data; 0: a stream.", low=0, high=10_000
+        0,
+        "Blocks of a job's instructions and data; 0: a stream.",
+        bounds=Bounds(low=0, high=10_000),
     )
-    written: float = number(0.0, "Part of the data that is written (with --blocks).", low=0, high=1)
+    written: float = number(
+        0.0, "Part of the data that is written (with --blocks).", bounds=Bounds(low=0, high=1)
+    )
     round_s: Seconds = number(
-        0.0, "Time between scheduling rounds; 0: when something changes.", low=0
+        0.0,
+        "Time between scheduling rounds; 0: when something changes.",
+        bounds=Bounds(low=0, below=inf),
     )
-    jobs: int = number(300, "Jobs of one run; all of them count.", low=1, high=JOBS_MAX)
+    jobs: int = number(
+        300, "Jobs of one run; all of them count.", bounds=Bounds(low=1, high=JOBS_MAX)
+    )
 
     def __post_init__(self) -> None:
-        require(0 <= self.io_fraction <= 1, "io-fraction", self.io_fraction, "0 to 1")
-        require(0 < self.rate < inf, "rate", self.rate, "more than 0 jobs a second")
-        require(0 <= self.preferred_mips < inf, "preferred", self.preferred_mips, "0 MIPS or more")
-        require(0 <= self.accept <= 1, "accept", self.accept, "0 to 1, of the preferred rate")
-        require(self.blocks >= 0, "blocks", self.blocks, "0 (a stream) or more")
-        require(0 <= self.written <= 1, "written", self.written, "0 to 1, of the data")
-        require(0 <= self.round_s < inf, "round", self.round_s, "0 s or more")
-        require(self.jobs >= 1, "jobs", self.jobs, "1 or more")
+        require_declared(self)
         for name, kind in (("io-job", self.io), ("cpu-job", self.cpu)):
             is_job = isfinite(kind.data_mb) and kind.data_mb >= 0 and 0 < kind.length_mi < inf
             text = "MB:MI, 0 MB or more and more than 0 million instructions"

@@ -8,8 +8,17 @@ from typing import Any, Literal
 
 from koala.core.model.parameters import BOUNDS, NAMES, PAPER, WORDS, Parameters
 from koala.core.model.values import Instant, Seconds, SiteName
-from koala.sim.option_values import numbers, one_of, pair, site_sizes, whole_numbers
-from koala.sim.options import JOBS_MAX, Option, flag, number, policy, require, text
+from koala.sim.option_values import Bounds, numbers, one_of, pair, site_sizes, whole_numbers
+from koala.sim.options import (
+    JOBS_MAX,
+    Option,
+    flag,
+    number,
+    policy,
+    require,
+    require_declared,
+    text,
+)
 
 GB = 1_000_000_000
 CLAIM_ERRS = 0.01
@@ -29,7 +38,9 @@ def _of_scheduler(parameter: str, name: str, text: str) -> Option:
         )
     kind: Literal["whole", "number"] = "whole" if isinstance(default, int) else "number"
     low, high = BOUNDS[parameter]
-    return Option(default=default, kind=kind, name=name, help=text, low=low, high=high)
+    return Option(
+        default=default, kind=kind, name=name, help=text, bounds=Bounds(low=low, high=high)
+    )
 
 
 SCHEDULER: dict[str, Option] = {
@@ -99,16 +110,16 @@ class Setting:
     lost_site: int | None = number(
         4,
         "The site that breaks down, counted from 1; 0: none.",
-        low=0,
+        bounds=Bounds(low=0),
         read=lambda _, site: site or None,
     )
-    lost_at_s: Instant = number(36_000.0, "Time of the breakdown.", low=0)
+    lost_at_s: Instant = number(36_000.0, "Time of the breakdown.", bounds=Bounds(low=0))
     bandwidth_bps: float = number(
         12_500_000.0,
         "Bandwidth between two sites.",
         name="bandwidth",
         metavar="MBIT/S",
-        above=0,
+        bounds=Bounds(above=0),
         given=100.0,
         read=lambda _, mbits: mbits * 1e6 / 8,
     )
@@ -116,10 +127,14 @@ class Setting:
         "Each copy has the whole bandwidth.", name="exclusive-links", default=True
     )
     discipline: str = policy("easy", "local", "Queue discipline of the local managers:")
-    grace_s: Seconds = number(1.0, "Longest time a claim waits in a local queue.", above=0)
+    grace_s: Seconds = number(
+        1.0, "Longest time a claim waits in a local queue.", bounds=Bounds(above=0)
+    )
     # the jobs (KOALA 4.2)
-    jobs: int = number(500, "Jobs to be co-allocated.", low=1, high=JOBS_MAX)
-    interval_s: Seconds = number(120.0, "Mean time between two submissions.", above=0)
+    jobs: int = number(500, "Jobs to be co-allocated.", bounds=Bounds(low=1, high=JOBS_MAX))
+    interval_s: Seconds = number(
+        120.0, "Mean time between two submissions.", bounds=Bounds(above=0)
+    )
     sizes: tuple[int, ...] = text(
         "36,72", whole_numbers, "Processors of a job; each equally often.", metavar="N,..."
     )
@@ -129,7 +144,9 @@ class Setting:
         "Components of a job, all equally large; each equally often.",
         metavar="N,...",
     )
-    component_above: int = number(8, "A component has more processors than this.", low=0)
+    component_above: int = number(
+        8, "A component has more processors than this.", bounds=Bounds(low=0)
+    )
     file_bytes: tuple[int, ...] = text(
         "4,8",
         _gigabytes,
@@ -137,14 +154,18 @@ class Setting:
         name="files",
         metavar="GBYTE,...",
     )
-    replicas: int = number(2, "Sites that hold a file.", low=1)
+    replicas: int = number(2, "Sites that hold a file.", bounds=Bounds(low=1))
     run_s: tuple[Seconds, Seconds] = text(
         "30:192", pair("LOW:HIGH", "30:192"), "Run time in seconds; uniform.", metavar="LOW:HIGH"
     )
-    high_share: float = number(0.5, "Share of jobs with high priority.", name="high", low=0, high=1)
+    high_share: float = number(
+        0.5, "Share of jobs with high priority.", name="high", bounds=Bounds(low=0, high=1)
+    )
     # the regular load (KOALA 4.2, 5.1)
     local_load: float = number(
-        0.74, "Offered load of the regular users; 1 is all processors.", low=0
+        0.74,
+        "Offered load of the regular users; 1 is all processors.",
+        bounds=Bounds(low=0, below=1),
     )
     local_sizes: tuple[int, ...] = text(
         "1,2,4,8,16",
@@ -153,10 +174,14 @@ class Setting:
         metavar="N,...",
     )
     local_run_s: Seconds = number(
-        300.0, "Mean run time of regular users' jobs; exponential.", above=0
+        300.0, "Mean run time of regular users' jobs; exponential.", bounds=Bounds(above=0)
     )
-    local_estimate: float = number(2.0, "Their estimates, in multiples of their run times.", low=1)
-    warmup_s: Seconds = number(7200.0, "Time with regular users alone before the first job.", low=0)
+    local_estimate: float = number(
+        2.0, "Their estimates, in multiples of their run times.", bounds=Bounds(low=1)
+    )
+    warmup_s: Seconds = number(
+        7200.0, "Time with regular users alone before the first job.", bounds=Bounds(low=0)
+    )
     # what fails (KOALA 4.3, 5.2); one probability for all sites, or one for each
     claim_errs: tuple[float, ...] = (*(CLAIM_ERRS,) * 3, CLAIM_ERRS_BAD)
     component_fails: tuple[float, ...] = (*(COMPONENT_FAILS,) * 3, COMPONENT_FAILS_BAD)
@@ -168,36 +193,31 @@ class Setting:
     claiming: str = policy("ICP", "claiming", "Claiming policy:")
     parameters: Parameters = PARAMETERS
     # the measurement
-    bin_s: Seconds = number(1200.0, "Averaging interval of the utilisation.", above=0)
+    bin_s: Seconds = number(
+        1200.0, "Averaging interval of the utilisation.", bounds=Bounds(above=0)
+    )
     horizon_s: Seconds = number(
         60 * 86_400.0,
         "Simulated time after which a run ends in any case.",
         metavar="DAYS",
-        above=0,
+        bounds=Bounds(above=0),
         given=60.0,
         read=lambda _, days: days * 86_400.0,
     )
 
     def __post_init__(self) -> None:
+        require_declared(self)
         count = len(self.sites)
         require(count > 0 and min(self.sites) > 0, "sites", self.sites, "processors of each site")
         require(
             self.lost_site is None or 1 <= self.lost_site <= count,
             "lost_site", self.lost_site, f"1 to {count}, or none",
         )  # fmt: skip
-        require(self.jobs >= 1, "jobs", self.jobs, "at least 1")
         require(1 <= self.replicas <= count, "replicas", self.replicas, f"1 to {count}, one a site")
         are_sizes = bool(self.file_bytes) and min(self.file_bytes) >= 0
         require(are_sizes, "file_bytes", self.file_bytes, "sizes of 0 or more, at least one")
-        require(0 <= self.high_share <= 1, "high_share", self.high_share, "0 to 1")
         low_s, high_s = self.run_s
         require(0 < low_s <= high_s, "run_s", self.run_s, "LOW:HIGH, above 0")
-        for name in ("interval_s", "bandwidth_bps", "local_run_s", "bin_s", "horizon_s", "grace_s"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
-        for name in ("lost_at_s", "warmup_s"):
-            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
-        require(self.local_estimate >= 1, "local_estimate", self.local_estimate, "at least 1")
-        require(0 <= self.local_load < 1, "local_load", self.local_load, "0 to below 1")
         require(
             bool(self.local_sizes) and 1 <= min(self.local_sizes) <= max(self.local_sizes)
             and max(self.local_sizes) <= min(self.sites),

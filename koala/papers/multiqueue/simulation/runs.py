@@ -13,8 +13,8 @@ from koala.core.model.values import FOREVER
 from koala.core.model.visiting import Discipline
 from koala.papers.multiqueue.simulation.model import Started, System
 from koala.policies import named
-from koala.sim.option_values import bounds, numbers, site_sizes
-from koala.sim.options import JOBS_MAX, number, require, text
+from koala.sim.option_values import Bounds, bounds, numbers, site_sizes
+from koala.sim.options import JOBS_MAX, number, require, require_declared, text
 from koala.sim.saturation import Trend, is_saturated, trend
 from koala.sim.statistics import mean, means_of_batches, ratio
 from koala.workload.distributions import SizeDistribution
@@ -47,29 +47,30 @@ class Setting:
     q: float = number(
         0.9,
         "q of the size distribution D(q); the smaller q, the more small sizes.",
-        above=0,
-        high=1,
+        bounds=Bounds(above=0, high=1),
     )
     sites: tuple[int, ...] = text(
         "4x32", site_sizes, "Processors of each site; 4x32: four of 32.", metavar="SIZES"
     )
     utilization: float
-    jobs: int = number(300_000, "Arrivals of one run.", low=1, high=JOBS_MAX)
-    warmup: int = number(50_000, "Number of first arrivals that are not counted.", low=0)
+    jobs: int = number(300_000, "Arrivals of one run.", bounds=Bounds(low=1, high=JOBS_MAX))
+    warmup: int = number(
+        50_000, "Number of first arrivals that are not counted.", bounds=Bounds(low=0)
+    )
     service_cv: float = number(
         1.0,
         "Coefficient of variation of service times (their mean is 1): 0"
         " constant, 1 exponential, more: hyperexponential; not between 0 and 1.",
-        low=0,
-        high=SERVICE_CV_MAX,
+        bounds=Bounds(low=0, high=SERVICE_CV_MAX),
     )
     ageing: float = number(
         FOREVER,
         "Waiting time, in mean service times, after which a job goes first; inf: never.",
-        low=0,
+        bounds=Bounds(low=0),
     )
 
     def __post_init__(self) -> None:
+        require_declared(self)
         sites, smallest = len(self.sites), min(self.sites)
         for name, shares in (("mix", self.mix), ("split", self.split)):
             is_right = min(shares) >= 0 and 0 < sum(shares) < FOREVER
@@ -81,7 +82,6 @@ class Setting:
         low, high = self.sizes
         text = f"1 to {smallest}, what the smallest site has"
         require(1 <= low <= high <= smallest, "sizes", f"{low}:{high}", text)
-        require(0 < self.q <= 1, "q", self.q, "more than 0, at most 1")
         require(0 < self.utilization < FOREVER, "utilization", self.utilization, "more than 0")
         is_right = self.service_cv == 0 or 1 <= self.service_cv <= SERVICE_CV_MAX
         require(is_right, "service-cv", self.service_cv, f"0, and 1 to {SERVICE_CV_MAX}")

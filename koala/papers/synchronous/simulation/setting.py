@@ -9,8 +9,8 @@ from typing import Literal, get_args
 from koala.core.model.values import Seconds
 from koala.policies import names_of
 from koala.runtime.plugins import outside_names
-from koala.sim.option_values import one_of
-from koala.sim.options import JOBS_MAX, choice, number, policy_name, require, require_words, text
+from koala.sim.option_values import Bounds, one_of
+from koala.sim.options import JOBS_MAX, choice, number, policy_name, require_declared, text
 
 QUANTA = 100
 """Quanta of a schedule cycle (SQ 4.2.2)."""
@@ -44,15 +44,23 @@ class Setting:
         metavar="NAME",
         words=("SQ", "QoS"),
     )
-    machines: int = number(5, "Machines, and the most subtasks of a task.", low=1, high=1_000)
+    machines: int = number(
+        5, "Machines, and the most subtasks of a task.", bounds=Bounds(low=1, high=1_000)
+    )
     interarrival_s: Seconds = number(
-        10.0, "Mean time between tasks of each of the three kinds.", above=0
+        10.0,
+        "Mean time between tasks of each of the three kinds.",
+        bounds=Bounds(above=0, below=inf),
     )  # lambda
     beta: float = number(
-        0.05, "Over-subscription that SQ admits, as a share of a machine; below 1.", low=0, high=1
+        0.05,
+        "Over-subscription that SQ admits, as a share of a machine.",
+        bounds=Bounds(low=0, below=1),
     )
     quantum_s: Seconds = number(
-        0.1, "Length of a quantum; a schedule cycle is 100 quanta.", above=0
+        0.1,
+        "Length of a quantum; a schedule cycle is 100 quanta.",
+        bounds=Bounds(above=0, below=inf),
     )
     partition: Partition = choice(
         "soft",
@@ -77,7 +85,9 @@ class Setting:
     release: Release = choice(
         "real", get_args(Release), "Weight is released at the real or at the agreed end."
     )
-    tasks: int = number(1500, "Tasks of each of the three kinds.", low=1, high=JOBS_MAX)
+    tasks: int = number(
+        1500, "Tasks of each of the three kinds.", bounds=Bounds(low=1, high=JOBS_MAX)
+    )
     speed_ghz: tuple[float, float] = (0.1, 0.6)
     demand: tuple[float, float] = (1.0, 5.0)  # m, percent of the standard machine
     relative: tuple[float, float] = (1.0, 5.0)  # r
@@ -85,13 +95,7 @@ class Setting:
     window_s: tuple[Seconds, Seconds] = (100.0, 500.0)  # of SY and OV
 
     def __post_init__(self) -> None:
-        require(self.machines >= 1, "machines", self.machines, "1 or more")
-        text = "more than 0"
-        require(0 < self.interarrival_s < inf, "interarrival", self.interarrival_s, text)
-        require(0 <= self.beta < 1, "beta", self.beta, "0 or more, less than 1")
-        require(0 < self.quantum_s < inf, "quantum", self.quantum_s, text)
-        require_words(self)
-        require(self.tasks >= 1, "tasks", self.tasks, "1 or more")
+        require_declared(self)
 
     @property
     def cycle_s(self) -> Seconds:
