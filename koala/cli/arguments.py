@@ -8,14 +8,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 from click.core import ParameterSource
-from click.shell_completion import CompletionItem
 
 from koala.errors import SpecError
 from koala.sim.option_values import SENSIBLE, Bounds, is_sensible, word_of, written
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 STANDARD_INPUT = "-"
 TEXT_BYTES_MAX = 256 * 1024 * 1024
@@ -92,6 +94,8 @@ class Words(click.ParamType[str]):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Offer the words that begin like the incomplete one."""
+        from click.shell_completion import CompletionItem
+
         return [CompletionItem(one) for one in begun(self.words, incomplete)]
 
 
