@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from koala.core.model import events as ev
 from koala.core.model.charges import Trouble
@@ -14,7 +15,7 @@ from koala.core.model.hold_budget import Budget
 from koala.core.model.job import Attempt, Claiming, Job, Member, Running, Starting
 from koala.core.model.job_spec import StartType
 from koala.core.model.timers import TimerKind
-from koala.core.model.values import Instant, Priority, SiteName, claim_id
+from koala.core.model.values import Instant, Priority, SiteName, UserName, claim_id
 from koala.core.pipeline.claiming_schedule import (
     deadline_missed_at,
     last_try_at,
@@ -49,6 +50,7 @@ from koala.core.resources import needs_resources
 from koala.core.sites import increase_window, is_usable, note_ask
 from koala.core.state import State
 
+_Payer = TypeVar("_Payer", UserName, SiteName)
 TROUBLE_TEXTS = {
     Trouble.REFUSED: "refused it",
     Trouble.ERRED: "erred with it",
@@ -265,7 +267,7 @@ def force_claims(
     state: State, job: Job, attempt: Attempt, forced: tuple[Assignment, ...], now: Instant
 ) -> None:
     """Make claims that need local jobs to be killed, unless they are over the hold budgets."""
-    if not is_affordable(state, job, forced, now):
+    if not forced or not is_affordable(state, job, forced, now):
         return
     for assignment in forced:
         member = attempt.members[assignment.component]
@@ -346,12 +348,20 @@ def is_affordable(
         processors = job.spec.components[one.component].processors
         sums[one.site] = sums.get(one.site, 0.0) + processors * hold_s
     limits = state.parameters
-    user = state.user_budgets.setdefault(job.spec.owner, Budget())
-    sites = {site: state.site_budgets.setdefault(site, Budget()) for site in sums}
-    return user.allows(sum(sums.values()), limit_s=limits.hold_budget_user_s, now=now) and all(
-        budget.allows(sums[site], limit_s=limits.hold_budget_site_s, now=now)
-        for site, budget in sites.items()
-    )
+    user = _budget_of(state.user_budgets, job.spec.owner)
+    sites = [(_budget_of(state.site_budgets, site), sums[site]) for site in sums]
+    if not user.allows(sum(sums.values()), limit_s=limits.hold_budget_user_s, now=now):
+        return False
+    limit_s = limits.hold_budget_site_s
+    return all(budget.allows(asked, limit_s=limit_s, now=now) for budget, asked in sites)
+
+
+def _budget_of(budgets: dict[_Payer, Budget], payer: _Payer) -> Budget:
+    """Return the budget of a user or a site; it is made at the first claim."""
+    found = budgets.get(payer)
+    if found is None:
+        found = budgets[payer] = Budget()
+    return found
 
 
 def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:

@@ -100,11 +100,15 @@ class Site:
         """Idle processors after the last pass, and the newest claim that they include."""
         self._reported = self._figure
         self._is_pass_due = False
+        self._is_unwatched = False
+        """The site is down, and its users' jobs arrive without an entry of the engine: they are
+        lost, so nobody looks before `count_lost`."""
         self._wake: Entry | None = None
 
     @property
     def is_left(self) -> bool:
         """True when all jobs of the site's own users have arrived and none is left here."""
+        self.count_lost(self._engine.now)
         return not (self._next_local is not None or self._waiting or self._running)
 
     def begin(self) -> None:
@@ -237,19 +241,20 @@ class Site:
 
     def _submit_local(self) -> None:
         """Submit the next job; most of a run is this and `_end_local`."""
+        if self.is_down:
+            self._is_unwatched = True
+            return
         job, users, engine = self._next_local, self.users, self._engine
         assert job is not None, self.name
         self._next_local = following = next(self._arriving, None)
         if following is not None:
             engine.surely_at(following.at, self._submit_local)
         users.submitted += 1
-        if self.is_down:
-            users.lost += 1
-            return
-        if job.processors > self.setting.facts.processors:
+        key = users.submitted
+        _, processors, _, estimate_s = job
+        if processors > self.setting.facts.processors:
             users.too_large += 1
             return
-        key, processors, estimate_s = users.submitted, job.processors, job.estimate_s
         queue, now = self.queue, engine.now
         is_free = not self._waiting_claims and engine.is_last_of_instant
         if is_free and queue.start_at_once(
@@ -376,4 +381,18 @@ class Site:
 
     def repair(self) -> None:
         """Repair the site; it is empty."""
+        self.count_lost(self._engine.now)
         self.is_down = False
+        if self._is_unwatched and self._next_local is not None:
+            self._engine.surely_at(self._next_local.at, self._submit_local)
+        self._is_unwatched = False
+
+    def count_lost(self, by: Instant) -> Instant:
+        """Count the jobs of the site's own users that come by then to a site that is down; return
+        the instant of the last one counted, 0 if there is none."""
+        last_at = 0.0
+        while self._is_unwatched and (job := self._next_local) and job.at <= by:
+            self._next_local, last_at = next(self._arriving, None), job.at
+            self.users.submitted += 1
+            self.users.lost += 1
+        return last_at

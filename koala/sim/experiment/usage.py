@@ -71,9 +71,10 @@ class Usage:
     def add(self, site: SiteName, use: int, processors: int, now: Instant) -> None:
         """Change the number of used processors from now on; the change may be negative. `use` is
         a `Use`."""
+        pending = self._pending
         self._used[site][use] += processors
-        self._pending.append((now, use, processors, processors if self._is_usable[site] else 0))
-        if len(self._pending) > PENDING_MAX:
+        pending.append((now, use, processors, processors if self._is_usable[site] else 0))
+        if len(pending) > PENDING_MAX:
             self.advance(now)
 
     def set_usable(self, site: SiteName, now: Instant, *, is_usable: bool) -> None:

@@ -207,6 +207,8 @@ class World:
         self.begin()
         while not self.is_over and self.step(until=until):
             pass
+        if not self.is_over:  # a job that is lost with its site by then is part of the run, too
+            self.engine.run(max(site.count_lost(until) for site in self.grid.sites.values()))
         return self.report()
 
     def begin(self) -> None:
@@ -273,6 +275,8 @@ class World:
     def report(self) -> ExperimentReport:
         """Return the results so far."""
         usage = self.grid.usage
+        for site in self.grid.sites.values():
+            site.count_lost(self.engine.now)
         usage.advance(self.engine.now)
         local_s, held_s, running_s = usage.totals_s
         return ExperimentReport(

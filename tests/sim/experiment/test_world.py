@@ -254,6 +254,17 @@ def test_an_outage_takes_local_jobs_with_it() -> None:
     assert (found.submitted, found.started, found.finished, found.lost) == (4, 2, 1, 3)
 
 
+def test_a_run_that_is_broken_off_counts_the_local_jobs_that_its_down_site_lost_by_then() -> None:
+    """They are not simulated one by one, but the last of them is still the end of the run."""
+    users = (local(60.0, 1, 5.0), local(70.0, 1, 5.0), local(90.0, 1, 5.0))
+    faults = NoFaults(outages=(outage("delft", 50.0, until=1e9),))
+    world = Watched([site("delft", 2, *users), site("leiden", 1)],
+                    submission("j1", 300.0, 1, run_s=1.0), faults=faults)  # fmt: skip
+    report = world.run(until=80.0)
+    found = report.users[SiteName("delft")]
+    assert (found.submitted, found.lost, report.ended_at) == (2, 2, 70.0)
+
+
 def test_faults_come_at_their_rates_and_from_streams_of_their_own() -> None:
     bad, good = SiteName("bad"), SiteName("good")
     rates = {bad: FaultRates(claim=0.3, component=0.1), good: FaultRates()}
