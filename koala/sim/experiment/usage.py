@@ -3,7 +3,7 @@
 Integrals of step functions, kept in bins of equal length. The series count only sites that the
 scheduler may use at the time; the totals count all.
 
-Changes are kept, and integrated some thousand at a time in one loop over local names.
+Changes are kept, and integrated some hundred at a time in one loop over local names.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from enum import IntEnum
 
 from koala.core.model.values import Instant, Seconds, SiteName
 
-PENDING_MAX = 4_096
-"""Changes that are kept until they are integrated."""
+PENDING_MAX = 256
+"""Changes that are kept until they are integrated; with thousands they leave the processor's
+cache, which takes longer."""
 
 
 class Use(IntEnum):
