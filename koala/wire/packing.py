@@ -1,12 +1,14 @@
 """Several messages of the agents' link in one message of its stream (`more` in link.proto).
 
 A message of a gRPC stream costs either end about a fifth of a millisecond, however short it is. So
-a writer packs what waits for it at one moment. An end that can read packed messages says so in the
-metadata of the call; to any other each message goes alone.
+a writer packs what waits for it at one moment, and lets a moment pass between two messages of the
+stream (`Spacing`). An end that can read packed messages says so in the metadata of the call; to any
+other each message goes alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -20,8 +22,25 @@ PACK_MAX = 100
 """Most messages in one."""
 PACK_BYTES_MAX = 256 * 1024
 """Size from which on nothing more is packed, far below the limit of `koala.protocol.limits`."""
+SPACING_S = 0.001
+"""Least time from one message of a stream to the next."""
 
 Message = TypeVar("Message", pb.FromAgent, pb.ToAgent)
+
+
+class Spacing:
+    """The time between the messages of one stream. The first after a pause goes at once."""
+
+    def __init__(self) -> None:
+        self._next_at = 0.0
+
+    async def wait(self) -> None:
+        """Wait until another message may be written; what comes meanwhile is packed into it."""
+        loop = asyncio.get_running_loop()
+        left_s = self._next_at - loop.time()
+        if left_s > 0:
+            await asyncio.sleep(left_s)
+        self._next_at = loop.time() + SPACING_S
 
 
 def can_unpack(metadata: Iterable[Any] | None) -> bool:

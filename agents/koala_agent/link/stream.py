@@ -30,7 +30,7 @@ from koala.protocol.messages import Watermark
 from koala.protocol.versions import PROTOCOL
 from koala.runtime.structured_log import get_logger
 from koala.wire.connection_backoff import BACK_OFF
-from koala.wire.packing import PACK_MAX, PACKS, can_unpack, packed, unpacked
+from koala.wire.packing import PACK_MAX, PACKS, Spacing, can_unpack, packed, unpacked
 from koala.wire.v1 import link_pb2
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
 from koala_agent.link.endpoints import dial, why_refused
@@ -230,9 +230,12 @@ class _GrpcStream:
                 self._post(received)
 
     async def _write(self, call: Call) -> None:
+        spacing = Spacing()
         try:
             while True:
                 batches = [await self._outbox.get()]
+                if self._is_packing:
+                    await spacing.wait()
                 while self._is_packing and len(batches) < PACK_MAX and not self._outbox.empty():
                     batches.append(self._outbox.get_nowait())
                 encoded = map(self._wire.encode, chain.from_iterable(batches))

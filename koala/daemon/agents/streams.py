@@ -29,7 +29,7 @@ from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.quotas import RateLimits
 from koala.runtime.clock import Clock, unix_now
 from koala.runtime.driver import wait_until
-from koala.wire.packing import PACK_MAX, PACKS, can_unpack, packed, unpacked
+from koala.wire.packing import PACK_MAX, PACKS, Spacing, can_unpack, packed, unpacked
 from koala.wire.v1 import link_pb2 as pb
 from koala.wire.v1.link_pb2_grpc import AgentLinkServicer
 
@@ -66,10 +66,13 @@ class Outbox:
         self._is_closed = True
         self._changed.set()
 
-    async def waiting(self) -> AsyncIterator[Sequence[pb.ToAgent]]:
+    async def waiting(self, *, is_packing: bool) -> AsyncIterator[Sequence[pb.ToAgent]]:
         """Yield queued messages in order, some batches at a time, until closed."""
+        spacing = Spacing()
         while self._batches or not self._is_closed:
             if self._batches:
+                if is_packing:
+                    await spacing.wait()
                 count = min(PACK_MAX, len(self._batches))
                 yield [*chain.from_iterable(self._batches.popleft() for _ in range(count))]
             else:
@@ -206,7 +209,7 @@ class Streams(AgentLinkServicer):
         is_packing = can_unpack(context.invocation_metadata())
         try:
             await context.send_initial_metadata(PACKS)
-            async for messages in stream.outbox.waiting():
+            async for messages in stream.outbox.waiting(is_packing=is_packing):
                 for message in packed(messages) if is_packing else messages:
                     await context.write(message)
         except (grpc.aio.BaseError, grpc.RpcError, asyncio.InvalidStateError):

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from google.protobuf.message import DecodeError
 
-from koala.wire.packing import PACK_BYTES_MAX, PACK_MAX, PACKS, can_unpack, packed, unpacked
+from koala.wire.packing import (
+    PACK_BYTES_MAX,
+    PACK_MAX,
+    PACKS,
+    SPACING_S,
+    Spacing,
+    can_unpack,
+    packed,
+    unpacked,
+)
 from koala.wire.v1 import link_pb2 as pb
 
 
@@ -64,3 +75,15 @@ def test_a_pack_of_too_many_is_refused_before_it_is_taken_apart() -> None:
         next(unpacked(first))
     del first.more[-1]
     assert len(list(unpacked(first))) == PACK_MAX
+
+
+async def test_a_message_waits_a_moment_after_the_one_before_it() -> None:
+    loop, spacing = asyncio.get_running_loop(), Spacing()
+    others: list[str] = []
+    loop.call_soon(others.append, "another's turn")
+    await spacing.wait()
+    assert not others, "the first goes at once"
+    first_at = loop.time()
+    for number in range(1, 4):
+        await spacing.wait()
+        assert loop.time() >= first_at + (number - 0.5) * SPACING_S
