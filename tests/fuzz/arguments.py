@@ -9,7 +9,7 @@ from random import Random
 from typing import TypeAlias
 
 from koala.cli.main import main
-from tests.fuzz.making import number, text
+from tests.fuzz.hostile_values import number, text
 from tests.fuzz.target import Target
 
 Case: TypeAlias = tuple[str, ...]

@@ -17,7 +17,7 @@ from koala_agent.lrm.batch.oar import OAR
 from koala_agent.lrm.batch.pbs import PBS
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.transport.interface import Answer
-from tests.fuzz.making import spoilt_text
+from tests.fuzz.hostile_values import spoilt_text
 from tests.fuzz.tables import require_taken
 from tests.fuzz.target import Target, require_readable
 

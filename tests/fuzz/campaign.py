@@ -30,18 +30,19 @@ from tests.fuzz import (
     batches,
     configs,
     descriptions,
+    hostile_agent,
     journals,
     lines,
     links,
-    lives,
+    side_files,
     traces,
-    written,
 )
 from tests.fuzz.services import play
 from tests.fuzz.target import Target
 
 MODULES = (
-    descriptions, traces, links, lives, lines, configs, written, journals, batches, arguments,
+    descriptions, traces, links, hostile_agent, lines, configs, side_files, journals, batches,
+    arguments,
 )  # fmt: skip
 TARGETS = {target.name: target for module in MODULES for target in module.TARGETS}
 SERVICES = "services"

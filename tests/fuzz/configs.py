@@ -10,7 +10,7 @@ from typing import TypeAlias
 from koala.daemon.config import parse_config as parse_daemon
 from koala.errors import ConfigError
 from koala_agent.config import parse_config as parse_agent
-from tests.fuzz.making import number, spoilt_text, text
+from tests.fuzz.hostile_values import number, spoilt_text, text
 from tests.fuzz.target import Target, require_readable
 from tests.tidy.sources import ROOT
 

@@ -21,7 +21,7 @@ from koala.protocol.codec import TO_AGENT
 from koala.rsl import canonical_json, evaluate, parse, read_job, unparse, write_job
 from koala.rsl.attributes import ATTRIBUTES
 from koala_agent.link import codec
-from tests.fuzz.making import number, spoilt_bytes, spoilt_text, text
+from tests.fuzz.hostile_values import number, spoilt_bytes, spoilt_text, text
 from tests.fuzz.target import Target, require_readable
 from tests.harness.builders import a_site
 from tests.rsl.examples import TREES

@@ -24,7 +24,7 @@ from koala.daemon.storage.records import (
     read_rows,
 )
 from koala.errors import JournalError
-from tests.fuzz.making import spoilt_bytes, spoilt_text
+from tests.fuzz.hostile_values import spoilt_bytes, spoilt_text
 from tests.fuzz.target import Target, require_readable
 from tests.harness.builders import a_job, a_site
 

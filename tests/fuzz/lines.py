@@ -27,7 +27,7 @@ from koala_agent.starter.node.state_machine import NodeMachine
 from koala_agent.starter.state_machine import StarterMachine
 from koala_agent.starter_link import listener as starters
 from koala_agent.starter_link.codec import record_of
-from tests.fuzz.making import spoilt_line, spoilt_object
+from tests.fuzz.hostile_values import spoilt_line, spoilt_object
 from tests.fuzz.tables import CLAIM, NONCE, a_table, require_storable
 from tests.fuzz.target import Target
 

@@ -37,7 +37,7 @@ from koala.protocol.messages import (
 )
 from koala.wire.v1 import link_pb2 as pb
 from koala_agent.link import codec, session_events
-from tests.fuzz.making import fill, sent
+from tests.fuzz.hostile_values import fill, sent
 from tests.fuzz.tables import a_table, require_storable
 from tests.fuzz.target import Target, require_readable
 from tests.harness.builders import a_job, a_site

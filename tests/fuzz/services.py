@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from koala.wire.status import PROTOCOL_KEY, TOKEN_KEY, TOKEN_SCHEME
-from tests.fuzz.making import fill, sent, utf8
+from tests.fuzz.hostile_values import fill, sent, utf8
 from tests.identity.stage import secured
 from tests.identity.test_rules import methods
 

@@ -13,7 +13,7 @@ from koala.errors import WorkloadError
 from koala.workload import gwf, swf
 from koala.workload.arrivals import Arrivals
 from koala.workload.logs import Format, Log
-from tests.fuzz.making import number, spoilt_bytes, text
+from tests.fuzz.hostile_values import number, spoilt_bytes, text
 from tests.fuzz.target import Target, require_readable
 
 Case: TypeAlias = tuple[str, bytes]

@@ -21,7 +21,7 @@ from koala.wire.v1 import link_pb2
 from koala_agent.link import codec
 from koala_agent.link.session_events import Order
 from tests.agent.site import a_site
-from tests.fuzz.making import TEXTS, utf8
+from tests.fuzz.hostile_values import TEXTS, utf8
 
 pytestmark = pytest.mark.live
 

@@ -1,6 +1,8 @@
-"""Files that people write beside the configurations, and the words that one hands to another: grid
-files, events of a replay, credentials, join tokens. Something that can be used, or an error of ours
-that does not show a secret."""
+"""Read hostile files beside the configurations: grid files, events of a replay, credentials, and
+the join tokens that one person hands to another.
+
+The result is something that can be used, or an error of ours that does not show a secret.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from koala.identity.credentials import read_credentials
 from koala.identity.tls import JoinToken
 from koala.sim.log_replay.event_files import read_events
 from tests.fuzz.configs import PIECES, spoilt_lines
-from tests.fuzz.making import spoilt_text
+from tests.fuzz.hostile_values import spoilt_text
 from tests.fuzz.target import Target, require_readable
 from tests.tidy.sources import ROOT
 
@@ -89,4 +91,4 @@ def check(case: Case) -> None:
     assert SECRET not in refusal, refusal
 
 
-TARGETS = (Target(name="written", make=a_case, check=check, share=0.3),)
+TARGETS = (Target(name="side-file", make=a_case, check=check, share=0.3),)

@@ -1,5 +1,5 @@
-"""Whole lives of a grid with an agent that means no good: what it says comes in the middle of jobs
-that are placed, armed, released and running, true words and lies in turn, through the real codec.
+"""Play whole lives of a grid with a hostile agent: its messages, true ones and lies in turn, come
+through the real codec in the middle of jobs that are placed, armed, released and running.
 
 What must hold: the core's invariants after every event; nothing that is said of another site's
 claims has an effect; each event has its place in the journal, whose replay gives the same state, as
@@ -44,8 +44,8 @@ from koala.views.digest import digest
 from koala.views.documents import whole_document
 from koala.views.explain import why
 from koala.wire.v1 import link_pb2 as pb
+from tests.fuzz.hostile_values import utf8
 from tests.fuzz.links import an_upward_message
-from tests.fuzz.making import utf8
 from tests.fuzz.target import Target, require_readable
 from tests.harness.builders import FREE, HIGH, LOOSE, a_component, a_job, a_site
 
