@@ -456,6 +456,25 @@ async def test_an_agent_that_floods_is_slowed_down_then_cut_and_others_are_serve
 
 
 @live
+async def test_an_agent_that_answers_many_orders_is_no_flood(tmp_path: Path) -> None:
+    """Several reports for each of a hundred claims, where ten are a flood."""
+    config = config_of(tmp_path, limits(reports_per_s=1))
+    async with running(config) as daemon, asyncio.TaskGroup() as group:
+        agent = FakeAgent(daemon.address)
+        staying = group.create_task(agent.stay())
+        async with AsyncClient(daemon.address) as client, asyncio.timeout(60):
+            await agent.until("wanted_end")
+            results = await client.submit_many([ONE] * 100)
+            jobs = [result.job for result in results if isinstance(result, AsyncJobHandle)]
+            assert set((await client.wait_all(jobs)).values()) == {"Finished"}
+            metrics = await client.metrics()
+            assert metrics["floods"] == 0
+            assert metrics["events_by_kind"]["ClaimGone"] == len(jobs)
+        assert not agent.heard_of("reject")
+        staying.cancel()
+
+
+@live
 async def test_log_parts_that_nobody_asked_for_are_a_flood_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,10 @@ BURST_S = 10.0  # a session may send at once as much as the limit allows in this
 FLOOD_S = 10.0  # an agent that is throttled for so long is cut
 RESTED_SHARE = 0.5  # of the burst; an agent whose bucket is that full is no longer throttled
 SLOW_S = 0.01  # shorter waits are put together
+ORDERS = frozenset(("hold", "arm", "release"))
+"""Messages that carry decisions of the scheduler; no agent can provoke more of them than it has
+claims."""
+REPORTS_PER_ORDER = 3  # grant, promise, pass and end of a claim, a ping, figures of the site
 LAST_WORDS_S = 1.0  # to flush the outbox when a session ends
 
 Context: TypeAlias = "grpc.aio.ServicerContext[pb.FromAgent, pb.ToAgent]"
@@ -89,6 +93,7 @@ class Stream:
         self.wakes_at: Instant = inf  # when the session's timer fires, as it was set last
         self.changed = asyncio.Event()  # the timer must fire earlier
         self.committed = asyncio.Event()  # a report was committed
+        self._orders = 0
 
     @property
     def is_over(self) -> bool:
@@ -97,7 +102,15 @@ class Stream:
 
     def put(self, batch: Sequence[pb.ToAgent]) -> bool:
         """See `connections.AgentStream`."""
+        kinds = [message.WhichOneof("kind") for message in batch]
+        if "wanted_end" not in kinds:  # those of a registration are no news, and it can be repeated
+            self._orders += sum(kind in ORDERS for kind in kinds)
         return self.outbox.put(batch)
+
+    def take_reports_due(self) -> int:
+        """Return how many reports the orders since the last call account for."""
+        orders, self._orders = self._orders, 0
+        return REPORTS_PER_ORDER * orders
 
     def end(self) -> None:
         """See `connections.AgentStream`."""
@@ -175,6 +188,7 @@ class Streams(AgentLinkServicer):
                 stream.changed.set()
             now = self._clock.now()
             bucket = self._buckets.of(connection.opener, now)
+            bucket.refund(stream.take_reports_due())
             if is_report:
                 bucket.consume(1)
             wait_s = bucket.wait_s(now)
