@@ -17,9 +17,7 @@ from koala.core.model.values import ClaimId, Instant, JobId, SiteName
 
 def is_usable(site: Site) -> bool:
     """Return True if a site takes new claims: connected, not drained, not resting after errors."""
-    if not site.is_connected or site.is_drained:
-        return False
-    return site.unusable_until is None or site.is_probing  # not `is_resting`
+    return site.is_connected and not site.is_drained and not is_resting(site)
 
 
 def site_views(
