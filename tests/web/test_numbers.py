@@ -21,6 +21,7 @@ from tests.cli.grids import GRID, Up, up
 from tests.web.pages import ORIGIN, PORT
 
 pytestmark = pytest.mark.live
+LIMIT_S = 60.0
 KEPT = 2
 PAIR = "+(distinct=yes)(&(executable=/bin/true)(count=2))(&(executable=/bin/true)(count=1))"
 FAILS = "&(executable=/bin/false)(count=1)"
@@ -124,15 +125,37 @@ async def read(client: httpx.AsyncClient, path: str) -> Tables:
     return Tables(answer.text)
 
 
-async def test_sites_and_their_sums(grid: Up) -> None:
-    async with browser(grid) as client:
+def numbers_of(sites: Any) -> list[tuple[int, ...]]:
+    """Return what the grid's page shows of each site: running, waiting, others, idle and all."""
+    return [
+        (
+            one["running"],
+            one["claimed"] - one["running"],
+            one["local"],
+            one["idle"],
+            one["processors"],
+        )
+        for one in sites
+    ]
+
+
+async def page_with_sites(client: httpx.AsyncClient, grid: Up) -> tuple[Tables, Any]:
+    """Read the grid's page, and its sites once they stand still: a claim may be leaving."""
+    while True:
+        before = (await asyncio.to_thread(documents, grid, "site"))["sites"]
         page = await read(client, "/")
         sites = (await asyncio.to_thread(documents, grid, "site"))["sites"]
+        if numbers_of(before) == numbers_of(sites):
+            return page, sites
+
+
+async def test_sites_and_their_sums(grid: Up) -> None:
+    async with browser(grid) as client, asyncio.timeout(LIMIT_S):
+        page, sites = await page_with_sites(client, grid)
     whole = dict.fromkeys(("processors", "running", "waiting", "others", "idle"), 0)
     for site in sites:
-        waiting = site["claimed"] - site["running"]
         shown = page.rows[site["site"]]
-        numbers = (site["running"], waiting, site["local"], site["idle"], site["processors"])
+        (numbers,) = numbers_of([site])
         assert shown[2:7] == [str(number) for number in numbers]
         for name, number in zip(
             ("running", "waiting", "others", "idle", "processors"), numbers, strict=True
