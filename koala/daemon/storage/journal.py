@@ -277,9 +277,17 @@ class Journal:
         return None if row is None else bytes(row[0])
 
     def last_digest(self) -> tuple[int, str] | None:
-        """Return the newest recorded digest of the state, and the event before it."""
+        """Return the newest recorded digest of the state, and the event before it. Raises
+        JournalError."""
         rows = self._database.read("SELECT seq, digest FROM digest ORDER BY seq DESC LIMIT 1")
-        return (int(rows[0][0]), str(rows[0][1])) if rows else None
+        match rows:
+            case []:
+                return None
+            case [(int(seq), str(digest))]:
+                return seq, digest
+            case _:
+                what = f"the newest digest of the state is damaged: {rows[0]}"
+                raise JournalError(f"{self.path}: {what}")
 
     async def commit(self, batch: Batch) -> None:
         """Make a batch durable, one at a time. After a JournalError no commit may follow.
