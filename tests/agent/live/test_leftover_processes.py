@@ -29,6 +29,7 @@ from tests.agent.live.fake_daemon import (
     hold,
 )
 from tests.agent.watching import Ear
+from tests.harness.moments import moment
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -85,7 +86,9 @@ async def left_alone(ear: Ear, agent: AgentProcess) -> tuple[int, ProcessIdentit
     program = identify(int(await ear.line()))
     assert program is not None
     assert program.pid not in agent.processes()
-    (starter,) = [pid for pid in agent.processes() if pid not in agent.programs()]
+    while len(left := set(agent.processes()) - set(agent.programs())) != 1:
+        await moment()  # a process that the program has left is about to end
+    (starter,) = left
     return starter, program
 
 
