@@ -44,7 +44,7 @@ class Option:
     values: tuple[Any, ...] = ()
     """Values that the words of a choice stand for."""
     unset: str = ""
-    """What happens without the option, where no default says it."""
+    """Effect of leaving the option out, where no default says it."""
 
 
 def require(is_right: bool, name: str, value: object, allowed: str) -> None:  # noqa: FBT001 - read as an assertion
