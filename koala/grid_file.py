@@ -18,10 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import tomli_w
+
 from koala.errors import ConfigError
 from koala.runtime.paths import written_path, written_text
 from koala.runtime.settings_file import parse_toml
-from koala.runtime.toml_writer import toml_text
 
 if TYPE_CHECKING:
     from koala.daemon.config import Config as DaemonConfig
@@ -151,7 +152,7 @@ def lay_out(grid: GridFile, state: Path, *, address: str | None = None) -> GridF
     table = _table(grid.daemon.get("daemon", {}), grid.source, "daemon")
     listen = address or str(table.get("listen", default_address()))
     daemon = {**table, "listen": listen, "state_dir": str(folder.endpoint.parent)}
-    text = toml_text({**grid.daemon, "daemon": daemon})
+    text = tomli_w.dumps({**grid.daemon, "daemon": daemon})
     checked = _check_daemon(text, grid.source, folder.state)
     for site in folder.sites:
         _agent_text(folder, site, listen)
@@ -180,7 +181,7 @@ def configurations(grid: GridFile) -> tuple[DaemonConfig, dict[str, AgentConfig]
     folder = GridFolder(grid=grid, state=Path.cwd())
     table = _table(grid.daemon.get("daemon", {}), grid.source, "daemon")
     tables = {**grid.daemon, "daemon": {**table, "state_dir": "daemon"}}
-    daemon = parse_daemon(toml_text(tables), source=grid.source, folder=folder.state)
+    daemon = parse_daemon(tomli_w.dumps(tables), source=grid.source, folder=folder.state)
     agents = {
         site: parse_agent(
             _agent_text(folder, site, default_address()), source=site, folder=folder.state
@@ -234,7 +235,7 @@ def _agent_text(folder: GridFolder, site: str, address: str) -> str:
     }
     others = {key: table for key, table in tables.items() if key != "agent"}
     # One account runs the whole grid: every user of the daemon may use the account.
-    text = toml_text({"agent": agent, "accounts": {"mode": "anyone"}, **others})
+    text = tomli_w.dumps({"agent": agent, "accounts": {"mode": "anyone"}, **others})
     parse_config(text, source=f"{source}: sites.{site}", folder=folder.state)
     return text
 

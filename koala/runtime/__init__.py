@@ -7,6 +7,7 @@ clock                the clocks of this machine
 disk_space           free space on the disk of a state directory; refuse new work without it
 disk_formats         version numbers of all formats on disk
 driver               drive a state machine: events and a timer in, outputs out
+option_values        numbers, lists, ranges and names of options, as text
 plugins              functions of users that settings name
 paths                paths as people write them in configuration files
 progress_bar         show how far a long operation is
@@ -18,5 +19,4 @@ structured_log       log of daemons and agents: loggers, and where their lines g
 systemd              notify the service manager
 threads              start worker threads; wait for one; batch short calls in one
 token_bucket         the rate limit with bursts that quotas and file copies share
-toml_writer          write TOML, which Python only reads
 """

@@ -8,7 +8,7 @@
 - `replication`: many runs on this machine; `campaign`: runs that are stored, and shared out to
   several machines.
 - `metrics`, `statistics`, `saturation`: the evaluation of runs; `job_csv`: their jobs as a table.
-- `options`, `option_values`: options of simulations, and the readers of their values.
+- `options`: options of simulations.
 
 Nothing here reads a clock or the global random generator: a run is a function of its seed.
 """

@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeVar, overload
 
 from koala.errors import ConfigError
 from koala.policies import named, names_of
-from koala.sim.option_values import ANY_NUMBER, Bounds, known_name, local_scheduler_name, one_of
-from koala_agent.lrm.model import LOCAL_SCHEDULERS
+from koala.runtime.option_values import ANY_NUMBER, Bounds, known_name, one_of
+from koala_agent.lrm.model import LOCAL_SCHEDULERS, local_scheduler
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
@@ -45,6 +45,11 @@ class Option:
     """Values that the words of a choice stand for."""
     unset: str = ""
     """Effect of leaving the option out, where no default says it."""
+
+
+def local_scheduler_name(option: str, text: str) -> str:
+    """Check the name of a site's scheduler. Raises ConfigError."""
+    return known_name(option, text, LOCAL_SCHEDULERS, local_scheduler)
 
 
 def require(is_right: bool, name: str, value: object, allowed: str) -> None:  # noqa: FBT001 - read as an assertion

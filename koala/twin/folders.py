@@ -16,10 +16,11 @@ from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+import tomli_w
+
 from koala.errors import ConfigError, WorkloadError
 from koala.protocol.names import SITE
 from koala.runtime.atomic_file import atomic_file, write_atomically
-from koala.runtime.toml_writer import toml_text
 from koala.twin import qacct, sacct
 from koala.twin.records import Counts, Note, Read, Record, merged
 from koala.workload import swf
@@ -208,7 +209,7 @@ def write(twin: Twin, folder: Path, *, kind: str, sources: Sequence[str]) -> Non
         }
         for site in twin.sites
     }
-    write_atomically(folder / GRID, toml_text({"sites": tables}))
+    write_atomically(folder / GRID, tomli_w.dumps({"sites": tables}))
     write_atomically(folder / COUNTS, json.dumps(document(twin, kind, sources), indent=2) + "\n")
 
 

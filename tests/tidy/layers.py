@@ -173,7 +173,7 @@ def undeclared(modules: Iterable[Module]) -> Iterator[str]:
     extras = project["optional-dependencies"]
     used = ("sim", "sweep", "notebooks", "web", "metrics", "otel")
     requirements = [*project["dependencies"], *(one for name in used for one in extras[name])]
-    declared = {requirement.partition(">")[0].lower() for requirement in requirements}
+    declared = {_normal(requirement.partition(">")[0]) for requirement in requirements}
     owners = packages_distributions()
     for module in modules:
         for found in imports(module):
@@ -181,8 +181,12 @@ def undeclared(modules: Iterable[Module]) -> Iterator[str]:
             if package in sys.stdlib_module_names or package in ("koala", "koala_agent"):
                 continue
             names = owners.get(package, (package,))  # one that is not installed has no owner
-            if declared.isdisjoint(name.lower() for name in names):
+            if declared.isdisjoint(map(_normal, names)):
                 yield f"{module.at(found.node)}: {package} is no dependency in pyproject.toml"
+
+
+def _normal(distribution: str) -> str:
+    return distribution.lower().replace("_", "-")
 
 
 def _breach(name: str, own: int, target: str) -> str | None:

@@ -232,7 +232,8 @@ class Connecting:
             print(f"{'ok' if need.is_met else 'FAILED':<8}{need.name}: {need.text}", flush=True)
 
     def _show_plan(self, tree: Tree) -> None:
-        from koala.runtime.toml_writer import toml_text
+        import tomli_w
+
         from koala_agent.connect.plan import FOLDER
 
         request = self._request
@@ -242,7 +243,7 @@ class Connecting:
         else:
             print(f"\nHere: write {self._config}, join the grid at {request.daemon} as")
             print(f"{request.site}, start the agent in the background. At {request.host}: nothing.")
-        print(f"The agent's file:\n\n{toml_text(tree)}", flush=True)
+        print(f"The agent's file:\n\n{tomli_w.dumps(tree)}", flush=True)
 
     @property
     def _config(self) -> Path:
@@ -266,12 +267,13 @@ class Connecting:
     async def _bring_up_here(self, tree: Tree) -> None:
         import asyncio
 
+        import tomli_w
+
         from koala.identity.tls import JoinToken
-        from koala.runtime.toml_writer import toml_text
         from koala_agent.connect import bring_up, site_record
         from koala_agent.link.enrolment import identity_path, join
 
-        config, text = self._config, toml_text(tree)
+        config, text = self._config, tomli_w.dumps(tree)
         site_record.keep(self._record)
         if not config.exists():
             config.write_text(text, encoding="utf-8")
@@ -290,8 +292,9 @@ class Connecting:
         import asyncio
         from tempfile import TemporaryDirectory
 
+        import tomli_w
+
         from koala.identity.tls import JoinToken
-        from koala.runtime.toml_writer import toml_text
         from koala_agent.connect import bring_up, plan, site_record, wheel
         from koala_agent.transport.ssh_socket import open_tunnel
 
@@ -302,7 +305,7 @@ class Connecting:
                 made = await asyncio.to_thread(wheel.own_wheel, Path(folder))
             note(f"installing {made.name} at {host.name}: this takes up to a few minutes")
             agent = await host.install(made)
-        config = await host.configure(self._request.site, toml_text(tree))
+        config = await host.configure(self._request.site, tomli_w.dumps(tree))
         state_dir = self._request.state_dir.replace("~", survey.home, 1)
         token = await self._token()
         port = await bring_up.agents_port(JoinToken.parse(token))

@@ -125,7 +125,8 @@ def _test_of(path: Path) -> Path:
 def _filled_in(text: str, target: Path, kind: str, *, site: str | None, daemon: str | None) -> str:
     """Put the site, the daemon's address and the shell's variables of the batch system into an
     agent's template, and its name into the steps. Raises ConfigError."""
-    from koala.runtime.toml_writer import toml_string
+    import tomli_w
+
     from koala_agent.config import parse_config
     from koala_agent.doctor import VARIABLES
 
@@ -135,7 +136,7 @@ def _filled_in(text: str, target: Path, kind: str, *, site: str | None, daemon: 
     text = "".join(_replaced(line, changes) for line in text.splitlines(keepends=True))
     found = {name: os.environ[name] for name in VARIABLES.get(kind, ()) if os.environ.get(name)}
     if found:
-        pairs = ", ".join(f"{name} = {toml_string(value)}" for name, value in found.items())
+        pairs = ", ".join(tomli_w.dumps({name: value}).strip() for name, value in found.items())
         line = f"environment = {{ {pairs} }}  # of the shell that wrote this file"
         text = re.sub(r"^# environment = .*$", lambda _: line, text, flags=re.MULTILINE)
         note(f"{target}: environment has {', '.join(found)} of this shell")

@@ -16,7 +16,6 @@ from koala.cli.extras import needs_sim
 from koala.cli.research import simulation_options as shared
 from koala.errors import ConfigError
 from koala.runtime.progress_bar import progress
-from koala.sim.option_values import local_scheduler_name
 from koala.workload.arrivals import Overrun
 
 if TYPE_CHECKING:
@@ -150,6 +149,8 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
         raise ConfigError(f"--split {split}: needs --grid")
     if checkpoint is not None and not shared.is_rereadable(file):
         raise ConfigError(f"--checkpoint needs a log that can be read twice; {file} is not a file")
+    from koala.sim.options import local_scheduler_name
+
     scheduler = local_scheduler_name("policy", policy or "easy")
     if not isinstance(local_scheduler(scheduler), Discipline) and checkpoint is not None:
         raise ConfigError(f"--checkpoint: not with --policy {policy}, whose waiting times it lacks")

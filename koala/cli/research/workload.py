@@ -10,7 +10,7 @@ from koala.cli.arguments import Number, Whole, Words, examples, option
 from koala.cli.extras import needs_sim
 from koala.cli.research import simulation_options as shared
 from koala.errors import KoalaError
-from koala.sim.option_values import bounds
+from koala.runtime.option_values import bounds
 
 MODELS = ("lublin", "das")
 

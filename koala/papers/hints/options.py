@@ -8,7 +8,7 @@ from typing import Any
 from koala.papers.hints.simulation.grid_file import read_grid
 from koala.papers.hints.simulation.setting import Setting
 from koala.papers.options import Declared
-from koala.sim.option_values import Bounds
+from koala.runtime.option_values import Bounds
 from koala.sim.options import Option
 
 GRID = {

@@ -8,7 +8,7 @@ from typing import Any
 from koala.papers.koala.simulation import setting as das
 from koala.papers.koala.simulation.setting import Setting
 from koala.papers.options import Declared
-from koala.sim.option_values import numbers
+from koala.runtime.option_values import numbers
 from koala.sim.options import Option
 
 RATES = {

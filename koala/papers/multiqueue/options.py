@@ -10,8 +10,8 @@ from koala.papers.multiqueue.simulation.runs import Setting
 from koala.papers.options import Declared
 from koala.policies import named
 from koala.policies.queueing.multiqueue import DISCIPLINES
+from koala.runtime.option_values import numbers, one_of
 from koala.runtime.plugins import outside_names
-from koala.sim.option_values import numbers, one_of
 from koala.sim.options import Option
 
 POLICIES = "GS, LS-OR|RD|RO|DO, GP, LP-LF|GF|RD, EQ-LF|GF|RD, LQ"

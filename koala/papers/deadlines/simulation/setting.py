@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 
 from koala.core.model.values import Seconds
-from koala.sim.option_values import Bounds, bounds, pair, site_sizes
+from koala.runtime.option_values import Bounds, bounds, pair, site_sizes
 from koala.sim.options import choice, flag, number, policy, require, require_declared, text
 from koala.workload.distributions import SizeDistribution
 

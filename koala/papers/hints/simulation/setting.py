@@ -8,7 +8,7 @@ from math import inf, isfinite
 
 from koala.core.model.grid import Demand
 from koala.core.model.values import Seconds
-from koala.sim.option_values import Bounds, pair
+from koala.runtime.option_values import Bounds, pair
 from koala.sim.options import JOBS_MAX, number, policy, require, require_declared, text
 
 MBPS = 125_000.0

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from koala.core.model.parameters import BOUNDS, NAMES, PAPER, WORDS, Parameters
 from koala.core.model.values import Instant, Seconds, SiteName
-from koala.sim.option_values import Bounds, numbers, one_of, pair, site_sizes, whole_numbers
+from koala.runtime.option_values import Bounds, numbers, one_of, pair, site_sizes, whole_numbers
 from koala.sim.options import (
     JOBS_MAX,
     Option,

@@ -13,7 +13,7 @@ from koala.core.model.values import FOREVER
 from koala.core.model.visiting import Discipline
 from koala.papers.multiqueue.simulation.model import Started, System
 from koala.policies import named
-from koala.sim.option_values import Bounds, bounds, numbers, site_sizes
+from koala.runtime.option_values import Bounds, bounds, numbers, site_sizes
 from koala.sim.options import JOBS_MAX, number, require, require_declared, text
 from koala.sim.saturation import Trend, is_saturated, trend
 from koala.sim.statistics import mean, means_of_batches, ratio

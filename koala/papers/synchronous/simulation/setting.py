@@ -8,8 +8,8 @@ from typing import Literal, get_args
 
 from koala.core.model.values import Seconds
 from koala.policies import names_of
+from koala.runtime.option_values import Bounds, one_of
 from koala.runtime.plugins import outside_names
-from koala.sim.option_values import Bounds, one_of
 from koala.sim.options import JOBS_MAX, choice, number, policy_name, require_declared, text
 
 QUANTA = 100

@@ -1,8 +1,7 @@
 """Values of options in words: numbers, lists, ranges and names. The readers raise ConfigError with
 the option, its value and what is allowed.
 
-No policy and no scheduler is imported with this module, so that a command which needs none starts
-quickly.
+The command line and the simulations share them; the names of policies and schedulers are elsewhere.
 """
 
 from __future__ import annotations
@@ -159,10 +158,3 @@ def known_name(option: str, text: str, known: Iterable[str], find: Callable[[str
         detail = str(error).partition(": ")[2].replace("known are", "allowed are", 1)
         raise ConfigError(f"--{option} {text}: {detail}") from error
     return found
-
-
-def local_scheduler_name(option: str, text: str) -> str:
-    """Check the name of a site's scheduler. Raises ConfigError."""
-    from koala_agent.lrm.model import LOCAL_SCHEDULERS, local_scheduler  # noqa: PLC0415 - as above
-
-    return known_name(option, text, LOCAL_SCHEDULERS, local_scheduler)

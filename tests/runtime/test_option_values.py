@@ -6,7 +6,7 @@ from math import inf, nan
 
 import pytest
 
-from koala.sim.option_values import ANY_NUMBER, Bounds
+from koala.runtime.option_values import ANY_NUMBER, Bounds
 
 
 @pytest.mark.parametrize(
