@@ -18,6 +18,7 @@ from pathlib import Path
 
 from koala.errors import ConfigError, LocalManagerError, UnreachableError
 from koala.identity.keys import expires_at
+from koala.identity.tls import identity_path
 from koala.runtime import clock
 from koala.runtime.checkup import Finding, NotableError, document, examine, is_well
 from koala.wire.listen_ports import check_free
@@ -27,7 +28,7 @@ from koala_agent.background import find
 from koala_agent.config import read_config
 from koala_agent.config_tables import Config, LRMTable
 from koala_agent.link.endpoints import certified_address, why_refused
-from koala_agent.link.enrolment import find_identity, identity_path
+from koala_agent.link.enrolment import find_identity
 from koala_agent.lrm.batch.dialect import UNTRIED
 from koala_agent.probe_job import LIMIT_S, may_submit, run_probe
 from koala_agent.site_access import agent_endpoint, mailbox_of, reached

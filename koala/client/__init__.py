@@ -4,11 +4,11 @@
 `Component` describe jobs, `JobHandle` follows a submitted one, and `koala.client.records` has the
 types of results.
 
-client               `AsyncClient`; `grid_calls` and `file_calls` have some of its methods
+client               `AsyncClient` and its handle; `grid_calls`, `file_calls` have more methods
 sync                 `Client`; `background` runs the coroutines in a thread
 description          `Job` and `Component`; `phases`: names of final phases
 submission           one of several submissions; `batched_submission` sends them
-job_handle           `JobHandle`
+
 records              types of results
 connection           calls over a `channel`; `resumable_stream` goes on after a cut
 staging, uploads     files on their way to the daemon; `fetching`: output files on their way back
@@ -18,9 +18,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from koala.client.client import AsyncClient
+    from koala.client.client import AsyncClient, AsyncJobHandle
     from koala.client.description import Component, Job
-    from koala.client.job_handle import AsyncJobHandle
     from koala.client.phases import TERMINAL_PHASES
     from koala.client.submission import Submission
     from koala.client.sync import Client, JobHandle
@@ -38,7 +37,7 @@ __all__ = [
 _MODULES = {
     "TERMINAL_PHASES": "phases",
     "AsyncClient": "client",
-    "AsyncJobHandle": "job_handle",
+    "AsyncJobHandle": "client",
     "Client": "sync",
     "Component": "description",
     "Job": "description",

@@ -14,9 +14,8 @@ from types import TracebackType
 from typing import TypeVar
 
 from koala.client.background import LOOP, blocking, blocking_as, iterating
-from koala.client.client import AsyncClient
+from koala.client.client import AsyncClient, AsyncJobHandle
 from koala.client.connection import CALL_S
-from koala.client.job_handle import AsyncJobHandle
 from koala.errors import KoalaError
 from koala.identity.credentials import Credentials
 

@@ -150,6 +150,11 @@ def is_issued_by(own: x509.Certificate, authority: x509.Certificate) -> bool:
     return True
 
 
+def identity_path(state_dir: Path) -> Path:
+    """Return the path of a site's identity below its agent's state directory."""
+    return state_dir / "identity" / "site.pem"
+
+
 class IdentityFile:
     """An identity that is read again after its file was replaced."""
 

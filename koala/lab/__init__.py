@@ -20,15 +20,19 @@
 - `drawing`, `progress`: pictures, and progress in terminals and notebooks.
 """
 
-from koala.lab.experiments import Experiment, Faults
-from koala.lab.grids import Grid, LocalUsers, Site, grid
-from koala.lab.models import Model
-from koala.lab.reading import read_grid
-from koala.lab.replays import Replay
-from koala.lab.results import Result
-from koala.lab.rows import Rows
-from koala.lab.sweeps import Sweep, sweep
-from koala.lab.workloads import Job, Jobs, Log, Synthetic, Workload
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from koala.lab.experiments import Experiment, Faults
+    from koala.lab.grids import Grid, LocalUsers, Site, grid
+    from koala.lab.models import Model
+    from koala.lab.reading import read_grid
+    from koala.lab.replays import Replay
+    from koala.lab.results import Result
+    from koala.lab.rows import Rows
+    from koala.lab.sweeps import Sweep, sweep
+    from koala.lab.workloads import Job, Jobs, Log, Synthetic, Workload
 
 __all__ = [
     "Experiment",
@@ -50,3 +54,32 @@ __all__ = [
     "read_grid",
     "sweep",
 ]
+_MODULES = {
+    "Experiment": "experiments",
+    "Faults": "experiments",
+    "Grid": "grids",
+    "Job": "workloads",
+    "Jobs": "workloads",
+    "LocalUsers": "grids",
+    "Log": "workloads",
+    "Model": "models",
+    "Replay": "replays",
+    "Result": "results",
+    "Rows": "rows",
+    "Site": "grids",
+    "Sweep": "sweeps",
+    "Synthetic": "workloads",
+    "Workload": "workloads",
+    "grid": "grids",
+    "read_grid": "reading",
+    "sweep": "sweeps",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for: commands of other simulations need little of this package."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -6,8 +6,8 @@
 - `results`: holds what the runs measured.
 - `comparisons`, `verdicts`: what claims consist of, and the test of them by paired differences.
 - `figures`: draws.
-- `report`: writes the report: `claim_table`, `markdown` for people, `tables` for programs; `folder`
-  the raw runs beside it.
+- `judgement`: judges the claims; `report` writes that: `claim_table`, `markdown` for people,
+  `tables` for programs; `folder` the raw runs beside it.
 - One package per paper (`multiqueue`, `deadlines`, `koala`, `hints`, `synchronous`): `simulation`,
   its `options` and `command`, `points` (the runs), `figures`, `claims`, and `reasons` why claims
   fail.

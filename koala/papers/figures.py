@@ -18,24 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from koala.papers.paper import Difference, Drawn, Figure, Mark, Panel, parts_of
 from koala.papers.results import Results, digits, tabled
-from koala.runtime.atomic_file import atomic_file, write_atomically
+from koala.runtime.atomic_file import write_atomically
+from koala.sim.drawing import COLOURS, STYLE, save
 from koala.sim.statistics import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",
-    "font.size": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 9,
-    "legend.frameon": False,
-}
 COLUMNS = ("panel", "series", "x", "metric", "setting", "mean", "ci95", "replications", "saturated")
-COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
-"""Six colours that people with any colour vision can tell apart (Paul Tol's bright scheme)."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY, LINE, DASHES = "#bbbbbb", "#888888", ("--", ":", "-.")
 """Colours of the bands and lines that are numbers of the paper; styles of the lines."""
@@ -142,18 +133,6 @@ def _styles(panels: Sequence[Panel]) -> Styles:
         name: (COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)])
         for index, name in enumerate(names)
     }
-
-
-def save(drawing: Drawing, path: Path) -> None:
-    """Save a drawing reproducibly: the same drawing gives the same bytes."""
-    from matplotlib import rc_context  # noqa: PLC0415 - takes longer to import than a short run
-
-    dates = {".svg": {"Date": None}, ".png": {"Software": None}, ".pdf": {"CreationDate": None}}
-    with (
-        rc_context({"svg.hashsalt": "koala"}),  # ids of an SVG are random without it
-        atomic_file(path) as part,
-    ):
-        drawing.savefig(part, dpi=150, metadata=dates.get(path.suffix))
 
 
 def _stem(figure: Figure, folder: Path) -> Path:

@@ -25,7 +25,7 @@ from koala.papers.verdicts import (
 )
 
 if TYPE_CHECKING:
-    from koala.papers.report import Report
+    from koala.papers.judgement import Report
 
 ROWS_MAX = 30
 """A chart with more points has its numbers in its CSV alone."""

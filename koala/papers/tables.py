@@ -15,7 +15,7 @@ from koala.papers.runs import Quantity
 from koala.papers.verdicts import ClaimFinding, Finding, LevelFinding, Verdict
 
 if TYPE_CHECKING:
-    from koala.papers.report import Report
+    from koala.papers.judgement import Report
 
 COLUMNS = (
     *("claim", "section", "claim_verdict", "level", "level_verdict", "comparison", "verdict"),

@@ -26,10 +26,9 @@ import grpc
 from koala.client import AsyncClient, AsyncJobHandle, Submission
 from koala.errors import KoalaError
 from koala.identity.credentials import Credentials
-from koala.identity.tls import IdentityFile
+from koala.identity.tls import IdentityFile, identity_path
 from koala.runtime.clock import unix_now
 from koala.wire.v1 import link_pb2
-from koala_agent.link.enrolment import identity_path
 from tests.bench.figures import percentile
 from tests.daemon.fake_agent import FakeAgent
 from tests.harness.children import module_command

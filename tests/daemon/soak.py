@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 
 from koala.client import AsyncClient, Submission
-from koala.daemon.state.folder import FILE
+from koala.daemon.storage.folder import FILE
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.test_process import configured, started
 

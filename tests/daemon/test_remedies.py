@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from koala.client import AsyncClient
-from koala.daemon.state.folder import FILE
 from koala.daemon.state.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX
+from koala.daemon.storage.folder import FILE
 from koala.runtime.disk_formats import CORE
 from tests.cli.command import koala
 from tests.daemon.test_process import ONE, configured, run_daemon, started

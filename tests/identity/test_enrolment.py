@@ -34,7 +34,7 @@ from koala.errors import (
 )
 from koala.identity.keys import expires_at, make_request
 from koala.identity.private_files import write_private
-from koala.identity.tls import Identity, IdentityFile, JoinToken
+from koala.identity.tls import Identity, IdentityFile, JoinToken, identity_path
 from koala.runtime import clock
 from koala.wire.v1 import link_pb2
 from koala.wire.v1.identity_pb2 import RenewRequest
@@ -42,7 +42,7 @@ from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 from koala.wire.v1.link_pb2_grpc import AgentLinkStub
 from koala_agent.link import certificate_renewal as renewing
 from koala_agent.link.certificate_renewal import Renewal, pause_s
-from koala_agent.link.enrolment import identity_path, join
+from koala_agent.link.enrolment import join
 from tests.identity.stage import LIMIT_S, Forge, Secured, identity_of, secured
 
 pytestmark = pytest.mark.live

@@ -25,9 +25,9 @@ from koala.identity.credentials import (
     read_credentials,
 )
 from koala.identity.private_files import check_private, private_folder, read_private, write_private
-from koala.identity.tls import Identity
+from koala.identity.tls import Identity, identity_path
 from koala.runtime.clock import unix_now
-from koala_agent.link.enrolment import find_identity, identity_path
+from koala_agent.link.enrolment import find_identity
 from koala_agent.state_folder import PRIVATE, check_state
 from tests.agent.live.agent_process import a_job, agent_process, command
 from tests.agent.live.fake_daemon import GRANTED, fake_daemon, hold, patiently

@@ -9,8 +9,7 @@ import pytest
 from koala.daemon.auth.certificate_authority import CertificateAuthority, read_certificate
 from koala.daemon.auth.credential_store import CredentialStore
 from koala.daemon.auth.local_provisioning import provision
-from koala.identity.tls import Identity
-from koala_agent.link.enrolment import identity_path
+from koala.identity.tls import Identity, identity_path
 
 HOUR_S = 3_600.0
 

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from koala.cli.research.reproduce import PAPERS
+from koala.papers.judgement import report
 from koala.papers.paper import Paper
-from koala.papers.report import draw, report, write
+from koala.papers.report import draw, write
 from koala.papers.runs import Run
 from koala.papers.sweep import Plan, plan, swept
 from koala.sim.campaign.parts import merge, read_parts

@@ -22,8 +22,9 @@ from shutil import copyfile
 from tempfile import mkdtemp
 
 from koala.papers.claim_table import mean_text
+from koala.papers.judgement import Report, report
 from koala.papers.paper import Comparison, Difference, Drawn, Part, parts_of
-from koala.papers.report import Report, draw, report, write
+from koala.papers.report import draw, write
 from koala.papers.results import Results
 from koala.papers.runs import Quantity, Run, Setting
 from koala.papers.sweep import Plan, Swept, make_runs

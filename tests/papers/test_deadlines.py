@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.papers import figures, report
+from koala.papers import figures, judgement
 from koala.papers.deadlines import PAPER
 from koala.papers.deadlines.points import (
     LEAD_BINS_S,
@@ -124,7 +124,7 @@ def test_every_figure_of_the_paper_is_there() -> None:
 def test_a_whole_reproduction_in_small(tmp_path: Path) -> None:
     wanted = plan(PAPER, replace(TINY, replications=1, length=500.0, levels=LEVELS[:1]))
     swept = sweep(wanted, engine=Processes(workers=1))
-    made = report.report(swept)
+    made = judgement.report(swept)
     assert swept.finished == len(wanted.runs())
     assert len(made.claims) == len(PAPER.claims)
     text = as_markdown(made)

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from koala.papers import report
+from koala.papers import judgement
 from koala.papers.hints import PAPER
 from koala.papers.hints.points import LEVELS, READINGS, Compared, Point, Reading, run
 from koala.papers.markdown import as_markdown
@@ -107,7 +107,7 @@ def test_a_whole_reproduction_in_small() -> None:
     paper = replace(PAPER, readings=READINGS[:2])
     wanted = plan(paper, TINY)
     swept = sweep(wanted, engine=Processes(workers=1))
-    made = report.report(swept)
+    made = judgement.report(swept)
     assert swept.finished == len(wanted.runs())
     text = as_markdown(made)
     assert all(f"| {claim.id}. " in text for claim in PAPER.claims)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.papers import figures, report
+from koala.papers import figures, judgement
 from koala.papers.koala import PAPER
 from koala.papers.koala.points import (
     CHANGES,
@@ -146,7 +146,7 @@ def test_a_change_changes_one_thing(change: str) -> None:
 def test_a_whole_reproduction_in_small(tmp_path: Path) -> None:
     wanted = plan(PAPER, replace(TINY, replications=1, length=2, levels=(ANY, LIGHT)))
     swept = sweep(wanted, engine=Processes(workers=1))
-    made = report.report(swept)
+    made = judgement.report(swept)
     assert swept.finished == len(wanted.runs())
     text = as_markdown(made)
     assert all(f"| {claim.id}. " in text for claim in PAPER.claims)
@@ -202,7 +202,7 @@ def test_a_job_that_does_not_end_refutes_that_all_do_and_the_report_says_why() -
     lost site."""
     wanted = {"1-7", "5.2-3"}
     claims = tuple(claim for claim in PAPER.claims if claim.id in wanted)
-    found = report.report(sweep(plan(replace(PAPER, figures=(), claims=claims), LONGER, seed=2)))
+    found = judgement.report(sweep(plan(replace(PAPER, figures=(), claims=claims), LONGER, seed=2)))
     assert {one.claim.id: one.verdict for one in found.claims} == dict.fromkeys(
         wanted, Verdict.FAILS
     )

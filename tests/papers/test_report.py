@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from koala.errors import ConfigError
-from koala.papers import figures, folder, report
+from koala.papers import figures, folder, judgement, report
 from koala.papers.claim_table import decisive, mean_text
 from koala.papers.markdown import as_markdown, runs_of
 from koala.papers.paper import Comparison, numbered
@@ -27,11 +27,11 @@ WHOLE = plan(PAPER, PAPER.efforts["quick"])
 
 
 @pytest.fixture(scope="module")
-def made() -> report.Report:
-    return report.report(sweep(WHOLE, engine=Processes(workers=1)))
+def made() -> judgement.Report:
+    return judgement.report(sweep(WHOLE, engine=Processes(workers=1)))
 
 
-def test_each_verdict_is_reached(made: report.Report) -> None:
+def test_each_verdict_is_reached(made: judgement.Report) -> None:
     verdicts = {found.claim.id: found.verdict for found in made.claims}
     assert verdicts == {
         "1-1": Verdict.HOLDS,
@@ -43,7 +43,7 @@ def test_each_verdict_is_reached(made: report.Report) -> None:
     }
 
 
-def test_the_report_tells_every_claim_with_its_verdict_and_numbers(made: report.Report) -> None:
+def test_the_report_tells_every_claim_with_its_verdict_and_numbers(made: judgement.Report) -> None:
     lines = as_markdown(made).splitlines()
     for found in made.claims:
         (row,) = [line for line in lines if line.startswith(f"| {found.claim.id}. ")]
@@ -66,7 +66,7 @@ def test_the_report_tells_every_claim_with_its_verdict_and_numbers(made: report.
     )
 
 
-def test_claims_stand_in_the_order_of_the_text(made: report.Report) -> None:
+def test_claims_stand_in_the_order_of_the_text(made: judgement.Report) -> None:
     paper = replace(PAPER, claims=PAPER.claims[::-1])
     ran = Swept(
         plan=replace(WHOLE, paper=paper),
@@ -74,13 +74,15 @@ def test_claims_stand_in_the_order_of_the_text(made: report.Report) -> None:
         finished=made.finished,
         is_interrupted=False,
     )
-    assert [one.claim.id for one in report.report(ran).claims] == [one.id for one in PAPER.claims]
+    assert [one.claim.id for one in judgement.report(ran).claims] == [
+        one.id for one in PAPER.claims
+    ]
     ids = ["A-1", "5-2", "5.4-9a", "5.4-9b", "5.4-10", "5.4-10a", "5.4.1-1", "10-1"]
     shuffled = numbered(dict.fromkeys(sorted(ids), PAPER.claims[0]))
     assert [one.id for one in sorted(shuffled, key=lambda one: one.place)] == ids
 
 
-def test_runs_and_charts_are_told_with_their_units(made: report.Report) -> None:
+def test_runs_and_charts_are_told_with_their_units(made: judgement.Report) -> None:
     text = as_markdown(made)
     assert "36 runs, 6 runs of 10 jobs of each setting." in text
     assert "Means over 6 runs of 10 jobs, seeds 1 to 6;" in text
@@ -97,7 +99,7 @@ def test_values_that_are_all_the_same_have_no_decimals_of_nothing() -> None:
     assert mean_text(Interval(mean=0.125, ci95=0.0012, values=3)) == "0.1250 ± 0.0012"
 
 
-def test_a_row_has_the_load_and_the_comparison_that_decide(made: report.Report) -> None:
+def test_a_row_has_the_load_and_the_comparison_that_decide(made: judgement.Report) -> None:
     rows = [line.strip("| ").split(" | ") for line in as_markdown(made).splitlines()]
     told = {row[0].split(".")[0]: row[3:] for row in rows if len(row) == 7}
     assert told["1-1"][1:] == ["worst 0.9 > quick 0.9", "SAT, 6.5 ± 1.3; by saturation", "1 hold"]
@@ -113,13 +115,13 @@ def test_a_row_has_the_load_and_the_comparison_that_decide(made: report.Report) 
     assert told["2-3"][1] == "right: quick 0.9 > slow 0.9"
 
 
-def test_what_is_not_testable_is_listed_with_the_reason(made: report.Report) -> None:
+def test_what_is_not_testable_is_listed_with_the_reason(made: judgement.Report) -> None:
     row = "| 3 | 3-1. users like it | there are no users |"
     assert row in as_markdown(made).splitlines()
     assert [one["id"] for one in document(made)["not_testable"]] == ["3-1"]
 
 
-def test_a_claim_that_fails_is_reported_as_failing_everywhere(made: report.Report) -> None:
+def test_a_claim_that_fails_is_reported_as_failing_everywhere(made: judgement.Report) -> None:
     (row,) = [line for line in as_markdown(made).splitlines() if "| 1-3. " in line]
     assert "**fails**" in row
     assert "- 1-3. *Why it fails:* quick is quick." in as_markdown(made).splitlines()
@@ -130,13 +132,13 @@ def test_a_claim_that_fails_is_reported_as_failing_everywhere(made: report.Repor
     assert {row["claim_verdict"] for row in rows if row["claim"] == "1-3"} == {"fails"}
 
 
-def test_a_failure_of_which_the_reason_is_unknown_is_told_so(made: report.Report) -> None:
+def test_a_failure_of_which_the_reason_is_unknown_is_told_so(made: judgement.Report) -> None:
     paper = replace(PAPER, reasons={})
     without = replace(made, plan=replace(made.plan, paper=paper))
     assert "- 1-3. *Why it fails:* not found out." in as_markdown(without).splitlines()
 
 
-def test_a_claim_about_several_charts_has_a_verdict_for_each(made: report.Report) -> None:
+def test_a_claim_about_several_charts_has_a_verdict_for_each(made: judgement.Report) -> None:
     lines = as_markdown(made).splitlines()
     (at,) = [number for number, line in enumerate(lines) if "*Chart by chart:*" in line]
     assert lines[at - 1].startswith("- 2-3. "), "the item goes on in a line of its own"
@@ -145,7 +147,7 @@ def test_a_claim_about_several_charts_has_a_verdict_for_each(made: report.Report
     assert claim["levels"][-1]["charts"] == {"left": "holds", "right": "fails"}
 
 
-def test_the_document_is_json_without_infinities(made: report.Report) -> None:
+def test_the_document_is_json_without_infinities(made: judgement.Report) -> None:
     found = json.loads(json.dumps(document(made), allow_nan=False))
     assert found["verdicts"]["fails"] == 2
     assert found["runs"] == {"wanted": 36, "finished": 36}
@@ -165,7 +167,7 @@ def test_one_figure_needs_its_own_settings_and_claims_alone() -> None:
         plan(PAPER, PAPER.efforts["quick"], figure=7)
 
 
-def test_a_figure_is_the_same_byte_for_byte(made: report.Report, tmp_path: Path) -> None:
+def test_a_figure_is_the_same_byte_for_byte(made: judgement.Report, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         report.write(made, tmp_path / name)
@@ -181,7 +183,7 @@ def test_a_figure_is_the_same_byte_for_byte(made: report.Report, tmp_path: Path)
 
 
 def test_a_drawing_marks_what_is_saturated_and_names_its_series(
-    made: report.Report, tmp_path: Path
+    made: judgement.Report, tmp_path: Path
 ) -> None:
     vector, _ = figures.draw(PAPER.figures[0], made.results, tmp_path)
     words = [text.strip() for text in ET.parse(vector).getroot().itertext()]
@@ -189,7 +191,7 @@ def test_a_drawing_marks_what_is_saturated_and_names_its_series(
     assert {"slow", "quick", "worst", "0.5", "0.9"} <= set(words)
 
 
-def test_the_table_behind_a_figure_has_a_line_for_each_point(made: report.Report) -> None:
+def test_the_table_behind_a_figure_has_a_line_for_each_point(made: judgement.Report) -> None:
     rows = list(csv.DictReader(figures.as_csv(PAPER.figures[0], made.results).splitlines()))
     assert len(rows) == 6
     (worst,) = [row for row in rows if row["setting"] == "worst at 0.9"]
@@ -199,7 +201,7 @@ def test_the_table_behind_a_figure_has_a_line_for_each_point(made: report.Report
     assert slow["replications"] == "6"
 
 
-def test_the_report_has_the_numbers_of_each_chart(made: report.Report) -> None:
+def test_the_report_has_the_numbers_of_each_chart(made: judgement.Report) -> None:
     lines = as_markdown(made).splitlines()
     start = lines.index("| response (time) | slow | quick | worst |")
     row = lines[start + 3]
@@ -210,7 +212,7 @@ def test_the_report_has_the_numbers_of_each_chart(made: report.Report) -> None:
 def test_an_interrupted_sweep_is_told_with_what_is_finished() -> None:
     runs = WHOLE.runs()[:9]
     results = Results(((one, run(one)) for one in runs), diverging=PAPER.diverging)
-    partial = report.report(
+    partial = judgement.report(
         Swept(plan=WHOLE, results=results, finished=len(runs), is_interrupted=True)
     )
     text = as_markdown(partial)
@@ -252,7 +254,7 @@ def test_ctrl_c_keeps_the_finished_runs() -> None:
 
 def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
     empty = Swept(plan=WHOLE, results=Results(()), finished=0, is_interrupted=True)
-    made = report.report(empty)
+    made = judgement.report(empty)
     report.write(made, tmp_path)
     assert not list(tmp_path.glob("*.svg")), "whoever interrupts does not wait for drawings"
     assert {found.verdict for found in made.claims} == {Verdict.UNDECIDED}
@@ -273,7 +275,7 @@ def test_parts_of_several_machines_merge_to_the_runs_of_one(tmp_path: Path) -> N
         folder.write_provenance(WHOLE, part, place, command="", part=f"{number}/3")
     parts = read_parts([tmp_path / name for name in "312"])
     merged = folder.merge(WHOLE, parts)
-    one, other = (report.report(swept(WHOLE, made)) for made in (whole, merged))
+    one, other = (judgement.report(swept(WHOLE, made)) for made in (whole, merged))
     assert as_markdown(one) == as_markdown(other)
     assert as_csv(one) == as_csv(other)
     with pytest.raises(ConfigError, match="12 of 36 runs are missing"):

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from koala.cli.research.reproduce import PAPERS
+from koala.papers.judgement import Report, report
 from koala.papers.markdown import as_markdown
-from koala.papers.report import Report, report
 from koala.papers.results import Results
 from koala.papers.runs import Outcome, Run, Setting
 from koala.papers.sweep import Swept, plan

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from koala.papers import folder as files
-from koala.papers import report
+from koala.papers import judgement, report
 from koala.papers.comparisons import higher
 from koala.papers.paper import Claim, Comparison, Difference, Paper
 from koala.papers.runs import Outcome, Run
@@ -52,7 +52,7 @@ def published(tmp_path: Path) -> Path:
     """A published reproduction of the toy paper."""
     wanted = plan(PAPER, PAPER.efforts["quick"])
     made = make_runs(wanted, wanted.runs(), Processes(workers=1))
-    found = report.report(swept(wanted, made))
+    found = judgement.report(swept(wanted, made))
     report.write(found, tmp_path)
     report.draw(found, tmp_path, progress=lambda _: None)
     files.write_provenance(wanted, made, tmp_path, command="")

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from koala.papers import report
+from koala.papers import judgement
 from koala.papers.markdown import as_markdown
 from koala.papers.paper import Claim
 from koala.papers.runs import Arithmetic, Effort, Run, Setting
@@ -97,7 +97,7 @@ def test_a_whole_reproduction_in_small() -> None:
     paper = replace(PAPER, readings=READINGS[:1], figures=(), claims=tuple(few))
     wanted = plan(paper, TINY)
     swept = sweep(wanted, engine=Processes(workers=1))
-    made = report.report(swept)
+    made = judgement.report(swept)
     assert swept.finished == len(wanted.runs())
     text = as_markdown(made)
     assert all(f"| {claim.id}. " in text for claim in few)

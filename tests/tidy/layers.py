@@ -48,7 +48,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "koala.daemon.config",
         "koala.daemon.policy_fallback",
-        "koala.daemon.state.folder",
+        "koala.daemon.storage.folder",
     ),
     ("koala.daemon.storage",),
     ("koala.daemon.quotas",),

@@ -20,6 +20,7 @@ from koala.identity.tls import (
     IdentityFile,
     InvalidIdentityError,
     JoinToken,
+    identity_path,
     secure_channel,
 )
 from koala.wire.connection_diagnosis import why_not
@@ -27,14 +28,7 @@ from koala.wire.status import from_status
 from koala.wire.v1.identity_pb2 import Issued, JoinRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 
-FOLDER = "identity"
-FILE = "site.pem"
 CALL_S = 20.0
-
-
-def identity_path(state_dir: Path) -> Path:
-    """Return the path of the site's identity."""
-    return state_dir / FOLDER / FILE
 
 
 def find_identity(state_dir: Path, site: str) -> IdentityFile:
@@ -61,7 +55,8 @@ async def join(token: JoinToken, site: str, state_dir: Path) -> Path:
     """Exchange a join token for a certificate; return the identity's path. Raises KoalaError."""
     if token.site != site:
         raise ConfigError(f"the join token is for site {token.site!r}, agent.site is {site!r}")
-    folder = private_folder(state_dir / FOLDER)
+    path = identity_path(state_dir)
+    private_folder(path.parent)
     key, request = make_request(site)
     channel = secure_channel(token.address, DAEMON_HOST, authority=token.authority, options=())
     message = JoinRequest(site=site, secret=token.secret, request=request)
@@ -70,7 +65,6 @@ async def join(token: JoinToken, site: str, state_dir: Path) -> Path:
             issued = await EnrolmentStub(channel).Join(message, timeout=CALL_S)
     except grpc.aio.AioRpcError as error:
         await _fail(token, error)
-    path = folder / FILE
     signed_identity(key, issued).write(path)
     return path
 

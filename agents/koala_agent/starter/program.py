@@ -7,8 +7,8 @@ import math
 import os
 import sys
 
+from koala_agent.starter.allocation import allocation
 from koala_agent.starter.compat import dataclass, read_fields, to_count, to_list, to_object
-from koala_agent.starter.node.allocation import allocation
 from koala_agent.starter.process_tree import pop_brand
 
 TYPE_CHECKING = False

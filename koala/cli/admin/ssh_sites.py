@@ -269,9 +269,9 @@ class Connecting:
 
         import tomli_w
 
-        from koala.identity.tls import JoinToken
+        from koala.identity.tls import JoinToken, identity_path
         from koala_agent.connect import bring_up, site_record
-        from koala_agent.link.enrolment import identity_path, join
+        from koala_agent.link.enrolment import join
 
         config, text = self._config, tomli_w.dumps(tree)
         site_record.keep(self._record)

@@ -173,7 +173,8 @@ def _write(
     merged: tuple[Part, ...] = (),
 ) -> None:
     """Write report and figures."""
-    from koala.papers.report import draw, report, summary, write
+    from koala.papers.judgement import report
+    from koala.papers.report import draw, summary, write
     from koala.papers.sweep import swept
     from koala.papers.tables import document
 

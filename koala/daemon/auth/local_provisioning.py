@@ -14,8 +14,7 @@ from koala.daemon.auth.credential_store import CredentialStore
 from koala.errors import ConfigError
 from koala.identity.keys import make_request
 from koala.identity.private_files import private_folder
-from koala.identity.tls import Identity
-from koala_agent.link.enrolment import identity_path
+from koala.identity.tls import Identity, identity_path
 
 
 def provision(state_dir: Path, sites: Mapping[str, Path], *, lifetime_s: float) -> None:

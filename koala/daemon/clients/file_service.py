@@ -17,9 +17,8 @@ from koala.core.model.values import FileName, SiteName, UserName
 from koala.core.scheduler import Scheduler
 from koala.daemon.auth.access_rules import Caller
 from koala.daemon.clients.input_names import may_read
-from koala.daemon.clients.staging import content_of
 from koala.daemon.files.additions import Additions
-from koala.daemon.files.uploads import Content, Uploads
+from koala.daemon.files.uploads import Content, Uploads, content_of
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext
 from koala.errors import ExhaustedError, RejectedError, SpecError, UnknownSiteError

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
 from koala.core.model.job_spec import ComponentSpec, JobSpec
-from koala.daemon.files.uploads import Content
-from koala.errors import RejectedError, SpecError
+from koala.daemon.files.uploads import Content, content_of
+from koala.errors import RejectedError
 
-_STAGED = re.compile(r"(?P<checksum>[0-9a-f]{64}):(?P<size>[0-9]{1,12})")
 ITSELF = ("yes",)
 
 
@@ -47,13 +45,3 @@ def _with_archive(
     if component.stage == ITSELF or executable in component.stage:
         executable = PurePosixPath(executable).name
     return replace(component, archive=staged, executable=executable)
-
-
-def content_of(staged: str, owner: str) -> Content | None:
-    """Return the content that `checksum:size` names; None for an empty text. Raises SpecError."""
-    if not staged:
-        return None
-    found = _STAGED.fullmatch(staged)
-    if found is None:
-        raise SpecError(f"staged = {staged[:80]!r}: allowed is CHECKSUM:SIZE")
-    return Content(user=owner, checksum=found["checksum"], size_bytes=int(found["size"]))

@@ -27,6 +27,7 @@ from koala.runtime.clock import unix_now
 
 UPLOADS = "uploads"
 CHECKSUM = re.compile(r"[0-9a-f]{64}")
+_STAGED = re.compile(rf"(?P<checksum>{CHECKSUM.pattern}):(?P<size>[0-9]{{1,12}})")
 RETRY_S = 60.0
 
 
@@ -42,6 +43,16 @@ class Content:
     def key(self) -> str:
         """Name of the content in the spool."""
         return hashlib.sha256(f"{self.user}\0{self.checksum}".encode()).hexdigest()
+
+
+def content_of(staged: str, owner: str) -> Content | None:
+    """Return the content that `checksum:size` names; None for an empty text. Raises SpecError."""
+    if not staged:
+        return None
+    found = _STAGED.fullmatch(staged)
+    if found is None:
+        raise SpecError(f"staged = {staged[:80]!r}: allowed is CHECKSUM:SIZE")
+    return Content(user=owner, checksum=found["checksum"], size_bytes=int(found["size"]))
 
 
 def transfer_of(key: str, name: str) -> str:

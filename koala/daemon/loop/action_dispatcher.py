@@ -23,9 +23,8 @@ from koala.core.model.actions import (
 )
 from koala.core.model.grid import Site
 from koala.core.model.values import SiteName
-from koala.daemon.clients.staging import content_of
 from koala.daemon.files.transfer_tokens import Purpose, token
-from koala.daemon.files.uploads import transfer_of
+from koala.daemon.files.uploads import content_of, transfer_of
 from koala.protocol import messages
 from koala.protocol.messages import FetchOrder, ServeOrder, ToAgent
 

@@ -1,6 +1,5 @@
 """The state directory, from the first start to a restore. Its journal is in `koala.daemon.storage`.
 
-folder           its lock, and the files beside the journal
 initialization   a new directory, but never one whose disk is only unmounted
 recovery         the state at a start: a snapshot, and the later events
 backup           back up while the daemon runs, and restore

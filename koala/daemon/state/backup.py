@@ -40,8 +40,8 @@ import msgspec
 from koala.core.model.values import Instant
 from koala.core.purge import purge_ended_jobs
 from koala.daemon.auth.audit import record_local_operation
-from koala.daemon.state.folder import FILE, LOCK, MARK, RESTORED
 from koala.daemon.storage.archive import check_jobs
+from koala.daemon.storage.folder import FILE, LOCK, MARK, RESTORED
 from koala.daemon.storage.journal import SCHEMA, unmarked_error
 from koala.daemon.storage.journal_reader import JournalReader, connect, open_journal, replay
 from koala.daemon.storage.records import JournalPosition, mark_text

@@ -18,7 +18,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from koala.daemon.state.folder import FILE
+from koala.daemon.storage.folder import FILE
 from koala.errors import JournalError
 
 INIT = "--init"

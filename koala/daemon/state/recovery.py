@@ -24,7 +24,6 @@ from koala.core.snapshot import UnreadableSnapshotError, load, save
 from koala.daemon.auth.certificate_authority import FOLDER
 from koala.daemon.config import Config, CoreSettings
 from koala.daemon.loop.group_commit import GroupCommit
-from koala.daemon.state.folder import RESTORED
 from koala.daemon.storage.archive import KeptSnapshot
 from koala.daemon.storage.core_upgrade import (
     ReplayComparison,
@@ -32,6 +31,7 @@ from koala.daemon.storage.core_upgrade import (
     newer_release_error,
     require_sound,
 )
+from koala.daemon.storage.folder import RESTORED
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import replay_event, require_digest
 from koala.daemon.storage.records import (

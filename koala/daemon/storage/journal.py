@@ -35,8 +35,8 @@ from pathlib import Path
 
 from koala.core.model.job import Job
 from koala.core.model.values import FOREVER, Instant, JobId, Seconds
-from koala.daemon.state.folder import FILE, LOCK, JournalLocation, StateFolder
 from koala.daemon.storage import archive, damaged_history
+from koala.daemon.storage.folder import FILE, LOCK, JournalLocation, StateFolder
 from koala.daemon.storage.read_connections import ReadConnection, connect_reader
 from koala.daemon.storage.records import (
     ADVICE,

@@ -27,9 +27,9 @@ from koala.core.model.values import FOREVER, Instant
 from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import UnreadableSnapshotError, load
-from koala.daemon.state.folder import FILE, MARK
 from koala.daemon.storage.archive import KeptSnapshot, read_snapshots
 from koala.daemon.storage.core_upgrade import REMEDY, newer_release_error
+from koala.daemon.storage.folder import FILE, MARK
 from koala.daemon.storage.journal import SCHEMA, read_events, truncated_error, written_by
 from koala.daemon.storage.records import (
     ADVICE,

@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 
-from koala.papers.figures import save
+from koala.sim.drawing import save
 from koala.sim.log_replay.series import BinnedLevel, Series
 
 _DAY_S = 86_400

@@ -24,10 +24,10 @@ from koala.daemon.auth.access_rules import Caller, CallerKind, Role
 from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
 from koala.daemon.lifecycle import Daemon
 from koala.daemon.loop.group_commit import Upkeep
-from koala.daemon.state.folder import FILE, MARK
 from koala.daemon.state.recovery import begin_life
 from koala.daemon.storage import archive
 from koala.daemon.storage.archive import ArchiveQuery
+from koala.daemon.storage.folder import FILE, MARK
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import RESTORE, Batch
 from koala.errors import DamagedError, ExhaustedError, JournalError, RejectedError, UnknownJobError

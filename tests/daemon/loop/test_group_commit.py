@@ -13,7 +13,7 @@ from koala.core.model.events import JobSubmitted
 from koala.core.model.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit
-from koala.daemon.state.folder import FILE
+from koala.daemon.storage.folder import FILE
 from koala.daemon.storage.journal import Journal
 from koala.errors import JournalError, UnreachableError
 from koala.policies import chosen

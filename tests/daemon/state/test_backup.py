@@ -22,8 +22,8 @@ from koala.core.model.values import SiteName, UserName
 from koala.daemon.auth.audit import FILE as AUDIT
 from koala.daemon.auth.audit import account
 from koala.daemon.state.backup import MANIFEST, Backup, back_up, open_packed, restore
-from koala.daemon.state.folder import FILE, MARK, RESTORED
 from koala.daemon.state.recovery import LOST_JOBS_MAX
+from koala.daemon.storage.folder import FILE, MARK, RESTORED
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import open_journal, records
 from koala.daemon.storage.records import Batch, Record

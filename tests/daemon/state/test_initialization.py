@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.state.folder import FILE
 from koala.daemon.state.initialization import (
     initialized_path,
     record_initialized,
     require_initialized,
 )
+from koala.daemon.storage.folder import FILE
 from koala.errors import JournalError
 from tests.cli.command import koala
 from tests.live.grid import live_grid

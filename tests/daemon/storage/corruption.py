@@ -29,8 +29,8 @@ from koala.core.model.values import JobId, SiteName, UserName
 from koala.daemon.config import Config, parse_config
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext, Upkeep
-from koala.daemon.state.folder import FILE, MARK
 from koala.daemon.state.recovery import LOST_EPOCHS_MAX, Recovered, begin_life, recover
+from koala.daemon.storage.folder import FILE, MARK
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import ADVICE, RESTORE, JournalPosition
 from koala.daemon.storage.watermark import Watermarks, WatermarkVerdict

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.state.folder import FILE, MARK
 from koala.daemon.state.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX, begin_life
+from koala.daemon.storage.folder import FILE, MARK
 from koala.daemon.storage.records import ADVICE, RESTORE
 from koala.errors import DamagedError
 from tests.daemon.storage.corruption import WAL, State, campaign, config_of, make_state, outcome

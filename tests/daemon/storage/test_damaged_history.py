@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.state.backup import back_up
-from koala.daemon.state.folder import FILE
 from koala.daemon.state.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX, Recovered, begin_life
+from koala.daemon.storage.folder import FILE
 from koala.daemon.storage.journal_reader import open_journal, replay
 from koala.daemon.storage.records import ADVICE, RESTORE
 from koala.errors import DamagedError, JournalError

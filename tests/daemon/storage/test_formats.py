@@ -22,9 +22,9 @@ from koala.core.model.events import Event, SiteDrained
 from koala.core.model.values import FOREVER, SiteName, UserName
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext, Upkeep
-from koala.daemon.state.folder import FILE, MARK
 from koala.daemon.state.recovery import Recovered, recover
 from koala.daemon.storage.archive import read_snapshots
+from koala.daemon.storage.folder import FILE, MARK
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import open_journal, replay
 from koala.daemon.storage.records import JournalPosition, mark_text

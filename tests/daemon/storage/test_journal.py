@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from koala.core.model.events import EVENTS, Event, ParametersChanged, SiteDrained, Woken
 from koala.core.model.parameters import PAPER, Parameters
 from koala.core.model.values import SiteName, UserName
-from koala.daemon.state.folder import FILE, MARK
 from koala.daemon.storage import journal as journal_module
+from koala.daemon.storage.folder import FILE, MARK
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import open_journal, records
 from koala.daemon.storage.records import (
@@ -266,7 +266,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from koala.core.model.events import Woken
-from koala.daemon.state.folder import FILE, MARK
+from koala.daemon.storage.folder import FILE, MARK
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Record
 journal = Journal.open(Path(sys.argv[1]))

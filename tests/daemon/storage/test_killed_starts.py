@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from koala.daemon.state import folder, recovery
-from koala.daemon.state.folder import FILE
+from koala.daemon.state import recovery
 from koala.daemon.state.recovery import LOST_EPOCHS_MAX, begin_life
-from koala.daemon.storage import journal
+from koala.daemon.storage import folder, journal
+from koala.daemon.storage.folder import FILE
 from koala.errors import JournalError
 from koala.runtime import sqlite_store
 from tests.daemon.storage.corruption import WAL, State, config_of, jobs_of, make_state

@@ -23,8 +23,8 @@ from koala.core.model.values import JobId
 from koala.daemon.auth.credential_store import CredentialStore
 from koala.daemon.config import read_config
 from koala.daemon.state.backup import back_up
-from koala.daemon.state.folder import FILE
 from koala.daemon.state.recovery import Recovered, begin_life
+from koala.daemon.storage.folder import FILE
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import open_journal, replay
 from koala.errors import ConfigError, JournalError

@@ -10,8 +10,8 @@ import pytest
 
 from koala.client import AsyncClient
 from koala.core.model.values import SiteName
-from koala.daemon.state.folder import FILE, MARK
 from koala.daemon.state.recovery import LOST_JOBS_MAX
+from koala.daemon.storage.folder import FILE, MARK
 from koala.daemon.storage.records import JournalPosition, mark_text
 from koala.daemon.storage.watermark import Watermarks, WatermarkVerdict
 from koala.errors import JournalError

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from koala_agent.starter.blocked.process import encoded
-from koala_agent.starter.compat import to_bytes
+from koala_agent.starter.compat import encoded, to_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

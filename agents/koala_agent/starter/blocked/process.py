@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import signal
 
-from koala_agent.starter.compat import log, to_bytes
+from koala_agent.starter.compat import encoded, log, to_bytes
 from koala_agent.starter.process_tree import die_with_parent, set_brand
 
 TYPE_CHECKING = False
@@ -115,8 +115,3 @@ def _wait_for_release(orders: int, environment: dict[bytes, bytes]) -> bool:
             for word in content.split(b"\0")[:-1]:
                 name, _equals, value = word.partition(b"=")
                 environment[name] = value
-
-
-def encoded(environment: dict[str, str]) -> dict[bytes, bytes]:
-    """Return an environment as the system takes it."""
-    return {to_bytes(name): to_bytes(value) for name, value in environment.items()}

@@ -1,5 +1,5 @@
-"""The machines of a component: their allocation, and the helpers of a starter on the others.
+"""The helpers of a starter on the other machines of its component.
 
-`allocation` reads them from the batch system. `state_machine` is the helper's pure machine,
-`driver` its I/O, `remote_nodes` the starter's view of all helpers.
+`state_machine` is the helper's pure machine, `driver` its I/O, `remote_nodes` the starter's view of
+all helpers.
 """

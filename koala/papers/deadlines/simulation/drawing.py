@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Drawing
 
 from koala.papers.deadlines.simulation.counting import Tally
 from koala.papers.deadlines.simulation.setting import Setting
-from koala.papers.figures import save
+from koala.sim.drawing import save
 from koala.sim.statistics import interval
 
 RATES = {"success_rate": "deadlines met", "local_kill_rate": "local jobs killed"}

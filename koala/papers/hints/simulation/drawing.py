@@ -7,9 +7,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure as Drawing
 
-from koala.papers.figures import save
 from koala.papers.hints.simulation.counting import KINDS, LABELS, Summary
 from koala.papers.hints.simulation.run import RunRecord
+from koala.sim.drawing import save
 
 
 def draw(found: Summary, runs: Sequence[RunRecord], path: Path) -> None:

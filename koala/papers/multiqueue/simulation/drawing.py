@@ -6,9 +6,9 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from koala.papers.figures import COLOURS, STYLE, save
 from koala.papers.multiqueue.simulation.points import SimulatedPoint
 from koala.papers.multiqueue.simulation.runs import KINDS
+from koala.sim.drawing import COLOURS, STYLE, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure as Drawing
 
-from koala.papers.figures import save
 from koala.papers.synchronous.simulation.counting import Tally
+from koala.sim.drawing import save
 
 
 def draw(runs: Sequence[Tally], path: Path) -> None:

@@ -17,9 +17,8 @@ from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Asked, Claim
 from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.submission import specification
-from koala_agent.starter import program
+from koala_agent.starter import allocation, program
 from koala_agent.starter.compat import read_fields
-from koala_agent.starter.node import allocation
 
 
 @pytest.mark.parametrize(
