@@ -165,9 +165,9 @@ def _mapped_users(config: Config) -> AcceptedUsers:
     switches = AccountSwitches(table)
     if not table.become and os.geteuid() != 0:
         _refuse("become", (), f"how uid {os.geteuid()} becomes an account, since it is not root")
-    if config.lrm.kind == "emulated" and os.geteuid() != 0:
+    if config.system.is_emulated and os.geteuid() != 0:
         allowed = "another local manager: only root can start and end processes as others"
-        _refuse("mode", table.mode, f"{allowed} (lrm.kind = 'emulated')")
+        _refuse("mode", table.mode, f"{allowed} (lrm.kind = {config.lrm.kind!r})")
     return AcceptedUsers(
         users=tuple(sorted(table.map)),
         key="accounts.map",

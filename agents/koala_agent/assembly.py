@@ -29,7 +29,7 @@ from koala_agent.claim_surroundings import ClaimSurroundings, StoreThread
 from koala_agent.claims.settings import Limits
 from koala_agent.claims.store import Store
 from koala_agent.config import largest_local_job, metrics_endpoint
-from koala_agent.config_tables import Config, LRMTable
+from koala_agent.config_tables import Config
 from koala_agent.files import Files, FilesSettings
 from koala_agent.link import codec
 from koala_agent.link.enrolment import find_identity
@@ -38,12 +38,14 @@ from koala_agent.link.session_events import Event, Reported
 from koala_agent.link.session_status import SessionStatus
 from koala_agent.link.stream import StreamFactory
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
-from koala_agent.lrm.batch.dialect import UNTRIED, Dialect, notice_of
+from koala_agent.lrm.batch.dialect import Dialect
 from koala_agent.lrm.batch.native import EVERY
+from koala_agent.lrm.batch_system import Wishes
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.emulated.local_users import LoadParameters
 from koala_agent.lrm.emulated.order_fallback import live_scheduler
+from koala_agent.lrm.emulated.system import EmulatedTable
 from koala_agent.lrm.local_manager import Idle, Listed, LocalManager, OnReport
 from koala_agent.output_collection import OutputCollection
 from koala_agent.placeholders.input_files import InputPaths
@@ -268,7 +270,8 @@ def _launch_settings(config: Config, site: AcceptedUsers) -> LaunchSettings:
         agents=_agent_addresses(config),
         mailbox=mailbox_of(config),
         python=config.starter.python,
-        manager=config.lrm.kind,
+        rules=config.system.rules,
+        is_here=config.system.is_emulated,
         launcher=config.lrm.launcher,
         shared=config.starter.shared,
         scratch=config.starter.scratch,
@@ -309,48 +312,38 @@ def _local_manager(
     """Return the site's local manager; jobs get this umask. Starters of this machine get
     connections of `inherited`."""
     state = Path(config.agent.state_dir) / "lrm"
-    match config.lrm:
-        case LRMTable(kind="emulated"):
-            settings = EmulatedSettings(
-                processors=config.site.processors,
-                gpus=config.site.gpus,
-                state_directory=state,
-                discipline=live_scheduler(config.lrm.discipline),
-                fault_rate=config.lrm.fault_rate,
-                seed=config.lrm.seed,
-                load=_load(config),
-                may_kill_local=config.lrm.may_kill_local,
-                environment=own_environment(),
-                umask=umask,
-                switches=site.switches,
-                make_room=disk.give_up_ballast,
-            )
-            return EmulatedLocalManager(
-                settings, on_report=on_report, clock=clock.now, open_connection=inherited.open
-            )
-        case _:
-            is_far = config.transport.kind == "ssh"
-            if config.lrm.kind in UNTRIED:
-                log.warning(
-                    "dialect.not_tested", kind=config.lrm.kind, reason=UNTRIED[config.lrm.kind]
-                )
-            batch = BatchSettings(
-                processors=config.site.processors,
-                state_directory=state,
-                scope=secrets.token_hex(4),
-                poll_s=config.lrm.poll_s,
-                figures_s=FIGURES_POLLS * config.lrm.poll_s if is_far else FIGURES_S,
-                account=account_at(config),
-                accounts=tuple(site.switches),
-                make_room=disk.give_up_ballast,
-            )
-            return BatchManager(
-                batch,
-                dialect_of(config),
-                runner,
-                on_report=on_report,
-                clock=clock.now,
-            )
+    if isinstance(config.lrm, EmulatedTable):
+        settings = EmulatedSettings(
+            processors=config.site.processors,
+            gpus=config.site.gpus,
+            state_directory=state,
+            discipline=live_scheduler(config.lrm.discipline),
+            fault_rate=config.lrm.fault_rate,
+            seed=config.lrm.seed,
+            load=_load(config, speed=config.lrm.speed),
+            may_kill_local=config.lrm.may_kill_local,
+            environment=own_environment(),
+            umask=umask,
+            switches=site.switches,
+            make_room=disk.give_up_ballast,
+        )
+        return EmulatedLocalManager(
+            settings, on_report=on_report, clock=clock.now, open_connection=inherited.open
+        )
+    if config.system.untried:
+        log.warning("dialect.not_tested", kind=config.lrm.kind, reason=config.system.untried)
+    is_far = config.transport.kind == "ssh"
+    batch = BatchSettings(
+        processors=config.site.processors,
+        state_directory=state,
+        scope=secrets.token_hex(4),
+        poll_s=config.lrm.poll_s,
+        figures_s=FIGURES_POLLS * config.lrm.poll_s if is_far else FIGURES_S,
+        account=account_at(config),
+        accounts=tuple(site.switches),
+        make_room=disk.give_up_ballast,
+    )
+    return BatchManager(batch, dialect_of(config), runner, on_report=on_report, clock=clock.now)
 
 
 def _description(
@@ -361,15 +354,15 @@ def _description(
         processors=config.site.processors,
         grace_s=config.site.grace_s,
         starts_after_stop=manager.starts_after_stop,
-        address=_address(config) if config.lrm.kind == "emulated" else config.site.address,
+        address=_address(config) if config.system.is_emulated else config.site.address,
         serves=_served_address(config, files.port),
         owner=site.owner,
         users=tuple(sorted(site.accounts or ())),
         honours=manager.honours,
-        may_kill_local=config.lrm.may_kill_local,
+        may_kill_local=isinstance(config.lrm, EmulatedTable) and config.lrm.may_kill_local,
         mips=config.site.mips,
         slots=config.site.slots or 0,
-        notice=notice_of(config.lrm.kind),
+        notice=config.system.notice,
     )
     name = SiteName(config.agent.site)
     return codec.SiteDescription(version=version, site=name, facts=facts)
@@ -393,63 +386,21 @@ def _address(config: Config) -> str:
 
 
 def dialect_of(config: Config) -> Dialect:
-    """Return the dialect of the site's batch system."""
-    lrm = config.lrm
-    native = lrm.native
+    """Return the dialect of the site's batch system, which is not the emulated one."""
+    native = config.lrm.native
     if native is None:  # a site of one user allows all, one that others share nothing unasked
         native = (EVERY,) if config.accounts.mode == "user" else ()
-    if lrm.kind == "slurm":
-        from koala_agent.lrm.batch.slurm import Slurm  # noqa: PLC0415 - late: a site has one of them
-
-        return Slurm(
-            account=lrm.account,
-            partition=lrm.partition,
-            qos=lrm.qos,
-            options=lrm.options,
-            native=native,
-        )
-    if lrm.kind == "htcondor":
-        from koala_agent.lrm.batch.htcondor import HTCondor  # noqa: PLC0415
-
-        return HTCondor(
-            project=lrm.project,
-            requirements=lrm.requirements,
-            options=lrm.options,
-            native=native,
-        )
-    if lrm.kind == "oar":
-        from koala_agent.lrm.batch.oar import OAR  # noqa: PLC0415
-
-        return OAR(project=lrm.project, queue=lrm.queue, options=lrm.options, native=native)
-    if lrm.kind == "pbs":
-        from koala_agent.lrm.batch.pbs import PBS  # noqa: PLC0415
-
-        return PBS(
-            account=lrm.account,
-            project=lrm.project,
-            queue=lrm.queue,
-            options=lrm.options,
-            native=native,
-        )
-    from koala_agent.lrm.batch.gridengine import GridEngine  # noqa: PLC0415
-
-    return GridEngine(
-        queue=lrm.queue,
-        parallel_environment=lrm.parallel_environment,
-        project=lrm.project,
-        options=lrm.options,
-        native=native,
-        gpus=config.site.gpus,
-        gpu_resource=lrm.gpu_resource,
-    )
+    make = config.system.dialect
+    assert make is not None, config.lrm.kind
+    return make(config.lrm, Wishes(native=native, gpus=config.site.gpus))
 
 
-def _load(config: Config) -> LoadParameters | None:
+def _load(config: Config, *, speed: float) -> LoadParameters | None:
     load = config.load
     if load.arrivals_per_hour == 0:
         return None
     given = {**msgspec.structs.asdict(load), "size_max": largest_local_job(config)}
-    return LoadParameters(**given, speed=config.lrm.speed)
+    return LoadParameters(**given, speed=speed)
 
 
 def _files_settings(

@@ -74,8 +74,8 @@ class ClaimFolders:
     def find_gate(self) -> None:
         """Find or compile the gate, for starters on this machine in the agent's own account. Until
         then, and where there is no compiler, they fork; so do starters on other machines."""
-        is_here = self._settings.manager == "emulated" and self._settings.shared
-        if is_here and self._settings.accounts is None:
+        settings = self._settings
+        if settings.is_here and settings.shared and settings.accounts is None:
             self._gate = find_gate()
 
     def folder(self, claim: ClaimId) -> Path:

@@ -21,12 +21,12 @@ from koala.runtime.settings_file import Tree, check_port, convert, parse_toml, r
 from koala_agent.config_tables import (
     ACCOUNT_KEYS,
     DIALLED_KEYS,
-    GPU_LISTERS,
-    LRM_KEYS,
     TRANSPORT_KEYS,
     AccountsTable,
     Config,
 )
+from koala_agent.lrm.batch_system import DEFAULT, LRMTable, find_system, known_systems
+from koala_agent.lrm.emulated.system import EmulatedTable
 
 SITE_PYTHON = "python3"
 """Interpreter of the starters at a site behind ssh, where none is given."""
@@ -62,12 +62,15 @@ def read_configs(paths: Sequence[Path]) -> tuple[Config, ...]:
 def parse_config(text: str, *, source: str, folder: Path) -> Config:
     """Parse a configuration; relative paths are relative to `folder`. Raises ConfigError."""
     tree = parse_toml(text, source=source)
-    config = convert(tree, Config, source=f"{source}: ")
+    manager = _read_manager(tree.get("lrm", {}), source)
+    rest = {key: table for key, table in tree.items() if key != "lrm"}
+    config = convert(rest, Config, source=f"{source}: ")
+    config = msgspec.structs.replace(config, lrm=manager)
     _check(config, source)
     _check_accounts(config, source, tree)
     if config.accounts.mode == "site":
         config = _apart(config, source, tree)
-    _check_manager(config, source, tree)
+    _check_manager(config, source)
     if config.transport.kind == "ssh" or "transport" in tree:
         config = _by_transport(config, source, tree)
     _check_line(config, source, tree)
@@ -88,8 +91,8 @@ def _by_transport(config: Config, source: str, tree: Tree) -> Config:
         (
             "lrm.kind",
             config.lrm.kind,
-            config.lrm.kind != "emulated",
-            "slurm, gridengine, htcondor, oar or pbs",
+            not config.system.is_emulated,
+            "one of " + ", ".join(one.kind for one in known_systems() if not one.is_emulated),
         ),
         ("accounts.mode", config.accounts.mode, config.accounts.mode != "site", "user or anyone"),
         (
@@ -189,9 +192,9 @@ def _check_accounts(config: Config, source: str, tree: Tree) -> None:
     _check_keys(source, tree, "accounts", "mode", accounts.mode, ACCOUNT_KEYS)
     if accounts.mode == "site":
         _check_site_mode(accounts, owner, source)
-        if config.lrm.kind == "emulated" and accounts.become:
+        if config.system.is_emulated and accounts.become:
             # The agent cannot end processes that sudo has started as root.
-            allowed = "none with lrm.kind = 'emulated': its agent must be root"
+            allowed = f"none with lrm.kind = {config.lrm.kind!r}: its agent must be root"
             refuse(source, key="accounts.become", value=list(accounts.become), allowed=allowed)
     if accounts.user and owner not in ("", accounts.user):
         allowed = f"the user whose claims are taken, accounts.user = {accounts.user!r}"
@@ -224,28 +227,43 @@ def _apart(config: Config, source: str, tree: Tree) -> Config:
     return replace(config, starter=replace(config.starter, shared=False))
 
 
-def _check_manager(config: Config, source: str, tree: Tree) -> None:
-    """Reject keys that this kind of local manager would ignore."""
-    kind = config.lrm.kind
-    _check_keys(source, tree, "lrm", "kind", kind, LRM_KEYS)
-    if kind in GPU_LISTERS and config.site.gpus:
-        allowed = f"none: {GPU_LISTERS[kind]} lists GPUs"
+def _read_manager(table: object, source: str) -> LRMTable:
+    """Read the table of the local manager as its kind's record says. Raises ConfigError."""
+    if not isinstance(table, Mapping):
+        refuse(source, key="lrm", value=table, allowed="a table, as in [lrm]")
+    kind = table.get("kind", DEFAULT)
+    if not isinstance(kind, str):
+        refuse(source, key="lrm.kind", value=kind, allowed="a word")
+    try:
+        system = find_system(kind)
+        names = system.setting_names()
+        others = {name for other in known_systems() for name in other.setting_names()}
+        for key in table:
+            if key not in ("kind", *names) and key in others:
+                raise ConfigError(
+                    f"lrm.{key} means nothing with kind = {kind!r}: allowed are {', '.join(names)}"
+                )
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    file = msgspec.defstruct("File", [("lrm", system.settings)])
+    manager: LRMTable = convert({"lrm": dict(table)}, file, source=f"{source}: ").lrm  # type: ignore[attr-defined]
+    return manager
+
+
+def _check_manager(config: Config, source: str) -> None:
+    """Check what the local manager has to do with other tables."""
+    system = config.system
+    if system.lists_gpus and config.site.gpus:
+        allowed = f"none: {system.title} lists GPUs"
         refuse(source, key="site.gpus", value=config.site.gpus, allowed=allowed)
-    if kind == "emulated":
+    if isinstance(config.lrm, EmulatedTable):
         from koala_agent.lrm.model import local_scheduler  # noqa: PLC0415 - not for batch systems
 
         try:
             local_scheduler(config.lrm.discipline)
         except ConfigError as error:
             raise ConfigError(f"{source}: lrm.discipline: {error}") from error
-    if kind == "gridengine" and not config.lrm.parallel_environment:
-        refuse(
-            source,
-            key="lrm.parallel_environment",
-            value="",
-            allowed="the name of a parallel environment (qconf -spl lists them)",
-        )
-    if kind != "emulated" and config.load.arrivals_per_hour > 0:
+    elif config.load.arrivals_per_hour > 0:
         message = f"{source}: load.arrivals_per_hour: only an emulated site has synthetic users"
         raise ConfigError(message)
 

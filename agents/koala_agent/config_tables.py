@@ -12,6 +12,7 @@ import msgspec
 
 from koala.metrics.settings import MetricsTable
 from koala.runtime.settings_file import Endpoint, Megabytes, Positive, SiteText, Table
+from koala_agent.lrm.batch_system import BatchSystem, LRMTable, find_system
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 Amount = Annotated[float, msgspec.Meta(ge=0)]
@@ -54,7 +55,7 @@ class SiteTable(Table, frozen=True):
     their starters check in, and this machine for an emulated site. With `owner`, only this user's
     jobs see the site. `mips` is the speed of one processor, for placement by speed; `slots` bounds
     the claims that the site has at a time. `gpus` of an emulated site stand for real ones; those of
-    a Grid Engine cell are all that it has; Slurm lists its own. With `executables`, programs must
+    a batch system that does not list GPUs are all that it has. With `executables`, programs must
     lie below these folders, and jobs may set no environment variables but `variables`.
     """
 
@@ -97,57 +98,6 @@ ACCOUNT_KEYS: dict[str, tuple[str, ...]] = {
     "anyone": (),
 }
 """Valid keys of each mode."""
-
-
-class LRMTable(Table, frozen=True):
-    """Local manager: an emulated one, or the commands of a real batch system.
-
-    An emulated one is a queue of `site.processors` with real processes; `speed` divides the
-    durations of its synthetic local users, `fault_rate` is the share of claims that fail on
-    purpose, `seed` draws both; with `may_kill_local` the youngest local jobs are killed when a job
-    with a deadline finds no other room. A batch system is polled every `poll_s`; each of its
-    commands may take `command_limit_s`; `environment` selects the installation (SLURM_CONF;
-    SGE_ROOT, SGE_CELL, ...); `options` are added to each submission; `launcher` starts the ranks of
-    an MPI program. `native` lists the options that jobs may pass on to the batch system, "*" all;
-    by default all with accounts.mode = "user", else none. `gpu_resource` is the complex that counts
-    a cell's GPUs. Of an HTCondor pool only machines that meet `requirements` are used.
-    """
-
-    kind: Literal["emulated", "slurm", "gridengine", "htcondor", "oar", "pbs"] = "emulated"
-    discipline: str = "fcfs"
-    speed: Positive = 1.0
-    fault_rate: Share = 0.0
-    seed: int = 0
-    may_kill_local: bool = False
-    account: str = ""
-    partition: str = ""
-    qos: str = ""
-    queue: str = ""
-    parallel_environment: str = ""
-    project: str = ""
-    requirements: str = ""
-    gpu_resource: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0,63}$")] = "gpu"
-    options: tuple[str, ...] = ()
-    native: tuple[str, ...] | None = None
-    launcher: tuple[str, ...] = ()
-    environment: dict[str, str] = msgspec.field(default_factory=dict)
-    poll_s: Annotated[float, msgspec.Meta(ge=0.05, le=3600)] = 1.0
-    command_limit_s: Annotated[float, msgspec.Meta(ge=0.1, le=600)] = 15.0
-
-
-_BATCH = ("options", "native", "launcher", "environment", "poll_s", "command_limit_s")
-LRM_KEYS: dict[str, tuple[str, ...]] = {
-    "emulated": ("discipline", "speed", "fault_rate", "seed", "may_kill_local"),
-    "slurm": ("account", "partition", "qos", *_BATCH),
-    "gridengine": ("queue", "parallel_environment", "project", "gpu_resource", *_BATCH),
-    "htcondor": ("project", "requirements", *_BATCH),
-    "oar": ("project", "queue", *_BATCH),
-    "pbs": ("account", "project", "queue", *_BATCH),
-}
-"""Valid keys of each kind."""
-
-GPU_LISTERS = {"slurm": "Slurm", "htcondor": "HTCondor", "oar": "OAR", "pbs": "PBS"}
-"""Batch systems that list their GPUs."""
 
 
 class LoadTable(Table, frozen=True):
@@ -249,3 +199,8 @@ class Config(Table, frozen=True):
     starter: StarterTable = StarterTable()
     metrics: MetricsTable | None = None
     transport: TransportTable = TransportTable()
+
+    @property
+    def system(self) -> BatchSystem:
+        """The record of its kind of local manager."""
+        return find_system(self.lrm.kind)

@@ -26,10 +26,9 @@ from koala_agent.accounts import accepted_users
 from koala_agent.assembly import dialect_of
 from koala_agent.background import find
 from koala_agent.config import read_config
-from koala_agent.config_tables import Config, LRMTable
+from koala_agent.config_tables import Config
 from koala_agent.link.endpoints import certified_address, why_refused
 from koala_agent.link.enrolment import find_identity
-from koala_agent.lrm.batch.dialect import UNTRIED
 from koala_agent.probe_job import LIMIT_S, may_submit, run_probe
 from koala_agent.site_access import agent_endpoint, mailbox_of, reached
 from koala_agent.starter.mailbox.layout import POLL_S, UP
@@ -44,26 +43,6 @@ TRIAL_BYTES = 65_536
 TABLE_BYTES_MAX = 16 * 2**20
 LISTENING = "0A"
 CONNECT_S = 5.0
-PROGRAMS = {
-    "emulated": (),
-    "slurm": ("sbatch", "squeue", "scancel", "sinfo", "scontrol", "srun"),
-    "gridengine": ("qsub", "qstat", "qdel", "qacct", "qconf", "qrsh"),
-    "htcondor": ("condor_submit", "condor_q", "condor_rm", "condor_history", "condor_status"),
-    "oar": ("oarsub", "oarstat", "oardel", "oarnodes"),
-    "pbs": ("qsub", "qstat", "qdel", "pbsnodes"),
-}
-"""Commands of each batch system that the agent and its starters use."""
-
-VARIABLES = {
-    "slurm": ("SLURM_CONF",),
-    "gridengine": ("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT"),
-    "htcondor": ("CONDOR_CONFIG",),
-    "oar": (),
-    "pbs": ("PBS_CONF_FILE", "PBS_SERVER"),
-}
-"""Variables by which a shell finds a batch system. An agent passes on those of its configuration
-only, because its own shell is not the one that restarts it."""
-
 JSON_VERSION = 1
 Need = Callable[[Config], Awaitable[str]]
 
@@ -108,14 +87,15 @@ async def _state_directory(config: Config) -> str:
 
 
 async def _batch_system(config: Config) -> str:
-    lrm = config.lrm
-    if lrm.kind == "emulated":
-        return f"emulated, {config.site.processors} processors on this machine"
+    system = config.system
+    if system.is_emulated:
+        return f"{system.title}, {config.site.processors} processors on this machine"
     dialect = dialect_of(config)
     try:
         async with reached(config) as site:
             await _check_programs(config, site)
-            await _check_environment_of(lrm, site)
+            if system.check is not None:
+                await system.check(config.lrm, site)
             dialect.read_jobs(await site.run(dialect.list_jobs()))
             answers = tuple([await site.run(command) for command in dialect.figures()])
         figures = dialect.read_figures(answers)
@@ -125,17 +105,19 @@ async def _batch_system(config: Config) -> str:
         raise LocalManagerError(f"{error}; {advice}") from error
     gpus = figures.resources.gpus
     more = f", {figures.idle_gpus} of {gpus} GPUs" if gpus else ""
-    label = f" (the dialect: {UNTRIED[lrm.kind]})" if lrm.kind in UNTRIED else ""
+    label = f" (the dialect: {system.untried})" if system.untried else ""
     idle = f"{figures.idle} of {figures.processors} processors are idle{more}"
-    return f"{lrm.kind} answers: {idle}{label}"
+    return f"{system.kind} answers: {idle}{label}"
 
 
 def _variables_left_out(config: Config) -> str:
     """Advise to configure the variables of this shell that the agent does not pass on."""
     if config.transport.kind == "ssh":
         return ""
-    names = VARIABLES.get(config.lrm.kind, ())
-    left_out = [one for one in names if one in os.environ and one not in config.lrm.environment]
+    known = config.lrm.environment
+    left_out = [
+        name for name in config.system.variables if name in os.environ and name not in known
+    ]
     if not left_out:
         return ""
     pairs = ", ".join(f"{name} = {json.dumps(os.environ[name])}" for name in left_out)
@@ -147,7 +129,7 @@ def _variables_left_out(config: Config) -> str:
 
 async def _check_programs(config: Config, site: CommandRunner) -> None:
     """Look for the commands of the batch system where the agent would."""
-    programs = PROGRAMS[config.lrm.kind]
+    programs = config.system.programs
     find_all = 'for p do command -v "$p" >/dev/null || echo "$p"; done; printf "%s\\n" "$PATH"'
     answer = await site.run(Command(argv=("/bin/sh", "-c", find_all, "-", *programs)))
     if answer.status:
@@ -158,21 +140,7 @@ async def _check_programs(config: Config, site: CommandRunner) -> None:
         where = f" of {config.transport.host}" if config.transport.kind == "ssh" else ""
         raise ConfigError(
             f"{', '.join(lost)} not found in PATH = {path!r}{where}: name the folder in"
-            ' lrm.environment, as in environment = { PATH = "/opt/slurm/bin:/usr/bin:/bin" }'
-        )
-
-
-async def _check_environment_of(lrm: LRMTable, site: CommandRunner) -> None:
-    """Check the parallel environment of a Grid Engine cell: a wrong one looks like a full cell."""
-    if lrm.kind != "gridengine":
-        return
-    answer = await site.run(Command(argv=("qconf", "-spl")))
-    if answer.status:
-        raise LocalManagerError(f"qconf -spl: {answer.complaint()}")
-    if lrm.parallel_environment not in (known := answer.out.split()):
-        raise ConfigError(
-            f"lrm.parallel_environment = {lrm.parallel_environment!r}: allowed is one of"
-            f" {', '.join(known) or 'none: an administrator makes one with qconf -ap'}"
+            ' lrm.environment, as in environment = { PATH = "/opt/batch/bin:/usr/bin:/bin" }'
         )
 
 

@@ -86,7 +86,7 @@ def a_placeholder(config: Config, *, body: str) -> Placeholder:
 
 async def may_submit(config: Config) -> str:
     """Ask the batch system whether this account may submit a small job; nothing is queued."""
-    if config.lrm.kind == "emulated":
+    if config.system.is_emulated:
         return "the emulated queue takes jobs of this account"
     dialect = dialect_of(config)
     placeholder = a_placeholder(config, body="true")
@@ -101,7 +101,7 @@ async def may_submit(config: Config) -> str:
 async def run_probe(config: Config) -> str:
     """Submit the probe job, and wait for its call. Raises LocalManagerError, UnreachableError, and
     NotableError if the queue was too long."""
-    if config.lrm.kind == "emulated":
+    if config.system.is_emulated:
         return "an emulated queue starts jobs on this machine: nothing to probe"
     token = secrets.token_hex(16)
     answer: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()

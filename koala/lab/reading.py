@@ -14,6 +14,7 @@ from koala.lab.grids import POLICIES, Grid, Site
 from koala_agent.config import largest_local_job
 from koala_agent.config_tables import Config
 from koala_agent.lrm.emulated.local_users import LoadParameters
+from koala_agent.lrm.emulated.system import EmulatedTable
 
 
 def read_grid(path: str | Path) -> Grid:
@@ -41,13 +42,16 @@ def _site(name: str, config: Config) -> Site:
             f"sites.{name}.site.owner = {config.site.owner!r}: the jobs of a log have no owners, so"
             " that none could run there"
         )
+    queue = (
+        config.lrm if isinstance(config.lrm, EmulatedTable) else EmulatedTable(discipline="easy")
+    )
     return Site(
         name,
         config.site.processors,
-        discipline=config.lrm.discipline if config.lrm.kind == "emulated" else "easy",
+        discipline=queue.discipline,
         grace_s=config.site.grace_s,
         load=_load(config),
-        load_seed=config.lrm.seed,
+        load_seed=queue.seed,
     )
 
 

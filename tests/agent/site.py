@@ -37,10 +37,12 @@ from koala_agent.claim_surroundings import ClaimSurroundings, StoreThread, no_ar
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import LeaseTimes, Limits
 from koala_agent.claims.store import Store
+from koala_agent.lrm.batch_system import DEFAULT, find_system
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.local_manager import Idle, Listed
 from koala_agent.placeholders.launch_settings import LaunchSettings
+from koala_agent.starter.batch_rules import BatchRules
 from koala_agent.starter_link.inherited_connections import InheritedConnections
 from tests.lrm.harness import serving
 
@@ -243,7 +245,8 @@ async def a_site(
             shared=scratch is None,
             scratch="" if scratch is None else str(scratch),
             python=None if python is None else str(python),
-            manager=kind,
+            rules=find_system(kind).rules if kind else BatchRules(),
+            is_here=kind == DEFAULT,
         )
     )
     claims = ClaimDriver(

@@ -10,6 +10,7 @@ import pytest
 from koala.errors import ConfigError
 from koala_agent.config import largest_local_job, parse_config, read_config, read_configs
 from koala_agent.config_tables import Config
+from koala_agent.lrm.emulated.system import EmulatedTable
 from koala_agent.site_access import mailbox_of
 
 MINIMAL = """
@@ -93,6 +94,7 @@ concurrent = 2
 listen = "127.0.0.1:0"
 python = "/usr/bin/python3"
 """)
+    assert isinstance(config.lrm, EmulatedTable)
     assert config.lrm.discipline == "easy"
     assert config.files.rates == {"utrecht": 5e5}
 
@@ -171,7 +173,7 @@ def test_a_site_behind_ssh_shares_no_folders_and_is_polled_less_often() -> None:
         (FAR.replace('"atlas"', '"-oProxyCommand=x"'), "transport.host = '-oProxyCommand=x'"),
         (FAR.replace('"atlas"', '"a b"'), "transport.host = 'a b'"),
         (FAR.replace('kind = "ssh"\n', ""), "transport.host means nothing with kind = 'local'"),
-        (FAR.replace('"slurm"', '"emulated"'), "lrm.kind = 'emulated': allowed is slurm, grid"),
+        (FAR.replace('"slurm"', '"emulated"'), "lrm.kind = 'emulated': allowed is one of grid"),
         (FAR + "[starter]\nshared = true\n", "starter.shared = True: allowed is false"),
         (FAR + '[starter]\nlisten = "0.0.0.0"\n', "starter.listen = '0.0.0.0': allowed is a loop"),
         (FAR + '[accounts]\nmode = "site"\nmap = { ann = "al" }\n', "accounts.mode = 'site'"),

@@ -18,6 +18,7 @@ from koala.cli.lazy_group import LazyGroup
 from koala.cli.main import application
 from koala.runtime.settings_file import type_at
 from koala_agent.config import read_config as read_agent
+from koala_agent.lrm.batch_system import DEFAULT, find_system, known_systems
 from tests.tidy.sources import ROOT
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
@@ -27,6 +28,22 @@ SECTION = re.compile(
 )
 ROW = re.compile(r"^\| `(\w+)` \| (.+?) \| .+ \|$", re.MULTILINE)
 SWITCHED_OFF = re.compile(r"^# (?=\[[a-z_]+\]|[a-z_]+ = )", re.MULTILINE)
+
+MANAGERS = msgspec.defstruct(
+    "Managers",
+    [
+        (field.name, field.type, msgspec.field(default=field.default))
+        if field.default_factory is msgspec.NODEFAULT
+        else (field.name, field.type, msgspec.field(default_factory=field.default_factory))
+        for field in {
+            field.name: field
+            for system in known_systems()
+            for field in msgspec.structs.fields(system.settings)
+        }.values()
+    ],
+    kw_only=True,
+)
+"""The keys of all local managers, which the document has in one section."""
 
 AGENT_TABLES: dict[str, type[msgspec.Struct]] = {
     field.name: type_at(agent.Config, field.name) for field in msgspec.structs.fields(agent.Config)
@@ -40,6 +57,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "bus": daemon.BusTable,
     "journal": daemon.JournalTable,
     **AGENT_TABLES,
+    "lrm": MANAGERS,
     "metrics": daemon.DaemonMetricsTable,
     "traces": daemon.TracesTable,
     "metrics of the agent": AGENT_TABLES["metrics"],
@@ -91,11 +109,13 @@ def test_no_table_is_forgotten_and_none_is_made_up() -> None:
 def test_what_an_example_has_switched_off_is_right_when_switched_on(
     name: str, tmp_path: Path
 ) -> None:
-    text = ROOT.joinpath("deploy", name).read_text(encoding="utf-8")
+    is_daemon = name == "daemon.toml"
+    template = ROOT / "deploy" / name if is_daemon else find_system(DEFAULT).template
+    text = template.read_text(encoding="utf-8")
     path = tmp_path / name
     path.write_text(SWITCHED_OFF.sub("", text), encoding="utf-8")
     assert path.read_text(encoding="utf-8") != text
-    if name == "daemon.toml":
+    if is_daemon:
         assert daemon.read_config(path).bus_url
     else:
         assert read_agent(path).files.serve

@@ -18,6 +18,7 @@ import koala.daemon.config as daemon
 import koala_agent.config_tables as agent
 from koala.rsl import read_job
 from koala.runtime.settings_file import type_at
+from koala_agent.lrm.batch_system import DEFAULT, find_system
 from tests.cli.command import environment, koala_here
 from tests.documents.blocks import DATA, Block, missing, programs, steps
 from tests.harness.forked import Surroundings, start, write_launcher
@@ -156,6 +157,8 @@ def _check_toml(text: str) -> None:
     """Read keys and values of a daemon's or an agent's tables; others need only be TOML."""
     for name, table in tomllib.loads(text).items():
         kind = TABLES.get(name) if isinstance(table, dict) else None
+        if name == "lrm":
+            kind = find_system(table.get("kind", DEFAULT)).settings
         hints = get_type_hints(kind) if kind is not None else {}
         for key, value in table.items() if kind is not None else ():
             assert key in hints, f"{name}.{key} is no key"

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from koala.daemon.config import parse_config as parse_daemon
 from koala.errors import ConfigError
 from koala_agent.config import parse_config as parse_agent
+from koala_agent.lrm.batch_system import find_system
 from tests.fuzz.hostile_values import number, spoilt_text, text
 from tests.fuzz.target import Target, require_readable
 from tests.tidy.sources import ROOT
@@ -17,7 +18,7 @@ from tests.tidy.sources import ROOT
 Case: TypeAlias = tuple[str, str]
 
 DAEMON = (ROOT / "deploy" / "daemon.toml").read_text(encoding="utf-8")
-AGENT = (ROOT / "deploy" / "agent.toml").read_text(encoding="utf-8")
+AGENT = find_system("emulated").template.read_text(encoding="utf-8")
 PIECES = ("=", "[", "]", "[[", '"', '"""', "'", "{", "}", ",", "\n", "#", "inf", "nan", "-1", "0",
           "true", "1e400", "[daemon]\n", "[agent]\n", "[parameters]\n", "2030-01-01", "\\u0000",
           "[" * 500, "9" * 5_000, "0x", "= {}\n", ".", "[a.b]\n")  # fmt: skip

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from koala.errors import ConfigError
 from koala_agent.connect.survey import AGENT_MIN, STARTER_MIN, Survey
+from koala_agent.lrm.batch_system import DEFAULT, BatchSystem, known_systems
 
 FOLDER = ".local/share/koala"
 """Folder of the program, below the home directory of the account at the host."""
@@ -28,8 +31,8 @@ class ConnectRequest:
     options: tuple[str, ...] = ()
     control: str = ""
     processors: int | None = None
-    partition: str = ""
-    parallel_environment: str = ""
+    wishes: Mapping[str, str] = field(default_factory=dict)
+    """Keys of the batch system's table that the user has given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,24 +46,10 @@ class Need:
 
 def needs(survey: Survey, request: ConnectRequest) -> list[Need]:
     """Compare what the host has with what the way needs."""
-    kind = survey.batch_system
-    system = Need(
-        name="batch system",
-        is_met=True,
-        text=f"{kind}: {survey.submit_command}",
-    )
-    if not kind and request.is_there:
-        text = f"none: the agent gets a queue of its own with {survey.processors} processors"
-        system = Need(name="batch system", is_met=True, text=text)
-    elif not kind:
-        text = (
-            "none of sbatch, qsub, oarsub and condor_submit is in the PATH of a login shell there;"
-            " a host without a batch system can run an agent: --agent there"
-        )
-        system = Need(name="batch system", is_met=False, text=text)
-    found = [system, _python(survey, is_there=request.is_there)]
-    if kind == "gridengine":
-        found.append(_parallel_environment(survey, request.parallel_environment))
+    system = survey.system
+    found = [_batch_system(survey, system, request), _python(survey, is_there=request.is_there)]
+    if system is not None and (request.wishes or system.configure is not None):
+        found.append(_settings(survey, system, request))
     if "timeout" not in survey.commands and not request.is_there:
         text = "`timeout` of the GNU coreutils is missing: it ends commands that hang"
         found.append(Need(name="commands", is_met=False, text=text))
@@ -80,45 +69,64 @@ def _python(survey: Survey, *, is_there: bool) -> Need:
     return Need(name="interpreter", is_met=False, text=text + more)
 
 
-def _parallel_environment(survey: Survey, wished: str) -> Need:
-    known = ", ".join(survey.environments) or "none"
-    chosen = chosen_environment(survey, wished)
-    if chosen:
-        return Need(name="parallel environment", is_met=True, text=chosen)
-    text = f"{wished or 'several'}: choose one with --parallel-environment: {known}"
-    return Need(name="parallel environment", is_met=False, text=text)
+def _batch_system(survey: Survey, system: BatchSystem | None, request: ConnectRequest) -> Need:
+    name = "batch system"
+    if system is not None:
+        return Need(name=name, is_met=True, text=f"{system.kind}: {survey.submit_command}")
+    if request.is_there:
+        text = f"none: the agent gets a queue of its own with {survey.processors} processors"
+        return Need(name=name, is_met=True, text=text)
+    commands = ", ".join(
+        dict.fromkeys(word for one in known_systems() for word in one.programs[:1])
+    )
+    text = (
+        f"none of {commands} is in the PATH of a login shell there; a host without a batch system"
+        " can run an agent: --agent there"
+    )
+    return Need(name=name, is_met=False, text=text)
 
 
-def chosen_environment(survey: Survey, wished: str) -> str:
-    """Return the parallel environment; empty when it must be chosen."""
-    if wished:
-        return wished if wished in survey.environments else ""
-    return survey.environments[0] if len(survey.environments) == 1 else ""
+def _settings(survey: Survey, system: BatchSystem, request: ConnectRequest) -> Need:
+    try:
+        settings = settings_of(survey, system, request)
+    except ConfigError as error:
+        return Need(name="settings", is_met=False, text=str(error))
+    text = ", ".join(f"{key} = {value}" for key, value in settings.items())
+    return Need(name="settings", is_met=True, text=text)
+
+
+def settings_of(survey: Survey, system: BatchSystem, request: ConnectRequest) -> dict[str, object]:
+    """Return the batch system's settings: those that the user wishes, and those that it chooses by
+    the survey's answers. Raises ConfigError."""
+    names = system.setting_names()
+    for key in request.wishes:
+        if key not in names:
+            raise ConfigError(
+                f"{key} means nothing with {system.title}: allowed are {', '.join(names)}"
+            )
+    chosen = system.configure(survey.answers, request.wishes) if system.configure else {}
+    return {**request.wishes, **chosen}
 
 
 def configuration(survey: Survey, request: ConnectRequest, *, processors: int) -> Tree:
     """Return the agent's file as tables."""
-    kind = survey.batch_system or "emulated"
+    system = survey.system
     tree: Tree = {
         "agent": {"site": request.site, "daemon": request.daemon, "state_dir": request.state_dir},
         "site": {"processors": processors},
         "accounts": {"user": request.user},
-        "lrm": {"kind": kind},
+        "lrm": {"kind": system.kind if system else DEFAULT},
     }
-    if kind != "emulated":
+    if system is not None:
         tree["site"] |= {"address": survey.name, "grace_s": 60.0}
+        tree["lrm"] |= settings_of(survey, system, request)
         tree["lrm"] |= {"environment": {**survey.variables, "PATH": survey.path}}
-    if kind == "slurm" and request.partition:
-        tree["lrm"]["partition"] = request.partition
-    if kind == "gridengine":
-        chosen = chosen_environment(survey, request.parallel_environment)
-        tree["lrm"]["parallel_environment"] = chosen
     if not request.is_there:
         tree["starter"] = {"python": survey.python(STARTER_MIN)}
         given = {"options": list(request.options), "control": request.control}
         more = {key: value for key, value in given.items() if value}
         tree["transport"] = {"kind": "ssh", "host": request.host, **more}
-    elif kind != "emulated":
+    elif system is not None:
         tree["starter"] = {"listen": "0.0.0.0"}  # compute nodes dial the agent
     return tree
 

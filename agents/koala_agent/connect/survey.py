@@ -6,51 +6,30 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from koala_agent.lrm.batch_system import BatchSystem, known_systems
 from koala_agent.transport.interface import Answer, Command
 
 MARK = "koala-survey"
 """Begins each line, because profiles write to the output, too."""
 PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11", "python3")
-COMMANDS = (
-    "sbatch",
-    "sinfo",
-    "qsub",
-    "qconf",
-    "condor_submit",
-    "condor_q",
-    "oarsub",
-    "pbsnodes",
-    "uv",
-    "timeout",
-)
-VARIABLES = (
-    *("SLURM_CONF", "SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT", "SGE_ARCH"),
-    *("CONDOR_CONFIG", "PBS_CONF_FILE", "PBS_SERVER"),
-)
-SUBMITTERS = {
-    "slurm": "sbatch",
-    "gridengine": "qsub",
-    "htcondor": "condor_submit",
-    "oar": "oarsub",
-    "pbs": "qsub",
-}
-"""Command of submission of each batch system."""
+COMMANDS = ("uv", "timeout")
+"""Commands that are looked for besides those of batch systems."""
+KEYS = ("name", "home", "path", "processors", "command", "python", "variable", "end")
+"""Keys of the survey itself; all others are answers to questions of batch systems."""
 AGENT_MIN, STARTER_MIN = (3, 11), (3, 6)
 
-SCRIPT = f"""\
-say() {{ printf '{MARK} %s\\n' "$*"; }}
+_SCRIPT = """\
+say() {{ printf '{mark} %s\\n' "$*"; }}
 say name "$(hostname -f 2>/dev/null || hostname)"
 say home "$HOME"
 say path "$PATH"
 say processors "$(getconf _NPROCESSORS_ONLN)"
-for p in {" ".join(COMMANDS)}; do w=$(command -v $p) && say command $p "$w"; done
-for p in {" ".join(PYTHONS)}; do
+for p in {commands}; do w=$(command -v $p) && say command $p "$w"; done
+for p in {pythons}; do
   w=$(command -v $p) && say python "$("$w" -c 'import sys; print(*sys.version_info[:2])')" "$w"
 done
-for v in {" ".join(VARIABLES)}; do eval "x=\\${{$v-}}"; [ -z "$x" ] || say variable $v "$x"; done
-if command -v qconf >/dev/null; then
-  for e in $(qconf -spl 2>/dev/null); do say environment $e; done
-fi
+for v in {variables}; do eval "x=\\${{$v-}}"; [ -z "$x" ] || say variable $v "$x"; done
+{questions}
 say end
 """
 LOGIN_SHELL = """\
@@ -72,25 +51,18 @@ class Survey:
     commands: dict[str, str] = field(default_factory=dict)
     pythons: tuple[tuple[tuple[int, int], str], ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
-    environments: tuple[str, ...] = ()
+    answers: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
-    def batch_system(self) -> str:
-        """The kind of `[lrm]`; empty when there is none."""
-        if "sbatch" in self.commands:
-            return "slurm"
-        if "qsub" in self.commands and "qconf" in self.commands:
-            return "gridengine"
-        if "qsub" in self.commands and "pbsnodes" in self.commands:
-            return "pbs"
-        if "oarsub" in self.commands:
-            return "oar"
-        return "htcondor" if "condor_submit" in self.commands else ""
+    def system(self) -> BatchSystem | None:
+        """The first batch system of which all commands are there; None when there is none."""
+        real = (system for system in known_systems() if not system.is_emulated)
+        return next((one for one in real if all(map(self.commands.get, one.found_by))), None)
 
     @property
     def submit_command(self) -> str:
         """The path of that system's command of submission."""
-        return self.commands.get(SUBMITTERS.get(self.batch_system, ""), "")
+        return self.commands.get(self.system.programs[0], "") if self.system else ""
 
     def python(self, least: tuple[int, int]) -> str:
         """Return the best interpreter from a version on; empty when there is none."""
@@ -99,7 +71,22 @@ class Survey:
 
 def survey_command() -> Command:
     """Return the command that asks."""
-    return Command(argv=("/bin/sh", "-c", LOGIN_SHELL), stdin=SCRIPT)
+    systems = known_systems()
+    programs = (name for one in systems for name in (*one.programs, *one.found_by))
+    script = _SCRIPT.format(
+        mark=MARK,
+        commands=" ".join(dict.fromkeys((*programs, *COMMANDS))),
+        pythons=" ".join(PYTHONS),
+        variables=" ".join(dict.fromkeys(name for one in systems for name in one.variables)),
+        questions="\n".join(_question(one) for one in systems if one.survey),
+    )
+    return Command(argv=("/bin/sh", "-c", LOGIN_SHELL), stdin=script)
+
+
+def _question(system: BatchSystem) -> str:
+    """Return the lines of a batch system, asked where it is installed."""
+    is_there = " && ".join(f"command -v {name} >/dev/null" for name in system.found_by)
+    return f"if {is_there}; then\n{system.survey}\nfi"
 
 
 def read_survey(answer: Answer) -> Survey | None:
@@ -121,7 +108,7 @@ def read_survey(answer: Answer) -> Survey | None:
         commands=dict(_pairs(rows, "command")),
         pythons=tuple(sorted(set(pythons), key=lambda one: one[0], reverse=True)),
         variables=dict(_pairs(rows, "variable")),
-        environments=tuple(rest for key, rest in rows if key == "environment"),
+        answers=_answers(rows),
     )
 
 
@@ -138,3 +125,12 @@ def _pairs(rows: list[tuple[str, str]], wanted: str) -> Iterator[tuple[str, str]
         if key == wanted:
             name, _, value = rest.partition(" ")
             yield name, value
+
+
+def _answers(rows: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Collect what questions of batch systems were answered, by key."""
+    answers: dict[str, tuple[str, ...]] = {}
+    for key, rest in rows:
+        if key not in KEYS:
+            answers[key] = (*answers.get(key, ()), rest)
+    return answers

@@ -1,6 +1,7 @@
 """Local resource managers (LRM), real or emulated, behind one interface.
 
 local_manager     the interface that the agent uses
+batch_system      the record of a kind of local manager, found by entry point
 batch             real batch systems: one manager, a dialect for each
 emulated          a queue on the wall clock with real processes
 model             the pure model of a queue of N processors; the simulator uses it too

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from koala.protocol.names import ClaimId
 from koala_agent.claims.folder import folder_name
 from koala_agent.placeholders.allowed_programs import NotAllowedError
+from koala_agent.starter.batch_rules import BatchRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSettings:
     """Settings of claims' folders and starters at this site.
 
-    Starters find the agent at the addresses `agents`, or by files in the folder `mailbox`.
-    `root` holds a folder for each claim; compute nodes see it if it is `shared`, else they make
-    folders in `scratch` (default: their own scratch). `python` None means the interpreter of this
-    agent, for which the starter is compiled ahead; any other may be as old as Python 3.6. `manager`
-    names the kind of allocation, for the starter; `launcher` starts an MPI program. `executables`
-    are the folders of allowed programs, none: any; `variables` are the environment variables that
-    jobs may set for them. `accounts` maps grid users to the accounts of their claims; None: the
-    agent's own account.
+    Starters find the agent at the addresses `agents`, or by files in the folder `mailbox`. `root`
+    holds a folder for each claim; compute nodes see it if it is `shared`, else they make folders in
+    `scratch` (default: their own scratch). `python` None means the interpreter of this agent, for
+    which the starter is compiled ahead; any other may be as old as Python 3.6. `rules` are those of
+    the batch system for starters, which run on this machine with `is_here`; `launcher` starts an
+    MPI program. `executables` are the folders of allowed programs, none: any; `variables` are the
+    environment variables that jobs may set for them. `accounts` maps grid users to the accounts of
+    their claims; None: the agent's own account.
     """
 
     root: Path
@@ -31,7 +32,8 @@ class LaunchSettings:
     agents: tuple[str, ...] = ("127.0.0.1",)
     mailbox: str = ""
     python: str | None = None
-    manager: str = ""
+    rules: BatchRules = field(default_factory=BatchRules)
+    is_here: bool = False
     launcher: tuple[str, ...] = ()
     executables: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()

@@ -133,7 +133,7 @@ def specification(
         "agents": [] if settings.mailbox else [[address, port] for address in settings.agents],
         "mailbox": settings.mailbox,
         "folder": str(settings.folder(claim.id)),
-        "manager": settings.manager,
+        "batch": settings.rules.document(),
         "gate": gate,
         "launcher": settings.launcher,
         "hold_s": hold.hold_s,

@@ -6,8 +6,8 @@ Imports that can be late are late, so that the check-in is quick.
 
 - `state_machine` is pure: `events` in, actions out. The rules are those of the design.
 - `driver` does the I/O: the `connection` to the agent, the `processes` of the `program` on
-  the machines of the `allocation` (`process_tree` finds them again), the `kv_socket`, and the
-  `path_probes`.
+  the machines of the allocation (`process_tree` finds them again), the `kv_socket`, and the
+  `path_probes`. `batch_rules` tell it what it must know of the batch system.
 - `mailbox` is the connection by files, where nobody can dial.
 - `blocked` has the processes at the barrier: a compiled gate (`gate.c`), or a fork.
 - `resident` has the parent of starters on the agent's machine, and its forks.

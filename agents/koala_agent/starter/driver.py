@@ -411,7 +411,7 @@ def main(arguments: list[str]) -> int:
 def _run(path: str, inherited: int | None = None) -> StarterDriver:
     """Run the starter of this specification to its end; `inherited`: see `StarterDriver`."""
     spec = json.loads(read_file(path))
-    keeper = keep_for(str(spec["manager"]))
+    keeper = keep_for(spec)
     driver = StarterDriver(spec, os.urandom(12).hex(), keeper=keeper, inherited=inherited)
     driver.run()
     return driver
@@ -429,7 +429,7 @@ def unpacked(given: dict[str, object], folder: str) -> int:
     spec["folder"] = folder
     with open(os.path.join(state, SPECIFICATION), "w", encoding="utf-8") as file:
         json.dump(spec, file)
-    keeper = keep_for(str(spec["manager"]))
+    keeper = keep_for(spec)
     driver = StarterDriver({**spec, "carried": given}, os.urandom(12).hex(), keeper=keeper)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     log_file = os.open(os.path.join(folder, LOG_FILE), flags, 0o600)

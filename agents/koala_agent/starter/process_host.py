@@ -292,12 +292,9 @@ class ProcessHost:
                 self._events.append(SiteSignalled(reason=f"{name} from the site"))
 
     def _pause(self, *, is_over: bool) -> None:
-        """Forward a suspension by Grid Engine, or its end.
-
-        Grid Engine stops and continues only the job's process group, which is ours; the program has
-        groups of its own.
-        """
-        if self.program.manager == "gridengine":
+        """Forward a suspension by a batch system that stops and continues only the starter's
+        process group, or its end; the program has groups of its own."""
+        if self.program.rules.passes_suspension:
             self.processes.signal(signal.SIGCONT if is_over else signal.SIGSTOP)
 
     def _read_errors(self, _events: int) -> None:

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 
-from koala_agent.starter.allocation import allocation
+from koala_agent.starter.batch_rules import allocation, rules_of
 from koala_agent.starter.compat import dataclass, read_fields, to_count, to_list, to_object
 from koala_agent.starter.process_tree import pop_brand
 
@@ -50,7 +50,7 @@ class Specification:
     folder: str
     bundle: dict[str, object]
     shared: bool = True
-    manager: str = ""
+    batch: dict[str, object] | None = None
     gate: str = ""
     launcher: tuple[str, ...] = ()
     input: str = ""
@@ -102,10 +102,10 @@ class ClaimProgram:
         self.state_folder = os.path.join(self.folder, STATE_FOLDER)
         self.directory = os.path.join(self.folder, self.spec.directory)
         self.processes = self.spec.processes
-        self.manager = self.spec.manager
+        self.rules = rules_of(spec)
         self.machine = machine
         if hosts is None:
-            hosts = allocation(self.manager, os.environ, cpus_per_task=self.spec.cpus_per_task)
+            hosts = allocation(self.rules, os.environ, cpus_per_task=self.spec.cpus_per_task)
         self.hosts = hosts
         self.layout = layout(self.spec.job_type, self.processes, self.hosts)
         self.mains = self.layout[machine]
@@ -163,13 +163,14 @@ class ClaimProgram:
         """Return the variables of the bundle for a main process."""
         bundle_variables = rendezvous(bundle, main.process)
         bundle_variables["KOALA_PROGRESS"] = self.progress_file(main.process)
-        if self.manager == "slurm" and len(self.layout) > 1 and not main.verb:
-            # As if Slurm had started each process; it has started one helper a machine.
-            bundle_variables["SLURM_PROCID"] = str(main.process)
-            bundle_variables["SLURM_LOCALID"] = bundle_variables["LOCAL_RANK"]
-            bundle_variables["SLURM_NODEID"] = str(self.machine)
-            bundle_variables["SLURM_NTASKS"] = bundle_variables["SLURM_NPROCS"] = str(
-                self.processes
+        if len(self.layout) > 1 and not main.verb:
+            bundle_variables.update(
+                self.rules.variables(
+                    process=main.process,
+                    local=int(bundle_variables["LOCAL_RANK"]),
+                    host=self.machine,
+                    processes=self.processes,
+                )
             )
         return bundle_variables
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import signal
 
+from koala_agent.starter.batch_rules import rules_of
 from koala_agent.starter.compat import log, to_exit_code
 from koala_agent.starter.process_tree import (
     become_subreaper,
@@ -61,9 +62,9 @@ class Keeper:
             die_with_parent(self._pid)
 
 
-def keep_for(manager: str) -> Keeper | None:
-    """Call `keep` where the local manager needs a keeper; otherwise return None without a fork."""
-    return None if manager in ("", "emulated") else keep()
+def keep_for(spec: dict[str, object]) -> Keeper | None:
+    """Call `keep` where the batch system needs a keeper; otherwise return None without a fork."""
+    return keep() if rules_of(spec).needs_keeper else None
 
 
 def keep() -> Keeper:

@@ -88,7 +88,7 @@ def _connection_of(site: str) -> tuple[SSHSettings, tuple[int, ...]]:
     type=Whole(1),
     metavar="N",
     help="Processors that Koala may use there.",
-    unset="all, as sinfo or the machine says; Grid Engine needs it",
+    unset="all, where the batch system or the machine tells them",
 )
 @option("--partition", default="", metavar="NAME", help="Partition of Slurm to use.")
 @option(
@@ -143,6 +143,7 @@ def connect(
     from koala_agent.transport.ssh_socket import log_in
 
     name = _site_name(site, host)
+    wishes = {"partition": partition, "parallel_environment": parallel_environment}
     daemon, user = ask(address, _caller)
     state_dir = str(Path.home() / STATE / name)
     control = shared_control(name, host, options) if where == "here" else ""
@@ -158,8 +159,7 @@ def connect(
         options=options,
         control=control,
         processors=processors,
-        partition=partition,
-        parallel_environment=parallel_environment,
+        wishes={key: value for key, value in wishes.items() if value},
     )
     work = Connecting(request=request, record=record, wheel=wheel, tunnel=tunnel, address=address)
     asyncio.run(work.run(is_dry=dry_run, is_agreed=yes))
@@ -331,14 +331,19 @@ async def _processors(site: SSHTransport, survey: Survey) -> int:
     """Ask how many processors there are."""
     from koala_agent.transport.interface import Command
 
-    if survey.batch_system == "slurm":
-        answer = await site.run(Command(argv=(survey.commands["sinfo"], "-h", "-o", "%C")))
-        total = answer.out.strip().rpartition("/")[2]
-        if answer.status == 0 and total.isdigit() and int(total):
-            return int(total)
-        raise ConfigError(f"sinfo: {answer.complaint()}: give --processors N")
-    if survey.batch_system:
-        raise SpecError("Grid Engine: give --processors N, the most that Koala may use there")
+    system = survey.system
+    if system is not None and system.read_count is not None:
+        program, *words = system.count
+        answer = await site.run(Command(argv=(survey.commands[program], *words)))
+        try:
+            count = system.read_count(answer.out) if answer.status == 0 else 0
+        except ValueError:
+            count = 0
+        if count < 1:
+            raise ConfigError(f"{program}: {answer.complaint()}: give --processors N")
+        return count
+    if system is not None:
+        raise SpecError(f"{system.title}: give --processors N, the most that Koala may use there")
     return survey.processors
 
 

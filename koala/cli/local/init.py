@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
+import shutil
 import tomllib
 from collections.abc import Mapping
+from functools import cached_property
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import click
@@ -17,30 +21,55 @@ from koala.errors import ConfigError
 TEMPLATES = {
     "job": "job.yaml",
     "daemon": "daemon.toml",
-    "slurm": "agent-slurm.toml",
-    "gridengine": "agent-gridengine.toml",
-    "htcondor": "agent-htcondor.toml",
-    "oar": "agent-oar.toml",
-    "pbs": "agent-pbs.toml",
-    "emulated": "agent.toml",
     "site-mode": "site/agent.toml",
     "policy": "policy/my_policy.py",
 }
-"""Maps each kind to its template below deploy/; the new file has the same name."""
+"""Maps each kind that is no batch system to its template below deploy/; the new file has the same
+name."""
 
 TEMPLATE_NAME = "AGENT.toml"
 """Name of an agent's configuration in the steps at the head of its template."""
-AGENTS = tuple(kind for kind in TEMPLATES if kind not in ("job", "daemon", "policy"))
+NO_AGENTS = ("job", "daemon", "policy")
+SYSTEMS = "SYSTEMS"
+"""Line of the help text in place of which the batch systems are listed."""
+
+
+class Kinds(Words):
+    """A kind of file: one of the templates, or a batch system."""
+
+    def __init__(self) -> None:
+        pass  # the words are found when they are needed: that imports all batch systems
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:  # type: ignore[override] # read only
+        """The words."""
+        from koala_agent.lrm.batch_system import known_systems
+
+        return (*TEMPLATES, *(system.kind for system in known_systems()))
+
+
+class InitCommand(click.Command):
+    """The command, whose help text lists the batch systems that are installed."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help text."""
+        from koala_agent.lrm.batch_system import known_systems
+
+        lines = [f"{one.kind:<12}an agent in front of {one.place}" for one in known_systems()]
+        template = inspect.cleandoc(self.help or "")
+        self.help = template.replace(SYSTEMS, "\n".join(lines))
+        super().format_help_text(ctx, formatter)
+        self.help = template
 
 
 @examples(
     "koala init job",
-    "koala init slurm --site atlas --daemon head.example.org:7740",
+    "koala init site-mode --site atlas --daemon head.example.org:7740",
 )
-@click.command
+@click.command(cls=InitCommand)
 @click.argument(
     "kind",
-    type=Words(TEMPLATES),
+    type=Kinds(),
     required=False,
     metavar="[KIND]",
     help="A word of the list above.",
@@ -56,39 +85,55 @@ def init(*, kind: str | None, path: Path | None, site: str | None, daemon: str |
     \b
     job         a job of two components, in YAML
     daemon      the daemon of a laptop or a head node
-    slurm       an agent in front of a Slurm cluster, for your own jobs
-    gridengine  an agent in front of a Grid Engine cell, for your own jobs
-    htcondor    an agent in front of an HTCondor pool, for your own jobs
-    oar         an agent in front of an OAR server, for your own jobs
-    pbs         an agent in front of a PBS server, for your own jobs
-    emulated    an agent with a queue of its own on this machine
     site-mode   an agent that an administrator runs for several users
     policy      policies of your own in Python, with a test
+    SYSTEMS
 
-    Without a kind: the job, the daemon and the Slurm agent. An agent's file takes over SLURM_CONF,
-    SGE_ROOT and the like from this shell.
+    Without a kind: the job, the daemon, and an agent in front of the batch system whose commands
+    this shell finds. An agent's file takes over the variables of this shell that select it.
     """
-    from koala.cli.local.folders import shipped
-
-    kinds = [kind] if kind else ["job", "daemon", "slurm"]
-    if (site or daemon) and kind not in AGENTS:
-        raise ConfigError(f"--site and --daemon: allowed with {', '.join(AGENTS)}")
+    kinds = [kind] if kind else ["job", "daemon", *_systems_here()]
+    if (site or daemon) and (kind is None or kind in NO_AGENTS):
+        raise ConfigError("--site and --daemon: allowed with a kind of agent")
     if site and path is None:
         path = Path(f"{site}.toml")
-    targets = {one: path or Path(Path(TEMPLATES[one]).name) for one in kinds}
+    templates = {name: _template(name) for name in kinds}
+    targets = {name: path or Path(file_name) for name, (file_name, _) in templates.items()}
     if kind == "policy":
         _write_policy(targets[kind])
         return
     for target in targets.values():
         if target.exists():
             raise ConfigError(f"{target} exists: allowed is a new file")
-    for one, target in targets.items():
-        text = (shipped("deploy") / TEMPLATES[one]).read_text(encoding="utf-8")
-        if one in AGENTS:
-            text = _filled_in(text, target, one, site=site, daemon=daemon)
+    for name, target in targets.items():
+        text = templates[name][1].read_text(encoding="utf-8")
+        if name not in NO_AGENTS:
+            text = _filled_in(text, target, site=site, daemon=daemon)
         _write(target, text)
     if "job" in kinds:
         note(f"submit it with: koala submit --watch {targets['job']}")
+
+
+def _systems_here() -> list[str]:
+    """Return the kind of the batch system whose commands this shell finds; none without one."""
+    from koala_agent.lrm.batch_system import known_systems
+
+    real = [system for system in known_systems() if not system.is_emulated]
+    kinds = [system.kind for system in real if all(map(shutil.which, system.found_by))]
+    if not kinds:
+        note("found no batch system here: `koala init KIND` writes an agent for one elsewhere")
+    return kinds[:1]
+
+
+def _template(kind: str) -> tuple[str, Traversable]:
+    """Return the name of the new file, and the template. Raises ConfigError."""
+    from koala.cli.local.folders import shipped
+    from koala_agent.lrm.batch_system import find_system
+
+    if kind in TEMPLATES:
+        template = shipped("deploy") / TEMPLATES[kind]
+        return template.name, template
+    return f"agent-{kind}.toml", find_system(kind).template
 
 
 def _write(target: Path, text: str) -> None:
@@ -122,19 +167,20 @@ def _test_of(path: Path) -> Path:
     return path.with_name(f"test_{path.name}")
 
 
-def _filled_in(text: str, target: Path, kind: str, *, site: str | None, daemon: str | None) -> str:
+def _filled_in(text: str, target: Path, *, site: str | None, daemon: str | None) -> str:
     """Put the site, the daemon's address and the shell's variables of the batch system into an
     agent's template, and its name into the steps. Raises ConfigError."""
     import tomli_w
 
     from koala_agent.config import parse_config
-    from koala_agent.doctor import VARIABLES
+    from koala_agent.lrm.batch_system import DEFAULT, find_system
 
-    agent = tomllib.loads(text)["agent"]
+    tree = tomllib.loads(text)
+    agent, system = tree["agent"], find_system(tree.get("lrm", {}).get("kind", DEFAULT))
     text = text.replace(TEMPLATE_NAME, str(target))
     changes = {agent["site"]: site or agent["site"], agent["daemon"]: daemon or agent["daemon"]}
     text = "".join(_replaced(line, changes) for line in text.splitlines(keepends=True))
-    found = {name: os.environ[name] for name in VARIABLES.get(kind, ()) if os.environ.get(name)}
+    found = {name: os.environ[name] for name in system.variables if os.environ.get(name)}
     if found:
         pairs = ", ".join(tomli_w.dumps({name: value}).strip() for name, value in found.items())
         line = f"environment = {{ {pairs} }}  # of the shell that wrote this file"

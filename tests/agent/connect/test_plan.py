@@ -30,7 +30,7 @@ SLURM = Survey(
 GRID_ENGINE = replace(
     SLURM,
     commands={"qsub": "/sge/qsub", "qconf": "/sge/qconf", "timeout": "/usr/bin/timeout"},
-    environments=("mpi", "smp"),
+    answers={"environment": ("mpi", "smp")},
 )
 BARE = replace(SLURM, commands={"timeout": "/usr/bin/timeout"})
 
@@ -67,19 +67,25 @@ def test_commands_over_ssh_need_a_time_limit_there() -> None:
 
 
 def test_a_parallel_environment_is_chosen_where_there_are_several() -> None:
-    is_met, text = told(GRID_ENGINE, HERE)["parallel environment"]
+    is_met, text = told(GRID_ENGINE, HERE)["settings"]
     assert (is_met, text) == (
         False, "several: choose one with --parallel-environment: mpi, smp"
     )  # fmt: skip
-    chosen = replace(HERE, parallel_environment="smp")
-    assert told(GRID_ENGINE, chosen)["parallel environment"] == (True, "smp")
-    assert not told(GRID_ENGINE, replace(HERE, parallel_environment="x"))["parallel environment"][0]
-    single = replace(GRID_ENGINE, environments=("mpi",))
+    chosen = replace(HERE, wishes={"parallel_environment": "smp"})
+    assert told(GRID_ENGINE, chosen)["settings"] == (True, "parallel_environment = smp")
+    assert not told(GRID_ENGINE, replace(HERE, wishes={"parallel_environment": "x"}))["settings"][0]
+    single = replace(GRID_ENGINE, answers={"environment": ("mpi",)})
     assert configuration(single, HERE, processors=4)["lrm"]["parallel_environment"] == "mpi"
 
 
+def test_a_wish_that_the_batch_system_does_not_know_is_refused() -> None:
+    is_met, text = told(GRID_ENGINE, replace(HERE, wishes={"partition": "long"}))["settings"]
+    assert not is_met
+    assert text.startswith("partition means nothing with Grid Engine: allowed are queue, ")
+
+
 def test_the_file_of_an_agent_here_leads_every_command_over_ssh() -> None:
-    request = replace(HERE, options=("-F", "/x"), partition="long")
+    request = replace(HERE, options=("-F", "/x"), wishes={"partition": "long"})
     tree = configuration(SLURM, request, processors=8)
     assert tree["transport"] == {"kind": "ssh", "host": "login1", "options": ["-F", "/x"]}
     assert tree["starter"] == {"python": "/usr/bin/python3"}

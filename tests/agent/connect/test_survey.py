@@ -35,7 +35,8 @@ def test_the_lines_of_a_profile_are_skipped_and_the_best_interpreter_comes_first
     assert found.python((3, 13)) == ""
     assert found.pythons[-1] == ((3, 9), "/usr/bin/python3")
     assert found.variables == {"SLURM_CONF": "/etc/a b.conf"}
-    assert found.batch_system == "slurm", "and not Grid Engine, whose qsub Slurm brings, too"
+    assert found.system is not None
+    assert found.system.kind == "slurm", "and not Grid Engine, whose qsub Slurm brings, too"
 
 
 def test_an_answer_that_was_cut_is_none() -> None:

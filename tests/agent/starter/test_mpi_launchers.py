@@ -12,6 +12,7 @@ import pytest
 from koala.protocol.messages import JobType, Peer
 from koala.protocol.names import ClaimId
 from koala_agent.claims.bundle import build_bundle
+from koala_agent.lrm.batch_system import find_system
 from koala_agent.lrm.claim_processes import SCOPE_VARIABLE
 from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.starter_installation import install_starter
@@ -54,7 +55,7 @@ def state(tmp_path: Path) -> Path:
         "stderr": "",
         "processes": 2,
         "job_type": "mpi",
-        "manager": "slurm",
+        "batch": find_system("slurm").rules.document(),
         "launcher": [],
         "cpu_time_s": 0,
         "memory_max_mb": 0,

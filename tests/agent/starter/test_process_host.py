@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from koala_agent.starter import kv_socket as exchange
+from koala_agent.starter.batch_rules import BatchRules
 from koala_agent.starter.compat import boot_now
 from koala_agent.starter.connection import JsonSocket, Watch
 from koala_agent.starter.events import Disconnected, Exit, ProcessEnded, Received, Send, Woken
@@ -259,7 +260,7 @@ def test_messages_without_sense_do_not_keep_a_lease_alive() -> None:
 
 def test_ends_that_are_signalled_together_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each signal told again what waited: with sixty-four it was more than fits into memory."""
-    program: Any = SimpleNamespace(manager="slurm", state_folder="/", mains=())
+    program: Any = SimpleNamespace(rules=BatchRules(), state_folder="/", mains=())
     host = ProcessHost(program, "nonce", Watch())
     ends = iter([[(index, 0)] for index in range(ENDS)])
     monkeypatch.setattr(host.processes, "reap", lambda: next(ends, []))

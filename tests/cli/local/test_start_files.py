@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from koala.cli.local.init import TEMPLATES
 from koala.daemon.config import read_config as read_daemon
 from koala.rsl import read_job
 from koala_agent.config import read_config as read_agent
+from koala_agent.lrm.batch_system import known_systems
 from tests.cli.command import LIMIT_S, environment, koala, koala_here
 
+SYSTEMS = [system.kind for system in known_systems()]
 RUN_ELSEWHERE = ("mpi", "frameworks")
 """An MPI program is compiled first (tests/batch), frameworks are installed
 (tests/examples)."""
@@ -26,14 +27,27 @@ def init(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         return koala_here("init", *words)
 
 
-def test_init_without_a_kind_writes_what_two_clusters_need(tmp_path: Path) -> None:
-    run = init(tmp_path)
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.split() == ["job.yaml", "daemon.toml", "agent-slurm.toml"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(run.stdout.split())
+def test_init_without_a_kind_writes_an_agent_for_the_batch_system_that_it_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare, programs = tmp_path / "bare", tmp_path / "bin"
+    bare.mkdir()
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+    run = init(bare)
+    assert (run.returncode, run.stdout.split()) == (0, ["job.yaml", "daemon.toml"]), run.stderr
+    assert "found no batch system here: `koala init KIND` writes an agent" in run.stderr
+    for name in ("qsub", "qconf"):
+        (programs / name).write_text("#!/bin/sh\n", encoding="utf-8")
+        (programs / name).chmod(0o755)
+    folder = tmp_path / "cell"
+    folder.mkdir()
+    run = init(folder)
+    assert run.stdout.split() == ["job.yaml", "daemon.toml", "agent-gridengine.toml"], run.stderr
+    assert sorted(path.name for path in folder.iterdir()) == sorted(run.stdout.split())
 
 
-@pytest.mark.parametrize("kind", [kind for kind in TEMPLATES if kind != "policy"])
+@pytest.mark.parametrize("kind", ["job", "daemon", "site-mode", *SYSTEMS])
 def test_each_template_is_valid(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "mine"
     assert init(tmp_path, kind, "mine").returncode == 0
@@ -48,9 +62,7 @@ def test_each_template_is_valid(tmp_path: Path, kind: str) -> None:
         assert read_agent(path).lrm.kind == expected
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in TEMPLATES if kind not in ("job", "daemon", "site-mode", "policy")]
-)
+@pytest.mark.parametrize("kind", SYSTEMS)
 def test_init_fills_in_the_site_and_the_daemon(tmp_path: Path, kind: str) -> None:
     run = init(tmp_path, kind, "--site", "boreas", "--daemon", "head.test:7740")
     assert run.stdout.split() == ["boreas.toml"], run.stderr
@@ -83,7 +95,7 @@ def test_what_init_cannot_fill_in_is_refused(tmp_path: Path) -> None:
     run = init(tmp_path, "slurm", "--daemon", "nowhere")
     assert (run.returncode, "agent.daemon = 'nowhere'" in run.stderr) == (2, True)
     run = init(tmp_path, "job", "--site", "boreas")
-    assert (run.returncode, "allowed with slurm, gridengine" in run.stderr) == (2, True)
+    assert (run.returncode, "allowed with a kind of agent" in run.stderr) == (2, True)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,5 +11,5 @@ pbs               the dialect of OpenPBS and PBS Professional
 native            options that a job passes on to the batch system
 account_breaker   a circuit breaker for accounts whose commands fail
 
-To add a batch system, write a dialect; the contract tests in `tests/batch` say what it must do.
+Each dialect ends with its record. To add one: docs/development/add-a-batch-system.md.
 """

@@ -28,8 +28,6 @@ DIGITS_MAX = 15
 """Digits of a number of a batch system: all that a float holds exactly."""
 PROCESSORS_MAX = 10_000_000
 """Processors that a site may report; the daemon accepts no more."""
-UNTRIED = {"pbs": "tried with an imitation of its commands, not against a live server"}
-"""Kinds whose dialect was written without the batch system, with words for users."""
 
 
 class JobState(StrEnum):
@@ -170,11 +168,6 @@ def read_json(answer: Answer, command: str, *, empty: str = "") -> object:
     except (ValueError, RecursionError) as error:
         message = f"{command}: its answer is no JSON: {error}"
         raise LocalManagerError(message, transient=True) from error
-
-
-def notice_of(kind: str) -> str:
-    """Return what users should know of this kind of local manager; empty for nothing."""
-    return f"its dialect of {kind} was {UNTRIED[kind]}" if kind in UNTRIED else ""
 
 
 def is_count(text: str) -> bool:

@@ -18,10 +18,15 @@ from __future__ import annotations
 import math
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from signal import SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU
+from typing import Annotated
 
-from koala.errors import LocalManagerError
+import msgspec
+
+from koala.errors import ConfigError, LocalManagerError
 from koala.protocol.messages import Resources, SiteResources
 from koala_agent.lrm.batch.dialect import (
     BatchJob,
@@ -32,9 +37,11 @@ from koala_agent.lrm.batch.dialect import (
     honoured,
     is_count,
 )
-from koala_agent.lrm.batch.native import grid_engine_options
+from koala_agent.lrm.batch.native import option_pairs
+from koala_agent.lrm.batch_system import Answers, BatchSystem, LRMTable, Wishes
 from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
-from koala_agent.transport.interface import Answer, Command
+from koala_agent.starter.batch_rules import BatchRules
+from koala_agent.transport.interface import Answer, Command, CommandRunner
 
 RECORD_RULE = "=" * 20
 PART = 65_536
@@ -62,6 +69,15 @@ FAULTS = re.compile(r"(?i)unknown|denied|not allowed|does not exist|invalid|is n
 """Messages for wrong options, which stay wrong. Any other error is transient."""
 
 AWAY = re.compile(r"(?i)unable to (?:contact|send|connect)|can't connect|commlib error|got no")
+
+
+NATIVE_OPTIONS = (
+    *("-l", "-p", "-R", "-A", "-ac", "-ar", "-js", "-jc", "-ckpt", "-masterq", "-binding", "-m"),
+    *("-M", "-mods"),
+)
+"""Options of `qsub` that jobs may give, each with one value. Any other word could be a script."""
+NATIVE_OWN = ("h_rt", "s_rt")
+"""Resources of `-l` that Koala sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +136,7 @@ class GridEngine(Dialect):
                 argv += [option, value]
         native: list[str] = []
         if asked.native:
-            native = grid_engine_options(asked.native, self.native, self.gpu_resource)
+            native = _native_options(asked.native, self.native, self.gpu_resource)
         return Command(argv=(*argv, *self.options, *native), stdin=script)
 
     def _resources(self, asked: Resources, processors: int) -> list[str]:
@@ -306,3 +322,76 @@ def _reached_limit(fields: dict[str, str]) -> bool:
     limit = re.search(r"\bh_rt=([0-9]{1,15})", fields.get("category", ""))
     ran = re.match(r"[0-9]{1,15}(?:\.[0-9]{0,15})?", fields.get("ru_wallclock", ""))
     return limit is not None and ran is not None and float(ran[0]) >= float(limit[1])
+
+
+def _native_options(text: str, allowed: tuple[str, ...], counted: str) -> list[str]:
+    """Return a job's options for `qsub`; the resource `counted` is Koala's. Raises
+    RequestRefusedError."""
+    own = (*NATIVE_OWN, counted)
+    return option_pairs(text, allowed, options=NATIVE_OPTIONS, own=own, signed="-p")
+
+
+class GridEngineTable(LRMTable, frozen=True, kw_only=True):
+    """Parallel environment, queue and project of all claims; `gpu_resource` is the complex that
+    counts the cell's GPUs."""
+
+    queue: str = ""
+    parallel_environment: Annotated[str, msgspec.Meta(min_length=1)]
+    project: str = ""
+    gpu_resource: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0,63}$")] = "gpu"
+
+
+def _dialect(table: GridEngineTable, wishes: Wishes) -> Dialect:
+    return GridEngine(
+        queue=table.queue,
+        parallel_environment=table.parallel_environment,
+        project=table.project,
+        options=table.options,
+        native=wishes.native,
+        gpus=wishes.gpus,
+        gpu_resource=table.gpu_resource,
+    )
+
+
+async def _check(table: GridEngineTable, site: CommandRunner) -> None:
+    """Check the parallel environment: a wrong one looks like a full cell."""
+    answer = await site.run(Command(argv=("qconf", "-spl")))
+    if answer.status:
+        raise LocalManagerError(f"qconf -spl: {answer.complaint()}")
+    if table.parallel_environment not in (known := answer.out.split()):
+        raise ConfigError(
+            f"lrm.parallel_environment = {table.parallel_environment!r}: allowed is one of"
+            f" {', '.join(known) or 'none: an administrator makes one with qconf -ap'}"
+        )
+
+
+def _configure(answers: Answers, wishes: Mapping[str, str]) -> dict[str, object]:
+    """Choose the parallel environment: the wished one, or the only one there is."""
+    known, wished = answers.get("environment", ()), wishes.get("parallel_environment", "")
+    if wished in known or (not wished and len(known) == 1):
+        return {"parallel_environment": wished or known[0]}
+    words = ", ".join(known) or "none"
+    raise ConfigError(f"{wished or 'several'}: choose one with --parallel-environment: {words}")
+
+
+SYSTEM = BatchSystem(
+    kind="gridengine",
+    title="Grid Engine",
+    place="a Grid Engine cell",
+    settings=GridEngineTable,
+    template=files("koala_agent.lrm.batch") / "gridengine.toml",
+    dialect=_dialect,
+    programs=("qsub", "qstat", "qdel", "qacct", "qconf", "qrsh"),
+    found_by=("qsub", "qconf"),
+    variables=("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT", "SGE_ARCH"),
+    rules=BatchRules(
+        hosts_file_variable="PE_HOSTFILE",
+        helpers=("qrsh", "-inherit", "{host}"),
+        passes_suspension=True,
+        needs_keeper=True,
+    ),
+    check=_check,
+    survey="for e in $(qconf -spl 2>/dev/null); do say environment $e; done",
+    configure=_configure,
+    tried_with="Son of Grid Engine 8.1.9",
+)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from importlib.resources import files
 from signal import SIGKILL
 from typing import Any
 
@@ -41,7 +42,8 @@ from koala_agent.lrm.batch.dialect import (
     read_json,
     with_output,
 )
-from koala_agent.lrm.batch.native import condor_commands
+from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
+from koala_agent.lrm.batch_system import BatchSystem, LRMTable, Wishes
 from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 
@@ -127,6 +129,26 @@ FAULTS = re.compile(r"(?i)invalid|not a valid|unknown|not allowed|denied|illegal
 AWAY = re.compile(r"(?i)SECMAN|AUTHENTICATE|connect|find address|communicat|timed? ?out")
 
 
+VALUE = re.compile(r"[^$]*[^$\\]")
+"""Value of a submit command. After a backslash at its end the next line would belong to it."""
+
+NATIVE_OWN = (
+    *("accounting_group", "allowed_", "arguments", "batch_name", "concurrency_limits", "container"),
+    *("cron_", "deferral_", "docker_", "elif", "else", "endif", "env", "error", "executable"),
+    *("getenv", "hold", "if", "include", "initial", "input", "job_lease", "job_max_vacate"),
+    *("keep_claim_idle", "kill_sig", "koalaclaim", "leave_in_queue", "log", "machine_count"),
+    *("max_idle", "max_materialize", "max_retries", "next_job_start", "noop_job", "notif"),
+    *("on_exit", "output", "periodic_", "preserve_relative", "queue", "remove_kill", "request_"),
+    *("require", "retry_", "should_transfer", "stream_", "success_exit", "transfer_", "universe"),
+    *("use", "want_graceful", "warning", "when_to_transfer"),
+    *("acct", "args", "clusterid", "cmd", "err", "iwd", "job_status", "job_universe"),
+    *("leave_job_in_queue", "num_job", "num_shadow", "num_system"),
+    *("out", "owner", "procid", "remote_iwd", "stage_in"),
+)
+"""Beginnings of submit commands that Koala sets or counts, or that would change how its batch job
+runs, and of the attributes that they become; also without `_`, as attributes are called."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HTCondor(Dialect):
     """Submission options of the site; empty ones are left to HTCondor.
@@ -179,7 +201,7 @@ class HTCondor(Dialect):
             lines.append(f"concurrency_limits = {','.join(shares)}")
         if project := self.project or asked.project:
             lines.append(f"accounting_group = {_word('project', project)}")
-        native = condor_commands(asked.native, self.native) if asked.native else ()
+        native = _native_commands(asked.native, self.native) if asked.native else ()
         return [*lines, *self.options, *native]
 
     def _wishes(self, asked: Resources) -> list[str]:
@@ -423,3 +445,54 @@ def _ended(number: str, name: str, ad: dict[str, Any]) -> BatchJob:
         exit_status=exit_status,
         reason=reason,
     )
+
+
+def _native_commands(text: str, allowed: tuple[str, ...]) -> list[str]:
+    """Return a job's commands for `condor_submit`, as `NAME=VALUE`. Raises RequestRefusedError."""
+    words = native_words(text)
+    for word in words:
+        name, _, value = word.partition("=")
+        if (
+            not re.fullmatch(r"\+?[A-Za-z][A-Za-z0-9_]*", name)
+            or not value
+            or not VALUE.fullmatch(value)
+        ):
+            form = "submit commands with their value, no $, and no \\ at the end"
+            refuse(word, f"{form}, as in +WantFlocking=True")
+        plain = name.lower().lstrip("+")
+        own = (*NATIVE_OWN, *(word.replace("_", "") for word in NATIVE_OWN))
+        if plain.startswith(own):
+            refuse(word, "commands that Koala neither sets nor counts (docs: attributes of jobs)")
+        check_allowed(name, allowed)
+    return words
+
+
+class HTCondorTable(LRMTable, frozen=True):
+    """Accounting group of all claims, and the `requirements` on machines that are used."""
+
+    project: str = ""
+    requirements: str = ""
+
+
+def _dialect(table: HTCondorTable, wishes: Wishes) -> Dialect:
+    return HTCondor(
+        project=table.project,
+        requirements=table.requirements,
+        options=table.options,
+        native=wishes.native,
+    )
+
+
+SYSTEM = BatchSystem(
+    kind="htcondor",
+    title="HTCondor",
+    place="an HTCondor pool",
+    settings=HTCondorTable,
+    template=files("koala_agent.lrm.batch") / "htcondor.toml",
+    dialect=_dialect,
+    programs=("condor_submit", "condor_q", "condor_rm", "condor_history", "condor_status"),
+    found_by=("condor_submit",),
+    variables=("CONDOR_CONFIG",),
+    lists_gpus=True,
+    tried_with="23.9.6",
+)

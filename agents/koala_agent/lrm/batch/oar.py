@@ -23,6 +23,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 from koala.errors import LocalManagerError
@@ -39,7 +40,8 @@ from koala_agent.lrm.batch.dialect import (
     read_json,
     with_output,
 )
-from koala_agent.lrm.batch.native import oar_options
+from koala_agent.lrm.batch.native import option_pairs
+from koala_agent.lrm.batch_system import BatchSystem, LRMTable, Wishes
 from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 
@@ -99,6 +101,10 @@ GONE = 6
 """Exit status of oardel for a job that is being ended already."""
 
 
+NATIVE_OPTIONS = ("-p", "-a")
+"""Options of `oarsub` that jobs may give, each with one value. `-t` could start a job twice."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAR(Dialect):
     """Submission options of the site; empty ones are left to OAR.
@@ -133,7 +139,8 @@ class OAR(Dialect):
             argv += ["-q", _word("queue", queue)]
         if project:
             argv += ["--project", _word("project", project)]
-        argv += [*self.options, *(oar_options(asked.native, self.native) if asked.native else [])]
+        native = _native_options(asked.native, self.native) if asked.native else []
+        argv += [*self.options, *native]
         if not placeholder.body:
             script = with_output(placeholder, script)
         first, rest = script.split("\n", 1)
@@ -327,3 +334,35 @@ def _end(word: str, job: dict[str, Any]) -> tuple[EndCause, int | None, str]:
         return EndCause.EXITED, -signal if signal else code, ""
     cause = next((ENDS[kind] for kind in ENDS if kind in kinds), EndCause.LOST)
     return cause, None, reason
+
+
+def _native_options(text: str, allowed: tuple[str, ...]) -> list[str]:
+    """Return a job's options for `oarsub`. Raises RequestRefusedError."""
+    return option_pairs(text, allowed, options=NATIVE_OPTIONS, own=(), signed="")
+
+
+class OARTable(LRMTable, frozen=True):
+    """Project and queue of all claims; empty ones are left to OAR."""
+
+    project: str = ""
+    queue: str = ""
+
+
+def _dialect(table: OARTable, wishes: Wishes) -> Dialect:
+    return OAR(
+        project=table.project, queue=table.queue, options=table.options, native=wishes.native
+    )
+
+
+SYSTEM = BatchSystem(
+    kind="oar",
+    title="OAR",
+    place="an OAR server",
+    settings=OARTable,
+    template=files("koala_agent.lrm.batch") / "oar.toml",
+    dialect=_dialect,
+    programs=("oarsub", "oarstat", "oardel", "oarnodes"),
+    found_by=("oarsub",),
+    lists_gpus=True,
+    tried_with="2.6.1",
+)

@@ -1,7 +1,7 @@
 """The dialect of OpenPBS and PBS Professional: `qsub`, `qstat`, `qdel`, `pbsnodes`.
 
 Written from the manual pages and sources of OpenPBS 23; no live server was to be had, and
-`dialect.UNTRIED` says so to users.
+its record says so to users.
 
 - A claim is one chunk, `-l select=1:ncpus=N`: all its processors are on one machine.
 - The script goes in by standard input. `-C ""`: no line of it is read as a directive. `-f`: qsub
@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from importlib.resources import files
 from signal import SIGKILL, SIGTERM
 from typing import Any
 
@@ -35,7 +36,8 @@ from koala_agent.lrm.batch.dialect import (
     read_json,
     with_output,
 )
-from koala_agent.lrm.batch.native import pbs_options
+from koala_agent.lrm.batch.native import option_pairs
+from koala_agent.lrm.batch_system import BatchSystem, LRMTable, Wishes
 from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 
@@ -81,6 +83,15 @@ GONE = re.compile(r"Unknown Job Id|Job has finished|not configured to maintain j
 """Messages for a job that the server has no more."""
 
 
+NATIVE_OPTIONS = ("-l", "-p", "-m", "-M")
+"""Options of `qsub` of PBS that jobs may give, each with one value. `-J` would make an array."""
+NATIVE_OWN = (
+    *("select", "place", "walltime", "min_walltime", "max_walltime", "ncpus", "ngpus", "nodes"),
+    *("nodect", "mem", "mpiprocs"),
+)
+"""Resources of `-l` that Koala sets."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PBS(Dialect):
     """Submission options of the site; empty ones are left to PBS.
@@ -119,7 +130,7 @@ class PBS(Dialect):
         ):
             if value:
                 argv += [option, value]
-        native = pbs_options(asked.native, self.native) if asked.native else []
+        native = _native_options(asked.native, self.native) if asked.native else []
         if not placeholder.body:
             script = with_output(placeholder, script)
         return Command(argv=(*argv, *self.options, *native), stdin=script)
@@ -347,3 +358,41 @@ def _seconds(value: object) -> int | None:
     return sum(
         int(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True)
     )
+
+
+def _native_options(text: str, allowed: tuple[str, ...]) -> list[str]:
+    """Return a job's options for `qsub` of PBS. Raises RequestRefusedError."""
+    return option_pairs(text, allowed, options=NATIVE_OPTIONS, own=NATIVE_OWN, signed="-p")
+
+
+class PBSTable(LRMTable, frozen=True):
+    """Account, project and queue of all claims; empty ones are left to PBS."""
+
+    account: str = ""
+    project: str = ""
+    queue: str = ""
+
+
+def _dialect(table: PBSTable, wishes: Wishes) -> Dialect:
+    return PBS(
+        account=table.account,
+        project=table.project,
+        queue=table.queue,
+        options=table.options,
+        native=wishes.native,
+    )
+
+
+SYSTEM = BatchSystem(
+    kind="pbs",
+    title="PBS",
+    place="a PBS server",
+    settings=PBSTable,
+    template=files("koala_agent.lrm.batch") / "pbs.toml",
+    dialect=_dialect,
+    programs=("qsub", "qstat", "qdel", "pbsnodes"),
+    found_by=("qsub", "pbsnodes", "qmgr"),
+    variables=("PBS_CONF_FILE", "PBS_SERVER"),
+    lists_gpus=True,
+    untried="tried with an imitation of its commands, not against a live server",
+)

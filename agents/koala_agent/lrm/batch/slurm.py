@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from importlib.resources import files
 from signal import SIGKILL
 
 from koala.errors import LocalManagerError
@@ -35,7 +36,7 @@ from koala_agent.lrm.batch.dialect import (
     honoured,
     is_count,
 )
-from koala_agent.lrm.batch.native import slurm_options
+from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
 from koala_agent.lrm.batch.slurm_nodes import (
     NODE_COLUMNS,
     Node,
@@ -43,7 +44,9 @@ from koala_agent.lrm.batch.slurm_nodes import (
     rules_of,
     split_columns,
 )
+from koala_agent.lrm.batch_system import BatchSystem, LRMTable, Wishes
 from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
+from koala_agent.starter.batch_rules import BatchRules
 from koala_agent.transport.interface import Answer, Command
 
 COLUMNS = (
@@ -142,6 +145,20 @@ FAULTS = re.compile(
 """Messages for wrong options, which stay wrong. Any other error is transient."""
 
 
+NATIVE_OWN = (
+    *("account", "array", "begin", "batch", "chdir", "cluster-constraint", "clusters"),
+    *("constraint", "cpus-per-gpu", "cpus-per-task", "deadline", "dependency", "error"),
+    *("exclusive", "export", "export-file", "get-user-env", "gid", "gpus", "gpus-per-node"),
+    *("gpus-per-socket", "gpus-per-task", "gres", "help", "hold", "ignore-pbs", "input"),
+    *("job-name", "kill-on-invalid-dep", "licenses", "mem", "mem-per-cpu", "mem-per-gpu"),
+    *("no-requeue", "nodes", "ntasks", "ntasks-per-node", "open-mode", "output", "overcommit"),
+    *("parsable", "partition", "qos", "quiet", "requeue", "signal", "test-only", "time"),
+    *("time-min", "tres-per-node", "tres-per-task", "uid", "usage", "verbose", "version"),
+    *("wait", "wait-all-nodes", "wrap"),
+)
+"""Options of `sbatch` that Koala sets or counts, or that would change how its batch job runs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slurm(Dialect):
     """Submission options of the site; empty ones are left to Slurm."""
@@ -211,7 +228,7 @@ class Slurm(Dialect):
                 argv.append(f"{option}={value}")
         if asked.is_exclusive:
             argv.append("--exclusive")
-        native = slurm_options(asked.native, self.native) if asked.native else ()
+        native = _native_options(asked.native, self.native) if asked.native else ()
         return (*argv, *self.options, *native)
 
     def read_submitted(self, answer: Answer) -> str:
@@ -364,3 +381,73 @@ def _ended(number: str, name: str, state: str, wait_status: int, reason: str) ->
         exit_status=status if cause is EndCause.EXITED else None,
         reason=words,
     )
+
+
+def _native_options(text: str, allowed: tuple[str, ...]) -> list[str]:
+    """Return a job's options for `sbatch`. Raises RequestRefusedError."""
+    words = native_words(text)
+    for word in words:
+        name = word.partition("=")[0]
+        if not re.fullmatch(r"--[a-z][a-z0-9-]*", name):
+            refuse(word, "long options with their value, as in --reservation=course")
+        if any(own.startswith(name[2:]) for own in NATIVE_OWN):  # sbatch takes beginnings of names
+            refuse(word, "options that Koala neither sets nor counts (docs: attributes of jobs)")
+        check_allowed(name, allowed)
+    return words
+
+
+class SlurmTable(LRMTable, frozen=True):
+    """Account, partition and quality of service of all claims; empty ones are left to Slurm."""
+
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+
+
+def _dialect(table: SlurmTable, wishes: Wishes) -> Dialect:
+    return Slurm(
+        account=table.account,
+        partition=table.partition,
+        qos=table.qos,
+        options=table.options,
+        native=wishes.native,
+    )
+
+
+def _count(answer: str) -> int:
+    """Read the processors of `sinfo -o %C`: allocated, idle, other and all."""
+    return int(answer.strip().rpartition("/")[2])
+
+
+SYSTEM = BatchSystem(
+    kind="slurm",
+    title="Slurm",
+    place="a Slurm cluster",
+    settings=SlurmTable,
+    template=files("koala_agent.lrm.batch") / "slurm.toml",
+    dialect=_dialect,
+    programs=("sbatch", "squeue", "scancel", "sinfo", "scontrol", "srun"),
+    found_by=("sbatch",),
+    variables=("SLURM_CONF",),
+    lists_gpus=True,
+    rules=BatchRules(
+        hosts_variable="SLURM_JOB_NODELIST",
+        counts_variable="SLURM_TASKS_PER_NODE",
+        helpers=(
+            *("srun", "--nodes={count}", "--ntasks={count}", "--ntasks-per-node=1"),
+            *("--nodelist={hosts}", "--overlap", "--cpu-bind=none", "--export=ALL", "--mpi=none"),
+            *("--wait=0", "--kill-on-bad-exit=0"),
+        ),
+        process_variables=(
+            ("SLURM_PROCID", "process"),
+            ("SLURM_LOCALID", "local"),
+            ("SLURM_NODEID", "host"),
+            ("SLURM_NTASKS", "processes"),
+            ("SLURM_NPROCS", "processes"),
+        ),
+        needs_keeper=True,
+    ),
+    count=("sinfo", "-h", "-o", "%C"),
+    read_count=_count,
+    tried_with="22.05.8, 24.11.5 and 26.05.5",
+)

@@ -1,5 +1,6 @@
 """An emulated site: a queue on the wall clock that starts real processes.
 
+system             its record as a kind of local manager
 emulated_manager   the queue of `lrm.model`, driven by the wall clock
 emulated_settings  its settings
 local_users        jobs of the site's own users, drawn from a seed

@@ -215,16 +215,14 @@ class RemoteNodes:
 
     def _start(self, address: str) -> None:
         nodes = list(self._nodes.values())
-        if self._program.manager == "slurm":
-            hosts = ",".join(node.host for node in nodes)
-            where = [f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", "--ntasks-per-node=1"]
-            how = ["--overlap", "--cpu-bind=none", "--export=ALL", "--mpi=none", "--wait=0"]
-            command = ["srun", *where, f"--nodelist={hosts}", *how, "--kill-on-bad-exit=0"]
+        rules = self._program.rules
+        if rules.starts_helpers_at_once:
+            command = rules.helper_command([node.host for node in nodes])
             self._launch([*command, *self._helper()], nodes, address, machine=-1)
             return
         for node in nodes:
             helper = [shlex.quote(word) for word in self._helper()]
-            command = ["qrsh", "-inherit", node.host, *helper]  # a shell reads it once more
+            command = [*rules.helper_command([node.host]), *helper]
             self._launch(command, [node], address, machine=node.machine)
 
     def _helper(self) -> list[str]:

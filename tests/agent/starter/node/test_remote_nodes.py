@@ -17,7 +17,7 @@ from koala_agent.starter.connection import Connection, JsonSocket, Watch
 from koala_agent.starter.events import Connected, Disconnected, MachineLost, Received
 from koala_agent.starter.node.remote_nodes import STRANGERS_MAX, RemoteNodes
 from koala_agent.starter.program import ClaimProgram
-from tests.agent.starter.test_allocation import peer, spec
+from tests.agent.starter.test_batch_rules import peer, spec
 
 SECRET = "0123456789abcdef"
 TURNS_MAX = 500

@@ -15,10 +15,13 @@ from koala.protocol.names import ClaimId
 from koala_agent.claims.bundle import build_bundle
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Asked, Claim
+from koala_agent.lrm.batch_system import find_system
 from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.submission import specification
-from koala_agent.starter import allocation, program
+from koala_agent.starter import batch_rules, program
 from koala_agent.starter.compat import read_fields
+
+SLURM, GRID_ENGINE, EMULATED = map(find_system, ("slurm", "gridengine", "emulated"))
 
 
 @pytest.mark.parametrize(
@@ -34,14 +37,14 @@ from koala_agent.starter.compat import read_fields
 )
 def test_slurms_short_form_of_names(short: str, names: list[str]) -> None:
     """As `scontrol show hostnames` writes them out."""
-    assert allocation.expand_names(short) == names
+    assert batch_rules.expand_names(short) == names
 
 
 @pytest.mark.parametrize(
     ("short", "counts"), [("", []), ("4", [4]), ("4(x2),3", [4, 4, 3]), ("1,2(x3)", [1, 2, 2, 2])]
 )
 def test_slurms_short_form_of_numbers(short: str, counts: list[int]) -> None:
-    assert allocation.expand_counts(short) == counts
+    assert batch_rules.expand_counts(short) == counts
 
 
 def test_the_machines_of_an_allocation(tmp_path: Path) -> None:
@@ -52,16 +55,20 @@ def test_the_machines_of_an_allocation(tmp_path: Path) -> None:
         "SLURM_TASKS_PER_NODE": "8,4",
         "PE_HOSTFILE": str(hostfile),
     }
-    assert allocation.allocation("slurm", environment) == (("a1", 8), ("a2", 4))
-    assert allocation.allocation("gridengine", environment) == (("n7", 2), ("n8", 4))
+    assert batch_rules.allocation(SLURM.rules, environment) == (("a1", 8), ("a2", 4))
+    assert batch_rules.allocation(GRID_ENGINE.rules, environment) == (("n7", 2), ("n8", 4))
     # An emulated site may itself be in somebody's batch job, whose machines are not its own.
-    assert allocation.allocation("emulated", environment) == ()
-    assert allocation.allocation("slurm", {}) == allocation.allocation("gridengine", {}) == ()
+    assert batch_rules.allocation(EMULATED.rules, environment) == ()
+    assert (
+        batch_rules.allocation(SLURM.rules, {})
+        == batch_rules.allocation(GRID_ENGINE.rules, {})
+        == ()
+    )
 
 
 def test_machines_that_cannot_be_read_are_none() -> None:
     odd = {"SLURM_JOB_NODELIST": "a[1-x]", "SLURM_TASKS_PER_NODE": "2"}
-    assert allocation.allocation("slurm", odd) == ()
+    assert batch_rules.allocation(SLURM.rules, odd) == ()
 
 
 def test_a_component_without_a_barrier_knows_its_machines(
@@ -131,7 +138,11 @@ def whole_spec(folder: Path, executable: str) -> dict[str, Any]:
 
 
 def spec(job_type: str, processes: int, manager: str) -> dict[str, Any]:
-    given = {"job_type": job_type, "processes": processes, "manager": manager}
+    given = {
+        "job_type": job_type,
+        "processes": processes,
+        "batch": find_system(manager).rules.document(),
+    }
     return {**given, "launcher": [], "fetches": False}
 
 
