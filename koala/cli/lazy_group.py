@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from koala.cli.help_text import HelpContext
+from koala.runtime.software import DISTRIBUTION
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "koala.commands"
 
 CALLED = "called"
 """Key of the context's object: the path of the called command, which begins its messages."""
 
 
 class LazyGroup(click.Group):
-    """Group whose commands are given by their places, `module:attribute`, in sections.
+    """Group whose commands are given by their places, in sections.
 
-    Commands in `hidden` can be called, too: other spellings of listed commands.
+    A place is `module:attribute`, or `@NAME` for a command of another package: an entry point of
+    this distribution in the group `koala.commands`. Commands in `hidden` can be called, too: other
+    spellings of listed commands.
     """
 
     context_class = HelpContext
@@ -44,10 +53,14 @@ class LazyGroup(click.Group):
         place = self.places.get(cmd_name) or self._hidden.get(cmd_name)
         if place is None:
             return None
-        module, _, attribute = place.partition(":")
-        found: click.Command = getattr(importlib.import_module(module), attribute)
-        found.context_class = HelpContext
-        return found
+        command: click.Command
+        if place.startswith("@"):
+            command = _commands_of_others()[place[1:]].load()
+        else:
+            module, _, attribute = place.partition(":")
+            command = getattr(importlib.import_module(module), attribute)
+        command.context_class = HelpContext
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -75,3 +88,12 @@ class LazyGroup(click.Group):
         """Return the names and short descriptions of commands."""
         commands = ((name, self.get_command(ctx, name)) for name in names)
         return [(name, one.get_short_help_str(width)) for name, one in commands if one]
+
+
+@lru_cache(maxsize=1)
+def _commands_of_others() -> Mapping[str, EntryPoint]:
+    """Read the entry points of this distribution alone: a look at all packages takes long."""
+    from importlib.metadata import distribution
+
+    points = distribution(DISTRIBUTION).entry_points.select(group=GROUP)
+    return {point.name: point for point in points}

@@ -25,12 +25,12 @@ INTERRUPTED = 130
 
 SECTIONS: dict[str, dict[str, str]] = {
     "Start": {
-        "up": "koala.cli.local.up:up",
-        "demo": "koala.cli.local.demo:demo",
-        "web": "koala.cli.local.web:web",
+        "up": "@up",
+        "demo": "@demo",
+        "web": "@web",
         "top": "koala.cli.top.command:top",
-        "examples": "koala.cli.local.examples:examples",
-        "init": "koala.cli.local.init:init",
+        "examples": "@examples",
+        "init": "@init",
         "doctor": "koala.cli.admin.doctor:doctor",
     },
     "Jobs": {
@@ -51,20 +51,20 @@ SECTIONS: dict[str, dict[str, str]] = {
         "files": "koala.cli.files:files",
     },
     "Administration": {
-        "daemon": "koala.cli.local.up:daemon",
+        "daemon": "@daemon",
         "user": "koala.cli.admin.users:user",
         "admin": "koala.cli.admin:admin",
     },
     "Research": {
-        "simulate": "koala.cli.research.simulate:simulate",
-        "replay": "koala.cli.research.replay:replay",
-        "reproduce": "koala.cli.research.reproduce:reproduce",
-        "sweep": "koala.cli.research.sweep:sweep",
-        "twin": "koala.cli.research.twin:twin",
-        "yardstick": "koala.cli.research.yardstick:yardstick",
+        "simulate": "@simulate",
+        "replay": "@replay",
+        "reproduce": "@reproduce",
+        "sweep": "@sweep",
+        "twin": "@twin",
+        "yardstick": "@yardstick",
     },
 }
-"""Place of each command, in the sections and the order of the help text."""
+"""Place of each command, in the sections and the order of the help text (see LazyGroup)."""
 
 SHORT = {
     "Grid": "Manage sites, and the files that jobs read.",
@@ -82,9 +82,9 @@ ALIASES: dict[str, str] = {
     "metrics": "koala.cli.admin.sites:metrics",
     "queues": "koala.cli.admin.sites:queues",
     "audit": "koala.cli.admin.users:audit",
-    "authority": "koala.cli.admin.authority:authority",
-    "backup": "koala.cli.admin.backup:backup",
-    "restore": "koala.cli.admin.backup:restore",
+    "authority": "@authority",
+    "backup": "@backup",
+    "restore": "@restore",
 }
 """Other spellings of commands of groups, which the help text does not list."""
 

@@ -10,9 +10,9 @@ admin = LazyGroup(
             "metrics": "koala.cli.admin.sites:metrics",
             "report": "koala.cli.admin.report:report",
             "audit": "koala.cli.admin.users:audit",
-            "authority": "koala.cli.admin.authority:authority",
-            "backup": "koala.cli.admin.backup:backup",
-            "restore": "koala.cli.admin.backup:restore",
+            "authority": "@authority",
+            "backup": "@backup",
+            "restore": "@restore",
         }
     },
     help="Show queues, metrics, costs and audit log; back up.",

@@ -36,8 +36,8 @@ all_option = option("--all", "every", is_flag=True, help="All sites that the dae
             for name in ("add", "list", "revoke", "drain", "resume", "lost")
         },
         "Over ssh": {
-            "connect": "koala.cli.admin.ssh_sites:connect",
-            "login": "koala.cli.admin.ssh_sites:login",
+            "connect": "@site-connect",
+            "login": "@site-login",
         },
     },
     invoke_without_command=True,
