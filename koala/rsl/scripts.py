@@ -1,4 +1,4 @@
-"""Batch scripts as components: converts `#SBATCH` and `#$` lines to RSL attributes.
+"""Batch scripts as components: converts the directives of batch systems to RSL attributes.
 
 A script keeps its meaning or is refused:
 
@@ -10,28 +10,31 @@ A script keeps its meaning or is refused:
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.metadata import entry_points
 from pathlib import PurePosixPath
 
 from koala.core.model.job_spec import ComponentSpec, JobSpec, JobType
 from koala.core.model.values import SiteName
 from koala.errors import Position, SpecError
-from koala.rsl.script_options import (
-    FLAGS,
-    PASSED_ON,
-    READERS,
-    REFUSED,
+from koala.rsl.script_draft import (
     SHELLS,
-    SLURM_LONG,
+    Directives,
     Draft,
     gpus_of,
     memory_mb_of,
     processors_of,
 )
 
+GROUP = "koala.script_directives"
+"""Group of the entry points that name the kinds of directives, each a `Directives`."""
+OTHER_DIRECTIVE = re.compile(r"#[A-Z]{3,}[ \t]+-")
+"""A line such as `#PBS -l` or `#OAR -n`, which another batch system would read."""
 SCRIPT_BYTES_MAX = 100_000
 """Limit on a script's size; one argument of a program may have slightly more on Linux."""
 
@@ -82,14 +85,14 @@ def read_script(text: str) -> tuple[ComponentSpec, list[str]]:
         )
     )
     warnings: list[str] = []
-    for position, option, value in _directives(text):
-        known = READERS.get(option)
+    for position, kind, option, value in _directives(text):
+        known = kind.readers.get(option)
         try:
             if known is not None:
                 known(draft, value)
-            elif option in REFUSED:
-                raise SpecError(f"{option}: {REFUSED[option]}")
-            elif option in PASSED_ON:
+            elif option in kind.refused:
+                raise SpecError(f"{option}: {kind.refused[option]}")
+            elif option in kind.passed_on:
                 draft.native.append(f"{option}={value}" if value else option)
             else:
                 draft.warnings.append(f"{option} is left out")
@@ -137,55 +140,30 @@ def _interpreter(text: str) -> list[str]:
     return words
 
 
-def _directives(text: str) -> Iterator[tuple[Position, str, str]]:
-    """List options and values, in order, up to the first line that is neither empty nor a comment,
-    as both batch systems read them."""
+def _directives(text: str) -> Iterator[tuple[Position, Directives, str, str]]:
+    """List the options and values of all kinds of directives, in order, up to the first line that
+    is neither empty nor a comment."""
+    kinds = {kind.prefix: kind for kind in _kinds()}
     for number, line in enumerate(text.split("\n"), start=1):
-        if line.startswith("#PBS"):
-            position = Position(line=number, column=1, source=line)
-            raise SpecError("#PBS directives: allowed are #SBATCH and #$", position)
-        for prefix, pairs in (("#SBATCH", _slurm_pairs), ("#$", _grid_engine_pairs)):
-            if line.startswith(prefix) and line[len(prefix) : len(prefix) + 1] in (" ", "\t"):
-                position = Position(line=number, column=1, source=line)
-                try:
-                    words = shlex.split(line[len(prefix) :], comments=True)
-                    yield from ((position, option, value) for option, value in pairs(words))
-                except (ValueError, SpecError) as error:
-                    raise SpecError(getattr(error, "message", str(error)), position) from error
         if line.strip() and not line.startswith("#"):
             return
+        prefix = line.split(maxsplit=1)[0] if line.strip() else ""
+        position = Position(line=number, column=1, source=line)
+        if (kind := kinds.get(prefix)) is not None:
+            try:
+                words = shlex.split(line[len(prefix) :], comments=True)
+                yield from ((position, kind, option, value) for option, value in kind.pairs(words))
+            except (ValueError, SpecError) as error:
+                raise SpecError(getattr(error, "message", str(error)), position) from error
+        elif OTHER_DIRECTIVE.match(line):
+            allowed = " and ".join(sorted(kinds, reverse=True))
+            raise SpecError(f"{prefix} directives: allowed are {allowed}", position)
 
 
-def _slurm_pairs(words: list[str]) -> Iterator[tuple[str, str]]:
-    at = 0
-    while at < len(words):
-        word = words[at]
-        at += 1
-        if word.startswith("--"):
-            option, equals, value = word.partition("=")
-            if not equals and option not in FLAGS and at < len(words):
-                value, at = words[at], at + 1
-        elif word.startswith("-") and len(word) >= 2:
-            option, value = word[:2], word[2:]
-            if not value and option not in FLAGS and at < len(words):
-                value, at = words[at], at + 1
-        else:
-            raise SpecError(f"{word!r} is no option")
-        yield SLURM_LONG.get(option, option), value
-
-
-def _grid_engine_pairs(words: list[str]) -> Iterator[tuple[str, str]]:
-    at = 0
-    while at < len(words):
-        option = f"${words[at]}"
-        if not words[at].startswith("-"):
-            raise SpecError(f"{words[at]!r} is no option")
-        at += 1
-        count = 0 if option in FLAGS else 2 if option == "$-pe" else 1
-        if at + count > len(words):
-            raise SpecError(f"{option[1:]} needs {count} {'value' if count == 1 else 'values'}")
-        yield option, " ".join(words[at : at + count])
-        at += count
+@lru_cache(maxsize=1)
+def _kinds() -> tuple[Directives, ...]:
+    """Find the kinds of directives that are installed, by entry point."""
+    return tuple(point.load() for point in entry_points(group=GROUP))
 
 
 # Labels ------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from koala.core.model.job_spec import ComponentSpec, JobType
 from koala.errors import SpecError
 from koala.rsl.job_reader import read_job
 from koala.rsl.job_writer import write_job
-from koala.rsl.script_options import slurm_seconds
 from koala.rsl.scripts import SCRIPT_BYTES_MAX, read_script, read_scripts
+from koala.rsl.slurm_scripts import slurm_seconds
 
 
 def slurm(*directives: str, body: str = "hostname") -> ComponentSpec:
