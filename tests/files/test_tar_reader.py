@@ -43,7 +43,7 @@ def test_what_the_usual_commands_write_is_read(tmp_path: Path, form: int) -> Non
         archive.addfile(folder)
         for name, content in ((long, b"12345"), ("wört", b""), ("last", bytes(1000))):
             member = tarfile.TarInfo(name)
-            member.size, member.mtime = len(content), 1.5  # type: ignore[assignment]
+            member.size, member.mtime = len(content), 1.5
             if form != tarfile.PAX_FORMAT:
                 member.mtime = 1
             archive.addfile(member, io.BytesIO(content))
