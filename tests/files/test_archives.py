@@ -9,7 +9,7 @@ import pytest
 from koala.errors import SpecError
 from koala.files import archives
 from koala.files.archives import check_archive, pack, unpack
-from tests.harness.tar_blocks import END, pax_header, tar_block, tar_entry
+from tests.files.tar_blocks import END, pax_header, tar_block, tar_entry
 
 
 @pytest.fixture

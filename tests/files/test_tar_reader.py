@@ -14,7 +14,7 @@ import pytest
 
 from koala.errors import SpecError
 from koala.files.tar_reader import COPY_BYTES, HEADER_BYTES_MAX, Entry, read_tar
-from tests.harness.tar_blocks import END, pax_header, pax_record, tar_block, tar_entry
+from tests.files.tar_blocks import END, pax_header, pax_record, tar_block, tar_entry
 
 FILE = tar_entry(b"file", b"12345")
 LARGE = 300 * 10**6

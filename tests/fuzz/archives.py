@@ -10,9 +10,9 @@ from random import Random
 from koala.errors import SpecError
 from koala.files.archives import FILES_MAX, OWN, check_archive, unpack
 from koala.files.tar_reader import COPY_BYTES, HEADER_BYTES_MAX, read_tar
+from tests.files.tar_blocks import END, padded, pax_header, pax_record, tar_block, tar_entry
 from tests.fuzz.hostile_values import number, spoilt_bytes, text
 from tests.fuzz.target import Target, require_readable
-from tests.harness.tar_blocks import END, padded, pax_header, pax_record, tar_block, tar_entry
 
 KINDS = (b"0", b"0", b"0", b"\0", b"5", b"x", b"g", b"L", b"K", b"S", b"1", b"2", b"3", b"6", b"D")
 KEYWORDS = (b"path", b"size", b"mtime", b"uid", b"linkpath", b"hdrcharset", b"GNU.sparse.major")

@@ -11,7 +11,7 @@ from tests.agent.live.agent_process import a_job
 from tests.agent.live.claim_steps import FOREVER, passed
 from tests.agent.live.fake_daemon import GONE, GRANTED, hold
 from tests.agent.live.two_sites import copy, two_sites
-from tests.harness.tar_blocks import END, tar_block, tar_entry
+from tests.files.tar_blocks import END, tar_block, tar_entry
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

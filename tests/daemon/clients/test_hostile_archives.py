@@ -12,7 +12,7 @@ from koala.daemon.files.uploads import Uploads
 from koala.errors import SpecError
 from tests.agent.live.agent_process import agent_process
 from tests.daemon.running import config_of, running
-from tests.harness.tar_blocks import END, tar_block, tar_entry
+from tests.files.tar_blocks import END, tar_block, tar_entry
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -32,7 +32,7 @@ from koala.daemon.storage.records import Batch, Record
 from koala.errors import ConfigError, JournalError, KoalaError
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
-from tests.harness.tar_blocks import END, tar_block, tar_entry
+from tests.files.tar_blocks import END, tar_block, tar_entry
 
 pytestmark = pytest.mark.live
 
