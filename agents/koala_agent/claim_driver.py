@@ -13,13 +13,13 @@ import asyncio
 import math
 import secrets
 from collections.abc import Callable, Sequence
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from koala.errors import LocalManagerError, SpecError
 from koala.protocol.messages import (
     Acknowledge,
     Arm,
+    EndKind,
     Hold,
     KvAnswer,
     KvPut,
@@ -81,13 +81,14 @@ from koala_agent.starter_link.listener import StarterListener
 from koala_agent.starter_link.mailbox import Mailbox, too_short
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
 
 BATCH_MAX = 1_000
 CALLS_MAX = 32
 """Calls into the local manager at one time."""
+UNPACKS_MAX = 4
+"""Archives that are unpacked at one time. The other threads of the pool are for other claims."""
 PREPARED_MAX = 8
 """Claims whose folders are made in one call of a thread, before the first of them is submitted."""
 COLLECTS_MAX = 32
@@ -177,6 +178,7 @@ class ClaimDriver:
         self._reconciled = asyncio.Event()
         self._calls = asyncio.Semaphore(CALLS_MAX)
         self._preparations = BatchedCalls(folders.prepare, batch_max=PREPARED_MAX)
+        self._unpacks = asyncio.Semaphore(UNPACKS_MAX)
         self._collects = asyncio.Semaphore(COLLECTS_MAX)
         self._call_locks: dict[ClaimId, asyncio.Lock] = {}
         self._withdrawing: set[ClaimId] = set()
@@ -337,30 +339,31 @@ class ClaimDriver:
 
     # Calls ---------------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def _call_slot(self, claim: ClaimId) -> AsyncIterator[None]:
-        """Serialize the calls about one claim: a withdrawal never overtakes its submission."""
-        async with self._call_locks.setdefault(claim, asyncio.Lock()), self._calls:
-            yield
+    def _call_lock(self, claim: ClaimId) -> asyncio.Lock:
+        """Return the lock that serializes the calls about one claim: a withdrawal never overtakes
+        its submission."""
+        return self._call_locks.setdefault(claim, asyncio.Lock())
 
     async def _submit(self, claim: Claim) -> None:
         has_requests = False
-        async with self._call_slot(claim.id):
+        async with self._call_lock(claim.id):
             try:
                 archive = await self._surroundings.archive(claim.hold)
                 placeholder = await self._prepare(claim, archive)
                 has_requests = placeholder.has_resource_requests()
-                await self._surroundings.prepare_input(claim.hold)
-                await self._manager.submit(placeholder)
+                async with self._calls:
+                    await self._surroundings.prepare_input(claim.hold)
+                    await self._manager.submit(placeholder)
             except LocalManagerError as error:
                 is_refused = has_requests or isinstance(error, RequestRefusedError)
-                self._submit_failed(
-                    claim.id, str(error), is_transient=error.transient, is_refused=is_refused
-                )
-            except (NotAllowedError, SpecError) as error:
-                self._submit_failed(claim.id, str(error), is_transient=False, is_refused=True)
+                kind = EndKind.REFUSED if is_refused else EndKind.FAILED
+                self._submit_failed(claim.id, str(error), kind, is_transient=error.transient)
+            except NotAllowedError as error:
+                self._submit_failed(claim.id, str(error), EndKind.REFUSED)
+            except SpecError as error:  # no other site would take it
+                self._submit_failed(claim.id, str(error), EndKind.UNEXECUTABLE)
             except OSError as error:
-                self._submit_failed(claim.id, f"work folder: {error}", is_transient=False)
+                self._submit_failed(claim.id, f"work folder: {error}", EndKind.FAILED)
             self._committed.note_submitted(claim.id)
             self._changed()
 
@@ -373,23 +376,22 @@ class ClaimDriver:
             leases=self._leases,
             input_path=self._surroundings.input_path(claim.hold),
         )
-        calls = self._preparations
-        if archive is not None:
-            calls = BatchedCalls(self._folders.prepare, batch_max=1)
-        return await calls.call(order)
+        if archive is None:
+            return await self._preparations.call(order)
+        async with self._unpacks:
+            return await BatchedCalls(self._folders.prepare, batch_max=1).call(order)
 
     def _submit_failed(
-        self, claim: ClaimId, reason: str, *, is_transient: bool, is_refused: bool = False
+        self, claim: ClaimId, reason: str, kind: EndKind, *, is_transient: bool = False
     ) -> None:
         log.warning("claim.submission_failed", claim=claim, reason=reason)
-        failed = SubmitFailed(
-            claim=claim, reason=reason, is_transient=is_transient, is_refused=is_refused
+        self._inbox.put_nowait(
+            SubmitFailed(claim=claim, reason=reason, is_transient=is_transient, kind=kind)
         )
-        self._inbox.put_nowait(failed)
 
     async def _withdraw(self, claim: ClaimId) -> None:
         """Order the end of a batch job, then check whether anything of it is left."""
-        async with self._call_slot(claim):
+        async with self._call_lock(claim), self._calls:
             try:
                 await self._manager.withdraw(claim)
                 found = await self._manager.find(claim)

@@ -11,7 +11,7 @@ replica_store      the replicas of a site
 incoming           the spool folder of copies that are under way
 uploads            output files and logs on their way to the daemon's spool
 orders             orders of uploads, and the reports of copies and uploads
-archives           staged programs, packed and unpacked
+archives           staged programs, packed and unpacked; `tar_reader` reads any tar file of others
 names              logical file names; with `confined_folder` every name stays inside its folder
 
 `koala_agent.files` puts them together.

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from koala.errors import SpecError
 from koala.files import archives
-from koala.files.archives import pack, unpack
+from koala.files.archives import check_archive, pack, unpack
+from tests.files.tar_blocks import END, pax_header, tar_block, tar_entry
 
 
 @pytest.fixture
@@ -36,43 +35,94 @@ def test_files_come_out_as_they_went_in(tmp_path: Path, folder: Path) -> None:
     assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
 
 
-def test_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = tmp_path / "data"
+@pytest.mark.parametrize(
+    ("limit", "most", "told"),
+    [
+        (
+            "ARCHIVE_BYTES_MAX",
+            21,
+            r"have 22 bytes \(allowed are 21\); `koala files add` is for more",
+        ),
+        ("FILES_MAX", 1, r"have 2 files \(allowed are 1\)"),
+        ("FOLDERS_MAX", 2, r"have 4 folders \(allowed are 2\)"),
+        ("NAMES_BYTES_MAX", 9, r"have 12 bytes of names \(allowed are 9\)"),
+        ("TAR_BYTES_MAX", 10_000, r"a tar file of 10240 bytes \(allowed are 10000\)"),
+    ],
+)
+def test_too_much_is_refused_wherever_it_comes(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int, told: str
+) -> None:
+    data, archive = tmp_path / "data", tmp_path / "archive.tar"
     data.write_bytes(bytes(11))
-    monkeypatch.setattr(archives, "ARCHIVE_BYTES_MAX", 10)
-    with pytest.raises(SpecError, match="are 1 with 11 bytes: allowed are 10000 with 10;"):
-        pack([(data, "data")], tmp_path / "archive.tar")
+    files = [(data, "a/b"), (data, "a/c/d/e/f")]
+    pack(files, archive)
+    monkeypatch.setattr(archives, limit, most)
+    if limit != "TAR_BYTES_MAX":
+        with pytest.raises(SpecError, match=told):
+            pack(files, tmp_path / "again.tar")
+    refused(archive, folder, told)
 
 
-def entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
-    found = tarfile.TarInfo(name)
-    found.type, found.linkname = kind, link
-    return found
+def refused(archive: Path, folder: Path, told: str) -> None:
+    """The daemon's check and an agent refuse an archive in the same words."""
+    words = []
+    for work in (check_archive, lambda archive: unpack(archive, folder)):
+        with pytest.raises(SpecError, match=told) as error:
+            work(archive)
+        words.append(str(error.value))
+    assert words[0] == words[1]
+    assert words[0].startswith("the staged archive is refused: ")
+
+
+TAKEN = "is taken .allowed is each name once"
 
 
 @pytest.mark.parametrize(
-    "hostile",
+    ("hostile", "told"),
     [
-        entry("../outside"),
-        entry("/etc/outside"),
-        entry("link", tarfile.SYMTYPE, "/etc"),
-        entry("hard", tarfile.LNKTYPE, "/etc/passwd"),
-        entry("device", tarfile.CHRTYPE),
-        entry("pipe", tarfile.FIFOTYPE),
-        entry(".koala/spec.json"),
-        entry("inputs/data"),
+        (tar_entry(b"../outside"), "file name '../outside': has the part '..'"),
+        (tar_entry(b"/etc/outside"), "is absolute"),
+        (tar_entry(b"a//b"), "has the part ''"),
+        (tar_entry(b"a\nb"), "has a control character"),
+        (tar_entry(b"a\xffb"), "has a control character"),
+        (pax_header((b"path", b"a\0b")) + tar_entry(b"a"), "has a control character"),
+        (pax_header((b"path", b"a/" * 32 + b"a")) + tar_entry(b"a"), "has 33 parts"),
+        (pax_header((b"path", b"a" * 1025)) + tar_entry(b"a"), "has 1025 characters"),
+        (pax_header((b"path", b"")) + tar_entry(b"a"), "is empty"),
+        (tar_entry(b"link", kind=b"2"), "'link' has type '2'"),
+        (tar_entry(b"hard", kind=b"1"), "'hard' has type '1'"),
+        (tar_entry(b"device", kind=b"3"), "'device' has type '3'"),
+        (tar_entry(b"pipe", kind=b"6"), "'pipe' has type '6'"),
+        (tar_entry(b"folder", kind=b"5"), "'folder' is a folder"),
+        (tar_entry(b".koala/spec.json"), ".koala is Koala's own"),
+        (tar_entry(b"inputs/data"), "inputs is Koala's own"),
+        (tar_entry(b"placeholder.out/x"), "placeholder.out is Koala's own"),
+        (tar_block(b"long", size=10**6), "the tar file ends within 'long'"),
+        (tar_block(b"long", size=2**33 - 1), r"have 8589934591 bytes \(allowed are 1073741824\)"),
+        (
+            tar_block(b"header", b"x", 2**30),
+            r"header of 1073741824 bytes \(allowed are 1 to 8192\)",
+        ),
     ],
-    ids=lambda hostile: hostile.name,
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_hostile_archive_writes_nothing_elsewhere(
-    tmp_path: Path, folder: Path, hostile: tarfile.TarInfo
+    tmp_path: Path, folder: Path, hostile: bytes, told: str
 ) -> None:
-    with tarfile.open(tmp_path / "hostile.tar", "w") as archive:
-        archive.addfile(hostile, io.BytesIO(b""))
-    with pytest.raises(SpecError):
-        unpack(tmp_path / "hostile.tar", folder)
+    (tmp_path / "hostile.tar").write_bytes(hostile + END)
+    refused(tmp_path / "hostile.tar", folder, told)
     assert list(folder.iterdir()) == []
     assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize("names", [("a", "a"), ("a", "a/b"), ("a/b", "a"), ("a/b/c", "a/b")])
+def test_names_that_cannot_be_side_by_side_are_no_error_of_the_site(
+    tmp_path: Path, folder: Path, names: tuple[str, str]
+) -> None:
+    """They would be one of its file system: an OSError."""
+    content = b"".join(tar_entry(name.encode()) for name in names) + END
+    (tmp_path / "hostile.tar").write_bytes(content)
+    refused(tmp_path / "hostile.tar", folder, f"staged file '{names[1]}': .*{TAKEN}")
 
 
 def test_a_link_in_the_way_is_not_followed(tmp_path: Path, folder: Path) -> None:
@@ -89,5 +139,4 @@ def test_a_link_in_the_way_is_not_followed(tmp_path: Path, folder: Path) -> None
 
 def test_what_is_no_archive_is_refused(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "none.tar").write_bytes(b"no tar at all" * 100)
-    with pytest.raises(SpecError, match="cannot be read"):
-        unpack(tmp_path / "none.tar", folder)
+    refused(tmp_path / "none.tar", folder, "entry 1 of the tar file: no header")

@@ -26,6 +26,7 @@ import structlog
 
 from koala.runtime.child_lifetime import serve
 from tests.fuzz import (
+    archives,
     arguments,
     batches,
     configs,
@@ -42,7 +43,7 @@ from tests.fuzz.target import Target
 
 MODULES = (
     descriptions, traces, links, hostile_agent, lines, configs, side_files, journals, batches,
-    arguments,
+    arguments, archives,
 )  # fmt: skip
 TARGETS = {target.name: target for module in MODULES for target in module.TARGETS}
 SERVICES = "services"

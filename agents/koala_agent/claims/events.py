@@ -14,6 +14,7 @@ from koala.protocol.messages import (
     Arm,
     ArmNumber,
     ClaimEnd,
+    EndKind,
     Hold,
     Hosts,
     KvAnswer,
@@ -117,16 +118,18 @@ class StarterSaid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubmitFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """The local manager did not accept the batch job; after a transient error it may have.
+    """The batch job was not made, or the local manager did not accept it; after a transient error
+    it may have.
 
-    `is_refused`: the manager works and refuses the job, or the job's own wishes (a queue, an
-    account) may be the reason, so the site need not be faulty.
+    `kind` is whose fault that is, for an error that is not transient. FAILED: the site's. REFUSED:
+    the manager works and refuses the job, or the job's own wishes (a queue, an account) may be the
+    reason. UNEXECUTABLE: the job's, at every site.
     """
 
     claim: ClaimId
     reason: str
     is_transient: bool
-    is_refused: bool = False
+    kind: EndKind = EndKind.FAILED
 
 
 class BatchUnlisted(msgspec.Struct, frozen=True, kw_only=True):

@@ -606,8 +606,7 @@ class ClaimTable:
 
     def _submit_failed(self, claim: Claim, state: Asked, event: SubmitFailed) -> None:
         if not event.is_transient:
-            kind = EndKind.REFUSED if event.is_refused else EndKind.FAILED
-            end = ClaimEnd(kind=kind, reason=event.reason)
+            end = ClaimEnd(kind=event.kind, reason=event.reason)
             if state.trouble:
                 self._withdraw(claim, end)  # an earlier submission may have got through
             else:

@@ -22,7 +22,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from koala.errors import LocalManagerError
@@ -39,6 +39,9 @@ from koala_agent.starter.program import STATE_FOLDER
 BLOCK_BYTES = 128 * 1024
 PUT_MAX_BYTES = 256 * 1024
 SPEC_BYTES_MAX = 16 * 2**20
+"""Size of a specification: the names of its staged files are most of it."""
+STAGED_KEPT = 8
+"""Claims whose names are kept: a starter asks for its staged files one after the other."""
 
 Message = dict[str, object]
 
@@ -54,6 +57,7 @@ class FileSyncServer:
     input_path: Callable[[Hold], str]
     input_named: Callable[[Hold, str], str] = lambda _hold, _name: ""
     room_bytes: Callable[[], float] = lambda: math.inf
+    _staged: dict[ClaimId, frozenset[str]] = field(default_factory=dict, init=False)
 
     def is_bound(self, claim: ClaimId, nonce: str) -> bool:
         """Check that the claim is bound to this starter and not over."""
@@ -92,9 +96,11 @@ class FileSyncServer:
             return {"ok": True, "data": base64.b64encode(file.read(BLOCK_BYTES)).decode()}
 
     async def _sum_input(self, claim: Claim, request: Message) -> Message:
-        path = self._input_path(claim, request)
-        opened = await in_thread(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
+        opened = await in_thread(self._open_input, claim, request)
         return {"ok": True, "checksum": await _checksum(opened)}
+
+    def _open_input(self, claim: Claim, request: Message) -> int:
+        return os.open(self._input_path(claim, request), os.O_RDONLY | os.O_CLOEXEC)
 
     def _input_path(self, claim: Claim, request: Message) -> str:
         try:
@@ -111,12 +117,19 @@ class FileSyncServer:
 
     def staged(self, claim: Claim) -> frozenset[str]:
         """Return the names of the files that were staged with a claim's program."""
+        kept = self._staged.get(claim.id)
+        if kept is not None:
+            return kept
         spec = Folder(self.folder(claim.id)).open(f"{STATE_FOLDER}/spec.json")
         try:
             found = json.loads(spec.read(SPEC_BYTES_MAX, 0)).get("staged", ())
         finally:
             spec.close()
-        return frozenset(str(name) for name, _mode in found)
+        names = frozenset(str(name) for name, _mode in found)
+        self._staged[claim.id] = names
+        while len(self._staged) > STAGED_KEPT:
+            self._staged.pop(next(iter(self._staged)), None)  # another thread may do the same
+        return names
 
     def _file(self, claim: Claim, request: Message) -> Message:
         path, _whole_path = self._paths(claim, request)

@@ -30,6 +30,7 @@ from koala_agent.claims.states import Claim
 from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Ended, Placeholder
 from koala_agent.placeholders.allowed_programs import check_program
 from koala_agent.placeholders.batch_script import body
+from koala_agent.placeholders.file_sync import SPEC_BYTES_MAX
 from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.logs import LogSource
 from koala_agent.placeholders.starter_installation import starter_archive
@@ -167,7 +168,7 @@ def why_unstarted(ended: Ended, settings: LaunchSettings) -> str:
 def log_source(claim: ClaimId, settings: LaunchSettings, *, is_ended: bool) -> LogSource | None:
     """Locate the claim's output; None when its folder is gone."""
     folder = settings.folder(claim)
-    spec = _read(folder, SPECIFICATION)
+    spec = _read(folder, SPECIFICATION, SPEC_BYTES_MAX)
     if spec is None:
         return None
     directory = str(spec.get("directory", ""))
@@ -187,21 +188,23 @@ def read_record(claim: ClaimId, settings: LaunchSettings) -> StarterRecord | Non
     return record_of(_read_surely(folder, PASS_FILE), _read_surely(folder, END_FILE))
 
 
-def _read(folder: Path, name: str) -> dict[str, object] | None:
-    """Read a small JSON object; None when it is missing or unreadable."""
+def _read(folder: Path, name: str, bytes_max: int) -> dict[str, object] | None:
+    """Read a JSON object; None when it is missing, unreadable or larger."""
     try:
-        return _read_surely(folder, name)
+        return _read_surely(folder, name, bytes_max)
     except OSError:
         return None
 
 
-def _read_surely(folder: Path, name: str) -> dict[str, object] | None:
-    """Read a small JSON object without following links, because the program can write here too.
+def _read_surely(
+    folder: Path, name: str, bytes_max: int = RECORD_MAX_BYTES
+) -> dict[str, object] | None:
+    """Read a JSON object without following links, because the program can write here too.
     Raises OSError when our own machine or disk is at fault."""
     try:
         file = Folder(folder, is_followed=False).open(f"{STATE_FOLDER}/{name}")
         try:
-            content = json.loads(file.read(RECORD_MAX_BYTES, 0))
+            content = json.loads(file.read(bytes_max, 0))
         finally:
             file.close()
     except (OSError, UnusableFileError) as error:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from koala.core.model.predecessors import Predecessor
-from koala.core.model.values import SiteName
+from koala.core.model.values import JobId, SiteName
 from koala.daemon.clients.admission import bind_to_queue
 from koala.daemon.config import MB
 from koala.daemon.quotas import SlowCallQueue
@@ -95,12 +95,21 @@ class DescriptionParser:
 
 
 def _joined(given: Sequence[Predecessor], more: Sequence[str]) -> tuple[Predecessor, ...]:
-    """Add predecessors to those of a description, each once. Raises SpecError."""
+    """Add predecessors to those of a description, which may be the same. Raises SpecError, also
+    for one that is named twice."""
+    if len(more) > PREDECESSORS_MAX:
+        raise SpecError(f"after: found {len(more)} jobs: allowed are {PREDECESSORS_MAX}")
     found = {one.job: one for one in given}
+    named: set[JobId] = set()
     for text in more:
         one = predecessor(text)
         if one is None:
             raise SpecError(f"after = {text[:80]!r}: allowed is {PREDECESSOR_FORM}")
+        if one.job in named:
+            raise SpecError(
+                f"after = {text!r}: {one.job} is named twice (allowed is each job once)"
+            )
+        named.add(one.job)
         if found.setdefault(one.job, one) != one:
             raise SpecError(f"after = {text!r}: the description has {one.job} with another end")
     if len(found) > PREDECESSORS_MAX:

@@ -21,8 +21,8 @@ from koala.daemon.clients.admission import Verdicts, check, check_deadline, warn
 from koala.daemon.clients.input_names import with_inputs
 from koala.daemon.clients.predecessors import check_predecessors, predecessors_of
 from koala.daemon.clients.rsl_parsing import DescriptionParser
-from koala.daemon.clients.staging import with_archives
-from koala.daemon.files.uploads import Uploads
+from koala.daemon.clients.staging import contents_of, with_archives
+from koala.daemon.files.uploads import Content, Uploads
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext
 from koala.daemon.notifications.notifier import NotifyRules
@@ -53,9 +53,11 @@ class Archived:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LotFacts:
     """Facts that are the same for all submissions of a lot. `listed` are the sites that may
-    register; `shortage` says what the disk lacks for new jobs, and is empty if nothing."""
+    register; `shortage` says what the disk lacks for new jobs, and is empty if nothing; `problems`
+    has the uploaded archives that a submission names, with why agents would refuse them."""
 
     past: Archived
+    problems: Mapping[Content, str]
     listed: Mapping[SiteName, UserName | None]
     shortage: str
 
@@ -73,6 +75,7 @@ class SubmitService:
     notify_rules: NotifyRules
     uploads: Uploads
     verdicts: Verdicts = field(default_factory=Verdicts)
+    _checking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def submit(
         self, submissions: Sequence[pb.Submission], caller: Caller, *, is_dry_run: bool
@@ -104,6 +107,7 @@ class SubmitService:
         """Submit some jobs in one batch of the event loop; other calls run between two lots."""
         keys = [key for submission in submissions if (key := _key(submission, caller.name))]
         awaited = predecessors_of(readings)
+        problems = await self._problems(submissions, readings)
         for _ in range(KEY_TRIES):
             past = await self._archived(keys, awaited)
 
@@ -115,7 +119,10 @@ class SubmitService:
                     return None  # so may one of these jobs
                 self.verdicts.valid(batch.scheduler)  # no submission changes the grid
                 facts = LotFacts(
-                    past=past, listed=dict(self.registry.owners), shortage=self.disk.shortage
+                    past=past,
+                    problems=problems,
+                    listed=dict(self.registry.owners),
+                    shortage=self.disk.shortage,
                 )
                 return [
                     self._submit(batch, submission, reading, caller, facts, is_dry_run=is_dry_run)
@@ -131,6 +138,27 @@ class SubmitService:
             retry_after_s=KEY_RETRY_S,
         )
         return [submitted_error(busy) for _ in submissions]
+
+    async def _problems(
+        self,
+        submissions: Sequence[pb.Submission],
+        readings: Sequence[JobReading | pb.Submitted],
+    ) -> dict[Content, str]:
+        """Check the uploaded archives that submissions name. One at a time for all callers: a check
+        is Python, and many threads would take the interpreter from the event loop."""
+        problems: dict[Content, str] = {}
+        contents = [
+            content
+            for submission, reading in zip(submissions, readings, strict=True)
+            if isinstance(reading, JobReading)
+            for content in contents_of(reading.spec, submission.staged)
+        ]
+        for content in dict.fromkeys(contents):
+            async with self._checking:
+                problem = await asyncio.to_thread(self.uploads.problem_of_archive, content)
+            if problem is not None:
+                problems[content] = problem
+        return problems
 
     async def _archived(self, keys: Sequence[str], awaited: Sequence[JobId]) -> Archived:
         """Look up keys, and jobs that others are to wait for, in the archive."""
@@ -182,9 +210,7 @@ class SubmitService:
             if is_dry_run or reading.is_dry_run:
                 return pb.Submitted(warnings=warned)
             _require_room(lot.shortage)
-            spec = with_archives(
-                spec, submission.staged, lambda one: self.uploads.find(one) is not None
-            )
+            spec = with_archives(spec, submission.staged, lot.problems)
             job = batch.new_job()
             spec = with_progress(spec, batch.scheduler)
             batch.emit(JobSubmitted(job=job, spec=spec, key=key, digest=digest))

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from koala.errors import ExhaustedError, RejectedError, SpecError
+from koala.files.archives import check_archive
 from koala.files.confined_folder import Descriptor
 from koala.files.incoming import Summing
 from koala.files.names import escape
@@ -29,6 +30,8 @@ UPLOADS = "uploads"
 CHECKSUM = re.compile(r"[0-9a-f]{64}")
 _STAGED = re.compile(rf"(?P<checksum>{CHECKSUM.pattern}):(?P<size>[0-9]{{1,12}})")
 RETRY_S = 60.0
+CHECKED_MAX = 1_000
+"""Archives that are known to be checked: the same one comes with each of many jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +73,7 @@ class Uploads:
         self._folder = spool / UPLOADS
         self._bytes_max = bytes_max
         self._free_bytes_min = free_bytes_min
+        self._problems: dict[Content, str] = {}
 
     def find(self, content: Content) -> Path | None:
         """Return the path of a complete upload, and renew its age."""
@@ -79,6 +83,22 @@ class Uploads:
             return path if path.stat().st_size == content.size_bytes else None
         except FileNotFoundError:
             return None
+
+    def problem_of_archive(self, content: Content) -> str | None:
+        """Return why agents would refuse a complete upload as an archive of staged files, empty if
+        they take it; None without such an upload."""
+        path = self.find(content)
+        if path is None:
+            return None
+        if content not in self._problems:  # a name has one content for ever
+            try:
+                check_archive(path)
+                self._problems[content] = ""
+            except SpecError as error:
+                self._problems[content] = str(error)
+            while len(self._problems) > CHECKED_MAX:
+                del self._problems[next(iter(self._problems))]
+        return self._problems[content]
 
     def begin(self, content: Content) -> int:
         """Check that a content may be uploaded; return the number of bytes that are here. Raises

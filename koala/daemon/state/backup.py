@@ -29,11 +29,9 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
-from gzip import BadGzipFile
-from lzma import LZMAError
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias, cast
 
 import msgspec
 
@@ -45,7 +43,9 @@ from koala.daemon.storage.folder import FILE, LOCK, MARK, RESTORED
 from koala.daemon.storage.journal import SCHEMA, unmarked_error
 from koala.daemon.storage.journal_reader import JournalReader, connect, open_journal, replay
 from koala.daemon.storage.records import JournalPosition, mark_text
-from koala.errors import ConfigError, DamagedError, JournalError
+from koala.errors import ConfigError, DamagedError, JournalError, SpecError
+from koala.files.names import shown
+from koala.files.tar_reader import read_tar
 from koala.runtime.disk_formats import BACKUP, JOURNAL
 from koala.runtime.disk_space import BALLAST
 
@@ -55,7 +55,7 @@ _HIDDEN = ".koala-part-"
 ENDPOINT = "endpoint"
 TAR = (".tar", ".tar.gz", ".tgz")
 _MADE_AGAIN = {FILE, f"{FILE}-wal", f"{FILE}-shm", MARK, LOCK, ENDPOINT, BALLAST, RESTORED, SPOOL}
-_NO_TAR = (tarfile.TarError, FileNotFoundError, EOFError, BadGzipFile, zlib.error, LZMAError)
+_NO_TAR = (SpecError, FileNotFoundError, EOFError, gzip.BadGzipFile, zlib.error)
 _GZIP = b"\x1f\x8b"
 _READ_BYTES = 1 << 20
 OVER_KEPT = 1_000  # ended jobs in memory while a backup is read back
@@ -176,7 +176,7 @@ def restore(backup: Path, state_dir: Path, *, progress: Progress | None = None) 
 def is_packed(path: Path) -> bool:
     """Return True if the path is a backup in one file, and not the file of a journal."""
     with suppress(OSError, *_NO_TAR):
-        return path.is_file() and (path.name.endswith(TAR) or tarfile.is_tarfile(path))
+        return path.is_file() and (path.name.endswith(TAR) or _is_tar(path))
     return False
 
 
@@ -341,9 +341,10 @@ def _unpacked(backup: Path, scratch: Path, only: Sequence[str] = ()) -> Path:
     target = scratch / "backup"
     target.mkdir()
     try:
-        _require_whole(backup)
-        with tarfile.open(backup) as archive:
-            _extract(archive, target, only)
+        with _opened(backup) as file:
+            _extract(file, target, only)
+            while file.read(_READ_BYTES):
+                pass  # what follows the end mark: the checksum of gzip comes last
     except _NO_TAR as error:
         raise ConfigError(f"{backup}: no backup, or a damaged one: {error}") from error
     inside = list(target.iterdir())
@@ -352,33 +353,38 @@ def _unpacked(backup: Path, scratch: Path, only: Sequence[str] = ()) -> Path:
     return inside[0]
 
 
-def _require_whole(backup: Path) -> None:
-    """Read a compressed file to its end to verify its checksum; `tarfile` stops before it.
-
-    Raises OSError, EOFError, zlib.error.
-    """
+@contextmanager
+def _opened(backup: Path) -> Iterator[IO[bytes]]:
+    """Open a file as it is, or unpacked by gzip if its first bytes say so. Raises OSError."""
     with backup.open("rb") as file:
-        if file.read(len(_GZIP)) != _GZIP:
-            return
-    with gzip.open(backup) as unpacked:
-        while unpacked.read(_READ_BYTES):
-            pass
+        if file.peek(len(_GZIP)).startswith(_GZIP):
+            with gzip.open(file) as unpacked:
+                yield cast(IO[bytes], unpacked)
+        else:
+            yield file
 
 
-def _extract(archive: tarfile.TarFile, target: Path, only: Sequence[str]) -> None:
+def _is_tar(path: Path) -> bool:
+    """Return True if a tar file begins with an entry. Raises as `read_tar` and `gzip` do."""
+    with _opened(path) as file:
+        return next(read_tar(file), None) is not None
+
+
+def _extract(file: IO[bytes], target: Path, only: Sequence[str]) -> None:
     """Extract everything, or only the files with these names; nothing outside the target.
 
-    Raises tarfile.TarError, OSError.
+    Raises SpecError, OSError.
     """
-    members = [one for one in archive if not only or one.name.split("/")[-1] in only]
-    if hasattr(tarfile, "data_filter"):
-        archive.extractall(target, members, filter="data")
-        return
-    for member in members:  # before Python 3.11.4; our backups have files and folders only
-        is_inside = not member.name.startswith("/") and ".." not in member.name.split("/")
-        if not is_inside or not (member.isreg() or member.isdir()):
-            raise tarfile.ExtractError(f"{member.name!r} is no file below its folder")
-    archive.extractall(target, members)
+    for entry in read_tar(file):
+        parts = [part for part in entry.name.split("/") if part not in ("", ".")]
+        if not parts or entry.name.startswith("/") or ".." in parts or "\0" in entry.name:
+            raise SpecError(f"{shown(entry.name)} is no file below its folder")
+        if only and parts[-1] not in only:
+            continue
+        if entry.is_folder:
+            target.joinpath(*parts).mkdir(parents=True, exist_ok=True)
+        else:
+            entry.write(target.joinpath(*parts), 0o600)
 
 
 def _read(folder: Path, backup: Path, progress: Progress | None) -> Backup:

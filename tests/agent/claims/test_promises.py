@@ -116,7 +116,7 @@ sites = st.one_of(
         claim=claims,
         reason=st.just("no"),
         is_transient=st.booleans(),
-        is_refused=st.booleans(),
+        kind=st.sampled_from([EndKind.FAILED, EndKind.REFUSED, EndKind.UNEXECUTABLE]),
     ),
     st.builds(BatchUnlisted, claim=claims, record=records),
     st.builds(BatchFound, claim=claims),

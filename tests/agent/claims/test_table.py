@@ -197,9 +197,23 @@ def test_a_wish_that_the_local_manager_does_not_grant_is_no_error_of_the_site(
 ) -> None:
     """A job may name a queue that is not there: others must not lose the site for it."""
     reason = "sbatch: Invalid partition name specified"
-    failed = SubmitFailed(claim=CLAIM, reason=reason, is_transient=False, is_refused=True)
+    failed = SubmitFailed(claim=CLAIM, reason=reason, is_transient=False, kind=EndKind.REFUSED)
     end = gone(script.tell(a_hold(), failed))
     assert (end.kind, end.reason) == (EndKind.REFUSED, reason)
+
+
+@pytest.mark.parametrize("tries", [0, 2])
+def test_what_no_site_would_take_is_the_job_s_own_end(script: TableScript, tries: int) -> None:
+    script.tell(a_hold())
+    for _ in range(tries):
+        script.tell(SubmitFailed(claim=CLAIM, reason="still on their way", is_transient=True))
+        script.wake()
+    kind = EndKind.UNEXECUTABLE
+    outputs = script.tell(SubmitFailed(claim=CLAIM, reason="no tar", is_transient=False, kind=kind))
+    if tries:  # the local manager may have it
+        outputs = script.tell(batch_ended(EndCause.WITHDRAWN))
+    end = gone(outputs)
+    assert (end.kind, end.reason) == (kind, "no tar")
 
 
 def test_a_wish_with_which_a_job_never_starts_is_no_error_of_the_site(script: TableScript) -> None:

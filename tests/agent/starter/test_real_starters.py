@@ -12,11 +12,12 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from koala.protocol.messages import ClaimEnd, EndKind, LogRequest, ReportState, Stop
+from koala.protocol.messages import ClaimEnd, EndKind, Hold, LogRequest, ReportState, Stop
 from koala.protocol.names import ClaimId
 from koala_agent import claim_driver
 from koala_agent.claims.folder import StarterRecord
@@ -63,6 +64,21 @@ async def test_a_program_runs_after_the_barrier_and_its_end_is_told(tmp_path: Pa
         end = await end_of(site)
     assert end.is_well, end
     assert (folder(tmp_path) / "stdout.0").read_text() == "hello\n"
+
+
+async def test_claims_that_wait_for_their_archives_take_no_place_of_another(tmp_path: Path) -> None:
+    comes = asyncio.Event()
+
+    async def archive(hold: Hold) -> Path | None:
+        if hold.archive:
+            await comes.wait()
+        return None
+
+    async with a_site(tmp_path, archive=archive) as site:
+        for number in range(claim_driver.CALLS_MAX + 1):
+            site.claims.order(replace(a_hold(f"j1/1/{number + 1}/1"), archive="t"))
+        await site.granted(a_hold("j1/1/0/1"))
+        comes.set()
 
 
 async def test_nothing_of_a_program_runs_before_the_release(tmp_path: Path, ear: Ear) -> None:

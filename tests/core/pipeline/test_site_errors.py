@@ -126,6 +126,18 @@ def test_the_programs_own_end_fails_the_job_and_is_no_error_of_the_site(
     assert running.picture("j1")["status"] == 3
 
 
+def test_a_job_that_no_site_would_take_fails_before_it_starts_and_is_no_error_of_a_site(
+    script: Script,
+) -> None:
+    """As one whose staged files the agent refuses."""
+    script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4)).claimed("j1")
+    script.grant("j1/1/0/1").gone("j1/1/1/1", EndKind.UNEXECUTABLE, reason="no tar file")
+    script.expect(StopClaim, claim="j1/1/0/1")
+    assert script.phase("j1") == "Failed"
+    assert script.reason("j1") == "component 1 at b: unexecutable: no tar file"
+    assert (site(script, "a").errors, site(script, "b").errors) == (0, 0)
+
+
 def test_a_lost_lease_counts_unless_the_daemon_itself_was_away(begin: Begin) -> None:
     script = begin(run_lease_s=60.0).tell(a_site("a", 4), a_job("j1", 4))
     script.running("j1")

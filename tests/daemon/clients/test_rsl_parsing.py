@@ -110,6 +110,9 @@ async def test_what_is_wrong_keeps_nothing_of_what_was_read(texts: DescriptionPa
             ),
             "1001 definitions: allowed are 1000",
         ),
+        (pb.Submission(rsl="&(executable=a)", after=["j1", "j1"]), "'j1': j1 is named twice"),
+        (pb.Submission(rsl="&(executable=a)", after=["j1:any", "j1"]), "'j1': j1 is named twice"),
+        (pb.Submission(rsl="&(executable=a)", after=["j1"] * 100_000), "found 100000 jobs"),
         (
             pb.Submission(rsl="&(executable=a)" + "(x-a=b)" * (JOB_TOKENS_MAX // 5)),
             "more than 200000 names, values and signs",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from koala.core.model.job_spec import ComponentSpec, JobSpec
 from koala.core.model.values import UserName
-from koala.daemon.clients.staging import with_archives
+from koala.daemon.clients.staging import contents_of, with_archives
 from koala.daemon.files.uploads import Content
 from koala.errors import RejectedError, SpecError
 
@@ -22,7 +24,7 @@ def a_job(executable: str, *stage: str) -> JobSpec:
 
 def staged(spec: JobSpec, **given: str) -> ComponentSpec:
     by_index = {name.removeprefix("c"): text for name, text in given.items()}
-    return with_archives(spec, by_index, lambda one: one == UPLOADED).components[1]
+    return with_archives(spec, by_index, {UPLOADED: ""}).components[1]
 
 
 @pytest.mark.parametrize(
@@ -43,11 +45,30 @@ def test_a_staged_executable_is_found_under_its_own_name(
 
 def test_a_job_that_stages_nothing_stays_as_it_is() -> None:
     spec = a_job("/bin/true")
-    assert with_archives(spec, {}, lambda _: False) is spec
+    assert with_archives(spec, {}, {}) is spec
+
+
+def test_files_for_a_component_that_stages_nothing_are_refused() -> None:
+    with pytest.raises(SpecError, match=r"component '0', which stages nothing .*those of 1\)"):
+        staged(a_job("program", "yes"), c0=STAGED, c1=STAGED)
+    with pytest.raises(SpecError, match=r"component '1', which stages nothing .*those of none\)"):
+        staged(a_job("program"), c1=STAGED)
+
+
+def test_an_archive_that_agents_would_refuse_is_refused_with_its_component() -> None:
+    with pytest.raises(SpecError, match="component 1: entry 1 is a link"):
+        with_archives(a_job("program", "yes"), {"1": STAGED}, {UPLOADED: "entry 1 is a link"})
+
+
+def test_the_uploads_of_staging_components_are_looked_for_each_once() -> None:
+    spec = a_job("program", "yes")
+    twice = replace(spec, components=(*spec.components, spec.components[1]))
+    assert list(contents_of(twice, {"1": STAGED, "2": STAGED})) == [UPLOADED]
+    assert not list(contents_of(twice, {"0": STAGED, "7": STAGED, "1": "wrong"}))
 
 
 def test_what_was_not_uploaded_is_refused() -> None:
-    for given in ({}, {"c0": STAGED}, {"c1": f"{'b' * 64}:1000"}):
+    for given in ({}, {"c1": f"{'b' * 64}:1000"}):
         with pytest.raises(RejectedError, match="component 1 stages files, and this submission"):
             staged(a_job("program", "yes"), **given)
     with pytest.raises(SpecError, match="allowed is CHECKSUM:SIZE"):

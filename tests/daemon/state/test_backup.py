@@ -1,12 +1,14 @@
 """Backups are made beside a running daemon, read back, and go on with sites that know more."""
 
 import asyncio
+import gzip
 import json
 import os
 import re
 import shutil
 import sqlite3
 import stat
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +23,7 @@ from koala.core.model.events import SiteDrained
 from koala.core.model.values import SiteName, UserName
 from koala.daemon.auth.audit import FILE as AUDIT
 from koala.daemon.auth.audit import account
-from koala.daemon.state.backup import MANIFEST, Backup, back_up, open_packed, restore
+from koala.daemon.state.backup import MANIFEST, Backup, back_up, is_packed, open_packed, restore
 from koala.daemon.state.recovery import LOST_JOBS_MAX
 from koala.daemon.storage.folder import FILE, MARK, RESTORED
 from koala.daemon.storage.journal import Journal
@@ -30,6 +32,7 @@ from koala.daemon.storage.records import Batch, Record
 from koala.errors import ConfigError, JournalError, KoalaError
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
+from tests.files.tar_blocks import END, tar_block, tar_entry
 
 pytestmark = pytest.mark.live
 
@@ -475,6 +478,46 @@ def test_a_packed_backup_is_read_to_its_end(whole: Path, tmp_path: Path) -> None
     with pytest.raises(ConfigError, match="or a damaged one: "):
         restore(packed, back)
     assert not back.exists()
+
+
+@pytest.mark.parametrize("words", [("-czf", "backup"), ("-cf", "./backup")])
+def test_a_backup_that_somebody_packed_is_put_back(
+    whole: Path, tmp_path: Path, words: tuple[str, str]
+) -> None:
+    packed = tmp_path / "packed"  # known by its content
+    option, folder = words
+    subprocess.run(["tar", "-C", whole, option, packed, folder], check=True)
+    assert is_packed(packed)
+    assert (
+        restore(packed, tmp_path / "back").events
+        == restore(whole / "backup", tmp_path / "again").events
+    )
+    with open_packed(packed) as reader:
+        assert reader.events
+
+
+@pytest.mark.parametrize(
+    ("hostile", "told"),
+    [
+        (tar_block(b"header", b"x", 2**30), "a header of 1073741824 bytes"),
+        (tar_entry(b"backup/../../outside", b"x"), "is no file below its folder"),
+        (tar_entry(b"/outside", b"x"), "is no file below its folder"),
+        (tar_entry(b"link", kind=b"2"), "'link' has type '2'"),
+    ],
+    ids=["header", "above", "absolute", "link"],
+)
+def test_a_hostile_backup_writes_nothing_elsewhere(
+    tmp_path: Path, hostile: bytes, told: str
+) -> None:
+    packed, back = tmp_path / "packed.tar.gz", tmp_path / "inner" / "back"
+    packed.write_bytes(gzip.compress(hostile + END))
+    back.parent.mkdir()
+    with pytest.raises(ConfigError, match=f"no backup, or a damaged one: .*{told}"):
+        restore(packed, back)
+    with pytest.raises(ConfigError, match=told), open_packed(packed):
+        pass
+    assert list(back.parent.iterdir()) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["inner", "packed.tar.gz"]
 
 
 def test_a_file_that_was_changed_in_a_tar_file_is_named(whole: Path, tmp_path: Path) -> None:
