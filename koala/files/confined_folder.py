@@ -14,7 +14,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,10 +196,39 @@ class Folder:
             finally:
                 os.close(root)
 
+    def entries(self, folder: str = "") -> tuple[list[str], list[str]]:
+        """Return the names right below the folder, or below one in it: of folders, and of regular
+        files, sorted.
+
+        Links, and names that are no logical names, are left out. Raises SpecError,
+        UnusableFileError.
+        """
+        folders, files = [], []
+        try:
+            with (
+                self._below(check_name(folder) if folder else ()) as number,
+                os.scandir(number) as scan,
+            ):
+                for entry in scan:
+                    if is_name(entry.name):
+                        if entry.is_dir(follow_symlinks=False):
+                            folders.append(entry.name)
+                        elif entry.is_file(follow_symlinks=False):
+                            files.append(entry.name)
+        except OSError as error:
+            raise UnusableFileError(f"folder {shown(folder)}: {_reason(error)}") from error
+        return sorted(folders), sorted(files)
+
     @contextmanager
     def _parent(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
         """Open the folder that holds `name`; yield its descriptor and the last part of the name."""
         *folders, last = check_name(name)
+        with self._below(folders, make=make) as number:
+            yield number, last
+
+    @contextmanager
+    def _below(self, folders: Sequence[str], *, make: bool = False) -> Iterator[int]:
+        """Open the folder at the end of these; yield its descriptor."""
         number = os.open(self.path, self._flags)
         try:
             for part in folders:
@@ -209,7 +238,7 @@ class Folder:
                 below = os.open(part, _FOLDER_FLAGS, dir_fd=number)
                 os.close(number)
                 number = below
-            yield number, last
+            yield number
         finally:
             os.close(number)
 

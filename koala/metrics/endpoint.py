@@ -1,7 +1,8 @@
 """The HTTP endpoint of metrics: a WSGI server in threads, so that no event loop waits for a scrape.
 
-Everything about a connection is bounded: how many are open, how long one may take. Certificate, key
-and token are read again when their files change.
+Everything about a connection is bounded: how many are open, how long one may take. Beyond the
+number the oldest one that has not asked for the metrics gives way, so strangers who say nothing
+keep no scrape out. Certificate, key and token are read again when their files change.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ssl
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from threading import Lock, Thread
@@ -24,7 +26,7 @@ from koala.errors import ConfigError
 from koala.identity.private_files import read_private, write_private
 from koala.metrics.settings import MetricsSettings
 from koala.runtime import clock
-from koala.runtime.structured_log import get_logger
+from koala.runtime.structured_log import LogRate, get_logger
 from koala.wire.listen_ports import cannot_listen, check_free
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 PATH = "/metrics"
 CONNECTIONS_MAX = 16
+KEEP = "koala.keep"
+"""Name in the environment of a request: the function that lets its connection stay."""
 CONNECTION_S_MAX = 30.0
 """A connection that takes longer is closed; Prometheus gives up after 10 s by default."""
 IDLE_S_MAX = 10.0
@@ -139,6 +143,11 @@ class _Handler(WSGIRequestHandler):
         with suppress(OSError):
             super().finish()
 
+    def get_environ(self) -> WSGIEnvironment:
+        """Return the environment of a request whose headers have been read."""
+        assert isinstance(self.server, _Server)
+        return super().get_environ() | {KEEP: partial(self.server.keep, self.connection)}
+
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - the library's
         """Log nothing."""
 
@@ -156,7 +165,9 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self._tls = tls
         self._lock = Lock()
-        self._open: dict[socket.socket, float] = {}
+        self._failures = LogRate()
+        self._open: dict[socket.socket, float] = {}  # the oldest first
+        self._asking: set[socket.socket] = set()
         super().__init__(address, _Handler)
         self.set_app(app)
 
@@ -174,18 +185,31 @@ class _Server(ThreadingMixIn, WSGIServer):
         return (connection if self._tls is None else self._tls.wrap(connection)), address
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ANN401
-        """Take a connection only while there are few."""
+        """Take a connection. If there are too many, one gives way."""
         with self._lock:
-            if len(self._open) >= CONNECTIONS_MAX:
-                return False
             self._open[request] = clock.now()
-            return True
+            if len(self._open) > CONNECTIONS_MAX:
+                silent = (one for one in self._open if one not in self._asking)
+                oldest = next(silent)  # there is one: the new one has not asked yet
+                _end(oldest)
+                self._forget(oldest)
+        return True
+
+    def keep(self, connection: socket.socket) -> None:
+        """Let a connection stay until its answer is sent."""
+        with self._lock:
+            if connection in self._open:
+                self._asking.add(connection)
 
     def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - the library's type
         """Close a connection."""
         with self._lock:
-            self._open.pop(request, None)
+            self._forget(request)
         super().shutdown_request(request)
+
+    def _forget(self, connection: socket.socket) -> None:
+        self._open.pop(connection, None)
+        self._asking.discard(connection)
 
     def service_actions(self) -> None:
         """End connections that take too long."""
@@ -193,12 +217,18 @@ class _Server(ThreadingMixIn, WSGIServer):
         with self._lock:
             late = [one for one, at in self._open.items() if now - at > CONNECTION_S_MAX]
         for connection in late:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+            _end(connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """Log an error of a handler; it ends that connection only."""
-        log.warning("metrics.request_failed", reason=repr(sys.exception()))
+        if count := self._failures.count(clock.now()):
+            log.warning("metrics.request_failed", reason=repr(sys.exception()), times=count)
+
+
+def _end(connection: socket.socket) -> None:
+    """End a connection; its thread sees that."""
+    with suppress(OSError):
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)  # TLS would change its state, too
 
 
 def _protected(app: WSGIApplication, token_file: str) -> WSGIApplication:
@@ -210,6 +240,7 @@ def _protected(app: WSGIApplication, token_file: str) -> WSGIApplication:
         if token_file and not _is_shown(environ.get("HTTP_AUTHORIZATION", ""), token_file):
             challenge = ("WWW-Authenticate", "Bearer")
             return _text(start, "401 Unauthorized", "a bearer token is needed", challenge)
+        environ[KEEP]()
         return app(environ, start)
 
     return answer

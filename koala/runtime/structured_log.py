@@ -38,6 +38,8 @@ with _hidden("rich"):
 bind_to_all = structlog.contextvars.bind_contextvars
 """Add values to all later lines of this context."""
 get_logger = structlog.get_logger
+RATE_S = 10.0
+"""Least pause between two lines of one kind."""
 
 
 def configure_logging(level: str) -> None:
@@ -83,3 +85,25 @@ def _json(values: dict[str, Any], **options: Any) -> str:  # noqa: ANN401
 def log_plainly() -> None:
     """Log to standard error with structlog's own form, as the relay does."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+
+
+class LogRate:
+    """Rate of log lines that strangers can cause: counts events of one kind.
+
+    Time is an argument, in seconds of any clock that never runs backwards.
+    """
+
+    __slots__ = ("_count", "_due_at")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._due_at = float("-inf")
+
+    def count(self, now: float) -> int:
+        """Count an event; return how many a line stands for now, 0 while none is due."""
+        self._count += 1
+        if now < self._due_at:
+            return 0
+        self._due_at = now + RATE_S
+        count, self._count = self._count, 0
+        return count

@@ -1,6 +1,8 @@
 """The web page of a grid: a process of its own, and a client of the daemon (`koala web`).
 
 - `server`: the process; `app`: its routes; `settings`: where it listens.
+- `connections`: who is accepted, cut, and gives way; `shares`: limits of each user; `answers`:
+  answers in parts, and mistakes in words.
 - `sessions`: sign-in and sessions of browsers; `security`: checks of requests.
 - `identities`, `grid_model`: who looks, and what the daemon shows them, fed by one watch for all
   pages.

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from koala.runtime import clock
+from koala.web.answers import Answers
 from koala.web.identities import Identities
 from koala.web.pages import (
     events,
@@ -33,6 +34,7 @@ from koala.web.past_runs import PastRuns
 from koala.web.security import RequestGuard
 from koala.web.sessions import Sessions, SignInCode
 from koala.web.settings import WebSettings
+from koala.web.shares import PAGES, STREAMS, Share
 
 STATIC = Path(__file__).parent / "static"
 
@@ -65,8 +67,9 @@ def make_app(
                     identities=identities,
                     code=code,
                     templates=make_templates(settings, daemon=identities.address),
+                    pages=Share(PAGES),
+                    streams=Share(STREAMS),
                 )
-                app.state.streams = events.Streams()
                 app.state.past_runs = past_runs
                 code.publish()
                 yield
@@ -75,7 +78,8 @@ def make_app(
         routes=[Mount(settings.base, routes=_routes())] if settings.base else _routes(),
         lifespan=lifespan,
         middleware=[
-            Middleware(RequestGuard, hosts=settings.hosts(port), is_secure=settings.is_secure)
+            Middleware(RequestGuard, hosts=settings.hosts(port), is_secure=settings.is_secure),
+            Middleware(Answers),
         ],
         exception_handlers={404: _not_found},
     )

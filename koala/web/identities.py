@@ -7,6 +7,7 @@ the daemon decides on each of their calls, as it does for the command line.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -21,6 +22,11 @@ OWN = "own"
 IDENTITIES_MAX = 64
 TOKEN_MAX = 512
 SWEEP_S = 60.0
+CHECKS_AT_ONCE = 8
+"""Unknown tokens that the daemon is asked about at once; others wait, in order."""
+WRONG_S = 1.0
+"""Time after which a wrong token is answered: a crowd that tries some costs the daemon little. No
+honest sign-in is refused for it. Tokens have 256 random bits, so nobody guesses one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +57,7 @@ class Identities:
         self._group = group
         self._known: dict[str, tuple[Identity, AsyncExitStack]] = {}
         self._sweeper: asyncio.Task[None] | None = None
+        self._checks = asyncio.Semaphore(CHECKS_AT_ONCE)
         self.address = ""
 
     async def __aenter__(self) -> Identities:
@@ -72,9 +79,10 @@ class Identities:
         found = self._known.get(key)
         return None if found is None else found[0]
 
-    async def sign_in(self, token: str) -> Identity:
+    async def sign_in(self, token: str, *, is_gone: Callable[[], Awaitable[bool]]) -> Identity:
         """Return the identity of a token, after the daemon has accepted it.
 
+        A token whose turn comes when `is_gone` says that nobody waits any more is not looked at.
         Raises UnauthenticatedError, UnreachableError, ExhaustedError.
         """
         if not token.isascii() or not token.isprintable() or not 0 < len(token) <= TOKEN_MAX:
@@ -83,6 +91,17 @@ class Identities:
         if (found := self.get(key)) is not None:
             await found.client.hello()  # the token may be revoked by now
             return found
+        try:
+            async with self._checks:
+                if await is_gone():
+                    raise UnauthenticatedError("the browser has gone")
+                return await self._check(key, token)
+        except UnauthenticatedError:
+            await asyncio.sleep(WRONG_S)
+            raise
+
+    async def _check(self, key: str, token: str) -> Identity:
+        """Ask the daemon about a token. Raises as `sign_in` does."""
         credentials = find_credentials(self.address)
         if credentials is None or credentials.is_plain:
             raise UnauthenticatedError("this daemon has no tokens: use the sign-in link")

@@ -24,12 +24,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 from urllib.parse import unquote
 
-from koala.runtime.structured_log import get_logger
+from koala.runtime.structured_log import LogRate, get_logger
 from koala.wire import connection_limits
 
 STRANGER_BYTES = 2**20
@@ -56,9 +56,6 @@ or agent does."""
 EACH_S = 0.000_25
 """Least pause for each socket of this process: with thousands of them, a poll takes
 a hundredth of a second, and all polls together some per cent of a processor."""
-
-REPORT_S = 10.0
-"""Least pause between two log lines; a line counts the connections that were cut since."""
 
 DESCRIPTORS = "/proc/self/fd"
 _BYTES_RECEIVED = struct.Struct("=128xQ")  # tcpi_bytes_received, since Linux 4.1
@@ -96,14 +93,6 @@ class _Caller:
     connection: _Connection | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class _Cut:
-    """Connections that were cut since the last log line."""
-
-    connections: int = 0
-    reported_at: float = field(default=float("-inf"))
-
-
 @dataclass(slots=True)
 class _Load:
     """Processor time of this process, all its threads included, when it was last looked at."""
@@ -130,7 +119,7 @@ class FloodGuard:
         self._ports: set[int] = set()
         self._callers: dict[Peer, _Caller] = {}
         self._connections: dict[int, _Connection] = {}
-        self._cut = _Cut()
+        self._cut = LogRate()
         self._polled_at = 0.0
         self._is_swollen = False
         self._load = _Load()
@@ -263,12 +252,9 @@ class FloodGuard:
         return f"sent {sent} bytes that are no message" if sent > allowed else ""
 
     def _report(self, peer: Peer, reason: str, now: float) -> None:
-        self._cut.connections += 1
-        if now - self._cut.reported_at >= REPORT_S:
-            count = self._cut.connections
+        if count := self._cut.count(now):
             where = f"{peer[0]}:{peer[1]}"
             log.warning("connection.cut", peer=where, reason=reason, connections=count)
-            self._cut = _Cut(reported_at=now)
             self._is_swollen = True
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from koala.errors import ConfigError
-from koala.web.security import BODY_MAX, HEADERS
+from koala.web.grid_model import GridModel
+from koala.web.security import BODY_MAX, HEADERS, POLICY
 from koala.web.sessions import AGE_MAX_S, IDLE_MAX_S, SESSIONS_MAX, Sessions, SignInCode
 from koala.web.settings import WebSettings, read_settings
+from tests.cli.command import koala
 from tests.web.pages import ORIGIN, secret, web
 
 live = pytest.mark.live
@@ -84,6 +86,17 @@ def test_a_sign_in_code_is_good_once_and_replaced() -> None:
 def test_wrong_settings_are_refused(words: Mapping[str, str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         read_settings(**words)  # type: ignore[arg-type]
+
+
+@live
+def test_a_certificate_that_is_none_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "own.pem"
+    path.write_text("no certificate")
+    words = ("--certificate", str(path), "--key", str(path))
+    done = koala("web", "--listen", "127.0.0.1:0", *words)
+    assert done.returncode == 2
+    assert f"--certificate {path} and --key {path} cannot be used" in done.stderr
+    assert "sign-in" not in done.stderr
 
 
 def test_settings_say_how_browsers_reach_the_pages() -> None:
@@ -165,6 +178,27 @@ async def test_a_link_signs_in_once_and_the_cookie_is_kept_from_scripts(
         for back in ("//evil.example", "https://evil.example", "/\\evil.example"):
             form = {"token": found.stage.administrator.token, "back": back}
             assert (await browser.post("/sign-in", data=form)).headers["location"] == "/"
+
+
+@live
+async def test_a_mistake_in_a_page_is_said_in_words_and_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def fail(*_: object) -> dict[str, object]:
+        raise ValueError("no number\nof this kind")
+
+    async with web(tmp_path, monkeypatch) as found, found.signed_in() as browser:
+        monkeypatch.setattr(GridModel, "document", fail)
+        capsys.readouterr()
+        for _ in range(3):
+            answer = await browser.get("/queues")
+            assert answer.status_code == 500
+            assert "This page failed, and this is a mistake in Koala: ValueError" in answer.text
+            assert answer.headers["content-security-policy"] == POLICY
+        (line,) = capsys.readouterr().out.splitlines()
+        assert "page.failed" in line
+        assert "test_access.py" in line
+        assert (await browser.get("/jobs")).status_code == 200
 
 
 @live

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,6 +56,98 @@ async def test_results_are_shown_and_nothing_beside_them(
         for path in ("link", "..%2fsecret", "empty", "hints/claims.csv"):
             assert (await browser.get(f"/results/{path}")).status_code in (404, 422), path
         assert (await browser.get("/replay")).status_code == 409
+
+
+async def test_no_link_below_the_results_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not of a file, not of a folder, not swapped in meanwhile; and nothing else is no file."""
+    root = results(tmp_path)
+    hints, secret = root / "hints", tmp_path / "secret"
+    hints.joinpath("linked.png").symlink_to(secret / "loads.png")
+    os.mkfifo(hints / "pipe.png")
+    (root / "folder.png").mkdir()
+    root.joinpath("root.png").symlink_to(secret / "loads.png")
+    (root / "other").mkdir()
+    (root / "other" / "claims.csv").symlink_to(hints / "claims.csv")
+    async with (
+        web(tmp_path, monkeypatch, WebSettings(results=root)) as found,
+        found.signed_in() as browser,
+    ):
+        listed = (await browser.get("/results")).text
+        assert "/results/." not in listed
+        assert "/results/other" not in listed
+        page = (await browser.get("/results/hints")).text
+        for name in ("linked.png", "pipe.png"):
+            assert name not in page
+            assert (await browser.get(f"/results/hints/{name}")).status_code == 422
+        async with asyncio.TaskGroup() as group:
+            stop = asyncio.Event()
+            swapping = group.create_task(swap(hints, secret, stop))
+            for _ in range(50):
+                figure = await browser.get("/results/hints/swapped.png")
+                assert figure.status_code == 422 or figure.content == b"own", figure.text
+                folder = await browser.get("/results/moved/swapped.png")
+                assert folder.status_code == 422 or folder.content == b"own", folder.text
+            stop.set()
+        assert swapping.result() > 0
+
+
+async def swap(hints: Path, secret: Path, stop: asyncio.Event) -> int:
+    """Swap a file and a folder for links to others, again and again; return how often."""
+    secret.joinpath("swapped.png").write_bytes(b"secret")
+    own, moved, count = hints / "own.png", hints.parent / "moved", 0
+    while not stop.is_set():
+        for is_link in (True, False):
+            own.symlink_to(secret / "swapped.png") if is_link else own.write_bytes(b"own")
+            own.rename(hints / "swapped.png")
+            if is_link:
+                moved.symlink_to(secret)
+                await asyncio.sleep(0)
+                moved.unlink()
+            else:
+                moved.mkdir()
+                moved.joinpath("swapped.png").write_bytes(b"own")
+                await asyncio.sleep(0)
+                shutil.rmtree(moved)
+        count += 1
+    return count
+
+
+TABLES = {
+    "empty": (b"", "has no column claim"),
+    "other columns": (b"a,b\n1,2\n", "has no column claim"),
+    "binary": (bytes(range(256)) * 9, "is not a table"),
+    "NUL": (b"\0" * 100, "no column claim"),
+    "an open quote": (",".join(COLUMNS).encode() + b'\n"x', "is not a table"),
+    "a short line": (",".join(COLUMNS).encode() + b"\nx,y\n", "row 1 has not as many cells"),
+    "a long line": (
+        ",".join(COLUMNS).encode() + b"\n" + b"x," * len(COLUMNS) + b"x\n",
+        "row 1 has not as many cells",
+    ),
+    "a large cell": (",".join(COLUMNS).encode() + b"\n" + b"x" * 200_000, "is not a table"),
+    "large": (b"x" * 2_000_000, "is too long"),
+    "many lines": (",".join(COLUMNS).encode() + b"\n," * 50_000, "50000 lines"),
+}
+
+
+async def test_a_table_that_is_none_is_named_on_its_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = results(tmp_path)
+    table = root / "hints" / "claims.csv"
+    settings = WebSettings(results=root)
+    async with web(tmp_path, monkeypatch, settings) as found, found.signed_in() as browser:
+        for name, (content, text) in TABLES.items():
+            table.write_bytes(content)
+            page = await browser.get("/results/hints")
+            assert page.status_code == 200, name
+            assert text in page.text, name
+            assert "hints/claims.csv" in page.text
+            assert "figure-02.png" in page.text
+        table.unlink()
+        table.mkdir()
+        assert "cannot be shown" not in (await browser.get("/results/hints")).text
 
 
 async def test_operators_can_play_back_a_past_run(

@@ -14,66 +14,48 @@ from contextlib import aclosing
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from koala.errors import ExhaustedError
 from koala.web import charts
 from koala.web.cells import job_cells, site_cells, total_cells
 from koala.web.grid_model import Change
 from koala.web.pages.grid import under_way
-from koala.web.pages.viewer import Viewer, signed_in
+from koala.web.pages.viewer import Viewer, followed
 from koala.web.usage import total_use
 
-STREAMS_MAX = 1_000
 TOPIC_MAX = 300
 BEAT_S = 15.0
 """Longest silence: proxies cut lines that are silent."""
 
 
-class Streams:
-    """Counts the open streams."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-
-@signed_in
+@followed
 async def stream(request: Request, viewer: Viewer) -> Response:
     """Stream the changes of a topic: jobs, grid, a job's id, or `site:NAME`."""
-    streams: Streams = request.app.state.streams
-    if streams.count >= STREAMS_MAX:
-        raise ExhaustedError(f"{STREAMS_MAX} pages are open already")
     topic = request.query_params.get("topic", "jobs")[:TOPIC_MAX]
     last = request.headers.get("last-event-id") or request.query_params.get("after")
     number = int(last) if last and last.isascii() and last.isdigit() and len(last) < 19 else None
-    events = _events(viewer, streams, topic, number)
+    events = _events(viewer, topic, number)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
-async def _events(
-    viewer: Viewer, streams: Streams, topic: str, number: int | None
-) -> AsyncGenerator[bytes, None]:
+async def _events(viewer: Viewer, topic: str, number: int | None) -> AsyncGenerator[bytes, None]:
     model = viewer.identity.model
-    streams.count += 1
-    try:
-        yield b"retry: 1000\n\n"
-        after = model.cursor(number)
-        if after is None:
-            yield _event("reload", model.number, {})
-            after = model.cursor(None)
-        assert after is not None
-        while _is_signed_in(viewer):
-            async with aclosing(_beating(model.changes(after))) as changes:
-                async for change in changes:
-                    if change is None:
-                        yield b": still here\n\n"
-                    elif text := _text(viewer, change, topic):
-                        yield text
-                    if not _is_signed_in(viewer):
-                        return
-            yield _event("reload", model.number, {})  # this page was too slow
-            after = model.cursor(None) or 0
-    finally:
-        streams.count -= 1
+    yield b"retry: 1000\n\n"
+    after = model.cursor(number)
+    if after is None:
+        yield _event("reload", model.number, {})
+        after = model.cursor(None)
+    assert after is not None
+    while _is_signed_in(viewer):
+        async with aclosing(_beating(model.changes(after))) as changes:
+            async for change in changes:
+                if change is None:
+                    yield b": still here\n\n"
+                elif text := _text(viewer, change, topic):
+                    yield text
+                if not _is_signed_in(viewer):
+                    return
+        yield _event("reload", model.number, {})  # this page was too slow
+        after = model.cursor(None) or 0
 
 
 def _is_signed_in(viewer: Viewer) -> bool:

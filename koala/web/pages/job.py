@@ -20,7 +20,7 @@ from koala.views.gantt_svg import gantt_svg
 from koala.web.barrier import barrier
 from koala.web.cells import job_cells, steps
 from koala.web.identities import Identity
-from koala.web.pages.viewer import Viewer, action, signed_in
+from koala.web.pages.viewer import Viewer, action, followed, signed_in
 
 
 @signed_in
@@ -102,7 +102,7 @@ async def _content(parts: AsyncGenerator[OutputPart, None], size: int) -> AsyncI
             yield part.data
 
 
-@signed_in
+@followed
 async def logs(request: Request, viewer: Viewer) -> Response:
     """Stream what the programs of a job write, from the begin on, as server-sent events."""
     job = request.path_params["job"]

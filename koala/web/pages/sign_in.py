@@ -8,14 +8,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from koala.errors import ExhaustedError, KoalaError
-from koala.runtime import clock
-from koala.runtime.token_bucket import TokenBucket
 from koala.web.identities import OWN
 from koala.web.pages.viewer import Services, Viewer, action, form
-
-TRIES_PER_S = 2.0
-TRIES_AT_ONCE = 20.0
-_tries = TokenBucket(TRIES_PER_S, burst=TRIES_AT_ONCE, now=0.0)
 
 
 async def show(request: Request) -> Response:
@@ -36,11 +30,9 @@ async def by_token(request: Request) -> Response:
     services: Services = request.app.state.services
     values = await form(request)
     back = _back(values.get("back", "/"))
-    if _tries.wait_s(clock.now()) > 0:
-        return _form(services, back=back, text="Too many tries: wait a moment.", status=429)
-    _tries.consume(1)
+    token = values.get("token", "").strip()
     try:
-        identity = await services.identities.sign_in(values.get("token", "").strip())
+        identity = await services.identities.sign_in(token, is_gone=request.is_disconnected)
     except KoalaError as error:
         status = 503 if isinstance(error, ExhaustedError) else 403
         return _form(services, back=back, text=str(error), status=status)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial, wraps
 from http import HTTPStatus
+from operator import attrgetter
 from secrets import compare_digest
 from typing import Any
 from urllib.parse import parse_qs, quote
@@ -27,9 +28,11 @@ from koala.errors import (
 )
 from koala.runtime import clock
 from koala.web import cells
+from koala.web.connections import IDENTITY
 from koala.web.identities import Identities, Identity
 from koala.web.sessions import Session, Sessions, SignInCode
 from koala.web.settings import WebSettings
+from koala.web.shares import Share
 
 PAGES = (
     ("grid", "Grid", "/"),
@@ -62,6 +65,8 @@ class Services:
     identities: Identities
     code: SignInCode
     templates: Environment
+    pages: Share
+    streams: Share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +133,13 @@ def make_templates(settings: WebSettings, *, daemon: str) -> Environment:
     return templates
 
 
-def signed_in(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-    """Decorate a handler: find the session, or ask to sign in; show errors as pages."""
+def signed_in(
+    handler: Handler, *, share: Callable[[Services], Share] = attrgetter("pages")
+) -> Callable[[Request], Awaitable[Response]]:
+    """Decorate a handler: find the session, or ask to sign in; show errors as pages.
+
+    Each answer counts in a share from here to its end, and keeps its connection.
+    """
 
     @wraps(handler)
     async def answer(request: Request) -> Response:
@@ -140,6 +150,8 @@ def signed_in(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
             return ask_to_sign_in(request, services)
         viewer = Viewer(services=services, session=session, identity=identity)
         try:
+            request.state.held.enter_context(share(services).taken(identity.key))
+            setattr(request.state, IDENTITY, identity.key)
             return await handler(request, viewer)
         except UnauthenticatedError:
             services.sessions.end_all(identity.key)
@@ -148,6 +160,11 @@ def signed_in(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
             return error_page(request, viewer, error)
 
     return answer
+
+
+def followed(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    """Decorate a handler whose answer stays open, for changes to come."""
+    return signed_in(handler, share=attrgetter("streams"))
 
 
 def action(handler: Handler) -> Callable[[Request], Awaitable[Response]]:

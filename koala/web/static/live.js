@@ -8,6 +8,15 @@ function say(state, text) {
   link.hidden = false;
 }
 
+// Why the server refused a stream for now; empty if it did not, or gives no stream here any more.
+export async function refusal(address) {
+  const asked = new AbortController();
+  const answer = await fetch(address, { headers: { accept: "application/json" }, signal: asked.signal }).catch(() => null);
+  const text = answer?.status === 503 ? (await answer.json()).error : "";
+  asked.abort();
+  return text;
+}
+
 export function live(topic, handlers) {
   const { base, number } = document.body.dataset;
   const source = new EventSource(`${base}/events?topic=${encodeURIComponent(topic)}&after=${number}`);
@@ -20,9 +29,14 @@ export function live(topic, handlers) {
       say("off", "connecting again");
       return;
     }
-    // The server refused the stream: the session is over, or the server is another one by now.
+    // The server refused the stream: it has too many, the session is over, or it is another one by now.
     say("off", "not live");
-    setTimeout(() => location.reload(), 2000);
+    const text = await refusal(source.url);
+    if (text) {
+      trouble.textContent = text;
+      trouble.hidden = false;
+    }
+    setTimeout(() => location.reload(), text ? 30000 : 2000);
   };
   source.addEventListener("trouble", (event) => {
     const { text } = JSON.parse(event.data);

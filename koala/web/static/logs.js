@@ -1,4 +1,6 @@
 // What the programs of a job write, as it comes. Text is only ever shown as text.
+import { refusal } from "./live.js";
+
 const KEPT = 4000;
 
 export function logs() {
@@ -44,6 +46,11 @@ export function logs() {
       out.replaceChildren(); // the stream begins at the begin
       open.clear();
       state.textContent = "";
+    };
+    source.onerror = async () => {
+      if (source.readyState !== EventSource.CLOSED) return;
+      state.textContent = (await refusal(source.url)) || "not live";
+      setTimeout(read, 30000);
     };
     source.onmessage = (event) => write(JSON.parse(event.data));
     source.addEventListener("trouble", (event) => {
