@@ -20,6 +20,7 @@ from koala.runtime.disk_space import DiskSpace
 from koala.runtime.structured_log import get_logger
 from koala.runtime.systemd import ServiceManager
 from koala.runtime.threads import keep_threads
+from koala.wire.grpc_shutdown import start_uninterrupted
 
 LAST_WORDS_S = 0.2  # for calls to receive their error
 STOP_S = 2.0  # for running calls, after Goodbye
@@ -97,7 +98,7 @@ class Daemon:
             try:
                 # A client that finds the endpoint must find its credentials, too.
                 listeners.announce(self.address)
-                await parts.server.start()
+                await start_uninterrupted(parts.server)
                 self._write_endpoint()
                 record_initialized(self._config.state_dir)
                 log.info("daemon.started", address=self.address, epoch=epoch)

@@ -53,7 +53,7 @@ from koala.runtime.threads import in_steps, in_thread
 from koala.runtime.token_bucket import TokenBucket
 from koala.wire import connection_limits
 from koala.wire.flood_guard import FloodGuard
-from koala.wire.grpc_shutdown import run_and_drain
+from koala.wire.grpc_shutdown import run_and_drain, start_uninterrupted
 from koala.wire.interceptors import Readable
 from koala.wire.listen_ports import cannot_listen, check_free
 from koala.wire.v1 import files_pb2, files_pb2_grpc
@@ -381,8 +381,8 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
     except RuntimeError as error:
         raise cannot_listen("relay.listen", settings.listen) from error
     guard.watch(port)
-    await server.start()
     try:
+        await start_uninterrupted(server)
         on_listening(port)
         async with asyncio.TaskGroup() as group:
             group.create_task(guard.run())
