@@ -12,6 +12,7 @@ from koala.daemon.auth.audit import record_local_operation
 from koala.daemon.config import Config
 from koala.daemon.files.relay_process import RunRelay, run_relay_process
 from koala.daemon.listeners import Listeners, check_state
+from koala.daemon.loop.event_loop import FAILED, STOPS
 from koala.daemon.loop.gc_tuning import freeze_all, gc_paused
 from koala.daemon.state.initialization import record_initialized
 from koala.daemon.state.recovery import begin_life, read_secret
@@ -95,6 +96,7 @@ class Daemon:
             others = [group.create_task(run()) for run in parts.background]
             others.append(group.create_task(self._manager.feed()))
             relaying = group.create_task(parts.relay.run())
+            why = FAILED
             try:
                 # A client that finds the endpoint must find its credentials, too.
                 listeners.announce(self.address)
@@ -105,12 +107,13 @@ class Daemon:
                 self.started.set()
                 self._manager.ready(f"serving at {self.address}, epoch {epoch}")
                 await stop.wait()
+                why = STOPS
                 log.info("daemon.stopping")
                 self._manager.stopping("jobs run on")
             finally:
                 # Also when the event loop failed: after that no call may be answered.
-                parts.notices.close()
-                parts.registry.close("the daemon stops")
+                parts.notices.close(why)
+                parts.registry.close(why)
                 has_failed = parts.event_loop.has_failed
                 await parts.server.stop(LAST_WORDS_S if has_failed else STOP_S)
                 parts.parser.close()
