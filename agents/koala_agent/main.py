@@ -29,6 +29,7 @@ from koala.runtime.paths import SETTINGS_MAX
 from koala.runtime.software import software_version
 from koala.runtime.standard_streams import open_standard_streams
 from koala.runtime.structured_log import bind_to_all, configure_logging, get_logger
+from koala.runtime.system_errors import system_error_text
 from koala.runtime.systemd import ServiceManager
 from koala.runtime.threads import keep_threads
 from koala.wire.grpc_shutdown import run_and_drain
@@ -360,6 +361,8 @@ def _first(group: ExceptionGroup[Exception]) -> Exception:
 def _fail_for(error: Exception) -> int:
     if isinstance(error, DiskError):
         return _fail(str(error), DISK_FAILED)
+    if isinstance(error, OSError) and not isinstance(error, KoalaError):
+        return _fail(system_error_text(error), 1)
     return _fail(str(error), 2 if isinstance(error, ConfigError) else 1)
 
 

@@ -253,8 +253,9 @@ def _invoke(words: list[str], noted: dict[str, str]) -> None:
     except KoalaError:  # a TimeLimitError is an OSError, too
         raise
     except OSError as error:
-        named = f"{error.filename}: " if error.filename is not None else ""
-        raise KoalaError(f"{named}{error.strerror or error}") from error
+        from koala.runtime.system_errors import system_error_text
+
+        raise KoalaError(system_error_text(error)) from error
 
 
 def _flushed(status: int, words: Sequence[str], called: str) -> int:

@@ -23,6 +23,7 @@ from koala.daemon.state.initialization import INIT, require_initialized
 from koala.errors import ConfigError, DiskError, KoalaError
 from koala.runtime.standard_streams import log_stream, open_standard_streams
 from koala.runtime.structured_log import configure_logging, get_logger
+from koala.runtime.system_errors import system_error_text
 from koala.wire import connection_limits
 from koala.wire.grpc_shutdown import run_and_drain
 
@@ -73,6 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KoalaError as error:
         log_stream(sys.stderr).write(f"koala daemon: {error}\n")
         return 2 if isinstance(error, ConfigError) else 1
+    except OSError as error:
+        log_stream(sys.stderr).write(f"koala daemon: {system_error_text(error)}\n")
+        return 1
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ from koala.identity.tls import IdentityFile, server_credentials
 from koala.metrics.settings import MetricsSettings
 from koala.protocol.names import is_upload
 from koala.runtime.structured_log import get_logger, log_plainly
+from koala.runtime.system_errors import system_error_text
 from koala.runtime.threads import in_steps, in_thread
 from koala.runtime.token_bucket import TokenBucket
 from koala.wire import connection_limits
@@ -414,8 +415,9 @@ async def _main() -> None:
             serving = group.create_task(serve(settings, lambda port: _print(port=port)))
             await stdin.read()
             serving.cancel()
-    except* ConfigError as group_of_one:
-        _print(error=str(first_error(group_of_one)))
+    except* (ConfigError, OSError) as group_of_one:
+        error = first_error(group_of_one)
+        _print(error=system_error_text(error) if isinstance(error, OSError) else str(error))
         sys.exit(1)
 
 
