@@ -22,14 +22,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from koala.errors import ConfigError, DiskError, KoalaError
+from koala.errors import ConfigError, DiskError, KoalaError, system_error_text
 from koala.identity.tls import JoinToken
 from koala.runtime import clock
 from koala.runtime.paths import SETTINGS_MAX
 from koala.runtime.software import software_version
 from koala.runtime.standard_streams import open_standard_streams
 from koala.runtime.structured_log import bind_to_all, configure_logging, get_logger
-from koala.runtime.system_errors import system_error_text
 from koala.runtime.systemd import ServiceManager
 from koala.runtime.threads import keep_threads
 from koala.wire.grpc_shutdown import run_and_drain

@@ -20,10 +20,9 @@ from pathlib import Path
 from koala.daemon.config import read_config
 from koala.daemon.lifecycle import Daemon
 from koala.daemon.state.initialization import INIT, require_initialized
-from koala.errors import ConfigError, DiskError, KoalaError
+from koala.errors import ConfigError, DiskError, KoalaError, system_error_text
 from koala.runtime.standard_streams import log_stream, open_standard_streams
 from koala.runtime.structured_log import configure_logging, get_logger
-from koala.runtime.system_errors import system_error_text
 from koala.wire import connection_limits
 from koala.wire.grpc_shutdown import run_and_drain
 

@@ -15,7 +15,6 @@ software             the version of this software; optional packages that are mi
 sqlite_store         rules of every SQLite database; the lock of a state directory
 standard_streams     reopen closed standard streams; drop what a log cannot write
 structured_log       log of daemons and agents: loggers, and where their lines go
-system_errors        text of an error of the system, with its file
 systemd              notify the service manager
 threads              start worker threads; wait for one; batch short calls in one
 token_bucket         the rate limit with bursts that quotas and file copies share

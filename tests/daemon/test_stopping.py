@@ -92,14 +92,15 @@ def test_an_end_during_the_start_leaves_no_traceback(
 ) -> None:
     """As of a relay whose daemon fails as soon as it serves."""
     monkeypatch.setattr(logging.getLogger("asyncio"), "filters", [])
-    begin, running = Server.start, []
+    begin = Server.start
+    running: list[asyncio.Task[None]] = []
 
     async def begin_and_end(server: Server) -> None:
         asyncio.get_running_loop().call_soon(running[0].cancel)
         await begin(server)
 
     async def cut() -> None:
-        running.append(asyncio.ensure_future(server_of(tmp_path)))
+        running.append(asyncio.get_running_loop().create_task(server_of(tmp_path)))
         with suppress(asyncio.CancelledError):
             await running[0]
         gc.collect()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.runtime.system_errors import system_error_text
+from koala.errors import system_error_text
 from tests.harness.children import program_of
 
 MEMORY = Path("/proc/self/mem")

@@ -38,7 +38,7 @@ from koala.daemon.files.relay_usage import RelayUsage
 from koala.daemon.files.spool import Spool
 from koala.daemon.files.transfer_tokens import Purpose, is_token
 from koala.daemon.files.uploads import served_content
-from koala.errors import ConfigError, SpecError, first_error
+from koala.errors import ConfigError, SpecError, first_error, system_error_text
 from koala.files.bandwidth_limits import CHUNK_BYTES, chunk_bytes
 from koala.files.channels import SERVER_OPTIONS, RefusalError
 from koala.files.confined_folder import Descriptor, Folder, UnusableFileError
@@ -49,7 +49,6 @@ from koala.identity.tls import IdentityFile, server_credentials
 from koala.metrics.settings import MetricsSettings
 from koala.protocol.names import is_upload
 from koala.runtime.structured_log import get_logger, log_plainly
-from koala.runtime.system_errors import system_error_text
 from koala.runtime.threads import in_steps, in_thread
 from koala.runtime.token_bucket import TokenBucket
 from koala.wire import connection_limits

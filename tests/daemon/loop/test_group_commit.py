@@ -97,7 +97,7 @@ async def test_a_failed_commit_ends_the_event_loop_before_any_answer_or_action(
 async def test_who_asks_after_an_end_in_order_hears_of_no_failure(tmp_path: Path) -> None:
     async with bench(tmp_path) as the:
         await the.event_loop.ask(submit)
-    with pytest.raises(UnreachableError, match="^the daemon is shutting down$"):
+    with pytest.raises(UnreachableError, match=r"^the daemon is shutting down$"):
         await the.event_loop.ask(submit)
 
 
