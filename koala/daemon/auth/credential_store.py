@@ -90,7 +90,7 @@ class SiteRecord(msgspec.Struct, kw_only=True):
 
     @property
     def clock_trouble(self) -> str:
-        """What is wrong if the newest certificate is not valid at this machine's time; else empty.
+        """Reason why the newest certificate is not valid by this machine's clock; empty if it is.
 
         No connection by it succeeds, and the agent cannot tell why.
         """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from koala.core.model.job_spec import JobSpec
-from koala.core.model.values import Instant
+from koala.core.model.values import Instant, SiteName
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.auth.credential_store import SiteRecord
@@ -53,7 +53,9 @@ class SiteStatus:
     def _trouble(self, site: str) -> str:
         """Describe the problem of a site, by its agent or, while that is away, its certificate."""
         record = self.enrolled.get(site)
-        return self.registry.trouble(site) or ("" if record is None else record.clock_trouble)
+        return self.registry.trouble(SiteName(site)) or (
+            "" if record is None else record.clock_trouble
+        )
 
     def _enrolment(self, site: str) -> dict[str, Any]:
         record = self.enrolled.get(site)
