@@ -22,7 +22,10 @@ KoalaError
 
 from __future__ import annotations
 
+import errno
+import traceback
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,3 +158,40 @@ def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
         else:
             errors.append(error)
     return next((error for error in errors if isinstance(error, KoalaError)), errors[0])
+
+
+_OF_FILES = frozenset(
+    {
+        errno.EACCES,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EINVAL,
+        errno.EIO,
+        errno.ENOLCK,
+        errno.ENOSPC,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ESTALE,
+    }
+)
+"""Errors that `read`, `write` and `fsync` raise because of a file, and do not name it."""
+
+
+def system_error_text(error: OSError) -> str:
+    """Describe an error: the file, as far as it is known, and what is wrong with it.
+
+    An `open` that fails names its file. A `read`, `write` or `fsync` does not, but the function
+    that called it knows the file: it is the path among its variables.
+    """
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    place = " -> ".join(names) or (_nearest_path(error) if error.errno in _OF_FILES else "")
+    return f"{place}: {error.strerror or error}" if place else str(error.strerror or error)
+
+
+def _nearest_path(error: OSError) -> str:
+    """Return the path that the innermost function with one was about; empty without one."""
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        for value in frame.f_locals.values():
+            if isinstance(value, Path):
+                return str(value)
+    return ""

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from koala.errors import ConfigError, DiskError, KoalaError
+from koala.errors import ConfigError, DiskError, KoalaError, system_error_text
 from koala.identity.tls import JoinToken
 from koala.runtime import clock
 from koala.runtime.paths import SETTINGS_MAX
@@ -360,6 +360,8 @@ def _first(group: ExceptionGroup[Exception]) -> Exception:
 def _fail_for(error: Exception) -> int:
     if isinstance(error, DiskError):
         return _fail(str(error), DISK_FAILED)
+    if isinstance(error, OSError) and not isinstance(error, KoalaError):
+        return _fail(system_error_text(error), 1)
     return _fail(str(error), 2 if isinstance(error, ConfigError) else 1)
 
 

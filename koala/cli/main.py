@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import click
 
 from koala.cli.lazy_group import CALLED, LazyGroup
-from koala.errors import ConfigError, KoalaError, SpecError, UnreachableError
+from koala.errors import ConfigError, KoalaError, SpecError, UnreachableError, system_error_text
 from koala.runtime.progress_bar import QUIET_VARIABLE
 from koala.runtime.standard_streams import open_standard_streams
 
@@ -253,8 +253,7 @@ def _invoke(words: list[str], noted: dict[str, str]) -> None:
     except KoalaError:  # a TimeLimitError is an OSError, too
         raise
     except OSError as error:
-        named = f"{error.filename}: " if error.filename is not None else ""
-        raise KoalaError(f"{named}{error.strerror or error}") from error
+        raise KoalaError(system_error_text(error)) from error
 
 
 def _flushed(status: int, words: Sequence[str], called: str) -> int:

@@ -20,6 +20,7 @@ from koala.identity.credentials import (
     own_daemons,
 )
 from koala.identity.tls import DAEMON_HOST, Options, is_loopback, secure_channel
+from koala.wire.grpc_shutdown import leave_out_grpc
 from koala.wire.status import TOKEN_KEY, TOKEN_SCHEME, USER_KEY
 
 CONNECT_S = 2.0
@@ -64,6 +65,7 @@ class DaemonEndpoint:
 
     def unlock(self) -> None:
         """Allow `open`, until `close`."""
+        leave_out_grpc()
         self._connect_lock = asyncio.Lock()
 
     async def close(self) -> None:

@@ -17,7 +17,7 @@ from koala.errors import KoalaError, NoAnswerError, SpecError, TimeLimitError, U
 from koala.identity.credentials import Credentials, default_address, find_credentials, own_daemon
 from koala.protocol.versions import PROTOCOL
 from koala.wire.connection_backoff import BACK_OFF
-from koala.wire.status import PROTOCOL_KEY, from_status
+from koala.wire.status import ERROR_KEY, PROTOCOL_KEY, from_status
 from koala.wire.v1 import koala_pb2 as pb
 from koala.wire.v1.koala_pb2_grpc import KoalaStub
 
@@ -145,7 +145,9 @@ class Connection:
         trailing = [(str(key), value) for key, value in error.trailing_metadata() or ()]
         found = from_status(error.code(), error.details(), trailing)
         if isinstance(found, UnreachableError):
-            return UnreachableError(f"{unreachable_text(self.address)}: {found}")
+            has_answered = any(key == ERROR_KEY for key, _ in trailing)
+            place = self.address if has_answered else unreachable_text(self.address)
+            return UnreachableError(f"{place}: {found}")
         return found
 
     def _late(self) -> NoAnswerError:

@@ -12,6 +12,7 @@ from koala.daemon.auth.audit import record_local_operation
 from koala.daemon.config import Config
 from koala.daemon.files.relay_process import RunRelay, run_relay_process
 from koala.daemon.listeners import Listeners, check_state
+from koala.daemon.loop.event_loop import FAILED, STOPS
 from koala.daemon.loop.gc_tuning import freeze_all, gc_paused
 from koala.daemon.state.initialization import record_initialized
 from koala.daemon.state.recovery import begin_life, read_secret
@@ -20,6 +21,7 @@ from koala.runtime.disk_space import DiskSpace
 from koala.runtime.structured_log import get_logger
 from koala.runtime.systemd import ServiceManager
 from koala.runtime.threads import keep_threads
+from koala.wire.grpc_shutdown import start_uninterrupted
 
 LAST_WORDS_S = 0.2  # for calls to receive their error
 STOP_S = 2.0  # for running calls, after Goodbye
@@ -94,22 +96,24 @@ class Daemon:
             others = [group.create_task(run()) for run in parts.background]
             others.append(group.create_task(self._manager.feed()))
             relaying = group.create_task(parts.relay.run())
+            why = FAILED
             try:
                 # A client that finds the endpoint must find its credentials, too.
                 listeners.announce(self.address)
-                await parts.server.start()
+                await start_uninterrupted(parts.server)
                 self._write_endpoint()
                 record_initialized(self._config.state_dir)
                 log.info("daemon.started", address=self.address, epoch=epoch)
                 self.started.set()
                 self._manager.ready(f"serving at {self.address}, epoch {epoch}")
                 await stop.wait()
+                why = STOPS
                 log.info("daemon.stopping")
                 self._manager.stopping("jobs run on")
             finally:
                 # Also when the event loop failed: after that no call may be answered.
-                parts.notices.close()
-                parts.registry.close("the daemon stops")
+                parts.notices.close(why)
+                parts.registry.close(why)
                 has_failed = parts.event_loop.has_failed
                 await parts.server.stop(LAST_WORDS_S if has_failed else STOP_S)
                 parts.parser.close()

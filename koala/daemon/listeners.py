@@ -67,6 +67,9 @@ class Listeners:
             self.authority.folder, write_with_ballast, changed=self._streams.recheck
         )
         self._identity = IdentityFile(self.authority.serving())
+        for site in self.enrolled.values():
+            if site.clock_trouble:
+                log.warning("site.certificate_not_valid", site=site.name, reason=site.clock_trouble)
 
     @property
     def enrolled(self) -> Mapping[str, SiteRecord]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from koala.daemon.config import read_config
 from koala.daemon.lifecycle import Daemon
 from koala.daemon.state.initialization import INIT, require_initialized
-from koala.errors import ConfigError, DiskError, KoalaError
+from koala.errors import ConfigError, DiskError, KoalaError, system_error_text
 from koala.runtime.standard_streams import log_stream, open_standard_streams
 from koala.runtime.structured_log import configure_logging, get_logger
 from koala.wire import connection_limits
@@ -73,6 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KoalaError as error:
         log_stream(sys.stderr).write(f"koala daemon: {error}\n")
         return 2 if isinstance(error, ConfigError) else 1
+    except OSError as error:
+        log_stream(sys.stderr).write(f"koala daemon: {system_error_text(error)}\n")
+        return 1
 
 
 if __name__ == "__main__":

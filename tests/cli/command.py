@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
 import os
 import subprocess
 import sys
@@ -76,23 +75,8 @@ def koala(*words: str, stdin: bytes = b"", **changes: str) -> subprocess.Complet
     return begin(*words, stdin=stdin, **changes).end()
 
 
-def keep_grpc_quiet() -> None:
-    """Drop what gRPC says in a process with several event loops, one after the other.
-
-    They share one completion queue: the loop of an earlier command looks into it as well, finds
-    nothing or its pipe closed, and logs that as an error although nothing is wrong. A command in a
-    process of its own has one loop.
-    """
-    logging.getLogger("asyncio").addFilter(_is_not_of_the_queue)
-
-
-def _is_not_of_the_queue(record: logging.LogRecord) -> bool:
-    return "PollerCompletionQueue" not in record.getMessage()
-
-
 def koala_here(*words: str, stdin: bytes = b"", **changes: str) -> subprocess.CompletedProcess[str]:
     """One command in this process: quicker, for what needs no process of its own."""
-    keep_grpc_quiet()
     out, error = io.StringIO(), io.StringIO()
     with contextlib.ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())

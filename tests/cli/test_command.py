@@ -96,8 +96,6 @@ def test_an_unreachable_daemon_exits_with_3_and_names_its_address() -> None:
     code = (
         "import json, sys\n"
         "from koala.cli.main import main\n"
-        "from tests.cli.command import keep_grpc_quiet\n"
-        "keep_grpc_quiet()\n"
         "sys.exit([main(words) for words in json.loads(sys.argv[1])] != [3] * int(sys.argv[2]))"
     )
     calls = [[*words, "--address", NOBODY] for words in QUERIES]

@@ -237,8 +237,9 @@ async def test_a_write_that_fails_ends_the_daemon_before_anybody_is_answered(
             first = (await client.submit(ONE, key="first")).job
             size = (tmp_path / "state" / "journal.db-wal").stat().st_size
             resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (size, size))
-            with pytest.raises(UnreachableError):
+            with pytest.raises(UnreachableError) as told:
                 await client.submit(ONE, key="second")
+            assert str(told.value).startswith(f"{daemon.address}: the daemon has failed, and its")
         assert daemon.process.wait(30) == 74
         said = daemon.stderr.read()
     assert f"koala daemon: {tmp_path}/state/journal.db: cannot be written: disk I/O error" in said

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from grpc.aio._server import Server
 
+from koala.daemon.files.relay import serve as serve_relay
+from koala.daemon.files.relay_settings import RelaySettings
 from koala.wire.grpc_shutdown import run_and_drain
+from tests.daemon.running import a_daemon, config_of
 
 CALLS = 50
 
@@ -62,4 +71,41 @@ def test_a_server_ends_without_tracebacks(
     grace_s: float | None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run_and_stop(grace_s)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def relay_of(folder: Path) -> Coroutine[Any, Any, None]:
+    settings = RelaySettings(secret="00" * 32, spool=str(folder / "spool"))
+    return serve_relay(settings, lambda _port: None)
+
+
+def daemon_of(folder: Path) -> Coroutine[Any, Any, None]:
+    return a_daemon(config_of(folder)).serve(asyncio.Event())
+
+
+@pytest.mark.parametrize("server_of", [relay_of, daemon_of])
+def test_an_end_during_the_start_leaves_no_traceback(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    server_of: Callable[[Path], Coroutine[Any, Any, None]],
+) -> None:
+    """As of a relay whose daemon fails as soon as it serves."""
+    monkeypatch.setattr(logging.getLogger("asyncio"), "filters", [])
+    begin = Server.start
+    running: list[asyncio.Task[None]] = []
+
+    async def begin_and_end(server: Server) -> None:
+        asyncio.get_running_loop().call_soon(running[0].cancel)
+        await begin(server)
+
+    async def cut() -> None:
+        running.append(asyncio.get_running_loop().create_task(server_of(tmp_path)))
+        with suppress(asyncio.CancelledError):
+            await running[0]
+        gc.collect()
+
+    monkeypatch.setattr(Server, "start", begin_and_end)
+    asyncio.run(run_and_drain(cut()))
+    gc.collect()
     assert "Traceback" not in capfd.readouterr().err

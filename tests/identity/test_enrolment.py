@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -259,6 +260,28 @@ async def test_users_see_that_a_site_is_away_for_it_was_revoked_or_has_expired(
 
 
 MONTH_S = 31 * 86_400.0
+
+
+@pytest.mark.parametrize(("ahead_s", "limit"), [(-MONTH_S, "from"), (MONTH_S, "until")])
+async def test_a_site_is_away_with_a_reason_if_its_certificate_is_not_valid_by_the_daemons_clock(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    ahead_s: float,
+    limit: str,
+) -> None:
+    """Once in the log of a daemon that starts with such a clock, and to all who see the site."""
+    async with secured(tmp_path) as stage:
+        identity = await stage.site("delft")
+        async with linked(stage, identity, "delft") as call:
+            await first(call, "welcome")
+    monkeypatch.setattr(credential_store, "unix_now", lambda: clock.unix_now() + ahead_s)
+    capfd.readouterr()
+    async with secured(tmp_path) as stage, stage.client() as client, asyncio.timeout(LIMIT_S):
+        (site,) = await client.sites()
+    says = rf"its certificate is valid {limit} 20.* UTC, and the daemon's clock says 20.* UTC"
+    assert re.fullmatch(says, site["trouble"]), site
+    assert "".join(capfd.readouterr()).count("site.certificate_not_valid") == 1
 
 
 async def test_a_link_ends_with_its_certificate(

@@ -16,6 +16,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from koala.errors import (
     UnauthenticatedError,
     UnknownNameError,
 )
+from koala.identity.keys import SKEW_S
 from koala.identity.private_files import read_private, write_private
 from koala.runtime.clock import unix_now
 from koala.runtime.disk_formats import ENROLMENTS
@@ -85,6 +87,18 @@ class SiteRecord(msgspec.Struct, kw_only=True):
         if self.is_awaited:
             return "awaited"
         return "revoked" if self.revoked_at else "token expired"
+
+    @property
+    def clock_trouble(self) -> str:
+        """Reason why the newest certificate is not valid by this machine's clock; empty if it is.
+
+        No connection by it succeeds, and the agent cannot tell why.
+        """
+        now, begins_at = unix_now(), self.issued_at - SKEW_S
+        if not self.serial or begins_at <= now < self.expires_at:
+            return ""
+        limit = f"from {_utc(begins_at)}" if now < begins_at else f"until {_utc(self.expires_at)}"
+        return f"its certificate is valid {limit}, and the daemon's clock says {_utc(now)}"
 
 
 class UserRecord(msgspec.Struct, kw_only=True):
@@ -451,3 +465,7 @@ def _check_name(pattern: re.Pattern[str], what: str, name: str) -> None:
 
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _utc(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"

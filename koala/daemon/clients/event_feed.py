@@ -38,7 +38,7 @@ class EventFeed:
         self._journal = journal
         self._recent: deque[Notice] = deque(maxlen=RECENT_MAX)
         self._changed = asyncio.Event()
-        self._is_closed = False
+        self._closed_for = ""
 
     def publish(self, notices: Sequence[Notice]) -> None:
         """Append notices and wake the watchers."""
@@ -46,9 +46,9 @@ class EventFeed:
         self.last = notices[-1].number
         self._wake()
 
-    def close(self) -> None:
+    def close(self, reason: str) -> None:
         """Cut all watchers once they have received the remaining notices."""
-        self._is_closed = True
+        self._closed_for = reason
         self._wake()
 
     def start(self, after: int) -> int:
@@ -83,8 +83,8 @@ class EventFeed:
                     yield batch
                     after = batch[-1].number
                     continue
-                if self._is_closed:
-                    raise CutError("the daemon stops", after)
+                if self._closed_for:
+                    raise CutError(self._closed_for, after)
                 is_live = True
                 await self._changed.wait()
         finally:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from koala.core.model.job_spec import JobSpec
-from koala.core.model.values import Instant
+from koala.core.model.values import Instant, SiteName
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.auth.credential_store import SiteRecord
@@ -31,7 +31,7 @@ class SiteStatus:
             {
                 **document,
                 "is_drained": document["site"] in drained,
-                "trouble": self.registry.trouble(document["site"]),
+                "trouble": self._trouble(document["site"]),
                 "notice": self.registry.notice(document["site"]),
                 "version": self.registry.version(document["site"]),
                 **self._enrolment(document["site"]),
@@ -47,8 +47,15 @@ class SiteStatus:
             for site in scheduler.sites.values()
             if (None in named or site.name in named)
             and site.facts.admits(spec.owner)
-            and (trouble := self.registry.trouble(site.name))
+            and (trouble := self._trouble(site.name))
         ]
+
+    def _trouble(self, site: str) -> str:
+        """Describe the problem of a site, by its agent or, while that is away, its certificate."""
+        record = self.enrolled.get(site)
+        return self.registry.trouble(SiteName(site)) or (
+            "" if record is None else record.clock_trouble
+        )
 
     def _enrolment(self, site: str) -> dict[str, Any]:
         record = self.enrolled.get(site)

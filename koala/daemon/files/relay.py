@@ -38,7 +38,7 @@ from koala.daemon.files.relay_usage import RelayUsage
 from koala.daemon.files.spool import Spool
 from koala.daemon.files.transfer_tokens import Purpose, is_token
 from koala.daemon.files.uploads import served_content
-from koala.errors import ConfigError, SpecError, first_error
+from koala.errors import ConfigError, SpecError, first_error, system_error_text
 from koala.files.bandwidth_limits import CHUNK_BYTES, chunk_bytes
 from koala.files.channels import SERVER_OPTIONS, RefusalError
 from koala.files.confined_folder import Descriptor, Folder, UnusableFileError
@@ -53,7 +53,7 @@ from koala.runtime.threads import in_steps, in_thread
 from koala.runtime.token_bucket import TokenBucket
 from koala.wire import connection_limits
 from koala.wire.flood_guard import FloodGuard
-from koala.wire.grpc_shutdown import run_and_drain
+from koala.wire.grpc_shutdown import run_and_drain, start_uninterrupted
 from koala.wire.interceptors import Readable
 from koala.wire.listen_ports import cannot_listen, check_free
 from koala.wire.v1 import files_pb2, files_pb2_grpc
@@ -381,8 +381,8 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
     except RuntimeError as error:
         raise cannot_listen("relay.listen", settings.listen) from error
     guard.watch(port)
-    await server.start()
     try:
+        await start_uninterrupted(server)
         on_listening(port)
         async with asyncio.TaskGroup() as group:
             group.create_task(guard.run())
@@ -414,8 +414,9 @@ async def _main() -> None:
             serving = group.create_task(serve(settings, lambda port: _print(port=port)))
             await stdin.read()
             serving.cancel()
-    except* ConfigError as group_of_one:
-        _print(error=str(first_error(group_of_one)))
+    except* (ConfigError, OSError) as group_of_one:
+        error = first_error(group_of_one)
+        _print(error=system_error_text(error) if isinstance(error, OSError) else str(error))
         sys.exit(1)
 
 

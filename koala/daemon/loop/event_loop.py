@@ -31,7 +31,9 @@ from koala.errors import KoalaError, UnreachableError
 from koala.runtime.clock import Clock
 from koala.runtime.driver import wait_until
 
-OVER = "the daemon ends"
+STOPS = "the daemon is shutting down"
+FAILED = "the daemon has failed, and its log says why; all that it has accepted is kept"
+"""What calls that still wait at the end are told."""
 
 
 class EventLoop(GroupCommit):
@@ -76,7 +78,7 @@ class EventLoop(GroupCommit):
         Waits while the inbox is full. The caller may be cancelled; its events stay emitted.
         """
         if self._is_over:
-            raise UnreachableError(OVER)
+            raise UnreachableError(self.why_over)
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._answers.add(answer)
         answer.add_done_callback(self._answers.discard)
@@ -108,6 +110,11 @@ class EventLoop(GroupCommit):
         """True when no further question will be answered."""
         return self._has_failed
 
+    @property
+    def why_over(self) -> str:
+        """Reason why no question is answered after the end: a failure, unless it was closed."""
+        return STOPS if self._is_closing and not self._has_failed else FAILED
+
     def fail(self, error: KoalaError) -> None:
         """Make `run` raise this error before it commits anything more."""
         self._failure = error
@@ -133,7 +140,7 @@ class EventLoop(GroupCommit):
             self._is_over = True
             for answer in tuple(self._answers):
                 if not answer.done():
-                    answer.set_exception(UnreachableError(OVER))
+                    answer.set_exception(UnreachableError(self.why_over))
 
     async def _run(self) -> None:
         while not (self._is_closing and not self._inbox):

@@ -104,10 +104,10 @@ async def test_one_that_reads_the_past_more_slowly_than_it_goes_is_cut_before_th
 
 async def test_an_end_of_the_daemon_cuts_after_all_was_seen(tmp_path: Path) -> None:
     async with hub(tmp_path, past=2) as (the, _):
-        the.close()
+        the.close("the daemon is shutting down")
         async with aclosing(the.since(0)) as since:
             assert await lot(since) == [1, 2]
-            with pytest.raises(CutError, match="the daemon stops; resume after 2"):
+            with pytest.raises(CutError, match="the daemon is shutting down; resume after 2"):
                 await anext(since)
 
 

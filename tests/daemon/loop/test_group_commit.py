@@ -79,7 +79,9 @@ async def test_a_failed_commit_ends_the_event_loop_before_any_answer_or_action(
         answers: list[str] = []
 
         async def ask() -> None:
-            with pytest.raises(UnreachableError, match="the daemon ends"):
+            with pytest.raises(
+                UnreachableError, match="the daemon has failed, and its log says why"
+            ):
                 answers.append(await the.event_loop.ask(submit))
 
         async with asyncio.TaskGroup() as group:
@@ -90,6 +92,13 @@ async def test_a_failed_commit_ends_the_event_loop_before_any_answer_or_action(
         assert not answers
         assert not the.received.actions
         assert not the.event_loop.can_renew_leases(0.0)
+
+
+async def test_who_asks_after_an_end_in_order_hears_of_no_failure(tmp_path: Path) -> None:
+    async with bench(tmp_path) as the:
+        await the.event_loop.ask(submit)
+    with pytest.raises(UnreachableError, match=r"^the daemon is shutting down$"):
+        await the.event_loop.ask(submit)
 
 
 async def test_a_tripped_assertion_is_not_in_the_journal_to_trip_it_again(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ gpu_pool           GPUs of the site, given to claims by number
 first_processes    start and end of the first process of each claim
 resident_starters  the agent's side of the parent from which starters are forked
 idle_starters      such forks, with and without a claim
+process_settings   limits, priority and the like of a process, which its forks inherit
 process_trees      usage and end of a claim's processes
 order_fallback     replaces a user's order of jobs that raises an error
 """

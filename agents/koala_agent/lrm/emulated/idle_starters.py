@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from koala_agent.lrm.claim_processes import ProcessIdentity
+from koala_agent.lrm.emulated.process_settings import ProcessSettings, settings_of
 
 IDLE_MAX = 32
 """Most starters that are kept without a claim; each has two to three megabytes of its own."""
@@ -64,15 +65,19 @@ class IdleStarters:
             self._retire(next(iter(self._since)))
         self._check_later()
 
-    def order(self, packet: bytes, inherited: Sequence[int] = ()) -> ForkedStarter | None:
-        """Give an order, with these descriptors, to a starter and return it; None without one."""
+    def order(
+        self, packet: bytes, inherited: Sequence[int], settings: ProcessSettings | None
+    ) -> ForkedStarter | None:
+        """Give an order, with these descriptors, to a starter with these settings and return it;
+        None without one."""
         while self._since:
             starter, _since = self._since.popitem()
-            with suppress(OSError):
-                socket.send_fds(starter.control, [packet], inherited)
-                starter.claims += 1
-                return starter
-            starter.hang_up()  # it was killed
+            if settings_of(starter.identity.pid) == settings:
+                with suppress(OSError):
+                    socket.send_fds(starter.control, [packet], inherited)
+                    starter.claims += 1
+                    return starter
+            starter.hang_up()  # it was killed, or a program has changed its settings
         return None
 
     def remove(self, starter: ForkedStarter) -> None:

@@ -7,6 +7,9 @@ answer `lost` is called, after which the launch is taken by at most one other pr
 A starter that has seen the end of all that it started for a claim says so on its socket, and may
 serve another claim (`starter.resident.forked`): once `reuse` is called, and as long as both this
 process and the parent live.
+
+Starter and parent get an order only while they have the settings that the parent began with
+(`process_settings`): what a program has changed of them would be inherited by another user's.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from koala_agent.lrm.emulated.idle_starters import (
     OpenConnection,
     no_connection,
 )
+from koala_agent.lrm.emulated.process_settings import ProcessSettings, settings_of
 from koala_agent.lrm.emulated.process_trees import Usage
 from koala_agent.lrm.local_manager import Placeholder
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER
@@ -95,6 +99,7 @@ class ResidentStarters:
         self._open_connection = open_connection
         self._command: tuple[str, ...] = ()
         self._process: subprocess.Popen[bytes] | None = None
+        self._settings: ProcessSettings | None = None
         self._socket: socket.socket | None = None
         self._ordered: dict[str, _Order] = {}
         self._serving: dict[str, ForkedStarter] = {}
@@ -124,7 +129,7 @@ class ResidentStarters:
         talk = self._open_connection()
         try:
             inherited = [] if talk is None else [talk.fileno()]
-            starter = self._idle.order(packet, inherited)
+            starter = self._idle.order(packet, inherited, self._settings)
             if starter is None:
                 return self._order_fork(placeholder.claim, packet, inherited)
         finally:
@@ -179,12 +184,14 @@ class ResidentStarters:
             except OSError:
                 packet = b""
             if not packet:
-                self._lost()
+                self._lost("it has ended")
                 return
             self._handle(json.loads(packet))
 
     def _has_parent(self, command: tuple[str, ...]) -> bool:
         """Check for a parent with this starter; start it if there is none."""
+        if self._process is not None and settings_of(self._process.pid) != self._settings:
+            self._lost("a program has changed its limits or priority, or it has ended")
         if self._socket is not None:
             return command == self._command
         if self._clock() < self._again_at:
@@ -206,6 +213,7 @@ class ResidentStarters:
                 log.warning("starters.parent_not_started", reason=str(error))
                 self._wait_longer()
                 return False
+        self._settings = settings_of(self._process.pid)
         ours.settimeout(0)
         self._socket, self._command = ours, command
         asyncio.get_running_loop().add_reader(ours, self.receive)
@@ -300,16 +308,16 @@ class ResidentStarters:
         self._check = None
         self.receive()
         if self._ordered and self._clock() >= self._oldest_at() + ANSWER_S:
-            self._lost()
+            self._lost(f"it has not answered for {ANSWER_S:g} s")
         self._check_later()
 
     def _oldest_at(self) -> float:
         return min(order.at for order in self._ordered.values())
 
-    def _lost(self) -> None:
+    def _lost(self, reason: str) -> None:
         self.close()
         ordered, self._ordered = frozenset(self._ordered), {}
-        log.warning("starters.parent_lost", unanswered=len(ordered))
+        log.warning("starters.parent_lost", reason=reason, unanswered=len(ordered))
         self._wait_longer()
         self._callbacks.lost(ordered)
 

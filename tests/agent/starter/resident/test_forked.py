@@ -27,6 +27,7 @@ from koala_agent.lrm.claim_processes import (
 )
 from koala_agent.lrm.emulated import idle_starters
 from koala_agent.lrm.emulated.idle_starters import ForkedStarter, IdleStarters
+from koala_agent.lrm.emulated.process_settings import ProcessSettings, settings_of
 from koala_agent.lrm.emulated.process_trees import ProcessTrees, Usage
 from koala_agent.lrm.emulated.resident_starters import ResidentStarters
 from koala_agent.lrm.job_table import Alive, JobRow, JobTable, Leaving, Starting
@@ -113,6 +114,67 @@ async def test_a_starter_serves_one_claim_after_the_other(
         brands = [str(brand_of(own_claim(number), scope=scope)) for number in (1, 2)]
         assert [text[4].split()[3] for text in texts] == brands
     await process_ended(first)
+
+
+CHANGES = {
+    "file size": "prlimit --pid $on --fsize=4096",
+    "brand": "prlimit --pid $on --locks=77",
+    "processes": "prlimit --pid $on --nproc=5000:5000",
+    "priority": "renice -n 5 -p $on",
+    "disk priority": "ionice -c 3 -p $on",
+    "processors": "taskset -cp 0 $on",
+    "policy": "chrt -b -p 0 $on",
+    "memory score": "echo 500 > /proc/$on/oom_score_adj",
+    "core files": "echo 0x1 > /proc/$on/coredump_filter",
+}
+"""What one program can change of another process of its account."""
+
+
+def kept(change: str) -> str:
+    """A script that makes a change, and says so."""
+    return f"{{ {change}; }} > change.log 2>&1 && echo made || cat change.log; exit 0"
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+async def test_a_starter_that_a_program_has_changed_serves_no_other(
+    tmp_path: Path, change: str
+) -> None:
+    """A later claim, maybe another user's, would have its limits and priority."""
+    async with a_site(tmp_path, leases=LONG) as site:
+        first = await serve(site, 1, kept(f"on=$PPID; {change}"))
+        assert said(site, 1).splitlines()[1:] == ["made"]
+        second = await serve(site, 2)
+        await process_ended(first)
+        assert await serve(site, 3) == second
+        resident = site.manager._first._resident
+        assert resident._process is not None
+        assert settings_of(second) == settings_of(resident._process.pid) == settings_of(os.getpid())
+
+
+async def test_a_starter_that_was_changed_when_it_had_no_claim_serves_none(tmp_path: Path) -> None:
+    """By a program that runs longer than the claim of the starter."""
+    async with a_site(tmp_path, leases=LONG) as site:
+        first = await serve(site, 1)
+        os.setpriority(os.PRIO_PROCESS, first, 5)
+        assert await serve(site, 2) != first
+        await process_ended(first)
+
+
+@pytest.mark.parametrize("change", [CHANGES["file size"], CHANGES["priority"]])
+async def test_a_parent_that_a_program_has_changed_forks_no_starter(
+    tmp_path: Path, change: str
+) -> None:
+    async with a_site(tmp_path, leases=LONG) as site:
+        resident = site.manager._first._resident
+        find = "read x x x on x < /proc/$PPID/stat"
+        await serve(site, 1, kept(f"{find}; {change}"))
+        changed = resident._process
+        assert changed is not None
+        assert said(site, 1).splitlines()[1:] == ["made"]
+        assert settings_of(changed.pid) != settings_of(os.getpid())
+        await serve(site, 2, "nice; ulimit -f")
+        assert changed.returncode is not None
+        assert said(site, 2).splitlines()[1:] == ["0", "unlimited"]
 
 
 async def test_what_a_program_leaves_behind_is_gone_before_the_next_claim(tmp_path: Path) -> None:
@@ -241,9 +303,12 @@ async def test_a_stored_process_belongs_to_one_claim(
         assert len(leaders()) == len(set(leaders())), stored
 
     def check_order(
-        idle: IdleStarters, packet: bytes, inherited: Sequence[int]
+        idle: IdleStarters,
+        packet: bytes,
+        inherited: Sequence[int],
+        settings: ProcessSettings | None,
     ) -> ForkedStarter | None:
-        starter = order(idle, packet, inherited)
+        starter = order(idle, packet, inherited, settings)
         assert starter is None or starter.identity not in leaders(), stored
         return starter
 
