@@ -268,6 +268,7 @@ class Daemon(Process):
             batches,
             clock,
             send=sessions.send,
+            is_heard=sessions.is_heard,
             deliver_log=lambda _site, _part: None,
         )
         self.registry = AgentRegistry(
