@@ -424,6 +424,16 @@ def test_what_a_program_wrote_is_delivered_before_its_end_is_told() -> None:
     assert (end["kind"], end["ended_at"]) == ("exited", OFFSET_S + 3.0)
 
 
+def test_the_time_from_pass_to_end_is_that_of_its_own_clock() -> None:
+    """The daemon started again meanwhile, on a machine whose clock was set."""
+    script = StarterScript()
+    script.running()
+    script.hear(2.2, "pong", sent_at=2.2, now=OFFSET_S + 25_200.0)  # the best sample that there is
+    script.tell(ProcessEnded(index=0, status=0), 3.0)
+    end = the_end(script.tell(ProcessesCounted(left=0), 3.5))
+    assert (end["kind"], end["ended_at"]) == ("exited", OFFSET_S + 3.5)
+
+
 def delivering(*, status: int = 0, has_outputs: bool = True) -> StarterScript:
     """Its program has ended; what it wrote is on its way."""
     script = running_on_machines(delivers=True, has_outputs=has_outputs)

@@ -121,6 +121,7 @@ class StarterMachine:
         self._statuses = ExitStatuses(settings, now)
         self._pacing = Pacing(settings.progress_s)
         self._send_passed_at: float | None = None
+        self._pass_offset_s: float | None = None  # the daemon's time minus ours, at the pass
 
     def handle(self, event: Event, now: float) -> list[Action]:
         """Handle one event; return the actions to carry out, in order."""
@@ -149,8 +150,13 @@ class StarterMachine:
         return self._leases.until(is_held=self.passed_at is None)
 
     def to_daemons(self, instant: float) -> float:
-        """Convert an instant of our clock to the daemon's time."""
-        return instant + self.clock.offset_s(self._now)
+        """Convert an instant of our clock to the daemon's time.
+
+        From the pass on the offset stays as it was then. So the time from pass to end is measured
+        by our clock alone, whatever becomes of the daemon's.
+        """
+        offset_s = self._pass_offset_s
+        return instant + (self.clock.offset_s(self._now) if offset_s is None else offset_s)
 
     # Messages ------------------------------------------------------------------------------------
 
@@ -352,6 +358,7 @@ class StarterMachine:
         assert isinstance(self.phase, Holding), self.phase
         assert self.passed_at is None, "the barrier opens once"
         self.passed_at = event.at
+        self._pass_offset_s = self.clock.offset_s(self._now)
         wall_time_s = self._settings.wall_time_s
         self.phase = Running(wall_until=event.at + wall_time_s if wall_time_s > 0 else math.inf)
         self._pacing.begin(event.at, self._now)
