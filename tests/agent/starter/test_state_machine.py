@@ -380,11 +380,21 @@ def test_a_pass_is_told_with_the_instant_of_the_last_process_of_all_machines() -
     assert script.machine.passed_at == 2.003
 
 
-def test_a_pass_is_told_even_if_another_machine_never_says_a_word() -> None:
+def test_no_pass_is_told_while_another_machine_is_frozen() -> None:
+    """The daemon then ends the attempt, of which a part does not run."""
     script = running_on_machines()
     script.tell(Opened(at=2.0, is_everywhere=False), 2.0)
-    assert said(script.woken(3.9)) == []
-    assert "passed" in said(script.woken(4.0))
+    assert "passed" not in said(script.woken(4.0))
+    assert ends(script.hear(4.0, "stop"))
+    script.tell(ProcessEnded(index=0, status=-15), 4.1)
+    assert said(script.tell(ProcessesCounted(left=0), 4.2)) == ["passed", "ended"]
+
+
+def test_a_program_that_ends_at_once_has_told_its_pass() -> None:
+    script = running_on_machines()
+    script.tell(Opened(at=2.0, is_everywhere=False), 2.0)
+    script.tell(ProcessEnded(index=0, status=3), 2.0)
+    assert said(script.tell(ProcessesCounted(left=0), 2.1)) == ["passed", "ended"]
 
 
 def test_a_lost_machine_ends_the_component_but_not_between_armed_and_d() -> None:
