@@ -19,7 +19,7 @@ def now() -> float:
 
 
 def boot_id() -> str:
-    """Return what tells this start of the machine from any other."""
+    """Return what tells this boot of the machine from any other."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 

@@ -102,7 +102,7 @@ class Oracle:
         self.replays = 0
         self.last: deque[str] = deque(maxlen=EVENTS_KEPT)
         self.seen: dict[str, int] = {}
-        self.frozen: dict[tuple[JobId, int], Instant] = {}  # D of the attempt's first frozen starter
+        self.frozen: dict[tuple[JobId, int], Instant] = {}  # D of its first frozen starter
         self.ran_s: dict[ClaimId, Seconds] = {}  # as it was
         self.again_s: Seconds = 0.0  # of the agents
         self.free: dict[tuple[JobId, int], set[int]] = {}  # without a barrier, at the release

@@ -212,9 +212,11 @@ class ClaimGone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimFenced:
-    """The claim was silent past its lease, or was released at a site that is heard and told no pass.
+    """The claim was silent past its lease; or it was released, its agent is heard, and it tells
+    neither a pass nor an end.
 
-    At a disconnected site it is certainly dead. A connected one is asked to stop it first."""
+    At a disconnected site it is certainly dead. A connected one is asked to stop it first.
+    """
 
     claim: ClaimId
 

@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from koala.core.passes import AwaitedPasses
 from koala.core.leases import Leases
 from koala.core.model.claim import Claim, Stopped
 from koala.core.model.values import ClaimId, Instant, SiteName
+from koala.core.passes import AwaitedPasses
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.kvstore import KeyValueStore, PendingGet
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit

@@ -36,7 +36,7 @@ class MakeClock(Protocol):
         """Return the clock; `has_claims` when claims of an earlier life are in the ledger."""
 
 
-def wall_clock(not_before: Instant, *, has_claims: bool) -> Clock:  # noqa: ARG001 - see MakeClock
+def wall_clock(not_before: Instant, *, has_claims: bool) -> Clock:
     """Begin a clock by the wall clock, as the first life does."""
     return Clock(not_before)
 

@@ -120,9 +120,7 @@ def begin_life(
             with suppress(DamagedError):
                 recovered = recover(journal, config, make_clock, accept_loss=is_restored)
         if recovered is None:
-            recovered = recover(
-                journal, config, make_clock, accept_loss=accept_loss or is_restored
-            )
+            recovered = recover(journal, config, make_clock, accept_loss=accept_loss or is_restored)
     except BaseException:
         journal.close()
         raise

@@ -32,7 +32,7 @@ def its_clock(ahead_s: float, *, is_rebooted: bool) -> str:
 async def test_a_program_is_charged_for_the_time_that_it_ran(
     tmp_path: Path,
     set_by_s: float,
-    is_rebooted: bool,  # noqa: FBT001 - a parameter
+    is_rebooted: bool,
 ) -> None:
     with live_grid(tmp_path, sites={"delft": 4, "leiden": 4}) as grid:
         async with grid.client() as client:

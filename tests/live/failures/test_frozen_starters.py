@@ -24,9 +24,7 @@ SITES = {"delft": 2, "leiden": 2}
 
 
 @asynccontextmanager
-async def armed(
-    folder: Path, *, late_max_s: float
-) -> AsyncIterator[tuple[Grid, AsyncClient, str]]:
+async def armed(folder: Path, *, late_max_s: float) -> AsyncIterator[tuple[Grid, AsyncClient, str]]:
     """A grid, and a job at both sites that was released: T is about three seconds ahead."""
     limits = {**BARRIER, "late_max_s": late_max_s}
     with live_grid(folder, sites=SITES, parameters=limits) as grid:
