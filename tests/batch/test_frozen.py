@@ -52,8 +52,8 @@ async def _freeze(grid: Grid, client: AsyncClient, victim: System, way: str) -> 
         (number,) = victim.numbers("koala-")
         victim.suspend(number)
     else:
-        for starter in grid.starters(f"{job}/1/1/"):
-            os.kill(starter, signal.SIGSTOP)
+        for process in grid.processes(f"{job}/1/1/"):  # the starter and its keeper
+            os.kill(process, signal.SIGSTOP)
     await until(lambda: began(grid, job, attempt=2, component=1), PATIENCE_S)
     assert began(grid, job, attempt=1, component=0)
     assert not began(grid, job, attempt=1, component=1)
