@@ -12,6 +12,7 @@ import pytest
 from koala.client import AsyncClient
 from tests.batch.systems.grids import grid_over
 from tests.batch.systems.system import System
+from tests.batch.test_nodes import is_helper
 from tests.live.failures.test_frozen_starters import began
 from tests.live.grid import Grid, until
 
@@ -20,6 +21,11 @@ pytestmark = pytest.mark.lrm
 LIMITS = {"lead_min_s": 10.0, "lead_max_s": 10.0, "late_max_s": 2.0, "run_lease_s": 600.0}
 """T is ten seconds after the Arms: a suspension takes some."""
 PATIENCE_S = 180.0
+
+
+def is_launcher(process: int) -> bool:
+    """Return True for what starts a helper on another machine."""
+    return Path(f"/proc/{process}/comm").read_text().strip() == "srun"
 
 
 @pytest.fixture
@@ -62,3 +68,23 @@ async def _freeze(grid: Grid, client: AsyncClient, victim: System, way: str) -> 
     assert await client.wait(job) == "Finished"
     assert grid.evidence.finished(job, processes=2) == 2
     assert "partial start" in str(await client.show(job))
+
+
+async def test_a_machine_of_a_component_that_is_frozen_at_the_barrier_ends_its_attempt(
+    tmp_path: Path, slurm: dict[str, System]
+) -> None:
+    """Its starter is well, and holds its pass back until the helper there has passed, too."""
+    with grid_over(tmp_path, {"alpha": slurm["alpha"]}, limits=LIMITS) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            part = grid.evidence.component(count=2, gate="open", seconds=600, more="(hostCount=2)")
+            job = (await client.submit(grid.evidence.job(part))).job
+            await grid.phase(client, job, "Releasing")
+            for process in grid.processes(f"{job}/1/"):
+                if is_helper(process) and not is_launcher(process):
+                    os.kill(process, signal.SIGSTOP)
+            await until(lambda: began(grid, job, attempt=2, component=0), PATIENCE_S)
+            assert not grid.processes(f"{job}/1/")
+            grid.evidence.open_gate("open")
+            assert await client.wait(job) == "Finished"
+            assert grid.evidence.finished(job, processes=2) == 2
