@@ -32,6 +32,7 @@ from koala.protocol.messages import (
     TryPaths,
 )
 from koala.protocol.names import ClaimId, is_claim_id
+from koala.runtime.clock import boot_id
 from koala.runtime.driver import Driver
 from koala.runtime.structured_log import get_logger
 from koala.runtime.threads import BatchedCalls
@@ -63,7 +64,6 @@ from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import LeaseTimes, Limits
 from koala_agent.claims.states import Claim
 from koala_agent.claims.table import ClaimTable
-from koala_agent.lrm.claim_processes import boot_id
 from koala_agent.lrm.local_manager import (
     EndCause,
     Ended,

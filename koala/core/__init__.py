@@ -24,6 +24,7 @@ Layers; a module imports only from its own layer or from a layer above it in thi
                  `old_snapshot` for snapshots of earlier releases
     purge        ended jobs leave the state
     leases       leases of claims, and claims that are fenced when theirs expire
+    passes       released claims that tell no pass, as those of frozen starters
     invariants   checks between two events
 
 Not here by design: text for people, accounting and the digest of the state (`koala.views`), and

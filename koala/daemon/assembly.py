@@ -353,7 +353,12 @@ def _agent_parts(
         past=base.journal.job,
     )
     requests = StarterRequests(
-        scheduler, event_loop, clock, send=sessions.send, deliver_log=logs.deliver
+        scheduler,
+        event_loop,
+        clock,
+        send=sessions.send,
+        is_heard=sessions.is_heard,
+        deliver_log=logs.deliver,
     )
     links = LinkCallbacks(
         messages=dispatcher.messages,

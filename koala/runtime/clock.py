@@ -10,11 +10,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 
 def now() -> float:
     """Return seconds since this machine started, suspends included; monotonic."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def boot_id() -> str:
+    """Return what tells this boot of the machine from any other."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def unix_now() -> float:
@@ -26,23 +32,27 @@ def unix_now() -> float:
 class Clock:
     """Tell the daemon's time: epoch seconds that never run backwards.
 
-    The wall clock is read once, at the start. From then on the time since boot counts. If the wall
-    clock was set back, the next start begins at `not_before`, the last journaled instant. Tests
-    that simulate time give functions of their own in place of the machine's two clocks.
+    The wall clock is read once, at the start. From then on the time since boot counts. A clock that
+    goes on has the `base` of an earlier one on the same boot, and reads no wall clock. In any case
+    time begins at `not_before` at the earliest, the last journaled instant. Tests that simulate
+    time give functions of their own in place of the machine's two clocks.
     """
 
-    __slots__ = ("_base", "_boot")
+    __slots__ = ("_boot", "base")
 
     def __init__(
         self,
         not_before: float = 0.0,
         *,
+        base: float | None = None,
         wall: Callable[[], float] = unix_now,
         boot: Callable[[], float] = now,
     ) -> None:
-        self._base = max(wall(), not_before) - boot()
+        began_at = boot()
+        self.base = max(wall() - began_at if base is None else base, not_before - began_at)
+        """The daemon's time when the machine started."""
         self._boot = boot
 
     def now(self) -> float:
         """Return the daemon's time."""
-        return self._base + self._boot()
+        return self.base + self._boot()

@@ -22,18 +22,23 @@ EVERY = 5
 """One in so many seeds is focused."""
 ENDINGS_EVERY = REFUSALS_EVERY = 20
 """One in so many seeds is about ends, and one about refusals."""
-FILES_EVERY = 40
-"""One in so many seeds is about starters that dial nobody."""
+FILES_EVERY = FROZEN_EVERY = 40
+"""One in so many seeds is about starters that dial nobody, and one about starters that freeze."""
 
 
 def is_focused(seed: int) -> bool:
     """True if the seed is focused."""
     is_one_of_many = seed % EVERY == EVERY - 1
-    return is_one_of_many or any(f(seed) for f in (_is_of_endings, _is_of_refusals, _is_by_files))
+    kinds = (_is_of_endings, _is_of_refusals, _is_by_files, _is_frozen)
+    return is_one_of_many or any(is_of(seed) for is_of in kinds)
 
 
 def _is_by_files(seed: int) -> bool:
     return seed % FILES_EVERY == 21
+
+
+def _is_frozen(seed: int) -> bool:
+    return seed % FROZEN_EVERY == 26
 
 
 def _is_of_endings(seed: int) -> bool:
@@ -56,6 +61,8 @@ def focused(seed: int, drawn: Scenario) -> Scenario:
         return refusals(random, drawn)
     if _is_by_files(seed):
         return by_files(random, drawn)
+    if _is_frozen(seed):
+        return frozen(random, drawn)
     return random.choice(FOCUSES)(random, drawn)
 
 
@@ -318,6 +325,31 @@ def by_files(random: Random, drawn: Scenario) -> Scenario:
         ),
         faults_s=100.0,
         lasts_s_max=30.0,
+        locals_=(),
+    )
+
+
+def frozen(random: Random, drawn: Scenario) -> Scenario:
+    """Focus on starters that freeze after they armed, for longer than any is assumed to be stopped.
+    Nothing else goes wrong, so that each of them must end in time."""
+    return replace(
+        _with_programs(drawn, random.choice((5.0, 200.0))),
+        specs={
+            job: replace(_strict(spec), deadline=None, connect=(), rerun=True)
+            for job, spec in drawn.specs.items()
+        },
+        parameters=replace(
+            drawn.parameters,
+            hold_s=300.0,
+            hold_lease_s=60.0,
+            run_lease_s=600.0,
+            late_max_s=random.choice((0.5, 2.0)),
+            kill_s=random.choice((1.0, 5.0)),
+            pause_max_s=random.choice((0.0, 5.0, 10.0)),
+            probe_after_s=30.0,
+        ),
+        chances=Chances(freeze=random.choice((0.1, 0.3))),
+        kinds=(),
         locals_=(),
     )
 

@@ -21,7 +21,7 @@ from koala.core.model.events import (
     SiteRegistered,
     SiteResumed,
 )
-from koala.core.model.job import ArmNumber, EndKind, Finished
+from koala.core.model.job import ArmNumber, EndKind, Finished, Job
 from koala.core.model.job_spec import JobSpec, StartType
 from koala.core.model.parameters import Parameters
 from koala.core.model.predecessors import Ended, Predecessor
@@ -31,13 +31,19 @@ from koala.daemon.storage.records import Notice
 from koala.sim.engine import Engine
 from tests.swarm.breach import parts, require
 from tests.swarm.site_errors import Errors
+from tests.swarm.system.batch import SIGKILL_S_MAX
 from tests.swarm.system.daemons import Daemon
 from tests.swarm.system.starters import Starter
 
 EVENTS_KEPT = 60
 ENDS = ("Finished", "Failed", "Cancelled")
+TOLD_S = 5.0
+"""Least time for the report of a pass, whatever `pause_max_s`."""
+LOOK_S = 3.0
+"""Limit on the time from an instant that the daemon waits for to the Stop at a starter."""
 LINGER_S = 60.0  # a starter whose agent is away tells its end for so long
 KNOWN_S = 60.0
+CHARGE_S = 15.0
 CLOCK_S = 0.05
 """Limit on the difference between clocks of different rates within a barrier."""
 
@@ -96,6 +102,9 @@ class Oracle:
         self.replays = 0
         self.last: deque[str] = deque(maxlen=EVENTS_KEPT)
         self.seen: dict[str, int] = {}
+        self.frozen: dict[tuple[JobId, int], Instant] = {}  # D of its first frozen starter
+        self.ran_s: dict[ClaimId, Seconds] = {}  # as it was
+        self.again_s: Seconds = 0.0  # of the agents
         self.free: dict[tuple[JobId, int], set[int]] = {}  # without a barrier, at the release
         self.heard_gone: set[ClaimId] = set()  # durably
         self.given_up: set[ClaimId] = set()  # while its site was away
@@ -144,6 +153,27 @@ class Oracle:
         spec = self.jobs[parts(starter.claim)[0]].spec
         require(is_tried or (not starter.asked_paths and not needs_all(spec)), 3, text)
         self.armed_list(starter.claim).append(number)
+
+    def froze(self, site: SiteName, starter: Starter, late_at: Instant) -> None:
+        """Record that a starter is stopped for long: promise 3 has a bound from its D on."""
+        self.note(f"{site}: {starter.nonce} is frozen")
+        self.count("frozen")
+        job, attempt, _ = parts(starter.claim)
+        self.frozen.setdefault((job, attempt), late_at)
+
+    def _require_ended(self, starter: Starter, *, is_program: bool) -> None:
+        """Require that an attempt with a frozen starter was ended in time: its programs by their
+        starters, the frozen one by its agent and the batch system."""
+        job, attempt, _ = parts(starter.claim)
+        late_at = self.frozen.get((job, attempt))
+        if late_at is None or (job, attempt) not in self.releases:
+            return
+        limits = self.parameters
+        due_at = late_at + max(limits.pause_max_s, TOLD_S) + LOOK_S + limits.kill_s
+        if not is_program:
+            due_at += limits.kill_s + self.again_s + SIGKILL_S_MAX
+        late_s = self.now - due_at
+        require(late_s <= 0, 3, f"{starter.claim} of a partial start ends {late_s:g} s too late")
 
     def armed_list(self, claim: ClaimId) -> list[ArmNumber]:
         return self.promises.setdefault(claim, [])
@@ -256,12 +286,17 @@ class Oracle:
         claim = starter.claim
         running = self.jobs[parts(claim)[0]].running
         if running.get(claim) is starter:
+            self._require_ended(starter, is_program=True)
+            assert starter.passed_at is not None
+            self.ran_s[claim] = self.now - starter.passed_at
             del running[claim]
 
     def ended(self, site: SiteName, starter: Starter) -> None:
         """Record that processors are free again."""
         claim = starter.claim
         self.note(f"{site}: {starter.nonce} is gone")
+        if starter.was_frozen:
+            self._require_ended(starter, is_program=False)
         if starter.passed_at is None:
             held_s = self.now - starter.began_at
             limits = self.parameters
@@ -271,6 +306,17 @@ class Oracle:
         del self.alive[site][claim]
 
     # --- the daemon ---
+
+    def require_charged(self, job: Job) -> None:
+        """Require that nobody is charged for more than the time that a program ran, wherever the
+        daemon's wall clock was set meanwhile. Its starter may notice the end late."""
+        slack_s = CHARGE_S + self.parameters.pause_max_s
+        for charge in job.charges:
+            if charge.end != EndKind.EXITED.value or charge.passed_at is None:
+                continue
+            assert charge.ended_at is not None
+            over_s = charge.ended_at - charge.passed_at - self.ran_s[charge.claim]
+            require(over_s <= slack_s, 4, f"{charge.claim} is charged for {over_s:g} s more")
 
     def accepted(self, job: JobId) -> None:
         """Record an accepted job: promise 4 begins."""

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from koala.core.leases import Leases
+from koala.core.passes import AwaitedPasses
 from koala.daemon.agents import connections, reports
 from koala.daemon.loop import group_commit
 from koala.daemon.storage import journal, records
@@ -59,6 +60,25 @@ def answers_before_the_commit() -> Patches:
 def pings_that_are_answered_and_not_noted() -> Patches:
     """The fence counts from the grant and ignores later pings."""
     with replaced((Leases, "answer"), by=lambda self, claim, now: None):
+        yield
+
+
+@mutant
+def passes_that_are_not_awaited() -> Patches:
+    """A released claim that tells no pass is left to its lease."""
+    with replaced((AwaitedPasses, "overdue"), by=lambda _self, _state, **_how: ()):
+        yield
+
+
+@mutant
+def ends_by_the_daemons_newest_clock() -> Patches:
+    """The time from pass to end has what became of the daemon's clock meanwhile."""
+
+    def to_daemons(self: Any, instant: float) -> float:
+        offset_s: float = self.clock.offset_s(self._now)
+        return instant + offset_s
+
+    with replaced((state_machine.StarterMachine, "to_daemons"), by=to_daemons):
         yield
 
 

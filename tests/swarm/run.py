@@ -75,6 +75,7 @@ class Run:
         self.oracle.engine = self.world.engine
         self.oracle.shift_s = lambda: self.world.daemon.shift_s
         self.oracle.well_since = self._well_since
+        self.oracle.again_s = scenario.pace.again_s
         self.oracle.processors = {s.name: s.facts.processors for s in scenario.settings}
         self.oracle.offsets = {s.name: s.offset_s for s in scenario.settings}
         self.oracle.killing = [s.name for s in scenario.settings if s.facts.may_kill_local]
@@ -202,6 +203,7 @@ class Run:
         for job in scheduler.jobs.values():
             story = "\n".join(f"{at:10.3f} {text}" for at, text in job.story[-12:])
             require(job.is_over, 9, f"{job.id} is {job.phase} at the bound:\n{story}")
+            self.oracle.require_charged(job)
         for job_id in self._expected():
             is_known = self.world.daemon.job(job_id) is not None
             require(is_known, 4, f"{job_id} was submitted and is lost")

@@ -46,6 +46,8 @@ FOUND_BY = {
     "a_snapshot_without_the_timers": 0,
     "a_mark_that_is_not_read": 1,
     "answers_before_the_commit": 143,
+    "passes_that_are_not_awaited": 26,
+    "ends_by_the_daemons_newest_clock": 486,
     "ends_that_are_never_acknowledged": 30,
     "inventories_that_are_half_taken": 0,
     "gone_before_the_local_manager_says_so": 2,

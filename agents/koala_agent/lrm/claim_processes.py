@@ -29,7 +29,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from koala_agent.starter import procfs
 from koala_agent.starter.process_tree import RLIMIT_LOCKS
@@ -76,11 +75,6 @@ def brand_of(claim: str, *, scope: str) -> int:
     """Return the brand of a claim's processes, unique to the claim and its local manager."""
     digest = hashlib.sha256(f"{scope}\0{claim}".encode("utf-8", "surrogateescape")).digest()
     return int.from_bytes(digest[:8], "big") >> (64 - _BRAND_BITS) | 1 << (_BRAND_BITS - 1)
-
-
-def boot_id() -> str:
-    """Return the identifier of this boot of the machine."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def identify(pid: int) -> ProcessIdentity | None:

@@ -212,7 +212,11 @@ class ClaimGone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimFenced:
-    """The claim was silent for so long after its last answered ping that it is certainly dead."""
+    """The claim was silent past its lease; or it was released, its agent is heard, and it tells
+    neither a pass nor an end.
+
+    At a disconnected site it is certainly dead. A connected one is asked to stop it first.
+    """
 
     claim: ClaimId
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from koala.core.model import events as ev
 from koala.core.model.actions import AcknowledgeClaim
-from koala.core.model.claim import Claim, Stopped, claim_charge
+from koala.core.model.claim import Claim, Released, Stopped, claim_charge
 from koala.core.model.job import (
     SITE_FAULTS,
     Attempt,
@@ -43,13 +43,15 @@ from koala.core.state import State
 
 
 def on_fenced(state: State, event: ev.ClaimFenced, now: Instant) -> None:
-    """Fence a claim that was silent past its lease. A connected site first gets a Stop for what it
-    may still have of the claim, and time to answer."""
-    end = ClaimEnd(kind=EndKind.FENCED, reason="silent past its lease", ended_at=now)
+    """Fence a claim that was silent past its lease, or told no pass. A connected site first gets a
+    Stop for what it may still have of the claim, and time to answer."""
     claim = state.ledger.get(event.claim)
     if claim is None:
         return
     site = state.sites[claim.site]
+    is_frozen = site.is_connected and isinstance(claim.phase, Released)
+    reason = "armed, then told neither a pass nor an end" if is_frozen else "silent past its lease"
+    end = ClaimEnd(kind=EndKind.FENCED, reason=reason, ended_at=now)
     is_asked = isinstance(claim.phase, Stopped) or member_of(state, claim) is None
     if site.is_connected and not is_asked:
         count_end_for_site(state, site, claim, end, now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from koala.core.model.values import Seconds, SiteName
+from koala.core.model.values import Instant, Seconds, SiteName
 from koala.daemon.agents.session import Session
 from koala.daemon.storage.records import JournalPosition
 from koala.daemon.storage.watermark import Watermarks
@@ -107,3 +107,8 @@ class SiteSessions:
         """Return True when the site has a live session."""
         connection = self._by_site.get(site)
         return connection is not None and connection.session.is_live
+
+    def is_heard(self, site: SiteName, now: Instant) -> bool:
+        """Return True when the site's live session had a message within the last two beats."""
+        connection = self._by_site.get(site)
+        return connection is not None and connection.session.is_heard(now)

@@ -41,6 +41,7 @@ from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
 INVENTORY_MAX = 100_000
 INVENTORY_BYTES_MAX = 64 * 2**20  # of messages, buffered until the inventory is complete
 BEATS_MAX = 100  # remembered of an agent that sends messages but echoes no beat
+HEARD_BEATS = 2  # without a message for longer, an agent is not heard
 RTT_SAMPLES = 5  # the newest beats, whose median is the round trip
 
 
@@ -195,6 +196,10 @@ class Session:
     def is_live(self) -> bool:
         """True when changes may be sent."""
         return isinstance(self.state, Live)
+
+    def is_heard(self, now: Instant) -> bool:
+        """Return True when it is live and the agent has echoed a beat, or said more, lately."""
+        return self.is_live and now - self._received_at <= HEARD_BEATS * self._timing.beat_s
 
     @property
     def wake_at(self) -> Instant | None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from koala.core.leases import Leases
 from koala.core.model.claim import Claim, Stopped
-from koala.core.model.values import ClaimId, SiteName
+from koala.core.model.values import ClaimId, Instant, SiteName
+from koala.core.passes import AwaitedPasses
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.kvstore import KeyValueStore, PendingGet
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit
@@ -47,7 +48,8 @@ class _Asker:
 
 
 class StarterRequests:
-    """Answers requests through `send`; passes parts of logs to `deliver_log`."""
+    """Answers requests through `send`; passes parts of logs to `deliver_log`. `is_heard` tells if a
+    site's agent is heard at an instant."""
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class StarterRequests:
         clock: Clock,
         *,
         send: Callable[[SiteName, ToAgent], None],
+        is_heard: Callable[[SiteName, Instant], bool],
         deliver_log: Callable[[SiteName, LogChunk], None],
     ) -> None:
         self.lag_s = 0.0
@@ -64,8 +67,10 @@ class StarterRequests:
         self._event_loop = event_loop
         self._clock = clock
         self._send = send
+        self._is_heard = is_heard
         self._deliver_log = deliver_log
         self.leases = Leases(clock.now())
+        self._awaited_passes = AwaitedPasses(clock.now())
         self._kvstore = KeyValueStore()
         self._rounds = 0
 
@@ -145,6 +150,11 @@ class StarterRequests:
                 now=batch.now,
             ):
                 log.warning("claim.fenced", claim=event.claim)
+                batch.emit(event)
+            for event in self._awaited_passes.overdue(
+                scheduler, is_heard=self._is_heard, now=batch.now
+            ):
+                log.warning("claim.pass_not_told", claim=event.claim)
                 batch.emit(event)
 
         if self._scheduler.ledger:

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from koala.core.model.events import KINDS, DaemonStarted, Event, JobSubmitted, ParametersChanged
@@ -24,6 +25,7 @@ from koala.core.snapshot import UnreadableSnapshotError, load, save
 from koala.daemon.auth.certificate_authority import FOLDER
 from koala.daemon.config import Config, CoreSettings
 from koala.daemon.loop.group_commit import GroupCommit
+from koala.daemon.state.kept_clock import MakeClock, begin_clock, wall_clock
 from koala.daemon.storage.archive import KeptSnapshot
 from koala.daemon.storage.core_upgrade import (
     ReplayComparison,
@@ -110,14 +112,15 @@ def begin_life(
         keep_jobs_s=keep.keep_past_jobs_days * DAY_S or FOREVER,
         make_room=make_room,
     )
+    make_clock = partial(begin_clock, config.state_dir)
     try:
         recovered = None
         if accept_loss and (last := journal.drop_history()):
             log.warning("journal.history_dropped", last_event=last, lost="nothing that came later")
             with suppress(DamagedError):
-                recovered = recover(journal, config, accept_loss=is_restored)
+                recovered = recover(journal, config, make_clock, accept_loss=is_restored)
         if recovered is None:
-            recovered = recover(journal, config, accept_loss=accept_loss or is_restored)
+            recovered = recover(journal, config, make_clock, accept_loss=accept_loss or is_restored)
     except BaseException:
         journal.close()
         raise
@@ -128,7 +131,7 @@ def begin_life(
 def recover(
     journal: Journal,
     config: CoreSettings,
-    make_clock: Callable[[Instant], Clock] = Clock,
+    make_clock: MakeClock = wall_clock,
     *,
     accept_loss: bool = False,
 ) -> Recovered:
@@ -160,7 +163,7 @@ def recover(
             if recorded is not None and record.seq == recorded[0]:
                 require_digest(journal.path, scheduler, *recorded)
     replayed = journal.seq - begun.seq
-    clock = make_clock(journal.last_at)
+    clock = make_clock(journal.last_at, has_claims=bool(scheduler.ledger))
     changed = ParametersChanged(
         parameters=config.parameters,
         links=config.links,

@@ -380,11 +380,21 @@ def test_a_pass_is_told_with_the_instant_of_the_last_process_of_all_machines() -
     assert script.machine.passed_at == 2.003
 
 
-def test_a_pass_is_told_even_if_another_machine_never_says_a_word() -> None:
+def test_no_pass_is_told_while_another_machine_is_frozen() -> None:
+    """The daemon then ends the attempt, of which a part does not run."""
     script = running_on_machines()
     script.tell(Opened(at=2.0, is_everywhere=False), 2.0)
-    assert said(script.woken(3.9)) == []
-    assert "passed" in said(script.woken(4.0))
+    assert "passed" not in said(script.woken(4.0))
+    assert ends(script.hear(4.0, "stop"))
+    script.tell(ProcessEnded(index=0, status=-15), 4.1)
+    assert said(script.tell(ProcessesCounted(left=0), 4.2)) == ["passed", "ended"]
+
+
+def test_a_program_that_ends_at_once_has_told_its_pass() -> None:
+    script = running_on_machines()
+    script.tell(Opened(at=2.0, is_everywhere=False), 2.0)
+    script.tell(ProcessEnded(index=0, status=3), 2.0)
+    assert said(script.tell(ProcessesCounted(left=0), 2.1)) == ["passed", "ended"]
 
 
 def test_a_lost_machine_ends_the_component_but_not_between_armed_and_d() -> None:
@@ -422,6 +432,16 @@ def test_what_a_program_wrote_is_delivered_before_its_end_is_told() -> None:
     assert "ended" not in said(actions)
     end = the_end(script.tell(Delivered(problem=""), 9.0))
     assert (end["kind"], end["ended_at"]) == ("exited", OFFSET_S + 3.0)
+
+
+def test_the_time_from_pass_to_end_is_that_of_its_own_clock() -> None:
+    """The daemon started again meanwhile, on a machine whose clock was set."""
+    script = StarterScript()
+    script.running()
+    script.hear(2.2, "pong", sent_at=2.2, now=OFFSET_S + 25_200.0)  # the best sample that there is
+    script.tell(ProcessEnded(index=0, status=0), 3.0)
+    end = the_end(script.tell(ProcessesCounted(left=0), 3.5))
+    assert (end["kind"], end["ended_at"]) == ("exited", OFFSET_S + 3.5)
 
 
 def delivering(*, status: int = 0, has_outputs: bool = True) -> StarterScript:

@@ -27,11 +27,13 @@ def grid_over(
     keep_s: float = 3600.0,
     grace_s: float = 30.0,
     stored: Mapping[str, bytes] | None = None,
+    limits: Mapping[str, float] | None = None,
 ) -> Iterator[Grid]:
     """Daemon and agents in front of these systems; nothing may be left of their jobs. `more` is for
-    their tables `[lrm]`. Files in `stored` are at the first of them, before its agent starts."""
+    their tables `[lrm]`, `limits` are other parameters. Files in `stored` are at the first of them,
+    before its agent starts."""
     sizes = {name: system.processors for name, system in systems.items()}
-    parameters = {**CALM, "hold_s": 60.0, "bandwidth_default_bps": SLOW_BPS}
+    parameters = {**CALM, "hold_s": 60.0, "bandwidth_default_bps": SLOW_BPS, **(limits or {})}
     grid = Grid(folder, sites=sizes, parameters=parameters, grace_s=grace_s)
     store = grid.store(grid.sites[0])
     store.mkdir(parents=True)

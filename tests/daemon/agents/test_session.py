@@ -240,3 +240,17 @@ def test_an_agent_that_knows_more_than_the_journal_ends_more_than_its_session() 
             assert kinds(outputs[1:]) == ["reject", "EndSession"]
         else:
             assert outputs == []
+
+
+def test_an_agent_is_heard_while_it_answers_beats() -> None:
+    """The silence of a starter counts only then: reports of a stopped agent wait in its queues."""
+    machine = session()
+    assert not machine.is_heard(0.0)
+    machine = live()
+    machine.receive(Beat(number=1, sent_at=0.0), 10.0)
+    assert machine.is_heard(14.0)
+    assert not machine.is_heard(14.1)
+    machine.receive(GRANTED, 14.2)
+    assert machine.is_heard(15.0)
+    machine.close("the daemon stops")
+    assert not machine.is_heard(15.0)

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from koala.errors import JournalError, LocalManagerError
-from koala_agent.lrm.claim_processes import CLAIM_VARIABLE, SCOPE_VARIABLE, boot_id, identify, scan
+from koala.runtime.clock import boot_id
+from koala_agent.lrm.claim_processes import CLAIM_VARIABLE, SCOPE_VARIABLE, identify, scan
 from koala_agent.lrm.job_table import FILE_NAME, JobRow, JobTable, Leaving, Starting, Waiting
 from koala_agent.lrm.local_manager import EndCause, Ended, Placeholder, Queued, Running
 from tests.lrm.harness import ESCAPE, LIMIT_S, Ask, Pipe, Serve, python

@@ -89,6 +89,9 @@ class Blind:
     def armed(self, site: SiteName, starter: Starter) -> None:
         """Nothing to do."""
 
+    def froze(self, site: SiteName, starter: Starter, late_at: Instant) -> None:
+        """Nothing to do."""
+
     def passed(self, site: SiteName, starter: Starter) -> None:
         """Nothing to do."""
 

@@ -47,6 +47,8 @@ from tests.swarm.system.network import End, Pipe
 T = TypeVar("T")
 RESTART_S = 1.0
 ROUND_S = 1.0
+REBOOT_CHANCE = 0.3
+"""Share of the daemon's lives before which its machine was started again."""
 SECRET = b"simulated"
 RELAY = "relay:1"
 
@@ -172,6 +174,7 @@ class Daemon(Process):
         self.handled: list[tuple[Event, list[Action]]] = []
         self.down_until: Instant = 0.0
         self.scheduler = Scheduler(settings.parameters, settings.policies)
+        self._base: Instant | None = None  # of its newest clock
         self.shift_s: Seconds = 0.0  # the daemon's time less the true one
         self._settings = settings
         self._timing = timing
@@ -221,8 +224,17 @@ class Daemon(Process):
         if self._lost_digest is not None and self.plan.stream("replay").random() < 0.15:
             self.overseer.replayed(self._lost_digest, digest(replayed(self.disk)))
 
-    def _clock(self, not_before: Instant) -> Clock:
-        clock = Clock(not_before, wall=self.machine.wall, boot=self.machine.boot)
+    def _clock(self, not_before: Instant, *, has_claims: bool) -> Clock:
+        """Begin the clock of a life: the time goes on with claims (`koala.daemon.state.kept_clock`)
+        or begins by the wall clock, as after a reboot."""
+        is_rebooted = self.plan.stream("reboot").random() < REBOOT_CHANCE
+        clock = Clock(
+            not_before,
+            base=self._base if has_claims and not is_rebooted else None,
+            wall=self.machine.wall,
+            boot=self.machine.boot,
+        )
+        self._base = clock.base
         self.shift_s = clock.now() - self.engine.now
         return clock
 
@@ -268,6 +280,7 @@ class Daemon(Process):
             batches,
             clock,
             send=sessions.send,
+            is_heard=sessions.is_heard,
             deliver_log=lambda _site, _part: None,
         )
         self.registry = AgentRegistry(

@@ -102,6 +102,7 @@ class Chances:
     fork_error: float = 0.0
     unready: float = 0.0
     pause: float = 0.0
+    freeze: float = 0.0  # of a starter that has just armed
     requeue: float = 0.0
     slow_end: float = 0.0
     closed_path: float = 0.0
@@ -200,6 +201,13 @@ class FaultPlan:
         if not self.strikes("pause", now):
             return 0.0
         return self._pause_s_max * self.stream("pause_s").choice((0.1, 0.5, 1.0))
+
+    def freeze_s(self, now: Instant) -> Seconds:
+        """Draw the time for which a starter is stopped that has just armed; longer than any is
+        assumed to be stopped."""
+        if not self.strikes("freeze", now):
+            return 0.0
+        return self.stream("freeze_s").choice((20.0, 120.0, 1000.0))
 
     def kill_s(self, longest_s: Seconds, now: Instant) -> Seconds:
         """Draw the time of a program from TERM to its end; if longer than allowed, it is killed."""

@@ -35,7 +35,7 @@ def state_of(disk: Disk, settings: CoreSettings) -> str | None:
     return digest(recovered.scheduler)
 
 
-def _still(_not_before: Instant) -> Clock:
+def _still(not_before: Instant, *, has_claims: bool) -> Clock:
     return Clock(wall=lambda: 0.0, boot=lambda: 0.0)
 
 

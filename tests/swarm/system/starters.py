@@ -94,6 +94,9 @@ class Witness(Protocol):
     def armed(self, site: SiteName, starter: Starter) -> None:
         """Receive a starter's promise."""
 
+    def froze(self, site: SiteName, starter: Starter, late_at: Instant) -> None:
+        """Receive the stop of a starter that has armed and may pass until `late_at`."""
+
     def passed(self, site: SiteName, starter: Starter) -> None:
         """Receive a pass of the barrier: the program runs."""
 
@@ -157,6 +160,10 @@ class Watch:
             late_at = self._late_at[starter.armed]
             assert at <= late_at, f"promise 3: {starter.nonce} passes {at - late_at:g} s after D"
 
+    def late_at(self, number: tuple[int, int]) -> Instant:
+        """Return D of an Arm."""
+        return self._late_at[number]
+
     def promised(self, number: tuple[int, int]) -> None:
         """Record that it has armed."""
         self._promised.append(number)
@@ -206,6 +213,7 @@ class Starter(Process):
         self.hold_s: Seconds = float(spec["hold_s"])
         self.is_held = False
         self.held_s = 0.0
+        self.was_frozen = False
         self._held_at: Instant = 0.0
         self._node = node
         self._spec = spec
@@ -531,6 +539,7 @@ class Starter(Process):
                 self.armed = (number[0], number[1])
                 self._watch.promised(self.armed)
                 self._node.witness.armed(self._node.site, self)
+                self._freeze(number)
             self.point()
         line = json.dumps(message).encode() + b"\n"
         if self._end is not None:
@@ -539,6 +548,15 @@ class Starter(Process):
             self._client.post(line)
             with suppress(OSError):  # found at the next turn
                 self._client.deliver()
+
+    def _freeze(self, number: Any) -> None:
+        """Be stopped after this call, or not: the answer to the Arm is on its way."""
+        freeze_s = self.plan.freeze_s(self.engine.now)
+        if freeze_s > 0:
+            self.was_frozen = True
+            self.stopped_until = self.engine.now + freeze_s
+            late_at = self._watch.late_at(tuple(number))
+            self._node.witness.froze(self._node.site, self, self.machine.when(late_at))
 
     # --- what happens to it ---
 

@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from koala.errors import LocalManagerError
+from koala.runtime.clock import boot_id
 from koala.runtime.structured_log import get_logger
 from koala_agent.lrm.batch.account_breaker import AccountBreaker, CircuitOpenError
 from koala_agent.lrm.batch.claim_tracking import (
@@ -40,7 +41,6 @@ from koala_agent.lrm.batch.claim_tracking import (
     others_waiting,
 )
 from koala_agent.lrm.batch.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
-from koala_agent.lrm.claim_processes import boot_id
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
 from koala_agent.lrm.local_manager import Idle, Listed, OnReport, Placeholder, Queued

@@ -32,7 +32,8 @@ from typing import assert_never
 
 from koala.errors import LocalManagerError
 from koala.protocol.messages import SiteResources
-from koala_agent.lrm.claim_processes import ProcessIdentity, boot_id, brand_of, scan
+from koala.runtime.clock import boot_id
+from koala_agent.lrm.claim_processes import ProcessIdentity, brand_of, scan
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.emulated.first_processes import Failure, FirstProcesses, JobCallbacks
 from koala_agent.lrm.emulated.gpu_pool import VARIABLE, GpuPool

@@ -95,8 +95,6 @@ LINGER_S = 60.0
 LEASE_LINGER_S = 1.0
 """The same after a lease: a peer that was silent for all of it will hardly receive the end."""
 PROGRAM_ENDS = ("exited", "unexecutable", "wall-time")
-SPREAD_S = 2.0
-"""Time limit for the reports of other machines before a pass is reported without them."""
 DELIVER_S, DELIVER_LOGS_S = 3600.0, 10.0
 """Time limits of a delivery: outputs of a program that ended; logs of one that was ended."""
 
@@ -120,7 +118,8 @@ class StarterMachine:
         self._kv_requests = KvRequests()
         self._statuses = ExitStatuses(settings, now)
         self._pacing = Pacing(settings.progress_s)
-        self._send_passed_at: float | None = None
+        self._is_pass_told = False
+        self._pass_offset_s: float | None = None  # the daemon's time minus ours, at the pass
 
     def handle(self, event: Event, now: float) -> list[Action]:
         """Handle one event; return the actions to carry out, in order."""
@@ -149,8 +148,13 @@ class StarterMachine:
         return self._leases.until(is_held=self.passed_at is None)
 
     def to_daemons(self, instant: float) -> float:
-        """Convert an instant of our clock to the daemon's time."""
-        return instant + self.clock.offset_s(self._now)
+        """Convert an instant of our clock to the daemon's time.
+
+        From the pass on the offset stays as it was then. So the time from pass to end is measured
+        by our clock alone, whatever becomes of the daemon's.
+        """
+        offset_s = self._pass_offset_s
+        return instant + (self.clock.offset_s(self._now) if offset_s is None else offset_s)
 
     # Messages ------------------------------------------------------------------------------------
 
@@ -352,25 +356,26 @@ class StarterMachine:
         assert isinstance(self.phase, Holding), self.phase
         assert self.passed_at is None, "the barrier opens once"
         self.passed_at = event.at
+        self._pass_offset_s = self.clock.offset_s(self._now)
         wall_time_s = self._settings.wall_time_s
         self.phase = Running(wall_until=event.at + wall_time_s if wall_time_s > 0 else math.inf)
         self._pacing.begin(event.at, self._now)
         if event.is_everywhere:
             self._send_passed()
-        else:
-            self._send_passed_at = self._now + SPREAD_S
         if self._barrier.problem:
             self._begin_end(*self._barrier.problem)
 
     def _opened_everywhere(self, at: float) -> None:
-        """Set the pass to that of the last process: it determines the skew of a start."""
-        if self.passed_at is not None and self._send_passed_at is not None:
+        """Set the pass to that of the last process: it determines the skew of a start. A pass that
+        is not told, because a machine is frozen, ends the attempt (`koala.core.passes`).
+        """
+        if self.passed_at is not None and not self._is_pass_told:
             self.passed_at = max(self.passed_at, at)
             self._send_passed()
 
     def _send_passed(self) -> None:
         assert self.passed_at is not None
-        self._send_passed_at = None
+        self._is_pass_told = True
         passed_at = self.to_daemons(self.passed_at)
         self._send(to_message(PassReported(passed_at=passed_at)))
 
@@ -490,6 +495,8 @@ class StarterMachine:
         if is_dismissed or (is_by_lease and not self._keepalive.is_connected):
             self._exit()  # the next agent reads it from disk
             return
+        if self.passed_at is not None and not self._is_pass_told:
+            self._send_passed()
         linger_s = LEASE_LINGER_S if is_by_lease else LINGER_S
         if self._settings.delivers and not is_by_lease:
             linger_s = max(
@@ -512,8 +519,7 @@ class StarterMachine:
         if isinstance(phase, Holding):
             return self._barrier.dues(self.lease_until())
         if isinstance(phase, Running):
-            dues = [phase.wall_until, self.lease_until(), self._pacing.wake_at]
-            return dues if self._send_passed_at is None else [*dues, self._send_passed_at]
+            return [phase.wall_until, self.lease_until(), self._pacing.wake_at]
         if isinstance(phase, Ending):
             return [phase.poll_at]
         if isinstance(phase, Delivering):
@@ -538,8 +544,6 @@ class StarterMachine:
             self._poll_again(self.phase)
 
     def _tick_running(self, phase: Running) -> None:
-        if self._send_passed_at is not None and self._now >= self._send_passed_at:
-            self._send_passed()
         if self._now >= self.lease_until():
             self._begin_end("lease", "no ping was answered within the run lease")
         elif self._now >= phase.wall_until:

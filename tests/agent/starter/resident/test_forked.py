@@ -12,13 +12,13 @@ import msgspec
 import pytest
 
 from koala.protocol.messages import EndKind
+from koala.runtime.clock import boot_id
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.lrm.claim_processes import (
     CLAIM_VARIABLE,
     LiveProcess,
     ProcessIdentity,
     Scan,
-    boot_id,
     brand_of,
     identify,
     identify_child,
