@@ -16,14 +16,3 @@ connect                     `koala site connect`
 metrics                     what Prometheus reads
 state_folder                the state directory; `sealed_database`: SQLite that detects lost rows
 """
-
-import os
-
-FORK_SUPPORT = "GRPC_ENABLE_FORK_SUPPORT"
-VERBOSITY = "GRPC_VERBOSITY"
-os.environ.setdefault(FORK_SUPPORT, "0")
-# gRPC reads it at import. With fork support it restarts its threads around each fork; where the
-# account's thread limit is reached, a failed start of a process would cost the link.
-if os.isatty(2):
-    os.environ.setdefault(VERBOSITY, "NONE")
-# A log file keeps gRPC's lines about failed handshakes; on a terminal they do not help a person.

@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from koala.errors import ConfigError, LocalManagerError
 from koala.runtime.structured_log import get_logger
-from koala_agent import FORK_SUPPORT, VERBOSITY
+from koala.wire.grpc_variables import FORK_SUPPORT, VERBOSITY
 from koala_agent.config_tables import AccountsTable, Config
 from koala_agent.transport.shell import AccountSwitch
 

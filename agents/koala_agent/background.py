@@ -32,7 +32,7 @@ START_S = 120.0
 STOP_S = 30.0
 LOOK_S = 0.1
 """Period at which a starting agent is looked at: its end sends no notice."""
-PROGRAM = ("-P", "-m", "koala_agent.main")
+PROGRAM = ("-P", "-m", "koala_agent")
 
 
 def start(paths: Sequence[Path]) -> int:

@@ -368,7 +368,3 @@ def _fail_for(error: Exception) -> int:
 def _fail(message: str, status: int) -> int:
     sys.stderr.write(f"koala-agent: {message}\n")
     return status
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -17,9 +17,3 @@ Nothing here decides about jobs. Absent on purpose: file bytes (they go from sit
 through the relay, a process of its own), and any state that a replay of the journal would not give,
 except what agents report again.
 """
-
-import os
-
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # as in koala_agent
-if os.isatty(2):
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # as in koala_agent, too

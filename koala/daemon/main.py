@@ -1,6 +1,6 @@
 """Start and stop the daemon process; `assembly` has its parts.
 
-    koala daemon CONFIG.toml        or        python -m koala.daemon.main CONFIG.toml
+    koala daemon CONFIG.toml        or        python -m koala.daemon CONFIG.toml
 
 The daemon serves once `state_dir/endpoint` has its address. TERM and INT end it in order: agents
 receive Goodbye, watchers learn where to resume, and pending events are committed. A failed commit
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     paths = [word for word in words if word not in (ACCEPT_LOSS, INIT)]
     if len(paths) != 1:
-        usage = f"python -m koala.daemon.main CONFIG.toml [{ACCEPT_LOSS}] [{INIT}]"
+        usage = f"python -m koala.daemon CONFIG.toml [{ACCEPT_LOSS}] [{INIT}]"
         sys.stderr.write(f"usage: {usage}\n")
         return 2
     try:
@@ -76,7 +76,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         log_stream(sys.stderr).write(f"koala daemon: {system_error_text(error)}\n")
         return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

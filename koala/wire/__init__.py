@@ -8,5 +8,6 @@ interceptors           shared parts of a server's interceptors; malformed messag
 connection_backoff     time limit and back-off of attempts to connect
 connection_limits      connections that have not authenticated; `flood_guard`: those that flood
 connection_diagnosis   why a connection failed; `listen_ports`: why a port cannot be listened on
+grpc_variables         variables of the environment that it reads, set by main programs
 grpc_shutdown          clean end of servers and loops; what gRPC leaves behind in them
 """

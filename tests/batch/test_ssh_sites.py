@@ -126,7 +126,7 @@ async def test_one_agent_process_serves_both_sites_over_one_connection(
 @contextmanager
 def one_agent(live: Grid, last: signal.Signals) -> Iterator[None]:
     """An agent process of both far sites, which gets this signal at last."""
-    words = [sys.executable, "-m", "koala_agent.main", *(str(live.config(site)) for site in FAR)]
+    words = [sys.executable, "-m", "koala_agent", *(str(live.config(site)) for site in FAR)]
     path = live.folder / "both.log"
     with path.open("ab") as log:
         agent = subprocess.Popen(

@@ -94,7 +94,7 @@ def test_a_daemon_that_is_started_without_standard_streams_serves(tmp_path: Path
     """Its first files must not take their numbers, for what is written there."""
     config = configured(tmp_path)
     process = subprocess.Popen(
-        ["/bin/sh", "-c", f'exec "$0" -m koala.daemon.main {config} <&- >&- 2>&-', sys.executable],
+        ["/bin/sh", "-c", f'exec "$0" -m koala.daemon {config} <&- >&- 2>&-', sys.executable],
         env=environment(),
     )
     try:

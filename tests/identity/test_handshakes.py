@@ -49,7 +49,7 @@ class Process:
         variables = {k: v for k, v in os.environ.items() if k != "GRPC_VERBOSITY"}
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "koala.daemon.main", str(config)],
+                [sys.executable, "-m", "koala.daemon", str(config)],
                 stderr=log,
                 env={**variables, "PYTHONPATH": os.pathsep.join(sys.path)},
             )

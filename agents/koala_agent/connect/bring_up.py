@@ -148,5 +148,5 @@ class Host:
 
 def local_agent(verb: str, config: Path) -> int:
     """Run `koala-agent VERB CONFIG` here, with its output; return its exit status."""
-    argv = [sys.executable, "-P", "-m", "koala_agent.main", verb, str(config)]
+    argv = [sys.executable, "-P", "-m", "koala_agent", verb, str(config)]
     return subprocess.run(argv, check=False).returncode

@@ -51,12 +51,12 @@ class Processes:
 
     def start_daemon(self) -> None:
         """Start the daemon; `check` reports its end."""
-        self._start("daemon", "koala.daemon.main", str(self._folder.daemon))
+        self._start("daemon", "koala.daemon.__main__", str(self._folder.daemon))
 
     def start_agents(self) -> None:
         """Start the agents of all sites."""
         for site in self._folder.sites:
-            self._start(site, "koala_agent.main", str(self._folder.agent(site)))
+            self._start(site, "koala_agent.__main__", str(self._folder.agent(site)))
 
     def start_web(self, address: str, listen: str) -> None:
         """Start the web page; the grid goes on without it, if it ends."""

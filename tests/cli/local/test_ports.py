@@ -26,7 +26,11 @@ site = {{ processors = 4 }}
 """
 FAILS = """
 import importlib, sys
-importlib.import_module(sys.argv[1])
+if sys.argv[1] == "service":
+    from koala.wire.grpc_variables import set_grpc_variables
+    set_grpc_variables()
+else:
+    importlib.import_module(sys.argv[1])
 import asyncio, grpc
 async def listen():
     try:
@@ -105,27 +109,16 @@ def fails(module: str, address: str, *, on_terminal: bool, **changes: str) -> st
     return found.removesuffix(b"end").decode()
 
 
-@pytest.mark.parametrize(
-    ("module", "on_terminal"),
-    [
-        ("koala.daemon.main", True),
-        ("koala.daemon.files.relay", True),
-        ("koala_agent.main", True),
-        ("koala.daemon.files.relay", False),
-        pytest.param("koala.daemon.main", False, marks=pytest.mark.long),
-        pytest.param("koala_agent.main", False, marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize("on_terminal", [True, False])
 def test_the_core_of_grpc_writes_to_logs_but_not_to_terminals(
-    module: str, taken: str, *, on_terminal: bool
+    taken: str, *, on_terminal: bool
 ) -> None:
-    said = fails(module, taken, on_terminal=on_terminal)
+    said = fails("service", taken, on_terminal=on_terminal)
     assert (said == "") if on_terminal else ("add_port.cc" in said)
 
 
 def test_the_core_of_grpc_writes_to_terminals_when_it_is_told_to(taken: str) -> None:
-    module = "koala.daemon.files.relay"
-    assert "add_port.cc" in fails(module, taken, on_terminal=True, GRPC_VERBOSITY="ERROR")
+    assert "add_port.cc" in fails("service", taken, on_terminal=True, GRPC_VERBOSITY="ERROR")
 
 
 def test_a_command_keeps_it_quiet_unless_it_is_told_otherwise(tmp_path: Path) -> None:
@@ -147,6 +140,28 @@ def test_a_command_keeps_it_quiet_unless_it_is_told_otherwise(tmp_path: Path) ->
             check=False,
         )
         assert run.stdout.split() == [found], run.stderr
+
+
+IMPORTS = """
+import os, sys
+before = dict(os.environ)
+import koala.cli.main, koala.daemon.main, koala.daemon.files.relay
+import koala.lab.grids, koala_agent.main
+print({name: text for name, text in os.environ.items() if before.get(name) != text})
+"""
+
+
+def test_the_import_of_a_package_sets_no_variable() -> None:
+    variables = {k: v for k, v in environment().items() if not k.startswith("GRPC_")}
+    run = subprocess.run(
+        [sys.executable, "-c", IMPORTS],
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=True,
+    )
+    assert run.stdout == "{}\n"
 
 
 def test_who_uses_the_python_client_says_what_grpc_writes(taken: str) -> None:

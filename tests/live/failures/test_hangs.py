@@ -53,7 +53,7 @@ def an_agent(folder: Path, address: str) -> Iterator[subprocess.Popen[bytes]]:
     path.write_text(AGENT.format(address=address))
     with (folder / "agent.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "koala_agent.main", str(path)], stderr=log, env=dict(os.environ)
+            [sys.executable, "-m", "koala_agent", str(path)], stderr=log, env=dict(os.environ)
         )
     try:
         yield process
