@@ -276,6 +276,7 @@ def test_a_hold_says_all_that_the_component_asks_for() -> None:
         wall_time_s=60.0,
     )
     action = ClaimProcessors(
+        port=20_000,
         claim=ClaimId("j1/1/0/1"),
         site=SiteName("delft"),
         ask_number=3,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from koala.core.answer_recorder import AnswerRecorder
+from koala.core.digest import digest
 from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer
 from koala.core.model.events import ParametersChanged, TransferFinished
 from koala.core.model.grid import Assignment, Placement
@@ -21,7 +22,6 @@ from koala.core.policy_api import NO_POLICIES
 from koala.core.queries import booked_bandwidth
 from koala.core.scheduler import Scheduler
 from koala.policies import chosen
-from koala.views.digest import digest
 from koala.views.documents import job_document
 from koala.views.explain import why
 from tests.harness.builders import a_job, a_site

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from koala.core.digest import digest
 from koala.core.model.actions import Action, Announce, PublishOutputs
 from koala.core.model.claim import Claim
 from koala.core.model.events import Event
@@ -36,7 +37,6 @@ from koala.protocol.messages import Watermark
 from koala.runtime.clock import Clock
 from koala.runtime.sqlite_store import Database
 from koala.sim.engine import Engine, Rank
-from koala.views.digest import digest
 from koala.wire.v1 import link_pb2 as pb
 from tests.swarm.system.disk import PATH, Copy, Disk, change_row, spoilt
 from tests.swarm.system.faults import FaultPlan
