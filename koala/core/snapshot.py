@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from functools import cache
 from operator import attrgetter
@@ -76,7 +76,7 @@ TAGS: dict[str, type] = {
 """Classes of the state by the tags under which they are saved. Another name of a class or of a
 field is another format (`koala.runtime.disk_formats.JOURNAL`)."""
 _TAG_OF = {cls: tag for tag, cls in TAGS.items()}
-_NOT_SAVED = frozenset({"policies", "recorder", "actions", "is_changed", "scanner", "successors"})
+NOT_SAVED = frozenset({"policies", "recorder", "actions", "is_changed", "scanner", "successors"})
 _LISTS: dict[str, type] = {"l": list, "t": tuple, "q": deque}
 _LETTERS = {kind: letter for letter, kind in _LISTS.items()}
 
@@ -92,7 +92,7 @@ def save(state: State, specs: list[JobSpec] | None = None) -> Plain:
     them by itself. Without that list they are part of the data.
     """
     kept = [] if specs is None else specs
-    writer = Writer(kept)
+    writer = _Writer(kept)
     rows: list[QueuedRow] = []
     others: list[Plain] = []
     for one in state.jobs.values():
@@ -133,7 +133,7 @@ def load(plain: Plain, policies: Policies, specs: Sequence[JobSpec] | None = Non
             one = job_of(row, reader.specs)
             reader.jobs[one.id] = one
         for name, value in plain["parts"].items():
-            if name in _NOT_SAVED or not hasattr(scheduler, name):
+            if name in NOT_SAVED or not hasattr(scheduler, name):
                 raise UnreadableSnapshotError(f"the state has no {name!r}")
             setattr(scheduler, name, reader.value(value))
             if name == "jobs":
@@ -150,7 +150,7 @@ def load(plain: Plain, policies: Policies, specs: Sequence[JobSpec] | None = Non
 
 def save_object(value: object) -> Plain:
     """Serialize one object, for instance a job."""
-    return Writer().plain(value)
+    return _Writer().plain(value)
 
 
 def load_object(plain: Plain) -> Any:  # noqa: ANN401 - whatever was saved
@@ -161,23 +161,16 @@ def load_object(plain: Plain) -> Any:  # noqa: ANN401 - whatever was saved
         raise UnreadableSnapshotError(f"{type(error).__name__}: {error}") from error
 
 
-class Writer:
+class _Writer:
     """Serializer; numbers shared objects in the order in which it meets them.
 
-    With a list of `specs`, descriptions are put there and referred to by number. Fields to
-    `leave_out` are given by class.
+    With a list of `specs`, descriptions are put there and referred to by number.
     """
 
-    def __init__(
-        self,
-        specs: list[JobSpec] | None = None,
-        leave_out: Mapping[type, frozenset[str]] | None = None,
-    ) -> None:
+    def __init__(self, specs: list[JobSpec] | None = None) -> None:
         self._numbers: dict[object, int] = {}
         self._specs = specs
         self._knows_jobs = False
-        self._leave_out = leave_out or {}
-        self._shapes: dict[type, _Shape] = {} if leave_out else _SHAPES
 
     def number(self, spec: JobSpec) -> int:
         """Return the number of a description; alike jobs in sequence share theirs."""
@@ -189,7 +182,7 @@ class Writer:
     def parts(self, state: State, *, without: Collection[str]) -> dict[str, Plain]:
         """Serialize the parts of the state by name; tables of jobs are lists of their ids."""
         self._knows_jobs = True
-        names = [name for name in vars(state) if name not in _NOT_SAVED and name not in without]
+        names = [name for name in vars(state) if name not in NOT_SAVED and name not in without]
         return {name: self.plain(getattr(state, name)) for name in names}
 
     def plain(self, value: object) -> Plain:
@@ -198,7 +191,7 @@ class Writer:
             return value
         if kind is JobSpec and self._specs is not None:
             return ["p", self.number(cast(JobSpec, value))]
-        if (shape := self._shapes.get(kind)) is not None:  # as most: a match takes longer
+        if (shape := _SHAPES.get(kind)) is not None:  # as most: a match takes longer
             return self._object(value, shape)
         match value:
             case float():
@@ -214,12 +207,7 @@ class Writer:
             case list() | tuple() | deque():
                 return [_LETTERS[kind], *[self.plain(entry) for entry in value]]
             case _:
-                return self._object(value, self._shape_of(kind))
-
-    def _shape_of(self, cls: type) -> _Shape:
-        if cls not in self._shapes:
-            self._shapes[cls] = _Shape(cls, self._leave_out.get(cls, frozenset()))
-        return self._shapes[cls]
+                return self._object(value, _shape_of(kind))
 
     def _object(self, value: object, shape: _Shape) -> Plain:
         if shape.is_shared:
@@ -315,8 +303,8 @@ class _Shape:
     - `values_of`: reads all fields at once.
     - `is_shared`: objects compare by identity, so each is saved once."""
 
-    def __init__(self, cls: type, leave_out: frozenset[str] = frozenset()) -> None:
-        fields = {name: value for name, value in _fields(cls).items() if name not in leave_out}
+    def __init__(self, cls: type) -> None:
+        fields = fields_of(cls)
         self.tag = _tag(cls)
         self.names = tuple(fields)
         self.known = frozenset(fields)
@@ -338,7 +326,7 @@ def _shape_of(cls: type) -> _Shape:
     return _SHAPES[cls]
 
 
-def _fields(cls: type) -> dict[str, object]:
+def fields_of(cls: type) -> dict[str, object]:
     """Return the fields of a class with their defaults, in order."""
     if dataclasses.is_dataclass(cls):
         return {field.name: _default(field) for field in dataclasses.fields(cls)}
