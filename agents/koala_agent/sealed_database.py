@@ -21,12 +21,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from koala.errors import DamagedError
-from koala.runtime.disk_formats import AGENT_ANEW
+from koala.runtime.disk_formats import MOVE_AGENT_STATE
 from koala.runtime.sqlite_store import Database, Result, Run, Schema, reading
 
 ADVICE = (
-    f"{AGENT_ANEW[0].upper()}{AGENT_ANEW[1:]}: of what still runs here it then knows nothing, and"
-    " the daemon gives that up when its leases are over"
+    f"{MOVE_AGENT_STATE[0].upper()}{MOVE_AGENT_STATE[1:]}: of what still runs here it then knows"
+    " nothing, and the daemon gives that up when its leases are over"
 )
 
 _SUM_BYTES = 32

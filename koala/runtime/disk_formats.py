@@ -45,13 +45,13 @@ class Format:
         return f"{self.name} {found}: this version of Koala reads {self.number}. {self.remedy}"
 
 
-AGENT_ANEW = (
+MOVE_AGENT_STATE = (
     "move agent.db, agent.mark, the files agent.db-wal and agent.db-shm, and the folder lrm of the"
     " agent's state directory away, all of them together, and start the agent again"
 )
 _OF_AGENT = (
     "Drain the site until the version of Koala that wrote it has nothing left to do there (koala"
-    f" site drain SITE --wait); then {AGENT_ANEW}"
+    f" site drain SITE --wait); then {MOVE_AGENT_STATE}"
 )
 
 JOURNAL = Format(

@@ -346,7 +346,7 @@ async def test_links_are_left_aside_and_what_they_name_is_left_alone(tmp_path: P
         (folder / "dangling").symlink_to(tmp_path / "nothing")
         (folder / "own").write_text("own")
     back_up(tmp_path / "state", tmp_path / "second", with_spool=True)
-    for name in ("file", "folder", "dangling"):  # as a backup of an earlier release may have it
+    for name in ("file", "folder", "dangling"):
         (tmp_path / "second" / "more" / name).symlink_to(outside / name)
     restore(tmp_path / "second", tmp_path / "back")
     for folder in (tmp_path / "second" / "spool", tmp_path / "back"):

@@ -1,4 +1,4 @@
-"""Which snapshot a start begins at."""
+"""A start begins at the newest usable snapshot, a replay at the oldest."""
 
 import sqlite3
 from contextlib import closing

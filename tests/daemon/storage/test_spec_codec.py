@@ -60,7 +60,7 @@ def test_only_empty_fields_are_left_out() -> None:
         "priority": "low",
         "input_mode": "whole",
         "rerun": True,
-    }, "a later release may have another default for these"
+    }, "the default of these may change"
 
 
 def test_alike_descriptions_in_sequence_are_one_object() -> None:

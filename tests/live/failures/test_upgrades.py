@@ -81,7 +81,9 @@ async def test_an_agent_of_another_protocol_ends_and_the_right_one_finds_its_job
         assert grid.evidence.finished(job, processes=4) == 1
 
 
-async def test_a_daemon_with_another_format_begins_anew_and_keeps_its_sites(tmp_path: Path) -> None:
+async def test_a_daemon_with_another_format_keeps_its_sites(
+    tmp_path: Path,
+) -> None:
     """The agents keep their state, which rests on the journal that is moved away."""
     with live_grid(tmp_path, sites=SITES) as grid:
         async with grid.client() as client:
@@ -111,7 +113,7 @@ async def test_a_daemon_with_another_format_begins_anew_and_keeps_its_sites(tmp_
 @pytest.mark.parametrize(
     ("name", "known"), [("CLAIMS", CLAIMS), ("LOCAL_JOBS", LOCAL_JOBS)], ids=["claims", "jobs"]
 )
-async def test_an_agent_with_another_format_begins_anew(
+async def test_an_agent_with_another_format_begins_again(
     tmp_path: Path, name: str, known: Format
 ) -> None:
     with live_grid(tmp_path, sites=SITES) as grid:

@@ -29,7 +29,8 @@ from koala.daemon.files.additions import Additions
 from koala.daemon.loop.action_dispatcher import ActionDispatcher
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit, InboxItem, Upkeep
 from koala.daemon.state.recovery import Recovered, recover
-from koala.daemon.storage.journal import SCHEMA, Journal, prepare
+from koala.daemon.storage.archive import check_jobs
+from koala.daemon.storage.journal import SCHEMA, Journal
 from koala.daemon.storage.records import Batch, Notice
 from koala.daemon.storage.watermark import Watermarks
 from koala.errors import JournalError, KoalaError, RejectedError
@@ -196,7 +197,8 @@ class Daemon(Process):
             self._compare_replay()
             self._restore()
         try:
-            database = prepare(Database(PATH, SCHEMA, connection=self.disk.connection))
+            database = Database(PATH, SCHEMA, connection=self.disk.connection)
+            check_jobs(self.disk.connection, PATH)
             journal = Journal(self.disk, database, keep_s=self._settings.upkeep.keep_s)
             recovered = recover(journal, self._settings, self._clock, accept_loss=self._is_restored)
         except JournalError as error:
