@@ -78,7 +78,7 @@ def _facts(value: Any) -> Any:  # noqa: ANN401 - any value of the state
 
 def _object(value: object) -> list[Any]:
     """Return the class of an object and its facts."""
-    cls = type(value)
+    cls: type = type(value)
     values = _reader(cls)(value)
     return [cls.__name__, *[x if type(x) in _AS_THEY_ARE else _facts(x) for x in values]]
 

@@ -60,7 +60,8 @@ def test_a_known_state_has_a_known_digest() -> None:
 
 @pytest.mark.parametrize("cls", [cls for cls in TAGS.values() if not issubclass(cls, Enum)])
 def test_every_field_of_every_class_is_a_fact_or_a_text(cls: type) -> None:
-    state, thing = in_trouble(), object.__new__(cls)
+    state = in_trouble()
+    thing: object = object.__new__(cls)
     for name in names_of(cls):
         _set(thing, name, 0)
     _set(state, "files", thing)  # any part will do

@@ -270,7 +270,7 @@ def ended_jobs(count: int, owner: str = "") -> list[PurgedJob]:
 
 def archive_of(jobs: list[PurgedJob]) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
-    connection.executescript(archive.TABLES + archive.INDEX)
+    connection.executescript(archive.TABLES)
     archive.write_jobs(connection, jobs)
     return connection
 
