@@ -21,16 +21,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from koala.errors import DamagedError
+from koala.runtime.disk_formats import MOVE_AGENT_STATE
 from koala.runtime.sqlite_store import Database, Result, Run, Schema, reading
 
 ADVICE = (
-    "Move agent.db, agent.mark, the files agent.db-wal and agent.db-shm, and the folder lrm of the"
-    " agent's state directory away, all of them together, and start the agent again: of what still"
-    " runs here it then knows nothing, and the daemon gives that up when its leases are over"
+    f"{MOVE_AGENT_STATE[0].upper()}{MOVE_AGENT_STATE[1:]}: of what still runs here it then knows"
+    " nothing, and the daemon gives that up when its leases are over"
 )
 
-SEALED = 2
-"""First format with a seal, of each of these databases."""
 _SUM_BYTES = 32
 ROWS_KEPT = 1024
 """Rows whose digests are kept: a row is removed from the sum soon after it was added."""
@@ -78,12 +76,9 @@ class SealedDatabase(Database):
             self.close()
             raise
 
-    def _complete(self, found: int) -> None:
-        """Create the seal of a new database, or of one of a format without it."""
-        if found >= SEALED:
-            return
+    def _complete(self) -> None:
+        """Create the seal of a new database."""
         run = self.connection.execute
-        run("DROP TABLE IF EXISTS seal")  # of an interrupted start
         run("CREATE TABLE seal (number INTEGER NOT NULL, sum BLOB NOT NULL)")
         run("INSERT INTO seal VALUES (0, ?)", (self._total(),))
 

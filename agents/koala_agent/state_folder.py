@@ -2,8 +2,8 @@
 
 Claims, scripts and copies hold secrets and users' data. A wrong owner or mode is refused with the
 path, its mode and what is allowed, as the daemon does: a silent repair would hide that others had
-access. The directory itself and the claims' folders may be readable by others, as on login nodes
-and as earlier releases made them, but not writable.
+access. The directory itself and the claims' folders may be readable by others, as on login nodes,
+but not writable.
 """
 
 from __future__ import annotations

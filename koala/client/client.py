@@ -205,7 +205,7 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
             document = await self._daemon.document("List", request)
             found += [read_record(JobSummary, job) for job in document["jobs"]]
             after = document.get("next") or ""
-            if not after:  # also true for an older daemon, which answers without pages
+            if not after:
                 return found
 
     async def show(self, job: str) -> JobDetails:

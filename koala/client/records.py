@@ -6,8 +6,8 @@
     site.document            # all of the document, as `--json` prints it
 
 Instants are aware datetimes (UTC) as attributes, and seconds of the epoch in documents. Durations
-are seconds (`_s`). A name that an older daemon does not send has its default; one that only a newer
-daemon sends is in the document. docs/api.md describes all names.
+are seconds (`_s`). A name that a document lacks has its default; one without an attribute is in the
+document. docs/api.md describes all names.
 """
 
 from __future__ import annotations
@@ -81,11 +81,10 @@ class DaemonInfo(Record):
     epoch: int
     user: str
     role: str
-    now: datetime | None = None
-    """The daemon's clock; None of an older daemon."""
+    now: datetime
+    """The daemon's clock."""
     relay: str = ""
-    """Address at which agents reach the daemon's relay of files; empty while it starts, and of an
-    older daemon."""
+    """Address at which agents reach the daemon's relay of files; empty while it starts."""
 
 
 # --- jobs -----------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ Works in scripts, in threads, and in notebooks.
 
 from __future__ import annotations
 
-import warnings
 from types import TracebackType
 from typing import TypeVar
 
@@ -91,14 +90,6 @@ class Client:
         ___: TracebackType | None,
     ) -> None:
         self.close()
-
-    async def __aenter__(self) -> AsyncClient:
-        message = "`async with Client()` is that of Koala 0.2: use AsyncClient"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return self._inner
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._inner.__aexit__(None, None, None)
 
     def close(self) -> None:
         """Close the connection. The client also closes at the end of `with`."""

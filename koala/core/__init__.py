@@ -20,13 +20,13 @@ Layers; a module imports only from its own layer or from a layer above it in thi
     resources    GPUs, features and memory that a component needs; `feasibility` on an empty grid
     pipeline/    the steps: enqueue, place, claim, start, run, end, and site reports
     scheduler    dispatches each event to its step
-    snapshot     serializes the state and restores it; `snapshot_rows` for jobs of a long queue,
-                 `old_snapshot` for snapshots of earlier releases
+    snapshot     serializes the state and restores it; `snapshot_rows` for jobs of a long queue
+    digest       the checksum of the state that a replay must give again
     purge        ended jobs leave the state
     leases       leases of claims, and claims that are fenced when theirs expire
     passes       released claims that tell no pass, as those of frozen starters
     invariants   checks between two events
 
-Not here by design: text for people, accounting and the digest of the state (`koala.views`), and
-policies (`koala.policies`).
+Not here by design: text for people and accounting (`koala.views`), and policies
+(`koala.policies`).
 """

@@ -92,23 +92,21 @@ def _from_plain(plain: list[Any] | str | None) -> Answer:
         return Placement(assignments=_assignments(plain[1]))
     if plain[0] == "progress":
         return tuple(Correction(component=index, weight=weight) for index, weight in plain[1])
-    _, fraction, claims, moves, preempting, victims, *more = plain
+    _, fraction, claims, moves, preempting, victims, forced = plain
     return ClaimPlan(
         fraction=fraction,
         claims=tuple(claims),
         moves=_assignments(moves),
         preempting=tuple(preempting),
         victims=tuple(victims),
-        forced=_assignments(more[0]) if more else (),  # older journals have none
+        forced=_assignments(forced),
     )
 
 
 def _rows(assignments: tuple[Assignment, ...]) -> list[list[Any]]:
-    """Serialize assignments, without rate and booking where there are none (old journals)."""
     return [
-        [a.component, a.site, a.source, a.transfer_s]
-        + ([a.mips, a.booked_bps] if a.mips or a.booked_bps else [])
-        for a in assignments
+        [one.component, one.site, one.source, one.transfer_s, one.mips, one.booked_bps]
+        for one in assignments
     ]
 
 
@@ -119,8 +117,8 @@ def _assignments(rows: list[list[Any]]) -> tuple[Assignment, ...]:
             site=site,
             source=source,
             transfer_s=transfer_s,
-            mips=more[0] if more else 0.0,
-            booked_bps=more[1] if more else 0.0,
+            mips=mips,
+            booked_bps=booked_bps,
         )
-        for component, site, source, transfer_s, *more in rows
+        for component, site, source, transfer_s, mips, booked_bps in rows
     )

@@ -6,9 +6,7 @@ without a full replay.
 - An object that is reached twice is saved once, and is shared again after loading.
 - The form is JSON lists; the first entry of a list gives its kind.
 - Most queued jobs are flat rows (`snapshot_rows`), and each description is kept once beside them.
-- A field that a later version adds gets its default, or the value in `parameters.BEFORE`.
-- An unknown field is an error. A class that loses or moves a field gets another tag; the old one
-  is read by `koala.core.old_snapshot`.
+- An unknown class or field is an error, and so is a missing field without a default.
 
 Not saved: the recorder, the actions of the current event, the index of successors, which the jobs
 tell, and the policies, which come from the configuration.
@@ -19,11 +17,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from functools import cache
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from koala.core.model import charges, claim, grid, job, parameters, timers, values
 from koala.core.model import hold_budget as budget
@@ -42,8 +40,7 @@ from koala.core.model.job_spec import (
     Notify,
     StartType,
 )
-from koala.core.model.parameters import BEFORE, Parameters
-from koala.core.old_snapshot import OLD, OLD_ENUMS, live_attempts
+from koala.core.model.parameters import Parameters
 from koala.core.pipeline.dependencies import add_dependencies
 from koala.core.pipeline.queueing import SCANNERS
 from koala.core.policy_api import Policies
@@ -55,42 +52,31 @@ from koala.protocol.messages import SiteResources
 Plain: TypeAlias = Any
 """Data that JSON can express."""
 
-
-def _tagged(prefix: str, *classes: type) -> dict[str, type]:
-    return {f"{prefix}.{cls.__name__}": cls for cls in classes}
-
-
 TAGS: dict[str, type] = {
-    **_tagged("after", after.Ended, after.Predecessor),
-    **_tagged("charges", charges.Charge, charges.Setback, charges.Refusal, charges.Trouble),
-    **_tagged("claim", claim.Claim, claim.Grant, claim.Asked, claim.Granted, claim.Armed),
-    **_tagged("claim", claim.Released, claim.Passed, claim.Stopped),
-    **_tagged("files", files.Transfer),
-    **_tagged("grid", grid.SiteFacts, grid.Replica, grid.Site),
-    **_tagged("grid", SiteResources),
-    **_tagged("job", JobType, StartType, InputMode, InputFile, Deadline),
-    **_tagged("job", Hint, ComponentSpec, JobSpec, job.Delayed, job.Placing),
-    **_tagged("job", job.Member, job.EndKind, job.ClaimEnd, job.ArmNumber, job.Arming),
-    **_tagged("jobs", job.Job, job.Attempt, job.Claiming, job.Starting, job.Releasing),
-    **_tagged("jobs", job.Running, job.Stopping, job.Finished, job.Failed, job.Cancelled),
-    **_tagged("jobs", job.PathTests, job.Release, job.Waiting, Notify),
-    **_tagged("parameters", parameters.Parameters),
-    **_tagged("queues", queues.Queues),
-    **_tagged("timers", timers.Timer, timers.Timers),
-    **_tagged("values", values.Priority, values.TcpPath),
-    "budget._Charge": budget.BudgetCharge,
-    "budget.Budget": budget.Budget,
-    "files.Files": files.ReplicaCatalogue,
-    "progress.Course": progress.ProgressHistory,
-    "timers.Bell": timers.TimerKind,
+    cls.__name__: cls
+    for cls in (
+        *(after.Ended, after.Predecessor),
+        *(budget.Budget, budget.BudgetCharge),
+        *(charges.Charge, charges.Refusal, charges.Setback, charges.Trouble),
+        *(claim.Armed, claim.Asked, claim.Claim, claim.Grant, claim.Granted, claim.Passed),
+        *(claim.Released, claim.Stopped),
+        *(files.ReplicaCatalogue, files.Transfer),
+        *(grid.Replica, grid.Site, grid.SiteFacts, SiteResources),
+        *(ComponentSpec, Deadline, Hint, InputFile, InputMode, JobSpec, JobType, Notify),
+        StartType,
+        *(job.ArmNumber, job.Arming, job.Attempt, job.ClaimEnd, job.EndKind, job.Job, job.Member),
+        *(job.PathTests, job.Release),
+        *(job.Cancelled, job.Claiming, job.Delayed, job.Failed, job.Finished, job.Placing),
+        *(job.Releasing, job.Running, job.Starting, job.Stopping, job.Waiting),
+        *(parameters.Parameters, progress.ProgressHistory, queues.Queues),
+        *(timers.Timer, timers.TimerKind, timers.Timers),
+        *(values.Priority, values.TcpPath),
+    )
 }
-"""Classes of the state by the tags under which they are saved: the name of a class, after a prefix.
-A class that moves or is renamed keeps its tag, in the last lines; one that loses or moves a field
-gets another prefix."""
+"""Classes of the state by the tags under which they are saved. Another name of a class or of a
+field is another format (`koala.runtime.disk_formats.JOURNAL`)."""
 _TAG_OF = {cls: tag for tag, cls in TAGS.items()}
-_SAVED_NAMES: dict[type, dict[str, str]] = {timers.Timer: {"kind": "bell"}}
-"""Fields that were renamed since they were first saved: attribute name, saved name."""
-_NOT_SAVED = frozenset({"policies", "recorder", "actions", "is_changed", "scanner", "successors"})
+NOT_SAVED = frozenset({"policies", "recorder", "actions", "is_changed", "scanner", "successors"})
 _LISTS: dict[str, type] = {"l": list, "t": tuple, "q": deque}
 _LETTERS = {kind: letter for letter, kind in _LISTS.items()}
 
@@ -115,18 +101,22 @@ def save(state: State, specs: list[JobSpec] | None = None) -> Plain:
             others += (one.id, writer.plain(one))
         else:
             rows.append(row)
-    parts: dict[str, Plain] = {"jobs": ["d", *others]}
-    writer.knows_jobs = True
-    for name, value in vars(state).items():
-        if name not in _NOT_SAVED and name not in parts:
-            parts[name] = writer.keys(state.keys) if name == "keys" else writer.plain(value)
-    kind = next(kind for kind, scanner in SCANNERS.items() if scanner is state.scanner)
-    plain = {"turns": kind, "parts": parts, "queued": rows}
+    parts = {
+        "jobs": ["d", *others],
+        **writer.parts(state, without=("jobs", "keys")),
+        "keys": ["k", *[part for key, found in state.keys.items() for part in (key, *found)]],
+    }
+    plain = {"scanner": scanner_kind(state), "parts": parts, "queued": rows}
     if others:
         plain["order"] = list(state.jobs)
     if specs is None:
         plain["specs"] = [save_object(spec) for spec in kept]
     return plain
+
+
+def scanner_kind(state: State) -> str:
+    """Return the kind of the queue discipline in force."""
+    return next(kind for kind, scanner in SCANNERS.items() if scanner is state.scanner)
 
 
 def load(plain: Plain, policies: Policies, specs: Sequence[JobSpec] | None = None) -> Scheduler:
@@ -143,17 +133,16 @@ def load(plain: Plain, policies: Policies, specs: Sequence[JobSpec] | None = Non
             one = job_of(row, reader.specs)
             reader.jobs[one.id] = one
         for name, value in plain["parts"].items():
-            if name in _NOT_SAVED or not hasattr(scheduler, name):
+            if name in NOT_SAVED or not hasattr(scheduler, name):
                 raise UnreadableSnapshotError(f"the state has no {name!r}")
             setattr(scheduler, name, reader.value(value))
             if name == "jobs":
                 reader.jobs.update(scheduler.jobs)
                 scheduler.jobs = reader.ordered(plain.get("order", ()))
-        scheduler.placed = live_attempts(scheduler.placed)
         for one in scheduler.jobs.values():
             if type(one.phase) is job.Waiting:
                 add_dependencies(scheduler, one, one.phase)
-        scheduler.scanner = SCANNERS[plain["turns"]]
+        scheduler.scanner = SCANNERS[plain["scanner"]]
     except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
         raise UnreadableSnapshotError(f"{type(error).__name__}: {error}") from error
     return scheduler
@@ -175,14 +164,13 @@ def load_object(plain: Plain) -> Any:  # noqa: ANN401 - whatever was saved
 class _Writer:
     """Serializer; numbers shared objects in the order in which it meets them.
 
-    With a list of `specs`, descriptions are put there and referred to by number. Once it
-    `knows_jobs`, tables of jobs are lists of their ids.
+    With a list of `specs`, descriptions are put there and referred to by number.
     """
 
     def __init__(self, specs: list[JobSpec] | None = None) -> None:
-        self.knows_jobs = False
         self._numbers: dict[object, int] = {}
         self._specs = specs
+        self._knows_jobs = False
 
     def number(self, spec: JobSpec) -> int:
         """Return the number of a description; alike jobs in sequence share theirs."""
@@ -191,14 +179,20 @@ class _Writer:
             self._specs.append(spec)
         return len(self._specs) - 1
 
-    def keys(self, keys: Mapping[str, tuple[values.JobId, str]]) -> Plain:
-        """Return the idempotency keys, flat: there is one for most jobs."""
-        return ["k", *[part for key, found in keys.items() for part in (key, *found)]]
+    def parts(self, state: State, *, without: Collection[str]) -> dict[str, Plain]:
+        """Serialize the parts of the state by name; tables of jobs are lists of their ids."""
+        self._knows_jobs = True
+        names = [name for name in vars(state) if name not in NOT_SAVED and name not in without]
+        return {name: self.plain(getattr(state, name)) for name in names}
 
     def plain(self, value: object) -> Plain:
         kind = type(value)
         if kind in _AS_THEY_ARE:
             return value
+        if kind is JobSpec and self._specs is not None:
+            return ["p", self.number(cast(JobSpec, value))]
+        if (shape := _SHAPES.get(kind)) is not None:  # as most: a match takes longer
+            return self._object(value, shape)
         match value:
             case float():
                 return value if math.isfinite(value) else ["f", repr(value)]
@@ -207,11 +201,9 @@ class _Writer:
             case str() | int():
                 return value
             case dict():
-                if self.knows_jobs and type(next(iter(value.values()), None)) is job.Job:
+                if self._knows_jobs and type(next(iter(value.values()), None)) is job.Job:
                     return ["j", *value]
                 return ["d", *[self.plain(entry) for pair in value.items() for entry in pair]]
-            case JobSpec() if self._specs is not None:
-                return ["p", self.number(value)]
             case list() | tuple() | deque():
                 return [_LETTERS[kind], *[self.plain(entry) for entry in value]]
             case _:
@@ -277,8 +269,6 @@ class _Reader:
                 return _LISTS[letter]([self.value(entry) for entry in plain[1:]])
 
     def _object(self, tag: str, kept: dict[str, Plain], *, is_shared: bool) -> object:
-        if tag in OLD:
-            return self._old_object(tag, kept, is_shared=is_shared)
         cls = _class(tag)
         shape = _shape_of(cls)
         made: object = object.__new__(cls)
@@ -287,26 +277,14 @@ class _Reader:
         if not shape.known.issuperset(kept):
             name = next(name for name in kept if name not in shape.known)
             raise UnreadableSnapshotError(f"{tag} has no field {name!r}")
-        for attribute, name, default in zip(
-            shape.attributes, shape.names, shape.defaults, strict=True
-        ):
+        for name, default in zip(shape.names, shape.defaults, strict=True):
             if name in kept:
                 value = self.value(kept[name])
-            elif name in shape.before:
-                value = shape.before[name]
             elif default is _NO_DEFAULT:
                 raise UnreadableSnapshotError(f"{tag} was saved without {name!r}")
             else:
                 value = type(default)() if type(default) in _CONTAINERS else default
-            _set(made, attribute, value)
-        return made
-
-    def _old_object(self, tag: str, kept: dict[str, Plain], *, is_shared: bool) -> object:
-        cls, fill = OLD[tag]
-        made: object = object.__new__(cls)
-        if is_shared:
-            self._objects.append(made)
-        fill(made, {name: self.value(plain) for name, plain in kept.items()})
+            _set(made, name, value)
         return made
 
 
@@ -321,25 +299,21 @@ _set = object.__setattr__
 class _Shape:
     """Saved form of the objects of one class.
 
-    - `attributes`, `names`: fields in order, as in the class and as saved; `defaults` of each.
+    - `names`: fields in order; `defaults` of each.
     - `values_of`: reads all fields at once.
-    - `before`: values for data saved before a field existed, where these are not its default.
     - `is_shared`: objects compare by identity, so each is saved once."""
 
     def __init__(self, cls: type) -> None:
-        fields = _fields(cls)
-        saved_names = _SAVED_NAMES.get(cls, {})
+        fields = fields_of(cls)
         self.tag = _tag(cls)
-        self.attributes = tuple(fields)
-        self.names = tuple(saved_names.get(name, name) for name in fields)
-        self.known = frozenset(self.names)
+        self.names = tuple(fields)
+        self.known = frozenset(fields)
         self.defaults = tuple(fields.values())
-        self.before = BEFORE if cls is Parameters else {}
         self.is_shared = getattr(cls, "__hash__", None) is object.__hash__
         self.values_of: Callable[[object], tuple[object, ...]] = (
-            attrgetter(*self.attributes)
-            if len(self.attributes) > 1
-            else lambda value: tuple([getattr(value, name) for name in self.attributes])
+            attrgetter(*self.names)
+            if len(self.names) > 1
+            else lambda value: tuple([getattr(value, name) for name in self.names])
         )
 
 
@@ -352,7 +326,7 @@ def _shape_of(cls: type) -> _Shape:
     return _SHAPES[cls]
 
 
-def _fields(cls: type) -> dict[str, object]:
+def fields_of(cls: type) -> dict[str, object]:
     """Return the fields of a class with their defaults, in order."""
     if dataclasses.is_dataclass(cls):
         return {field.name: _default(field) for field in dataclasses.fields(cls)}
@@ -379,7 +353,7 @@ def _tag(cls: type) -> str:
 
 @cache
 def _enum(tag: str, value: str) -> object:
-    return OLD_ENUMS[tag](value) if tag in OLD_ENUMS else _class(tag)(value)
+    return _class(tag)(value)
 
 
 def _class(tag: str) -> Any:  # noqa: ANN401 - a class of the core

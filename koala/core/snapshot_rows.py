@@ -18,7 +18,8 @@ from koala.core.model.values import JobId
 QueuedRow: TypeAlias = list[Any]
 """id, number of its description, submitted_at, queued_at (None: delayed), claim_fraction, queue,
 placement_tries, not_before, then instant and text of each line of its story."""
-_FACTS = 8
+FACTS = 8
+"""Values of a row before those of its story."""
 _LINE = 2  # values of a line
 _OWN = frozenset(
     {"id", "spec", "submitted_at", "phase", "claim_fraction", "queue", "placement_tries"}
@@ -54,8 +55,8 @@ def row_of(job: Job, number: int) -> QueuedRow | None:
 
 def job_of(row: QueuedRow, specs: list[JobSpec]) -> Job:
     """Return the job of a row. Raises TypeError, ValueError, IndexError."""
-    name, number, submitted_at, queued_at, fraction, queue, tries, not_before = row[:_FACTS]
-    story = row[_FACTS:]
+    name, number, submitted_at, queued_at, fraction, queue, tries, not_before = row[:FACTS]
+    story = row[FACTS:]
     lines = (  # a job that waits mostly has one
         [(story[0], story[1])]
         if len(story) == _LINE

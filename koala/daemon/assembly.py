@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from koala.core.digest import digest
 from koala.core.model.actions import Action
 from koala.core.model.job import Cancelled, Failed, Finished
 from koala.core.model.values import JobId
@@ -55,7 +56,6 @@ from koala.protocol.limits import REQUEST_BYTES_MAX
 from koala.runtime.disk_space import DiskSpace
 from koala.runtime.software import software_version
 from koala.runtime.structured_log import get_logger
-from koala.views.digest import digest
 from koala.wire import connection_limits
 from koala.wire.interceptors import Readable
 from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc

@@ -174,14 +174,14 @@ def _read_record(path: Path) -> dict[str, object]:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):  # half written in a crash: as if missing
         return {}
-    if not isinstance(record, dict) or COPIES.refusal(int(record.get("format", 1))):
-        return {}  # another release's format: the copy starts again
+    if not isinstance(record, dict) or record.get("format") != COPIES.number:
+        return {}  # the copy starts again
     return record
 
 
 def _write_record(path: Path, record: dict[str, object]) -> None:
     fresh = _fresh(path)
-    fresh.write_text(json.dumps({"format": COPIES.newest, **record}), encoding="utf-8")
+    fresh.write_text(json.dumps({"format": COPIES.number, **record}), encoding="utf-8")
     fresh.rename(path)
 
 

@@ -5,7 +5,6 @@ Declared here once and used at both ends. The encoding, generated from `proto/`,
 messages      all messages, as plain values; `codec` encodes them
 constraints   constraints on their fields; `limits` of their sizes
 names         patterns of names on the link
-versions      versions of the protocol, and what each end accepts
+versions      version of the protocol
 ordering      orders of waiting jobs, used by daemon and local managers
-world_port    the port of an MPI world
 """

@@ -41,7 +41,7 @@ from koala.protocol import messages
 from koala.protocol.constraints import Claim, Constraint, OneOf, Printable, Text
 from koala.protocol.messages import FromAgent, ReportState, ToAgent
 from koala.protocol.names import ClaimId, SiteName
-from koala.protocol.versions import common
+from koala.protocol.versions import PROTOCOL
 from koala.wire.v1 import link_pb2 as pb
 
 Convert = Callable[[Any], Any]
@@ -396,12 +396,11 @@ def _registration(convert: Convert) -> Convert:
     what names its sender is read."""
 
     def read(register: pb.Register) -> messages.Register:
-        if common(register.protocol, register.protocol_min or register.protocol) is not None:
+        if register.protocol == PROTOCOL:
             known: messages.Register = convert(register)
             return known
         return messages.Register(
             protocol=register.protocol,
-            protocol_min=register.protocol_min,
             version=Printable().check("version", register.version),
             site=SiteName(Text().check("site", register.site)),
             session="",

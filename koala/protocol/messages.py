@@ -45,7 +45,6 @@ from koala.protocol.limits import (
     WORK_MAX,
 )
 from koala.protocol.names import SITE, TRANSFER, ClaimId, SiteName
-from koala.protocol.versions import common
 
 Reason: TypeAlias = Annotated[str, Truncated(REASON_MAX)]
 Size: TypeAlias = Annotated[int, Count()]
@@ -250,7 +249,7 @@ class Peer:
     """Member of an attempt, as seen from one site.
 
     `hosts` are those of its allocation, with the processors on each. They are empty where the site
-    reports none.
+    reports none. As the first member it may listen at `port`.
     """
 
     component: int
@@ -259,6 +258,7 @@ class Peer:
     processors: int
     processes: int
     address: str
+    port: Annotated[int, Port()]
     claim: ClaimId
     hosts: Hosts = ()
     job_type: JobType = JobType.MULTIPLE
@@ -311,7 +311,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Register:
-    """Opening of a session by an agent that speaks versions `protocol_min` to `protocol`.
+    """Opening of a session.
 
     - `epoch_seen` is the highest epoch of a daemon that the agent obeyed.
     - `mark` is the last row of a journal that it knows of.
@@ -319,7 +319,6 @@ class Register:
     """
 
     protocol: int
-    protocol_min: int = 0
     version: Annotated[str, Printable()] = ""
     site: Annotated[SiteName, Matching(SITE)] = NO_SITE
     session: Annotated[str, Printable()]
@@ -327,11 +326,6 @@ class Register:
     facts: Facts = Facts()
     idle: Processors
     mark: Watermark | None = None
-
-    @property
-    def spoken(self) -> int | None:
-        """Highest version that both ends speak; None if there is none."""
-        return common(self.protocol, self.protocol_min or self.protocol)
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,6 +418,7 @@ class Hold:
     - `store_token` is shown to the relay with the claim's outputs and logs.
     - `is_preempting`: other claims are stopped for it, which may take `kill_s`.
     - `may_kill`: local jobs may be killed for it, the youngest first, if it finds no room.
+    - `port`: where it may listen as the first of its world.
     - `progress_s` is the time between two reports of its progress. 0: none are wanted.
     """
 
@@ -431,6 +426,7 @@ class Hold:
     processors: int
     hold_s: Annotated[float, Duration()]
     program: Program
+    port: Annotated[int, Port()]
     ask_number: int = 0
     is_granted: bool = False
     owner: str = ""

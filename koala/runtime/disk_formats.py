@@ -2,32 +2,27 @@
 
 | written by | what | number |
 | --- | --- | --- |
-| daemon | `journal.db`: its tables, `PRAGMA user_version` | JOURNAL |
-| daemon | the state saved in it, archived jobs, and what a replay of its events gives | CORE |
+| daemon | `journal.db`: its tables, what is in them, and the state that a replay gives | JOURNAL |
 | daemon | `backup.json` of a backup | BACKUP |
 | daemon | `authority/enrolments.json` (`format`) | ENROLMENTS |
-| agent | `agent.db`: its tables and the JSON in them, `PRAGMA user_version` | CLAIMS |
-| agent | `lrm/jobs.sqlite3`, `PRAGMA user_version` | LOCAL_JOBS |
+| agent | `agent.db`: its tables and the JSON in them | CLAIMS |
+| agent | `lrm/jobs.sqlite3` | LOCAL_JOBS |
 | agent | `transfers/incoming/*.json` (`format`) | COPIES |
-| agent | `.koala/spec.json` of a claim (`version`), for a starter of the same release | STARTER |
 
-A file without a number has number 1. Raise a number whenever this release would misread
-what an earlier one wrote, or the other way round. **Raise CORE with every change after which the
-core decides differently for the same events, or `koala.views.digest.digest` gives
-another digest for the same state** (also a word of a job's story), unless it is already higher than
-that of the last release. `tests/daemon/storage/test_old_states.py` starts recorded state folders
-of earlier releases and fails when this was forgotten. Before raising one, record the folders of the
-last commit (`tests/states/record.py`).
+A database has its number in `PRAGMA user_version`. A file with another number is refused with a
+remedy, which a test carries out; only a copy under way starts again instead.
 
-Stored names are not names of Python classes or modules, but tags declared beside them:
-`koala.core.snapshot.TAGS` (saved states and archived jobs), `koala.core.model.events.EVENTS`
-(events), the `tag` of each state in `koala_agent.claims.states` and `koala_agent.lrm.job_table`.
-Names of *fields*, of the attributes of `koala.core.state.State`, and values of enumerations are
-written as they are: a rename raises the number and must still read the old name.
+**Raise the number of a format with every change after which a version of Koala would misread what
+another one wrote.** For JOURNAL these are also changes after which the core decides differently
+for the same events, or `koala.core.digest.digest` gives another digest for the same state
+(`tests/core/test_digest.py` has a known one). Stored names are those of classes, of fields and of
+values of enumerations (events have tags of their own, `koala.core.model.events.EVENTS`): to rename
+one is such a change.
 
-Protocol versions are declared elsewhere: `koala.protocol.versions`.
-`endpoint`, `lock`, `agent.pid`, `journal.mark` and `audit.jsonl` are lines that all releases read
-alike; `transfers/checksums.json` may be lost at any time.
+The protocol's version is in `koala.protocol.versions`. `endpoint`, `lock`, `agent.pid`,
+`journal.mark` and `audit.jsonl` are lines without a number; `transfers/checksums.json` may be lost
+at any time. `.koala/spec.json` of a claim needs none: the batch job names the starter that was
+installed for it.
 """
 
 from __future__ import annotations
@@ -35,46 +30,46 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Format:
-    """A format: the number that is written, and the oldest that is read.
-
-    `earlier` is the advice for a file with an older number.
-    """
+    """A format by its name, the only number that is read, and what to do about another one."""
 
     name: str
-    newest: int
-    oldest: int = 1
-    earlier: str = "Let the release that wrote it go on"
+    number: int
+    remedy: str
 
     def refusal(self, found: int) -> str:
         """Explain why a file with this number cannot be used, and the remedy; empty when it can."""
-        if self.oldest <= found <= self.newest:
+        if found == self.number:
             return ""
-        known = f"{self.oldest} to {self.newest}" if self.oldest < self.newest else f"{self.newest}"
-        says = f"{self.name} {found}: this release reads {known}"
-        if found > self.newest:
-            return f"{says}. A later release wrote it: go on with that one, or a later one yet"
-        return f"{says}. An earlier release wrote it. {self.earlier}"
+        return f"{self.name} {found}: this version of Koala reads {self.number}. {self.remedy}"
 
 
-CORE = 3
-"""Version of the core's decisions, see the module. 2: digests of state that 1 had saved differ
-between its own releases. 3: saved states have queued jobs as rows, and descriptions beside them."""
+MOVE_AGENT_STATE = (
+    "move agent.db, agent.mark, the files agent.db-wal and agent.db-shm, and the folder lrm of the"
+    " agent's state directory away, all of them together, and start the agent again"
+)
+_OF_AGENT = (
+    "Drain the site until the version of Koala that wrote it has nothing left to do there (koala"
+    f" site drain SITE --wait); then {MOVE_AGENT_STATE}"
+)
 
 JOURNAL = Format(
-    name="journal format",
-    newest=3,
-    oldest=2,  # 2 has neither saved states nor an archive, and gets them when it is opened
-    earlier=(
-        "It is of a release without queue disciplines, whose past cannot be replayed. Let that"
-        " release finish its jobs, then begin with an empty state directory: koala daemon"
-        " CONFIG --init"
-    ),
+    "journal format",
+    1,
+    "Let the version of Koala that wrote it finish its jobs; then move the files journal.* out of"
+    " the state directory, and start this one once with koala daemon CONFIG --init --accept-loss."
+    " Users and sites stay",
 )
-BACKUP = Format(name="backup version", newest=2)  # 1 has no checksums
-ENROLMENTS = Format(name="enrolments format", newest=1)
-CLAIMS = Format(name="claim store format", newest=3)  # 1 has no seal, and gets it; 2 has no null
-LOCAL_JOBS = Format(name="job table format", newest=2)  # 1 has no seal, and gets it
-COPIES = Format(name="copy format", newest=1)
-STARTER = Format(name="starter format", newest=1)
+BACKUP = Format(
+    "backup format", 1, "Put it back with koala restore of the version of Koala that made it"
+)
+ENROLMENTS = Format(
+    "enrolments format",
+    1,
+    "Go on with the version of Koala that wrote it; or move the file away, start this one, and add"
+    " users and sites again (koala user add, koala site add)",
+)
+CLAIMS = Format("claim store format", 1, _OF_AGENT)
+LOCAL_JOBS = Format("job table format", 1, _OF_AGENT)
+COPIES = Format("copy format", 1, "The copy starts again")

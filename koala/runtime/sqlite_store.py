@@ -3,7 +3,7 @@
 These rules hold for each database of daemon and agent:
 
 - The file is private (0600), and SQLite's other files copy its mode.
-- `PRAGMA user_version` is the number of its format (`disk_formats`); an unknown one is refused.
+- `PRAGMA user_version` is the number of its format (`disk_formats`); another one is refused.
 - With a write-ahead log and synchronous=FULL a commit survives a crash of the machine.
 - A transaction that finds the disk full is repeated once if `make_room` frees space: only then has
   SQLite rolled the whole transaction back. After any other error the state is unknown, and a retry
@@ -49,7 +49,7 @@ DURABLE = ("journal_mode = WAL", "synchronous = FULL")
 class Schema:
     """Format and tables of a database.
 
-    - `tables`: statements that create what is missing, in a new database or an earlier format.
+    - `tables`: statements that create the tables of a new database.
     - `advice`: what an operator can do about a damaged one.
     """
 
@@ -63,7 +63,7 @@ class Schema:
         with reading(path, "its format", self.advice):
             (found,) = connection.execute("PRAGMA user_version").fetchone()
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if (found or tables) and (reason := self.format.refusal(found or 1)):
+        if (found or tables) and (reason := self.format.refusal(found)):
             raise JournalError(f"{path}: {reason}")
         return int(found)
 
@@ -125,16 +125,15 @@ class Database:
         with reading(self.path, "it", self._schema.advice):
             for pragma in self._schema.pragmas:
                 self.connection.execute(f"PRAGMA {pragma}")
-            found = self._schema.number(self.connection, self.path)
-            if found != self._schema.format.newest:
+            if not self._schema.number(self.connection, self.path):
                 self.connection.executescript(f"BEGIN IMMEDIATE; {self._schema.tables}")
-                self._complete(found)
-                self.connection.execute(f"PRAGMA user_version = {self._schema.format.newest}")
+                self._complete()
+                self.connection.execute(f"PRAGMA user_version = {self._schema.format.number}")
                 self.connection.commit()
         self._schema.check(self.connection, self.path)
 
-    def _complete(self, found: int) -> None:
-        """Complete new tables, or those of the format `found`, within their transaction."""
+    def _complete(self) -> None:
+        """Complete new tables within their transaction."""
 
     def read(self, question: str, values: tuple[object, ...] = ()) -> list[Any]:
         """Return the rows that answer a question; never those of an open transaction.

@@ -6,7 +6,6 @@ documents    JSON documents of jobs, sites and files: `koala show`, `list` and `
 queues       that of the placement queues
 explain      the sentences of `koala why`
 accounting   the figures of `koala report`
-digest       the checksum of the state that a replay must give again
 gantt        the course of a job as bars; `gantt_svg` draws it, with elements of `svg`
 spans        the course of a job that is over as spans, for traces
 units        amounts as text

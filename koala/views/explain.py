@@ -94,7 +94,7 @@ def _finished(job: Job, attempt: Attempt) -> str:
 def _given_up(phase: Failed | Cancelled) -> str:
     if isinstance(phase, Failed):
         return phase.reason
-    return f"cancelled {phase.reason.removeprefix('cancelled ')}"  # as older daemons wrote it
+    return f"cancelled {phase.reason}"
 
 
 def _fate(member: Member) -> str:

@@ -154,8 +154,8 @@ def _marks(timeline: Document, axis: _Axis) -> tuple[Mark, ...]:
 
 
 def _setbacks(job: Document, axis: _Axis) -> Iterator[Mark]:
-    """Yield the attempts that were given up; daemons of earlier releases do not name them."""
-    for setback in job.get("setbacks", ()):
+    """Yield the attempts that were given up."""
+    for setback in job["setbacks"]:
         after = duration(max(0.0, setback["at"] - axis.first_at))
         reason = f": {setback['reason']}" if setback["reason"] else ""
         text = f"attempt {setback['attempt']} given up after {after}{reason}"

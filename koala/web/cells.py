@@ -33,8 +33,8 @@ TONES = {"usable": "good", "probing": "fair", "drained": "fair", "unusable": "ba
 
 
 def stage(phase: str) -> str:
-    """Colour of a phase; unknown phases of newer daemons look like waiting ones."""
-    return STAGES.get(phase, "waiting")
+    """Colour of a phase."""
+    return STAGES[phase]
 
 
 def job_cells(job: Document) -> dict[str, Any]:
@@ -104,8 +104,8 @@ def trouble(site: Document) -> str:
 
 
 def link_cells(sites: Sequence[Document]) -> list[dict[str, str]]:
-    """Cells of all links; links with copies under way first. Older daemons send none."""
-    links = [(site["site"], link) for site in sites for link in site.get("links", ())]
+    """Cells of all links; links with copies under way first."""
+    links = [(site["site"], link) for site in sites for link in site["links"]]
     links.sort(key=lambda found: -found[1]["copies"])
     return [
         {

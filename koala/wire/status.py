@@ -119,7 +119,7 @@ def from_status(
     if code in _NEAREST:
         return _NEAREST[code](text)
     if code is grpc.StatusCode.UNIMPLEMENTED:
-        return KoalaError(f"the daemon is older than this command, and does not know it: {text}")
+        return KoalaError(f"the daemon does not know this call: {text}")
     return KoalaError(f"{code.name}: {text}")
 
 

@@ -59,11 +59,16 @@ def own_claim(number: int = 0) -> str:
     return f"t{os.getpid()}/1/{number}/1"
 
 
+PORT = 20_000
+"""The `MASTER_PORT` of every claim."""
+
+
 def a_hold(claim: str = "j1/1/0/1", *, processors: int = 1, **changes: object) -> Hold:
     """A claim that runs /bin/true; the program's fields and the hold's by name."""
     program = {k: changes.pop(k) for k in list(changes) if k in Program.__dataclass_fields__}
     return Hold(
         claim=ClaimId(claim),
+        port=PORT,
         processors=processors,
         hold_s=float(str(changes.pop("hold_s", 60.0))),
         no_barrier=bool(changes.pop("no_barrier", False)),
@@ -90,6 +95,7 @@ def an_arm(
             processors=2,
             processes=2,
             address=f"10.0.0.{i + 1}",
+            port=PORT,
             claim=ClaimId(f"j1/1/{i + 1}/1"),
         )
         for i in range(peers)
@@ -101,6 +107,7 @@ def an_arm(
         processors=hold.processors,
         processes=hold.program.processes,
         address="127.0.0.1",
+        port=hold.port,
         claim=hold.claim,
     )
     return Arm(

@@ -41,7 +41,9 @@ class QuietSite:
 
 
 def claim_in(state: State, name: str = "j1/1/0/1") -> Claim:
-    hold = Hold(claim=ClaimId(name), processors=2, hold_s=60.0, program=Program(executable="a"))
+    hold = Hold(
+        port=20_000, claim=ClaimId(name), processors=2, hold_s=60.0, program=Program(executable="a")
+    )
     return Claim(hold=hold, secret="s", state=state)
 
 

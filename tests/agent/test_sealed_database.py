@@ -102,13 +102,6 @@ def killed(kind: Kind, folder: Path) -> Path:
     return folder / "killed"
 
 
-def without_mark(kind: Kind, folder: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(folder / kind.file)) as connection, connection:
-        for statement in statements:
-            connection.execute(statement)
-    (folder / kind.mark).unlink()
-
-
 @kinds
 def test_what_a_killed_process_left_is_there(kind: Kind, tmp_path: Path) -> None:
     found = kind.read(killed(kind, tmp_path))
@@ -201,20 +194,6 @@ def test_rows_that_somebody_else_changed_are_refused(kind: Kind, tmp_path: Path)
             kind.read(copy)
 
 
-@kinds
-def test_what_an_earlier_release_wrote_is_sealed_when_it_is_opened(
-    kind: Kind, tmp_path: Path
-) -> None:
-    kind.write(tmp_path)()
-    whole = kind.read(tmp_path)
-    without_mark(kind, tmp_path, "DROP TABLE seal", "PRAGMA user_version = 1")
-    assert kind.read(tmp_path) == whole
-    kind.write(tmp_path)()
-    (tmp_path / kind.mark).unlink()
-    with pytest.raises(DamagedError):
-        kind.read(tmp_path)
-
-
 def test_the_end_of_the_machine_may_take_back_jobs_that_ended_with_it(tmp_path: Path) -> None:
     """The table of jobs is not flushed at each change."""
     write_table(tmp_path)()
@@ -234,14 +213,3 @@ def test_a_change_that_was_taken_back_is_in_neither_seal_nor_mark(tmp_path: Path
         store.commit([StoreClaim(claim=a_claim(f"j{n}/1/0/1")) for n in range(10, 200)])
     store.close()
     assert len(read_store(tmp_path)[0]) == 4
-
-
-@kinds
-def test_a_first_start_that_was_killed_is_made_good_by_the_next_one(
-    kind: Kind, tmp_path: Path
-) -> None:
-    kind.write(tmp_path)()
-    whole = kind.read(tmp_path)
-    without_mark(kind, tmp_path, "PRAGMA user_version = 1")  # sealed, and that is not said yet
-    assert kind.read(tmp_path) == whole
-    assert kind.read(tmp_path) == whole

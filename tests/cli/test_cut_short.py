@@ -16,7 +16,7 @@ import pytest
 
 from koala.daemon.state.backup import back_up
 from tests.cli.command import PYTHON_PATH, Command, begin, environment
-from tests.states.recorded import RECORDED, unpack
+from tests.daemon.storage.corruption import make_state
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -74,8 +74,8 @@ def test_a_backup_that_is_cut_short_leaves_no_secrets(
     number: signal.Signals, tmp_path: Path
 ) -> None:
     """One that was killed leaves them to the next, which removes them."""
-    unpack(RECORDED[0], tmp_path)
-    state, target = tmp_path / "state" / "daemon", tmp_path / "backups" / "one"
+    state = make_state(tmp_path).folder / "state"
+    target = tmp_path / "backups" / "one"
     target.parent.mkdir()
     command = backup_under_way(tmp_path, state, target)
     command.process.send_signal(number)

@@ -34,7 +34,7 @@ def test_a_record_gives_its_document_and_no_row_of_values() -> None:
         iter(job)  # type: ignore[call-overload]
 
 
-def test_what_an_older_daemon_does_not_send_has_a_default() -> None:
+def test_what_a_document_lacks_has_a_default() -> None:
     job = read_record(JobDetails, {"job": "j1", "phase": "Finished"})
     assert (job.name, job.programs, job.parts, job.is_over) == (None, (), (), True)
 

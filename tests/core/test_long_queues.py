@@ -81,4 +81,4 @@ def test_no_policy_is_asked_when_the_largest_components_do_not_all_fit(
     assert script.claimed("j2")
     assert counted.asked == 1
     assert script.job("j1").placement_tries == 2
-    assert 1 in script.scheduler.answers  # recorded all the same: older journals have it
+    assert 1 in script.scheduler.answers  # recorded all the same

@@ -13,6 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from koala.core.digest import digest
 from koala.core.invariants import check
 from koala.core.model import events as ev
 from koala.core.model.claim import Asked, Granted, Released, Stopped
@@ -35,7 +36,6 @@ from koala.core.scheduler import Scheduler
 from koala.core.snapshot import load, save
 from koala.policies import chosen
 from koala.policies.queueing.multiqueue import DISCIPLINES
-from koala.views.digest import digest
 from tests.core.fair import next_events, report
 from tests.harness.builders import a_component, a_spec
 

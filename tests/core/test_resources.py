@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from koala.core.digest import digest
 from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer, StopClaim
 from koala.core.model.events import SiteRegistered, SiteReported
 from koala.core.model.grid import Site, SiteFacts
@@ -15,7 +16,6 @@ from koala.core.resources import describe_missing
 from koala.core.snapshot import load, save
 from koala.policies import chosen
 from koala.protocol.messages import SiteResources
-from koala.views.digest import digest
 from koala.views.documents import sites_document
 from koala.views.explain import why
 from tests.core.conftest import Begin

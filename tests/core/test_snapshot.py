@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from koala.core.digest import digest
 from koala.core.model.values import ClaimId, JobId
 from koala.core.policy_api import NO_POLICIES
 from koala.core.purge import LOT, purge_ended_jobs
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import UnreadableSnapshotError, load, load_object, save, save_object
-from koala.views.digest import digest
 from koala.views.documents import job_document
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
@@ -42,11 +42,6 @@ def test_what_was_saved_is_the_same_state(busy: Script) -> None:
     assert isinstance(next(iter(again.jobs)), str)
 
 
-def test_a_state_has_the_digest_that_journals_of_this_core_have(busy: Script) -> None:
-    known = "0dcec6ee6c63af487db60fd716bf5fb430980164164186102264cff83f2d60ac"
-    assert digest(busy.scheduler) == known, "a digest that changes needs a greater CORE"
-
-
 def test_what_was_saved_does_not_change_with_the_state(busy: Script) -> None:
     before = json.dumps(save(busy.scheduler))
     again = load(json.loads(before), NO_POLICIES)
@@ -54,43 +49,21 @@ def test_what_was_saved_does_not_change_with_the_state(busy: Script) -> None:
     assert json.dumps(save(again)) == before
 
 
-def test_a_field_that_came_later_has_its_default(busy: Script) -> None:
-    text = json.dumps(save(busy.scheduler))
-    for field in ('"may_kill_local": false, ', '"loss_epoch": 0, '):
-        text = text.replace(field, "")
-    older = json.loads(text)
-    again = load(older, NO_POLICIES)
-    assert again.loss_epoch == 0
-    assert not next(iter(again.sites.values())).facts.may_kill_local
-
-
-def test_what_was_in_force_before_a_parameter_was_known_still_is(busy: Script) -> None:
-    """Else the events that follow would come to another state than they did."""
-    text = json.dumps(save(busy.scheduler))
-    for words in ('"errors_counted": "jobs", ', '"start": "early", '):
-        assert words in text
-        text = text.replace(words, "")
-    parameters = load(json.loads(text), NO_POLICIES).parameters
-    assert (parameters.errors_counted, parameters.start) == ("all", "jst")
-
-
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('"submitted_at":', '"was_submitted_at":', "jobs.Job has no field 'was_submitted_at'"),
-        ('"jobs.Job"', '"job.Task"', "unknown class 'job.Task'"),
-        ('"jobs.Job"', '"os.system"', "unknown class 'os.system'"),
+        ('"submitted_at":', '"was_submitted_at":', "Job has no field 'was_submitted_at'"),
+        ('"submitted_at": 0.0, ', "", "Job was saved without 'submitted_at'"),
+        ('"Job"', '"Task"', "unknown class 'Task'"),
+        ('"Job"', '"os.system"', "unknown class 'os.system'"),
         ('"site_budgets":', '"site_purses":', "the state has no 'site_purses'"),
         ('["r", 1]', '["r", 999]', "IndexError"),
-        ('["e", "job.', '["?", "job.', "KeyError"),
-        ('"running"', '"walking"', ""),
+        ('["e", ', '["?", ', "KeyError"),
     ],
 )
 def test_what_cannot_be_understood_is_refused(busy: Script, old: str, new: str, said: str) -> None:
     text = json.dumps(save(busy.scheduler))
-    if old not in text:
-        assert not said, f"{old} is not in {text}"
-        return
+    assert old in text
     with pytest.raises(UnreadableSnapshotError, match=said):
         load(json.loads(text.replace(old, new)), NO_POLICIES)
 

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from koala.core.digest import digest
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import JobId
 from koala.core.policy_api import NO_POLICIES
 from koala.core.snapshot import UnreadableSnapshotError, load, save
-from koala.views.digest import digest
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 

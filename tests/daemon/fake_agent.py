@@ -25,7 +25,6 @@ class FakeAgent:
     site: str = "delft"
     processors: int = 8
     protocol: int = 1
-    protocol_min: int = 0
     epoch_seen: int = 0
     mark: pb.Mark | None = None
     session: str = "s1"
@@ -99,7 +98,6 @@ class FakeAgent:
         yield pb.FromAgent(
             register=pb.Register(
                 protocol=self.protocol,
-                protocol_min=self.protocol_min,
                 epoch_seen=self.epoch_seen,
                 mark=self.mark,
                 version="test",

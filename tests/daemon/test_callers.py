@@ -106,7 +106,6 @@ async def test_the_newest_session_of_a_site_wins(tmp_path: Path) -> None:
     ("agent", "more", "said", "is_final"),
     [
         (FakeAgent("", protocol=7), "", "protocol 7 (version test), this daemon 1", True),
-        (FakeAgent("", protocol=7, protocol_min=2), "", "protocol 2 to 7 (version", True),
         (FakeAgent("", site="leiden"), "[sites.delft]\n", "unknown site 'leiden'", True),
     ],
 )
@@ -120,13 +119,3 @@ async def test_an_agent_that_cannot_be_served_is_told_why(
         (rejected,) = agent.heard_of("reject")
         assert said in rejected.reject.reason
         assert rejected.reject.is_final is is_final
-
-
-async def test_the_newest_protocol_that_both_speak_is_used(tmp_path: Path) -> None:
-    """An agent that was upgraded first speaks as its daemon does."""
-    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
-        agent = FakeAgent(daemon.address, protocol=7, protocol_min=1)
-        staying = group.create_task(agent.connect())
-        (welcome,) = await agent.until("welcome")
-        assert welcome.welcome.protocol == 1
-        staying.cancel()

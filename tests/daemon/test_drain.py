@@ -67,13 +67,9 @@ async def test_a_drain_lasts_over_a_restart(tmp_path: Path) -> None:
         staying.cancel()
 
 
-@pytest.mark.parametrize(("protocol", "protocol_min"), [(1, 0), (9, 1)])
-async def test_jobs_run_on_while_the_daemon_is_exchanged(
-    tmp_path: Path, protocol: int, protocol_min: int
-) -> None:
-    """An agent of an older release, which says no lowest protocol, and one of a later release."""
+async def test_jobs_run_on_while_the_daemon_is_exchanged(tmp_path: Path) -> None:
     config = config_of(tmp_path)
-    agent = FakeAgent("", protocol=protocol, protocol_min=protocol_min, ends_at_once=False)
+    agent = FakeAgent("", ends_at_once=False)
     async with running(config) as daemon, asyncio.TaskGroup() as group:
         agent.address = daemon.address
         staying = group.create_task(agent.stay())
@@ -93,7 +89,7 @@ async def test_jobs_run_on_while_the_daemon_is_exchanged(
         staying.cancel()
 
 
-async def test_what_a_later_agent_says_besides_is_passed_over(tmp_path: Path) -> None:
+async def test_what_a_newer_agent_says_besides_is_passed_over(tmp_path: Path) -> None:
     """A kind of message that this daemon does not know, and a field in one that it does."""
     later = pb.FromAgent()
     later.MergeFromString(b"\xba\x3e\x03abc")  # field 999, bytes
@@ -102,7 +98,7 @@ async def test_what_a_later_agent_says_besides_is_passed_over(tmp_path: Path) ->
     )
     report.site.MergeFromString(b"\xba\x3e\x03abc")
     async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
-        agent = FakeAgent(daemon.address, protocol=2, protocol_min=1)
+        agent = FakeAgent(daemon.address)
         staying = group.create_task(agent.stay())
         async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
             await agent.until("wanted_end")

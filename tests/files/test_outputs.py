@@ -79,7 +79,14 @@ def an_upload(work: Path, address: str, *, claim: str = CLAIM, label: str = "lef
 
 def a_claim_of(program: Program, token: str) -> Claim:
     """That has run this program to its end."""
-    hold = Hold(claim=ClaimId(CLAIM), processors=1, hold_s=60.0, program=program, store_token=token)
+    hold = Hold(
+        claim=ClaimId(CLAIM),
+        processors=1,
+        hold_s=60.0,
+        program=program,
+        port=20_000,
+        store_token=token,
+    )
     return Claim(hold=hold, secret="", state=Gone(end=ClaimEnd(kind=EndKind.EXITED), due_at=0.0))
 
 

@@ -168,6 +168,7 @@ def _submit(submitted: JobSubmitted) -> None:
             is_granted=False,
             owner=UserName("ann"),
             processors=component.processors,
+            port=20_000,
             hold_s=900.0,
             program=component.program(submitted.spec.label(index)),
         )

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from google.protobuf.message import DecodeError
 
 from koala.cli.output import clean_lines
+from koala.core.digest import digest
 from koala.core.invariants import check as check_state
 from koala.core.model import actions
 from koala.core.model import events as ev
@@ -40,7 +41,7 @@ from koala.protocol.messages import (
     TransferFailed,
     TransferFinished,
 )
-from koala.views.digest import digest
+from koala.protocol.versions import PROTOCOL
 from koala.views.documents import whole_document
 from koala.views.explain import why
 from koala.wire.v1 import link_pb2 as pb
@@ -107,7 +108,7 @@ class Life:
             require_readable(str(error))
             return
         if isinstance(message, Register):
-            if message.spoken is not None and message.site == site:
+            if message.protocol == PROTOCOL and message.site == site:
                 for event in reports.registration_events(
                     message, (), self.scheduler, self.replicas, self.now
                 ):

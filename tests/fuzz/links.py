@@ -35,6 +35,7 @@ from koala.protocol.messages import (
     Register,
     Report,
 )
+from koala.protocol.versions import PROTOCOL
 from koala.wire.v1 import link_pb2 as pb
 from koala_agent.link import codec, session_events
 from tests.fuzz.hostile_values import fill, sent
@@ -103,7 +104,7 @@ def check_upward(case: list[bytes]) -> None:
         if message is None:
             continue
         if isinstance(message, Register):
-            if message.spoken is None or message.site != site:
+            if message.protocol != PROTOCOL or message.site != site:
                 continue
             events = list(
                 reports.registration_events(message, (), scheduler, ReplicaReports(), now)

@@ -56,7 +56,7 @@ def a_table(*, is_bound: bool = True) -> Table:
     """One with a claim that has checked in and armed."""
     table = Table()
     program = Program(executable="/bin/true", output_files=("out",))
-    table.hold(Hold(claim=CLAIM, processors=1, hold_s=60.0, program=program))
+    table.hold(Hold(claim=CLAIM, port=20_000, processors=1, hold_s=60.0, program=program))
     if is_bound:
         table.tell(CheckedIn(claim=CLAIM, nonce=NONCE))
         table.tell(an_arm())
@@ -67,7 +67,14 @@ def a_table(*, is_bound: bool = True) -> Table:
 
 def an_arm() -> Arm:
     peer = Peer(
-        component=0, label="", site="x", processors=1, processes=1, address="a", claim=CLAIM
+        port=20_000,
+        component=0,
+        label="",
+        site="x",
+        processors=1,
+        processes=1,
+        address="a",
+        claim=CLAIM,
     )
     number = ArmNumber(epoch=1, counter=1)
     return Arm(claim=CLAIM, number=number, release_at=100.0, late_s=2.0, peers=(peer,))

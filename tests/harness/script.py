@@ -10,6 +10,7 @@ import json
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from koala.core.digest import digest
 from koala.core.invariants import check
 from koala.core.model import events as ev
 from koala.core.model.actions import (
@@ -36,7 +37,6 @@ from koala.core.purge import purge_ended_jobs
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import load, save
 from koala.policies import chosen
-from koala.views.digest import digest
 from koala.views.documents import job_document
 
 WAKES_AT_ONCE_MAX = 300

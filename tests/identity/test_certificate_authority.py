@@ -11,10 +11,9 @@ import pytest
 from koala.cli.main import main
 from koala.client import AsyncClient
 from koala.daemon.auth.certificate_authority import CertificateAuthority
-from koala.errors import ConfigError, UnauthenticatedError
+from koala.errors import UnauthenticatedError
 from koala.identity.credentials import Credentials
-from koala.identity.tls import Identity
-from tests.identity.stage import Forge, Secured, secured
+from tests.identity.stage import Secured, secured
 
 pytestmark = pytest.mark.live
 
@@ -51,28 +50,3 @@ def test_the_command_shows_expiry_and_fingerprint(
     assert json.loads(capsys.readouterr().out)["certificate"].encode() == made.certificate
     assert main(["authority", "show", str(tmp_path / "other")]) == 2
     assert not (tmp_path / "other").exists()
-
-
-def test_a_replacement_that_an_earlier_release_began_is_refused_with_a_remedy(
-    tmp_path: Path,
-) -> None:
-    before = CertificateAuthority.open(tmp_path).certificate
-    path = tmp_path / "authority" / "rotation.json"
-    path.write_text("{}")
-    with pytest.raises(ConfigError, match=r"remove this file: then the authority of ca\.pem stays"):
-        CertificateAuthority.open(tmp_path)
-    path.unlink()
-    assert CertificateAuthority.open(tmp_path).certificate == before
-
-
-def test_an_identity_may_trust_two_authorities(tmp_path: Path) -> None:
-    """Earlier releases wrote such files while they replaced an authority."""
-    old, new = (CertificateAuthority.open(tmp_path / name).certificate for name in ("old", "new"))
-    made = Forge(tmp_path / "new").identity("delft")
-    key, certificate = made.key, made.certificate
-    identity = replace(made, authority=old + new)
-    identity.write(tmp_path / "site.pem")
-    assert Identity.read(tmp_path / "site.pem") == identity
-    for wrong in (key, key + certificate, certificate * 3, key + certificate + key + certificate):
-        with pytest.raises(ConfigError, match="allowed are a private key"):
-            Identity.parse(wrong, source="x")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import os
 import re
 from collections.abc import AsyncIterator, Callable
@@ -34,7 +33,6 @@ from koala.errors import (
     UnreachableError,
 )
 from koala.identity.keys import expires_at, make_request
-from koala.identity.private_files import write_private
 from koala.identity.tls import Identity, IdentityFile, JoinToken, identity_path
 from koala.runtime import clock
 from koala.wire.v1 import link_pb2
@@ -564,18 +562,3 @@ def test_the_last_administrator_stays_one(tmp_path: Path) -> None:
     known.add_user("second", Role.ADMINISTRATOR, by="root")
     known.add_user("root", Role.USER, by="second")
     assert known.has_administrator
-
-
-def test_a_user_of_an_earlier_release_with_a_certificate_needs_a_token(tmp_path: Path) -> None:
-    tmp_path.chmod(0o700)
-    earlier = {"name": "ann", "role": "administrator", "by": "root", "added_at": 1.0}
-    users = {"ann": {**earlier, "serial": "ab", "expires_at": 9e9}}
-    write_private(
-        tmp_path / credential_store.FILE, json.dumps({"format": 1, "users": users}).encode()
-    )
-    known = CredentialStore(tmp_path)
-    assert known.users["ann"].state == "no token"
-    assert not known.has_administrator
-    token = known.add_user("ann", Role.USER, by="root")
-    assert known.user_of_token(token).name == "ann"
-    assert known.users["ann"].state == "good"

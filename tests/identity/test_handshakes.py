@@ -163,7 +163,7 @@ def test_no_certificate_does_not_pass_the_port_for_them(daemon: Process) -> None
 def test_a_good_certificate_that_the_daemon_does_not_know_is_refused_by_name(
     daemon: Process, forge: Forge, uri: str, told: str
 ) -> None:
-    """Users had certificates in earlier releases: they are told to get a token."""
+    """A user is told to get a token."""
     mark = len(daemon.log())
     identity = forge.identity("eve", uri=uri)
 

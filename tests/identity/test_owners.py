@@ -28,7 +28,7 @@ from koala.runtime import clock
 from koala.wire.status import PROTOCOL_KEY, TOKEN_KEY, TOKEN_SCHEME, USER_KEY
 from koala.wire.v1 import koala_pb2, koala_pb2_grpc
 from tests.daemon.running import config_of, running
-from tests.identity.stage import CALLS, LIMIT_S, Secured, secured
+from tests.identity.stage import LIMIT_S, Secured, secured
 
 pytestmark = pytest.mark.live
 
@@ -310,18 +310,6 @@ async def test_a_wrong_user_is_refused(tmp_path: Path, wrong: dict[str, Any]) ->
             with pytest.raises(SpecError):
                 await client.add_user(name)
         assert [user["user"] for user in await client.users()] == [stage.administrator.user]
-
-
-async def test_an_older_client_that_asks_for_a_certificate_is_refused(tmp_path: Path) -> None:
-    """It would not look for a token in the answer, and the user's earlier token would be gone."""
-    async with secured(tmp_path) as stage, stage.channel(None) as channel:
-        shown = (*CALLS, (TOKEN_KEY, TOKEN_SCHEME + stage.administrator.token))
-        request = koala_pb2.AddUserRequest(
-            name="ann", request="-----BEGIN CERTIFICATE REQUEST-----"
-        )
-        with pytest.raises(grpc.aio.AioRpcError, match="users have tokens") as refused:
-            await koala_pb2_grpc.KoalaStub(channel).AddUser(request, metadata=shown)
-        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_plain_text_knows_no_users(tmp_path: Path) -> None:

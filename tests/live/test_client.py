@@ -189,9 +189,3 @@ async def test_an_interrupt_ends_the_waiting(
     )
     run = python(client, tmp_path, "-c", code)
     assert (run.returncode, run.stdout, run.stderr) == (0, "True Cancelled\n", "")
-
-
-async def test_the_client_of_release_0_2_still_works(calm_grid: Grid, client: AsyncClient) -> None:
-    with pytest.warns(DeprecationWarning, match="use AsyncClient"):
-        async with Client(client.address) as old:
-            assert await old.wait((await old.submit("&(executable=/bin/true)")).job) == "Finished"

@@ -40,12 +40,14 @@ def test_the_classes_of_a_kind_have_all_fields_of_it(direction: codec.Direction[
 def test_what_is_encoded_is_decoded_as_it_was() -> None:
     program = messages.Program(executable="/bin/x", label="l", environment=(("A", "1"),), hosts=2)
     number = messages.ArmNumber(epoch=2, counter=7)
-    peer = messages.Peer(
+    peer = messages.Peer(port=20_000,
         component=0, label="l", site="delft", processors=4, processes=2, address="a", claim=CLAIM,
         hosts=(("n7", 4),), job_type=messages.JobType.MPI,
     )  # fmt: skip
     orders: list[messages.ToAgent] = [
-        messages.Hold(claim=CLAIM, processors=4, hold_s=9.0, program=program, inputs=("j1/1/t1",)),
+        messages.Hold(
+            claim=CLAIM, port=20_000, processors=4, hold_s=9.0, program=program, inputs=("j1/1/t1",)
+        ),
         messages.Arm(claim=CLAIM, number=number, release_at=10.0, late_s=2.5, peers=(peer,)),
         messages.KvAnswer(claim=CLAIM, request=1, ok=True, value="v"),
     ]
@@ -77,7 +79,7 @@ def test_a_copy_that_is_both_finished_and_failed_is_of_a_later_protocol() -> Non
 
 def test_a_registration_of_a_later_protocol_names_its_sender_alone() -> None:
     """The rest may mean anything."""
-    register = link_pb2.Register(protocol=99, protocol_min=98, site="a b", idle=2**31)
+    register = link_pb2.Register(protocol=99, site="a b", idle=2**31)
     read = codec.FROM_AGENT.decode(link_pb2.FromAgent(register=register))
     assert isinstance(read, messages.Register)
-    assert (read.spoken, read.site, read.idle) == (None, "a b", 0)
+    assert (read.protocol, read.site, read.idle) == (99, "a b", 0)

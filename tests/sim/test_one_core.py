@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from koala.core.digest import digest
 from koala.core.model.actions import Action, Announce
 from koala.core.model.events import Event
 from koala.core.model.job import TERMINAL_PHASES
@@ -38,7 +39,6 @@ from koala.sim.experiment.setting import (
     Submission,
 )
 from koala.sim.experiment.world import Grid, World
-from koala.views.digest import digest
 from tests.harness.builders import HIGH, LOW
 from tests.sim.experiment.small import local, outage, site, submission
 

@@ -9,6 +9,7 @@ from functools import partial
 
 import structlog
 
+from koala.core.digest import digest
 from koala.core.leases import answer_s
 from koala.core.model.events import SiteResumed
 from koala.core.model.job import Delayed, Placing, Waiting
@@ -16,7 +17,6 @@ from koala.core.model.values import ClaimId, Instant, JobId, Seconds
 from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
 from koala.policies import chosen
-from koala.views.digest import digest
 from tests.swarm.breach import parts, require
 from tests.swarm.oracle import Oracle
 from tests.swarm.scenario import BANDWIDTH_BPS, Scenario, draw

@@ -16,7 +16,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "koala.protocol.names",
         "koala.protocol.ordering",
         "koala.protocol.versions",
-        "koala.protocol.world_port",
         "koala.runtime",
     ),
     ("koala.core.model",),

@@ -20,7 +20,6 @@ LINK_VALUES = (
     "koala.protocol.names",
     "koala.protocol.ordering",
     "koala.protocol.versions",
-    "koala.protocol.world_port",
 )
 PURE = ("koala.core", "koala.views", "koala.policies", *LINK_VALUES, "koala_agent.lrm.model")
 PURE_MAY_IMPORT = (

@@ -77,7 +77,7 @@ def test_durations_and_stages_are_words_for_people() -> None:
     said = [duration(s) for s in (None, 0.0123, 0.5, 12.34, 60, 3_661, 90_000, -0.5)]
     assert said == ["–", "12.3 ms", "500 ms", "12.3 s", "1 min", "1 h 1 min", "1 d 1 h", "−500 ms"]
     assert processor_time(72_000) == "20.0 h"
-    assert stage("SomethingNewer") == "waiting"
+    assert stage("Delayed") == "waiting"
     assert [step["state"] for step in steps(job_of("Releasing"))] == [
         "done", "done", "here", "next", "next"
     ]  # fmt: skip

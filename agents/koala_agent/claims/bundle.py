@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from koala.protocol.messages import Peer
 from koala.protocol.names import ClaimId
-from koala.protocol.world_port import world_port
 
 
 def build_bundle(claim: ClaimId, peers: tuple[Peer, ...]) -> dict[str, object]:
@@ -36,6 +35,6 @@ def build_bundle(claim: ClaimId, peers: tuple[Peer, ...]) -> dict[str, object]:
         "index": index,
         "label": peers[index].label,
         "members": members,
-        "master": {"address": peers[0].address, "port": world_port(job, int(attempt))},
+        "master": {"address": peers[0].address, "port": peers[0].port},
         "world_size": sum(peer.processes for peer in peers),
     }

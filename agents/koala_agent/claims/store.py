@@ -19,7 +19,7 @@ import msgspec
 
 from koala.errors import ConfigError, JournalError
 from koala.protocol.messages import Watermark
-from koala.protocol.names import ClaimId, is_claim_id
+from koala.protocol.names import ClaimId
 from koala.runtime.disk_formats import CLAIMS
 from koala.runtime.sqlite_store import Database, Schema, lock_folder
 from koala_agent.claims.events import Forget, StoreClaim
@@ -33,9 +33,9 @@ Fact = TypeVar("Fact")
 LOCK_FILE = "agent.lock"
 """File that the agent of a state directory has open and locked; it has the process id."""
 _TABLES = """
-CREATE TABLE IF NOT EXISTS claim (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS forgotten (number INTEGER PRIMARY KEY, id TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE claim (id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE forgotten (number INTEGER PRIMARY KEY, id TEXT NOT NULL);
+CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 _SAVE = (
     "INSERT INTO claim (id, body) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET body = excluded.body"
@@ -83,16 +83,10 @@ class Store:
             os.close(self._lock)
 
     def claims(self) -> list[Claim]:
-        """Return all claims as they were last stored, ordered by name. Raises JournalError.
-
-        An earlier release stored batch jobs under names that no daemon accepts as claims; these are
-        skipped.
-        """
-        rows = self._database.read("SELECT id, body FROM claim ORDER BY id")
+        """Return all claims as they were last stored, ordered by name. Raises JournalError."""
+        rows = self._database.read("SELECT body FROM claim ORDER BY id")
         try:
-            return [
-                msgspec.json.decode(body, type=Claim) for name, body in rows if is_claim_id(name)
-            ]
+            return [msgspec.json.decode(body, type=Claim) for (body,) in rows]
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             message = f"{self._path}: a claim cannot be read: {error}"
             raise JournalError(message) from error

@@ -620,7 +620,8 @@ class ClaimTable:
 
     def _withdraw_stray(self, claim_id: ClaimId) -> None:
         """End a batch job of ours that this table lacks, whatever the daemon knows of it."""
-        hold = Hold(claim=claim_id, processors=0, hold_s=0.0, program=Program(executable=""))
+        program = Program(executable="")
+        hold = Hold(claim=claim_id, processors=0, hold_s=0.0, program=program, port=0)
         end = claim_ends.stopped_end("found in the local manager only")
         state = Withdrawing(end=end, due_at=self._now)
         self._withdraw(Claim(hold=hold, secret="", state=state), end)

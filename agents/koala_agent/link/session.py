@@ -39,7 +39,7 @@ from koala.protocol.messages import (
     Watermark,
     Welcome,
 )
-from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
+from koala.protocol.versions import PROTOCOL
 from koala_agent.link.session_events import (
     Apply,
     BeginSession,
@@ -199,7 +199,6 @@ class Session:
                 self._received_at = now
                 register = Register(
                     protocol=PROTOCOL,
-                    protocol_min=PROTOCOL_MIN,
                     session=session,
                     epoch_seen=self.epoch,
                     idle=idle,
@@ -280,9 +279,8 @@ class Session:
     def _accept_welcome(self, welcome: Welcome, now: float) -> list[Output]:
         if not isinstance(self.state, Registering):
             return self._hang_up("a second Welcome in one session", now)
-        if not PROTOCOL_MIN <= welcome.protocol <= PROTOCOL:
-            ours = f"{PROTOCOL_MIN} to {PROTOCOL}" if PROTOCOL_MIN < PROTOCOL else PROTOCOL
-            why = f"the daemon speaks protocol {welcome.protocol}, this agent {ours}"
+        if welcome.protocol != PROTOCOL:
+            why = f"the daemon speaks protocol {welcome.protocol}, this agent {PROTOCOL}"
             return self._hang_up(why, now)
         if welcome.epoch < self.epoch:
             why = f"the daemon has epoch {welcome.epoch}, a later one of {self.epoch} was here"

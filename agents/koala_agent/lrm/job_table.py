@@ -27,8 +27,8 @@ from koala_agent.lrm.local_manager import EndCause, Ended, Listed, Placeholder, 
 from koala_agent.sealed_database import ADVICE, SealedDatabase
 
 _TABLES = """
-CREATE TABLE IF NOT EXISTS job(claim TEXT PRIMARY KEY, body BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS site(boot TEXT NOT NULL, scope TEXT NOT NULL);
+CREATE TABLE job(claim TEXT PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE site(boot TEXT NOT NULL, scope TEXT NOT NULL);
 """
 _SCHEMA = Schema(
     format=LOCAL_JOBS,

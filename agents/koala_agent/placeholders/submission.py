@@ -22,7 +22,6 @@ from koala.files.confined_folder import Folder, UnusableFileError, is_passing
 from koala.protocol import messages
 from koala.protocol.messages import Program
 from koala.protocol.names import ClaimId, visible_name
-from koala.runtime.disk_formats import STARTER
 from koala_agent.claims.bundle import build_bundle
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import LeaseTimes
@@ -122,13 +121,13 @@ def specification(
         processors=hold.processors,
         processes=program.processes,
         address=settings.address,
+        port=hold.port,
         claim=claim.id,
         job_type=program.job_type,
     )
     return {
         **_by_name(program),
         **_by_name(leases),
-        "version": STARTER.newest,
         "claim": claim.id,
         "secret": claim.secret,
         "agents": [] if settings.mailbox else [[address, port] for address in settings.agents],

@@ -1,9 +1,8 @@
 """Messages between a starter and its agent, and the records on the starter's disk.
 
 Each is declared once, for both ends. On the line a message is one JSON object: its `kind` and its
-fields, by their names. A field with a default may be missing, since the other end may be of an
-earlier version. Reading checks types; the agent checks limits, too (`starter_link.codec`), because
-a program can impersonate its starter.
+fields, by their names. A field with a default may be missing. Reading checks types;
+the agent checks limits, too (`starter_link.codec`), because a program can impersonate its starter.
 
 Instants are in the daemon's time, but `sent_at` of a ping, which the starter alone reads, and the
 clock sample's `at`, which is CLOCK_BOOTTIME; durations are seconds.

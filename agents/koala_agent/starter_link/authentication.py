@@ -1,8 +1,8 @@
 """Authentication of starters and file syncs: proofs of a claim's secret, in both directions.
 
-The secret itself is not sent (`koala_agent.starter.challenge_response`). Two kinds of starters show
-it, and get no proof of the agent: those of an earlier version, and those that inherited their
-connection, whose other end can only be their agent (`inherited_connections`).
+The secret itself is not sent (`koala_agent.starter.challenge_response`). Only starters that
+inherited their connection, whose other end can only be their agent, show it, and get no proof of
+the agent (`inherited_connections`).
 """
 
 from __future__ import annotations

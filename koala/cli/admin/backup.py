@@ -57,10 +57,5 @@ def restore(*, source: Path, state_dir: Path, json: bool) -> None:
         return
     print(state_dir)
     note(f"{found.events} events; start the daemon as usual")
-    if not found.has_sums:
-        note(
-            "this backup is of an earlier release and has no checksums: its journal was"
-            " checked, its other files were not"
-        )
     if found.spooled and not found.has_spool:
         note(f"{found.spooled} files of outputs and logs are not in this backup")

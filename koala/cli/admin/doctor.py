@@ -61,7 +61,7 @@ class Examination:
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
         self._info: DaemonInfo
-        self._offset_s: float | None = None
+        self._offset_s = 0.0
         self._took_s = 0.0
         self.checks: dict[str, Check] = {
             "identity": self._identity,
@@ -79,8 +79,7 @@ class Examination:
         begun_s, begun_at = clock.now(), clock.unix_now()
         self._info = info = await self._client.hello()
         self._took_s = clock.now() - begun_s
-        if info.now is not None:
-            self._offset_s = info.now.timestamp() - begun_at - self._took_s / 2
+        self._offset_s = info.now.timestamp() - begun_at - self._took_s / 2
         return f"{self._client.address} answers in {1_000 * self._took_s:.0f} ms"
 
     async def _identity(self) -> str:
@@ -108,8 +107,6 @@ class Examination:
         return f"client, daemon and {len(sites)} connected agents are {own}"
 
     async def _clock(self) -> str:
-        if self._offset_s is None:
-            raise NotableError("the daemon is older than this client, and does not tell its time")
         named = f"{abs(self._offset_s):.2f} s {'ahead of' if self._offset_s > 0 else 'behind'}"
         if abs(self._offset_s) > CLOCK_OFFSET_S_MAX + self._took_s:
             raise NotableError(

@@ -23,7 +23,7 @@ from koala.cli.arguments import (
 )
 from koala.cli.output import is_coloured, note, print_answer, print_json, print_list, terminal_width
 from koala.cli.requests import Document, ask, ask_document, ask_documents
-from koala.errors import KoalaError, SpecError
+from koala.errors import SpecError
 from koala.runtime import clock
 
 if TYPE_CHECKING:
@@ -160,13 +160,11 @@ def timeline(*, job: str, svg: Path | None, json: bool, address: str | None) -> 
 
 
 def _write_picture(shown: Document, path: Path) -> None:
-    """Write the course of a job as SVG. Raises KoalaError."""
+    """Write the course of a job as SVG."""
     from koala.runtime.atomic_file import write_atomically
     from koala.views.gantt import gantt
     from koala.views.gantt_svg import gantt_svg
 
-    if "now_at" not in shown:
-        raise KoalaError("the daemon is of an earlier release and does not send what --svg needs")
     text = gantt_svg(gantt(shown, shown["now_at"] or 0.0))
     if str(path) == STANDARD_INPUT:
         print(text, end="")

@@ -50,20 +50,17 @@ def sites_text(
 
 
 def _gpus(site: Document) -> str:
-    """Format the GPUs of a site, as in `2 of 4 idle`; daemons of earlier releases name none."""
-    gpus = site.get("gpus") or 0
+    """Format the GPUs of a site, as in `2 of 4 idle`."""
+    gpus = site["gpus"]
     return f"{site['idle_gpus']} of {gpus} idle" if gpus else NOTHING
 
 
 def _site_state(site: Document) -> str:
-    """Format a site's state, with `drained` added for a drained site that is away.
-
-    Daemons of earlier releases send only part of it.
-    """
+    """Format a site's state, with `drained` added for a drained site that is away."""
     state: str = site["state"]
     if state == "disconnected" and site.get("enrolment") in AWAY:
         state = site["enrolment"]
-    return f"{state}, drained" if site.get("is_drained") and state != "drained" else state
+    return f"{state}, drained" if site["is_drained"] and state != "drained" else state
 
 
 def _why_away(site: Document, zone: tzinfo | None) -> str:

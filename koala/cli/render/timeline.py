@@ -38,15 +38,14 @@ def timeline_text(
     zone: tzinfo | None = None,
     coloured: bool = False,
 ) -> str:
-    """Draw the course over the sites, if the document has it, the line A to E with the times
-    between its points, and the full figures below."""
+    """Draw the course over the sites, the line A to E with the times between its points, and the
+    full figures below."""
     timeline: Mapping[str, Any] = job["timeline"]
     points = reached(timeline)
     marks = dict(zip((p.letter for p in points), places(points, width), strict=True))
     lines = [f"{job['job']}  {job['phase']}", ""]
-    if "now_at" in job:  # not of earlier releases' daemons
-        chart = gantt(job, job["now_at"] or 0.0)
-        lines += [gantt_text(chart, width=width, coloured=coloured), ""]
+    chart = gantt(job, job["now_at"] or 0.0)
+    lines += [gantt_text(chart, width=width, coloured=coloured), ""]
     lines += [_letters(points, marks), _line(points, marks)]
     for name, start, end, value in _spans(timeline):
         if start in marks and end in marks:

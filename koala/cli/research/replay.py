@@ -184,7 +184,7 @@ def _progress(bars: ExitStack, name: str, recording: Recording) -> Callable[[Ins
 
 
 def _head(run: PastRun) -> dict[str, Any]:
-    from koala.views.digest import digest
+    from koala.core.digest import digest
 
     return {
         "journal": str(run.past.source),

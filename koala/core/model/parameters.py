@@ -163,14 +163,6 @@ WORDS: dict[str, tuple[str, ...]] = {
     "errors_counted": ("jobs", "all"),
 }
 NAMES = tuple(f.name for f in fields(Parameters))
-BEFORE: dict[str, str | float] = {
-    "errors_counted": "all",
-    "start": "jst",
-    "lead_rounds": 1.0,
-    "arm_wait_s": 0.0,
-}
-"""Values for journals and snapshots that lack a parameter. They keep the behaviour of that time, so
-a replay gives the same state as it did then."""
 SYMBOLS: dict[str, str] = {
     "queueing.S": "high_scans_per_low",
     "claiming.L": "claim_fraction",

@@ -5,10 +5,15 @@ A job declares paths itself. An MPI world over several components adds the path 
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 
+from koala.core.model.job import Job
 from koala.core.model.job_spec import JobSpec, JobType, StartType
 from koala.core.model.values import ALL
+
+MASTER_PORTS = (20_000, 32_768)
+"""Below the range from which Linux gives ports to clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +87,14 @@ def connection_count(spec: JobSpec) -> int:
         (starting if path.source == ALL else 1) * (starting if path.target == ALL else 1)
         for path in spec.connect
     )
+
+
+def master_port(job: Job, attempt: int) -> int:
+    """Derive the port where the first component of an attempt may listen, its `MASTER_PORT`.
+
+    Two attempts on one machine rarely share one, also those of jobs of two grids that have the same
+    number: these were not submitted at the same instant.
+    """
+    low, high = MASTER_PORTS
+    word = f"{job.id}/{attempt}/{job.submitted_at!r}"
+    return low + zlib.crc32(word.encode()) % (high - low)

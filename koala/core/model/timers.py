@@ -17,7 +17,7 @@ class TimerKind(StrEnum):
 
     SCAN = "scan"  # the placement queues
     CLAIM = "claim"  # a job's next claiming try
-    EVALUATE = "judge"  # the try at the JST, if answers are outstanding; saved as "judge"
+    EVALUATE = "evaluate"  # the try at the JST, if answers are outstanding
     AGAIN = "again"  # a site that refused a job
     TRY = "try"  # a job with a deadline that is not placed yet
     MISS = "miss"  # such a job's deadline and the time by which it may be missed

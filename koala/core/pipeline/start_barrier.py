@@ -27,7 +27,7 @@ from koala.core.model.job import (
     Starting,
     Stopping,
 )
-from koala.core.model.tcp_paths import has_paths
+from koala.core.model.tcp_paths import has_paths, master_port
 from koala.core.model.timeline import lead_s
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, Seconds
@@ -190,6 +190,7 @@ def peers_of(state: State, job: Job, claims: list[Claim]) -> tuple[Peer, ...]:
             processors=claim.processors,
             processes=components[claim.component].processes,
             address=address_of(state, claim),
+            port=master_port(job, claim.attempt),
             claim=claim.id,
             hosts=claim.grant.hosts if claim.grant is not None else (),
             job_type=components[claim.component].job_type,

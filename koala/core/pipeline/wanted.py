@@ -24,13 +24,12 @@ from koala.core.model.job import (
 )
 from koala.core.model.job_spec import InputMode, JobType, StartType
 from koala.core.model.replicas import Transfer
-from koala.core.model.tcp_paths import paths_of
+from koala.core.model.tcp_paths import master_port, paths_of
 from koala.core.model.values import SiteName
 from koala.core.pipeline.progress_control import current_shares
 from koala.core.queries import address_of, claims_of, part_of_file
 from koala.core.state import State
 from koala.protocol.messages import HeldFile, PathTarget
-from koala.protocol.world_port import world_port
 
 
 def wanted(state: State, site: SiteName) -> Wanted:
@@ -105,6 +104,7 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
         local_input=files[0].name if is_local else "",
         chunk_offset=offset,
         chunk_bytes=size_bytes,
+        port=master_port(job, claim.attempt),
     )
 
 
@@ -165,7 +165,7 @@ def _world_port(job: Job, attempt: Attempt, claim: Claim) -> tuple[int, int] | N
     ]
     if claim.component not in world or len(world) < 2:
         return None
-    return world[0], world_port(job.id, claim.attempt)
+    return world[0], master_port(job, claim.attempt)
 
 
 def start_transfer(state: State, transfer: Transfer) -> StartTransfer:

@@ -50,6 +50,7 @@ from koala.protocol.messages import (
     Watermark,
     Welcome,
 )
+from koala.protocol.versions import PROTOCOL
 from koala.runtime.clock import Clock
 from koala.runtime.structured_log import get_logger
 from koala.wire.v1 import link_pb2 as pb
@@ -314,14 +315,13 @@ class AgentRegistry:
         inventory: Sequence[AgentReport],
     ) -> None:
         """Send Welcome and the wanted state of one instant; the inventory is durable now."""
-        site, protocol = registration.site, registration.spoken
-        assert protocol is not None
+        site = registration.site
         parameters = self._scheduler.parameters
         now = self._clock.now()
         messages = [
             Welcome(
                 epoch=self._scheduler.epoch,
-                protocol=protocol,
+                protocol=PROTOCOL,
                 hold_lease_s=parameters.hold_lease_s,
                 run_lease_s=parameters.run_lease_s,
                 kill_s=parameters.kill_s,

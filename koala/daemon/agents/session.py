@@ -36,7 +36,7 @@ from koala.protocol.messages import (
     WantedEnd,
     Watermark,
 )
-from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
+from koala.protocol.versions import PROTOCOL
 
 INVENTORY_MAX = 100_000
 INVENTORY_BYTES_MAX = 64 * 2**20  # of messages, buffered until the inventory is complete
@@ -271,11 +271,11 @@ class Session:
         allowlist = self._allowlist
         if not isinstance(self.state, Opened):
             return self._refuse("a second Register in one session", is_final=False)
-        if registration.spoken is None:
-            theirs = _versions(registration.protocol, registration.protocol_min)
+        if registration.protocol != PROTOCOL:
             reason = (
-                f"the agent speaks protocol {theirs} (version {registration.version or '?'}),"
-                f" this daemon {_versions(PROTOCOL, PROTOCOL_MIN)}"
+                f"the agent speaks protocol {registration.protocol}"
+                f" (version {registration.version or '?'}), this daemon {PROTOCOL}: install the"
+                " same version of Koala at both"
             )
             return self._refuse(reason, is_final=True)
         if self.bound_to is not None and registration.site != self.bound_to:
@@ -347,10 +347,6 @@ class Session:
         # Arm. Of two the shorter counts, since the first beat meets an agent that still starts.
         self.rtt_s = median_low(self._round_trips)
         return [RoundTripMeasured(self.rtt_s)]
-
-
-def _versions(newest: int, oldest: int) -> str:
-    return f"{oldest} to {newest}" if 0 < oldest < newest else str(newest)
 
 
 def _owner_mismatch(owner: UserName, registration: Register) -> str:

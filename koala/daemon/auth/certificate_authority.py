@@ -46,7 +46,6 @@ FOLDER = "authority"
 AUTHORITY_FILE = "ca.pem"
 DAEMON_FILE = "daemon.pem"
 ADMINISTRATOR_FILE = "administrator.toml"
-ROTATION_FILE = "rotation.json"
 AUTHORITY_S = 20 * 365 * 86_400.0
 DAEMON_S = 365 * 86_400.0
 REQUEST_BYTES_MAX = 16_384
@@ -79,7 +78,6 @@ class CertificateAuthority:
         """Open a state directory's authority; the first start creates it. Raises ConfigError."""
         folder = private_folder(state_dir / FOLDER)
         path = folder / AUTHORITY_FILE
-        _check_no_rotation(folder)
         try:
             if not path.exists():
                 write_private(path, make_authority())
@@ -179,16 +177,6 @@ class CertificateAuthority:
             builder = builder.add_extension(extension, critical=False)
         made = builder.sign(self._key, hashes.SHA256())
         return Certificate(pem=_pem(made), serial=f"{serial:x}", expires_at=expires_at)
-
-
-def _check_no_rotation(folder: Path) -> None:
-    """Raise ConfigError if an earlier release has begun to replace the authority in steps."""
-    if (path := folder / ROTATION_FILE).exists():
-        raise ConfigError(
-            f"{path}: an earlier release began to replace the authority in three steps. Let that"
-            " release finish (`koala authority rotate`), or remove this file: then the authority of"
-            f" {AUTHORITY_FILE} stays, and sites whose certificate it did not sign join again"
-        )
 
 
 def read_certificate(pem: bytes) -> Certificate:

@@ -102,17 +102,14 @@ class SiteRecord(msgspec.Struct, kw_only=True):
 
 
 class UserRecord(msgspec.Struct, kw_only=True):
-    """User with a token.
-
-    Of earlier releases a user may have no token, but a certificate, which is not read any more.
-    """
+    """User with a token."""
 
     name: str
     role: Role
     by: str
     added_at: float
-    token_id: str = ""
-    token_hash: str = ""
+    token_id: str
+    token_hash: str
     expires_at: float | None = None
     revoked_at: float = 0.0
 
@@ -126,8 +123,6 @@ class UserRecord(msgspec.Struct, kw_only=True):
         """State of the token, for documents."""
         if self.revoked_at:
             return "revoked"
-        if not self.token_id:
-            return "no token"
         is_over = self.expires_at is not None and self.expires_at <= unix_now()
         return "expired" if is_over else "good"
 
@@ -165,7 +160,7 @@ class RegistrableSites(Mapping[SiteName, UserName | None]):
 class _File(msgspec.Struct, kw_only=True):
     """Content of the file."""
 
-    format: int = 1
+    format: int = ENROLMENTS.number
     sites: dict[str, SiteRecord] = {}
     users: dict[str, UserRecord] = {}
 
@@ -196,7 +191,8 @@ class CredentialStore:
         except FileNotFoundError:
             self._file = _File()
         except (OSError, msgspec.DecodeError, RecursionError) as error:
-            raise ConfigError(f"{self._path}: cannot be read: {error}") from error
+            message = f"{self._path}: cannot be read: {error}. {ENROLMENTS.remedy}"
+            raise ConfigError(message) from error
         if reason := ENROLMENTS.refusal(self._file.format):
             raise ConfigError(f"{self._path}: {reason}")
         self._by_token = {u.token_id: u.name for u in self._file.users.values() if u.token_id}

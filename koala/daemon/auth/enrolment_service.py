@@ -154,8 +154,6 @@ class Registrar:
         if not 0 <= request.expires_s <= EXPIRES_S_MAX:
             allowed = f"0 to {EXPIRES_S_MAX:g} (0: until it is revoked)"
             raise SpecError(f"expires = {request.expires_s:g} s: allowed are {allowed}")
-        if request.request:
-            raise SpecError("request: users have tokens, no certificates: leave it out")
         token = self._credentials.add_user(request.name, role, by=by, expires_s=request.expires_s)
         assert self._authority is not None
         log.info("user.added", user=request.name, role=role.value, by=by)

@@ -28,7 +28,7 @@ from koala.errors import (
     UnauthenticatedError,
 )
 from koala.identity.tls import site_of_uri
-from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
+from koala.protocol.versions import PROTOCOL
 from koala.runtime.clock import unix_now
 from koala.runtime.structured_log import get_logger
 from koala.wire.flood_guard import FloodGuard
@@ -253,7 +253,7 @@ def _read(pem: bytes) -> Certificate:
 def _check_protocol(metadata: Mapping[str, str]) -> None:
     """Check the client's protocol version. Raises RejectedError."""
     found = metadata.get(PROTOCOL_KEY)
-    if found in tuple(map(str, range(PROTOCOL_MIN, PROTOCOL + 1))):
+    if found == str(PROTOCOL):
         return
     version = "no protocol version" if found is None else f"protocol {found[:40]}"
     raise RejectedError(

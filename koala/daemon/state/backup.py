@@ -46,7 +46,7 @@ from koala.daemon.storage.records import JournalPosition, mark_text
 from koala.errors import ConfigError, DamagedError, JournalError, SpecError
 from koala.files.names import shown
 from koala.files.tar_reader import read_tar
-from koala.runtime.disk_formats import BACKUP, JOURNAL
+from koala.runtime.disk_formats import BACKUP
 from koala.runtime.disk_space import BALLAST
 
 MANIFEST = "backup.json"
@@ -69,11 +69,7 @@ PROGRESS_EVENTS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """Contents of a backup: events up to number `events`, the last of them at `last_at`.
-
-    A backup of an earlier release may have no checksums (`has_sums`); then only its journal was
-    verified.
-    """
+    """Contents of a backup: events up to number `events`, the last of them at `last_at`."""
 
     path: Path
     events: int
@@ -81,7 +77,6 @@ class Backup:
     files: int
     spooled: int
     has_spool: bool
-    has_sums: bool = True
 
     def document(self) -> dict[str, Any]:
         """Return the backup as `--json` prints it."""
@@ -106,7 +101,7 @@ class _Manifest(_Version):
     files: list[str]
     has_spool: bool
     spool: list[tuple[str, int]]
-    sha256: dict[str, str] = {}
+    sha256: dict[str, str]
 
 
 def back_up(
@@ -214,7 +209,7 @@ def _fill(
     reader = open_journal(folder, source=state_dir / FILE)
     _read_back(reader, progress)  # an unreadable backup must not count as made
     manifest = {
-        "koala-backup": BACKUP.newest,
+        "koala-backup": BACKUP.number,
         "events": mark.seq,
         "chain": mark.chain.hex(),
         "last_at": reader.last_at,
@@ -253,8 +248,7 @@ def _read_back(reader: JournalReader, progress: Progress | None) -> None:
     """
     with closing(connect(reader.path)) as connection:
         SCHEMA.check(connection, reader.source)
-        if SCHEMA.number(connection, reader.source) == JOURNAL.newest:
-            check_jobs(connection, reader.source)
+        check_jobs(connection, reader.source)
     for number, step in enumerate(replay(reader), 1):
         purge_ended_jobs(step.scheduler, step.record.at, keep=OVER_KEPT, keep_s=0.0)
         if progress is not None and number % PROGRESS_EVENTS == 0:
@@ -398,8 +392,7 @@ def _read(folder: Path, backup: Path, progress: Progress | None) -> Backup:
         chain = bytes.fromhex(manifest.chain)
     except (OSError, ValueError, msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"{backup}: no backup: {MANIFEST} cannot be read: {error}") from error
-    if version > 1:
-        _check_files(folder, backup, manifest.sha256)
+    _check_files(folder, backup, manifest.sha256)
     events = manifest.events
     reader = open_journal(folder, source=backup / FILE)
     if reader.mark != JournalPosition(events, chain) or reader.events != events:
@@ -415,7 +408,6 @@ def _read(folder: Path, backup: Path, progress: Progress | None) -> Backup:
         files=len(manifest.files),
         spooled=len(manifest.spool),
         has_spool=manifest.has_spool,
-        has_sums=version > 1,
     )
 
 

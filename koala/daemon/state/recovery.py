@@ -1,7 +1,7 @@
 """Recover the daemon's state at start: load a snapshot, replay the later events, begin a new epoch.
 
 - The core starts with the default parameters, and the first event of the first life sets the
-  configured ones. So no replay depends on the defaults of a later version.
+  configured ones. So no replay depends on the defaults of the code that runs it.
 - Actions of a replay are dropped: agents register again and receive their whole wanted state.
 - Only the files of ended jobs are processed again, which is idempotent.
 """
@@ -16,29 +16,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from koala.core.digest import digest
 from koala.core.model.events import KINDS, DaemonStarted, Event, JobSubmitted, ParametersChanged
-from koala.core.model.job_spec import JobSpec
 from koala.core.model.parameters import Parameters
-from koala.core.model.values import FOREVER, Instant, JobId
+from koala.core.model.values import FOREVER, JobId
 from koala.core.scheduler import Scheduler
-from koala.core.snapshot import UnreadableSnapshotError, load, save
+from koala.core.snapshot import UnreadableSnapshotError, load
 from koala.daemon.auth.certificate_authority import FOLDER
 from koala.daemon.config import Config, CoreSettings
 from koala.daemon.loop.group_commit import GroupCommit
 from koala.daemon.state.kept_clock import MakeClock, begin_clock, wall_clock
 from koala.daemon.storage.archive import KeptSnapshot
-from koala.daemon.storage.core_upgrade import (
-    ReplayComparison,
-    differs_error,
-    newer_release_error,
-    require_sound,
-)
 from koala.daemon.storage.folder import RESTORED
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import replay_event, require_digest
 from koala.daemon.storage.records import (
     JournalPosition,
-    Snapshot,
     decode_event,
     encode_event,
     unusable_error,
@@ -46,9 +39,7 @@ from koala.daemon.storage.records import (
 from koala.errors import DamagedError, JournalError
 from koala.identity.private_files import private_folder, read_private, write_private
 from koala.runtime.clock import Clock, now
-from koala.runtime.disk_formats import CORE
 from koala.runtime.structured_log import get_logger
-from koala.views.digest import digest
 
 PUBLISHED_MAX = 10_000  # newest ended jobs whose files are processed again after a start
 SECRET = "secret"
@@ -152,16 +143,12 @@ def recover(
     last_at = 0.0 if start is None else start.at
     if begun.seq:
         journal.check_history(begun, accept_loss=accept_loss)
-    is_taken_over = journal.last_event() > 0 and journal.core() != CORE
-    if is_taken_over:
-        _replay_of_other(journal, scheduler, facts, begun, last_at, accept_loss=accept_loss)
-    else:
-        recorded = None if accept_loss else journal.last_digest()
-        for record in journal.records(begun, last_at=last_at, accept_loss=accept_loss):
-            replay_event(journal.path, scheduler, record)
-            facts.note(record.event)
-            if recorded is not None and record.seq == recorded[0]:
-                require_digest(journal.path, scheduler, *recorded)
+    recorded = None if accept_loss else journal.last_digest()
+    for record in journal.records(begun, last_at=last_at, accept_loss=accept_loss):
+        replay_event(journal.path, scheduler, record)
+        facts.note(record.event)
+        if recorded is not None and record.seq == recorded[0]:
+            require_digest(journal.path, scheduler, *recorded)
     replayed = journal.seq - begun.seq
     clock = make_clock(journal.last_at, has_claims=bool(scheduler.ledger))
     changed = ParametersChanged(
@@ -178,26 +165,9 @@ def recover(
     for seq in journal.ready(accept_loss=accept_loss):
         log.warning("snapshot.dropped", after_event=seq, reason="it does not match its checksum")
     settings = encode_event(changed)
-    wrote = journal.core()
     jobs = facts.jobs + (LOST_JOBS_MAX if accept_loss else 0)
     batch = GroupCommit(scheduler, journal, clock, digest=digest, jobs=jobs).handle(events)
-    found = digest(scheduler)
-    saved = None
-    if is_taken_over:
-        specs: list[JobSpec] = []
-        plain = save(scheduler, specs)
-        saved = Snapshot(plain=plain, specs=specs, jobs=jobs, settings=settings, digest=found)
-    journal.append(
-        replace(
-            batch,
-            digest=found,
-            snapshot=saved,
-            core=CORE,
-            is_takeover=is_taken_over,
-        )
-    )
-    if is_taken_over:
-        log.warning("journal.taken_over", core=CORE, wrote=wrote, replayed=replayed)
+    journal.append(replace(batch, digest=digest(scheduler)))
     if accept_loss:
         log.warning("journal.loss_accepted", last_event=last, epoch=scheduler.epoch)
     log.info(
@@ -213,7 +183,7 @@ def recover(
         clock=clock,
         jobs=jobs,
         over=tuple(scheduler.ended)[-PUBLISHED_MAX:],
-        replayed=0 if is_taken_over else replayed,
+        replayed=replayed,
         settings=settings,
     )
 
@@ -228,15 +198,10 @@ def _start(journal: Journal, config: CoreSettings) -> tuple[KeptSnapshot | None,
         if isinstance(kept, JournalError):
             problems.append(kept)
             continue
-        if kept.core > CORE:
-            raise newer_release_error(journal.path, kept.core)
         try:
             scheduler = load(kept.snapshot.plain, config.policies, kept.snapshot.specs)
-            if kept.core == CORE:
-                require_digest(journal.path, scheduler, kept.mark.seq, kept.snapshot.digest)
-            else:
-                require_sound(scheduler, kept.at)
-        except (UnreadableSnapshotError, AssertionError) as error:
+            require_digest(journal.path, scheduler, kept.mark.seq, kept.snapshot.digest)
+        except UnreadableSnapshotError as error:
             reason = f"{journal.path}: the snapshot after event {kept.mark.seq}: {error}"
             problems.append(JournalError(reason))
             continue
@@ -250,43 +215,6 @@ def _start(journal: Journal, config: CoreSettings) -> tuple[KeptSnapshot | None,
     return None, Scheduler(Parameters(), config.policies)
 
 
-def _replay_of_other(
-    journal: Journal,
-    scheduler: Scheduler,
-    facts: _ReplayFacts,
-    begun: JournalPosition,
-    begun_at: Instant,
-    *,
-    accept_loss: bool,
-) -> None:
-    """Replay the events that another core wrote after its last snapshot (see `upgrade`).
-
-    Raises JournalError.
-    """
-    wrote, last = journal.core(), journal.last_event()
-    if wrote > CORE:
-        raise newer_release_error(journal.path, wrote)
-    comparison = ReplayComparison.begin(scheduler, begun_at)
-    why = ""
-    for record in journal.records(begun, last_at=begun_at, accept_loss=accept_loss):
-        try:
-            actions = replay_event(journal.path, scheduler, record)
-        except JournalError as error:
-            raise differs_error(
-                journal.path, wrote, last - begun.seq, str(error.__cause__)
-            ) from error
-        comparison.note(record.at, actions)
-        facts.note(record.event)
-    if journal.seq > begun.seq:
-        why = comparison.difference(journal.notices_since, is_cut=accept_loss)
-        try:
-            require_sound(scheduler, journal.last_at)
-        except AssertionError as error:
-            why = why or str(error)
-    if why:
-        raise differs_error(journal.path, wrote, last - begun.seq, why)
-
-
 def _settings(text: str) -> Event | None:
     return None if not text else decode_event(KINDS[ParametersChanged], text)
 
@@ -294,13 +222,10 @@ def _settings(text: str) -> Event | None:
 def read_secret(state_dir: Path) -> bytes:
     """Return the key of this daemon's tokens; create it at the first start.
 
-    Earlier versions stored it elsewhere. Raises JournalError, and ConfigError if other accounts can
-    read it.
+    Raises JournalError, and ConfigError if other accounts can read it.
     """
     path = private_folder(state_dir / FOLDER) / SECRET
     try:
-        if not path.exists() and (earlier := state_dir / SECRET).exists():
-            earlier.rename(path)
         if not path.exists():
             write_private(path, secrets.token_hex(32).encode())
         text = read_private(path)

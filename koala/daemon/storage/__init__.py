@@ -8,6 +8,4 @@ archive              snapshots and archived jobs
 damaged_history      find damage in events that no start needs, and drop them
 watermark            journal positions that agents have seen: detect a rolled-back journal
 journal_reader       read a journal without owning it; `read_connections` for long reads
-core_upgrade         take over the journal of a release with another core; numbers of formats are in
-                     `koala.runtime.disk_formats`
 """

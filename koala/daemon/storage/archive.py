@@ -31,22 +31,18 @@ from koala.daemon.storage.records import (
 )
 from koala.daemon.storage.spec_codec import SPEC_ROW, SpecReader, row_of_spec
 from koala.errors import JournalError
-from koala.runtime.disk_formats import CORE
 
 TABLES = """
-CREATE TABLE IF NOT EXISTS snapshot (
-    seq INTEGER PRIMARY KEY, at REAL NOT NULL, chain BLOB NOT NULL, core INTEGER NOT NULL,
+CREATE TABLE snapshot (
+    seq INTEGER PRIMARY KEY, at REAL NOT NULL, chain BLOB NOT NULL,
     body BLOB NOT NULL, sum BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS job (
+CREATE TABLE job (
     id TEXT PRIMARY KEY, owner TEXT NOT NULL, submitted_at REAL NOT NULL, ended_at REAL NOT NULL,
     key TEXT NOT NULL, digest TEXT NOT NULL, body BLOB NOT NULL, sum BLOB NOT NULL);
-CREATE UNIQUE INDEX IF NOT EXISTS job_key ON job (key) WHERE key != '';
-CREATE INDEX IF NOT EXISTS job_ended_at ON job (ended_at);
-CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE UNIQUE INDEX job_key ON job (key) WHERE key != '';
+CREATE INDEX job_ended_at ON job (ended_at);
+CREATE INDEX job_owner ON job (owner, ended_at);
 """
-INDEX = "CREATE INDEX IF NOT EXISTS job_owner ON job (owner, ended_at)"
-"""Created when a journal is opened, also in an older one. Only the speed of listing one user's jobs
-depends on it, so it is no part of the format."""
 REMOVED_MAX = 50_000  # at each snapshot
 LOOKED_AT_MAX = 250
 """Jobs in one read: about a fortieth of a second."""
@@ -55,11 +51,10 @@ _LEVEL = 1  # compression level: even the fastest gives a fortieth of the text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSnapshot:
-    """A stored snapshot, with the row after which it was taken and the core that took it."""
+    """A stored snapshot, with the row after which it was taken."""
 
     mark: JournalPosition
     at: Instant
-    core: int
     snapshot: Snapshot
 
 
@@ -99,13 +94,13 @@ class ArchivePage:
 
 
 class _Body(msgspec.Struct, array_like=True):
-    """A snapshot as it is stored; earlier cores kept no descriptions beside it."""
+    """A snapshot as it is stored."""
 
     plain: Any
     jobs: int
     settings: str
     digest: str
-    specs: list[SPEC_ROW] = []
+    specs: list[SPEC_ROW]
 
 
 _BODIES = msgspec.json.Decoder(_Body)
@@ -132,15 +127,15 @@ def pack_snapshot(mark: JournalPosition, at: Instant, snapshot: Snapshot) -> Sna
             specs=[row_of_spec(spec) for spec in snapshot.specs],
         )
     )
-    checksum = _sum(mark.seq, float(at), mark.chain, CORE, body)
+    checksum = _sum(mark.seq, float(at), mark.chain, body)
     return SnapshotRow(mark=mark, at=at, body=body, checksum=checksum)
 
 
 def write_snapshot(connection: sqlite3.Connection, row: SnapshotRow) -> None:
     """Insert a snapshot within the writer's transaction."""
     connection.execute(
-        "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?, ?)",
-        (row.mark.seq, row.at, row.mark.chain, CORE, row.body, row.checksum),
+        "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?)",
+        (row.mark.seq, row.at, row.mark.chain, row.body, row.checksum),
     )
 
 
@@ -158,7 +153,7 @@ def read_snapshots(
 
 def _snapshot(connection: sqlite3.Connection, seq: int) -> KeptSnapshot:
     row = connection.execute("SELECT * FROM snapshot WHERE seq = ?", (seq,)).fetchone()
-    _, at, chain, core, body, _ = row
+    _, at, chain, body, _ = row
     if not is_good(row):
         raise ValueError("it does not match its checksum")
     found = _BODIES.decode(zlib.decompress(body))
@@ -166,7 +161,6 @@ def _snapshot(connection: sqlite3.Connection, seq: int) -> KeptSnapshot:
     return KeptSnapshot(
         mark=JournalPosition(seq, chain),
         at=at,
-        core=core,
         snapshot=Snapshot(
             plain=found.plain,
             specs=[read(row) for row in found.specs],

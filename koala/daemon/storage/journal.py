@@ -53,20 +53,19 @@ from koala.daemon.storage.records import (
     rows_of,
 )
 from koala.errors import DiskError, JournalError
-from koala.runtime.disk_formats import CORE, JOURNAL
-from koala.runtime.sqlite_store import Database, Schema, lock_folder, reading
+from koala.runtime.disk_formats import JOURNAL
+from koala.runtime.sqlite_store import Database, Schema, lock_folder
 
 NOTICES_MAX = 100_000
 _NOTICES_SPARE = 1_000  # removed in bulk
 
 _TABLES = f"""
-CREATE TABLE IF NOT EXISTS event (seq INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL,
+CREATE TABLE event (seq INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL,
                     body TEXT NOT NULL, answers TEXT NOT NULL, chain BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS notice (number INTEGER PRIMARY KEY, at REAL NOT NULL, job TEXT NOT NULL,
+CREATE TABLE notice (number INTEGER PRIMARY KEY, at REAL NOT NULL, job TEXT NOT NULL,
                      site TEXT NOT NULL, phase TEXT NOT NULL, text TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS digest (seq INTEGER PRIMARY KEY, digest TEXT NOT NULL);
+CREATE TABLE digest (seq INTEGER PRIMARY KEY, digest TEXT NOT NULL);
 {archive.TABLES}
-INSERT INTO fact SELECT 'core', '{CORE}' WHERE NOT EXISTS (SELECT 1 FROM event);
 """
 SCHEMA = Schema(format=JOURNAL, tables=_TABLES, advice=RESTORE)
 _NOTICES = "SELECT number, at, job, site, phase, text FROM notice"
@@ -75,9 +74,6 @@ SNAPSHOTS_KEPT = 2  # the older one is a fallback
 PACKED_ASIDE = 1_000
 """Descriptions from which on a snapshot is encoded beside the commits that follow."""
 REMOVED_MAX = 1_000  # rows per commit, so that no commit takes long
-CORE_FACT = "core"
-SINCE_FACT = "core_since"
-"""The event after which this core took over from another one; missing: it wrote all of them."""
 
 # --- the journal of a running daemon --------------------------------------------------------------
 
@@ -137,7 +133,7 @@ class Journal:
             opened.callback(os.close, lock)
             database = Database(path, SCHEMA, make_room=make_room)
             opened.callback(database.close)
-            prepare(database)
+            archive.check_jobs(database.connection, path)
             connect = partial(connect_reader, path)
             journal = cls(
                 StateFolder(state_dir, lock),
@@ -209,15 +205,6 @@ class Journal:
     def last_event(self) -> int:
         """Return the number of the last event, not verified yet; 0 if there is none."""
         return self._database.read("SELECT max(seq) FROM event")[0][0] or 0
-
-    def core(self) -> int:
-        """Return the version of the core that wrote last. Raises JournalError."""
-        return written_by(self._database.connection, self.path)[0]
-
-    def notices_since(self, at: Instant) -> list[Notice]:
-        """Return all kept notices from an instant on. Raises JournalError."""
-        found = self._database.read(f"{_NOTICES} WHERE at >= ? ORDER BY number", (at,))
-        return [_notice(row) for row in found]
 
     def records(
         self,
@@ -352,8 +339,6 @@ class Journal:
             run("DELETE FROM notice WHERE number < ?", (first_notice,))
         if batch.digest is not None:
             run("INSERT OR REPLACE INTO digest VALUES (?, ?)", (mark.seq, batch.digest))
-        if batch.core is not None:
-            self._adopt(batch.core, mark.seq if batch.is_takeover else 0)
         archive.write_jobs(connection, batch.purged)
         return self._remove()
 
@@ -362,26 +347,13 @@ class Journal:
         archive.write_snapshot(connection, row)
         self._forget_snapshots(row.at)
 
-    def _adopt(self, core: int, since: int) -> None:
-        """Record that this core version writes from now on, within a transaction.
-
-        `since` is the event of the takeover if another core wrote before; its digests are deleted,
-        because this core cannot verify them.
-        """
-        facts = [(CORE_FACT, str(core))]
-        if since:
-            facts.append((SINCE_FACT, str(since)))
-            self._run("DELETE FROM digest WHERE seq < ?", (since,))
-        self._database.connection.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", facts)
-
     def _forget_snapshots(self, now: Instant) -> None:
         """Delete the oldest snapshot after a new one; schedule the removal of earlier events."""
         kept = self._run(
             "SELECT seq FROM snapshot ORDER BY seq DESC LIMIT ?", (SNAPSHOTS_KEPT,)
         ).fetchall()
         (oldest,) = kept[-1]
-        _, since = written_by(self._database.connection, self.path)  # where a full replay begins
-        self._run("DELETE FROM snapshot WHERE seq < ? AND seq != ?", (oldest, since))
+        self._run("DELETE FROM snapshot WHERE seq < ?", (oldest,))
         archive.remove_jobs(self._database.connection, before=now - self._keep_jobs_s)
         if len(kept) == SNAPSHOTS_KEPT and self._keep_s < FOREVER:
             # Its own event stays: a start verifies the snapshot against it.
@@ -480,30 +452,6 @@ def read_events(
             yield record, mark
     except (sqlite3.Error, UnicodeError) as error:
         raise damaged_error(path, f"after event {last}: {error}") from error
-
-
-def prepare(database: Database) -> Database:
-    """Verify the archived jobs, and create their index if it is missing. Raises JournalError."""
-    archive.check_jobs(database.connection, database.path)
-    with (
-        suppress(DiskError),
-        reading(database.path, "it", RESTORE),
-    ):  # a full disk prevents no start
-        database.connection.execute(archive.INDEX)
-    return database
-
-
-def written_by(connection: sqlite3.Connection, path: Path) -> tuple[int, int]:
-    """Return the core version that wrote last, and the event after which it began (0: the first).
-
-    Raises JournalError.
-    """
-    with reading(path, "who wrote it", RESTORE, ValueError):
-        if connection.execute("PRAGMA user_version").fetchone()[0] < JOURNAL.newest:
-            return 1, 0
-        rows = connection.execute("SELECT name, value FROM fact WHERE name LIKE 'core%'")
-        facts = {name: int(value) for name, value in rows}
-        return facts.get(CORE_FACT, 1), facts.get(SINCE_FACT, 0)
 
 
 def _notice(row: tuple[int, float, str, str, str, str]) -> Notice:

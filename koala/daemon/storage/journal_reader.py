@@ -9,8 +9,7 @@ are verified:
 - each recorded digest against the state of the replay.
 
 A difference raises JournalError before anything is returned: a journal is never partly read. If the
-first events are no longer kept, or are of a release with another core (`upgrade`), the replay
-begins at the oldest snapshot that this core can use, and reports so.
+first events are no longer kept, the replay begins at the oldest snapshot, and reports so.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from koala.core.digest import digest
 from koala.core.model.actions import Action
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FOREVER, Instant
@@ -28,9 +28,8 @@ from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import UnreadableSnapshotError, load
 from koala.daemon.storage.archive import KeptSnapshot, read_snapshots
-from koala.daemon.storage.core_upgrade import REMEDY, newer_release_error
 from koala.daemon.storage.folder import FILE, MARK
-from koala.daemon.storage.journal import SCHEMA, read_events, truncated_error, written_by
+from koala.daemon.storage.journal import SCHEMA, read_events, truncated_error
 from koala.daemon.storage.records import (
     ADVICE,
     JournalPosition,
@@ -41,9 +40,11 @@ from koala.daemon.storage.records import (
     unusable_error,
 )
 from koala.errors import JournalError
-from koala.runtime.disk_formats import CORE, JOURNAL
-from koala.views.digest import digest
 
+_UNEXPECTED = (
+    "the journal was changed, or this version of Koala decides differently from the one that wrote"
+    " it, which is an error in Koala: please report it"
+)
 ROWS = 4096  # per read: a slow reader must not delay the writer's checkpoints
 
 
@@ -63,7 +64,6 @@ class JournalReader:
     first_at: Instant
     last_at: Instant
     mark: JournalPosition | None  # of a committed event
-    core: int  # the version of the core that wrote last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +89,7 @@ def open_journal(path: Path, *, source: Path | None = None) -> JournalReader:
             first, last, first_at, last_at = connection.execute(
                 "SELECT min(seq), max(seq), min(at), max(at) FROM event"
             ).fetchone()
-        core, since = written_by(connection, shown)
-        if core > CORE:
-            raise newer_release_error(shown, core)
-        begin = _begin(connection, shown, first or 1, core=core, since=since)
+        begin = _begin(connection, shown, first or 1)
         events = max(last or 0, 0 if begin is None else begin.mark.seq)
     if mark is not None and mark.seq > events:
         raise truncated_error(shown, shown.parent / MARK, events, mark.seq)
@@ -104,7 +101,6 @@ def open_journal(path: Path, *, source: Path | None = None) -> JournalReader:
         first_at=(first_at or 0.0) if begin is None else begin.at,
         last_at=last_at or (0.0 if begin is None else begin.at),
         mark=mark,
-        core=core,
     )
 
 
@@ -150,29 +146,23 @@ def _scheduler(reader: JournalReader) -> Scheduler:
         raise JournalError(f"{reader.source}: {reason}") from error
 
 
-def _begin(
-    connection: sqlite3.Connection, path: Path, first: int, *, core: int, since: int
-) -> KeptSnapshot | None:
-    """Return the oldest snapshot that this core can replay from; None means the first event.
+def _begin(connection: sqlite3.Connection, path: Path, first: int) -> KeptSnapshot | None:
+    """Return the oldest snapshot to replay from; None means the first event.
 
-    The events after the snapshot must be there. If another core wrote it, it is the newest one.
-    Raises JournalError.
+    The events after the snapshot must be there. Raises JournalError.
     """
-    if first == 1 and core == CORE and since == 0:
+    if first == 1:
         return None
-    found = None
-    is_old = connection.execute("PRAGMA user_version").fetchone()[0] < JOURNAL.newest
-    for kept in () if is_old else read_snapshots(connection, path):
+    oldest = None
+    for kept in read_snapshots(connection, path):
         if isinstance(kept, JournalError):
-            if found is None:
+            if oldest is None:
                 raise kept
-        elif kept.mark.seq >= max(first - 1, since) and (core == CORE or found is None):
-            found = kept
-    if found is None and first == 1 and core != CORE:
-        return None
-    if found is None:
+        elif kept.mark.seq >= first - 1:
+            oldest = kept
+    if oldest is None:
         raise unusable_error(path, f"events before {first} and all snapshots are missing")
-    return found
+    return oldest
 
 
 def replay_event(path: Path, scheduler: Scheduler, record: Record) -> list[Action]:
@@ -182,8 +172,8 @@ def replay_event(path: Path, scheduler: Scheduler, record: Record) -> list[Actio
     except (AssertionError, LookupError, ValueError, TypeError) as error:
         kind = type(record.event).__name__
         raise JournalError(
-            f"{path}: event {record.seq} ({kind}) cannot be replayed: {error!r}: this"
-            f" version of Koala decides differently from the one that wrote it. {REMEDY}"
+            f"{path}: event {record.seq} ({kind}) cannot be replayed: {error!r}: {_UNEXPECTED}."
+            " Go on with the version that wrote it"
         ) from error
 
 
@@ -193,16 +183,13 @@ def require_digest(path: Path, scheduler: Scheduler, seq: int, expected: str) ->
     if found != expected:
         raise JournalError(
             f"{path}: the replay up to event {seq} gives another state than the one that"
-            f" was recorded (digest {found[:16]}, recorded {expected[:16]}): this version of Koala"
-            f" decides differently from the one that wrote it, or the journal was changed."
-            f" Both have core {CORE}, so this should not be: please report it. {ADVICE}"
+            f" was recorded (digest {found[:16]}, recorded {expected[:16]}): {_UNEXPECTED}."
+            f" {ADVICE}"
         )
 
 
 def _digests(reader: JournalReader) -> dict[int, str]:
-    """Return the digests recorded by this core, by event."""
-    if reader.core != CORE:
-        return {}
+    """Return the recorded digests, by event."""
     with closing(connect(reader.path)) as connection, trusted(reader.source, "the digests"):
         return dict(connection.execute("SELECT seq, digest FROM digest"))
 

@@ -21,7 +21,6 @@ import msgspec
 
 from koala.core.model.events import EVENTS, KINDS, Event, JobSubmitted, ParametersChanged
 from koala.core.model.job_spec import JobSpec
-from koala.core.model.parameters import BEFORE
 from koala.core.model.values import Instant
 from koala.core.purge import PurgedJob
 from koala.core.snapshot import UnreadableSnapshotError
@@ -84,8 +83,6 @@ class Batch:
     digest: str | None = None
     purged: Sequence[PurgedJob] = ()
     snapshot: Snapshot | None = None
-    core: int | None = None  # this version of the core writes from now on
-    is_takeover: bool = False  # another one wrote before
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +160,6 @@ def decode_event(kind: str, body: str, specs: SpecReader | None = None) -> Event
         for name, value in plain["parameters"].items():
             if value == _INFINITY:
                 plain["parameters"][name] = math.inf
-        plain["parameters"] = {**BEFORE, **plain["parameters"]}
         return msgspec.convert(plain, ParametersChanged)
     except (*UNREADABLE, ConfigError, KeyError, AttributeError) as error:
         raise JournalError(f"a {kind} that cannot be read: {error}") from error

@@ -1,8 +1,7 @@
 """Encode job descriptions as short JSON, and decode them quickly.
 
 Descriptions are most of a journal. They have fifty fields, of which a user gives five. Empty ones
-(None, False, 0, "", ()) are left out; any other default is written, since a later release may have
-another one. Text with all fields, as earlier releases wrote it, is read alike.
+(None, False, 0, "", ()) are left out; any other default is written, since it may change.
 
 A description is decoded into a *row*, a struct whose defaults cost nothing. Equal rows in sequence
 give the same object: alike components, and alike jobs, are built once and share their memory. A row

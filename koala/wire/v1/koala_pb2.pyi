@@ -68,7 +68,7 @@ class HelloReply(_message.Message):
     """who calls, as the daemon knows it"""
     role: _builtins.str
     now: _builtins.float
-    """the daemon's clock, in seconds of the epoch; 0: an older daemon"""
+    """the daemon's clock, in seconds of the epoch"""
     relay: _builtins.str
     """where agents reach its relay of files; empty while it starts"""
     def __init__(
@@ -504,25 +504,21 @@ class AddUserRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
     EXPIRES_S_FIELD_NUMBER: _builtins.int
-    REQUEST_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     role: _builtins.str
     """user, operator, administrator"""
     expires_s: _builtins.float
     """how long the token may be used; 0: until revoked"""
-    request: _builtins.str
-    """refused: earlier releases asked for a certificate by it"""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         role: _builtins.str = ...,
         expires_s: _builtins.float = ...,
-        request: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_s", b"expires_s", "name", b"name", "request", b"request", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_s", b"expires_s", "name", b"name", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -52,6 +52,7 @@ def a_hold(
 ) -> HoldOrdered:
     wanted = Program(**{"executable": "/bin/true", **program})  # type: ignore[arg-type]
     hold = Hold(
+        port=20_000,
         claim=claim,
         processors=4,
         hold_s=60.0,
@@ -64,7 +65,14 @@ def a_hold(
 
 def an_arm(counter: int = 1) -> Arm:
     peer = Peer(
-        component=0, label="", site="x", processors=1, processes=1, address="a", claim=CLAIM
+        port=20_000,
+        component=0,
+        label="",
+        site="x",
+        processors=1,
+        processes=1,
+        address="a",
+        claim=CLAIM,
     )
     number = ArmNumber(epoch=1, counter=counter)
     return Arm(claim=CLAIM, number=number, release_at=100.0, late_s=2.0, peers=(peer,))

@@ -79,7 +79,9 @@ maybe = st.none() | st.just(100.0)
 
 def a_hold(claim: ClaimId, *, is_granted: bool) -> HoldOrdered:
     program = Program(executable="/bin/true", output_files=("a",))
-    hold = Hold(claim=claim, processors=1, hold_s=60.0, program=program, is_granted=is_granted)
+    hold = Hold(
+        port=20_000, claim=claim, processors=1, hold_s=60.0, program=program, is_granted=is_granted
+    )
     return HoldOrdered(hold=hold, secret="s")
 
 

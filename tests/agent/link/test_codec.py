@@ -66,6 +66,7 @@ def test_a_hold_arrives_with_its_program_and_names_its_claim() -> None:
         chunk_offset=5,
         chunk_bytes=6,
         may_kill=True,
+        port=20_001,
     )
     order = order_in(hold=hold)
     assert order.claim == CLAIM
@@ -90,13 +91,14 @@ def test_a_hold_arrives_with_its_program_and_names_its_claim() -> None:
         chunk_offset=5,
         chunk_bytes=6,
         may_kill=True,
+        port=20_001,
     )
 
 
 def test_arm_and_release_arrive_with_their_number() -> None:
     peer = link_pb2.Peer(
         component=0, label="l", site="delft", processors=4, processes=2, address="a", claim=CLAIM,
-        hosts=[link_pb2.Host(name="n7", processors=4)], job_type="mpi",
+        hosts=[link_pb2.Host(name="n7", processors=4)], job_type="mpi", port=20_001,
     )  # fmt: skip
     number = link_pb2.ArmNumber(epoch=2, counter=7)
     arm = link_pb2.Arm(claim=CLAIM, number=number, release_at=10.0, late_s=2.5, peers=[peer])
@@ -159,15 +161,16 @@ def test_the_session_s_own_messages_arrive() -> None:
     ("kind", "body", "word"),
     [
         ("stop", link_pb2.Stop(claim="../etc"), "'../etc' is no claim"),
-        ("hold", link_pb2.Hold(claim=CLAIM, hold_s=1.0), "for 0 processors"),
-        ("hold", link_pb2.Hold(claim=CLAIM, processors=1, hold_s=math.nan), "hold_s = nan"),
-        ("hold", link_pb2.Hold(claim=CLAIM, processors=1, hold_s=math.inf), "hold_s = inf"),
+        ("hold", link_pb2.Hold(claim=CLAIM, hold_s=1.0, port=1), "for 0 processors"),
+        ("hold", link_pb2.Hold(claim=CLAIM, processors=1, hold_s=math.nan, port=1), "hold_s = nan"),
+        ("hold", link_pb2.Hold(claim=CLAIM, processors=1, hold_s=math.inf, port=1), "hold_s = inf"),
         (
             "hold",
             link_pb2.Hold(
                 claim=CLAIM,
                 processors=1,
                 hold_s=1.0,
+                port=1,
                 program=link_pb2.Program(cpu_time_s=math.inf),
             ),
             "cpu_time_s = inf",  # the store has no word for it, and could not be read again
@@ -178,13 +181,14 @@ def test_the_session_s_own_messages_arrive() -> None:
                 claim=CLAIM,
                 processors=1,
                 hold_s=1.0,
+                port=1,
                 program=link_pb2.Program(executable="/bin/true", queue="short\0"),
             ),
             "NUL character",  # no command line and no path can have it
         ),
         (
             "hold",
-            link_pb2.Hold(claim=CLAIM, processors=1, hold_s=1.0, chunk_offset=2**63),
+            link_pb2.Hold(claim=CLAIM, processors=1, hold_s=1.0, chunk_offset=2**63, port=1),
             "chunk_offset = 9223372036854775808",
         ),
         *(
@@ -193,6 +197,7 @@ def test_the_session_s_own_messages_arrive() -> None:
             for rate in (-1.0, math.nan, math.inf, 1e-300)
         ),
         ("log_request", link_pb2.LogRequest(claim=CLAIM, offset=2**63), "offset = 92"),
+        ("hold", link_pb2.Hold(claim=CLAIM, processors=1, hold_s=1.0), "port = 0"),
         ("arm", link_pb2.Arm(claim=CLAIM, late_s=1.0), "do not include it"),
         ("pace", link_pb2.Pace(claim=CLAIM), "share = 0"),
         ("pace", link_pb2.Pace(claim=CLAIM, share=1.5), "share = 1.5"),

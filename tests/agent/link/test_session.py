@@ -20,7 +20,7 @@ from koala.protocol.messages import (
     Watermark,
     Welcome,
 )
-from koala.protocol.versions import PROTOCOL, PROTOCOL_MIN
+from koala.protocol.versions import PROTOCOL
 from koala_agent.link.session import Session, Timing
 from koala_agent.link.session_events import (
     Apply,
@@ -94,7 +94,6 @@ class SessionScript:
             Send(
                 Register(
                     protocol=PROTOCOL,
-                    protocol_min=PROTOCOL_MIN,
                     session="s",
                     epoch_seen=self.session.epoch,
                     idle=3,
@@ -173,11 +172,7 @@ def test_reports_without_a_link_are_dropped_because_the_inventory_will_say_them(
     script.tell(Reported("b"))
     script.tell(
         Dialled(connection=1, session="s", idle=3),
-        Send(
-            Register(
-                protocol=PROTOCOL, protocol_min=PROTOCOL_MIN, session="s", epoch_seen=0, idle=3
-            )
-        ),
+        Send(Register(protocol=PROTOCOL, session="s", epoch_seen=0, idle=3)),
         TakeInventory(1),
     )
     script.tell(Reported("c"))
@@ -548,7 +543,6 @@ def test_a_row_of_the_journal_is_kept_before_what_rests_on_it_is_done() -> None:
     register = Send(
         Register(
             protocol=PROTOCOL,
-            protocol_min=PROTOCOL_MIN,
             session="s",
             epoch_seen=1,
             idle=3,

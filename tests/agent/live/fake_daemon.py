@@ -108,6 +108,7 @@ class FakeSession:
                 processors=1,
                 processes=1,
                 address="127.0.0.1",
+                port=20_000,
                 claim=claim,
             )
             for claim in claims
@@ -323,6 +324,7 @@ def hold(
             is_granted=is_granted,
             owner=owner,
             processors=processors,
+            port=20_000,
             hold_s=hold_s,
             no_barrier=no_barrier,
             program=link_pb2.Program(

@@ -19,6 +19,7 @@ def a_hold(**fields: object) -> Hold:
     base: dict[str, object] = {
         "claim": CLAIM,
         "processors": 1,
+        "port": 20_000,
         "hold_s": 60.0,
         "program": Program(executable="/bin/true"),
     }

@@ -102,7 +102,9 @@ def test_why_a_program_cannot_be_started(tmp_path: Path, executable: str, told: 
 def test_the_agent_tells_all_that_a_specification_reads(tmp_path: Path) -> None:
     """And a field of the program that no starter reads is left out on purpose."""
     asked = messages.Program(executable="/bin/true", label="l")
-    hold = messages.Hold(claim=ClaimId("j1/1/0/1"), processors=1, hold_s=1.0, program=asked)
+    hold = messages.Hold(
+        port=20_000, claim=ClaimId("j1/1/0/1"), processors=1, hold_s=1.0, program=asked
+    )
     claim = Claim(hold=hold, secret="s", state=Asked(grace_until=1.0))
     settings = LaunchSettings(root=tmp_path, site="delft")
     told = specification(
@@ -172,6 +174,7 @@ def test_a_launcher_runs_on_the_first_machine_and_a_proxy_on_each() -> None:
 
 def peer(component: int, processes: int, *hosts: tuple[str, int], processors: int = 0) -> Peer:
     return Peer(
+        port=20_000,
         component=component,
         label=str(component),
         site="delft",

@@ -25,6 +25,7 @@ SCOPE = {SCOPE_VARIABLE: "none of those that other tests run"}
 
 def peer(component: int, processes: int, *hosts: tuple[str, int]) -> Peer:
     return Peer(
+        port=20_000,
         component=component,
         label=str(component),
         site="delft",

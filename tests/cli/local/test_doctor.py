@@ -97,11 +97,11 @@ async def test_without_a_daemon_only_this_machine_is_checked() -> None:
     assert address in run.stdout
 
 
-@pytest.mark.parametrize("offset_s", [CLOCK_OFFSET_S_MAX + 1, -CLOCK_OFFSET_S_MAX - 1, None])
-async def test_a_clock_that_is_off_is_a_warning(offset_s: float | None) -> None:
+@pytest.mark.parametrize("offset_s", [CLOCK_OFFSET_S_MAX + 1, -CLOCK_OFFSET_S_MAX - 1])
+async def test_a_clock_that_is_off_is_a_warning(offset_s: float) -> None:
     examination = Examination(AsyncClient("127.0.0.1:1"))
     examination._offset_s = offset_s
-    with pytest.raises(NotableError, match=r"ahead of|behind|does not tell"):
+    with pytest.raises(NotableError, match=r"ahead of|behind"):
         await examination.checks["clock"]()
     examination._offset_s = 0.25
     assert await examination.checks["clock"]() == "the daemon's is 0.25 s ahead of this machine's"

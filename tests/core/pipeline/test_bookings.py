@@ -8,12 +8,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
-from koala.core.answer_recorder import AnswerRecorder
+from koala.core.digest import digest
 from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer
 from koala.core.model.events import ParametersChanged, TransferFinished
-from koala.core.model.grid import Assignment, Placement
 from koala.core.model.job import EndKind
 from koala.core.model.job_spec import Hint, InputFile
 from koala.core.model.values import FileName, JobId, SiteName, TransferId
@@ -21,7 +18,6 @@ from koala.core.policy_api import NO_POLICIES
 from koala.core.queries import booked_bandwidth
 from koala.core.scheduler import Scheduler
 from koala.policies import chosen
-from koala.views.digest import digest
 from koala.views.documents import job_document
 from koala.views.explain import why
 from tests.harness.builders import a_job, a_site
@@ -166,20 +162,3 @@ def test_bookings_are_part_of_the_digest() -> None:
     transfers[name] = replace(transfer, booked_bps=49.0)
     assert digest(script.scheduler) != before
     transfers[name] = transfer
-
-
-@pytest.mark.parametrize(("mips", "booked_bps"), [(0.0, 0.0), (1000.0, 0.0), (1000.0, 12.5)])
-def test_recorded_answers_have_rates_only_where_there_are_any(
-    mips: float, booked_bps: float
-) -> None:
-    """Journals of older daemons have rows of four, and are read on."""
-    answer = Placement(
-        assignments=(Assignment(component=0, site=HOME, mips=mips, booked_bps=booked_bps),)
-    )
-    recorder = AnswerRecorder()
-    recorder.begin(None)
-    recorder.ask(lambda: answer)
-    written = json.loads(json.dumps(recorder.answers))
-    assert len(written[0][1][0]) == (6 if mips else 4)
-    recorder.begin(written)
-    assert recorder.ask(lambda: None) == answer

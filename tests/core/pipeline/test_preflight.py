@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core.model.actions import ArmClaim, StartTransfer, StopClaim, TryPaths
+from koala.core.model.actions import ArmClaim, ClaimProcessors, StartTransfer, StopClaim, TryPaths
 from koala.core.model.events import ClaimGranted, DaemonStarted, PathsTried
 from koala.core.model.job_spec import JobType
 from koala.core.model.values import ClaimId, JobId, SiteName, TcpPath
-from koala.protocol import messages
 from koala.protocol.messages import PathTarget
-from koala.protocol.world_port import world_port
 from koala.views.explain import why
 from koala_agent.claims.bundle import build_bundle
 from tests.harness.builders import FREE, LOOSE, a_component, a_job, a_site
@@ -230,16 +228,27 @@ def test_a_launcher_that_cannot_be_reached_ends_the_attempt(script: Script) -> N
     assert "pre-flight: b1 -> a1:29500 refused" in script.story("j1")
 
 
-def test_the_launchers_port_is_the_one_that_agents_tell_programs() -> None:
-    claim = ClaimId("j12/3/0/1")
-    peer = messages.Peer(
-        component=0,
-        label="",
-        site="a",
-        processors=1,
-        processes=1,
-        address="a.org",
-        claim=claim,
+def test_the_launchers_port_is_the_one_that_agents_tell_programs(script: Script) -> None:
+    script.tell(
+        a_site("a", 8), a_site("b", 8), a_job("j1", *[a_component(1, job_type=JobType.MPI)] * 2)
     )
-    master = build_bundle(claim, (peer,))["master"]
-    assert master == {"address": "a.org", "port": world_port(JobId("j12"), 3)}
+    ports = {hold.port for hold in script.take(ClaimProcessors)}
+    script.grant("j1/1/0/1", "j1/1/1/1")
+    lead, *_ = script.take(TryPaths)
+    script.tell(*[tried(ClaimId(f"j1/1/{number}/1")) for number in (0, 1)])
+    masters = [build_bundle(arm.claim, arm.peers)["master"] for arm in script.take(ArmClaim)]
+    (port,) = lead.listens
+    assert ports == {port}
+    assert masters == [{"address": "127.0.0.1", "port": port}] * 2
+
+
+def test_jobs_of_two_grids_with_the_same_number_have_other_ports() -> None:
+    """Agents of both may be on one machine, where the first job of each is j1."""
+
+    def port(submitted_at: float) -> int:
+        script = Script().at(submitted_at)
+        (hold,) = script.tell(a_site("a", 8), a_job("j1", 1)).take(ClaimProcessors)
+        return hold.port
+
+    assert port(1_790_000_000.25) != port(1_790_000_000.5)
+    assert port(7.0) == port(7.0)

@@ -126,7 +126,7 @@ def test_a_site_whose_two_ends_name_different_users_is_refused_for_good() -> Non
 
 def test_another_protocol_is_refused_for_good() -> None:
     reason, is_final = rejection(session().receive(registration(protocol=2), 0.0))
-    assert reason == "the agent speaks protocol 2 (version 1), this daemon 1"
+    assert reason.startswith("the agent speaks protocol 2 (version 1), this daemon 1: install the")
     assert is_final
 
 

@@ -270,7 +270,7 @@ def ended_jobs(count: int, owner: str = "") -> list[PurgedJob]:
 
 def archive_of(jobs: list[PurgedJob]) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
-    connection.executescript(archive.TABLES + archive.INDEX)
+    connection.executescript(archive.TABLES)
     archive.write_jobs(connection, jobs)
     return connection
 
@@ -305,16 +305,6 @@ def test_one_users_jobs_are_found_without_a_look_at_those_of_others() -> None:
         connection.set_trace_callback(None)
         plan = connection.execute(f"EXPLAIN QUERY PLAN {questions[-1]}").fetchall()
     assert [row[3].split("(")[0] for row in plan] == ["SEARCH job USING INDEX job_owner "]
-
-
-def test_a_journal_without_the_index_gets_it(tmp_path: Path) -> None:
-    Journal.open(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
-        connection.execute("DROP INDEX job_owner")
-    Journal.open(tmp_path).close()
-    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
-        found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'").fetchall()
-    assert ("job_owner",) in found
 
 
 def test_whose_jobs_are_read_is_up_to_who_asks() -> None:

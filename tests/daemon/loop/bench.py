@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from koala.core.digest import digest
 from koala.core.model.actions import Action
 from koala.core.model.events import JobSubmitted, SiteRegistered
 from koala.core.model.grid import SiteFacts
@@ -19,7 +20,6 @@ from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Notice
 from koala.policies import chosen
 from koala.runtime.clock import Clock
-from koala.views.digest import digest
 
 SPEC = JobSpec(components=(ComponentSpec(executable="/bin/true", processors=2),))
 REGISTERED = SiteRegistered(site=SiteName("delft"), facts=SiteFacts(processors=4), idle=4)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from koala.core.digest import digest
 from koala.core.model.actions import ClaimProcessors
 from koala.core.model.events import JobSubmitted
 from koala.core.model.parameters import Parameters
@@ -17,7 +18,6 @@ from koala.daemon.storage.folder import FILE
 from koala.daemon.storage.journal import Journal
 from koala.errors import JournalError, UnreachableError
 from koala.policies import chosen
-from koala.views.digest import digest
 from tests.daemon.loop.bench import REGISTERED, SlowClock, bench, kinds, register, submit
 
 

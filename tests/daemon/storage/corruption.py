@@ -23,6 +23,7 @@ from random import Random
 
 import structlog
 
+from koala.core.digest import digest
 from koala.core.model.events import Event, JobCancelRequested, JobSubmitted, SiteRegistered
 from koala.core.model.grid import SiteFacts
 from koala.core.model.values import JobId, SiteName, UserName
@@ -35,7 +36,6 @@ from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import ADVICE, RESTORE, JournalPosition
 from koala.daemon.storage.watermark import Watermarks, WatermarkVerdict
 from koala.errors import JournalError
-from koala.views.digest import digest
 from koala.views.documents import summary
 from tests.harness.builders import a_spec
 

@@ -115,7 +115,7 @@ def test_a_page_of_history_that_cannot_be_read_is_refused_with_a_backup_as_the_r
 
 
 def test_a_damaged_snapshot_is_none_to_fall_back_on(state: Path) -> None:
-    change(state, "INSERT INTO snapshot VALUES (1, 0.0, x'00', 1, x'00', x'00')")
+    change(state, "INSERT INTO snapshot VALUES (1, 0.0, x'00', x'00', x'00')")
     started(state)
     with closing(sqlite3.connect(state / FILE)) as connection:
         assert connection.execute("SELECT seq FROM snapshot").fetchall() == [(saved_after(state),)]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from koala.core.digest import digest
 from koala.core.model.events import JobSubmitted
 from koala.core.model.job_spec import ComponentSpec, JobSpec
 from koala.daemon.loop.event_loop import EventLoop
@@ -17,7 +18,6 @@ from koala.daemon.state.recovery import Recovered, recover
 from koala.daemon.storage import archive
 from koala.daemon.storage.journal import PACKED_ASIDE, Journal
 from koala.errors import JournalError
-from koala.views.digest import digest
 from tests.daemon.running import config_of
 
 JOBS = PACKED_ASIDE + 100

@@ -204,7 +204,7 @@ async def test_an_agent_of_another_protocol_ends_and_says_why(
     token = JoinToken.parse((await client.add_site("stranger"))["token"])
     await join(token, "stranger", tmp_path / "state")
     program = (
-        "import koala.protocol.versions as v; v.PROTOCOL = v.PROTOCOL_MIN = 999\n"
+        "import koala.protocol.versions as v; v.PROTOCOL = 999\n"
         f"from koala_agent.main import main; raise SystemExit(main([{str(config)!r}]))"
     )
     async with nothing_changes(client):

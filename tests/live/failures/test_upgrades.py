@@ -1,8 +1,8 @@
-"""Daemon and agents are exchanged for ones of other releases while jobs run.
+"""Daemon and agents are exchanged for ones of other versions of Koala.
 
-A release is the code as it is with other numbers: the version of the core, which decides whether a
-journal can be replayed, and the versions of the protocol. The journal's own format is the matter of
-`tests/daemon/storage/test_formats.py`.
+Another version is the code as it is with other numbers: of the software, of a format on disk, or of
+the protocol. With the same formats and protocol jobs run on; otherwise it refuses to start, and
+what it then says is done here.
 """
 
 from __future__ import annotations
@@ -11,52 +11,40 @@ from pathlib import Path
 
 import pytest
 
-from koala.runtime.disk_formats import CORE
+from koala.daemon.state.recovery import LOST_JOBS_MAX
+from koala.runtime.disk_formats import CLAIMS, JOURNAL, LOCAL_JOBS, Format
 from tests.live.failures.test_faults import running_job
 from tests.live.grid import live_grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 
 SITES = {"delft": 4, "leiden": 4}
+LATER = "import koala.runtime.software as software; software.software_version = lambda: 'later'"
+OTHER_PROTOCOL = "import koala.protocol.versions as versions; versions.PROTOCOL = 2"
 
 
-def core(version: int) -> str:
-    """A daemon whose core decides otherwise than that of other versions."""
-    return f"import koala.runtime.disk_formats as formats; formats.CORE = {version}"
+def other(name: str, known: Format) -> str:
+    """A version that reads another number of this format."""
+    changed = f"formats.Format(formats.{name}.name, {known.number + 1}, formats.{name}.remedy)"
+    return f"import koala.runtime.disk_formats as formats; formats.{name} = {changed}"
 
 
-def speaks(newest: int, oldest: int) -> str:
-    """A daemon or an agent that speaks these versions of the protocol."""
-    return f"import koala.protocol.versions as v; v.PROTOCOL, v.PROTOCOL_MIN = {newest}, {oldest}"
-
-
-async def test_a_daemon_with_another_core_takes_over_what_runs_and_what_waits(
-    tmp_path: Path,
-) -> None:
-    """After a crash it replays what the other one had not saved, and compares; and it speaks a
-    newer protocol, too, but the old one with agents that know no other. The earlier release does
-    not go on with what the later one wrote."""
+async def test_jobs_run_on_while_daemon_and_agents_are_exchanged(tmp_path: Path) -> None:
     with live_grid(tmp_path, sites=SITES) as grid:
         async with grid.client() as client:
             await grid.ready(client)
             job = await running_job(grid, client, "delft", "leiden")
             waiting = (await client.submit(grid.evidence.component(site="delft", count=4))).job
             alive = grid.processes(f"{job}/")
+            grid.releases = dict.fromkeys(("daemon", *SITES), LATER)
             grid.kill("daemon")
-            grid.releases["daemon"] = f"{core(CORE + 1)}; {speaks(2, 1)}"
             grid.start("daemon")
             await grid.ready(client)
-            assert "journal.taken_over" in grid.log("daemon")
-            assert grid.processes(f"{job}/") == alive
-            assert (await client.show(job))["phase"] == "Running"
-            grid.kill("daemon")
-            del grid.releases["daemon"]
-            grid.start("daemon")
-            assert grid.ended("daemon") == 1
-            assert f"core {CORE + 1}: this release has core {CORE}" in grid.log("daemon")
-            grid.releases["daemon"] = core(CORE + 2)
-            grid.start("daemon")
+            for site in SITES:
+                assert grid.terminate(site) == 0
+                grid.start(site)
             await grid.ready(client)
+            assert {site.version for site in await client.sites()} == {"later"}
             assert grid.processes(f"{job}/") == alive
             grid.evidence.open_gate("open")
             assert await client.wait_all([job, waiting]) == {job: "Finished", waiting: "Finished"}
@@ -65,32 +53,90 @@ async def test_a_daemon_with_another_core_takes_over_what_runs_and_what_waits(
         assert grid.evidence.finished(job, processes=4) == 1
 
 
-async def test_an_agent_of_another_protocol_takes_part_where_the_ranges_meet(
+async def test_an_agent_of_another_protocol_ends_and_the_right_one_finds_its_jobs(
     tmp_path: Path,
 ) -> None:
-    """Otherwise it ends, both logs say why, jobs run on, and the right one finds them."""
     with live_grid(tmp_path, sites=SITES) as grid:
         async with grid.client() as client:
             await grid.ready(client)
             job = await running_job(grid, client, "delft", "leiden")
             alive = grid.processes(f"{job}/")
             assert grid.terminate("delft") == 0
-            grid.releases["delft"] = speaks(3, 2)
+            grid.releases["delft"] = OTHER_PROTOCOL
             grid.start("delft")
             assert grid.ended("delft") == 1
-            told = "the agent speaks protocol 2 to 3 (version "
+            told = "the agent speaks protocol 2 (version "
             assert told in grid.log("delft")
             assert told in grid.log("daemon")
-            assert "this daemon 1" in grid.log("delft")
+            assert "this daemon 1: install the same version of Koala at both" in grid.log("delft")
             assert grid.processes(f"{job}/") == alive
-            grid.releases["delft"] = speaks(3, 1)
+            del grid.releases["delft"]
             grid.start("delft")
             await grid.ready(client)
             assert grid.processes(f"{job}/") == alive
-            both = (await client.submit(grid.evidence.component(site="delft", count=2))).job
-            assert await client.wait(both) == "Finished"
             grid.evidence.open_gate("open")
             assert await client.wait(job) == "Finished"
             assert (await client.show(job))["attempts"] == 1
             await grid.at_rest(client)
         assert grid.evidence.finished(job, processes=4) == 1
+
+
+async def test_a_daemon_with_another_format_keeps_its_sites(
+    tmp_path: Path,
+) -> None:
+    """The agents keep their state, which rests on the journal that is moved away."""
+    with live_grid(tmp_path, sites=SITES) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            job = (await client.submit(grid.evidence.component(site="delft", count=4))).job
+            assert await client.wait(job) == "Finished"
+        assert grid.terminate("daemon") == 0
+        grid.releases["daemon"] = other("JOURNAL", JOURNAL)
+        grid.start("daemon")
+        assert grid.ended("daemon") == 1
+        assert "journal format 1: this version of Koala reads 2." in grid.log("daemon")
+        assert JOURNAL.remedy in grid.log("daemon")
+        (aside := tmp_path / "aside").mkdir()
+        for path in grid.state.glob("daemon/journal.*"):
+            path.rename(aside / path.name)
+        begin = "import sys; sys.argv += ['--init', '--accept-loss']"
+        grid.releases["daemon"] = f"{other('JOURNAL', JOURNAL)}; {begin}"
+        grid.start("daemon")
+        async with grid.client() as client:
+            await grid.ready(client)
+            job = (await client.submit(grid.evidence.component(site="delft", count=4))).job
+            assert int(job[1:]) > LOST_JOBS_MAX
+            assert await client.wait(job) == "Finished"
+            await grid.at_rest(client)
+
+
+@pytest.mark.parametrize(
+    ("name", "known"), [("CLAIMS", CLAIMS), ("LOCAL_JOBS", LOCAL_JOBS)], ids=["claims", "jobs"]
+)
+async def test_an_agent_with_another_format_begins_again(
+    tmp_path: Path, name: str, known: Format
+) -> None:
+    with live_grid(tmp_path, sites=SITES) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            job = (await client.submit(grid.evidence.component(site="delft", count=4))).job
+            assert await client.wait(job) == "Finished"
+            await client.drain("delft")
+            await grid.idle(client, 8)
+            assert grid.terminate("delft") == 0
+            grid.releases["delft"] = other(name, known)
+            grid.start("delft")
+            assert grid.ended("delft") == 1
+            assert f"{known.name} 1: this version of Koala reads 2." in grid.log("delft")
+            assert known.remedy in grid.log("delft")
+            state = grid.state / "delft"
+            (aside := tmp_path / "aside").mkdir()
+            for path in (*state.glob("agent.db*"), state / "agent.mark", state / "lrm"):
+                path.rename(aside / path.name)
+            grid.start("delft")
+            await grid.ready(client, "delft", states=("drained",))
+            await client.resume("delft")
+            await grid.ready(client)
+            job = (await client.submit(grid.evidence.component(site="delft", count=4))).job
+            assert await client.wait(job) == "Finished"
+            await grid.at_rest(client)

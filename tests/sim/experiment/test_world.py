@@ -374,6 +374,7 @@ def test_idle_processors_after_a_pass_are_reported_later_and_not_during_it() -> 
             site=delft.name,
             processors=processors,
             ask_number=number,
+            port=20_000,
             hold_s=40.0,
             program=Program(executable="a"),
             owner=UserName("ada"),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from koala.core.digest import digest
 from koala.core.model.actions import Action
 from koala.core.model.events import Event, Woken
 from koala.core.model.grid import SiteFacts
@@ -25,7 +26,6 @@ from koala.policies import chosen
 from koala.sim.journal_replay.changes import Changes
 from koala.sim.journal_replay.run_history import RunHistory
 from koala.sim.journal_replay.whatif import WhatIf, compare
-from koala.views.digest import digest
 from tests.swarm.run import Run
 from tests.swarm.scenario import Scenario
 from tests.swarm.system.daemons import Daemon

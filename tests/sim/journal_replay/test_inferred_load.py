@@ -37,6 +37,7 @@ def a_claim(
     """A claim with this ask number."""
     component = a_component(processors)
     order = ClaimProcessors(
+        port=20_000,
         claim=ClaimId(f"j{number}/1/0/1"),
         site=DELFT,
         ask_number=number,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from koala.core.digest import digest
 from koala.core.model.actions import Action, Announce, PublishOutputs
 from koala.core.model.claim import Claim
 from koala.core.model.events import Event
@@ -28,7 +29,8 @@ from koala.daemon.files.additions import Additions
 from koala.daemon.loop.action_dispatcher import ActionDispatcher
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit, InboxItem, Upkeep
 from koala.daemon.state.recovery import Recovered, recover
-from koala.daemon.storage.journal import SCHEMA, Journal, prepare
+from koala.daemon.storage.archive import check_jobs
+from koala.daemon.storage.journal import SCHEMA, Journal
 from koala.daemon.storage.records import Batch, Notice
 from koala.daemon.storage.watermark import Watermarks
 from koala.errors import JournalError, KoalaError, RejectedError
@@ -36,7 +38,6 @@ from koala.protocol.messages import Watermark
 from koala.runtime.clock import Clock
 from koala.runtime.sqlite_store import Database
 from koala.sim.engine import Engine, Rank
-from koala.views.digest import digest
 from koala.wire.v1 import link_pb2 as pb
 from tests.swarm.system.disk import PATH, Copy, Disk, change_row, spoilt
 from tests.swarm.system.faults import FaultPlan
@@ -199,7 +200,8 @@ class Daemon(Process):
             self._compare_replay()
             self._restore()
         try:
-            database = prepare(Database(PATH, SCHEMA, connection=self.disk.connection))
+            database = Database(PATH, SCHEMA, connection=self.disk.connection)
+            check_jobs(self.disk.connection, PATH)
             journal = Journal(self.disk, database, keep_s=self._settings.upkeep.keep_s)
             recovered = recover(journal, self._settings, self._clock, accept_loss=self._is_restored)
         except JournalError as error:

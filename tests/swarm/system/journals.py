@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from koala.core.digest import digest
 from koala.core.model.job import Job
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import Instant, JobId
@@ -11,18 +12,19 @@ from koala.core.snapshot import load
 from koala.daemon.config import CoreSettings
 from koala.daemon.state.recovery import recover
 from koala.daemon.storage import archive
-from koala.daemon.storage.journal import SCHEMA, Journal, prepare
+from koala.daemon.storage.journal import SCHEMA, Journal
 from koala.daemon.storage.records import JournalPosition, Notice, Record
 from koala.errors import JournalError
 from koala.runtime.clock import Clock
 from koala.runtime.sqlite_store import Database
-from koala.views.digest import digest
 from tests.swarm.system.disk import PATH, Copy, Disk
 
 
 def opened(disk: Disk) -> Journal:
     """Open the journal on a disk. Raises JournalError."""
-    return Journal(disk, prepare(Database(PATH, SCHEMA, connection=disk.connection)))
+    database = Database(PATH, SCHEMA, connection=disk.connection)
+    archive.check_jobs(disk.connection, PATH)
+    return Journal(disk, database)
 
 
 def state_of(disk: Disk, settings: CoreSettings) -> str | None:

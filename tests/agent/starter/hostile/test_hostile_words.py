@@ -54,6 +54,7 @@ def as_agents_hear(spec: JobSpec) -> Hold:
         is_granted=False,
         owner=UserName("ann"),
         processors=1,
+        port=20_000,
         hold_s=60.0,
         no_barrier=True,
         program=component.program(component.label or ""),

@@ -11,6 +11,7 @@ from itertools import islice
 
 import pytest
 
+from koala.core.digest import digest
 from koala.core.model import events as ev
 from koala.core.model.actions import Action, ArmClaim, ClaimProcessors, ReleaseClaim
 from koala.core.model.grid import SiteFacts
@@ -25,7 +26,6 @@ from koala.papers.multiqueue.simulation.model import Started, System
 from koala.papers.multiqueue.simulation.runs import Setting
 from koala.policies import chosen
 from koala.policies.queueing.multiqueue import DISCIPLINES
-from koala.views.digest import digest
 from koala.workload.jobstream import StreamJob
 
 SITES = (32, 32, 32, 32)
