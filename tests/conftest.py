@@ -4,23 +4,27 @@ Hypothesis is derandomised, so that a run that was green stays green until the c
 the environment says CI, a skipped test fails: a test that does not run there runs nowhere.
 """
 
+import asyncio
 import gc
 import logging
 import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from functools import partial
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.harness.collected import python_with_tests
 from tests.harness.forked import FORKS, forks
+from tests.harness.process_state import left_as_it_was, shared
 from tests.harness.pythons import missing, share_interpreters
 from tests.harness.workers import Together
 
@@ -99,6 +103,40 @@ def pytest_make_collect_report(
             f"{collector.nodeid} was skipped, which CI does not allow: {report.longrepr}"
         )
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def libraries_have_begun() -> Iterator[None]:
+    """Starts what a library keeps from its first use on, so that no test is the one that starts it:
+    gRPC's queue, with a thread and descriptors, and the process that counts what multiprocessing
+    shares."""
+
+    async def begin() -> None:
+        grpc.aio.init_grpc_aio()
+
+    asyncio.run(begin())
+    resource_tracker.ensure_running()
+    yield
+    grpc.aio.shutdown_grpc_aio()
+
+
+@pytest.fixture(autouse=True)
+def process_is_left_as_it_was() -> Iterator[None]:
+    """Fails a test that changes its process for later ones. pytest sets it up after fixtures of
+    wider scopes and before all others, and tears it down in the opposite order."""
+    with left_as_it_was():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object],
+) -> Generator[None, object, object]:
+    """Accept what a fixture of a wider scope makes that is asked for in the middle of a test."""
+    if fixturedef.scope == "function":
+        return (yield)
+    with shared():
+        return (yield)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

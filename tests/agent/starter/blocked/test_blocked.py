@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -53,12 +53,12 @@ class Blocked:
     """A blocked process, the pipe of its orders, and that of its errors."""
 
     pid: int
-    orders: int
+    orders: IO[bytes]
     errors: int
     folder: Path
 
     def write(self, order: bytes) -> None:
-        os.write(self.orders, order)
+        self.orders.write(order)
 
     def status(self) -> int:
         """Wait for its end; return its status."""
@@ -93,8 +93,11 @@ def blocked(
     pid = start(program, program.mains[0], reading, errors_in)
     os.close(reading)
     os.close(errors_in)
-    yield Blocked(pid, orders, errors, folder)
-    os.close(errors)
+    try:
+        with os.fdopen(orders, "wb", buffering=0) as pipe_of_orders:
+            yield Blocked(pid, pipe_of_orders, errors, folder)
+    finally:
+        os.close(errors)
 
 
 def test_it_becomes_the_program_at_the_release(tmp_path: Path, gate: str) -> None:
@@ -131,7 +134,7 @@ def test_it_waits_as_long_as_there_is_no_release(tmp_path: Path, gate: str) -> N
     with blocked(tmp_path, gate) as process:
         process.write(to_order({"NEW": "2"}))
         process.write(to_order({}))
-        os.close(process.orders)
+        process.orders.close()
         assert process.status() == 127
         assert process.said() == ""
     assert (tmp_path / "stdout.0").read_text() == ""
@@ -141,7 +144,7 @@ def test_it_waits_as_long_as_there_is_no_release(tmp_path: Path, gate: str) -> N
 def test_half_an_order_releases_nothing(tmp_path: Path, gate: str, part: bytes) -> None:
     with blocked(tmp_path, gate) as process:
         process.write(part)
-        os.close(process.orders)
+        process.orders.close()
         assert process.status() == 127
     assert (tmp_path / "stdout.0").read_text() == ""
 

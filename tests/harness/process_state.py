@@ -1,0 +1,167 @@
+"""Compare the process that a test leaves with the one that it was given.
+
+All tests of a worker share one process, so what a test changes there and leaves behind decides how
+later tests end, and in which worker they fail depends on luck. `left_as_it_was` fails the test that
+did it. What a fixture of a wider scope makes while it is set up is for later tests, and is accepted
+(`tests/conftest.py`); so is what code makes inside `shared`, because it stays by intention.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import resource
+import signal
+import threading
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+State: TypeAlias = dict[tuple[str, Hashable], object]
+"""Everything that is compared, by its kind and its name in that kind."""
+
+PR_GET_PDEATHSIG = 2
+PR_GET_CHILD_SUBREAPER = 37
+PRCTL = ctypes.CDLL(None).prctl
+LIMITS = {getattr(resource, name): name for name in dir(resource) if name.startswith("RLIMIT_")}
+SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+TIMERS = {signal.ITIMER_REAL: "real", signal.ITIMER_VIRTUAL: "virtual", signal.ITIMER_PROF: "prof"}
+ENDING = ("child process", "descriptor", "thread")
+"""Kinds that may be about to go by themselves."""
+ENDS_S = 0.5
+"""Time for what is about to go. Only a test that is to fail takes it."""
+LOOK_S = 0.02
+
+_given: list[State] = []
+"""The state that the running test was given, and what was accepted since."""
+
+
+@contextmanager
+def left_as_it_was() -> Iterator[None]:
+    """Fail the test whose block changes its process."""
+    _given.append(state_of_process())
+    try:
+        yield
+    finally:
+        given = _given.pop()
+    changes = changes_that_stay(given)
+    if changes:
+        pytest.fail("the test changed its process: " + "; ".join(changes), pytrace=False)
+
+
+@contextmanager
+def shared() -> Iterator[None]:
+    """Accept what the block makes or changes: it stays for later tests."""
+    if not _given:
+        yield
+        return
+    before = state_of_process()
+    yield
+    after = state_of_process()
+    for key in before.keys() | after.keys():
+        if key not in after:
+            _given[-1].pop(key, None)
+        elif key not in before or before[key] != after[key]:
+            _given[-1][key] = after[key]
+
+
+def state_of_process() -> State:
+    """Look at all that outlasts a test; it takes a third of a millisecond."""
+    state: State = {("folder", ""): os.getcwd()}  # noqa: PTH109 - pathlib takes twice as long
+    state.update({("variable", name): value for name, value in os.environ.items()})
+    state.pop(("variable", "PYTEST_CURRENT_TEST"), None)  # tells setup, call and teardown
+    state.update({("limit", name): resource.getrlimit(number) for number, name in LIMITS.items()})
+    state.update({("signal", number): signal.getsignal(number) for number in SIGNALS})
+    state.update({("timer", name): signal.getitimer(number)[1] for number, name in TIMERS.items()})
+    state["signal mask", ""] = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    state["umask", ""] = umask = os.umask(0o077)
+    os.umask(umask)
+    state["accounts", ""] = (*os.getresuid(), *os.getresgid(), *os.getgroups())
+    state["niceness", ""] = os.getpriority(os.PRIO_PROCESS, 0)
+    state["processors", ""] = frozenset(os.sched_getaffinity(0))
+    state["oom_score_adj", ""] = _read("/proc/self/oom_score_adj")
+    state["subreaper", ""] = _asked(PR_GET_CHILD_SUBREAPER)
+    state["signal at the parent's end", ""] = _asked(PR_GET_PDEATHSIG)
+    state.update({("thread", one.ident): one.name for one in threading.enumerate()})
+    state.update({("child process", pid): "" for pid in _children()})
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - pathlib takes twice as long
+        with suppress(OSError):  # the descriptor of the list itself
+            status = os.fstat(int(name))
+            state["descriptor", int(name)] = (status.st_dev, status.st_ino)
+    return state
+
+
+def _read(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(descriptor, 1 << 16)
+    finally:
+        os.close(descriptor)
+
+
+def _asked(option: int) -> int:
+    answer = ctypes.c_int()
+    PRCTL(option, ctypes.byref(answer), 0, 0, 0)
+    return answer.value
+
+
+def _children() -> list[int]:
+    """Return the child processes, also those that have ended and that nobody has waited for."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return []  # quick, and nearly always so
+    pids: list[int] = []
+    for task in os.listdir("/proc/self/task"):  # noqa: PTH208 - see above
+        with suppress(OSError):  # a thread that has ended
+            pids.extend(map(int, _read(f"/proc/self/task/{task}/children").split()))
+    return pids
+
+
+def changes_that_stay(given: State) -> list[str]:
+    """Return what is no more as it was given, once nothing is left that is about to go."""
+    state = state_of_process()
+    if state == given:
+        return []
+    gc.collect()  # what nobody refers to any more is not kept
+    pause, looks = threading.Event(), round(ENDS_S / LOOK_S)
+    while (state := state_of_process()) != given and looks and _may_end(given, state):
+        pause.wait(LOOK_S)
+        looks -= 1
+    return changes(given, state)
+
+
+def _may_end(given: State, state: State) -> bool:
+    return any(key[0] in ENDING and key not in given for key in state)
+
+
+def changes(given: State, state: State) -> list[str]:
+    """Say what differs."""
+    keys = sorted(given.keys() | state.keys(), key=str)
+    return [
+        _change(key, given, state) for key in keys if given.get(key, None) != state.get(key, None)
+    ]
+
+
+def _change(key: tuple[str, Hashable], given: State, state: State) -> str:
+    kind, name = key
+    what = f"{kind} {name}".rstrip()
+    match kind:
+        case _ if key not in state:
+            return f"{what} is gone"
+        case "descriptor":
+            with suppress(OSError):
+                what = f"{what} ({os.readlink(f'/proc/self/fd/{name}')})"  # noqa: PTH115
+        case "child process":
+            with suppress(OSError):
+                words = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+                what = f"{what} ({words.strip() or 'ended, and nobody waited for it'})"
+        case "thread":
+            what = f"{what} ({state[key]})"
+        case _:
+            return f"{what} is {state[key]!r} (was {given.get(key)!r})"
+    return f"{what} is {'another one' if key in given else 'left'}"
