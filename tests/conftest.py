@@ -25,6 +25,7 @@ from hypothesis import HealthCheck, settings
 from tests.harness.collected import python_with_tests
 from tests.harness.forked import FORKS, forks
 from tests.harness.process_state import left_as_it_was, shared
+from tests.harness.programs import packages_to_install
 from tests.harness.pythons import missing, share_interpreters
 from tests.harness.workers import Together
 
@@ -145,6 +146,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line("Left out: tests that need root (`-m root` as root runs them).")
     if names := missing():
         terminalreporter.write_line(f"Left out: starters under {', '.join(names)} (not found).")
+    skipped = terminalreporter.stats.get("skipped", ())
+    if packages := packages_to_install(str(report.longrepr) for report in skipped):
+        terminalreporter.write_line(
+            f"Skipped for want of packages: apt install {' '.join(packages)}"
+        )
 
 
 def leaves_root_out() -> bool:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import re
 import resource
 import signal
 import threading
+from collections import Counter
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,8 +23,10 @@ from typing import TypeAlias
 
 import pytest
 
+NUMBERS = re.compile(r"\d+")
+
 State: TypeAlias = dict[tuple[str, Hashable], object]
-"""Everything that is compared, by its kind and its name in that kind."""
+"""Everything that is compared, by its kind and its name in that kind: a value, or how many."""
 
 PR_GET_PDEATHSIG = 2
 PR_GET_CHILD_SUBREAPER = 37
@@ -30,10 +34,11 @@ PRCTL = ctypes.CDLL(None).prctl
 LIMITS = {getattr(resource, name): name for name in dir(resource) if name.startswith("RLIMIT_")}
 SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 TIMERS = {signal.ITIMER_REAL: "real", signal.ITIMER_VIRTUAL: "virtual", signal.ITIMER_PROF: "prof"}
-ENDING = ("child process", "descriptor", "thread")
-"""Kinds that may be about to go by themselves."""
+COUNTED = ("child process", "descriptor", "thread")
+"""Kinds of which there may not be more than before. What a fixture of a wider scope has of them, a
+test may replace, as one that kills an agent of a shared grid does, or end."""
 ENDS_S = 0.5
-"""Time for what is about to go. Only a test that is to fail takes it."""
+"""Time for what is about to go by itself. Only a test that is to fail takes it."""
 LOOK_S = 0.02
 
 _given: list[State] = []
@@ -61,12 +66,13 @@ def shared() -> Iterator[None]:
         return
     before = state_of_process()
     yield
-    after = state_of_process()
+    after, given = state_of_process(), _given[-1]
     for key in before.keys() | after.keys():
-        if key not in after:
-            _given[-1].pop(key, None)
-        elif key not in before or before[key] != after[key]:
-            _given[-1][key] = after[key]
+        if before.get(key) != after.get(key):
+            if key[0] in COUNTED:
+                given[key] = _count(given, key) + _count(after, key) - _count(before, key)
+            else:
+                given[key] = after.get(key)
 
 
 def state_of_process() -> State:
@@ -86,12 +92,10 @@ def state_of_process() -> State:
     state["oom_score_adj", ""] = _read("/proc/self/oom_score_adj")
     state["subreaper", ""] = _asked(PR_GET_CHILD_SUBREAPER)
     state["signal at the parent's end", ""] = _asked(PR_GET_PDEATHSIG)
-    state.update({("thread", one.ident): one.name for one in threading.enumerate()})
-    state.update({("child process", pid): "" for pid in _children()})
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - pathlib takes twice as long
-        with suppress(OSError):  # the descriptor of the list itself
-            status = os.fstat(int(name))
-            state["descriptor", int(name)] = (status.st_dev, status.st_ino)
+    counted = [("thread", NUMBERS.sub("N", one.name)) for one in threading.enumerate()]
+    counted += [("child process", "") for _ in _children()]
+    counted += [("descriptor", NUMBERS.sub("N", name)) for name in _open_files()]
+    state.update(Counter(counted))
     return state
 
 
@@ -109,6 +113,12 @@ def _asked(option: int) -> int:
     return answer.value
 
 
+def _open_files() -> Iterator[str]:
+    for number in os.listdir("/proc/self/fd"):  # noqa: PTH208 - pathlib takes twice as long
+        with suppress(OSError):  # the descriptor of the list itself
+            yield os.readlink(f"/proc/self/fd/{number}")  # noqa: PTH115
+
+
 def _children() -> list[int]:
     """Return the child processes, also those that have ended and that nobody has waited for."""
     try:
@@ -124,44 +134,50 @@ def _children() -> list[int]:
 
 def changes_that_stay(given: State) -> list[str]:
     """Return what is no more as it was given, once nothing is left that is about to go."""
-    state = state_of_process()
-    if state == given:
+    changed = _changed(given, state_of_process())
+    if not changed:
         return []
     gc.collect()  # what nobody refers to any more is not kept
-    pause, looks = threading.Event(), round(ENDS_S / LOOK_S)
-    while (state := state_of_process()) != given and looks and _may_end(given, state):
+    pause = threading.Event()
+    for _ in range(round(ENDS_S / LOOK_S)):
+        state = state_of_process()
+        changed = _changed(given, state)
+        if not any(kind in COUNTED for kind, _ in changed):
+            break
         pause.wait(LOOK_S)
-        looks -= 1
-    return changes(given, state)
+    return [_say(key, given, state) for key in changed]
 
 
-def _may_end(given: State, state: State) -> bool:
-    return any(key[0] in ENDING and key not in given for key in state)
+def _count(state: State, key: tuple[str, Hashable]) -> int:
+    count = state.get(key, 0)
+    assert isinstance(count, int)
+    return count
 
 
-def changes(given: State, state: State) -> list[str]:
-    """Say what differs."""
-    keys = sorted(given.keys() | state.keys(), key=str)
+def _changed(given: State, state: State) -> list[tuple[str, Hashable]]:
+    """Return the keys of what differs."""
+    if given == state:
+        return []
     return [
-        _change(key, given, state) for key in keys if given.get(key, None) != state.get(key, None)
+        key
+        for key in sorted(given.keys() | state.keys(), key=str)
+        if given.get(key) != state.get(key)
+        and (key[0] not in COUNTED or _count(state, key) > _count(given, key))
     ]
 
 
-def _change(key: tuple[str, Hashable], given: State, state: State) -> str:
+def _say(key: tuple[str, Hashable], given: State, state: State) -> str:
     kind, name = key
     what = f"{kind} {name}".rstrip()
-    match kind:
-        case _ if key not in state:
-            return f"{what} is gone"
-        case "descriptor":
-            with suppress(OSError):
-                what = f"{what} ({os.readlink(f'/proc/self/fd/{name}')})"  # noqa: PTH115
-        case "child process":
-            with suppress(OSError):
-                words = Path(f"/proc/{name}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-                what = f"{what} ({words.strip() or 'ended, and nobody waited for it'})"
-        case "thread":
-            what = f"{what} ({state[key]})"
-        case _:
-            return f"{what} is {state[key]!r} (was {given.get(key)!r})"
-    return f"{what} is {'another one' if key in given else 'left'}"
+    if kind not in COUNTED:
+        return f"{what} is {state.get(key)!r} (was {given.get(key)!r})"
+    if kind == "child process":
+        what = f"{what} ({', '.join(map(_words_of, _children()))})"
+    return f"{what} is left ({state[key]}, were {_count(given, key)})"
+
+
+def _words_of(pid: int) -> str:
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+        return words or "ended, and nobody waited for it"
+    return "gone"
