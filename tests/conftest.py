@@ -10,11 +10,13 @@ import logging
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from functools import partial
 from multiprocessing import resource_tracker
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Any
 
 import grpc.aio
@@ -23,7 +25,8 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.harness.collected import python_with_tests
-from tests.harness.forked import FORKS, forks
+from tests.harness.forked import FORKS, forks, say_servers
+from tests.harness.launch import say_status
 from tests.harness.process_state import left_as_it_was, shared
 from tests.harness.programs import packages_to_install
 from tests.harness.pythons import missing, share_interpreters
@@ -48,6 +51,7 @@ structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.
 # A shell starts what runs behind it with Ctrl-C ignored, and all that this starts inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+LAUNCHER_ENDS_S = 20.0
 SKIPS_FAIL = os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
 
 
@@ -78,6 +82,18 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
     """Give tests that share something to one worker."""
     return Together(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object | None) -> None:
+    """Say how a worker ended that pytest-xdist calls crashed; its server says more."""
+    if error is None:
+        return
+    try:
+        ended = say_status(node.gateway._io.popen.wait(LAUNCHER_ENDS_S))
+    except TimeoutExpired:
+        ended = "still runs"
+    print(f"tests: the launcher of {node.gateway.id} {ended}; {say_servers()}", file=sys.stderr)
 
 
 @pytest.hookimpl(wrapper=True)

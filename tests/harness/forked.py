@@ -29,7 +29,7 @@ from tempfile import TemporaryFile
 from typing import IO, ParamSpec, TypeAlias
 
 from tests.harness.fork_server import STREAMS, Order, run, serve
-from tests.harness.launch import launch_words
+from tests.harness.launch import launch_words, say_status
 from tests.harness.process_state import shared
 
 ROOT = Path(__file__).parents[2]
@@ -233,6 +233,10 @@ _controls: list[socket.socket] = []
 """The connection to the fork server of this process, once there is one."""
 
 
+_servers: list[Process] = []
+"""The servers that this process has started."""
+
+
 def _server() -> socket.socket:
     """Return the connection to this process's fork server, which its first use starts."""
     if not _controls:
@@ -289,7 +293,17 @@ def start_server(
                 start_new_session=True,
             )
     atexit.register(_end_server, ours, process.wait)
+    _servers.append(process)
     return ours
+
+
+def say_servers() -> str:
+    """Say how the servers that this process has started fare."""
+    return ", ".join(
+        f"fork server {server.pid} "
+        + ("runs" if (status := server.poll()) is None else say_status(status))
+        for server in _servers
+    )
 
 
 def _as_stream(source: socket.socket | int) -> IO[bytes]:
