@@ -41,7 +41,7 @@ TIMERS = {signal.ITIMER_REAL: "real", signal.ITIMER_VIRTUAL: "virtual", signal.I
 COUNTED = ("child process", "descriptor", "thread")
 """Kinds of which there may not be more than before. What a fixture of a wider scope has of them, a
 test may replace, as one that kills an agent of a shared grid does, or end."""
-ENDS_S = 0.5
+ENDS_S = 15.0
 """Time for what is about to go by itself. Only a test that is to fail takes it."""
 LOOK_S = 0.02
 

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.tidy.sources import ROOT
 
 LEAKS = {
