@@ -24,12 +24,12 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from koala.client.background import LOOP
 from tests.harness.collected import python_with_tests
 from tests.harness.forked import FORKS, forks, say_servers
 from tests.harness.launch import say_status
 from tests.harness.process_state import left_as_it_was, shared
-from tests.harness.programs import packages_to_install
-from tests.harness.pythons import missing, share_interpreters
+from tests.harness.programs import missing, packages_to_install, share_interpreters
 from tests.harness.workers import Together
 
 settings.register_profile(
@@ -125,16 +125,18 @@ def pytest_make_collect_report(
 @pytest.fixture(scope="session", autouse=True)
 def libraries_have_begun() -> Iterator[None]:
     """Starts what a library keeps from its first use on, so that no test is the one that starts it:
-    gRPC's queue, with a thread and descriptors, and the process that counts what multiprocessing
-    shares."""
+    gRPC's queue, with a thread and descriptors, the loop of our clients without await, and the
+    process that counts what multiprocessing shares."""
 
     async def begin() -> None:
         grpc.aio.init_grpc_aio()
 
     asyncio.run(begin())
+    LOOP.run(begin())
     resource_tracker.ensure_running()
     yield
-    grpc.aio.shutdown_grpc_aio()
+    for _ in range(2):
+        grpc.aio.shutdown_grpc_aio()
 
 
 @pytest.fixture(autouse=True)
