@@ -4,24 +4,32 @@ Hypothesis is derandomised, so that a run that was green stays green until the c
 the environment says CI, a skipped test fails: a test that does not run there runs nowhere.
 """
 
+import asyncio
 import gc
 import logging
 import os
 import shutil
 import signal
+import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from functools import partial
+from multiprocessing import resource_tracker
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Any
 
+import grpc.aio
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from koala.client.background import LOOP
 from tests.harness.collected import python_with_tests
-from tests.harness.forked import FORKS, forks
-from tests.harness.pythons import missing, share_interpreters
+from tests.harness.forked import FORKS, forks, say_servers
+from tests.harness.launch import say_status
+from tests.harness.process_state import left_as_it_was, shared
+from tests.harness.programs import missing, packages_to_install, share_interpreters
 from tests.harness.workers import Together
 
 settings.register_profile(
@@ -43,6 +51,7 @@ structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.
 # A shell starts what runs behind it with Ctrl-C ignored, and all that this starts inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+LAUNCHER_ENDS_S = 20.0
 SKIPS_FAIL = os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
 
 
@@ -75,6 +84,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
     return Together(config, log)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object | None) -> None:
+    """Say how a worker ended that pytest-xdist calls crashed; its server says more."""
+    if error is None:
+        return
+    try:
+        ended = say_status(node.gateway._io.popen.wait(LAUNCHER_ENDS_S))
+    except TimeoutExpired:
+        ended = "still runs"
+    print(f"tests: the launcher of {node.gateway.id} {ended}; {say_servers()}", file=sys.stderr)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
@@ -101,12 +122,53 @@ def pytest_make_collect_report(
     return report
 
 
+@pytest.fixture(scope="session", autouse=True)
+def libraries_have_begun() -> Iterator[None]:
+    """Starts what a library keeps from its first use on, so that no test is the one that starts it:
+    gRPC's queue, with a thread and descriptors, the loop of our clients without await, and the
+    process that counts what multiprocessing shares."""
+
+    async def begin() -> None:
+        grpc.aio.init_grpc_aio()
+
+    asyncio.run(begin())
+    LOOP.run(begin())
+    resource_tracker.ensure_running()
+    yield
+    for _ in range(2):
+        grpc.aio.shutdown_grpc_aio()
+
+
+@pytest.fixture(autouse=True)
+def process_is_left_as_it_was() -> Iterator[None]:
+    """Fails a test that changes its process for later ones. pytest sets it up after fixtures of
+    wider scopes and before all others, and tears it down in the opposite order."""
+    with left_as_it_was():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object],
+) -> Generator[None, object, object]:
+    """Accept what a fixture of a wider scope makes that is asked for in the middle of a test."""
+    if fixturedef.scope == "function":
+        return (yield)
+    with shared():
+        return (yield)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says why tests are left out; of those that were skipped pytest does (-rs)."""
     if leaves_root_out():
         terminalreporter.write_line("Left out: tests that need root (`-m root` as root runs them).")
     if names := missing():
         terminalreporter.write_line(f"Left out: starters under {', '.join(names)} (not found).")
+    skipped = terminalreporter.stats.get("skipped", ())
+    if packages := packages_to_install(str(report.longrepr) for report in skipped):
+        terminalreporter.write_line(
+            f"Skipped for want of packages: apt install {' '.join(packages)}"
+        )
 
 
 def leaves_root_out() -> bool:

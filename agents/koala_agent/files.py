@@ -290,14 +290,14 @@ class Files:
         address = self._settings.serve
         if address is None:
             return None
-        server = aio.server(
-            options=SERVER_OPTIONS + strangers.options(ports=1),
-            interceptors=(Readable(self._guard),),
-        )
-        files_pb2_grpc.add_FilesServicer_to_server(FileServer(self._serving), server)
         kept = self._kept_address(address)
         try:
             check_free("files.serve", kept)
+            server = aio.server(
+                options=SERVER_OPTIONS + strangers.options(ports=1),
+                interceptors=(Readable(self._guard),),
+            )
+            files_pb2_grpc.add_FilesServicer_to_server(FileServer(self._serving), server)
             self.port = self._listen(server, kept)
         except (RuntimeError, ConfigError) as error:
             if kept == address:

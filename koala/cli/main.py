@@ -193,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     named = next((word for word in words if not word.startswith("-")), "")
     if arguments is None and named not in LONG_RUNNING:
         gc.set_threshold(OBJECTS_PER_COLLECTION)
-    if named != "daemon":  # which sets its own level; before gRPC is imported
+    if arguments is None and named != "daemon":  # which sets its own level; before gRPC is imported
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     with contextlib.ExitStack() as stack:
         if arguments is None and named in WITH_TEMPORARY_FOLDERS:

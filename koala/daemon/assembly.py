@@ -126,8 +126,6 @@ def assemble(base: Foundation) -> Assembly:
     """
     config, scheduler = base.config, base.scheduler
     metrics, traces, bus = _metrics(config, scheduler), _traces(config, scheduler), _bus(config)
-    server = _server(base.listeners, () if metrics is None else (metrics.calls,))
-    address = f"{_reachable(config.listen)}:{base.listeners.open(server)}"
     watermarks = _watermarks(base)
     sessions = SiteSessions(watermarks)
     files = _file_parts(base, sessions)
@@ -163,6 +161,9 @@ def assemble(base: Foundation) -> Assembly:
         notify_rules=NotifyRules.of_daemon(has_bus=bus is not None, is_plain=config.is_plain),
         uploads=files.uploads,
     )
+    # Late: gRPC closes the ports of a server that never started at the end of the process only.
+    server = _server(base.listeners, () if metrics is None else (metrics.calls,))
+    address = f"{_reachable(config.listen)}:{base.listeners.open(server)}"
     service = _service(base, parts, submit_service, agents.logs, files, address)
     link_pb2_grpc.add_AgentLinkServicer_to_server(agents.streams, server)
     koala_pb2_grpc.add_KoalaServicer_to_server(service, server)

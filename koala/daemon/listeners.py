@@ -135,7 +135,8 @@ class Listeners:
                 log.error("certificate.not_renewed", reason=str(error))  # noqa: TRY400 - the reason suffices
 
     def close(self) -> None:
-        """Withdraw the announcement."""
+        """Withdraw the announcement and close the audit log."""
+        self.audit.close()
         if self._announced is not None:
             self._announced.unlink(missing_ok=True)
 

@@ -91,6 +91,10 @@ class Descriptor:
         self._is_closing = True
         self._close_unless_used()
 
+    def __del__(self) -> None:
+        """Close what was opened in a thread for a task that was cancelled meanwhile."""
+        self.close()
+
     def stamp(self) -> FileStamp:
         """Return size, time of change and inode of the open file."""
         with self.use() as number:

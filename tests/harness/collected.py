@@ -52,4 +52,4 @@ def main() -> None:
     for module in shipped_files():  # those that commands import late, and matplotlib with them
         if not module.endswith("__main__"):
             import_module(module)
-    serve_orders(*sockets)
+    serve_orders(*sockets, kind="tests: worker process")

@@ -32,7 +32,7 @@ from koala.runtime.child_lifetime import end_with
 from koala_agent.placeholders.gate_compiler import find_gate
 from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.starter_installation import install_starter
-from tests.harness.launch import launch_words
+from tests.harness.launch import launch_words, say_status
 
 MODULES = (
     "koala.daemon.main",
@@ -92,12 +92,14 @@ class _Child:
     pidfd: int
     report: socket.socket
 
-    def tell_end(self) -> None:
-        """Reap the process, and tell its status as subprocess does."""
-        _pid, status = os.waitpid(self.pid, 0)
+    def tell_end(self) -> int:
+        """Reap the process, and tell its status as subprocess does; return it."""
+        _pid, waited = os.waitpid(self.pid, 0)
+        status = os.waitstatus_to_exitcode(waited)
         with suppress(OSError):  # nobody waits for it any more
-            self.report.send(str(os.waitstatus_to_exitcode(status)).encode())
+            self.report.send(str(status).encode())
         self.release()
+        return status
 
     def kill(self) -> None:
         """Kill the process, as its launcher was killed."""
@@ -109,13 +111,17 @@ class _Child:
         self.report.close()
 
 
-def serve(control: socket.socket, listener: socket.socket | None = None) -> Order | None:
-    """Return in each forked process its order, and None in the server at its end."""
-    return _Server(control, listener).serve()
+def serve(
+    control: socket.socket, listener: socket.socket | None = None, kind: str = ""
+) -> Order | None:
+    """Return in each forked process its order, and None in the server at its end. With a kind, how
+    a process of this server ended too early is written to standard error."""
+    return _Server(control, listener, kind).serve()
 
 
 class _Server:
-    def __init__(self, control: socket.socket, listener: socket.socket | None) -> None:
+    def __init__(self, control: socket.socket, listener: socket.socket | None, kind: str) -> None:
+        self._kind = kind
         self._control = control
         self._listener = listener
         self._sources = [one for one in (control, listener) if one is not None]
@@ -132,9 +138,12 @@ class _Server:
             for pidfd in self._children.keys() & ready:
                 child = self._children.pop(pidfd)
                 self._launched.pop(child.report.fileno(), None)
-                child.tell_end()
+                if status := child.tell_end():
+                    self._say(f"{child.pid} {say_status(status)}")
             for launcher in self._launched.keys() & ready:
-                self._launched.pop(launcher).kill()
+                child = self._launched.pop(launcher)
+                self._say(f"{child.pid} is killed: its launcher has ended")
+                child.kill()
             if self._control.fileno() in ready:
                 text, descriptors = _receive(self._control, STREAMS + 1)
                 if not text:  # who started this server has ended
@@ -147,6 +156,10 @@ class _Server:
                 continue
             if asked is not None:
                 return asked
+
+    def _say(self, text: str) -> None:
+        if self._kind:
+            print(f"{self._kind} {text}", file=sys.stderr, flush=True)
 
     def _launch(self, listener: socket.socket) -> Order | None:
         """Carry out an order of `tests.harness.launch`; return it in its process."""
@@ -164,7 +177,14 @@ class _Server:
         for module in order.modules:
             import_module(module)
         server = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # a machine that is full costs this order, not all processes here
+            print(f"fork server {server}: {error}", file=sys.stderr, flush=True)
+            for stream in streams:
+                os.close(stream)
+            report.close()
+            return None
         if pid == 0:
             for open_here in (*self._sources, report):
                 open_here.close()
@@ -253,13 +273,13 @@ def take_sockets() -> tuple[socket.socket, socket.socket]:
     return control, listener
 
 
-def serve_orders(control: socket.socket, listener: socket.socket) -> None:
+def serve_orders(control: socket.socket, listener: socket.socket, kind: str = "") -> None:
     """Serve until the control socket closes; run in a forked process the program of its order."""
     # Daemons start their relays through the server as well.
     relay = "from koala.daemon.files.relay import main; main()"
     relay_process.PROGRAM = launch_words(listener.getsockname(), relay)
     gc.freeze()
-    order = serve(control, listener)
+    order = serve(control, listener, kind)
     if order is not None:
         run(order)
 

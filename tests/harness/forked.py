@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import pickle
 import select
 import shlex
 import signal
@@ -22,12 +23,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import IO, TypeAlias
+from tempfile import TemporaryFile
+from typing import IO, ParamSpec, TypeAlias
 
 from tests.harness.fork_server import STREAMS, Order, run, serve
-from tests.harness.launch import launch_words
+from tests.harness.launch import launch_words, say_status
+from tests.harness.process_state import shared
 
 ROOT = Path(__file__).parents[2]
 FORKS = "KOALA_TEST_FORKS"
@@ -36,6 +39,9 @@ SERVER = "KOALA_TEST_FORK_SERVER"
 SERVE = "from tests.harness.fork_server import *; serve_orders(*take_sockets())"
 TIE = "import signal; from koala.runtime.child_lifetime import end_with; end_with"
 REPORT_BYTES_MAX = 64
+APART_S = 180.0
+
+Given = ParamSpec("Given")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +184,31 @@ def start(
     return Forked(program, words, around, modules)
 
 
+def apart(test: Callable[Given, None]) -> Callable[Given, None]:
+    """Run a test that changes its process in a process of its own, with what it is given."""
+
+    @wraps(test)
+    def run_apart(*values: Given.args, **named: Given.kwargs) -> None:
+        program = (
+            f"import pickle, sys; from {test.__module__} import {test.__name__} as test\n"
+            "values, named = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
+            "test.__wrapped__(*values, **named)"
+        )
+        with TemporaryFile() as said:
+            around = Surroundings(stderr=said)
+            words = pickle.dumps((values, named)).hex()
+            process = start(program, words, around=around, modules=(test.__module__,))
+            try:
+                status = process.wait(APART_S)
+            finally:
+                process.kill()
+                process.wait()
+            said.seek(0)
+            assert status == 0, said.read().decode()
+
+    return run_apart
+
+
 async def _readable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     seen = asyncio.Event()
@@ -202,10 +233,15 @@ _controls: list[socket.socket] = []
 """The connection to the fork server of this process, once there is one."""
 
 
+_servers: list[Process] = []
+"""The servers that this process has started."""
+
+
 def _server() -> socket.socket:
     """Return the connection to this process's fork server, which its first use starts."""
     if not _controls:
-        _controls.append(start_server(_address(), os.environ.get(SERVER)))
+        with shared():
+            _controls.append(start_server(_address(), os.environ.get(SERVER)))
     return _controls[0]
 
 
@@ -257,7 +293,17 @@ def start_server(
                 start_new_session=True,
             )
     atexit.register(_end_server, ours, process.wait)
+    _servers.append(process)
     return ours
+
+
+def say_servers() -> str:
+    """Say how the servers that this process has started fare."""
+    return ", ".join(
+        f"fork server {server.pid} "
+        + ("runs" if (status := server.poll()) is None else say_status(status))
+        for server in _servers
+    )
 
 
 def _as_stream(source: socket.socket | int) -> IO[bytes]:

@@ -19,12 +19,21 @@ from contextlib import suppress
 from functools import partial
 
 REPORT_BYTES_MAX = 64
+SERVER_ENDED = 70
+"""Exit status where the server ended, and its processes with it."""
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def launch_words(server: str, program: str, *modules: str) -> tuple[str, ...]:
     """Return the command that runs a program so, to which its words may be added."""
     return (sys.executable, "-IS", os.path.abspath(__file__), server, program, ",".join(modules))  # noqa: PTH100
+
+
+def say_status(status: int) -> str:
+    """Say a status, which is negative for a signal, as subprocess has it."""
+    if status >= 0:
+        return f"ended with status {status}"
+    return f"was ended by {signal.Signals(-status).name}"
 
 
 def pass_on(pidfd: int, number: int, _frame: object) -> None:
@@ -55,7 +64,11 @@ def main() -> int:
         for number in PASSED_ON:
             signal.signal(number, partial(pass_on, pidfd))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
-        status = int(report.recv(REPORT_BYTES_MAX))
+        told = report.recv(REPORT_BYTES_MAX)
+        if not told:
+            print(f"the fork server at {server} ended before its process", file=sys.stderr)
+            return SERVER_ENDED
+        status = int(told)
     if status < 0:
         if -status in PASSED_ON:
             signal.signal(-status, signal.SIG_DFL)

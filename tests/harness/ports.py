@@ -8,6 +8,8 @@ from __future__ import annotations
 import secrets
 import socket
 
+from tests.harness.process_state import shared
+
 PORTS = range(20_000, 32_000)
 """Below those that most kernels give to sockets that dial, or that listen at any port."""
 HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -22,10 +24,10 @@ def free_port() -> int:
     a client that dials a server that is down would sooner or later dial from the server's own port,
     be connected to itself, and keep the server from coming back.
     """
-    while True:
-        port = secrets.choice(PORTS)
-        if _hold(port):
-            return port
+    with shared():
+        while not _hold(port := secrets.choice(PORTS)):
+            pass
+    return port
 
 
 def _hold(port: int) -> bool:

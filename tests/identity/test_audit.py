@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import grpc
@@ -16,6 +18,13 @@ from koala.daemon.auth.audit import FILE, STRANGERS_FILE, Audit, record_local_op
 from koala.wire.v1.identity_pb2 import JoinRequest
 from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 from tests.identity.stage import LIMIT_S, secured
+
+
+@pytest.fixture
+def audit_of(tmp_path: Path) -> Iterator[Callable[..., Audit]]:
+    """Opens audit logs of the test's folder, which are closed at its end."""
+    with ExitStack() as opened:
+        yield lambda **options: opened.enter_context(closing(Audit(tmp_path, **options)))
 
 
 def write(log: Audit, number: int, *, is_unauthenticated: bool = False) -> bool:
@@ -34,9 +43,11 @@ def subjects(log: Audit) -> list[str]:
     return [line["object"] for line in log.last(0)]
 
 
-def test_a_full_file_is_renamed_and_whoever_renames_it_first_costs_no_line(tmp_path: Path) -> None:
+def test_a_full_file_is_renamed_and_whoever_renames_it_first_costs_no_line(
+    audit_of: Callable[..., Audit], tmp_path: Path
+) -> None:
     """logrotate needs no signal; and two processes write at a time (`koala backup`)."""
-    log = Audit(tmp_path, bytes_max=300)
+    log = audit_of(bytes_max=300)
     for number in range(4):
         write(log, number)
     assert subjects(log) == ["j0", "j1", "j2", "j3"]
@@ -52,9 +63,9 @@ def test_a_full_file_is_renamed_and_whoever_renames_it_first_costs_no_line(tmp_p
 
 @pytest.mark.parametrize("what", ["open", "write", "replace"])
 def test_a_line_that_cannot_be_written_is_in_the_daemons_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+    audit_of: Callable[..., Audit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    log = Audit(tmp_path, bytes_max=1)
+    log = audit_of(bytes_max=1)
 
     def refused(*_: object) -> int:
         raise OSError(errno.ENOSPC, "no space left")
@@ -68,8 +79,10 @@ def test_a_line_that_cannot_be_written_is_in_the_daemons_log(
     assert subjects(log) == (["j1", "j2"] if what == "replace" else ["j2"])
 
 
-def test_a_torn_line_spoils_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = Audit(tmp_path)
+def test_a_torn_line_spoils_no_other(
+    audit_of: Callable[..., Audit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = audit_of()
     write(log, 1)
     whole = os.write
     with monkeypatch.context() as patched:
@@ -84,12 +97,12 @@ def test_a_torn_line_spoils_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_strangers_push_out_only_one_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    audit_of: Callable[..., Audit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1_000.0]
     for clock in ("unix_now", "now"):
         monkeypatch.setattr(audit, clock, lambda: now[0])
-    log = Audit(tmp_path, bytes_max=20_000)
+    log = audit_of(bytes_max=20_000)
     write(log, 1)
     for second in range(100):
         now[0] += 1.0

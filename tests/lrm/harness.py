@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,6 +35,13 @@ def find_by_claim(claim: str, *, scope: str | None = None) -> tuple[ProcessIdent
     """The processes of a claim by their environment, and their descendants."""
     belongs = members(scan().seen, {claim: ()}, scope=scope)
     return tuple(process.identity for process in belongs[claim])
+
+
+def reap(process: ProcessIdentity) -> None:
+    """Wait for the first process of a job that an agent has left to the next one. Here it stays a
+    child of this process, which plays both."""
+    with suppress(ChildProcessError):  # the manager may have waited for it
+        os.waitpid(process.pid, 0)
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.forked import forks
+from tests.harness.forked import FORKS, forks
 from tests.harness.workers import TOGETHER
 from tests.tidy.sources import ROOT
 
@@ -123,3 +123,51 @@ def test_a_test_that_kills_its_worker_fails_and_all_others_are_run(tmp_path: Pat
     )
     assert "1 failed, 7 passed" in run.stdout, run.stdout + run.stderr
     assert "test_it[3]" in run.stdout
+
+
+ENDS_PARTS = """
+import os, signal
+
+def test_it():
+    os.kill({pid}, signal.SIGKILL)
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize(
+    ("pid", "said"),
+    [
+        (
+            "os.getpid()",
+            r"worker process \d+ was ended by SIGKILL\n(?s:.)*of gw0 was ended by SIGKILL",
+        ),
+        ("os.getppid()", r"of gw0 ended with status 70; .*fork server \d+ was ended by SIGKILL"),
+    ],
+)
+def test_how_a_worker_ended_is_said(tmp_path: Path, pid: str, said: str) -> None:
+    """With the signal, and with that of the server from which it was forked."""
+    path = tmp_path / "test_ends.py"
+    path.write_text(ENDS_PARTS.format(pid=pid))
+    words = [
+        "-q",
+        "-n",
+        "1",
+        "--maxfail=1",
+        "-c",
+        os.devnull,
+        "-p",
+        "tests.conftest",
+        "-p",
+        "no:cacheprovider",
+    ]
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, str(path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), FORKS: "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert re.search(said, run.stderr), run.stdout + run.stderr
+    assert "[gw0] node down" in run.stdout

@@ -130,7 +130,8 @@ class ProcessHost:
         return events
 
     def close(self) -> None:
-        """Remove the socket and end the file sync."""
+        """Remove the socket, end the file sync, and close the pipe of the processes."""
+        self.processes.close()
         if self.kv_socket is not None:
             self.kv_socket.close()
         if self._file_sync is not None:

@@ -117,6 +117,11 @@ class Processes:
         others, self._others = self._others, []
         return others
 
+    def close(self) -> None:
+        """Close the pipe of the processes that could not become the program."""
+        os.close(self.error_pipe)
+        os.close(self._error_pipe_in)
+
     def read_errors(self) -> list[str]:
         """Return the errors of processes that could not become the program."""
         try:

@@ -108,6 +108,11 @@ class Audit:
         both = (_last(self._known.path, most), _last(self._strangers.path, most))
         return list(heapq.merge(*both, key=lambda line: str(line.get("at", ""))))[-most:]
 
+    def close(self) -> None:
+        """Close the files; a later line opens them again."""
+        self._known.close()
+        self._strangers.close()
+
 
 class _AuditFile:
     """Appends lines to a file, and renames one that is full.

@@ -23,7 +23,7 @@ from koala.wire.v1 import link_pb2
 from tests.agent.live.agent_process import a_job, agent_process, until
 from tests.agent.live.claim_steps import FOREVER, passed, running
 from tests.agent.live.fake_daemon import GONE, GRANTED, FakeSession, fake_daemon, hold
-from tests.harness.pythons import interpreters
+from tests.harness.programs import interpreters
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -22,7 +22,7 @@ from koala_agent.placeholders.starter_installation import install_starter
 from tests.agent.live.agent_process import until
 from tests.agent.site import Site, a_shell_hold, a_site, an_arm, own_claim
 from tests.agent.watching import Ear, process_ended
-from tests.harness.pythons import interpreters
+from tests.harness.programs import interpreters
 from tests.lrm.harness import find_by_claim
 
 pytestmark = pytest.mark.live

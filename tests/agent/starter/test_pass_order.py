@@ -14,6 +14,7 @@ from koala_agent.starter.driver import REPORT_PAUSE_S, StarterDriver
 from koala_agent.starter.events import Fork, Open, Opened, ProcessEnded, Ready
 from koala_agent.starter.messages import PASS_FILE
 from tests.agent.site import own_claim
+from tests.harness.forked import apart
 
 LIMIT_S = 60.0
 
@@ -37,9 +38,11 @@ class Pauses:
 
 @pytest.mark.live
 @pytest.mark.parametrize("has_peers", [False, True])
+@apart
 def test_programs_wait_for_other_starters_and_reports_for_programs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_peers: bool
+    tmp_path: Path, has_peers: bool
 ) -> None:
+    """Apart: a starter becomes the parent of all orphans of its tree."""
     (tmp_path / ".koala").mkdir()
     pauses = Pauses(tmp_path)
     spec: dict[str, object] = {
@@ -53,13 +56,13 @@ def test_programs_wait_for_other_starters_and_reports_for_programs(
     driver = StarterDriver(spec, "a nonce")
     (ready,) = driver.carry_out(Fork())
     assert isinstance(ready, Ready)
-    monkeypatch.setattr("koala_agent.starter.driver.time.sleep", pauses.sleep)
-    monkeypatch.setattr(module, "RELEASE_PAUSE_S", 0.1)  # a program begins in less
-    (opened,) = driver.carry_out(Open(not_after=boot_now() + LIMIT_S, has_peers=has_peers))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("koala_agent.starter.driver.time.sleep", pauses.sleep)
+        patch.setattr(module, "RELEASE_PAUSE_S", 0.1)  # a program begins in less
+        (opened,) = driver.carry_out(Open(not_after=boot_now() + LIMIT_S, has_peers=has_peers))
     assert isinstance(opened, Opened)
     wanted = [(0.1, True, False), (REPORT_PAUSE_S, True, True)]
     assert pauses.seen == (wanted if has_peers else [])
-    monkeypatch.undo()
     until = boot_now() + LIMIT_S
     while not any(isinstance(event, ProcessEnded) for event in driver.poll_processes()):
         assert boot_now() < until

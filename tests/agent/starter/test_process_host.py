@@ -10,7 +10,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -102,15 +102,15 @@ def test_what_a_starter_writes_does_not_wait_for_a_pipe_that_its_program_made(
     program: Any = SimpleNamespace(
         state_folder=str(tmp_path), mains=(), layout=((),), ranks=0, processes=0
     )
-    host = ProcessHost(program, "nonce", Watch())
     pipe = tmp_path / "end.json.nonce.new"
     os.mkfifo(pipe)
-    writing = threading.Thread(target=host.write, args=("end.json", {"end": "here"}))
-    writing.start()
-    writing.join(LIMIT_S)
-    waits = writing.is_alive()
-    if waits:
-        pipe.read_text()  # lets it go
+    with closing(ProcessHost(program, "nonce", Watch())) as host:
+        writing = threading.Thread(target=host.write, args=("end.json", {"end": "here"}))
+        writing.start()
+        writing.join(LIMIT_S)
+        waits = writing.is_alive()
+        if waits:
+            pipe.read_text()  # lets it go
     assert not waits
     assert json.loads((tmp_path / "end.json").read_text()) == {"end": "here"}
     assert list(tmp_path.iterdir()) == [tmp_path / "end.json"]
@@ -261,13 +261,13 @@ def test_messages_without_sense_do_not_keep_a_lease_alive() -> None:
 def test_ends_that_are_signalled_together_are_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each signal told again what waited: with sixty-four it was more than fits into memory."""
     program: Any = SimpleNamespace(rules=BatchRules(), state_folder="/", mains=())
-    host = ProcessHost(program, "nonce", Watch())
-    ends = iter([[(index, 0)] for index in range(ENDS)])
-    monkeypatch.setattr(host.processes, "reap", lambda: next(ends, []))
-    reading, writing = os.pipe()
-    os.write(writing, bytes([signal.SIGCHLD] * ENDS))
-    host._signalled(reading)
-    os.close(reading)
-    os.close(writing)
-    told = [event.index for event in host.gather() if isinstance(event, ProcessEnded)]
+    with closing(ProcessHost(program, "nonce", Watch())) as host:
+        ends = iter([[(index, 0)] for index in range(ENDS)])
+        monkeypatch.setattr(host.processes, "reap", lambda: next(ends, []))
+        reading, writing = os.pipe()
+        os.write(writing, bytes([signal.SIGCHLD] * ENDS))
+        host._signalled(reading)
+        os.close(reading)
+        os.close(writing)
+        told = [event.index for event in host.gather() if isinstance(event, ProcessEnded)]
     assert told == list(range(ENDS))

@@ -30,6 +30,7 @@ from koala_agent.placeholders.starter_installation import STARTERS
 from tests.agent.live.agent_process import until
 from tests.agent.site import Daemon, Site, a_hold, a_shell_hold, a_site, an_arm, own_claim
 from tests.agent.watching import Ear, process_ended
+from tests.harness.forked import apart
 from tests.lrm.harness import cancel_as_site, find_by_claim
 
 pytestmark = pytest.mark.live
@@ -425,6 +426,7 @@ async def test_a_claim_that_comes_while_old_folders_are_looked_for_keeps_its_own
         await site.gone()
 
 
+@apart
 def test_what_nobody_may_write_to_is_removed_as_well() -> None:
     """By an agent that is not root."""
     with unprivileged() as top:
@@ -463,9 +465,10 @@ def test_folders_deeper_than_any_path_are_removed_as_well(tmp_path: Path) -> Non
     assert list(kept.iterdir()) == [kept / "file"]
 
 
-def test_what_cannot_be_removed_keeps_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+@apart
+def test_what_cannot_be_removed_keeps_nothing_else() -> None:
     """As of a file system that is mounted there."""
-    with unprivileged() as top:
+    with unprivileged() as top, pytest.MonkeyPatch.context() as monkeypatch:
         folder = top / "j1-1-0-1"
         (folder / "one" / "more").mkdir(parents=True)
         (folder / "busy").mkdir()
@@ -486,7 +489,8 @@ def test_what_cannot_be_removed_keeps_nothing_else(monkeypatch: pytest.MonkeyPat
 
 @contextmanager
 def unprivileged() -> Iterator[Path]:
-    """A folder of our own, where we are not root."""
+    """A folder of our own, where we are not root. It costs this process the signal that it gets
+    when its parent ends."""
     own = os.geteuid()
     with tempfile.TemporaryDirectory(prefix="koala-sweep-") as top:
         if own == 0:

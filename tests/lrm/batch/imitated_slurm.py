@@ -18,6 +18,8 @@ from tests.lrm.harness import Witness
 CLAIM = "j1/1/0/1"
 MISSING_S = 10.0
 UNRECORDED_S = 120.0
+COMMAND_S = 0.02
+"""What a command takes by the clock: more than the time after which figures are due."""
 
 
 def row(columns: tuple[tuple[str, int], ...], *fields: str) -> str:
@@ -37,15 +39,24 @@ class Job:
 
 
 class Listener(Shell):
-    """Keeps what was said to a batch system."""
+    """Keeps what was said to a batch system, and the time.
+
+    Its clock goes on with each command, as a real one does. What is due some time after now thus
+    becomes due, though a test puts the clock forward once only, perhaps in the middle of a look.
+    """
 
     def __init__(self) -> None:
         super().__init__(environment={})
         self.said: list[tuple[str, ...]] = []
+        self.now = 0.0
         self._heard = asyncio.Event()
+
+    def clock(self) -> float:
+        return self.now
 
     def hear(self, command: Command) -> None:
         self.said.append(command.argv)
+        self.now += COMMAND_S
         self._heard.set()
 
     async def polls(self, count: int = 3) -> None:
@@ -72,10 +83,6 @@ class Cluster(Listener):
         self.forgets = False
         self.has_figures = True
         self.refusal = ""
-        self.now = 0.0
-
-    def clock(self) -> float:
-        return self.now
 
     def job(self, name: str) -> Job:
         """The one under this name."""

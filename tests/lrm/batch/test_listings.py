@@ -227,7 +227,6 @@ async def test_listings_without_figures_are_no_answer(serve: Serve, cluster: Clu
         await witness.until(Idle, lambda idle: idle.startable == 16)
         witness.told.clear()
         cluster.has_figures = False
-        cluster.now += 1.0
         await witness.until(Idle, lambda idle: idle.startable == 0)
         witness.told.clear()
         await cluster.polls(5)

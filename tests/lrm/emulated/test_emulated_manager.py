@@ -26,7 +26,17 @@ from koala_agent.lrm.local_manager import (
     Running,
 )
 from koala_agent.lrm.model import Discipline
-from tests.lrm.harness import ESCAPE, RELAY, Ask, Pipe, Serve, cancel_as_site, python
+from tests.lrm.harness import (
+    ESCAPE,
+    RELAY,
+    Ask,
+    Pipe,
+    Serve,
+    cancel_as_site,
+    find_by_claim,
+    python,
+    reap,
+)
 
 pytestmark = pytest.mark.live
 
@@ -195,10 +205,12 @@ async def test_what_waits_when_the_agent_closes_starts_under_the_next_one(
         await manager.submit(ask("a", processors=8))
         await manager.submit(ask("b", "true", processors=8))
         await witness.running("a")
+        first, *_ = find_by_claim("a")
         await asyncio.gather(manager.withdraw("a"), manager.close())
     async with serve() as (_, witness):
         assert (await witness.ended("a")).cause is EndCause.WITHDRAWN
         assert (await witness.ended("b")).exit_status == 0
+    reap(first)
 
 
 # The queue --------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -23,6 +23,7 @@ from koala_agent.starter.blocked.process import RELEASE, start, to_order
 from koala_agent.starter.process_tree import BRAND
 from koala_agent.starter.program import ClaimProgram
 from tests.agent.site import own_claim
+from tests.harness.forked import apart
 
 pytestmark = pytest.mark.live
 
@@ -53,12 +54,12 @@ class Blocked:
     """A blocked process, the pipe of its orders, and that of its errors."""
 
     pid: int
-    orders: int
+    orders: IO[bytes]
     errors: int
     folder: Path
 
     def write(self, order: bytes) -> None:
-        os.write(self.orders, order)
+        self.orders.write(order)
 
     def status(self) -> int:
         """Wait for its end; return its status."""
@@ -93,10 +94,14 @@ def blocked(
     pid = start(program, program.mains[0], reading, errors_in)
     os.close(reading)
     os.close(errors_in)
-    yield Blocked(pid, orders, errors, folder)
-    os.close(errors)
+    try:
+        with os.fdopen(orders, "wb", buffering=0) as pipe_of_orders:
+            yield Blocked(pid, pipe_of_orders, errors, folder)
+    finally:
+        os.close(errors)
 
 
+@apart
 def test_it_becomes_the_program_at_the_release(tmp_path: Path, gate: str) -> None:
     """Its folder, its session, its words, its variables, its limits and its descriptors."""
     with blocked(tmp_path, gate, cpu_time_s=99.5, memory_max_mb=512.0) as process:
@@ -126,26 +131,29 @@ def test_it_becomes_the_program_at_the_release(tmp_path: Path, gate: str) -> Non
     assert stat.S_IMODE((tmp_path / "stdout.0").stat().st_mode) == 0o600
 
 
+@apart
 def test_it_waits_as_long_as_there_is_no_release(tmp_path: Path, gate: str) -> None:
     """Variables alone release nothing, not even none of them."""
     with blocked(tmp_path, gate) as process:
         process.write(to_order({"NEW": "2"}))
         process.write(to_order({}))
-        os.close(process.orders)
+        process.orders.close()
         assert process.status() == 127
         assert process.said() == ""
     assert (tmp_path / "stdout.0").read_text() == ""
 
 
 @pytest.mark.parametrize("part", [RELEASE[:3], to_order({"A": "b"})[:-1], b"\x05\0\0\0"])
+@apart
 def test_half_an_order_releases_nothing(tmp_path: Path, gate: str, part: bytes) -> None:
     with blocked(tmp_path, gate) as process:
         process.write(part)
-        os.close(process.orders)
+        process.orders.close()
         assert process.status() == 127
     assert (tmp_path / "stdout.0").read_text() == ""
 
 
+@apart
 def test_an_environment_of_many_bytes_arrives_whole(tmp_path: Path, gate: str) -> None:
     given = {f"V{number}": "x" * 1000 for number in range(200)}
     with blocked(tmp_path, gate) as process:
@@ -156,6 +164,7 @@ def test_an_environment_of_many_bytes_arrives_whole(tmp_path: Path, gate: str) -
     assert {name: said[name] for name in given} == given
 
 
+@apart
 def test_it_ends_with_its_starter(tmp_path: Path, gate: str) -> None:
     """Even when somebody else keeps its pipe open: nobody would watch the program."""
     reading, writing = os.pipe()
@@ -183,6 +192,7 @@ def test_it_ends_with_its_starter(tmp_path: Path, gate: str) -> None:
         ({"executable": "/etc/passwd"}, "/etc/passwd: Permission denied"),
     ],
 )
+@apart
 def test_what_goes_wrong_is_a_line(
     tmp_path: Path, gate: str, spec: dict[str, Any], what: str
 ) -> None:
@@ -193,20 +203,17 @@ def test_what_goes_wrong_is_a_line(
         assert process.said() == what.format(folder=tmp_path) + "\n"
 
 
+@apart
 def test_limits_stay_below_those_of_the_starter(tmp_path: Path, gate: str) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    child = os.fork()
-    if child == 0:
-        resource.setrlimit(resource.RLIMIT_CPU, (50, 60))
-        with blocked(tmp_path, gate, cpu_time_s=1000.0) as process:
-            process.write(RELEASE)
-            os._exit(process.status())
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    found = json.loads((tmp_path / "stdout.0").read_text())["limits"]
-    assert found[1] == 60
-    assert resource.getrlimit(resource.RLIMIT_CPU) == (soft, hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (50, 60))
+    with blocked(tmp_path, gate, cpu_time_s=1000.0) as process:
+        process.write(RELEASE)
+        assert process.status() == 0, process.said()
+    assert process.output()["limits"][1] == 60
+    assert resource.getrlimit(resource.RLIMIT_CPU) == (50, 60)
 
 
+@apart
 def test_a_gate_that_is_gone_is_replaced_by_a_fork(tmp_path: Path) -> None:
     with blocked(tmp_path, str(tmp_path / "no-gate")) as process:
         process.write(RELEASE)

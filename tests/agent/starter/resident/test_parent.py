@@ -29,7 +29,7 @@ from koala_agent.starter.resident.forked import take_launch
 from tests.agent.live.agent_process import until
 from tests.agent.site import Site, a_shell_hold, a_site, boot_now, own_claim
 from tests.agent.watching import Ear, process_ended
-from tests.lrm.harness import find_by_claim
+from tests.lrm.harness import find_by_claim, reap
 
 pytestmark = pytest.mark.live
 
@@ -112,7 +112,8 @@ async def test_a_forked_starter_is_like_an_executed_one_and_outlives_agent_and_p
             claim=own_claim(), processors=1, time_limit_s=60.0, argv=argv,
             directory=site.folders.folder(a_shell_hold("", own_claim()).claim),
         )  # fmt: skip
-        executed = spawn(placeholder, os.environ, scope="another").pid
+        child = spawn(placeholder, os.environ, scope="another")
+        executed = child.pid
         started.append(executed)
         await until(lambda: catches_signals(executed))
         assert identify(forked) is not None
@@ -120,6 +121,7 @@ async def test_a_forked_starter_is_like_an_executed_one_and_outlives_agent_and_p
     finally:
         for pid in started:
             os.kill(pid, signal.SIGKILL)
+    reap(child)
 
 
 def catches_signals(pid: int) -> bool:
