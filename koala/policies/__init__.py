@@ -21,7 +21,7 @@ from koala.core.policy_api import Policies
 from koala.errors import ConfigError
 from koala.policies.slots import PROGRESS, SLOTS, Slot, policy_label
 from koala.runtime.foreign_functions import SIMULATED, Conduct
-from koala.runtime.plugins import find_function, outside_names
+from koala.runtime.plugins import did_you_mean, find_function, outside_names
 
 BUILT_IN: dict[str, Mapping[str, Any]] = {slot.name: slot.built_in for slot in SLOTS.values()}
 DEFAULTS: dict[str, str] = {slot.name: slot.default for slot in SLOTS.values()}
@@ -36,28 +36,34 @@ def names_of(slot: str) -> tuple[str, ...]:
 def named(slot: str, name: str, conduct: Conduct = SIMULATED) -> Any:  # noqa: ANN401 - a function, or a Discipline
     """Look up the policy of a slot by its name; one of another package is guarded. Raises
     ConfigError with the known names."""
-    known = SLOTS.get(slot)
-    if known is None:
-        raise ConfigError(f"policies.{slot}: no such slot; there are {', '.join(SLOTS)}")
-    others = {other: names for other, names in BUILT_IN.items() if other != slot}
-    found = find_function(
+    return slot_named(slot).guarded(unguarded(slot, name), name, conduct)
+
+
+def slot_named(name: str) -> Slot:
+    """Look up a slot. Raises ConfigError."""
+    if name not in SLOTS:
+        hint = did_you_mean(name, SLOTS)
+        raise ConfigError(f"policies.{name}: no such slot; {hint}there are {', '.join(SLOTS)}")
+    return SLOTS[name]
+
+
+def unguarded(slot: str, name: str) -> Any:  # noqa: ANN401
+    """Look up a policy as its package has it, to be checked and not used. Raises ConfigError."""
+    known = slot_named(slot)
+    return find_function(
         slot,
         name,
         known.built_in,
         arguments=known.arities,
         other=known.record,
-        elsewhere=others,
+        elsewhere={other: names for other, names in BUILT_IN.items() if other != slot},
     )
-    return known.guarded(found, name, conduct)
 
 
 def chosen(conduct: Conduct = SIMULATED, /, **policies: Any) -> Policies:  # noqa: ANN401
     """Make Policies from names or functions by slot; other slots have their default. Raises
     ConfigError."""
-    unknown = next((name for name in policies if name not in SLOTS), None)
-    if unknown is not None:
-        raise ConfigError(f"policies.{unknown}: no such slot; there are {', '.join(SLOTS)}")
-    wanted = {**DEFAULTS, **policies}
+    wanted = {**DEFAULTS, **{slot_named(name).name: one for name, one in policies.items()}}
     fields: dict[str, Any] = {}
     for name, slot in SLOTS.items():
         if slot is not PROGRESS:

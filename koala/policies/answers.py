@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import isfinite
+from math import inf, isfinite
 from operator import index
 from typing import Any, TypeVar
 
@@ -29,6 +29,8 @@ from koala.errors import InvalidAnswerError
 from koala.policies.claiming.preemption import choose_victims
 
 ROUNDING = 1e-6
+CAUTION = 10.0
+"""A transfer may be estimated at so many times what the view of the grid says."""
 _REASON_MAX = 500
 One = TypeVar("One")
 
@@ -152,13 +154,28 @@ def _require_possible(
         raise InvalidAnswerError(f"{text}no site has one of its files")
     if source is not None and not holders:
         raise InvalidAnswerError(f"{text}{source} is the source of no file")
-    longest_s = request.transfer_s_max if holders else 0.0
+    longest_s = min(request.transfer_s_max, _transfer_s_max(assignment, part, holders, view))
     if not (0 <= assignment.transfer_s <= longest_s and isfinite(assignment.transfer_s)):
         raise InvalidAnswerError(f"{text}a transfer of {assignment.transfer_s} s")
     if not (assignment.mips >= 0 and assignment.booked_bps >= 0):
         raise InvalidAnswerError(f"{text}a rate below 0")
     if not isfinite(assignment.mips):
         raise InvalidAnswerError(f"{text}a rate of {assignment.mips} MIPS")
+
+
+def _transfer_s_max(
+    assignment: Assignment,
+    part: Part,
+    holders: Sequence[Sequence[SiteName]],
+    view: GridView,
+) -> float:
+    """Return the longest transfer that may be estimated: a multiple of what the slowest link, or
+    the booked part of a link, takes. The job is claimed by this estimate."""
+    links = [view.bandwidth((holder, assignment.site)) for sites in holders for holder in sites]
+    slowest_bps = min(links, default=inf)
+    if assignment.booked_bps:
+        slowest_bps = min(slowest_bps, assignment.booked_bps)
+    return CAUTION * part.size_bytes / slowest_bps
 
 
 # --- claiming ---

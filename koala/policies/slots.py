@@ -47,6 +47,10 @@ from koala.runtime.foreign_functions import Conduct, Form, Guard, Guarded
 from koala.runtime.plugins import argument_count
 
 
+def _itself(_name: str, policy: Any) -> Any:  # noqa: ANN401
+    return policy
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
     """A slot of the pipeline.
@@ -67,7 +71,7 @@ class Slot:
     forms: Mapping[int, Form]
     record: type | None = None
     record_forms: Mapping[str, Form] = field(default_factory=dict)
-    in_force: Callable[[str, Any], Any] = lambda _name, policy: policy
+    in_force: Callable[[str, Any], Any] = _itself
 
     @property
     def arities(self) -> tuple[int, ...]:

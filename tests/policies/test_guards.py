@@ -240,7 +240,8 @@ def guarded(kind: str, function: Callable[[], Any], conduct: Conduct) -> Any:
 
 
 def guard_of(policy: Any) -> Any:
-    return (policy.order if isinstance(policy, Discipline) else policy).guard
+    function: Any = policy.order if isinstance(policy, Discipline) else policy
+    return function.guard
 
 
 @pytest.mark.parametrize("misdeed", MISDEEDS)
@@ -278,9 +279,9 @@ def sleeps() -> Any:
 
 def catches_everything() -> Any:
     while True:
-        try:
+        try:  # noqa: SIM105 - as some programs do
             sleeps()
-        except:  # noqa: E722, S110 - as some programs do
+        except:  # noqa: E722, S110
             pass
 
 
@@ -292,7 +293,7 @@ def suppresses_everything() -> Any:
 
 def catches_everything_twice() -> Any:
     while True:
-        try:
+        try:  # noqa: SIM105
             catches_everything()
         except BaseException:  # noqa: BLE001, S110
             pass
@@ -353,8 +354,8 @@ def test_a_policy_that_never_answers_in_simulated_time_ends_the_run(
 
 
 def test_a_simulated_run_notes_and_tells_what_was_replaced() -> None:
+    policies = chosen(placement=CASES["placement"][1](raising(KeyError("price"))))
     with noting_replacements() as noted, pytest.warns(ReplacedPolicyWarning, match="KeyError"):
-        policies = chosen(placement=CASES["placement"][1](raising(KeyError("price"))))
         policies.place(request(), view())
     assert len(noted) == 1
     assert noted[0].startswith("placement = <lambda>: replaced by CF: KeyError: 'price', in test_")
@@ -460,6 +461,7 @@ def test_the_functions_of_a_discipline_are_replaced_together() -> None:
         ((at("delft", transfer_s=float("nan")),), {}, "a transfer of nan s"),
         ((at("delft", transfer_s=1e300),), {}, "a transfer of 1e+300 s"),
         ((at("delft", source=LEIDEN, transfer_s=float("inf")),), {"file": FILE}, "of inf s"),
+        ((at("delft", source=LEIDEN, transfer_s=1e9),), {"file": FILE}, "of 1000000000.0 s"),
         ((at("delft", source=LEIDEN, transfer_s=3.0),), {"file": FILE, "transfer_s_max": 2.0},
          "a transfer of 3.0 s"),
         ((at("delft", source=LEIDEN),), {}, "leiden is the source of no file"),
@@ -689,4 +691,5 @@ def test_an_object_that_is_called_is_a_policy_of_its_number_of_arguments() -> No
         def __call__(self, job: QueuedJob) -> float:
             return job.processors
 
-    assert chosen(queueing=Order()).queueing.order(JOB) == (1,)  # type: ignore[union-attr]
+    queueing: Any = chosen(queueing=Order()).queueing
+    assert queueing.order(JOB) == (1,)
