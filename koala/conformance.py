@@ -33,7 +33,8 @@ from koala.policies import slot_named, unguarded
 from koala.policies.placement.close_to_files import close_to_files
 from koala.policies.slots import Slot
 from koala.protocol.ordering import QueuedJob
-from koala.runtime.foreign_functions import LIVE_LIMIT_S, FaultError, Form, answer_of
+from koala.runtime.foreign.calls import FaultError, answer_of
+from koala.runtime.foreign.guards import LIVE_LIMIT_S, Form
 
 QUESTIONS = 300
 ANN, BOB = UserName("ann"), UserName("bob")
@@ -51,8 +52,13 @@ class Conformance:
 
 
 def check_policy(
-    slot: str, policy: Any, *, questions: int = QUESTIONS, seed: int = 1, limit_s: float = LIVE_LIMIT_S
-) -> Conformance:  # fmt: skip
+    slot: str,
+    policy: Any,  # noqa: ANN401 - a function, or a record
+    *,
+    questions: int = QUESTIONS,
+    seed: int = 1,
+    limit_s: float = LIVE_LIMIT_S,
+) -> Conformance:
     """Ask a policy, a function or a record, so many questions of its slot. Raises ConfigError if it
     cannot be one of the slot."""
     problems: dict[str, None] = {}

@@ -37,7 +37,7 @@ from koala.errors import ConfigError
 from koala.identity.tls import is_loopback
 from koala.metrics.settings import MetricsSettings, MetricsTable, metrics_settings
 from koala.policies import chosen
-from koala.runtime.foreign_functions import LIVE_LIMIT_S, Conduct, Replacement
+from koala.runtime.foreign.guards import LIVE_LIMIT_S, Conduct, Replacement
 from koala.runtime.paths import written_path, written_text
 from koala.runtime.settings_file import (
     Endpoint,

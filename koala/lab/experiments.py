@@ -18,7 +18,7 @@ from koala.lab.results import Result, flat
 from koala.lab.rows import Rows
 from koala.lab.workloads import Workload
 from koala.policies import chosen
-from koala.runtime.foreign_functions import noting_replacements
+from koala.runtime.foreign.guards import noting_replacements
 from koala.sim.experiment.setting import FaultRates, Outage, RandomFaults
 from koala.sim.experiment.world import ExperimentReport
 from koala.sim.log_replay.multicluster import GridReplay, Multicluster, rule

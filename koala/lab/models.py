@@ -13,7 +13,7 @@ from koala.lab.experiments import job_rows, label
 from koala.lab.results import Result
 from koala.lab.rows import Rows
 from koala.papers.options import Declared
-from koala.runtime.foreign_functions import noting_replacements
+from koala.runtime.foreign.guards import noting_replacements
 from koala.runtime.plugins import is_of_session, name_of
 from koala.sim.options import option_name
 

@@ -14,7 +14,7 @@ from koala.lab.fields import check_fields
 from koala.lab.results import Result, flat
 from koala.lab.rows import Rows
 from koala.lab.workloads import Log, format_of
-from koala.runtime.foreign_functions import noting_replacements
+from koala.runtime.foreign.guards import noting_replacements
 from koala.runtime.plugins import name_of
 from koala.sim.log_replay import replay
 from koala.sim.options import policy_name

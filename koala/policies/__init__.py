@@ -20,7 +20,7 @@ from typing import Any
 from koala.core.policy_api import Policies
 from koala.errors import ConfigError
 from koala.policies.slots import PROGRESS, SLOTS, Slot, policy_label
-from koala.runtime.foreign_functions import SIMULATED, Conduct
+from koala.runtime.foreign.guards import SIMULATED, Conduct
 from koala.runtime.plugins import did_you_mean, find_function, outside_names
 
 BUILT_IN: dict[str, Mapping[str, Any]] = {slot.name: slot.built_in for slot in SLOTS.values()}
@@ -68,7 +68,7 @@ def chosen(conduct: Conduct = SIMULATED, /, **policies: Any) -> Policies:  # noq
     for name, slot in SLOTS.items():
         if slot is not PROGRESS:
             text, policy = _resolved(slot, wanted[name], conduct)
-            fields[slot.field] = slot.in_force(text, policy)
+            fields[slot.attribute] = slot.in_force(text, policy)
     offered = _offered_progress(conduct)
     default = wanted["progress"]
     if not isinstance(default, str) or default.lower() not in offered:

@@ -43,7 +43,7 @@ from koala.policies.progress.synchronous import synchronous, synchronous_as_prin
 from koala.policies.queueing.high_low import turn
 from koala.policies.queueing.multiqueue import DISCIPLINES, local_first
 from koala.protocol.ordering import ORDERS, QueuedJob, in_turn, plain_key
-from koala.runtime.foreign_functions import Conduct, Form, Guard, Guarded
+from koala.runtime.foreign.guards import Conduct, Form, Guard, Guarded
 from koala.runtime.plugins import argument_count
 
 
@@ -56,16 +56,16 @@ class Slot:
     """A slot of the pipeline.
 
     - `decides`: what it is for.
-    - `field`: its field of `Policies`.
+    - `attribute`: its field of `Policies`.
     - `built_in`: Koala's policies by name; `default` is one of them.
     - `forms`: forms of a policy that is a function, by the number of its arguments.
     - `record`: type of a policy that is a record of functions, with the form of each.
-    - `in_force`: makes the value of the field of the slot's name and policy.
+    - `in_force`: makes the value of that field of the slot's name and policy.
     """
 
     name: str
     decides: str
-    field: str
+    attribute: str
     built_in: Mapping[str, Any]
     default: str
     forms: Mapping[int, Form]
@@ -125,7 +125,7 @@ def _pose_placement(request: PlacementRequest, view: GridView) -> Any:  # noqa: 
 PLACEMENT = Slot(
     name="placement",
     decides="the sites of a job's components",
-    field="place",
+    attribute="place",
     built_in={
         "CF": close_to_files,
         "WF": worst_fit,
@@ -180,7 +180,7 @@ def _claim_form(fallback: Callable[..., Any], by: str) -> Form:
 CLAIMING = Slot(
     name="claiming",
     decides="the components of a placed job that are claimed in a try, moved, or preempted for",
-    field="claim",
+    attribute="claim",
     built_in={"ICP": incremental, "RPP": repeated},
     default="ICP",
     forms={3: _claim_form(incremental, "ICP")},
@@ -188,7 +188,7 @@ CLAIMING = Slot(
 DEADLINES = Slot(
     name="deadlines",
     decides="the same for a job with a deadline",
-    field="claim_timed",
+    attribute="claim_timed",
     built_in={"RPP": repeated},
     default="RPP",
     forms={3: _claim_form(repeated, "RPP")},
@@ -280,7 +280,7 @@ ORDER_FORM = Form(
 QUEUEING = Slot(
     name="queueing",
     decides="the order in which waiting jobs are tried",
-    field="queueing",
+    attribute="queueing",
     built_in={"koala": turn, **DISCIPLINES, **ORDERS},
     default="koala",
     forms={
@@ -327,7 +327,7 @@ def _pose_progress(question: ProgressQuestion) -> Any:  # noqa: ANN401
 PROGRESS = Slot(
     name="progress",
     decides="the corrections of a running job's components that drift apart",
-    field="progress",
+    attribute="progress",
     built_in={"free": free, "SQ": synchronous, "SQ-printed": synchronous_as_printed},
     default="free",
     forms={
@@ -351,7 +351,7 @@ def guards_of(policies: Policies) -> list[Guard]:
     """Return the guards of the policies of other packages that are in force."""
     values: list[object] = []
     for slot in SLOTS.values():
-        value = getattr(policies, slot.field)
+        value = getattr(policies, slot.attribute)
         match value:
             case Mapping():
                 values += value.values()

@@ -20,7 +20,7 @@ from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from koala.errors import ConfigError, InvalidAnswerError
-from koala.runtime.foreign_functions import LOAD_LIMIT_S, FaultError, answer_of
+from koala.runtime.foreign.calls import LOAD_LIMIT_S, FaultError, answer_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints

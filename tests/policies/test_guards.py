@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count, repeat
@@ -33,7 +32,8 @@ from koala.policies import chosen
 from koala.policies.answers import read_order, read_permission, read_plan, read_turn
 from koala.policies.slots import SLOTS, guards_of, replaced_policies
 from koala.protocol.ordering import QueuedJob, in_order
-from koala.runtime.foreign_functions import (
+from koala.runtime.foreign import alarms
+from koala.runtime.foreign.guards import (
     Conduct,
     Guarded,
     ReplacedPolicyWarning,
@@ -274,14 +274,14 @@ def spins() -> Any:
 
 def sleeps() -> Any:
     while True:
-        time.sleep(LONG_S)
+        threading.Event().wait()
 
 
 def catches_everything() -> Any:
     while True:
         try:  # noqa: SIM105 - as some programs do
             sleeps()
-        except:  # noqa: E722, S110
+        except BaseException:  # noqa: BLE001, S110
             pass
 
 
@@ -342,9 +342,7 @@ def test_a_policy_of_any_kind_is_interrupted(kind: str) -> None:
 def test_a_policy_that_never_answers_in_simulated_time_ends_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from koala.runtime import foreign_functions
-
-    monkeypatch.setattr(foreign_functions, "SIMULATED_LIMIT_S", SHORT_S)
+    monkeypatch.setattr(alarms, "SIMULATED_LIMIT_S", SHORT_S)
     conduct = Conduct(limit_s=SHORT_S, is_simulated=True, report=lambda _replacement: None)
     policy = guarded("placement", catches_everything, conduct)
     with pytest.raises(EndlessPolicyError, match=r"placement = theirs: no answer in 0.05 s"):
@@ -659,7 +657,7 @@ def test_a_policy_in_force_is_guarded_in_every_field() -> None:
         policies = chosen(live(), **{slot: policy_of(raising(KeyError))})
         (guard,) = guards_of(policies)
         assert (guard.slot, guard.trouble) == (slot, "")
-        value = getattr(policies, SLOTS[slot].field)
+        value = getattr(policies, SLOTS[slot].attribute)
         inner = [value, *(getattr(value, name, None) for name in ("order", "turn", "permits"))]
         if isinstance(value, dict):
             inner = list(value.values())

@@ -15,7 +15,7 @@ from koala.errors import ConfigError
 from koala.policies import named
 from koala.policies.slots import replaced_policies
 from koala.protocol.ordering import QueuedJob
-from koala.runtime.foreign_functions import Guarded
+from koala.runtime.foreign.guards import Guarded
 from koala.runtime.plugins import FOLDER_VARIABLE
 from koala.sim.journal_replay.changes import Changes
 from koala.sim.journal_replay.world import policies_of

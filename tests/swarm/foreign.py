@@ -14,7 +14,7 @@ from koala.core.model.visiting import Discipline
 from koala.core.policy_api import ClaimPlan, Policies
 from koala.policies import chosen
 from koala.policies.slots import SLOTS
-from koala.runtime.foreign_functions import Conduct
+from koala.runtime.foreign.guards import Conduct
 
 LIVE = Conduct(limit_s=60.0, report=lambda _replacement: None)
 """None of them hangs; a busy machine may leave them alone for a while."""

@@ -12,7 +12,7 @@ import click
 from koala.cli.arguments import examples, file, json_option, option
 from koala.cli.output import is_coloured, note, print_json, terminal_width
 from koala.errors import ConfigError, JournalError, SpecError
-from koala.runtime.foreign_functions import noting_replacements
+from koala.runtime.foreign.guards import noting_replacements
 
 if TYPE_CHECKING:
     from koala.cli.research.past_run import PastRun

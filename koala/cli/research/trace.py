@@ -15,7 +15,7 @@ from koala.cli.arguments import file as path_type
 from koala.cli.extras import needs_sim
 from koala.cli.research import simulation_options as shared
 from koala.errors import ConfigError
-from koala.runtime.foreign_functions import noting_replacements
+from koala.runtime.foreign.guards import noting_replacements
 from koala.runtime.progress_bar import progress
 from koala.sim.option_values import local_scheduler_name
 from koala.workload.arrivals import Overrun

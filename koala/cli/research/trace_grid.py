@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from click.exceptions import Exit
 
 from koala.cli.research import simulation_options as shared
-from koala.runtime.foreign_functions import noting_replacements
+from koala.runtime.foreign.guards import noting_replacements
 from koala.runtime.progress_bar import progress
 
 if TYPE_CHECKING:

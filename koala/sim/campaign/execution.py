@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from koala.papers.runs import Outcome
-from koala.runtime.foreign_functions import is_replacement, noting_replacements
+from koala.runtime.foreign.guards import is_replacement, noting_replacements
 from koala.sim.campaign.identity import digest
 from koala.sim.campaign.records import FinishedRun, Timed
 from koala.sim.campaign.store import Store, open_default

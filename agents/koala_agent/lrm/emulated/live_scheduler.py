@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.runtime.foreign_functions import LIVE_LIMIT_S, Conduct, Replacement
+from koala.runtime.foreign.guards import LIVE_LIMIT_S, Conduct, Replacement
 from koala.runtime.structured_log import get_logger
 from koala_agent.lrm.model.local_schedulers import LocalScheduler, local_scheduler
 

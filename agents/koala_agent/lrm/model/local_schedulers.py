@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from koala.protocol.ordering import ORDERS, OrderPolicy, QueuedJob, in_turn, plain_key
-from koala.runtime.foreign_functions import SIMULATED, Conduct, Form, Guard, Guarded
+from koala.runtime.foreign.guards import SIMULATED, Conduct, Form, Guard, Guarded
 from koala.runtime.plugins import find_function
 from koala_agent.lrm.model.queue import Discipline
 
