@@ -43,7 +43,7 @@ from koala.policies.progress.synchronous import synchronous, synchronous_as_prin
 from koala.policies.queueing.high_low import turn
 from koala.policies.queueing.multiqueue import DISCIPLINES, local_first
 from koala.protocol.ordering import ORDERS, QueuedJob, in_turn, plain_key
-from koala.runtime.foreign.guards import Conduct, Form, Guard, Guarded
+from koala.runtime.foreign.guards import Conduct, Form, Guarded, PolicyGuard
 from koala.runtime.plugins import argument_count
 
 
@@ -99,7 +99,7 @@ class Slot:
         the fallback of its form. Raises ConfigError if it is none of this slot."""
         if self.is_built_in(policy):
             return policy
-        guard = Guard(slot=self.name, name=name, conduct=conduct)
+        guard = PolicyGuard(slot=self.name, name=name, conduct=conduct)
         if self.record is not None and isinstance(policy, self.record):
             return _guarded_discipline(policy, self.record_forms, guard)
         return Guarded(policy, self.form_of(policy), guard)
@@ -232,7 +232,7 @@ def _always(_queue: Sized, _common: Sized, _local: Collection[Sized]) -> bool:
 _BY_DISCIPLINE = "local queues first, all permitted"
 
 
-def _guarded_discipline(policy: Any, forms: Mapping[str, Form], guard: Guard) -> Discipline:  # noqa: ANN401
+def _guarded_discipline(policy: Any, forms: Mapping[str, Form], guard: PolicyGuard) -> Discipline:  # noqa: ANN401
     """Make a discipline of plain values, whose functions are guarded together."""
     if type(policy) is not Discipline:
         raise ConfigError(
@@ -347,7 +347,7 @@ SLOTS: dict[str, Slot] = {
 """Every slot by its name."""
 
 
-def guards_of(policies: Policies) -> list[Guard]:
+def guards_of(policies: Policies) -> list[PolicyGuard]:
     """Return the guards of the policies of other packages that are in force."""
     values: list[object] = []
     for slot in SLOTS.values():

@@ -29,9 +29,9 @@ def install(
     find; return the path to look in."""
     for name, text in (modules or {}).items():
         folder.joinpath(f"{name}.py").write_text(text, encoding="utf-8")
-    files = {name: block.text for block in blocks(PAGE) if (name := block.marks.get("file"))}
-    for name, text in files.items():
-        folder.joinpath(name).write_text(text, encoding="utf-8")
+    files = {block.marks.get("file", ""): block.text for block in blocks(PAGE)}
+    for name in filter(None, files):
+        folder.joinpath(name).write_text(files[name], encoding="utf-8")
     project = tomllib.loads(files["pyproject.toml"])["project"]
     points = {**project["entry-points"]["koala.policies"], **(more or {})}
     place = folder / "my_policies-1.0.dist-info"

@@ -99,7 +99,7 @@ def _note(replacement: Replacement) -> None:
 SIMULATED = Conduct(limit_s=SIMULATED_LIMIT_S, is_simulated=True, report=_note)
 
 
-class Guard:
+class PolicyGuard:
     """Guard of one policy, which may consist of several functions; `trouble` is the reason once it
     is replaced."""
 
@@ -125,7 +125,7 @@ class Guarded:
 
     __slots__ = ("form", "function", "guard")
 
-    def __init__(self, function: Callable[..., Any], form: Form, guard: Guard) -> None:
+    def __init__(self, function: Callable[..., Any], form: Form, guard: PolicyGuard) -> None:
         self.function = function
         self.form = form
         self.guard = guard

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from koala.protocol.ordering import ORDERS, OrderPolicy, QueuedJob, in_turn, plain_key
-from koala.runtime.foreign.guards import SIMULATED, Conduct, Form, Guard, Guarded
+from koala.runtime.foreign.guards import SIMULATED, Conduct, Form, Guarded, PolicyGuard
 from koala.runtime.plugins import find_function
 from koala_agent.lrm.model.queue import Discipline
 
@@ -35,4 +35,4 @@ def local_scheduler(name: str, conduct: Conduct = SIMULATED) -> LocalScheduler:
     found: Any = find_function("local", name, LOCAL_SCHEDULERS, arguments=(1,), also=("queueing",))
     if name in LOCAL_SCHEDULERS:
         return found  # type: ignore[no-any-return]
-    return Guarded(found, FORM, Guard(slot="local", name=name, conduct=conduct))
+    return Guarded(found, FORM, PolicyGuard(slot="local", name=name, conduct=conduct))
