@@ -15,6 +15,8 @@ metrics     what Prometheus reads
 sim         simulated time; `workload` draws or reads jobs, `papers` reproduces experiments
 lab         simulations from Python; `twin`: recorded jobs of clusters; `yardstick`: a benchmark
 runtime     services of the operating system: clock, log, disk, SQLite, settings
+conformance
+            checks a policy of another package before it is used
 grid_file   one TOML file for a whole grid on this machine
 errors      the exceptions
 """

@@ -11,6 +11,8 @@ KoalaError
 │   └── ExhaustedError   a limit is reached: try again later
 ├── ConfigError          a configuration file is wrong
 │   └── WorkloadError    a log of jobs is malformed
+├── InvalidAnswerError   a policy of another package answers what its question does not allow
+├── EndlessPolicyError   a policy of another package gives no answer in simulated time
 ├── JournalError         the journal is damaged, of another format, or cannot be written
 │   ├── DamagedError     its content does not match its checksum, or cannot be read
 │   └── DiskError        accepted work could not be made durable: the process must end at once
@@ -108,6 +110,16 @@ class ConfigError(KoalaError):
 
 class WorkloadError(ConfigError):
     """A log of jobs is malformed; the message has its path, the line and the field."""
+
+
+class InvalidAnswerError(KoalaError):
+    """A policy of another package answers what its question does not allow; the message says what
+    is allowed."""
+
+
+class EndlessPolicyError(KoalaError):
+    """A policy of another package gives no answer in simulated time, so that the run has no
+    result."""
 
 
 class JournalError(KoalaError):

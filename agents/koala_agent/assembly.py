@@ -43,8 +43,8 @@ from koala_agent.lrm.batch.native import EVERY
 from koala_agent.lrm.batch_system import Wishes
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
+from koala_agent.lrm.emulated.live_scheduler import live_scheduler
 from koala_agent.lrm.emulated.local_users import LoadParameters
-from koala_agent.lrm.emulated.order_fallback import live_scheduler
 from koala_agent.lrm.emulated.system import EmulatedTable
 from koala_agent.lrm.local_manager import Idle, Listed, LocalManager, OnReport
 from koala_agent.output_collection import OutputCollection

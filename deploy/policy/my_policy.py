@@ -35,17 +35,20 @@ def most_idle(request: PlacementRequest, view: GridView) -> Placement | Unplacea
     if any(part.file for part in request.parts):  # the answer then names where files come from
         return close_to_files(request, view)
     idle = view.idle(request.user)  # a copy: of the sites that this user may use
+    slots = view.slots()  # of sites with a limit: how many components more they take
     found = []
     for part in sorted(request.parts, key=lambda part: (part.site is None, -part.processors)):
         fitting = [
             site
             for site, free in idle.items()
-            if part.site in (None, site) and free >= part.processors
+            if part.site in (None, site) and free >= part.processors and slots.get(site, 1) > 0
         ]
         if not fitting:
             reason = f"no site has {part.processors} idle processors"
             return Unplaceable(component=part.component, reason=reason)
         site = max(fitting, key=idle.__getitem__)
         idle[site] -= part.processors
+        if site in slots:
+            slots[site] -= 1
         found.append(Assignment(component=part.component, site=site, source=None, transfer_s=0.0))
     return Placement(assignments=tuple(found))

@@ -78,6 +78,7 @@ class ClaimQuestion:
     - `victims` come in descending order of their JST.
     - `preemptible` sites start a queued claim once victims are stopped.
     - `reclaimable` is empty unless local jobs may be killed for this try.
+    - `is_distinct`: no two components may run at one site.
     """
 
     components: int
@@ -94,6 +95,7 @@ class ClaimQuestion:
     reclaimable: tuple[ReclaimableSite, ...] = ()
     demand: Demand | None = None
     home: SiteName | None = None
+    is_distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

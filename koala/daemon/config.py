@@ -33,11 +33,11 @@ import msgspec
 from koala.core.model.parameters import NAMES, Parameters
 from koala.core.model.values import SiteName, UserName
 from koala.core.policy_api import Policies
-from koala.daemon.policy_fallback import with_fallbacks
 from koala.errors import ConfigError
 from koala.identity.tls import is_loopback
 from koala.metrics.settings import MetricsSettings, MetricsTable, metrics_settings
 from koala.policies import chosen
+from koala.runtime.foreign.guards import LIVE_LIMIT_S, Conduct, Replacement
 from koala.runtime.paths import written_path, written_text
 from koala.runtime.settings_file import (
     Endpoint,
@@ -282,6 +282,22 @@ def _check_plain(file: File, source: str) -> None:
         )
 
 
+def _report_replacement(replacement: Replacement) -> None:
+    from koala.runtime.structured_log import get_logger  # noqa: PLC0415 - simulations import this and never log
+
+    get_logger(__name__).error(
+        "policy.replaced",
+        slot=replacement.slot,
+        policy=replacement.policy,
+        by=replacement.by,
+        reason=str(replacement.fault),
+    )
+
+
+LIVE = Conduct(limit_s=LIVE_LIMIT_S, report=_report_replacement)
+"""Conduct towards policies of other packages."""
+
+
 def _assemble(file: File, source: str, folder: Path) -> Config:
     daemon = file.daemon
     state_dir = folder / written_path(daemon.state_dir, key=f"{source}: daemon.state_dir")
@@ -289,7 +305,7 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
     host = daemon.listen.rpartition(":")[0]
     names: dict[str, str] = msgspec.to_builtins(file.policies)
     try:
-        policies = with_fallbacks(chosen(**names), names)
+        policies = chosen(LIVE, **names)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
     return Config(

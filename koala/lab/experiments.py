@@ -10,16 +10,15 @@ from typing import Any, Self, SupportsFloat
 
 from koala.core.model.parameters import NAMES
 from koala.core.model.values import FOREVER, SiteName
-from koala.core.policy_api import HighLowScans, Ordering, Policies
+from koala.core.policy_api import Policies
 from koala.errors import ConfigError
 from koala.lab.fields import check_fields
 from koala.lab.grids import POLICIES, Grid, with_parameters
 from koala.lab.results import Result, flat
 from koala.lab.rows import Rows
 from koala.lab.workloads import Workload
-from koala.policies import ARGUMENTS, chosen
-from koala.policies.answer_checks import checked
-from koala.runtime.plugins import argument_count
+from koala.policies import chosen
+from koala.runtime.foreign.guards import noting_replacements
 from koala.sim.experiment.setting import FaultRates, Outage, RandomFaults
 from koala.sim.experiment.world import ExperimentReport
 from koala.sim.log_replay.multicluster import GridReplay, Multicluster, rule
@@ -132,10 +131,12 @@ class Experiment:
         """Return the policies. Raises ConfigError for an unknown name or a wrong function."""
         given = {name: getattr(self, name) for name in POLICIES}
         wanted = {name: one for name, one in given.items() if one is not None}
-        functions = {name: one for name, one in wanted.items() if not isinstance(one, str)}
-        names = {name: one for name, one in wanted.items() if isinstance(one, str)}
-        found = chosen(**{**self.grid.policies, **names})
-        return checked(replace(found, **dict(_slot(name, one) for name, one in functions.items())))
+        if not isinstance(self.progress, str | None):
+            raise ConfigError(
+                f"progress = {label(self.progress)}: allowed is the name of a policy; programs"
+                " report no progress in simulated time"
+            )
+        return chosen(**{**self.grid.policies, **wanted})
 
     def run(
         self,
@@ -145,9 +146,11 @@ class Experiment:
         has_jobs: bool = True,
     ) -> Result:
         """Run it once: a function of the seed. `progress` gets the number of jobs that arrived."""
-        replay = self.replay(seed)
-        report = replay.run(progress=progress)
-        return self.result(replay, report, seed, has_jobs=has_jobs)
+        with noting_replacements() as replaced:
+            replay = self.replay(seed)
+            report = replay.run(progress=progress)
+        found = self.result(replay, report, seed, has_jobs=has_jobs)
+        return found.noted(replaced)
 
     def replay(self, seed: int = 1) -> GridReplay:
         """Return the run of a seed, which has not begun."""
@@ -276,29 +279,6 @@ def changed(value: Any, changes: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a 
         else:
             raise ConfigError(f"{name}.{next(iter(rests))}: {name} is {inner}, which has no parts")
     return replace(value, **direct)
-
-
-_FIELDS = {"placement": "place", "claiming": "claim", "deadlines": "claim_timed"}
-
-
-def _slot(name: str, function: Callable[..., Any]) -> tuple[str, Any]:
-    """Return field and value of `Policies` for a user's function. Raises ConfigError."""
-    if name == "progress" or not callable(function):
-        raise ConfigError(f"{name} = {function!r}: allowed is the name of a policy")
-    count = argument_count(function)
-    if count is not None and count not in ARGUMENTS[name]:
-        expected = " or ".join(map(str, ARGUMENTS[name]))
-        raise ConfigError(
-            f"{name} = {label(function)} takes {count} arguments: allowed are {expected}"
-        )
-    if name != "queueing":
-        return _FIELDS[name], function
-    text = str(label(function))
-    return name, (
-        Ordering(name=text, order=function)
-        if count == 1
-        else HighLowScans(name=text, turn=function)
-    )
 
 
 def _rate(what: str, rates: float | Mapping[str, float], site: str) -> float:

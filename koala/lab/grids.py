@@ -12,6 +12,7 @@ from koala.core.model.values import SiteName
 from koala.errors import ConfigError
 from koala.lab.fields import check_fields, check_values
 from koala.lab.workloads import Log
+from koala.policies import DEFAULTS
 from koala.sim.experiment.setting import LocalJob, SiteSetting
 from koala.workload.distributions import SizeDistribution
 from koala.workload.random_streams import stream
@@ -105,13 +106,7 @@ class Site:
             yield LocalJob(job.submit_at, job.processors, job.run_s, job.estimate_s)
 
 
-POLICIES = {
-    "placement": "CF",
-    "claiming": "ICP",
-    "deadlines": "RPP",
-    "queueing": "koala",
-    "progress": "free",
-}
+POLICIES = DEFAULTS
 """Slots of policies, and the policies of a daemon."""
 
 

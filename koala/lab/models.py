@@ -13,6 +13,7 @@ from koala.lab.experiments import job_rows, label
 from koala.lab.results import Result
 from koala.lab.rows import Rows
 from koala.papers.options import Declared
+from koala.runtime.foreign.guards import noting_replacements
 from koala.runtime.plugins import is_of_session, name_of
 from koala.sim.options import option_name
 
@@ -60,11 +61,12 @@ class Model:
 
     def run(self, seed: int = 1, *, has_jobs: bool = True) -> Result:
         """Run it once: a function of the seed."""
-        values, is_saturated, jobs = KINDS[self.name].run(self.setting(), seed, has_jobs)
+        with noting_replacements() as replaced:
+            values, is_saturated, jobs = KINDS[self.name].run(self.setting(), seed, has_jobs)
         rows = job_rows(jobs, ()) if has_jobs else Rows(())
         return Result(
             name=str(self), seed=seed, metrics=dict(values), jobs=rows, is_saturated=is_saturated
-        )
+        ).noted(replaced)
 
     def identity(self) -> object:
         """Return what results depend on: the whole setting, defaults included. Raises ConfigError

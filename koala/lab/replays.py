@@ -14,6 +14,7 @@ from koala.lab.fields import check_fields
 from koala.lab.results import Result, flat
 from koala.lab.rows import Rows
 from koala.lab.workloads import Log, format_of
+from koala.runtime.foreign.guards import noting_replacements
 from koala.runtime.plugins import name_of
 from koala.sim.log_replay import replay
 from koala.sim.options import policy_name
@@ -69,11 +70,12 @@ class Replay:
         )
         with TemporaryDirectory(prefix="koala-") as folder:
             jobs = Path(folder) / "jobs.csv" if has_jobs else None
-            document = replay.Replay(setting, jobs_out=jobs).run(progress or _ignore)
+            with noting_replacements() as replaced:
+                document = replay.Replay(setting, jobs_out=jobs).run(progress or _ignore)
             rows = Rows(()) if jobs is None else _rows(jobs)
         return Result(
             name=str(self), seed=seed, metrics=dict(flat(document)), jobs=rows, document=document
-        )
+        ).noted(replaced)
 
     def __str__(self) -> str:
         return f"{self.log} under {label(self.policy)}"

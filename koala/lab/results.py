@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from html import escape
 from math import nan
-from typing import Any
+from typing import Any, Self
 
 from koala.errors import ConfigError
 from koala.lab.drawing import Picture, distribution
@@ -19,7 +19,8 @@ class Result:
 
     - `metrics`: numbers by name, such as `wait.mean`; nan where nothing of the kind happened.
     - `jobs`: a row for each job, empty if they were not asked for.
-    - `notes`: why the first jobs that did not end wait.
+    - `notes`: policies of other packages that misbehaved and were replaced by the default, and why
+      the first jobs that did not end wait.
     - `is_saturated`: the queues grow without end, so that means depend on the length of the run. Of
       an experiment it is judged from 1,000 jobs on; of a replay, `sq` and `hints` it is not judged.
       `koala` has it where a job had not ended at the horizon.
@@ -33,6 +34,11 @@ class Result:
     is_saturated: bool = False
     notes: tuple[str, ...] = ()
     document: Mapping[str, Any] = field(default_factory=dict)
+
+    def noted(self, replaced: Sequence[str]) -> Self:
+        """Return the result with a note for each policy of another package that was replaced."""
+        notes = tuple(dict.fromkeys(replaced))
+        return replace(self, notes=(*notes, *self.notes)) if notes else self
 
     def __getitem__(self, metric: str) -> float:
         """Return a metric. Raises KeyError for an unknown name, with the known ones."""

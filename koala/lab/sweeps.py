@@ -227,6 +227,11 @@ class Sweep:
         return self.made.is_interrupted
 
     @property
+    def replaced(self) -> tuple[str, ...]:
+        """Policies of other packages in whose place the default went on in a run."""
+        return self.made.replaced
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of what differs between the settings."""
         return tuple(dict.fromkeys(name for point in self.points for name, _ in point.labels))

@@ -3,54 +3,29 @@
 
 A policy is a pure function (see koala.core.policy_api). It is named by the name of a built-in one,
 by that of an entry point (`slot.name`, for instance `placement.my-policy`), or as
-`module:function`. Every command and configuration resolves names here. Each slot has a folder;
-`answer_checks` finds wrong answers of policies that are not built in.
+`module:function`. Every command and configuration resolves names here.
+
+slots      the record of each slot, from which all else is read
+answers    reads the answers of policies of other packages
+placement, claiming, queueing, progress
+           the built-in policies
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from koala.core.model.visiting import Discipline
-from koala.core.policy_api import HighLowScans, Ordering, Policies, ProgressPolicy, QueueingPolicy
+from koala.core.policy_api import Policies
 from koala.errors import ConfigError
-from koala.policies.claiming.incremental import incremental
-from koala.policies.claiming.repeated import repeated
-from koala.policies.placement.close_to_files import close_to_files
-from koala.policies.placement.hints import no_network, prefer_local, service
-from koala.policies.placement.worst_fit import worst_fit, worst_fit_distinct
-from koala.policies.progress.free import free
-from koala.policies.progress.synchronous import synchronous, synchronous_as_printed
-from koala.policies.queueing.high_low import turn
-from koala.policies.queueing.multiqueue import DISCIPLINES
-from koala.protocol.ordering import ORDERS
-from koala.runtime.plugins import argument_count, find_function, outside_names
+from koala.policies.slots import PROGRESS, SLOTS, Slot, policy_label
+from koala.runtime.foreign.guards import SIMULATED, Conduct
+from koala.runtime.plugins import did_you_mean, find_function, outside_names
 
-DEFAULT_PLACEMENT = "CF"
-BUILT_IN: dict[str, dict[str, Any]] = {
-    "placement": {
-        "CF": close_to_files,
-        "WF": worst_fit,
-        "WF-distinct": worst_fit_distinct,
-        "NoNetwork": no_network,
-        "PreferLocal": prefer_local,
-        "Service": service,
-    },
-    "claiming": {"ICP": incremental, "RPP": repeated},
-    "deadlines": {"RPP": repeated},
-    "progress": {"free": free, "SQ": synchronous, "SQ-printed": synchronous_as_printed},
-    "queueing": {"koala": turn, **DISCIPLINES, **ORDERS},
-}
-ARGUMENTS = {
-    "placement": (2,),
-    "claiming": (3,),
-    "deadlines": (3,),
-    "progress": (1,),
-    "queueing": (1, 2),
-}
-"""Numbers of arguments of a policy by slot. In queueing, a function of one job orders all jobs; one
-of two numbers chooses between the high and the low queue."""
+BUILT_IN: dict[str, Mapping[str, Any]] = {slot.name: slot.built_in for slot in SLOTS.values()}
+DEFAULTS: dict[str, str] = {slot.name: slot.default for slot in SLOTS.values()}
+"""Name of the policy of each slot that names none."""
 
 
 def names_of(slot: str) -> tuple[str, ...]:
@@ -58,52 +33,63 @@ def names_of(slot: str) -> tuple[str, ...]:
     return tuple(BUILT_IN[slot])
 
 
-def named(slot: str, name: str) -> Any:  # noqa: ANN401 - a function, or a Discipline
-    """Look up the policy of a slot by its name. Raises ConfigError with the known names."""
-    known = BUILT_IN.get(slot)
-    if known is None:
-        raise ConfigError(f"policies.{slot}: no such slot; there are {', '.join(BUILT_IN)}")
-    other = Discipline if slot == "queueing" else None
-    return find_function(slot, name, known, arguments=ARGUMENTS[slot], other=other)
+def named(slot: str, name: str, conduct: Conduct = SIMULATED) -> Any:  # noqa: ANN401 - a function, or a Discipline
+    """Look up the policy of a slot by its name; one of another package is guarded. Raises
+    ConfigError with the known names."""
+    return slot_named(slot).guarded(unguarded(slot, name), name, conduct)
 
 
-def chosen(
-    *,
-    placement: str = DEFAULT_PLACEMENT,
-    claiming: str = "ICP",
-    deadlines: str = "RPP",
-    queueing: str = "koala",
-    progress: str = "free",
-) -> Policies:
-    """Make Policies from these names."""
-    return Policies(
-        place=named("placement", placement),
-        claim=named("claiming", claiming),
-        claim_timed=named("deadlines", deadlines),
-        queueing=_queueing(queueing),
-        progress=_progress(progress),
-        progress_default=progress.lower(),
+def slot_named(name: str) -> Slot:
+    """Look up a slot. Raises ConfigError."""
+    if name not in SLOTS:
+        hint = did_you_mean(name, SLOTS)
+        raise ConfigError(f"policies.{name}: no such slot; {hint}there are {', '.join(SLOTS)}")
+    return SLOTS[name]
+
+
+def unguarded(slot: str, name: str) -> Any:  # noqa: ANN401
+    """Look up a policy as its package has it, to be checked and not used. Raises ConfigError."""
+    known = slot_named(slot)
+    return find_function(
+        slot,
+        name,
+        known.built_in,
+        arguments=known.arities,
+        other=known.record,
+        elsewhere={other: names for other, names in BUILT_IN.items() if other != slot},
     )
 
 
-def _progress(default: str) -> dict[str, ProgressPolicy]:
-    """Progress policies that jobs may name, by lower-case name; checks that the default exists."""
-    known = {name.lower(): policy for name, policy in BUILT_IN["progress"].items()}
+def chosen(conduct: Conduct = SIMULATED, /, **policies: Any) -> Policies:  # noqa: ANN401
+    """Make Policies from names or functions by slot; other slots have their default. Raises
+    ConfigError."""
+    wanted = {**DEFAULTS, **{slot_named(name).name: one for name, one in policies.items()}}
+    fields: dict[str, Any] = {}
+    for name, slot in SLOTS.items():
+        if slot is not PROGRESS:
+            text, policy = _resolved(slot, wanted[name], conduct)
+            fields[slot.attribute] = slot.in_force(text, policy)
+    offered = _offered_progress(conduct)
+    default = wanted["progress"]
+    if not isinstance(default, str) or default.lower() not in offered:
+        default, policy = _resolved(PROGRESS, default, conduct)
+        offered[default.lower()] = policy
+    return Policies(progress=offered, progress_default=default.lower(), **fields)
+
+
+def _resolved(slot: Slot, policy: Any, conduct: Conduct) -> tuple[str, Any]:  # noqa: ANN401
+    """Return the name of a policy, and the policy."""
+    if isinstance(policy, str):
+        return policy, named(slot.name, policy, conduct)
+    label = policy_label(policy)
+    return label, slot.guarded(policy, label, conduct)
+
+
+def _offered_progress(conduct: Conduct) -> dict[str, Any]:
+    """Look up the progress policies that jobs may name, by lower-case name."""
+    known = {name.lower(): policy for name, policy in PROGRESS.built_in.items()}
     for name in outside_names("progress"):
         if name.lower() not in known:
             with suppress(ConfigError):  # jobs that name it are refused; others need it not
-                known[name.lower()] = named("progress", name)
-    if default.lower() not in known:
-        known[default.lower()] = named("progress", default)
+                known[name.lower()] = named("progress", name, conduct)
     return known
-
-
-def _queueing(name: str) -> QueueingPolicy:
-    """Look up a discipline: a record for several queues; a function of one job that orders them; or
-    a function of two numbers for scans of two queues."""
-    policy = named("queueing", name)
-    if isinstance(policy, Discipline):
-        return policy
-    if argument_count(policy) == 1:
-        return Ordering(name=name, order=policy)
-    return HighLowScans(name=name, turn=policy)

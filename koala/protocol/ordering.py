@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import isnan
 from typing import Any, TypeAlias, TypeVar
+
+from koala.errors import InvalidAnswerError
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -38,12 +41,26 @@ OrderPolicy: TypeAlias = Callable[[QueuedJob], Any]
 go in the order of the queue."""
 
 
-def key_error(key: object) -> str:
-    """Return the problem with a sort key; empty if it is a number or a tuple of numbers."""
-    numbers = key if isinstance(key, tuple) else (key,)
-    if all(isinstance(one, int | float) and one == one for one in numbers):  # noqa: PLR0124 - no nan
-        return ""
-    return f"the sort key {key!r:.80}: allowed are numbers, and tuples of them"
+def plain_key(key: object) -> tuple[float, ...]:
+    """Return a sort key as a tuple of plain numbers, so that all keys can be compared. Raises
+    InvalidAnswerError."""
+    numbers = tuple(key) if isinstance(key, tuple) else (key,)
+    plain: list[float] = []
+    for number in numbers:
+        if isinstance(number, int):
+            plain.append(int.__int__(number))
+        elif isinstance(number, float) and not isnan(number):
+            plain.append(float.__float__(number))
+        else:
+            raise InvalidAnswerError(
+                f"the sort key {key!r:.80}: allowed are numbers, and tuples of them"
+            )
+    return tuple(plain)
+
+
+def in_turn(_job: QueuedJob) -> tuple[float, ...]:
+    """Order by the place in the queue: all jobs have the same key."""
+    return ()
 
 
 def in_order(jobs: Mapping[Key, QueuedJob], order: OrderPolicy) -> Iterator[Key]:

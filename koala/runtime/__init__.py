@@ -7,6 +7,7 @@ clock                the clocks of this machine
 disk_space           free space on the disk of a state directory; refuse new work without it
 disk_formats         version numbers of all formats on disk
 driver               drive a state machine: events and a timer in, outputs out
+foreign              call functions of other packages, and fall back
 option_values        numbers, lists, ranges and names of options, as text
 plugins              functions of users that settings name
 paths                paths as people write them in configuration files

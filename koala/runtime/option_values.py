@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import isfinite, isinf, nan
 
 from koala.errors import ConfigError
+from koala.runtime.plugins import did_you_mean
 
 PROCESSORS_MAX = 10_000_000
 SITES_MAX = 10_000
@@ -145,7 +146,8 @@ def word_of(named: str, text: str, allowed: tuple[str, ...]) -> str:
     for word in allowed:
         if word.lower() == text.lower():
             return word
-    raise ConfigError(f"{named} {text}: allowed are {', '.join(allowed)}")
+    hint = did_you_mean(text, allowed)
+    raise ConfigError(f"{named} {text}: {hint}allowed are {', '.join(allowed)}")
 
 
 def known_name(option: str, text: str, known: Iterable[str], find: Callable[[str], object]) -> str:

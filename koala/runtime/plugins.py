@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from importlib import import_module
 from itertools import count
 from operator import attrgetter
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from koala.errors import ConfigError
+from koala.errors import ConfigError, InvalidAnswerError
+from koala.runtime.foreign.calls import LOAD_LIMIT_S, FaultError, answer_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -37,20 +39,43 @@ def find_function(
     *,
     arguments: tuple[int, ...],
     other: type | None = None,
+    also: tuple[str, ...] = (),
+    elsewhere: Mapping[str, Iterable[str]] = MappingProxyType({}),
 ) -> Any:  # noqa: ANN401 - a function, or what is known
     """Find the function of this name. A function takes one of these numbers of `arguments`; a
-    value of the type `other` is allowed, too. Raises ConfigError with the known names."""
+    value of the type `other` is allowed, too. Entry points of the slots `also` count as this
+    slot's. Raises ConfigError with the known names; a name of other slots (their built-in names are
+    `elsewhere`) is called that.
+    """
     if name in known:
         return known[name]
     what = f"policies.{slot} = {name!r}"
     if ":" in name:
         return _load(what, name, lambda: _of_module(name), arguments, other)
     points = {point.name: point for point in _entry_points()}
-    point = points.get(f"{slot}.{name}")
-    if point is not None:
-        return _load(what, point.value, point.load, arguments, other)
-    names = ", ".join([*known, *outside_names(slot)])
-    raise ConfigError(f"{what}: known are {names}, and functions as module:function")
+    for own in (slot, *also):
+        point = points.get(f"{own}.{name}")
+        if point is not None:
+            return _load(what, point.value, point.load, arguments, other)
+    theirs = [one for one, names in elsewhere.items() if name in names]
+    theirs += [one.partition(".")[0] for one in points if one.partition(".")[2] == name]
+    if theirs:
+        slots = " and ".join(dict.fromkeys(theirs))
+        raise ConfigError(
+            f"{what}: {name} is a policy of the slot {slots}: allowed is one of {slot}"
+        )
+    names = [*known, *(one for own in (slot, *also) for one in outside_names(own))]
+    raise ConfigError(
+        f"{what}: {did_you_mean(name, names)}known are {', '.join(names)}, and functions as"
+        " module:function"
+    )
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Ask for the known word that is nearest to a misspelt one, in any case; empty if none is."""
+    by_lower = {one.lower(): one for one in known}
+    near = get_close_matches(word.lower(), by_lower, n=1)
+    return f"did you mean {by_lower[near[0]]}? " if near else ""
 
 
 _SESSION = "<session>"
@@ -96,32 +121,45 @@ def _entry_points_on(_path: tuple[str, ...]) -> EntryPoints:
 
 
 def argument_count(function: object) -> int | None:
-    """Number of arguments of a function; None for any other callable, or for a variable number."""
-    if not isinstance(function, FunctionType):
+    """Number of arguments of a function or of an object that is called; None for a variable
+    number, and if it is unknown."""
+    if isinstance(function, FunctionType):
+        code = function.__code__
+        is_variable = code.co_flags & _VARIABLE or function.__defaults__ or function.__kwdefaults__
+        return None if is_variable else code.co_argcount
+    from inspect import Parameter, signature  # noqa: PLC0415 - slow; functions need none
+
+    plain = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    try:
+        parameters = signature(function).parameters.values()  # type: ignore[arg-type]
+    except (TypeError, ValueError):
         return None
-    code = function.__code__
-    is_variable = code.co_flags & _VARIABLE or function.__defaults__ or function.__kwdefaults__
-    return None if is_variable else code.co_argcount
+    is_plain = all(one.kind in plain and one.default is Parameter.empty for one in parameters)
+    return len(parameters) if is_plain else None
 
 
 def _load(
     what: str, place: str, load: Callable[[], Any], arguments: tuple[int, ...], other: type | None
 ) -> Any:  # noqa: ANN401
     """Load a function and check it. Raises ConfigError."""
-    try:
-        found = load()
-    except Exception as error:
-        text = f"{place} cannot be loaded: {type(error).__name__}: {error}"
-        raise ConfigError(f"{what}: {text}") from error
-    if other is not None and isinstance(found, other):
+
+    def read(found: Any) -> Any:  # noqa: ANN401
+        if other is not None and isinstance(found, other):
+            return found
+        if not callable(found):
+            raise InvalidAnswerError("is no function")
+        count = argument_count(found)
+        if count is not None and count not in arguments:
+            expected = " or ".join(map(str, arguments))
+            raise InvalidAnswerError(f"takes {count} arguments: allowed are {expected}")
         return found
-    if not callable(found):
-        raise ConfigError(f"{what}: {place} is no function")
-    count = argument_count(found)
-    if count is not None and count not in arguments:
-        expected = " or ".join(map(str, arguments))
-        raise ConfigError(f"{what}: {place} takes {count} arguments: allowed are {expected}")
-    return found
+
+    try:
+        return answer_of(load, (), read, limit_s=LOAD_LIMIT_S)
+    except FaultError as fault:
+        if fault.is_of_answer:
+            raise ConfigError(f"{what}: {place} {fault}") from None
+        raise ConfigError(f"{what}: {place} cannot be loaded: {fault}") from None
 
 
 def _of_module(name: str) -> Any:  # noqa: ANN401

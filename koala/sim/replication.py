@@ -34,10 +34,12 @@ a cycle; with Python's 700 the search takes a tenth of a run."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replications(Generic[Item, Result]):
-    """Finished runs, in the order of the items; all of them unless `is_interrupted`."""
+    """Finished runs, in the order of the items; all of them unless `is_interrupted`. `replaced`
+    tells of policies of other packages in whose place the default went on."""
 
     finished: tuple[tuple[Item, Result], ...]
     is_interrupted: bool = False
+    replaced: tuple[str, ...] = ()
 
     @property
     def results(self) -> tuple[Result, ...]:

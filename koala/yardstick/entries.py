@@ -9,6 +9,7 @@ from typing import Any
 from koala.errors import ConfigError, SpecError
 from koala.lab.grids import POLICIES
 from koala.policies import named, names_of
+from koala.runtime.plugins import did_you_mean
 
 SLOTS = ("placement", "claiming", "queueing")
 """Slots that matter here: no job has a deadline, and programs do not report progress."""
@@ -47,7 +48,10 @@ def entry_of(text: str) -> Entry:
     slot, _, policy = text.rpartition("=")
     slot = slot or "placement"
     if slot not in SLOTS:
-        raise SpecError(f"--policy {text}: slot {slot}: allowed are {', '.join(SLOTS)}")
+        raise SpecError(
+            f"--policy {text}: slot {slot}: {did_you_mean(slot, SLOTS)}allowed are"
+            f" {', '.join(SLOTS)}; the yardstick has no other slots"
+        )
     try:
         named(slot, policy)
     except ConfigError as error:

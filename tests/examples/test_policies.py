@@ -14,8 +14,8 @@ import pytest
 
 from koala.core.model.progress_reports import Correction, MemberProgress, ProgressQuestion
 from koala.daemon.config import parse_config
-from koala.daemon.policy_fallback import PlacementWithFallback, ProgressWithFallback
 from koala.errors import ConfigError
+from koala.runtime.foreign.guards import Guarded
 from koala.runtime.plugins import outside_names
 from tests.examples.stage import EXAMPLES
 from tests.live.grid import live_grid
@@ -55,7 +55,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 @pytest.mark.usefixtures("installed")
 def test_a_daemon_finds_it_by_name_and_guards_it(tmp_path: Path) -> None:
     config = parse_config(DAEMON.format("best-fit"), source="test.toml", folder=tmp_path)
-    assert isinstance(config.policies.place, PlacementWithFallback)
+    assert isinstance(config.policies.place, Guarded)
     assert ("placement", "best-fit") in config.policy_names
 
 
@@ -71,7 +71,7 @@ def test_what_is_installed_on_a_path_that_is_added_later_is_found(
 def test_jobs_find_its_progress_policy_by_name(tmp_path: Path) -> None:
     config = parse_config(DAEMON.format("CF"), source="test.toml", folder=tmp_path)
     policy = config.policies.progress["wait-for-the-last"]
-    assert isinstance(policy, ProgressWithFallback)
+    assert isinstance(policy, Guarded)
     members = tuple(
         MemberProgress(component=n, virtual_s=at, weight=weight, admitted=1.0, spare=1.0 - weight)
         for n, (at, weight) in enumerate(((9.0, 1.0), (5.0, 0.5), (4.5, 1.0)))
@@ -81,7 +81,7 @@ def test_jobs_find_its_progress_policy_by_name(tmp_path: Path) -> None:
         Correction(component=0, weight=-1.0),
         Correction(component=1, weight=0.5),
     )
-    assert not policy.trouble
+    assert not policy.guard.trouble
 
 
 @pytest.mark.usefixtures("installed")

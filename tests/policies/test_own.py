@@ -11,10 +11,11 @@ import pytest
 
 from koala.core.policy_api import Ordering
 from koala.daemon.config import parse_config
-from koala.daemon.policy_fallback import OrderWithFallback, replaced_policies
 from koala.errors import ConfigError
 from koala.policies import named
+from koala.policies.slots import replaced_policies
 from koala.protocol.ordering import QueuedJob
+from koala.runtime.foreign.guards import Guarded
 from koala.runtime.plugins import FOLDER_VARIABLE
 from koala.sim.journal_replay.changes import Changes
 from koala.sim.journal_replay.world import policies_of
@@ -89,7 +90,7 @@ def test_the_parts_of_a_grid_find_what_is_where_koala_up_was_called(
     with pytest.raises(ConfigError, match="ModuleNotFoundError"):
         named("queueing", "of_the_grid:narrow")
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "called"))
-    assert named("queueing", "of_the_grid:narrow").__name__ == "narrow"
+    assert named("queueing", "of_the_grid:narrow").function.__name__ == "narrow"
 
 
 def test_a_daemon_and_a_what_if_take_them_in_every_slot(own: str, tmp_path: Path) -> None:
@@ -108,9 +109,9 @@ def test_an_order_that_errs_is_replaced_by_that_of_submission(own: str, tmp_path
     text = f'[daemon]\nstate_dir = "s"\n[policies]\nqueueing = "{own}:wrong"\n'
     policies = parse_config(text, source="test.toml", folder=tmp_path).policies
     assert isinstance(policies.queueing, Ordering)
-    assert isinstance(policies.queueing.order, OrderWithFallback)
+    assert isinstance(policies.queueing.order, Guarded)
     job = QueuedJob(user="ann", processors=1, estimate_s=1.0, waited_s=0.0)
-    assert policies.queueing.order(job) == 0
+    assert policies.queueing.order(job) == ()
     assert "the sort key 'x'" in replaced_policies(policies)[f"queueing.{own}:wrong"]
 
 

@@ -37,6 +37,7 @@ from koala.core.pipeline import (
     wanted,
 )
 from koala.daemon.loop import group_commit
+from koala.policies import slots
 from tests.swarm import oracle
 from tests.swarm.mutating import Patches, mutant, replaced
 
@@ -385,6 +386,25 @@ def a_link_is_booked_twice() -> Patches:
         return {link: bps for link, bps in state.files.bookable.items() if link in real(state)}
 
     with replaced((facts, "free_bandwidth"), by=free_bandwidth):
+        yield
+
+
+@mutant
+def a_slot_without_a_guard() -> Patches:
+    """A claiming policy of another package is called as it is."""
+    real = slots.Slot.guarded
+
+    def guarded(slot: Any, policy: Any, name: str, conduct: Any) -> Any:
+        return policy if slot.name == "claiming" else real(slot, policy, name, conduct)
+
+    with replaced((slots.Slot, "guarded"), by=guarded):
+        yield
+
+
+@mutant
+def plans_that_are_believed() -> Patches:
+    """The plan of a claiming policy of another package is not checked."""
+    with replaced((slots, "read_plan"), by=lambda answer, **_: answer):
         yield
 
 

@@ -16,8 +16,8 @@ from koala.core.model.job import Delayed, Placing, Waiting
 from koala.core.model.values import ClaimId, Instant, JobId, Seconds
 from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
-from koala.policies import chosen
 from tests.swarm.breach import parts, require
+from tests.swarm.foreign import policies_of
 from tests.swarm.oracle import Oracle
 from tests.swarm.scenario import BANDWIDTH_BPS, Scenario, draw
 from tests.swarm.system.faults import FaultPlan
@@ -81,7 +81,8 @@ class Run:
         self.oracle.killing = [s.name for s in scenario.settings if s.facts.may_kill_local]
 
     def _policies(self) -> Policies:
-        return chosen(placement=self.scenario.placement, queueing=self.scenario.queueing)
+        names = {"placement": self.scenario.placement, "queueing": self.scenario.queueing}
+        return policies_of(names, self.scenario.foreign)
 
     def _program(self, claim: ClaimId) -> tuple[Seconds, int]:
         job, attempt, component = parts(claim)

@@ -36,6 +36,7 @@ from koala.core.model.values import (
 from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala.protocol.ordering import ORDERS
 from koala_agent.lrm.model import Discipline
+from tests.swarm import foreign
 from tests.swarm.focus import focused, rush
 from tests.swarm.system.daemons import Custody
 from tests.swarm.system.faults import Chances, Fault, Incident
@@ -78,6 +79,8 @@ class Scenario:
     only: frozenset[Fault] | None = None
     again: Mapping[JobId, tuple[Instant, ...]] = field(default_factory=dict)
     cancels: Mapping[JobId, Instant] = field(default_factory=dict)
+    foreign: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """Slots whose policy is another package's, which misbehaves after some answers."""
 
 
 def draw(seed: int) -> Scenario:
@@ -123,7 +126,11 @@ def draw(seed: int) -> Scenario:
     drawn = _sorted(seed, _in_turn(seed, _kept_together(seed, drawn)))
     drawn = _owning(seed, focused(seed, _paced(seed, drawn)))
     counted = Random(f"{seed}/counted").choice(("jobs", "jobs", "all"))
-    return replace(drawn, parameters=replace(drawn.parameters, errors_counted=counted))
+    return replace(
+        drawn,
+        parameters=replace(drawn.parameters, errors_counted=counted),
+        foreign=foreign.drawn(seed),
+    )
 
 
 def _owning(seed: int, drawn: Scenario) -> Scenario:

@@ -46,7 +46,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("koala_agent",),
     (
         "koala.daemon.config",
-        "koala.daemon.policy_fallback",
         "koala.daemon.storage.folder",
     ),
     ("koala.daemon.storage",),
@@ -55,7 +54,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("koala.daemon",),
     ("koala.client",),
     ("koala.web",),
-    ("koala.grid_file",),
+    ("koala.conformance", "koala.grid_file"),
     ("koala.lab", "koala.twin", "koala.yardstick"),
     (
         "koala.cli",

@@ -41,10 +41,10 @@ VIEWS = "koala.views"
 VIEWS_STANDARD = STANDARD | {"datetime"}
 """Views also format days; the calls of `datetime` that read the clock are found by name."""
 
-OWN_FUNCTIONS = "koala.runtime.plugins"
+OWN_FUNCTIONS = ("koala.runtime.plugins", "koala.runtime.foreign")
 ORDERS = "koala.protocol.ordering"
-REGISTRIES = ("koala.policies", "koala_agent.lrm.model.local_schedulers")
-"""Only registries look for functions of other packages, and of users."""
+REGISTRIES = ("koala.policies", "koala.policies.slots", "koala_agent.lrm.model.local_schedulers")
+"""Only registries look for functions of other packages, and of users, and guard them."""
 
 BUILTINS = {
     "open",
@@ -93,7 +93,7 @@ def _imports(module: Module) -> Iterator[tuple[ast.AST, str]]:
             is_agents = is_within(module.name, "koala_agent")
             may_import = (*PURE[-1:], ORDERS) if is_agents else PURE_MAY_IMPORT
             allowed = is_within(found.target, *may_import) or (
-                module.name in REGISTRIES and is_within(found.target, OWN_FUNCTIONS)
+                module.name in REGISTRIES and is_within(found.target, *OWN_FUNCTIONS)
             )
         else:
             standard = VIEWS_STANDARD if is_within(module.name, VIEWS) else STANDARD

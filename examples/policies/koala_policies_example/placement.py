@@ -15,6 +15,7 @@ def best_fit(request: PlacementRequest, view: GridView) -> Placement | Unplaceab
     then. It keeps nothing between two questions and changes nothing: `view.idle` gives a copy.
     """
     idle = view.idle(request.user)  # of the sites that this user may use
+    slots = view.slots()  # of sites with a limit: how many parts more they take
     found = []
     for part in sorted(request.parts, key=lambda part: (part.site is None, -part.processors)):
         routes: dict[SiteName, tuple[float, SiteName | None]] = dict.fromkeys(idle, (0.0, None))
@@ -25,6 +26,8 @@ def best_fit(request: PlacementRequest, view: GridView) -> Placement | Unplaceab
         for site, free in idle.items():
             if part.site not in (None, site) or free < part.processors or site not in routes:
                 continue
+            if slots.get(site, 1) < 1:
+                continue
             if routes[site][0] * part.size_bytes <= request.transfer_s_max:
                 fitting.append(site)
         if not fitting:
@@ -32,6 +35,8 @@ def best_fit(request: PlacementRequest, view: GridView) -> Placement | Unplaceab
             return Unplaceable(component=part.component, reason=reason)
         site = min(fitting, key=idle.__getitem__)
         idle[site] -= part.processors
+        if site in slots:
+            slots[site] -= 1
         cost, source = routes[site]
         found.append(
             Assignment(

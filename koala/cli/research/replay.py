@@ -12,6 +12,7 @@ import click
 from koala.cli.arguments import examples, file, json_option, option
 from koala.cli.output import is_coloured, note, print_json, terminal_width
 from koala.errors import ConfigError, JournalError, SpecError
+from koala.runtime.foreign.guards import noting_replacements
 
 if TYPE_CHECKING:
     from koala.cli.research.past_run import PastRun
@@ -155,8 +156,11 @@ def _compare(
         def observe(name: str, recording: Recording) -> Callable[[Instant], None]:
             return _progress(bars, name, recording)
 
-        comparison = compare(run.history, run.scheduler, changes, observe)
+        with noting_replacements() as replaced:
+            comparison = compare(run.history, run.scheduler, changes, observe)
     document = {**_head(run), **comparison.document()}
+    if replaced:
+        document["replaced_policies"] = list(dict.fromkeys(replaced))
     if with_claims:
         rows = comparison.claims()
         document["claims"] = {name: _claims(column, job) for name, column in rows.items()}
@@ -168,6 +172,8 @@ def _compare(
     text = comparison_text if job is None else job_comparison_text
     print(f"{head_text(document)}\n")
     print(text(document, first_at=run.history.first_at, width=terminal_width()))
+    for told in document.get("replaced_policies", ()):
+        print(told)
 
 
 def _claims(rows: list[dict[str, Any]], job: JobId | None) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -64,6 +64,8 @@ class Runs:
     as_json: bool
     jobs_out: Path | None
     plot: Path | None
+    replaced: list[str] = field(default_factory=list)
+    """Policies of other packages in whose place the default went on, in any replication."""
 
     @property
     def engine(self) -> Engine:
@@ -109,6 +111,7 @@ class Runs:
                 run = partial(to_file, setting, part, self.seed)
             with progress("replications", self.reps) as update:
                 done = replicate_on(engine, run, self.seeds, update)
+            self.replaced.extend(done.replaced)
             if done.is_interrupted:
                 text = f"interrupted: {len(done.finished)} of {self.reps} replications"
                 print(text, file=sys.stderr)
@@ -121,7 +124,7 @@ class Runs:
 
     def show(self, document: Mapping[str, Any], text: Callable[[], str]) -> None:
         """Print the result, as JSON or as text."""
-        show(document, as_json=self.as_json, text=text)
+        show(document, as_json=self.as_json, text=text, replaced=self.replaced)
         if not self.as_json and 1 < self.reps < REPS_FEW:
             note(f"{self.reps} replications give wide intervals; --reps 10 gives narrower ones")
 
@@ -257,6 +260,17 @@ def plain_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def show(document: Mapping[str, Any], *, as_json: bool, text: Callable[[], str]) -> None:
-    """Print the result, as JSON or as text."""
-    print(json.dumps(document, indent=2, allow_nan=False) if as_json else text())
+def show(
+    document: Mapping[str, Any],
+    *,
+    as_json: bool,
+    text: Callable[[], str],
+    replaced: Sequence[str] = (),
+) -> None:
+    """Print the result, as JSON or as text, and the policies that were `replaced` in its runs."""
+    told = list(dict.fromkeys(replaced))
+    if as_json:
+        more = {"replaced_policies": told} if told else {}
+        print(json.dumps({**document, **more}, indent=2, allow_nan=False))
+    else:
+        print("\n".join([text(), *told]))

@@ -15,6 +15,7 @@ from koala.cli.arguments import file as path_type
 from koala.cli.extras import needs_sim
 from koala.cli.research import simulation_options as shared
 from koala.errors import ConfigError
+from koala.runtime.foreign.guards import noting_replacements
 from koala.runtime.progress_bar import progress
 from koala.workload.arrivals import Overrun
 
@@ -175,8 +176,9 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
 
         series = Series()
     replay = Replay(setting, jobs_out=jobs_out, checkpoint=checkpoint, series=series)
-    found = _run(replay, file, is_resumed=resume)
-    shared.show(found, as_json=as_json, text=lambda: _text(found))
+    with noting_replacements() as replaced:
+        found = _run(replay, file, is_resumed=resume)
+    shared.show(found, as_json=as_json, text=lambda: _text(found), replaced=replaced)
     if plot is not None and series is not None:
         from koala.sim.log_replay.drawing import draw
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from click.exceptions import Exit
 
 from koala.cli.research import simulation_options as shared
+from koala.runtime.foreign.guards import noting_replacements
 from koala.runtime.progress_bar import progress
 
 if TYPE_CHECKING:
@@ -54,10 +55,14 @@ def on_grid(
     # A job too large for every site is split. One too large for all together is dropped.
     replay = experiment.replay()
     size = sum(len(columns.numbers) for columns in log.file().columns())
-    with shared.on_interrupt(replay.interrupt), progress(file.name, size) as update:
+    with (
+        noting_replacements() as replaced,
+        shared.on_interrupt(replay.interrupt),
+        progress(file.name, size) as update,
+    ):
         report = replay.run(progress=update)
     found = {"grid": str(grid), "split": split, **replay.document(report)}
-    shared.show(found, as_json=as_json, text=lambda: _text(found))
+    shared.show(found, as_json=as_json, text=lambda: _text(found), replaced=replaced)
     if jobs_out is not None and outcomes is not None:
         _write_log(outcomes, report.jobs, jobs_out, log, f"grid {grid.name}, split {split}")
     elif jobs_out is not None:

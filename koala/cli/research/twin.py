@@ -240,7 +240,7 @@ def report(
     text = page(answered)
     if out is not None:
         write_atomically(out, f"{text}\n")
-    shared.show(document(answered), as_json=as_json, text=lambda: text)
+    shared.show(document(answered), as_json=as_json, text=lambda: text, replaced=runs.replaced)
     if runs.is_interrupted:
         _leave(f"{len(runs.rows())} of {counted(reps, 'run')}")
 

@@ -95,7 +95,8 @@ def yardstick(
         "policies": shared.plain_rows(rows),
     }
     note = f"{count} cells, seed {seed}; ratios to the reference, below 1 is better"
-    shared.show(document, as_json=as_json, text=lambda: f"{_text(rows)}\n{note}")
+    text = f"{_text(rows)}\n{note}"
+    shared.show(document, as_json=as_json, text=lambda: text, replaced=made.replaced)
     if made.is_interrupted:
         print(f"interrupted: {len(made.finished)} of {len(tasks)} runs", file=sys.stderr)
         raise Exit(shared.INTERRUPTED)

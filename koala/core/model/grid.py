@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from koala.core.model.values import (
@@ -342,6 +343,18 @@ class GridView:
         own = {"_idle": dict(self._idle), "_slots": self.slots(), "_free": self.free()}
         own["_gpus"] = dict(self._gpus)
         vars(other).update(own, _refused=set(), _places={})
+        return other
+
+    def detached(self) -> GridView:
+        """Copy the view for code of other packages, which cannot change the original by it."""
+        other = self.copy()
+        vars(other).update(
+            _guarded=dict(self._guarded),
+            _probing=dict(self._probing),
+            _replicas=MappingProxyType(self._replicas),
+            _bandwidth=MappingProxyType(self._bandwidth),
+            _routes={},
+        )
         return other
 
     def has_refused(self, shape: Hashable) -> bool:

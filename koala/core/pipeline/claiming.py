@@ -156,6 +156,7 @@ def claim_question(
         priority=job.spec.priority,
         demand=demand_of(job.spec, state.parameters),
         home=job.spec.queue,
+        is_distinct=job.spec.distinct,
         remaining_s=max(0.0, attempt.start_at - now),
         threshold=state.parameters.claim_threshold,
         preempt=state.parameters.preempt,

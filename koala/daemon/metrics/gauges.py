@@ -15,9 +15,9 @@ from koala.core.model.values import Instant, SiteName
 from koala.core.scheduler import Scheduler
 from koala.core.sites import is_resting, is_usable
 from koala.daemon.metrics.parts import DaemonParts
-from koala.daemon.policy_fallback import replaced_policies
 from koala.metrics import declarations as m
 from koala.metrics.readings import Readings
+from koala.policies.slots import replaced_policies
 
 
 def read_daemon(parts: DaemonParts, scheduler: Scheduler, now: Instant) -> Readings:

@@ -10,7 +10,7 @@ import psutil
 
 from koala.core.scheduler import Scheduler
 from koala.daemon.metrics.parts import DaemonParts
-from koala.daemon.policy_fallback import replaced_policies
+from koala.policies.slots import replaced_policies
 
 
 def metrics_document(parts: DaemonParts, scheduler: Scheduler) -> dict[str, Any]:

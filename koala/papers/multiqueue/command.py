@@ -45,6 +45,7 @@ def multiqueue(settings: tuple[Setting, ...], runs: Runs) -> None:
         print(f"interrupted: {finished} of {total} replications", file=sys.stderr)
     if not swept.points:
         raise click.exceptions.Exit(INTERRUPTED)
+    runs.replaced.extend(swept.replaced)
     documents = [point.document() for point in swept.points]
     runs.show(
         documents[0] if len(settings) == 1 else {"points": documents},

@@ -10,9 +10,8 @@ from koala.papers.multiqueue.simulation.runs import Setting
 from koala.papers.options import Declared
 from koala.policies import named
 from koala.policies.queueing.multiqueue import DISCIPLINES
-from koala.runtime.option_values import numbers, one_of
-from koala.runtime.plugins import outside_names
-from koala.sim.options import Option
+from koala.runtime.option_values import numbers
+from koala.sim.options import Option, policy_name
 
 POLICIES = "GS, LS-OR|RD|RO|DO, GP, LP-LF|GF|RD, EQ-LF|GF|RD, LQ"
 
@@ -27,11 +26,13 @@ def _policies(_option: str, text: str) -> tuple[str, ...]:
 def _policy(name: str) -> str:
     """Check the name of a discipline: built-in (in any case), of another package, or as
     `module:DISCIPLINE`."""
-    if ":" not in name and name not in outside_names("queueing"):
-        return one_of("policy", name, tuple(DISCIPLINES))
-    if not isinstance(named("queueing", name), Discipline):
-        raise ConfigError(f"--policy {name}: allowed are disciplines for several queues")
-    return name
+    found = policy_name("policy", "queueing", name)
+    if not isinstance(named("queueing", found), Discipline):
+        raise ConfigError(
+            f"--policy {name}: allowed are disciplines for several queues"
+            f" ({', '.join(DISCIPLINES)}): this simulation has no other queues"
+        )
+    return found
 
 
 SEVERAL = {

@@ -17,15 +17,24 @@ def close_to_files(request: PlacementRequest, view: GridView) -> Placement | Unp
     """Place components in decreasing size, each at the fitting site with the shortest estimated
     transfer from any replica; ties: more idle processors, then site order. Several components may
     share a site."""
-    idle = view.idle(request.user)
+    idle, slots = view.idle(request.user), view.slots()
     assignments = []
     for part in by_decreasing_size(request.parts):
         found = _closest(part, request, view, idle)
         if found is None:
             return unplaceable(part, request, view, idle)
         idle[found.site] -= part.processors
+        use_slot(found.site, slots, idle)
         assignments.append(found)
     return Placement(assignments=tuple(sorted(assignments, key=lambda a: a.component)))
+
+
+def use_slot(site: SiteName, slots: dict[SiteName, int], idle: dict[SiteName, int]) -> None:
+    """Count a part against the job slots of its site, which has no room without one."""
+    if site in slots:
+        slots[site] -= 1
+        if slots[site] <= 0:
+            idle[site] = 0
 
 
 def by_decreasing_size(parts: tuple[Part, ...]) -> list[Part]:

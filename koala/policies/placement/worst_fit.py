@@ -15,7 +15,7 @@ from koala.core.model.grid import (
     Unplaceable,
 )
 from koala.core.model.values import Inputs, SiteName
-from koala.policies.placement.close_to_files import by_decreasing_size, unplaceable
+from koala.policies.placement.close_to_files import by_decreasing_size, unplaceable, use_slot
 
 Routes = dict[SiteName, tuple[float, SiteName | None]]
 """Where an input file comes from, and at how many seconds a byte."""
@@ -67,7 +67,7 @@ def pack(components: int, size: int, idle: Sequence[int]) -> list[int] | None:
 def _fit(
     request: PlacementRequest, view: GridView, *, is_distinct: bool
 ) -> Placement | Unplaceable:
-    idle = view.idle(request.user)
+    idle, slots = view.idle(request.user), view.slots()
     routes = _routes(request, view)
     assignments: list[Assignment] = []
     used = [site for site in request.beside if is_distinct]
@@ -78,6 +78,7 @@ def _fit(
         if best is None:
             return _taken(part, used, idle) or unplaceable(part, request, view, idle)
         idle[best.site] -= part.processors
+        use_slot(best.site, slots, idle)
         if is_distinct:
             del idle[best.site]
             used.append(best.site)

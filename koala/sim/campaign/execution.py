@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from koala.papers.runs import Outcome
+from koala.runtime.foreign.guards import is_replacement, noting_replacements
 from koala.sim.campaign.identity import digest
 from koala.sim.campaign.records import FinishedRun, Timed
 from koala.sim.campaign.store import Store, open_default
@@ -66,6 +67,12 @@ class Campaign(Generic[Item]):
     def cpu_s(self) -> float:
         """Processor time of all runs, also of those that were stored."""
         return sum(made.cpu_s for _, made in self.finished)
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """Policies of other packages in whose place the default went on in a run."""
+        notes = (note for _, made in self.finished for note in made.outcome.notes)
+        return tuple(dict.fromkeys(note for note in notes if is_replacement(note)))
 
     @property
     def stored(self) -> int:
@@ -137,10 +144,11 @@ def execute_runs(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Measured(Generic[Result]):
-    """Result of any kind, with its processor time."""
+    """Result of any kind, with its processor time and the policies that were replaced."""
 
     result: Result
     cpu_s: float
+    replaced: tuple[str, ...] = ()
 
 
 def replicate_on(
@@ -157,13 +165,18 @@ def replicate_on(
 
     made = engine(partial(_measured, run), items, progress=report, each=lambda _item, _one: None)
     finished = tuple((item, one.result) for item, one in made.finished)
-    return Replications(finished=finished, is_interrupted=made.is_interrupted)
+    texts = dict.fromkeys(text for _, one in made.finished for text in one.replaced)
+    return Replications(
+        finished=finished, is_interrupted=made.is_interrupted, replaced=tuple(texts)
+    )
 
 
 def _measured(run: Callable[[Item], Result], item: Item) -> _Measured[Result]:
     begin_s = time.process_time()
-    result = run(item)
-    return _Measured(result=result, cpu_s=time.process_time() - begin_s)
+    with noting_replacements() as replaced:
+        result = run(item)
+    cpu_s = time.process_time() - begin_s
+    return _Measured(result=result, cpu_s=cpu_s, replaced=tuple(replaced))
 
 
 def key_of(name: str, code: str, own: str) -> str:
@@ -174,5 +187,8 @@ def key_of(name: str, code: str, own: str) -> str:
 
 def _timed(run: Callable[[Item], Outcome], task: tuple[int, Item]) -> FinishedRun:
     begin_s = time.process_time()
-    outcome = run(task[1])
+    with noting_replacements() as replaced:
+        outcome = run(task[1])
+    if replaced:
+        outcome = replace(outcome, notes=(*replaced, *outcome.notes))
     return FinishedRun(outcome=outcome, cpu_s=time.process_time() - begin_s)

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 
 from koala.core.model.events import ParametersChanged
 from koala.core.model.parameters import NAMES, SYMBOLS, Parameters
 from koala.errors import ConfigError
 from koala.policies import BUILT_IN, named
+from koala.runtime.plugins import did_you_mean
 from koala.sim.journal_replay.recording import Recording
 
 _TRUTHS = {"true": True, "false": False}
@@ -91,9 +91,7 @@ def _value(word: str, name: str, text: str) -> object:
 
 def _unknown(key: str) -> str:
     keys = (*BUILT_IN, *SYMBOLS, *NAMES)
-    near = get_close_matches(key, keys, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
     return (
-        f"unknown: {hint}Allowed are policies ({', '.join(BUILT_IN)}), symbols"
+        f"unknown: {did_you_mean(key, keys)}Allowed are policies ({', '.join(BUILT_IN)}), symbols"
         f" ({', '.join(SYMBOLS)}) and parameters ({', '.join(NAMES)})"
     )

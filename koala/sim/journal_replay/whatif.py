@@ -13,6 +13,7 @@ from typing import Any
 
 from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
+from koala.policies import DEFAULTS
 from koala.sim.journal_replay.changes import Changes, require_possible
 from koala.sim.journal_replay.figures import (
     Row,
@@ -25,7 +26,7 @@ from koala.sim.journal_replay.figures import (
 )
 from koala.sim.journal_replay.recording import Recording, recorded
 from koala.sim.journal_replay.run_history import RunHistory
-from koala.sim.journal_replay.world import DEFAULTS, ReplayWorld
+from koala.sim.journal_replay.world import ReplayWorld
 
 COLUMNS = ("recorded", "simulated", "what_if")
 

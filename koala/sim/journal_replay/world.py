@@ -27,7 +27,7 @@ from koala.core.model.parameters import Parameters
 from koala.core.model.values import Instant, SiteName
 from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
-from koala.policies import BUILT_IN, chosen
+from koala.policies import chosen
 from koala.sim.engine import Engine, Entry, Rank
 from koala.sim.journal_replay.changes import Changes
 from koala.sim.journal_replay.recording import Down, Part, Recording
@@ -37,13 +37,10 @@ from koala.sim.journal_replay.site import ReplaySite
 PAST_END_S = 86_400.0
 
 
-DEFAULTS = {slot: next(iter(known)) for slot, known in BUILT_IN.items()}
-"""Policies of a journal that does not name them: the first of each slot."""
-
-
 def policies_of(names: Mapping[str, str], changes: Changes) -> Policies:
-    """Return the policies with the recorded names, but for the changes. Raises ConfigError."""
-    return chosen(**{**DEFAULTS, **names, **changes.policies})
+    """Return the policies with the recorded names (a journal may have none), but for the changes.
+    Raises ConfigError."""
+    return chosen(**{**names, **changes.policies})
 
 
 class ReplayWorld:

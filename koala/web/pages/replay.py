@@ -10,7 +10,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from koala.errors import ConfigError, DeniedError, ExhaustedError, KoalaError
-from koala.policies import BUILT_IN
+from koala.policies import BUILT_IN, names_of
+from koala.runtime.plugins import outside_names
 from koala.web.pages.viewer import Viewer, signed_in
 from koala.web.past_runs import PastRuns, ReaderGoneError, Words, command
 from koala.web.playback import (
@@ -54,7 +55,7 @@ async def show(request: Request, viewer: Viewer) -> Response:
         moved=moved_jobs(found) if "changes" in found else [],
         changes=changes,
         others=[word for word in changes if word not in _offered()],
-        policies=BUILT_IN,
+        policies=_policies(),
         problem="" if problem is None else str(problem),
         query="" if problem else request.url.query,
         command=shlex.join(command(_past(request).journal, () if problem else changes)),
@@ -92,4 +93,9 @@ def _changes(request: Request) -> Words:
 
 def _offered() -> set[str]:
     """Changes that the form has as choices; others are in its field for text."""
-    return {f"{slot}={name}" for slot, names in BUILT_IN.items() for name in names}
+    return {f"{slot}={name}" for slot, names in _policies().items() for name in names}
+
+
+def _policies() -> dict[str, tuple[str, ...]]:
+    """Names of policies by slot, those of installed packages included."""
+    return {slot: (*names_of(slot), *outside_names(slot)) for slot in BUILT_IN}

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from koala.protocol.ordering import ORDERS, QueuedJob, fair_share, priorities, shortest_first
-from koala_agent.lrm.emulated.order_fallback import live_scheduler
+from koala_agent.lrm.emulated.live_scheduler import live_scheduler
 from koala_agent.lrm.model import Discipline, LocalQueue, local_queue, local_scheduler
 
 

@@ -34,6 +34,7 @@ from koala.daemon.storage.journal import SCHEMA, Journal
 from koala.daemon.storage.records import Batch, Notice
 from koala.daemon.storage.watermark import Watermarks
 from koala.errors import JournalError, KoalaError, RejectedError
+from koala.policies.slots import guards_of
 from koala.protocol.messages import Watermark
 from koala.runtime.clock import Clock
 from koala.runtime.sqlite_store import Database
@@ -195,6 +196,8 @@ class Daemon(Process):
         self.run(self._start)
 
     def _start(self) -> None:
+        for guard in guards_of(self._settings.policies):
+            guard.trouble = ""  # a new process does not know how its policies behave
         if self.life > 1:
             self._try_lies()
             self._compare_replay()

@@ -3,6 +3,7 @@
 system             its record as a kind of local manager
 emulated_manager   the queue of `lrm.model`, driven by the wall clock
 emulated_settings  its settings
+live_scheduler     its scheduler, which may be a function of another package
 local_users        jobs of the site's own users, drawn from a seed
 local_load         these jobs in the queue: they hold processors, and make room for claims
 gpu_pool           GPUs of the site, given to claims by number
@@ -11,5 +12,4 @@ resident_starters  the agent's side of the parent from which starters are forked
 idle_starters      such forks, with and without a claim
 process_settings   limits, priority and the like of a process, which its forks inherit
 process_trees      usage and end of a claim's processes
-order_fallback     replaces a user's order of jobs that raises an error
 """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias
 
-from koala.protocol.ordering import ORDERS, OrderPolicy
+from koala.protocol.ordering import ORDERS, OrderPolicy, QueuedJob, in_turn, plain_key
+from koala.runtime.foreign.guards import SIMULATED, Conduct, Form, Guarded, PolicyGuard
 from koala.runtime.plugins import find_function
 from koala_agent.lrm.model.queue import Discipline
 
@@ -15,6 +16,23 @@ LOCAL_SCHEDULERS: dict[str, LocalScheduler] = {
 }
 
 
-def local_scheduler(name: str) -> LocalScheduler:
-    """Look up a discipline, or a function that orders the jobs. Raises ConfigError."""
-    return cast("LocalScheduler", find_function("local", name, LOCAL_SCHEDULERS, arguments=(1,)))
+def _pose(job: QueuedJob) -> Any:  # noqa: ANN401 - the job is a copy already
+    return (job,), plain_key
+
+
+FORM = Form(
+    arguments=("QueuedJob",),
+    answer="sort key: a number, or a tuple of numbers",
+    pose=_pose,
+    fallback=in_turn,
+    by="fcfs",
+)
+
+
+def local_scheduler(name: str, conduct: Conduct = SIMULATED) -> LocalScheduler:
+    """Look up a discipline, or a function that orders the jobs: also one that a package offers for
+    the daemon's queue. A function of another package is guarded. Raises ConfigError."""
+    found: Any = find_function("local", name, LOCAL_SCHEDULERS, arguments=(1,), also=("queueing",))
+    if name in LOCAL_SCHEDULERS:
+        return found  # type: ignore[no-any-return]
+    return Guarded(found, FORM, PolicyGuard(slot="local", name=name, conduct=conduct))

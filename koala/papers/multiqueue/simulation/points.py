@@ -99,6 +99,8 @@ class Swept:
 
     points: tuple[SimulatedPoint, ...]
     is_interrupted: bool
+    replaced: tuple[str, ...] = ()
+    """Policies of other packages in whose place the default went on."""
 
 
 def sweep(
@@ -130,7 +132,7 @@ def sweep(
         for setting in settings
         if setting in finished
     ]
-    return Swept(points=tuple(points), is_interrupted=made.is_interrupted)
+    return Swept(points=tuple(points), is_interrupted=made.is_interrupted, replaced=made.replaced)
 
 
 def run_item(item: Item) -> Run:

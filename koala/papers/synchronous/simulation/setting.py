@@ -7,9 +7,7 @@ from math import inf, log
 from typing import Literal, get_args
 
 from koala.core.model.values import Seconds
-from koala.policies import names_of
-from koala.runtime.option_values import Bounds, one_of
-from koala.runtime.plugins import outside_names
+from koala.runtime.option_values import Bounds
 from koala.sim.options import JOBS_MAX, choice, number, policy_name, require_declared, text
 
 QUANTA = 100
@@ -26,9 +24,7 @@ Release = Literal["real", "agreed"]
 
 def _scheme(option: str, text: str) -> str:
     """Match a scheme in any case, or look up a progress policy."""
-    if ":" in text or text in outside_names("progress"):
-        return policy_name(option, "progress", text)
-    return one_of(option, text, ("SQ", "QoS", *names_of("progress")))
+    return "QoS" if text.lower() == "qos" else policy_name(option, "progress", text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,375 @@
+"""Slots of policies, one record each: what a slot decides, asks and is answered, its built-in
+policies, and what replaces a policy of another package that misbehaves.
+
+All else reads these records: names and commands, the daemon, simulations, the laboratory, the
+guards, the conformance check and the tables of docs/development/add-a-policy.md. A policy of
+another package is used only as `Slot.guarded` makes it, so there is no slot without a guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from koala.core.model.grid import Assignment, GridView, Placement, PlacementRequest, Unplaceable
+from koala.core.model.progress_reports import Correction, ProgressQuestion
+from koala.core.model.visiting import Discipline, Keys, LocalJobs
+from koala.core.policy_api import (
+    ClaimQuestion,
+    HighLowScans,
+    Ordering,
+    PlacementPolicy,
+    Policies,
+)
+from koala.errors import ConfigError
+from koala.policies.answers import (
+    read_corrections,
+    read_order,
+    read_permission,
+    read_placement,
+    read_plan,
+    read_turn,
+)
+from koala.policies.claiming.incremental import incremental
+from koala.policies.claiming.repeated import repeated
+from koala.policies.placement.close_to_files import close_to_files
+from koala.policies.placement.hints import no_network, prefer_local, service
+from koala.policies.placement.worst_fit import worst_fit, worst_fit_distinct
+from koala.policies.progress.free import free, restored
+from koala.policies.progress.synchronous import synchronous, synchronous_as_printed
+from koala.policies.queueing.high_low import turn
+from koala.policies.queueing.multiqueue import DISCIPLINES, local_first
+from koala.protocol.ordering import ORDERS, QueuedJob, in_turn, plain_key
+from koala.runtime.foreign.guards import Conduct, Form, Guarded, PolicyGuard
+from koala.runtime.plugins import argument_count
+
+
+def _itself(_name: str, policy: Any) -> Any:  # noqa: ANN401
+    return policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A slot of the pipeline.
+
+    - `decides`: what it is for.
+    - `attribute`: its field of `Policies`.
+    - `built_in`: Koala's policies by name; `default` is one of them.
+    - `forms`: forms of a policy that is a function, by the number of its arguments.
+    - `record`: type of a policy that is a record of functions, with the form of each.
+    - `in_force`: makes the value of that field of the slot's name and policy.
+    """
+
+    name: str
+    decides: str
+    attribute: str
+    built_in: Mapping[str, Any]
+    default: str
+    forms: Mapping[int, Form]
+    record: type | None = None
+    record_forms: Mapping[str, Form] = field(default_factory=dict)
+    in_force: Callable[[str, Any], Any] = _itself
+
+    @property
+    def arities(self) -> tuple[int, ...]:
+        """Numbers of arguments that a function of this slot can take."""
+        return tuple(self.forms)
+
+    def form_of(self, policy: object) -> Form:
+        """Return the form of a function; the one with most arguments if their number is unknown.
+        Raises ConfigError."""
+        count = argument_count(policy)
+        if not callable(policy) or (count is not None and count not in self.forms):
+            expected = " or ".join(map(str, self.forms))
+            raise ConfigError(
+                f"{self.name} = {policy_label(policy)}: allowed are functions of {expected}"
+                " arguments, and names of policies"
+            )
+        return self.forms[max(self.forms) if count is None else count]
+
+    def is_built_in(self, policy: object) -> bool:
+        """Return True for one of Koala's policies."""
+        return any(policy is one for one in self.built_in.values())
+
+    def guarded(self, policy: Any, name: str, conduct: Conduct) -> Any:  # noqa: ANN401
+        """Return a policy that can do no harm: a built-in one as it is, one of another package with
+        the fallback of its form. Raises ConfigError if it is none of this slot."""
+        if self.is_built_in(policy):
+            return policy
+        guard = PolicyGuard(slot=self.name, name=name, conduct=conduct)
+        if self.record is not None and isinstance(policy, self.record):
+            return _guarded_discipline(policy, self.record_forms, guard)
+        return Guarded(policy, self.form_of(policy), guard)
+
+
+def policy_label(policy: object) -> str:
+    """Return a short name of a policy for people."""
+    name = getattr(policy, "__name__", None)
+    return name if isinstance(name, str) else type(policy).__name__
+
+
+# --- placement ---
+
+
+def _pose_placement(request: PlacementRequest, view: GridView) -> Any:  # noqa: ANN401
+    def read(answer: object) -> Placement | Unplaceable:
+        return read_placement(answer, request, view)
+
+    demand = None if request.demand is None else replace(request.demand)
+    return (replace(request, demand=demand), view.detached()), read
+
+
+PLACEMENT = Slot(
+    name="placement",
+    decides="the sites of a job's components",
+    attribute="place",
+    built_in={
+        "CF": close_to_files,
+        "WF": worst_fit,
+        "WF-distinct": worst_fit_distinct,
+        "NoNetwork": no_network,
+        "PreferLocal": prefer_local,
+        "Service": service,
+    },
+    default="CF",
+    forms={
+        2: Form(
+            arguments=("PlacementRequest", "GridView"),
+            answer="Placement or Unplaceable",
+            pose=_pose_placement,
+            fallback=close_to_files,
+            by="CF",
+        )
+    },
+)
+
+
+# --- claiming ---
+
+
+def _pose_claim(question: ClaimQuestion, view: GridView, place: PlacementPolicy) -> Any:  # noqa: ANN401
+    offers: set[Assignment] = set()
+
+    def offer(request: PlacementRequest, trial: GridView) -> Placement | Unplaceable:
+        if not isinstance(request, PlacementRequest) or not isinstance(trial, GridView):
+            raise TypeError("place: allowed are a PlacementRequest and a GridView")
+        answer = place(request, trial)
+        if isinstance(answer, Placement):
+            offers.update(answer.assignments)
+        return answer
+
+    return (
+        (deepcopy(question), view.detached(), offer),
+        partial(read_plan, question=question, view=view, offers=offers),
+    )
+
+
+def _claim_form(fallback: Callable[..., Any], by: str) -> Form:
+    return Form(
+        arguments=("ClaimQuestion", "GridView", "the placement policy"),
+        answer="ClaimPlan",
+        pose=_pose_claim,
+        fallback=fallback,
+        by=by,
+    )
+
+
+CLAIMING = Slot(
+    name="claiming",
+    decides="the components of a placed job that are claimed in a try, moved, or preempted for",
+    attribute="claim",
+    built_in={"ICP": incremental, "RPP": repeated},
+    default="ICP",
+    forms={3: _claim_form(incremental, "ICP")},
+)
+DEADLINES = Slot(
+    name="deadlines",
+    decides="the same for a job with a deadline",
+    attribute="claim_timed",
+    built_in={"RPP": repeated},
+    default="RPP",
+    forms={3: _claim_form(repeated, "RPP")},
+)
+
+
+# --- queueing ---
+
+
+def _pose_order(job: QueuedJob) -> Any:  # noqa: ANN401
+    return (replace(job),), plain_key
+
+
+def _pose_turn(scans: int, high_scans_per_low: int) -> Any:  # noqa: ANN401
+    return (scans, high_scans_per_low), read_turn
+
+
+def _pose_queue_order(
+    local: Keys, common: Keys, released: Sequence[Any], disabled: Keys, draw: float
+) -> Any:  # noqa: ANN401
+    question = (tuple(local), tuple(common), tuple(released), tuple(disabled))
+    read = partial(read_order, queues=(*local, *common), released=question[2])
+    return (*question, draw), read
+
+
+def _pose_permission(queue: Sized, common: Sized, local: Collection[Sized]) -> Any:  # noqa: ANN401
+    """Give the lengths of the queues alone: the queues themselves are the core's."""
+    global_length = range(len(common))
+    lengths = [(one, range(len(one))) for one in local]
+    own = next(
+        (length for one, length in ((common, global_length), *lengths) if one is queue),
+        range(len(queue)),
+    )
+    return (own, global_length, tuple(length for _, length in lengths)), read_permission
+
+
+def _always(_queue: Sized, _common: Sized, _local: Collection[Sized]) -> bool:
+    return True
+
+
+_BY_DISCIPLINE = "local queues first, all permitted"
+
+
+def _guarded_discipline(policy: Any, forms: Mapping[str, Form], guard: PolicyGuard) -> Discipline:  # noqa: ANN401
+    """Make a discipline of plain values, whose functions are guarded together."""
+    if type(policy) is not Discipline:
+        raise ConfigError(
+            f"{guard.slot} = {guard.name}: is a {type(policy).__name__}: allowed is Discipline"
+            " itself"
+        )
+    name, local_jobs, rule = policy.name, policy.local_jobs, policy.rule
+    for what, is_right, allowed in (
+        ("name", type(name) is str and name.strip(), "a text"),
+        ("local_jobs", isinstance(local_jobs, LocalJobs), "a LocalJobs"),
+        ("rule", type(rule) is str, "a text"),
+    ):
+        if not is_right:
+            kind = type(getattr(policy, what)).__name__
+            raise ConfigError(
+                f"{guard.slot} = {guard.name}: {what} is {kind}: allowed is {allowed}"
+            )
+    functions = {}
+    for what, form in forms.items():
+        function = getattr(policy, what)
+        if function is None and what == "permits":
+            continue
+        if not callable(function):
+            raise ConfigError(f"{guard.slot} = {guard.name}: {what} is no function")
+        functions[what] = Guarded(function, form, guard)
+    return Discipline(name=name, local_jobs=local_jobs, rule=rule, **functions)
+
+
+def _queueing(name: str, policy: Any) -> Any:  # noqa: ANN401
+    if isinstance(policy, Discipline):
+        return policy
+    form = policy.form if isinstance(policy, Guarded) else QUEUEING.form_of(policy)
+    if form is ORDER_FORM:
+        return Ordering(name=name, order=policy)
+    return HighLowScans(name=name, turn=policy)
+
+
+ORDER_FORM = Form(
+    arguments=("QueuedJob",),
+    answer="sort key: a number, or a tuple of numbers",
+    pose=_pose_order,
+    fallback=in_turn,
+    by="the order of submission",
+)
+QUEUEING = Slot(
+    name="queueing",
+    decides="the order in which waiting jobs are tried",
+    attribute="queueing",
+    built_in={"koala": turn, **DISCIPLINES, **ORDERS},
+    default="koala",
+    forms={
+        1: ORDER_FORM,
+        2: Form(
+            arguments=("number of the scan", "S"),
+            answer="Priority",
+            pose=_pose_turn,
+            fallback=turn,
+            by="koala",
+        ),
+    },
+    record=Discipline,
+    record_forms={
+        "order": Form(
+            arguments=("local queues", "global queue", "released sites", "disabled queues", "draw"),
+            answer="all queues in order",
+            pose=_pose_queue_order,
+            fallback=local_first,
+            by=_BY_DISCIPLINE,
+        ),
+        "permits": Form(
+            arguments=("queue", "global queue", "local queues"),
+            answer="True or False",
+            pose=_pose_permission,
+            fallback=_always,
+            by=_BY_DISCIPLINE,
+        ),
+    },
+    in_force=_queueing,
+)
+
+
+# --- progress ---
+
+
+def _pose_progress(question: ProgressQuestion) -> Any:  # noqa: ANN401
+    def read(answer: object) -> tuple[Correction, ...]:
+        return read_corrections(answer, question)
+
+    return (replace(question),), read
+
+
+PROGRESS = Slot(
+    name="progress",
+    decides="the corrections of a running job's components that drift apart",
+    attribute="progress",
+    built_in={"free": free, "SQ": synchronous, "SQ-printed": synchronous_as_printed},
+    default="free",
+    forms={
+        1: Form(
+            arguments=("ProgressQuestion",),
+            answer="tuple of Correction",
+            pose=_pose_progress,
+            fallback=restored,
+            by="free",
+        )
+    },
+)
+
+SLOTS: dict[str, Slot] = {
+    slot.name: slot for slot in (PLACEMENT, CLAIMING, DEADLINES, PROGRESS, QUEUEING)
+}
+"""Every slot by its name."""
+
+
+def guards_of(policies: Policies) -> list[PolicyGuard]:
+    """Return the guards of the policies of other packages that are in force."""
+    values: list[object] = []
+    for slot in SLOTS.values():
+        value = getattr(policies, slot.attribute)
+        match value:
+            case Mapping():
+                values += value.values()
+            case Discipline():
+                values += [value.order, value.permits]
+            case Ordering():
+                values.append(value.order)
+            case HighLowScans():
+                values.append(value.turn)
+            case _:
+                values.append(value)
+    return list(dict.fromkeys(one.guard for one in values if isinstance(one, Guarded)))
+
+
+def replaced_policies(policies: Policies) -> dict[str, str]:
+    """Return the policies that were replaced, by slot and name, with the reason."""
+    return {
+        f"{guard.slot}.{guard.name}": guard.trouble
+        for guard in guards_of(policies)
+        if guard.trouble
+    }
