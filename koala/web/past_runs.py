@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from koala.errors import ConfigError, ExhaustedError, KoalaError, RejectedError
-from koala.sim.journal_replay.changes import parse_changes
+from koala.policies.changes import parse_changes
 
 Document: TypeAlias = dict[str, Any]
 Words: TypeAlias = tuple[str, ...]

@@ -13,11 +13,11 @@ from koala.core.policy_api import Ordering
 from koala.daemon.config import parse_config
 from koala.errors import ConfigError
 from koala.policies import named
+from koala.policies.changes import Changes
 from koala.policies.slots import replaced_policies
 from koala.protocol.ordering import QueuedJob
 from koala.runtime.foreign.guards import Guarded
 from koala.runtime.plugins import FOLDER_VARIABLE
-from koala.sim.journal_replay.changes import Changes
 from koala.sim.journal_replay.world import policies_of
 from koala_agent.lrm.model import local_scheduler
 from tests.cli.command import koala_here

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from koala.cli.research.past_run import PastRun
     from koala.core.model.values import Instant, JobId
     from koala.daemon.storage.journal_reader import JournalReader
-    from koala.sim.journal_replay.changes import Changes
+    from koala.policies.changes import Changes
     from koala.sim.journal_replay.recording import Recording
 
 
@@ -66,7 +66,7 @@ def replay(
     """
     from koala.cli.render.documents import moment
     from koala.cli.research.past_run import PastRun
-    from koala.sim.journal_replay.changes import parse_changes
+    from koala.policies.changes import parse_changes
     from koala.sim.journal_replay.figures import claim_rows
 
     if claims and not json:

@@ -5,7 +5,7 @@
   of sites, run times.
 - `inferred_load`: the load of other users, from a site's reports; `background_load` replays it.
 - `nearest`: an answer for instants at which nobody looked.
-- `world`, `site`: a fresh scheduler in that world, with `changes` of policies and parameters.
+- `world`, `site`: a fresh scheduler in that world, with changes of policies and parameters.
 - `whatif`: recorded, simulated, and simulated with changes.
 - `figures`: runs side by side.
 - `story`: a run in words.

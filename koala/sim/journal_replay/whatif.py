@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from koala.core.model.events import ParametersChanged
 from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
 from koala.policies import DEFAULTS
-from koala.sim.journal_replay.changes import Changes, require_possible
+from koala.policies.changes import Changes, require_valid
 from koala.sim.journal_replay.figures import (
     Row,
     claim_rows,
@@ -29,6 +30,13 @@ from koala.sim.journal_replay.run_history import RunHistory
 from koala.sim.journal_replay.world import ReplayWorld
 
 COLUMNS = ("recorded", "simulated", "what_if")
+
+
+def require_possible(recording: Recording, changes: Changes) -> None:
+    """Check recorded and changed parameters together. Raises ConfigError."""
+    for _, event in recording.outside:
+        if isinstance(event, ParametersChanged):
+            require_valid(event.parameters, changes.parameters, "the recorded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

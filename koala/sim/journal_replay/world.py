@@ -28,8 +28,8 @@ from koala.core.model.values import Instant, SiteName
 from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
 from koala.policies import chosen
+from koala.policies.changes import Changes
 from koala.sim.engine import Engine, Entry, Rank
-from koala.sim.journal_replay.changes import Changes
 from koala.sim.journal_replay.recording import Down, Part, Recording
 from koala.sim.journal_replay.run_history import RunHistory
 from koala.sim.journal_replay.site import ReplaySite

@@ -23,7 +23,7 @@ from koala.core.scheduler import Scheduler
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Notice, Record
 from koala.policies import chosen
-from koala.sim.journal_replay.changes import Changes
+from koala.policies.changes import Changes
 from koala.sim.journal_replay.run_history import RunHistory
 from koala.sim.journal_replay.whatif import WhatIf, compare
 from tests.swarm.run import Run

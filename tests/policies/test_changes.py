@@ -9,7 +9,7 @@ import pytest
 from koala.core.model.parameters import NAMES, SYMBOLS, Parameters
 from koala.errors import ConfigError
 from koala.policies import BUILT_IN
-from koala.sim.journal_replay.changes import parse_changes
+from koala.policies.changes import parse_changes
 
 
 def test_policies_symbols_and_parameters_are_taken_by_their_types() -> None:

@@ -6,12 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from koala.core.model.events import ParametersChanged
 from koala.core.model.parameters import NAMES, SYMBOLS, Parameters
 from koala.errors import ConfigError
 from koala.policies import BUILT_IN, named
 from koala.runtime.plugins import did_you_mean
-from koala.sim.journal_replay.recording import Recording
 
 _TRUTHS = {"true": True, "false": False}
 
@@ -41,18 +39,12 @@ def parse_changes(words: Iterable[str]) -> Changes:
             changes.parameters[name] = _value(word, name, value)
         else:
             raise ConfigError(f"--with {word}: {_unknown(key)}")
-    _try(Parameters(), changes.parameters, "the default")
+    require_valid(Parameters(), changes.parameters, "the default")
     return changes
 
 
-def require_possible(recording: Recording, changes: Changes) -> None:
-    """Check recorded and changed parameters together. Raises ConfigError."""
-    for _, event in recording.outside:
-        if isinstance(event, ParametersChanged):
-            _try(event.parameters, changes.parameters, "the recorded")
-
-
-def _try(parameters: Parameters, changed: Mapping[str, object], whose: str) -> None:
+def require_valid(parameters: Parameters, changed: Mapping[str, object], whose: str) -> None:
+    """Check parameters with changed ones among them; `whose` are the others. Raises ConfigError."""
     try:
         replace(parameters, **changed)  # type: ignore[arg-type]
     except ConfigError as error:
