@@ -135,7 +135,7 @@ corruption: $(STAMP)  ## Flip bits and cut files of a journal (FLIPS=2000 CUTS=5
 
 .PHONY: check-reproduction
 check-reproduction: $(STAMP)  ## Compute some rows of the published reproductions again, and compare them byte for byte
-	@$(BIN)/python -m tests.papers.published
+	@$(BIN)/python -m tests.lab.papers.published
 
 .PHONY: bench-sim
 bench-sim: $(STAMP)  ## Measure the simulator beside plain loops (ARGS="--log FILE")
@@ -188,7 +188,7 @@ types: $(STAMP)  ## mypy --strict
 	@$(BIN)/mypy
 
 .PHONY: proto
-proto: $(STAMP)  ## Generate koala/wire/v1 from proto/
+proto: $(STAMP)  ## Generate koala/common/wire/v1 from proto/
 	@$(BIN)/python proto/generate.py
 
 .PHONY: clean

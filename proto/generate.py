@@ -1,8 +1,8 @@
-"""Generate koala/wire/v1 from proto/koala/wire/v1: messages, gRPC stubs and their types.
+"""Generate koala/common/wire/v1 from the files below proto: messages, gRPC stubs and their types.
 
     python proto/generate.py             writes into the source tree
     python proto/generate.py --check     only compares; exit status 1 and the names of what differs
-    python proto/generate.py --out DIR   writes below DIR (DIR/koala/wire/v1)
+    python proto/generate.py --out DIR   writes below DIR (DIR/koala/common/wire/v1)
 
 The output is committed, so that a clone runs without a compiler; a test calls this and compares.
 The compiler and the type plug-in are pinned in pyproject.toml: another version writes other text.
@@ -19,8 +19,8 @@ from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent
 ROOT = SOURCES.parent
-PACKAGE = Path("koala/wire/v1")
-LINK_STUB = '''"""Messages of the link; `koala.protocol.messages` declares their types."""
+PACKAGE = Path("koala/common/wire/v1")
+LINK_STUB = '''"""Messages of the link; `koala.common.protocol.messages` declares their types."""
 
 from typing import Any
 
@@ -36,7 +36,9 @@ class ToAgent(Message):
 
 def __getattr__(name: str) -> Any: ...
 '''
-PACKAGE_DOCSTRING = '"""Generated from proto/koala/wire/v1 by proto/generate.py: never edited."""\n'
+PACKAGE_DOCSTRING = (
+    '"""Generated from proto/koala/common/wire/v1 by proto/generate.py: never edited."""\n'
+)
 
 
 def generate(out: Path) -> list[Path]:
@@ -58,13 +60,13 @@ def generate(out: Path) -> list[Path]:
 
 
 def service_module(proto: Path) -> str:
-    """Write the module of a file's services, which `koala.wire.services` makes from descriptors."""
+    """Write the module of a file's services, which `wire.services` makes from descriptors."""
     messages = f"{proto.stem}_pb2"
     lines = [
         f'"""Services of {proto.name}: stubs, servicers, and how a server gets one."""',
         "",
-        "from koala.wire.services import adder, servicer, stub",
-        f"from koala.wire.v1 import {messages}",
+        "from koala.common.wire.services import adder, servicer, stub",
+        f"from koala.common.wire.v1 import {messages}",
     ]
     for name in re.findall(r"^service (\w+)", proto.read_text(encoding="utf-8"), re.MULTILINE):
         lines += [

@@ -10,7 +10,7 @@ claim_driver                drives the table, with `claim_surroundings` and `cla
 placeholders                a claim's batch job, folder and files; `output_collection` uploads some
 lrm                         batch systems, real or emulated
 starter_link, starter       the program of a placeholder, and the agent's connections to it
-files                       replicas, copies and uploads (`koala.files`)
+files                       replicas, copies and uploads (`koala.common.files`)
 transport                   commands and files at a site, here or over ssh
 connect                     `koala site connect`
 metrics                     what Prometheus reads

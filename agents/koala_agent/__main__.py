@@ -2,7 +2,7 @@
 
 import sys
 
-from koala.wire.grpc_variables import set_grpc_variables
+from koala.common.wire.grpc_variables import set_grpc_variables
 
 
 def main() -> int:

@@ -20,9 +20,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from koala.common.runtime.structured_log import get_logger
+from koala.common.wire.grpc_variables import FORK_SUPPORT, VERBOSITY
 from koala.errors import ConfigError, LocalManagerError
-from koala.runtime.structured_log import get_logger
-from koala.wire.grpc_variables import FORK_SUPPORT, VERBOSITY
 from koala_agent.config_tables import AccountsTable, Config
 from koala_agent.transport.shell import AccountSwitch
 

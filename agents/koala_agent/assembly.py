@@ -12,23 +12,21 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from koala.files.bandwidth_limits import BandwidthLimits
-from koala.files.incoming import Incoming
-from koala.identity.tls import IdentityFile
-from koala.protocol import messages
-from koala.protocol.codec import watermark_of
-from koala.protocol.names import SiteName
-from koala.runtime import clock
-from koala.runtime.disk_space import MB, DiskSpace
-from koala.runtime.structured_log import get_logger
+from koala.common.files.bandwidth_limits import BandwidthLimits
+from koala.common.files.incoming import Incoming
+from koala.common.identity.tls import IdentityFile
+from koala.common.protocol import messages
+from koala.common.protocol.codec import watermark_of
+from koala.common.protocol.names import SiteName
+from koala.common.runtime import clock
+from koala.common.runtime.disk_space import MB, DiskSpace
+from koala.common.runtime.structured_log import get_logger
 from koala_agent.accounts import AcceptedUsers, AccountSwitches, accepted_users, own_environment
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claim_surroundings import ClaimSurroundings, StoreThread
 from koala_agent.claims.settings import Limits
 from koala_agent.claims.store import Store
-from koala_agent.config import largest_local_job, metrics_endpoint
+from koala_agent.config import local_load, metrics_endpoint
 from koala_agent.config_tables import Config
 from koala_agent.files import Files, FilesSettings
 from koala_agent.link import codec
@@ -38,13 +36,12 @@ from koala_agent.link.session_events import Event, Reported
 from koala_agent.link.session_status import SessionStatus
 from koala_agent.link.stream import StreamFactory
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
-from koala_agent.lrm.batch.dialect import Dialect
 from koala_agent.lrm.batch.native import EVERY
 from koala_agent.lrm.batch_system import Wishes
+from koala_agent.lrm.dialect import Dialect
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.emulated.live_scheduler import live_scheduler
-from koala_agent.lrm.emulated.local_users import LoadParameters
 from koala_agent.lrm.emulated.system import EmulatedTable
 from koala_agent.lrm.local_manager import Idle, Listed, LocalManager, OnReport
 from koala_agent.output_collection import OutputCollection
@@ -320,7 +317,7 @@ def _local_manager(
             discipline=live_scheduler(config.lrm.discipline),
             fault_rate=config.lrm.fault_rate,
             seed=config.lrm.seed,
-            load=_load(config, speed=config.lrm.speed),
+            load=local_load(config, speed=config.lrm.speed),
             may_kill_local=config.lrm.may_kill_local,
             environment=own_environment(),
             umask=umask,
@@ -393,14 +390,6 @@ def dialect_of(config: Config) -> Dialect:
     make = config.system.dialect
     assert make is not None, config.lrm.kind
     return make(config.lrm, Wishes(native=native, gpus=config.site.gpus))
-
-
-def _load(config: Config, *, speed: float) -> LoadParameters | None:
-    load = config.load
-    if load.arrivals_per_hour == 0:
-        return None
-    given = {**msgspec.structs.asdict(load), "size_max": largest_local_job(config)}
-    return LoadParameters(**given, speed=speed)
 
 
 def _files_settings(

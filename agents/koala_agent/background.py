@@ -20,8 +20,8 @@ from pathlib import Path
 
 import psutil
 
+from koala.common.runtime import clock
 from koala.errors import ConfigError
-from koala.runtime import clock
 from koala_agent.claims.store import LOCK_FILE
 from koala_agent.config import read_config, read_configs
 from koala_agent.config_tables import Config

@@ -1,11 +1,10 @@
 """The driver of the claim table: feeds it events, stores its changes, carries out its outputs.
 
-One task owns the table (`koala.runtime.driver`). It handles the waiting events as one batch, stores
-all changes in one transaction (group commit), and only then carries out the other outputs. Calls
-into the local manager run beside it, one at a time for each claim, and report back with events.
-Reports to the daemon rest on stored state only: `inventory` reads the committed claims, so a crash
-can undo nothing that was reported.
-"""
+One task owns the table (`common.runtime.driver`). It handles the waiting events as one batch,
+stores all changes in one transaction (group commit), and only then carries out the other outputs.
+Calls into the local manager run beside it, one at a time for each claim, and report back with
+events. Reports to the daemon rest on stored state only: `inventory` reads the committed claims, so
+a crash can undo nothing that was reported."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from koala.errors import LocalManagerError, SpecError
-from koala.protocol.messages import (
+from koala.common.protocol.messages import (
     Acknowledge,
     Arm,
     EndKind,
@@ -31,11 +29,12 @@ from koala.protocol.messages import (
     ToDaemon,
     TryPaths,
 )
-from koala.protocol.names import ClaimId, is_claim_id
-from koala.runtime.clock import boot_id
-from koala.runtime.driver import Driver
-from koala.runtime.structured_log import get_logger
-from koala.runtime.threads import BatchedCalls
+from koala.common.protocol.names import ClaimId, is_claim_id
+from koala.common.runtime.clock import boot_id
+from koala.common.runtime.driver import Driver
+from koala.common.runtime.structured_log import get_logger
+from koala.common.runtime.threads import BatchedCalls
+from koala.errors import LocalManagerError, SpecError
 from koala_agent.claim_folders import Preparation
 from koala_agent.claim_surroundings import ClaimSurroundings
 from koala_agent.claims import states as claim_states

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from koala.common.protocol.names import ClaimId
+from koala.common.runtime import clock
+from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError, SpecError
-from koala.protocol.names import ClaimId
-from koala.runtime import clock
-from koala.runtime.structured_log import get_logger
 from koala_agent.claims import states
 from koala_agent.claims.folder import StarterRecord, folder_name
 from koala_agent.claims.settings import LeaseTimes

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from koala.common.files.confined_folder import UnusableFileError, kept_in
+from koala.common.protocol.messages import Hold
+from koala.common.runtime import clock
 from koala.errors import SpecError
-from koala.files.confined_folder import UnusableFileError, kept_in
-from koala.protocol.messages import Hold
-from koala.runtime import clock
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.states import Claim

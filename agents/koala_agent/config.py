@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from koala.common.identity.tls import is_loopback
+from koala.common.metrics.settings import MetricsSettings, metrics_settings
+from koala.common.runtime.paths import written_path, written_text
+from koala.common.runtime.settings_file import Tree, check_port, convert, parse_toml, refuse
 from koala.errors import ConfigError
-from koala.identity.tls import is_loopback
-from koala.metrics.settings import MetricsSettings, metrics_settings
-from koala.runtime.paths import written_path, written_text
-from koala.runtime.settings_file import Tree, check_port, convert, parse_toml, refuse
 from koala_agent.config_tables import (
     ACCOUNT_KEYS,
     DIALLED_KEYS,
@@ -27,6 +28,9 @@ from koala_agent.config_tables import (
 )
 from koala_agent.lrm.batch_system import DEFAULT, LRMTable, find_system, known_systems
 from koala_agent.lrm.emulated.system import EmulatedTable
+
+if TYPE_CHECKING:
+    from koala.queue_model.local_users import LoadParameters
 
 SITE_PYTHON = "python3"
 """Interpreter of the starters at a site behind ssh, where none is given."""
@@ -257,7 +261,7 @@ def _check_manager(config: Config, source: str) -> None:
         allowed = f"none: {system.title} lists GPUs"
         refuse(source, key="site.gpus", value=config.site.gpus, allowed=allowed)
     if isinstance(config.lrm, EmulatedTable):
-        from koala_agent.lrm.model import local_scheduler  # noqa: PLC0415 - not for batch systems
+        from koala.queue_model import local_scheduler  # noqa: PLC0415 - not for batch systems
 
         try:
             local_scheduler(config.lrm.discipline)
@@ -284,6 +288,16 @@ def largest_local_job(config: Config) -> int:
     """Return `load.size_max` or its default."""
     given = config.load.size_max
     return min(8, config.site.processors) if given is None else given
+
+
+def local_load(config: Config, *, speed: float = 1.0) -> LoadParameters | None:
+    """Return the parameters of the site's synthetic local users; None for none."""
+    from koala.queue_model.local_users import LoadParameters  # noqa: PLC0415 - not for batch systems
+
+    if config.load.arrivals_per_hour == 0:
+        return None
+    given = {**msgspec.structs.asdict(config.load), "size_max": largest_local_job(config)}
+    return LoadParameters(**given, speed=speed)
 
 
 def _numbers(config: Config) -> Iterator[tuple[str, str, float]]:

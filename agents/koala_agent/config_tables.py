@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from koala.metrics.settings import MetricsTable
-from koala.runtime.settings_file import Endpoint, Megabytes, Positive, SiteText, Table
+from koala.common.metrics.settings import MetricsTable
+from koala.common.runtime.settings_file import Endpoint, Megabytes, Positive, SiteText, Table
 from koala_agent.lrm.batch_system import BatchSystem, LRMTable, find_system
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]

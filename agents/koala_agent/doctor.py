@@ -16,12 +16,12 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from koala.common.identity.keys import expires_at
+from koala.common.identity.tls import identity_path
+from koala.common.runtime import clock
+from koala.common.runtime.checkup import Finding, NotableError, document, examine, is_well
+from koala.common.wire.listen_ports import check_free
 from koala.errors import ConfigError, LocalManagerError, UnreachableError
-from koala.identity.keys import expires_at
-from koala.identity.tls import identity_path
-from koala.runtime import clock
-from koala.runtime.checkup import Finding, NotableError, document, examine, is_well
-from koala.wire.listen_ports import check_free
 from koala_agent.accounts import accepted_users
 from koala_agent.assembly import dialect_of
 from koala_agent.background import find

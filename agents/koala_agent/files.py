@@ -17,28 +17,34 @@ from typing import Any
 
 from grpc import aio
 
+from koala.common.files.bandwidth_limits import BandwidthLimits, LinkLimits
+from koala.common.files.channels import SERVER_OPTIONS, Channels
+from koala.common.files.incoming import Incoming
+from koala.common.files.orders import Report, Uploaded, UploadOrder
+from koala.common.files.replica_store import FileStore
+from koala.common.files.server import FileServer, Offer, ServeContext
+from koala.common.files.transfer import TransferLimits
+from koala.common.files.transfer_driver import Fetch, FetchContext
+from koala.common.files.uploads import UploadLimits, upload
+from koala.common.identity.tls import IdentityFile, server_credentials
+from koala.common.protocol.messages import (
+    FetchOrder,
+    FileFound,
+    FileRemoved,
+    ServeOrder,
+    TransferFailed,
+)
+from koala.common.protocol.names import is_upload
+from koala.common.runtime import clock
+from koala.common.runtime.structured_log import get_logger
+from koala.common.runtime.threads import in_thread
+from koala.common.wire import connection_limits as strangers
+from koala.common.wire.flood_guard import FloodGuard
+from koala.common.wire.grpc_shutdown import start_uninterrupted
+from koala.common.wire.interceptors import Readable
+from koala.common.wire.listen_ports import cannot_listen, check_free
+from koala.common.wire.v1 import files_pb2_grpc
 from koala.errors import ConfigError, LocalManagerError, SpecError
-from koala.files.bandwidth_limits import BandwidthLimits, LinkLimits
-from koala.files.channels import SERVER_OPTIONS, Channels
-from koala.files.incoming import Incoming
-from koala.files.orders import Report, Uploaded, UploadOrder
-from koala.files.replica_store import FileStore
-from koala.files.server import FileServer, Offer, ServeContext
-from koala.files.transfer import TransferLimits
-from koala.files.transfer_driver import Fetch, FetchContext
-from koala.files.uploads import UploadLimits, upload
-from koala.identity.tls import IdentityFile, server_credentials
-from koala.protocol.messages import FetchOrder, FileFound, FileRemoved, ServeOrder, TransferFailed
-from koala.protocol.names import is_upload
-from koala.runtime import clock
-from koala.runtime.structured_log import get_logger
-from koala.runtime.threads import in_thread
-from koala.wire import connection_limits as strangers
-from koala.wire.flood_guard import FloodGuard
-from koala.wire.grpc_shutdown import start_uninterrupted
-from koala.wire.interceptors import Readable
-from koala.wire.listen_ports import cannot_listen, check_free
-from koala.wire.v1 import files_pb2_grpc
 
 log = get_logger(__name__)
 

@@ -22,16 +22,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from koala.common.identity.tls import JoinToken
+from koala.common.runtime import clock
+from koala.common.runtime.paths import SETTINGS_MAX
+from koala.common.runtime.software import software_version
+from koala.common.runtime.standard_streams import open_standard_streams
+from koala.common.runtime.structured_log import bind_to_all, configure_logging, get_logger
+from koala.common.runtime.systemd import ServiceManager
+from koala.common.runtime.threads import keep_threads
+from koala.common.wire.grpc_shutdown import run_and_drain
 from koala.errors import ConfigError, DiskError, KoalaError, system_error_text
-from koala.identity.tls import JoinToken
-from koala.runtime import clock
-from koala.runtime.paths import SETTINGS_MAX
-from koala.runtime.software import software_version
-from koala.runtime.standard_streams import open_standard_streams
-from koala.runtime.structured_log import bind_to_all, configure_logging, get_logger
-from koala.runtime.systemd import ServiceManager
-from koala.runtime.threads import keep_threads
-from koala.wire.grpc_shutdown import run_and_drain
 from koala_agent.assembly import LiveSite, live_site
 from koala_agent.config import read_config, read_configs
 from koala_agent.config_tables import Config

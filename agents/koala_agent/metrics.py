@@ -7,17 +7,17 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from koala.identity.tls import IdentityFile
-from koala.metrics import declarations as m
-from koala.metrics.endpoint import MetricsEndpoint
-from koala.metrics.loop_lag import measure_lag
-from koala.metrics.meter import Meter
-from koala.metrics.metric_types import Source
-from koala.metrics.readings import LoopReader, Readings, read_certificate_end
-from koala.metrics.settings import MetricsSettings
-from koala.protocol.messages import ReportState, TransferFailed, TransferFinished
-from koala.protocol.names import ClaimId
-from koala.runtime.disk_space import DiskSpace
+from koala.common.identity.tls import IdentityFile
+from koala.common.metrics import declarations as m
+from koala.common.metrics.endpoint import MetricsEndpoint
+from koala.common.metrics.loop_lag import measure_lag
+from koala.common.metrics.meter import Meter
+from koala.common.metrics.metric_types import Source
+from koala.common.metrics.readings import LoopReader, Readings, read_certificate_end
+from koala.common.metrics.settings import MetricsSettings
+from koala.common.protocol.messages import ReportState, TransferFailed, TransferFinished
+from koala.common.protocol.names import ClaimId
+from koala.common.runtime.disk_space import DiskSpace
 from koala_agent.claims import states
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.states import Claim, report_of

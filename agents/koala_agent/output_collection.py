@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from koala.files.orders import Uploaded, UploadOrder
-from koala.protocol.messages import Program
-from koala.runtime.threads import in_thread
+from koala.common.files.orders import Uploaded, UploadOrder
+from koala.common.protocol.messages import Program
+from koala.common.runtime.threads import in_thread
 from koala_agent.claim_surroundings import check_outputs
 from koala_agent.claims.states import Claim
 from koala_agent.link.session_status import SessionStatus

@@ -16,11 +16,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from koala.common.runtime.checkup import NotableError
 from koala.errors import ConfigError, KoalaError, LocalManagerError, UnreachableError
-from koala.runtime.checkup import NotableError
 from koala_agent.assembly import dialect_of
 from koala_agent.config_tables import Config
-from koala_agent.lrm.batch.dialect import Dialect, JobState, job_name, script
+from koala_agent.lrm.dialect import Dialect, JobState, job_name, script
 from koala_agent.lrm.local_manager import Placeholder
 from koala_agent.site_access import agent_endpoint, mailbox_of, reached
 from koala_agent.starter.mailbox.layout import POLL_S, UP

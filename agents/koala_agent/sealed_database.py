@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from koala.common.runtime.disk_formats import MOVE_AGENT_STATE
+from koala.common.runtime.sqlite_store import Database, Result, Run, Schema, reading
 from koala.errors import DamagedError
-from koala.runtime.disk_formats import MOVE_AGENT_STATE
-from koala.runtime.sqlite_store import Database, Result, Run, Schema, reading
 
 ADVICE = (
     f"{MOVE_AGENT_STATE[0].upper()}{MOVE_AGENT_STATE[1:]}: of what still runs here it then knows"

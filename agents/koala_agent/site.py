@@ -15,10 +15,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from koala.errors import LocalManagerError
-from koala.identity.tls import IdentityFile
-from koala.protocol import messages
-from koala.protocol.messages import (
+from koala.common.identity.tls import IdentityFile
+from koala.common.protocol import messages
+from koala.common.protocol.messages import (
     FetchOrder,
     LogChunk,
     LogRequest,
@@ -27,9 +26,10 @@ from koala.protocol.messages import (
     Watermark,
     Welcome,
 )
-from koala.protocol.names import ClaimId
-from koala.runtime.disk_space import DiskSpace
-from koala.runtime.structured_log import get_logger
+from koala.common.protocol.names import ClaimId
+from koala.common.runtime.disk_space import DiskSpace
+from koala.common.runtime.structured_log import get_logger
+from koala.errors import LocalManagerError
 from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_surroundings import ClaimSurroundings
 from koala_agent.claims.settings import LeaseTimes, Limits

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from koala.runtime import clock
+from koala.common.runtime import clock
 from koala_agent.config_tables import Config
 from koala_agent.transport.interface import Transport
 from koala_agent.transport.local import LocalTransport

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from koala.identity.private_files import check_private
+from koala.common.identity.private_files import check_private
 
 PID_FILE = "agent.pid"
 LOG_FILE = "agent.log"

@@ -18,14 +18,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from koala.cli.local.demo_run import DemoRun
-from koala.cli.local.demo_scenario import PlannedJob
-from koala.cli.local.demo_summary import summary_text
-from koala.cli.local.folders import shipped, state_folder
-from koala.cli.local.grid_session import InterruptedRunError, run_grid
 from koala.cli.output import say
 from koala.errors import KoalaError
-from koala.grid_file import ANY_PORT, lay_out, parse_grid
+from koala.local.demo_run import DemoRun
+from koala.local.demo_scenario import PlannedJob
+from koala.local.demo_summary import summary_text
+from koala.local.folders import shipped, state_folder
+from koala.local.grid_file import ANY_PORT, lay_out, parse_grid
+from koala.local.grid_session import InterruptedRunError, run_grid
 
 HERE = Path(__file__).parent
 CLUSTERS = {"alpha": 16, "beta": 32}

@@ -16,9 +16,9 @@ A policy answers the same for the same arguments: no clock, no random numbers, n
 
 from __future__ import annotations
 
+from koala.common.protocol.ordering import QueuedJob
 from koala.core.model.grid import Assignment, GridView, Placement, PlacementRequest, Unplaceable
 from koala.policies.placement.close_to_files import close_to_files
-from koala.protocol.ordering import QueuedJob
 
 HOUR_S = 3600.0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from my_policy import most_idle, small_first
 
+from koala.common.protocol.ordering import QueuedJob, in_order
 from koala.core.model.grid import GridView, Part, Placement, PlacementRequest, SiteView
 from koala.core.model.values import SiteName, UserName
-from koala.protocol.ordering import QueuedJob, in_order
 
 
 def a_job(processors: int, estimate_s: float, waited_s: float = 0.0) -> QueuedJob:

@@ -14,10 +14,10 @@ from dataclasses import replace
 from koala.core.model.grid import SiteFacts
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import JobId, SiteName
+from koala.job_descriptions import read_job
+from koala.lab.sim.experiment.setting import SiteSetting, Submission
+from koala.lab.sim.experiment.world import World
 from koala.policies import chosen
-from koala.rsl import read_job
-from koala.sim.experiment.setting import SiteSetting, Submission
-from koala.sim.experiment.world import World
 
 SITES = {"delft": 64, "leiden": 64, "vu": 144}
 JOBS = int(sys.argv[1]) if len(sys.argv) > 1 else 500

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import click
 from click.core import ParameterSource
 
+from koala.common.runtime.option_values import SENSIBLE, Bounds, is_sensible, word_of, written
 from koala.errors import SpecError
-from koala.runtime.option_values import SENSIBLE, Bounds, is_sensible, word_of, written
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Number(click.ParamType[float]):
-    """Number within bounds that calculations can use (`koala.runtime.option_values`)."""
+    """Number within bounds that calculations can use (`koala.common.runtime.option_values`)."""
 
     name = "number"
     kind: type[int] | type[float] = float

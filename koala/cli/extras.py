@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from koala.common.runtime.software import SIM, WEB, missing_text
 from koala.errors import ConfigError
-from koala.runtime.software import SIM, WEB, missing_text
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -86,7 +86,7 @@ def add(
     After a cut the same command goes on where it stopped. The file appears once it is complete.
     """
     from koala.client.uploads import files_below
-    from koala.runtime.progress_bar import progress
+    from koala.common.runtime.progress_bar import progress
 
     if there:
         if not sites:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from koala.cli.help_text import HelpContext
-from koala.runtime.software import DISTRIBUTION
+from koala.common.runtime.software import DISTRIBUTION
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

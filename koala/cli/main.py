@@ -16,9 +16,9 @@ from collections.abc import Sequence
 import click
 
 from koala.cli.lazy_group import CALLED, LazyGroup
+from koala.common.runtime.progress_bar import QUIET_VARIABLE
+from koala.common.runtime.standard_streams import open_standard_streams
 from koala.errors import ConfigError, KoalaError, SpecError, UnreachableError, system_error_text
-from koala.runtime.progress_bar import QUIET_VARIABLE
-from koala.runtime.standard_streams import open_standard_streams
 
 FAILED, WRONG, UNREACHABLE = 1, 2, 3
 INTERRUPTED = 130
@@ -125,7 +125,7 @@ def _print_version(context: click.Context, _option: click.Parameter, is_wanted: 
         return
     from importlib.metadata import PackageNotFoundError, version
 
-    from koala.runtime.software import DISTRIBUTION
+    from koala.common.runtime.software import DISTRIBUTION
 
     try:
         print(f"koala {version(DISTRIBUTION)}")
@@ -197,11 +197,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     with contextlib.ExitStack() as stack:
         if arguments is None and named in WITH_TEMPORARY_FOLDERS:
-            from koala.runtime.child_lifetime import end_once, ended_by
+            from koala.common.runtime.child_lifetime import end_once, ended_by
 
             end_once(ended_by)
         if arguments is None and named in WITH_WORKERS:
-            from koala.runtime.child_lifetime import ended_in_order
+            from koala.common.runtime.child_lifetime import ended_in_order
 
             stack.enter_context(ended_in_order())
         status, called = _run(words)

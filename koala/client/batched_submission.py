@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from koala.client.connection import Connection
 from koala.client.submission import Submission, submission_message, text_of
+from koala.common.wire.status import from_submitted
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.errors import ExhaustedError, KoalaError
-from koala.wire.status import from_submitted
-from koala.wire.v1 import koala_pb2 as pb
 
 if TYPE_CHECKING:
     from koala.client.description import Job

@@ -1,7 +1,7 @@
 """Client channel: plain text, or TLS with a token; diagnosis of failures.
 
 gRPC reports a failed handshake as "Socket closed". Failures are therefore diagnosed
-(`koala.wire.connection_diagnosis`) before they are reported.
+(`koala.common.wire.connection_diagnosis`) before they are reported.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import asyncio
 
 import grpc
 
-from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
-from koala.identity.credentials import (
+from koala.common.identity.credentials import (
     AUTHORITY_VARIABLE,
     FILE_VARIABLE,
     TOKEN_VARIABLE,
@@ -19,9 +18,10 @@ from koala.identity.credentials import (
     find_credentials,
     own_daemons,
 )
-from koala.identity.tls import DAEMON_HOST, Options, is_loopback, secure_channel
-from koala.wire.grpc_shutdown import leave_out_grpc
-from koala.wire.status import TOKEN_KEY, TOKEN_SCHEME, USER_KEY
+from koala.common.identity.tls import DAEMON_HOST, Options, is_loopback, secure_channel
+from koala.common.wire.grpc_shutdown import leave_out_grpc
+from koala.common.wire.status import TOKEN_KEY, TOKEN_SCHEME, USER_KEY
+from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
 
 CONNECT_S = 2.0
 TRIES = 5  # while the diagnosis finds no error: the machine may be busy
@@ -137,7 +137,7 @@ class DaemonEndpoint:
 
     async def _diagnose(self) -> UnreachableError | UnauthenticatedError | None:
         """Find why the connection fails; None when nothing is wrong and it is only slow."""
-        from koala.wire.connection_diagnosis import speaks_tls, why_not  # noqa: PLC0415 - rarely needed
+        from koala.common.wire.connection_diagnosis import speaks_tls, why_not  # noqa: PLC0415 - rarely needed
 
         found = self._credentials
         assert found is not None
@@ -162,7 +162,7 @@ class DaemonEndpoint:
         A daemon writes them before it serves. So if one serves now, search again. Raises
         UnreachableError, UnauthenticatedError.
         """
-        from koala.wire.connection_diagnosis import speaks_tls  # noqa: PLC0415 - rarely needed
+        from koala.common.wire.connection_diagnosis import speaks_tls  # noqa: PLC0415 - rarely needed
 
         if (found := find_credentials(self._address)) is not None:
             return found

@@ -51,9 +51,9 @@ from koala.client.records import (
 )
 from koala.client.resumable_stream import StreamOpened
 from koala.client.submission import Submission
+from koala.common.identity.credentials import Credentials
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.errors import KoalaError, TimeLimitError, UnreachableError
-from koala.identity.credentials import Credentials
-from koala.wire.v1 import koala_pb2 as pb
 
 PAGE = 1_000  # jobs of a list in one message
 

@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 
 from koala.client.channel import DaemonEndpoint, unreachable_text
+from koala.common.identity.credentials import (
+    Credentials,
+    default_address,
+    find_credentials,
+    own_daemon,
+)
+from koala.common.protocol.versions import PROTOCOL
+from koala.common.wire.connection_backoff import BACK_OFF
+from koala.common.wire.status import ERROR_KEY, PROTOCOL_KEY, from_status
+from koala.common.wire.v1 import koala_pb2 as pb
+from koala.common.wire.v1.koala_pb2_grpc import KoalaStub
 from koala.errors import KoalaError, NoAnswerError, SpecError, TimeLimitError, UnreachableError
-from koala.identity.credentials import Credentials, default_address, find_credentials, own_daemon
-from koala.protocol.versions import PROTOCOL
-from koala.wire.connection_backoff import BACK_OFF
-from koala.wire.status import ERROR_KEY, PROTOCOL_KEY, from_status
-from koala.wire.v1 import koala_pb2 as pb
-from koala.wire.v1.koala_pb2_grpc import KoalaStub
 
 if TYPE_CHECKING:
     from koala.client.records import R

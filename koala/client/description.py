@@ -86,7 +86,7 @@ class Job:
     @property
     def text(self) -> str:
         """The job as a YAML description."""
-        from koala.rsl.document import VERSION, dump_document  # noqa: PLC0415 - late, for clients to start fast
+        from koala.job_descriptions.document import VERSION, dump_document  # noqa: PLC0415 - late, for clients to start fast
 
         job = _attributes(self)
         job["components"] = [_attributes(component) for component in self.components]
@@ -94,7 +94,7 @@ class Job:
 
     def check(self) -> tuple[str, ...]:
         """Check the description and return its warnings. Raises SpecError with every mistake."""
-        from koala.rsl import read_job  # noqa: PLC0415
+        from koala.job_descriptions import read_job  # noqa: PLC0415
 
         return read_job(self.text).warnings
 

@@ -31,7 +31,7 @@ async def write_files(
     `progress` receives the number of bytes so far. Raises OSError, SpecError for a name outside
     the folder, KoalaError for a truncated file.
     """
-    from koala.files.confined_folder import Folder  # noqa: PLC0415 - rarely needed
+    from koala.common.files.confined_folder import Folder  # noqa: PLC0415 - rarely needed
 
     files: list[OutputFile] = []
     before_bytes = 0

@@ -10,8 +10,8 @@ from typing import Any
 from koala.client.connection import Connection
 from koala.client.records import AddedFile, RemovedFile, ReplicaFile, read_record
 from koala.client.uploads import LocalFile, Progress, send
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.errors import UnreachableError
-from koala.wire.v1 import koala_pb2 as pb
 
 
 async def upload(daemon: Connection, local: LocalFile, progress: Progress) -> None:

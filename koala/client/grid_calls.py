@@ -16,7 +16,7 @@ from koala.client.records import (
     User,
     read_record,
 )
-from koala.wire.v1 import koala_pb2 as pb
+from koala.common.wire.v1 import koala_pb2 as pb
 
 
 class AsyncGridCalls:

@@ -14,8 +14,8 @@ from pathlib import Path
 from koala.client.connection import Connection
 from koala.client.file_calls import upload
 from koala.client.uploads import LocalFile, Progress, files_below
+from koala.common.files.archives import pack
 from koala.errors import SpecError
-from koala.files.archives import pack
 
 
 async def stage(
@@ -26,7 +26,7 @@ async def stage(
 ) -> dict[str, str]:
     """Upload what a description stages; return `checksum:size` of each component's archive, by its
     index. A wrong description stages nothing: the daemon says what is wrong. Raises SpecError."""
-    from koala.rsl import read_job  # noqa: PLC0415 - late, for clients to start fast
+    from koala.job_descriptions import read_job  # noqa: PLC0415 - late, for clients to start fast
 
     try:
         spec = (await asyncio.to_thread(read_job, text, definitions)).spec

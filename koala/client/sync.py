@@ -15,8 +15,8 @@ from typing import TypeVar
 from koala.client.background import LOOP, blocking, blocking_as, iterating
 from koala.client.client import AsyncClient, AsyncJobHandle
 from koala.client.connection import CALL_S
+from koala.common.identity.credentials import Credentials
 from koala.errors import KoalaError
-from koala.identity.credentials import Credentials
 
 __all__ = ["Client", "JobHandle"]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from koala.client.resumable_stream import RETRY_MAX_S, RETRY_MIN_S
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.errors import SpecError, UnreachableError
-from koala.wire.v1 import koala_pb2 as pb
 
 BLOCK_BYTES = 256 * 1024
 READ_BYTES = 8 * 1024 * 1024

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NoReturn, TypeAlias
 
+from koala.common.protocol.ordering import OrderPolicy
 from koala.core.model.grid import (
     Assignment,
     Demand,
@@ -21,7 +22,6 @@ from koala.core.model.grid import (
 from koala.core.model.progress_reports import Correction, ProgressQuestion
 from koala.core.model.values import Inputs, Instant, JobId, Priority, Seconds, SiteName, UserName
 from koala.core.model.visiting import Discipline
-from koala.protocol.ordering import OrderPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

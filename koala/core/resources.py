@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from koala.common.protocol.messages import NO_RESOURCES
 from koala.core.model.grid import (
     Assignment,
     GridView,
@@ -24,7 +25,6 @@ from koala.core.model.grid import (
 from koala.core.model.job_spec import ComponentSpec, JobSpec
 from koala.core.model.values import SiteName, UserName
 from koala.core.policy_api import PlacementPolicy
-from koala.protocol.messages import NO_RESOURCES
 
 SITES_NAMED = 6
 _FEATURES = re.compile(r"[A-Za-z0-9_.:=-]+(?:&[A-Za-z0-9_.:=-]+)*")

@@ -23,6 +23,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, TypeAlias, cast
 
+from koala.common.protocol.messages import SiteResources
 from koala.core.model import charges, claim, grid, job, parameters, timers, values
 from koala.core.model import hold_budget as budget
 from koala.core.model import placement_queues as queues
@@ -47,7 +48,6 @@ from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot_rows import QueuedRow, job_of, row_of
 from koala.core.state import State
-from koala.protocol.messages import SiteResources
 
 Plain: TypeAlias = Any
 """Data that JSON can express."""
@@ -74,7 +74,7 @@ TAGS: dict[str, type] = {
     )
 }
 """Classes of the state by the tags under which they are saved. Another name of a class or of a
-field is another format (`koala.runtime.disk_formats.JOURNAL`)."""
+field is another format (`koala.common.runtime.disk_formats.JOURNAL`)."""
 _TAG_OF = {cls: tag for tag, cls in TAGS.items()}
 NOT_SAVED = frozenset({"policies", "recorder", "actions", "is_changed", "scanner", "successors"})
 _LISTS: dict[str, type] = {"l": list, "t": tuple, "q": deque}

@@ -10,6 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from koala.common.protocol.limits import REQUEST_BYTES_MAX
+from koala.common.runtime.disk_space import DiskSpace
+from koala.common.runtime.software import software_version
+from koala.common.runtime.structured_log import get_logger
+from koala.common.wire import connection_limits
+from koala.common.wire.interceptors import Readable
+from koala.common.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 from koala.core.digest import digest
 from koala.core.model.actions import Action
 from koala.core.model.job import Cancelled, Failed, Finished
@@ -52,13 +59,6 @@ from koala.daemon.state.recovery import Recovered
 from koala.daemon.storage.journal import Journal, rolled_back_error
 from koala.daemon.storage.records import Notice
 from koala.daemon.storage.watermark import Watermarks
-from koala.protocol.limits import REQUEST_BYTES_MAX
-from koala.runtime.disk_space import DiskSpace
-from koala.runtime.software import software_version
-from koala.runtime.structured_log import get_logger
-from koala.wire import connection_limits
-from koala.wire.interceptors import Readable
-from koala.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 
 if TYPE_CHECKING:
     from koala.daemon.metrics.serving import DaemonMetrics

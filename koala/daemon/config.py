@@ -30,16 +30,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from koala.core.model.parameters import NAMES, Parameters
-from koala.core.model.values import SiteName, UserName
-from koala.core.policy_api import Policies
-from koala.errors import ConfigError
-from koala.identity.tls import is_loopback
-from koala.metrics.settings import MetricsSettings, MetricsTable, metrics_settings
-from koala.policies import chosen
-from koala.runtime.foreign.guards import LIVE_LIMIT_S, Conduct, Replacement
-from koala.runtime.paths import written_path, written_text
-from koala.runtime.settings_file import (
+from koala.common.identity.tls import is_loopback
+from koala.common.metrics.settings import MetricsSettings, MetricsTable, metrics_settings
+from koala.common.runtime.foreign.guards import LIVE_LIMIT_S, Conduct, Replacement
+from koala.common.runtime.paths import written_path, written_text
+from koala.common.runtime.settings_file import (
     Endpoint,
     Megabytes,
     Positive,
@@ -50,7 +45,12 @@ from koala.runtime.settings_file import (
     parse_toml,
     unknown_key,
 )
-from koala.runtime.software import OTEL, missing_text
+from koala.common.runtime.software import OTEL, missing_text
+from koala.core.model.parameters import NAMES, Parameters
+from koala.core.model.values import SiteName, UserName
+from koala.core.policy_api import Policies
+from koala.errors import ConfigError
+from koala.policies import chosen
 
 MB = 1_000_000
 DEFAULT_LISTEN = "127.0.0.1:7740"
@@ -283,7 +283,7 @@ def _check_plain(file: File, source: str) -> None:
 
 
 def _report_replacement(replacement: Replacement) -> None:
-    from koala.runtime.structured_log import get_logger  # noqa: PLC0415 - simulations import this and never log
+    from koala.common.runtime.structured_log import get_logger  # noqa: PLC0415 - simulations import this and never log
 
     get_logger(__name__).error(
         "policy.replaced",

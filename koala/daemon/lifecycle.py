@@ -7,6 +7,11 @@ import os
 from contextlib import suppress
 from functools import partial
 
+from koala.common.runtime.disk_space import DiskSpace
+from koala.common.runtime.structured_log import get_logger
+from koala.common.runtime.systemd import ServiceManager
+from koala.common.runtime.threads import keep_threads
+from koala.common.wire.grpc_shutdown import start_uninterrupted
 from koala.daemon.assembly import Assembly, Foundation, assemble
 from koala.daemon.auth.audit import record_local_operation
 from koala.daemon.config import Config
@@ -17,11 +22,6 @@ from koala.daemon.loop.gc_tuning import freeze_all, gc_paused
 from koala.daemon.state.initialization import record_initialized
 from koala.daemon.state.recovery import begin_life, read_secret
 from koala.errors import DiskError, first_error
-from koala.runtime.disk_space import DiskSpace
-from koala.runtime.structured_log import get_logger
-from koala.runtime.systemd import ServiceManager
-from koala.runtime.threads import keep_threads
-from koala.wire.grpc_shutdown import start_uninterrupted
 
 LAST_WORDS_S = 0.2  # for calls to receive their error
 STOP_S = 2.0  # for running calls, after Goodbye

@@ -15,6 +15,18 @@ from pathlib import Path
 
 import grpc
 
+from koala.common.identity.credentials import (
+    Credentials,
+    announce,
+    credentials_text,
+    read_credentials,
+)
+from koala.common.identity.private_files import check_private, write_private
+from koala.common.identity.tls import IdentityFile, server_credentials
+from koala.common.runtime.structured_log import get_logger
+from koala.common.wire.flood_guard import FloodGuard
+from koala.common.wire.listen_ports import cannot_listen, check_free
+from koala.common.wire.v1.identity_pb2_grpc import add_EnrolmentServicer_to_server
 from koala.daemon.auth.access_rules import Role
 from koala.daemon.auth.audit import Audit, account
 from koala.daemon.auth.certificate_authority import ADMINISTRATOR_FILE, FOLDER, CertificateAuthority
@@ -25,13 +37,6 @@ from koala.daemon.auth.open_streams import OpenStreams
 from koala.daemon.config import Config
 from koala.daemon.quotas import FairQueue
 from koala.errors import ConfigError
-from koala.identity.credentials import Credentials, announce, credentials_text, read_credentials
-from koala.identity.private_files import check_private, write_private
-from koala.identity.tls import IdentityFile, server_credentials
-from koala.runtime.structured_log import get_logger
-from koala.wire.flood_guard import FloodGuard
-from koala.wire.listen_ports import cannot_listen, check_free
-from koala.wire.v1.identity_pb2_grpc import add_EnrolmentServicer_to_server
 
 RENEWAL_POLL_S = 3600.0
 

@@ -17,14 +17,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from koala.common.runtime.standard_streams import log_stream, open_standard_streams
+from koala.common.runtime.structured_log import configure_logging, get_logger
+from koala.common.wire import connection_limits
+from koala.common.wire.grpc_shutdown import run_and_drain
 from koala.daemon.config import read_config
 from koala.daemon.lifecycle import Daemon
 from koala.daemon.state.initialization import INIT, require_initialized
 from koala.errors import ConfigError, DiskError, KoalaError, system_error_text
-from koala.runtime.standard_streams import log_stream, open_standard_streams
-from koala.runtime.structured_log import configure_logging, get_logger
-from koala.wire import connection_limits
-from koala.wire.grpc_shutdown import run_and_drain
 
 DISK_FAILED = 74  # EX_IOERR of sysexits.h
 ACCEPT_LOSS = "--accept-loss"

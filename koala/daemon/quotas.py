@@ -16,13 +16,13 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Generic, TypeVar
 
+from koala.common.runtime.token_bucket import TokenBucket
 from koala.core.model.job import TERMINAL_PHASES, Job
 from koala.core.model.values import Instant, JobId, Seconds
 from koala.daemon.config import MB, LimitsTable
 from koala.daemon.storage.records import Notice
 from koala.errors import ExhaustedError
-from koala.rsl.job_reader import description_bytes
-from koala.runtime.token_bucket import TokenBucket
+from koala.job_descriptions.job_reader import description_bytes
 
 Key = TypeVar("Key")
 QUEUE_RETRY_S = 10.0

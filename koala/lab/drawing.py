@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from koala.sim.drawing import STYLE, save
+from koala.lab.sim.drawing import STYLE, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

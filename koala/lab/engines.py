@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koala.errors import ConfigError
-from koala.sim.campaign.execution import PROCESSES, Engine, Processes
+from koala.lab.sim.campaign.execution import PROCESSES, Engine, Processes
 
 DASK = "dask://"
 KOALA = "koala"
@@ -17,7 +17,7 @@ def engine_of(text: str, workers: int = 0) -> Engine:
     if text == PROCESSES:
         return Processes(workers=workers)
     if text.startswith(DASK) and text.rpartition(":")[2].isdecimal():
-        from koala.sim.campaign.on_dask import Dask  # noqa: PLC0415 - of the extra `sweep`
+        from koala.lab.sim.campaign.on_dask import Dask  # noqa: PLC0415 - of the extra `sweep`
 
         return Dask(address=text.removeprefix(DASK))
     name, _, python = text.partition(":")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from math import inf
 from typing import Any, Self, SupportsFloat
 
+from koala.common.runtime.foreign.guards import noting_replacements
 from koala.core.model.parameters import NAMES
 from koala.core.model.values import FOREVER, SiteName
 from koala.core.policy_api import Policies
@@ -16,19 +17,18 @@ from koala.lab.fields import check_fields
 from koala.lab.grids import POLICIES, Grid, with_parameters
 from koala.lab.results import Result, flat
 from koala.lab.rows import Rows
+from koala.lab.sim.experiment.setting import FaultRates, Outage, RandomFaults
+from koala.lab.sim.experiment.world import ExperimentReport
+from koala.lab.sim.log_replay.multicluster import GridReplay, Multicluster, rule
+from koala.lab.sim.metrics import COLUMNS, JobRecord
+from koala.lab.sim.saturation import is_saturated, trend
 from koala.lab.workloads import Workload
 from koala.policies import chosen
-from koala.runtime.foreign.guards import noting_replacements
-from koala.sim.experiment.setting import FaultRates, Outage, RandomFaults
-from koala.sim.experiment.world import ExperimentReport
-from koala.sim.log_replay.multicluster import GridReplay, Multicluster, rule
-from koala.sim.metrics import COLUMNS, JobRecord
-from koala.sim.saturation import is_saturated, trend
 
 Policy = str | Callable[..., Any]
 """Name of a policy, module:function, or a function."""
 Metric = Callable[[Sequence[JobRecord]], float]
-"""Function of the records of all jobs of a run (`koala.sim.metrics.JobRecord`)."""
+"""Function of the records of all jobs of a run (`koala.lab.sim.metrics.JobRecord`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,13 @@ from koala.core.model.parameters import NAMES, Parameters, simulated
 from koala.core.model.values import SiteName
 from koala.errors import ConfigError
 from koala.lab.fields import check_fields, check_values
+from koala.lab.sim.experiment.setting import LocalJob, SiteSetting
+from koala.lab.workload.distributions import SizeDistribution
+from koala.lab.workload.random_streams import stream
 from koala.lab.workloads import Log
 from koala.policies import DEFAULTS
-from koala.sim.experiment.setting import LocalJob, SiteSetting
-from koala.workload.distributions import SizeDistribution
-from koala.workload.random_streams import stream
-from koala_agent.lrm.emulated.local_users import LoadParameters, local_jobs
-from koala_agent.lrm.model import local_scheduler
+from koala.queue_model import local_scheduler
+from koala.queue_model.local_users import LoadParameters, local_jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Self
 
+from koala.common.runtime.foreign.guards import noting_replacements
+from koala.common.runtime.plugins import is_of_session, name_of
 from koala.errors import ConfigError
 from koala.lab.experiments import job_rows, label
+from koala.lab.papers.options import Declared
 from koala.lab.results import Result
 from koala.lab.rows import Rows
-from koala.papers.options import Declared
-from koala.runtime.foreign.guards import noting_replacements
-from koala.runtime.plugins import is_of_session, name_of
-from koala.sim.options import option_name
+from koala.lab.sim.options import option_name
 
 Measured = tuple[Mapping[str, float], bool, Sequence[Any]]
 """Metrics, saturation, records of jobs."""
@@ -122,14 +122,14 @@ class SimulationKind:
 
 
 def _koala(setting: Any, seed: int, _has_jobs: bool) -> Measured:  # noqa: ANN401, FBT001
-    from koala.papers.koala.simulation.run import run  # noqa: PLC0415 - one paper at a time
+    from koala.lab.papers.koala.simulation.run import run  # noqa: PLC0415 - one paper at a time
 
     found = run(setting, seed)
     return found.values, found.unfinished > 0, found.jobs
 
 
 def _multiqueue(setting: Any, seed: int, has_jobs: bool) -> Measured:  # noqa: ANN401, FBT001
-    from koala.papers.multiqueue.simulation.runs import run  # noqa: PLC0415
+    from koala.lab.papers.multiqueue.simulation.runs import run  # noqa: PLC0415
 
     found = run(setting, seed, has_jobs=has_jobs)
     values = {f"response.{kind}": mean for kind, mean in found.response.items()}
@@ -139,8 +139,8 @@ def _multiqueue(setting: Any, seed: int, has_jobs: bool) -> Measured:  # noqa: A
 
 
 def _deadlines(setting: Any, seed: int, has_jobs: bool) -> Measured:  # noqa: ANN401, FBT001
-    from koala.papers.deadlines.simulation.counting import Tally, summarize  # noqa: PLC0415
-    from koala.papers.deadlines.simulation.run import simulate  # noqa: PLC0415
+    from koala.lab.papers.deadlines.simulation.counting import Tally, summarize  # noqa: PLC0415
+    from koala.lab.papers.deadlines.simulation.run import simulate  # noqa: PLC0415
 
     jobs: list[Any] = []
     batches = simulate(setting, seed, jobs.append if has_jobs else None)
@@ -149,15 +149,15 @@ def _deadlines(setting: Any, seed: int, has_jobs: bool) -> Measured:  # noqa: AN
 
 
 def _sq(setting: Any, seed: int, has_jobs: bool) -> Measured:  # noqa: ANN401, FBT001
-    from koala.papers.synchronous.simulation.run import simulate  # noqa: PLC0415
+    from koala.lab.papers.synchronous.simulation.run import simulate  # noqa: PLC0415
 
     tasks: list[Any] = []
     return simulate(setting, seed, tasks.append if has_jobs else None), False, tasks
 
 
 def _hints(setting: Any, seed: int, _has_jobs: bool) -> Measured:  # noqa: ANN401, FBT001
-    from koala.papers.hints.simulation.counting import metrics  # noqa: PLC0415
-    from koala.papers.hints.simulation.run import simulate  # noqa: PLC0415
+    from koala.lab.papers.hints.simulation.counting import metrics  # noqa: PLC0415
+    from koala.lab.papers.hints.simulation.run import simulate  # noqa: PLC0415
 
     found = simulate(setting, seed)
     return metrics(setting, found), False, found.jobs
@@ -165,7 +165,7 @@ def _hints(setting: Any, seed: int, _has_jobs: bool) -> Measured:  # noqa: ANN40
 
 KINDS: dict[str, SimulationKind] = {
     name: SimulationKind(
-        f"koala.papers.{paper}.options", f"koala.papers.{paper}.simulation.{module}", run
+        f"koala.lab.papers.{paper}.options", f"koala.lab.papers.{paper}.simulation.{module}", run
     )
     for name, paper, module, run in (
         ("koala", "koala", "run", _koala),

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from koala.errors import ConfigError, KoalaError
-from koala.sim.campaign.on_dask import Dask
-from koala.sim.campaign.records import Timed
-from koala.sim.replication import Each, Progress, Replications
+from koala.lab.sim.campaign.on_dask import Dask
+from koala.lab.sim.campaign.records import Timed
+from koala.lab.sim.replication import Each, Progress, Replications
 
 if TYPE_CHECKING:
     from distributed import Security

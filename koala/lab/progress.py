@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from koala.runtime import clock
-from koala.runtime.progress_bar import progress
+from koala.common.runtime import clock
+from koala.common.runtime.progress_bar import progress
 
 SHOWN_EVERY_S = 0.2
 

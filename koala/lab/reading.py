@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from koala.core.model.parameters import simulated
 from koala.errors import ConfigError
-from koala.grid_file import configurations
-from koala.grid_file import read_grid as read_file
 from koala.lab.grids import POLICIES, Grid, Site
-from koala_agent.config import largest_local_job
-from koala_agent.config_tables import Config
-from koala_agent.lrm.emulated.local_users import LoadParameters
-from koala_agent.lrm.emulated.system import EmulatedTable
+from koala.local.grid_file import LocalQueue, configurations, local_queues
+from koala.local.grid_file import read_grid as read_file
 
 
 def read_grid(path: str | Path) -> Grid:
@@ -29,34 +23,24 @@ def read_grid(path: str | Path) -> Grid:
     table = file.daemon.get("policies", {})
     named = {name: str(value) for name, value in table.items()} if isinstance(table, dict) else {}
     return Grid(
-        sites=tuple(_site(name, config) for name, config in sorted(agents.items())),
+        sites=tuple(_site(name, queue) for name, queue in sorted(local_queues(agents).items())),
         parameters=simulated(daemon.parameters),
         policies={**POLICIES, **named},
         name=path.name,
     )
 
 
-def _site(name: str, config: Config) -> Site:
-    if config.site.owner:
+def _site(name: str, queue: LocalQueue) -> Site:
+    if queue.owner:
         raise ConfigError(
-            f"sites.{name}.site.owner = {config.site.owner!r}: the jobs of a log have no owners, so"
-            " that none could run there"
+            f"sites.{name}.site.owner = {queue.owner!r}: the jobs of a log have no owners, so that"
+            " none could run there"
         )
-    queue = (
-        config.lrm if isinstance(config.lrm, EmulatedTable) else EmulatedTable(discipline="easy")
-    )
     return Site(
         name,
-        config.site.processors,
+        queue.processors,
         discipline=queue.discipline,
-        grace_s=config.site.grace_s,
-        load=_load(config),
+        grace_s=queue.grace_s,
+        load=queue.load,
         load_seed=queue.seed,
     )
-
-
-def _load(config: Config) -> LoadParameters | None:
-    if config.load.arrivals_per_hour == 0:
-        return None
-    given = {**msgspec.structs.asdict(config.load), "size_max": largest_local_job(config)}
-    return LoadParameters(**given)

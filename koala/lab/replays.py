@@ -8,17 +8,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
+from koala.common.runtime.foreign.guards import noting_replacements
+from koala.common.runtime.plugins import name_of
 from koala.errors import ConfigError
 from koala.lab.experiments import Policy, changed, label
 from koala.lab.fields import check_fields
 from koala.lab.results import Result, flat
 from koala.lab.rows import Rows
+from koala.lab.sim.log_replay import replay
+from koala.lab.sim.options import policy_name
+from koala.lab.workload.arrivals import Overrun
 from koala.lab.workloads import Log, format_of
-from koala.runtime.foreign.guards import noting_replacements
-from koala.runtime.plugins import name_of
-from koala.sim.log_replay import replay
-from koala.sim.options import policy_name
-from koala.workload.arrivals import Overrun
 
 
 @dataclass(frozen=True)

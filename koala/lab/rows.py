@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from koala.runtime.atomic_file import atomic_file
+from koala.common.runtime.atomic_file import atomic_file
 
 if TYPE_CHECKING:
     import pandas

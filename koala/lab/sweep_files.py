@@ -25,6 +25,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from koala.common.runtime.paths import written_text
+from koala.common.runtime.settings_file import convert, parse_toml
 from koala.errors import ConfigError
 from koala.lab.experiments import Experiment, Faults, changed, label
 from koala.lab.grids import Grid, grid
@@ -33,8 +35,6 @@ from koala.lab.reading import read_grid
 from koala.lab.replays import Replay
 from koala.lab.sweeps import Base, Point, points_of
 from koala.lab.workloads import Log, Synthetic
-from koala.runtime.paths import written_text
-from koala.runtime.settings_file import convert, parse_toml
 
 TRACE, GRID = "trace", "grid"
 SETTINGS_MAX = 100_000

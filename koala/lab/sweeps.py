@@ -20,17 +20,17 @@ from koala.lab.drawing import Picture
 from koala.lab.engines import engine_of
 from koala.lab.experiments import Experiment, label
 from koala.lab.models import KINDS, Model
+from koala.lab.papers.paper import Panel
+from koala.lab.papers.results import Results
 from koala.lab.progress import shown
 from koala.lab.replays import Replay
 from koala.lab.rows import Row, Rows
-from koala.papers.paper import Panel
-from koala.papers.results import Results
-from koala.papers.runs import Effort, Outcome, Quantity, Run
-from koala.sim.campaign.code import code_of_module, own_code
-from koala.sim.campaign.execution import Campaign, Engine, StoreChoice, execute_runs, key_of
-from koala.sim.campaign.identity import Plain, canonical, run_id
-from koala.sim.campaign.records import FinishedRun
-from koala.sim.statistics import Interval, interval, paired
+from koala.lab.sim.campaign.code import code_of_module, own_code
+from koala.lab.sim.campaign.execution import Campaign, Engine, StoreChoice, execute_runs, key_of
+from koala.lab.sim.campaign.identity import Plain, canonical, run_id
+from koala.lab.sim.campaign.records import FinishedRun
+from koala.lab.sim.runs import Effort, Outcome, Quantity, Run
+from koala.lab.sim.statistics import Interval, interval, paired
 from koala.views.units import counted
 
 INTERVAL = "_ci95"
@@ -301,7 +301,7 @@ class Sweep:
     ) -> Picture:
         """Draw the means of a metric with their intervals: over `x`, a line or bar for each value
         of `by`, a chart for each combination of the rest. Raises KeyError for unknown names."""
-        from koala.papers.figures import compose  # noqa: PLC0415 - imports matplotlib
+        from koala.lab.papers.figures import compose  # noqa: PLC0415 - imports matplotlib
 
         self._values(0, metric)
         names = self.names or ("setting",)

@@ -17,11 +17,11 @@ from koala.core.model.values import Priority
 from koala.errors import ConfigError
 from koala.lab.fields import check_fields
 from koala.lab.rows import Rows
-from koala.sim.log_replay.multicluster import GridJob
-from koala.workload import gwf, lublin, papers, swf
-from koala.workload import logs as log_files
-from koala.workload.arrivals import Arrivals, Overrun, Summary
-from koala.workload.distributions import SizeDistribution
+from koala.lab.sim.log_replay.multicluster import GridJob
+from koala.lab.workload import gwf, lublin, papers, swf
+from koala.lab.workload import logs as log_files
+from koala.lab.workload.arrivals import Arrivals, Overrun, Summary
+from koala.lab.workload.distributions import SizeDistribution
 
 FORMATS = {"swf": swf.FORMAT, "gwf": gwf.FORMAT}
 MODELS = ("lublin", "das")

@@ -18,11 +18,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from koala.common.runtime.foreign.guards import SIMULATED, Conduct
+from koala.common.runtime.plugins import did_you_mean, find_function, outside_names
 from koala.core.policy_api import Policies
 from koala.errors import ConfigError
 from koala.policies.slots import PROGRESS, SLOTS, Slot, policy_label
-from koala.runtime.foreign.guards import SIMULATED, Conduct
-from koala.runtime.plugins import did_you_mean, find_function, outside_names
 
 BUILT_IN: dict[str, Mapping[str, Any]] = {slot.name: slot.built_in for slot in SLOTS.values()}
 DEFAULTS: dict[str, str] = {slot.name: slot.default for slot in SLOTS.values()}

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from koala.common.runtime.plugins import did_you_mean
 from koala.core.model.parameters import NAMES, SYMBOLS, Parameters
 from koala.errors import ConfigError
 from koala.policies import BUILT_IN, named
-from koala.runtime.plugins import did_you_mean
 
 _TRUTHS = {"true": True, "false": False}
 

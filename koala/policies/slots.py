@@ -14,6 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from koala.common.protocol.ordering import ORDERS, QueuedJob, in_turn, plain_key
+from koala.common.runtime.foreign.guards import Conduct, Form, Guarded, PolicyGuard
+from koala.common.runtime.plugins import argument_count
 from koala.core.model.grid import Assignment, GridView, Placement, PlacementRequest, Unplaceable
 from koala.core.model.progress_reports import Correction, ProgressQuestion
 from koala.core.model.visiting import Discipline, Keys, LocalJobs
@@ -42,9 +45,6 @@ from koala.policies.progress.free import free, restored
 from koala.policies.progress.synchronous import synchronous, synchronous_as_printed
 from koala.policies.queueing.high_low import turn
 from koala.policies.queueing.multiqueue import DISCIPLINES, local_first
-from koala.protocol.ordering import ORDERS, QueuedJob, in_turn, plain_key
-from koala.runtime.foreign.guards import Conduct, Form, Guarded, PolicyGuard
-from koala.runtime.plugins import argument_count
 
 
 def _itself(_name: str, policy: Any) -> Any:  # noqa: ANN401

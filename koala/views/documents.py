@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from koala.common.protocol.messages import NO_RESOURCES, SiteResources
 from koala.core.model.grid import Site
 from koala.core.model.job import (
     Attempt,
@@ -29,7 +30,6 @@ from koala.core.pipeline.claiming_schedule import tries_left
 from koala.core.queries import claim_of
 from koala.core.sites import is_resting
 from koala.core.state import State
-from koala.protocol.messages import NO_RESOURCES, SiteResources
 from koala.views.accounting import charges_document
 
 CHARGES_SHOWN = 60

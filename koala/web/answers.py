@@ -14,8 +14,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from koala.runtime import clock
-from koala.runtime.structured_log import LogRate, get_logger
+from koala.common.runtime import clock
+from koala.common.runtime.structured_log import LogRate, get_logger
 
 PART_BYTES = 65_536
 """uvicorn waits for a slow reader between two parts, so no more than this is ever buffered."""

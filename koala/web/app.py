@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from koala.runtime import clock
+from koala.common.runtime import clock
 from koala.web.answers import Answers
 from koala.web.identities import Identities
 from koala.web.pages import (

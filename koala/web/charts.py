@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from koala.web.cells import duration
-from koala.web.usage import SAMPLES_MAX, STEP_S, Use
+from koala.views.cells import duration
+from koala.views.usage import SAMPLES_MAX, STEP_S, Use
 
 WIDTH, HEIGHT = 1000.0, 100.0
 """Units of the drawing; it is stretched to its place."""

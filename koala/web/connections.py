@@ -20,10 +20,10 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from koala.runtime import clock
-from koala.runtime.structured_log import LogRate, get_logger
+from koala.common.runtime import clock
+from koala.common.runtime.structured_log import LogRate, get_logger
+from koala.common.wire.connection_limits import connections_max
 from koala.web.security import BODY_MAX
-from koala.wire.connection_limits import connections_max
 
 CONNECTIONS_MAX = 4_000
 BACKLOG = 2_048

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from koala.client import AsyncClient
+from koala.client.grid_model import GridModel
+from koala.common.identity.credentials import Credentials, find_credentials
 from koala.errors import ExhaustedError, UnauthenticatedError
-from koala.identity.credentials import Credentials, find_credentials
-from koala.web.grid_model import GridModel
 from koala.web.sessions import Sessions
 
 OWN = "own"

@@ -159,7 +159,7 @@ async def _replayed(journal: Path, changes: Words, time_max_s: float) -> Documen
     """Run the command in a process. Raises RejectedError, ConfigError."""
     words = [*command(journal, changes)[1:], "--summary", "--claims", "--json"]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "koala.cli.local.child", str(os.getpid()), "koala.cli.main"),
+        *(sys.executable, "-m", "koala.local.child", str(os.getpid()), "koala.cli.main"),
         *words,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

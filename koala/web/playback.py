@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from koala.web.cells import NOTHING, duration, milliseconds, processor_time
+from koala.views.cells import NOTHING, duration, milliseconds, processor_time
 
 Document: TypeAlias = Mapping[str, Any]
 

@@ -13,15 +13,15 @@ from collections.abc import Callable
 
 import uvicorn
 
+from koala.common.identity.private_files import write_private
+from koala.common.runtime import clock
+from koala.common.runtime.structured_log import LogRate, configure_logging, get_logger
+from koala.common.wire.connection_limits import raise_limit
+from koala.common.wire.listen_ports import cannot_listen
 from koala.errors import ConfigError, first_error
-from koala.identity.private_files import write_private
-from koala.runtime import clock
-from koala.runtime.structured_log import LogRate, configure_logging, get_logger
 from koala.web.app import make_app
 from koala.web.connections import BACKLOG, Acceptor
 from koala.web.settings import WebSettings
-from koala.wire.connection_limits import raise_limit
-from koala.wire.listen_ports import cannot_listen
 
 STOP_S = 2
 """Time for open streams to end."""

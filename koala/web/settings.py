@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from koala.common.identity.tls import is_loopback
 from koala.errors import ConfigError
-from koala.identity.tls import is_loopback
 
 DEFAULT_LISTEN = "127.0.0.1:7780"
 PORT_MAX = 65_535

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from koala.protocol.messages import (
+from koala.common.protocol.messages import (
     Acknowledge,
     Arm,
     ArmNumber,
@@ -30,7 +30,7 @@ from koala.protocol.messages import (
     ReportState,
     ToDaemon,
 )
-from koala.protocol.names import ClaimId
+from koala.common.protocol.names import ClaimId
 from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claim_surroundings import ClaimSurroundings, StoreThread, no_archive, no_input

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.files.archives import pack
-from koala.protocol.names import ClaimId
+from koala.common.files.archives import pack
+from koala.common.protocol.names import ClaimId
 from koala_agent.claim_folders import ClaimFolders, Preparation
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Asked, Claim

@@ -10,12 +10,12 @@ from typing import get_args
 
 import pytest
 
+from koala.common.metrics import declarations as m
+from koala.common.protocol import messages
+from koala.common.protocol.messages import ArmNumber, ClaimEnd, EndKind, Hold, Program
+from koala.common.protocol.names import ClaimId
+from koala.common.runtime.disk_space import DiskSpace
 from koala.errors import ConfigError
-from koala.metrics import declarations as m
-from koala.protocol import messages
-from koala.protocol.messages import ArmNumber, ClaimEnd, EndKind, Hold, Program
-from koala.protocol.names import ClaimId
-from koala.runtime.disk_space import DiskSpace
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.states import Armed, Asked, Claim, Gone, Granted, Passed, State
 from koala_agent.config import metrics_endpoint, parse_config
@@ -23,7 +23,7 @@ from koala_agent.link.session import Session, Timing
 from koala_agent.link.session_status import SessionStatus
 from koala_agent.lrm.local_manager import Idle
 from koala_agent.metrics import STATES, AgentMetrics
-from tests.metrics.scraping import get, value
+from tests.common.metrics.scraping import get, value
 
 AGENT = '[agent]\nsite = "delft"\ndaemon = "127.0.0.1:7740"\nstate_dir = "state"\n'
 SITE = "[site]\nprocessors = 8\n"

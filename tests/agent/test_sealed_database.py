@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from koala.common.protocol.names import ClaimId
 from koala.errors import DamagedError, DiskError, KoalaError
-from koala.protocol.names import ClaimId
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.store import Store

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.wire.v1 import link_pb2
+from koala.common.wire.v1 import link_pb2
 from tests.agent.accounts import ANN, BOB, a_scratch, need_root, owners, python
 from tests.agent.live.agent_process import AgentProcess, a_job, agent_process, until
 from tests.agent.live.fake_daemon import GONE, PASSED, FakeDaemon, FakeSession, fake_daemon, hold

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
-from koala.protocol.messages import Resources
 from koala_agent.lrm.batch.batch_manager import BatchManager
-from koala_agent.lrm.batch.dialect import job_name
+from koala_agent.lrm.dialect import job_name
 from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Ended, Idle, Queued, Running
 from tests.batch.conftest import ONE_OF_EACH, Serve, cleared
 from tests.batch.systems.system import GPUS, System

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.dialect import job_name
+from koala_agent.lrm.dialect import job_name
 from koala_agent.lrm.local_manager import (
     EndCause,
     Ended,

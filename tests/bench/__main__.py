@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from koala.runtime.atomic_file import write_atomically
-from koala.runtime.child_lifetime import end_once, ended_by
+from koala.common.runtime.atomic_file import write_atomically
+from koala.common.runtime.child_lifetime import end_once, ended_by
 from tests.bench import core, identity, live, multiqueue, peers, references, starts, traces
 from tests.bench.figures import Figure, Measurement, columns, document, machine, table
 

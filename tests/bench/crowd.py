@@ -24,11 +24,11 @@ from typing import Any
 import grpc
 
 from koala.client import AsyncClient, AsyncJobHandle, Submission
+from koala.common.identity.credentials import Credentials
+from koala.common.identity.tls import IdentityFile, identity_path
+from koala.common.runtime.clock import unix_now
+from koala.common.wire.v1 import link_pb2
 from koala.errors import KoalaError
-from koala.identity.credentials import Credentials
-from koala.identity.tls import IdentityFile, identity_path
-from koala.runtime.clock import unix_now
-from koala.wire.v1 import link_pb2
 from tests.bench.figures import percentile
 from tests.daemon.fake_agent import FakeAgent
 from tests.harness.children import module_command

@@ -16,7 +16,7 @@ from time import perf_counter
 import psutil
 
 from koala.client import AsyncClient
-from koala.identity.credentials import PLAIN, Credentials, read_credentials
+from koala.common.identity.credentials import PLAIN, Credentials, read_credentials
 from tests.bench.figures import Figure, median
 from tests.harness.children import module_command
 

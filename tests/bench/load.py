@@ -24,8 +24,8 @@ from typing import Any, TypeAlias
 import psutil
 
 from koala.client import AsyncClient, AsyncJobHandle
-from koala.runtime.atomic_file import write_atomically
-from koala.runtime.child_lifetime import end_once, ended_by
+from koala.common.runtime.atomic_file import write_atomically
+from koala.common.runtime.child_lifetime import end_once, ended_by
 from tests.bench.crowd import Crowd, a_crowd, pause
 from tests.bench.figures import Figure, document, machine, percentile, table
 from tests.bench.live import PATIENT, TRUE, a_queued_job, submit, timed

@@ -22,7 +22,7 @@ import httpx
 import psutil
 
 from koala.client import AsyncClient
-from koala.runtime.child_lifetime import ended_in_order
+from koala.common.runtime.child_lifetime import ended_in_order
 from tests.bench.crowd import pause
 from tests.bench.figures import Figure, table
 from tests.bench.live import TRUE, a_queued_job

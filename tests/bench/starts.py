@@ -17,6 +17,7 @@ from time import perf_counter
 import psutil
 
 from koala.client import AsyncClient
+from koala.common.runtime.structured_log import configure_logging
 from koala.core.digest import digest
 from koala.core.model.events import JobSubmitted
 from koala.core.model.job_spec import JobSpec
@@ -24,8 +25,7 @@ from koala.daemon.config import read_config
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext, Upkeep
 from koala.daemon.state.recovery import begin_life
-from koala.rsl.job_reader import read_job
-from koala.runtime.structured_log import configure_logging
+from koala.job_descriptions.job_reader import read_job
 from tests.bench.figures import Figure, median
 from tests.bench.live import LIMIT_S, TRUE, a_grid, a_queued_job
 from tests.harness.children import module_command

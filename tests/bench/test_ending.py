@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from koala.runtime.child_lifetime import SIGNALLED
+from koala.common.runtime.child_lifetime import SIGNALLED
 from tests.cli.command import environment
 from tests.tidy.sources import ROOT
 

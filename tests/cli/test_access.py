@@ -13,8 +13,8 @@ import pytest
 
 from koala.cli.arguments import read_duration
 from koala.cli.main import main
+from koala.common.identity.private_files import write_private
 from koala.errors import SpecError
-from koala.identity.private_files import write_private
 from tests.cli.command import LIMIT_S, environment, koala_here
 from tests.cli.grids import Up, up
 from tests.harness.forked import write_launcher

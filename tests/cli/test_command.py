@@ -296,7 +296,16 @@ def modules_after(code: str) -> set[str]:
 
 def test_help_imports_nothing_heavy() -> None:
     loaded = modules_after("from koala.cli.main import main; main(['--help'])")
-    heavy = {"grpc", "rich", "structlog", "msgspec", "psutil", "asyncio", "koala.rsl", "pydantic"}
+    heavy = {
+        "grpc",
+        "rich",
+        "structlog",
+        "msgspec",
+        "psutil",
+        "asyncio",
+        "koala.job_descriptions",
+        "pydantic",
+    }
     assert heavy & loaded == set()
 
 
@@ -304,7 +313,15 @@ def test_help_imports_nothing_heavy() -> None:
 def test_a_query_imports_only_what_it_needs(words: list[str]) -> None:
     code = f"from koala.cli.main import main; main([*{words}, '--address', '{NOBODY}'])"
     loaded = modules_after(code)
-    heavy = {"rich", "msgspec", "structlog", "psutil", "koala.rsl", "koala.core", "pydantic"}
+    heavy = {
+        "rich",
+        "msgspec",
+        "structlog",
+        "psutil",
+        "koala.job_descriptions",
+        "koala.core",
+        "pydantic",
+    }
     assert heavy & loaded == set()
     assert "koala_agent" not in loaded
     assert "koala.client.connection" in loaded

@@ -16,7 +16,7 @@ import koala.daemon.config as daemon
 import koala_agent.config_tables as agent
 from koala.cli.lazy_group import LazyGroup
 from koala.cli.main import application
-from koala.runtime.settings_file import type_at
+from koala.common.runtime.settings_file import type_at
 from koala_agent.config import read_config as read_agent
 from koala_agent.lrm.batch_system import DEFAULT, find_system, known_systems
 from tests.tidy.sources import ROOT

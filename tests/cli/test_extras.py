@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.cli.research.simulate import SIMULATIONS
+from koala.lab.commands.simulate import SIMULATIONS
 from tests.cli.command import LIMIT_S, PYTHON_PATH, environment
 from tests.cli.grids import up
 from tests.tidy.sources import shipped_files

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from koala.cli.local.demo_scenario import FILES, PROCESSES_MAX, SITES, input_bytes, plan
-from koala.cli.local.folders import shipped, state_folder
 from koala.daemon.config import read_config as read_daemon
 from koala.errors import ConfigError
-from koala.grid_file import ANY_PORT, GridFile, lay_out, parse_grid, read_grid, with_metrics
+from koala.local.demo_scenario import FILES, PROCESSES_MAX, SITES, input_bytes, plan
+from koala.local.folders import shipped, state_folder
+from koala.local.grid_file import ANY_PORT, GridFile, lay_out, parse_grid, read_grid, with_metrics
 from koala_agent.config import read_config as read_agent
 from tests.tidy.sources import ROOT
 
@@ -137,7 +137,7 @@ def test_the_demo_is_drawn_from_its_seed() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_poisson_runs_over_distinct_sites_and_not_only_where_its_file_is(seed: int) -> None:
-    from koala.rsl import read_job
+    from koala.job_descriptions import read_job
 
     for job in plan(shipped("examples"), seed=seed, jobs=14):
         if job.name.startswith("poisson"):

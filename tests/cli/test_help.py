@@ -17,11 +17,11 @@ from koala.cli.arguments import Number, Words
 from koala.cli.help_text import SHORT_NOTE
 from koala.cli.jobs.status import PHASES
 from koala.cli.main import COMMANDS, application
-from koala.cli.research.trace import FORMATS
-from koala.cli.research.workload import MODELS
 from koala.core.model.job import TERMINAL_PHASES, TRANSITIONS
 from koala.daemon.auth.access_rules import Role
 from koala.lab import workloads
+from koala.lab.commands.trace import FORMATS
+from koala.lab.commands.workload import MODELS
 from koala.views.accounting import By
 from koala_agent.main import COMMANDS as AGENT_COMMANDS
 from koala_agent.main import main as agent_main

@@ -13,7 +13,6 @@ import pytest
 
 from koala.cli.admin.report import csv_text
 from koala.cli.jobs.logs import LabelledLines, TextDecoder, Writer, _shared_names
-from koala.cli.local import demo_summary as summary
 from koala.cli.main import main
 from koala.cli.output import JSON_VERSION, print_json, say
 from koala.cli.render import access as render_access
@@ -21,6 +20,7 @@ from koala.cli.render import documents as render
 from koala.cli.render import job_list
 from koala.cli.render.table import clean
 from koala.client.records import JobDetails, LogPart, Part
+from koala.local import demo_summary as summary
 from tests.cli.pictures import a_charge, a_job, a_part, a_report_row, a_site
 
 HOSTILE = "a\x1b[2J\x1b]0;t\x07\x9b31m\u202eb\r\nc\x00\x7f\u2028d"

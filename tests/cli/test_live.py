@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from koala.cli.local.live_view import BAR_CELLS, LiveView, PlainView, Scene, bar, panels
+from koala.local.live_view import BAR_CELLS, LiveView, PlainView, Scene, bar, panels
 from tests.cli.pictures import a_job, a_site
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from koala.cli.main import main
+from koala.common.runtime.paths import SETTINGS_MAX, written_text
 from koala.errors import ConfigError
-from koala.runtime.paths import SETTINGS_MAX, written_text
 from koala_agent.lrm.batch_system import find_system
 from koala_agent.main import main as agent_main
-from tests.workload.logs import a_log, line
+from tests.lab.workload.logs import a_log, line
 
 AGENT = find_system("emulated").template
 HINTS = ("simulate", "hints", "--jobs", "20", "--reps", "1", "--workers", "1")

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from koala.cli.jobs.follow import Progress
-from koala.runtime import clock, progress_bar
-from koala.runtime.progress_bar import QUIET_VARIABLE, progress
+from koala.common.runtime import clock, progress_bar
+from koala.common.runtime.progress_bar import QUIET_VARIABLE, progress
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, *, after_s: float, calls: int = 5) -> str:

@@ -9,7 +9,6 @@ from datetime import UTC
 import pytest
 
 from koala.cli.admin.report import csv_text
-from koala.cli.local.demo_summary import summary_rows, summary_text
 from koala.cli.render.documents import (
     files_text,
     job_text,
@@ -26,6 +25,7 @@ from koala.cli.render.job_list import jobs_text, read_format
 from koala.cli.render.table import columns, table
 from koala.cli.render.timeline import places, reached, timeline_text
 from koala.errors import SpecError
+from koala.local.demo_summary import summary_rows, summary_text
 from tests.cli.pictures import a_charge, a_job, a_part, a_report_row, a_site, a_timeline
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.runtime.atomic_file import PREFIX, atomic_file, check_writable, write_atomically
 from koala.errors import KoalaError
-from koala.runtime.atomic_file import PREFIX, atomic_file, check_writable, write_atomically
 from tests.cli.command import PROGRAM, begin, environment, koala, koala_here
 from tests.harness.forked import Surroundings, start
 from tests.harness.small_disk import fill, small_disk
@@ -102,7 +102,7 @@ def test_what_a_killed_writer_left_is_removed_and_one_at_work_is_left_alone(
     tmp_path: Path,
 ) -> None:
     program = (
-        "import os, sys; from pathlib import Path; from koala.runtime.atomic_file import "
+        "import os, sys; from pathlib import Path; from koala.common.runtime.atomic_file import "
         "atomic_file\n"
         "with atomic_file(Path(sys.argv[1])) as part:\n"
         "    part.write_text('half'); print('half', flush=True); sys.stdin.read()"

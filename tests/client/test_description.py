@@ -10,9 +10,9 @@ import pytest
 import koala
 from koala import Component, Job
 from koala.errors import SpecError
-from koala.rsl import read_job
-from koala.rsl.attribute_names import plain_name
-from koala.rsl.attributes import ATTRIBUTES, Scope, Treatment
+from koala.job_descriptions import read_job
+from koala.job_descriptions.attribute_names import plain_name
+from koala.job_descriptions.attributes import ATTRIBUTES, Scope, Treatment
 
 
 def test_a_job_in_python_is_the_job_in_rsl() -> None:

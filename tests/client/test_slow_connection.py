@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from koala.client.channel import DaemonEndpoint
 from koala.client.connection import CHANNEL_OPTIONS
+from koala.common.identity.credentials import PLAIN
 from koala.errors import UnreachableError
-from koala.identity.credentials import PLAIN
 
 ANSWER_S = 1.3
 """Longer than gRPC's longest back-off here with its jitter, 1.2 s."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from koala.common.protocol.ordering import ORDERS, OrderPolicy, QueuedJob, in_order, plain_key
 from koala.core.model.actions import ClaimProcessors
 from koala.core.model.values import JobId, UserName
 from koala.core.pipeline import ordered_scan
 from koala.errors import InvalidAnswerError
 from koala.policies import chosen
-from koala.protocol.ordering import ORDERS, OrderPolicy, QueuedJob, in_order, plain_key
 from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import HIGH, a_component, a_job, a_site

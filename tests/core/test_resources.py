@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from koala.common.protocol.messages import SiteResources
 from koala.core.digest import digest
 from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer, StopClaim
 from koala.core.model.events import SiteRegistered, SiteReported
@@ -15,7 +16,6 @@ from koala.core.model.values import JobId, SiteName
 from koala.core.resources import describe_missing
 from koala.core.snapshot import load, save
 from koala.policies import chosen
-from koala.protocol.messages import SiteResources
 from koala.views.documents import sites_document
 from koala.views.explain import why
 from tests.core.conftest import Begin

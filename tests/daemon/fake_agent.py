@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from koala.identity.tls import IdentityFile
-from koala.wire.packing import PACKS, unpacked
-from koala.wire.v1 import link_pb2 as pb
-from koala.wire.v1.link_pb2_grpc import AgentLinkStub
+from koala.common.identity.tls import IdentityFile
+from koala.common.wire.packing import PACKS, unpacked
+from koala.common.wire.v1 import link_pb2 as pb
+from koala.common.wire.v1.link_pb2_grpc import AgentLinkStub
 from koala_agent.link.endpoints import dial
 
 OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.max_reconnect_backoff_ms", 200))

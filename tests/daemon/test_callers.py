@@ -9,8 +9,8 @@ import grpc
 import pytest
 
 from koala.client import AsyncClient
+from koala.common.wire.v1 import koala_pb2, koala_pb2_grpc, link_pb2
 from koala.errors import JournalError, UnreachableError
-from koala.wire.v1 import koala_pb2, koala_pb2_grpc, link_pb2
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 

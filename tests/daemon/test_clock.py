@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from koala.common.runtime.clock import Clock
 from koala.core.digest import digest
 from koala.core.model.actions import Action, ArmClaim, ClaimProcessors, ReleaseClaim
 from koala.core.model.events import ClaimArmed, ClaimGranted, ClaimPassed, Event
@@ -15,7 +16,6 @@ from koala.core.scheduler import Scheduler
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit
 from koala.daemon.storage.records import Record
 from koala.policies import chosen
-from koala.runtime.clock import Clock
 from tests.harness.builders import a_job, a_site
 
 HOUR_S = 3600.0

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from koala.client import AsyncClient
+from koala.common.runtime.disk_space import BALLAST, MB, DiskSpace
 from koala.core.model.events import Woken
 from koala.core.model.values import JobId
 from koala.daemon.clients.outputs import Publisher
@@ -17,11 +18,10 @@ from koala.daemon.files.spool import EndedJob, Spool
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Record
 from koala.errors import DiskError, ExhaustedError, JournalError, UnreachableError
-from koala.runtime.disk_space import BALLAST, MB, DiskSpace
+from tests.common.files.stage import comes_true
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 from tests.daemon.test_process import configured, run_daemon, started
-from tests.files.stage import comes_true
 from tests.harness.failing_disk import failing_commits, limit_pages
 from tests.harness.small_disk import fill, small_disk
 

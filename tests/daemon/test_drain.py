@@ -8,9 +8,9 @@ import pytest
 
 from koala.cli.admin.sites import _until_empty
 from koala.client import AsyncClient
+from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.model.values import SiteName
 from koala.daemon.agents import duplicate_agents as contention
-from koala.wire.v1 import link_pb2 as pb
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 

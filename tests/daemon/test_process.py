@@ -19,7 +19,7 @@ import pytest
 from koala.client import AsyncClient, Submission
 from koala.daemon.main import main
 from koala.errors import KoalaError
-from tests.files.stage import comes_true
+from tests.common.files.stage import comes_true
 from tests.harness.children import program_of
 from tests.harness.forked import Process, Surroundings, start
 

@@ -11,6 +11,12 @@ import grpc
 import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle, Submission
+from koala.common.protocol.versions import PROTOCOL
+from koala.common.runtime.token_bucket import TokenBucket
+from koala.common.wire.status import PROTOCOL_KEY, RETRY_KEY
+from koala.common.wire.v1 import koala_pb2 as pb
+from koala.common.wire.v1 import link_pb2
+from koala.common.wire.v1.koala_pb2_grpc import KoalaStub
 from koala.core.model.job import Delayed, Job
 from koala.core.model.values import JobId
 from koala.daemon.config import LimitsTable
@@ -24,13 +30,7 @@ from koala.daemon.quotas import (
 )
 from koala.daemon.storage.records import Notice
 from koala.errors import ExhaustedError, KoalaError, SpecError, UnknownJobError
-from koala.protocol.versions import PROTOCOL
-from koala.rsl.job_reader import description_bytes
-from koala.runtime.token_bucket import TokenBucket
-from koala.wire.status import PROTOCOL_KEY, RETRY_KEY
-from koala.wire.v1 import koala_pb2 as pb
-from koala.wire.v1 import link_pb2
-from koala.wire.v1.koala_pb2_grpc import KoalaStub
+from koala.job_descriptions.job_reader import description_bytes
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import FAST, config_of, running
 from tests.harness.builders import a_spec

@@ -17,7 +17,9 @@ from tests.daemon.test_process import ONE, configured, environment, run_daemon, 
 
 pytestmark = pytest.mark.live
 
-CHANGED = "import koala.runtime.disk_formats as f; f.{0} = f.Format(f.{0}.name, 2, f.{0}.remedy)"
+CHANGED = (
+    "import koala.common.runtime.disk_formats as f; f.{0} = f.Format(f.{0}.name, 2, f.{0}.remedy)"
+)
 OTHER, OTHER_BACKUP = CHANGED.format("JOURNAL"), CHANGED.format("BACKUP")
 """Statements that make a process one of a version of Koala that reads another format."""
 

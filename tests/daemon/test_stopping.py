@@ -15,9 +15,9 @@ import grpc
 import pytest
 from grpc.aio._server import Server
 
+from koala.common.wire.grpc_shutdown import run_and_drain
 from koala.daemon.files.relay import serve as serve_relay
 from koala.daemon.files.relay_settings import RelaySettings
-from koala.wire.grpc_shutdown import run_and_drain
 from tests.daemon.running import a_daemon, config_of
 
 CALLS = 50

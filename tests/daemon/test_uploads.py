@@ -12,7 +12,7 @@ import pytest
 from koala.daemon.files import uploads as uploads_module
 from koala.daemon.files.uploads import Content, Uploads, served_content, transfer_of
 from koala.errors import ExhaustedError, RejectedError, SpecError
-from tests.files.tar_blocks import END, tar_entry
+from tests.common.files.tar_blocks import END, tar_entry
 
 DATA = bytes(range(256)) * 40
 

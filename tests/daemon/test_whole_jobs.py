@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from koala.client import AsyncClient
+from koala.common.wire.v1 import link_pb2
 from koala.errors import SpecError, UnknownSiteError
-from koala.wire.v1 import link_pb2
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import ONE, config_of, running
 from tests.harness.moments import moment

@@ -8,6 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koala.common.protocol import messages
+from koala.common.protocol.codec import FROM_AGENT, TO_AGENT
+from koala.common.protocol.versions import PROTOCOL
+from koala.common.wire import status
+from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.model.actions import ClaimProcessors, StartTransfer
 from koala.core.model.job import ArmNumber, EndKind
 from koala.core.model.job_spec import ComponentSpec, JobType
@@ -27,11 +32,6 @@ from koala.errors import (
     UnknownSiteError,
     UnreachableError,
 )
-from koala.protocol import messages
-from koala.protocol.codec import FROM_AGENT, TO_AGENT
-from koala.protocol.versions import PROTOCOL
-from koala.wire import status
-from koala.wire.v1 import link_pb2 as pb
 
 ERRORS: list[KoalaError] = [
     SpecError("wrong"),

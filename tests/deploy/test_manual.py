@@ -14,8 +14,8 @@ from types import ModuleType
 
 import pytest
 
-from koala.cli.local.demo_scenario import GRID_FILE
-from koala.cli.local.init import TEMPLATES
+from koala.local.demo_scenario import GRID_FILE
+from koala.local.init import TEMPLATES
 from tests.cli.test_documents import COMMAND_LINE, command_lines
 from tests.documents.pages import prepare
 from tests.tidy.sources import ROOT

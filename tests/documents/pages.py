@@ -16,8 +16,8 @@ import msgspec
 
 import koala.daemon.config as daemon
 import koala_agent.config_tables as agent
-from koala.rsl import read_job
-from koala.runtime.settings_file import type_at
+from koala.common.runtime.settings_file import type_at
+from koala.job_descriptions import read_job
 from koala_agent.lrm.batch_system import DEFAULT, find_system
 from tests.cli.command import environment, koala_here
 from tests.documents.blocks import DATA, Block, missing, programs, steps
@@ -31,8 +31,8 @@ IMPORTED = (
     "matplotlib.figure",
     "koala.lab.experiments",
     "koala.lab.sweeps",
-    "koala.cli.research.simulate",
-    "koala.papers.multiqueue.command",
+    "koala.lab.commands.simulate",
+    "koala.lab.commands.papers.multiqueue",
 )
 """Modules that many of these commands import, and whose import takes longer than they do."""
 SHIPPED = ("examples", "deploy", "docs", "tests")

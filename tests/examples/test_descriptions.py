@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from koala.rsl.evaluation import canonical_name, evaluate
-from koala.rsl.parser import parse
-from koala.rsl.tree import canonical_json
+from koala.job_descriptions.evaluation import canonical_name, evaluate
+from koala.job_descriptions.parser import parse
+from koala.job_descriptions.tree import canonical_json
 from tests.examples.programs import ADVANCE, ALLREDUCE, FEDAVG, POISSON
 from tests.examples.stage import EXAMPLES
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.runtime.foreign.guards import Guarded
+from koala.common.runtime.plugins import outside_names
 from koala.core.model.progress_reports import Correction, MemberProgress, ProgressQuestion
 from koala.daemon.config import parse_config
 from koala.errors import ConfigError
-from koala.runtime.foreign.guards import Guarded
-from koala.runtime.plugins import outside_names
 from tests.examples.stage import EXAMPLES
 from tests.live.grid import live_grid
 

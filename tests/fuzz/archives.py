@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 from random import Random
 
+from koala.common.files.archives import FILES_MAX, OWN, check_archive, unpack
+from koala.common.files.tar_reader import COPY_BYTES, HEADER_BYTES_MAX, read_tar
 from koala.errors import SpecError
-from koala.files.archives import FILES_MAX, OWN, check_archive, unpack
-from koala.files.tar_reader import COPY_BYTES, HEADER_BYTES_MAX, read_tar
-from tests.files.tar_blocks import END, padded, pax_header, pax_record, tar_block, tar_entry
+from tests.common.files.tar_blocks import END, padded, pax_header, pax_record, tar_block, tar_entry
 from tests.fuzz.hostile_values import number, spoilt_bytes, text
 from tests.fuzz.target import Target, require_readable
 

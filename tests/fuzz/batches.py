@@ -7,15 +7,15 @@ from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
+from koala.common.protocol.messages import SiteFigures
 from koala.errors import LocalManagerError
-from koala.protocol.messages import SiteFigures
 from koala_agent.lrm.batch.claim_tracking import idle_of
-from koala_agent.lrm.batch.dialect import BatchJob, Dialect
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.htcondor import HTCondor
 from koala_agent.lrm.batch.oar import OAR
 from koala_agent.lrm.batch.pbs import PBS
 from koala_agent.lrm.batch.slurm import Slurm
+from koala_agent.lrm.dialect import BatchJob, Dialect
 from koala_agent.transport.interface import Answer
 from tests.fuzz.hostile_values import spoilt_text
 from tests.fuzz.tables import require_taken

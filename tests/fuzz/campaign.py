@@ -24,7 +24,7 @@ from time import process_time
 
 import structlog
 
-from koala.runtime.child_lifetime import serve
+from koala.common.runtime.child_lifetime import serve
 from tests.fuzz import (
     archives,
     arguments,

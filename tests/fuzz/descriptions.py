@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from koala.common.protocol.codec import TO_AGENT
 from koala.core.invariants import check as check_state
 from koala.core.model.actions import ClaimProcessors
 from koala.core.model.events import DaemonStarted, JobSubmitted
@@ -16,15 +17,14 @@ from koala.core.scheduler import Scheduler
 from koala.daemon.clients.admission import check as admit
 from koala.daemon.storage.records import decode_event, encode_event
 from koala.errors import KoalaError, SpecError
+from koala.job_descriptions import canonical_json, evaluate, parse, read_job, unparse, write_job
+from koala.job_descriptions.attributes import ATTRIBUTES
 from koala.policies import chosen
-from koala.protocol.codec import TO_AGENT
-from koala.rsl import canonical_json, evaluate, parse, read_job, unparse, write_job
-from koala.rsl.attributes import ATTRIBUTES
 from koala_agent.link import codec
 from tests.fuzz.hostile_values import number, spoilt_bytes, spoilt_text, text
 from tests.fuzz.target import Target, require_readable
 from tests.harness.builders import a_site
-from tests.rsl.examples import TREES
+from tests.job_descriptions.examples import TREES
 
 Case: TypeAlias = tuple[str | bytes, dict[str, str]]
 

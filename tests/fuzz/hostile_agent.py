@@ -16,6 +16,18 @@ from typing import Any, TypeAlias
 from google.protobuf.message import DecodeError
 
 from koala.cli.output import clean_lines
+from koala.common.protocol.codec import FROM_AGENT
+from koala.common.protocol.messages import (
+    FileFound,
+    FileRemoved,
+    Register,
+    Report,
+    SiteFigures,
+    TransferFailed,
+    TransferFinished,
+)
+from koala.common.protocol.versions import PROTOCOL
+from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.digest import digest
 from koala.core.invariants import check as check_state
 from koala.core.model import actions
@@ -31,20 +43,8 @@ from koala.daemon.agents.replica_reports import ReplicaReports
 from koala.daemon.storage.records import decode_event, encode_event
 from koala.errors import SpecError
 from koala.policies import chosen
-from koala.protocol.codec import FROM_AGENT
-from koala.protocol.messages import (
-    FileFound,
-    FileRemoved,
-    Register,
-    Report,
-    SiteFigures,
-    TransferFailed,
-    TransferFinished,
-)
-from koala.protocol.versions import PROTOCOL
 from koala.views.documents import whole_document
 from koala.views.explain import why
-from koala.wire.v1 import link_pb2 as pb
 from tests.fuzz.hostile_values import utf8
 from tests.fuzz.links import an_upward_message
 from tests.fuzz.target import Target, require_readable

@@ -13,6 +13,20 @@ from typing import TypeAlias
 import msgspec
 from google.protobuf.message import DecodeError
 
+from koala.common.protocol import messages
+from koala.common.protocol.codec import FROM_AGENT
+from koala.common.protocol.messages import (
+    Beat,
+    FileFound,
+    FileRemoved,
+    FromAgent,
+    Goodbye,
+    InventoryEnd,
+    Register,
+    Report,
+)
+from koala.common.protocol.versions import PROTOCOL
+from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.invariants import check as check_state
 from koala.core.model import events as ev
 from koala.core.model.parameters import Parameters
@@ -23,20 +37,6 @@ from koala.daemon.agents.replica_reports import ReplicaReports
 from koala.daemon.storage.records import decode_event, encode_event
 from koala.errors import SpecError
 from koala.policies import chosen
-from koala.protocol import messages
-from koala.protocol.codec import FROM_AGENT
-from koala.protocol.messages import (
-    Beat,
-    FileFound,
-    FileRemoved,
-    FromAgent,
-    Goodbye,
-    InventoryEnd,
-    Register,
-    Report,
-)
-from koala.protocol.versions import PROTOCOL
-from koala.wire.v1 import link_pb2 as pb
 from koala_agent.link import codec, session_events
 from tests.fuzz.hostile_values import fill, sent
 from tests.fuzz.tables import a_table, require_storable

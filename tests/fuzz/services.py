@@ -17,10 +17,10 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from koala.wire.status import PROTOCOL_KEY, TOKEN_KEY, TOKEN_SCHEME
+from koala.common.wire.status import PROTOCOL_KEY, TOKEN_KEY, TOKEN_SCHEME
+from tests.common.identity.stage import secured
+from tests.common.identity.test_rules import methods
 from tests.fuzz.hostile_values import fill, sent, utf8
-from tests.identity.stage import secured
-from tests.identity.test_rules import methods
 
 WATCHED_S = 0.05
 """How long a stream that would go on is looked at."""

@@ -12,11 +12,11 @@ from pathlib import Path
 from random import Random
 from typing import TypeAlias
 
+from koala.common.identity.credentials import read_credentials
+from koala.common.identity.tls import JoinToken
 from koala.errors import ConfigError
-from koala.grid_file import configurations, parse_grid
-from koala.identity.credentials import read_credentials
-from koala.identity.tls import JoinToken
-from koala.sim.log_replay.event_files import read_events
+from koala.lab.sim.log_replay.event_files import read_events
+from koala.local.grid_file import configurations, parse_grid
 from tests.fuzz.configs import PIECES, spoilt_lines
 from tests.fuzz.hostile_values import spoilt_text
 from tests.fuzz.target import Target, require_readable

@@ -6,12 +6,12 @@ import json
 
 import msgspec
 
+from koala.common.protocol import messages
+from koala.common.protocol.codec import FROM_AGENT
+from koala.common.protocol.messages import Arm, ArmNumber, Hold, Peer, Program
+from koala.common.protocol.names import ClaimId, SiteName
+from koala.common.wire.v1 import link_pb2 as pb
 from koala.errors import SpecError
-from koala.protocol import messages
-from koala.protocol.codec import FROM_AGENT
-from koala.protocol.messages import Arm, ArmNumber, Hold, Peer, Program
-from koala.protocol.names import ClaimId, SiteName
-from koala.wire.v1 import link_pb2 as pb
 from koala_agent.claims.events import (
     CheckedIn,
     Event,

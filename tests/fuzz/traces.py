@@ -10,9 +10,9 @@ from random import Random
 from typing import TypeAlias
 
 from koala.errors import WorkloadError
-from koala.workload import gwf, swf
-from koala.workload.arrivals import Arrivals
-from koala.workload.logs import Format, Log
+from koala.lab.workload import gwf, swf
+from koala.lab.workload.arrivals import Arrivals
+from koala.lab.workload.logs import Format, Log
 from tests.fuzz.hostile_values import number, spoilt_bytes, text
 from tests.fuzz.target import Target, require_readable
 

@@ -20,4 +20,4 @@ def program_of(module: str, *first: str) -> str:
 
 def module_command(module: str, *words: str) -> list[str]:
     """`python -m MODULE WORDS...`, which gets TERM when this process is gone."""
-    return [sys.executable, "-m", "koala.cli.local.child", str(os.getpid()), module, *words]
+    return [sys.executable, "-m", "koala.local.child", str(os.getpid()), module, *words]

@@ -27,8 +27,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+from koala.common.runtime.child_lifetime import end_with
 from koala.daemon.files import relay_process
-from koala.runtime.child_lifetime import end_with
 from koala_agent.placeholders.gate_compiler import find_gate
 from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.starter_installation import install_starter

@@ -37,7 +37,7 @@ FORKS = "KOALA_TEST_FORKS"
 SERVER = "KOALA_TEST_FORK_SERVER"
 """Address of the server from which the servers of child processes are forked."""
 SERVE = "from tests.harness.fork_server import *; serve_orders(*take_sockets())"
-TIE = "import signal; from koala.runtime.child_lifetime import end_with; end_with"
+TIE = "import signal; from koala.common.runtime.child_lifetime import end_with; end_with"
 REPORT_BYTES_MAX = 64
 APART_S = 180.0
 

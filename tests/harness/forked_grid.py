@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 import koala.cli.main
-from koala.cli.local import processes
+from koala.local import processes
 from tests.harness.children import program_of
 from tests.harness.forked import Forked, Surroundings, become_own_server
 

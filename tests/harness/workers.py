@@ -22,7 +22,7 @@ TOGETHER = {
     "tests/cli/verbs/test_submissions.py": "grid of the command line",
     "tests/documents/test_pages.py": "grid of the documents",
     "tests/examples/test_frameworks.py": "grid of the frameworks",
-    "tests/identity/test_handshakes.py": "daemon with strangers",
+    "tests/common/identity/test_handshakes.py": "daemon with strangers",
     "tests/live/failures/test_bad_input.py": "calm grid",
     "tests/live/test_client.py": "calm grid",
     "tests/live/test_copies.py": "grid with copies",

@@ -16,7 +16,7 @@ from koala.core.model.grid import Assignment, GridView, Placement, PlacementRequ
 from koala.core.model.values import SiteName
 from koala.errors import ConfigError
 from koala.lab import sweeps
-from koala.sim.metrics import JobRecord
+from koala.lab.sim.metrics import JobRecord
 from tests.cli.command import koala_here
 
 GRID = lab.grid({"a": 8, "b": 8})

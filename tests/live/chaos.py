@@ -40,9 +40,9 @@ from random import Random
 from typing import Any
 
 from koala.client import TERMINAL_PHASES, AsyncClient, AsyncJobHandle, Submission
+from koala.common.identity.credentials import find_credentials
 from koala.core.model.job import EndKind
 from koala.errors import ExhaustedError, KoalaError, UnreachableError
-from koala.identity.credentials import find_credentials
 from tests.cli.command import koala_here
 from tests.harness.moments import moment
 from tests.harness.small_disk import small_disk

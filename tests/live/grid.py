@@ -37,11 +37,11 @@ import psutil
 
 from koala.client import TERMINAL_PHASES, AsyncClient
 from koala.client.records import Notice, SiteStatus
+from koala.common.identity.credentials import find_credentials
+from koala.common.identity.tls import DAEMON_HOST, secure_channel
+from koala.common.wire.status import TOKEN_KEY, TOKEN_SCHEME, Metadata
 from koala.daemon.auth.local_provisioning import provision
 from koala.errors import UnreachableError
-from koala.identity.credentials import find_credentials
-from koala.identity.tls import DAEMON_HOST, secure_channel
-from koala.wire.status import TOKEN_KEY, TOKEN_SCHEME, Metadata
 from tests.harness.children import program_of
 from tests.harness.forked import Process, Surroundings, start
 from tests.harness.moments import LOOK_S, moment

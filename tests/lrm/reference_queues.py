@@ -7,7 +7,7 @@ import heapq
 import math
 from typing import NamedTuple, Protocol
 
-from koala_agent.lrm.model import Discipline
+from koala.queue_model import Discipline
 
 
 class TraceJob(NamedTuple):

@@ -13,6 +13,15 @@ from typing import Any
 
 import pytest
 
+from koala.common.protocol.ordering import QueuedJob, in_order
+from koala.common.runtime.foreign import alarms
+from koala.common.runtime.foreign.guards import (
+    Conduct,
+    Guarded,
+    ReplacedPolicyWarning,
+    Replacement,
+    noting_replacements,
+)
 from koala.core.model.grid import (
     Assignment,
     GridView,
@@ -31,15 +40,6 @@ from koala.errors import ConfigError, EndlessPolicyError, InvalidAnswerError
 from koala.policies import chosen
 from koala.policies.answers import read_order, read_permission, read_plan, read_turn
 from koala.policies.slots import SLOTS, guards_of, replaced_policies
-from koala.protocol.ordering import QueuedJob, in_order
-from koala.runtime.foreign import alarms
-from koala.runtime.foreign.guards import (
-    Conduct,
-    Guarded,
-    ReplacedPolicyWarning,
-    Replacement,
-    noting_replacements,
-)
 
 DELFT, LEIDEN = SiteName("delft"), SiteName("leiden")
 FILE, NOWHERE = FileName("data"), FileName("nowhere")

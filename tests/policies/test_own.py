@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.protocol.ordering import QueuedJob
+from koala.common.runtime.foreign.guards import Guarded
+from koala.common.runtime.plugins import FOLDER_VARIABLE
 from koala.core.policy_api import Ordering
 from koala.daemon.config import parse_config
 from koala.errors import ConfigError
+from koala.lab.sim.journal_replay.world import policies_of
 from koala.policies import named
 from koala.policies.changes import Changes
 from koala.policies.slots import replaced_policies
-from koala.protocol.ordering import QueuedJob
-from koala.runtime.foreign.guards import Guarded
-from koala.runtime.plugins import FOLDER_VARIABLE
-from koala.sim.journal_replay.world import policies_of
-from koala_agent.lrm.model import local_scheduler
+from koala.queue_model import local_scheduler
 from tests.cli.command import koala_here
-from tests.workload.logs import a_log, line
+from tests.lab.workload.logs import a_log, line
 
 OWN = """
-from koala.protocol.ordering import QueuedJob
+from koala.common.protocol.ordering import QueuedJob
 from koala.core.model.visiting import Discipline
 from koala.policies.placement.worst_fit import worst_fit
 from koala.policies.queueing.multiqueue import DISCIPLINES

@@ -15,9 +15,9 @@ import pytest
 from koala.policies.slots import SLOTS
 from tests.cli.command import PYTHON_PATH, koala
 from tests.documents.blocks import blocks
+from tests.lab.workload.logs import a_log, line
 from tests.live.grid import live_grid
 from tests.tidy.sources import ROOT
-from tests.workload.logs import a_log, line
 
 PAGE = ROOT / "docs" / "development" / "add-a-policy.md"
 
@@ -151,7 +151,7 @@ def test_a_simulation_says_that_it_went_on_with_the_default(package: str) -> Non
 
 def check(package: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "koala.conformance", *words],
+        [sys.executable, "-m", "koala.policies.conformance", *words],
         env={**os.environ, "PYTHONPATH": f"{PYTHON_PATH}:{package}"},
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip

@@ -104,7 +104,7 @@ def test_the_test_as_printed_corrects_always() -> None:
 
 
 def test_the_slowdowns_of_table_2() -> None:
-    from koala.papers.synchronous.simulation.setting import (
+    from koala.lab.papers.synchronous.simulation.setting import (
         slowdown_as_printed,
         slowdown_mean,
         utilization,

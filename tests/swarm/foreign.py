@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, NoReturn
 
+from koala.common.runtime.foreign.guards import Conduct
 from koala.core.model.grid import Assignment, Placement
 from koala.core.model.progress_reports import Correction
 from koala.core.model.values import JobId, SiteName
@@ -14,7 +15,6 @@ from koala.core.model.visiting import Discipline
 from koala.core.policy_api import ClaimPlan, Policies
 from koala.policies import chosen
 from koala.policies.slots import SLOTS
-from koala.runtime.foreign.guards import Conduct
 
 LIVE = Conduct(limit_s=60.0, report=lambda _replacement: None)
 """None of them hangs; a busy machine may leave them alone for a while."""

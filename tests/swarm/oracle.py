@@ -28,7 +28,7 @@ from koala.core.model.predecessors import Ended, Predecessor
 from koala.core.model.values import ALL, ClaimId, Instant, JobId, Priority, Seconds, SiteName
 from koala.core.scheduler import Scheduler
 from koala.daemon.storage.records import Notice
-from koala.sim.engine import Engine
+from koala.lab.sim.engine import Engine
 from tests.swarm.breach import parts, require
 from tests.swarm.site_errors import Errors
 from tests.swarm.system.batch import SIGKILL_S_MAX

@@ -7,13 +7,13 @@ from typing import Any
 
 from msgspec import structs
 
+from koala.common.files import transfer
+from koala.common.protocol.messages import Acknowledge, EndKind
 from koala.core.leases import Leases
 from koala.core.passes import AwaitedPasses
 from koala.daemon.agents import connections, reports
 from koala.daemon.loop import group_commit
 from koala.daemon.storage import journal, records
-from koala.files import transfer
-from koala.protocol.messages import Acknowledge, EndKind
 from koala_agent.claims import ends as claim_ends
 from koala_agent.claims import table as claims
 from koala_agent.claims.events import Withdraw

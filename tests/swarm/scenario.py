@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from koala.common.protocol.ordering import ORDERS
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job_spec import (
     ComponentSpec,
@@ -34,8 +35,7 @@ from koala.core.model.values import (
     UserName,
 )
 from koala.policies.queueing.multiqueue import DISCIPLINES
-from koala.protocol.ordering import ORDERS
-from koala_agent.lrm.model import Discipline
+from koala.queue_model import Discipline
 from tests.swarm import foreign
 from tests.swarm.focus import focused, rush
 from tests.swarm.system.daemons import Custody

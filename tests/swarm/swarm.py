@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing import get_context
 
-from koala.runtime.child_lifetime import serve
+from koala.common.runtime.child_lifetime import serve
 from tests.swarm.run import Run
 from tests.swarm.scenario import draw
 

@@ -1,130 +1,99 @@
-"""Rules about which module may import which: the layers as data, and the search for breaches."""
+"""Rules about which module may import which: the rooms as data, and the search for breaches."""
 
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import packages_distributions
 
 from tests.tidy.sources import ROOT, Module, imports, is_within, top_level
 
-LAYERS: tuple[tuple[str, ...], ...] = (
-    (
-        "koala.errors",
-        "koala.protocol.constraints",
-        "koala.protocol.limits",
-        "koala.protocol.messages",
-        "koala.protocol.names",
-        "koala.protocol.ordering",
-        "koala.protocol.versions",
-        "koala.runtime",
-    ),
-    ("koala.core.model",),
-    ("koala.core.answer_recorder", "koala.core.policy_api"),
-    (
-        "koala.core.feasibility",
-        "koala.core.queries",
-        "koala.core.resources",
-        "koala.core.sites",
-        "koala.core.state",
-    ),
-    ("koala.core.pipeline",),
-    ("koala.core",),
-    ("koala.views",),
-    ("koala.policies",),
-    ("koala_agent.lrm.model",),
-    ("koala.rsl",),
-    ("koala.workload",),
-    ("koala.wire.services", "koala.wire.v1"),
-    ("koala.identity", "koala.wire"),
-    ("koala.protocol",),
-    ("koala.metrics",),
-    ("koala.files",),
-    ("koala.sim", "koala.papers"),
-    ("koala_agent.sealed_database", "koala_agent.starter"),
-    ("koala_agent.transport",),
-    ("koala_agent.lrm",),
-    ("koala_agent",),
-    (
-        "koala.daemon.config",
-        "koala.daemon.storage.folder",
-    ),
-    ("koala.daemon.storage",),
-    ("koala.daemon.quotas",),
-    ("koala.daemon.auth",),
-    ("koala.daemon",),
-    ("koala.client",),
-    ("koala.web",),
-    ("koala.conformance", "koala.grid_file"),
-    ("koala.lab", "koala.twin", "koala.yardstick"),
-    (
-        "koala.cli",
-        "koala.papers.deadlines.command",
-        "koala.papers.hints.command",
-        "koala.papers.koala.command",
-        "koala.papers.multiqueue.command",
-        "koala.papers.synchronous.command",
-    ),
-)
-"""An import may point to its own group or to an earlier one."""
+ROOMS: dict[str, tuple[str, ...]] = {
+    "koala.errors": (),
+    "koala.common": ("koala.errors",),
+    "koala.core": ("koala.common",),
+    "koala.queue_model": ("koala.common",),
+    "koala.policies": ("koala.core",),
+    "koala.job_descriptions": ("koala.core",),
+    "koala.views": ("koala.core",),
+    "koala_agent": ("koala.queue_model",),
+    "koala.client": ("koala.job_descriptions", "koala.views"),
+    "koala.daemon": ("koala.job_descriptions", "koala.policies", "koala.views"),
+    "koala.cli": ("koala.client",),
+    "koala.web": ("koala.client", "koala.policies"),
+    "koala.local": ("koala.cli", "koala.daemon", "koala.web", "koala_agent"),
+    "koala.lab": ("koala.local",),
+}
+"""The rooms, from the ground up, and the rooms that each stands upon. A room may import these, and
+those that they stand upon."""
+
+BARRED = {
+    "koala.client": ("koala.core",),
+    "koala.cli": ("koala.core",),
+    "koala.web": ("koala.core",),
+    "koala.lab": ("koala_agent", "koala.web"),
+}
+"""Rooms below that a room does not import itself: what it needs of them comes through the rooms
+between."""
+
+FLOORS_MAX = 8
 
 ONLY_FROM = {
     "aiomqtt": ("koala.daemon.notifications.mqtt",),
     "grpc": (
-        "koala.wire",
-        "koala.identity",
-        "koala.files",
+        "koala.common.wire",
+        "koala.common.identity",
+        "koala.common.files",
         "koala.daemon",
         "koala.client",
         "koala.cli",
-        "koala.metrics",
+        "koala.local",
+        "koala.common.metrics",
         "koala_agent",
     ),
-    "cryptography": ("koala.identity", "koala.wire", "koala.daemon", "koala_agent", "koala.cli"),
-    "prometheus_client": ("koala.metrics",),
-    "opentelemetry": ("koala.daemon.traces",),
-    "rich": ("koala.cli", "koala.runtime.progress_bar"),
-    "structlog": ("koala.runtime.structured_log",),
-    **dict.fromkeys(("cloudpickle", "pandas", "pyarrow", "IPython"), ("koala.lab",)),
-    "distributed": ("koala.sim.campaign.on_dask", "koala.lab.on_koala"),
-    **dict.fromkeys(("starlette", "uvicorn", "jinja2"), ("koala.web",)),
-    **dict.fromkeys(
-        ("scipy", "numpy", "matplotlib"),
-        ("koala.sim", "koala.papers", "koala.workload", "koala.lab"),
+    "cryptography": (
+        "koala.common.identity",
+        "koala.common.wire",
+        "koala.daemon",
+        "koala_agent",
+        "koala.cli",
+        "koala.local",
     ),
+    "prometheus_client": ("koala.common.metrics",),
+    "opentelemetry": ("koala.daemon.traces",),
+    "rich": ("koala.cli", "koala.local", "koala.common.runtime.progress_bar"),
+    "structlog": ("koala.common.runtime.structured_log",),
+    **dict.fromkeys(("cloudpickle", "pandas", "pyarrow", "IPython"), ("koala.lab",)),
+    "distributed": ("koala.lab.sim.campaign.on_dask", "koala.lab.on_koala"),
+    **dict.fromkeys(("starlette", "uvicorn", "jinja2"), ("koala.web",)),
+    **dict.fromkeys(("scipy", "numpy", "matplotlib"), ("koala.lab",)),
 }
 """Packages that stay at one edge: who may import them."""
 
 
-OF_BOTH_ENDS = (
-    "koala.wire",
-    "koala.identity",
-    "koala.protocol",
-    "koala.metrics",
-    "koala.files",
-    *LAYERS[0],
-)
-"""What agents share with the daemon; they know nothing of the core."""
+def room_of(name: str) -> str | None:
+    """The room of a module; None for one outside of all."""
+    return next((room for room in ROOMS if is_within(name, room)), None)
 
 
-def layer_of(name: str) -> int | None:
-    """The group with the longest name that fits; None for a module that no group names."""
-    fitting = [
-        (len(prefix), index)
-        for index, group in enumerate(LAYERS)
-        for prefix in group
-        if is_within(name, prefix)
-    ]
-    return max(fitting)[1] if fitting else None
+def below(room: str) -> set[str]:
+    """All rooms that a room stands upon."""
+    return {one for below_it in ROOMS[room] for one in (below_it, *below(below_it))}
+
+
+def floor_of(room: str) -> int:
+    """The floor of a room: one above the highest of those that it stands upon."""
+    return 1 + max(map(floor_of, ROOMS[room]), default=0)
 
 
 def breaches(modules: Iterable[Module]) -> Iterator[str]:
-    """Imports that point downward, or across one of the walls between the parts."""
+    """Imports of rooms that are not below, and of packages that stay at another edge."""
     for module in modules:
         if module.name == "koala":
-            continue  # the root package is above all layers; what it may import: root_breaches
-        own = layer_of(module.name)
+            continue  # the root package is above all rooms; what it may import: root_breaches
+        own = room_of(module.name)
         if own is None:
-            yield f"{module.name} has no layer: name it in tests/tidy/layers.py"
+            yield f"{module.name} is in no room: name it in tests/tidy/layers.py"
             continue
         for found in imports(module):
             if why := _breach(module.name, own, found.target):
@@ -140,28 +109,42 @@ def root_breaches(modules: Iterable[Module]) -> Iterator[str]:
                     yield f"{module.at(found.node)}: {module.name} imports {found.target}"
 
 
-def cycles(modules: Iterable[Module]) -> Iterator[str]:
-    """Modules that import one another while they are loaded, each cycle once."""
-    graph = {
-        module.name: sorted({found.target for found in imports(module) if not found.is_late})
-        for module in modules
-    }
-    state: dict[str, str] = {}
+def circles(modules: Iterable[Module]) -> Iterator[str]:
+    """Parts of one folder that import one another, at every depth and also late or for types alone:
+    first the rooms of a package, then the folders and modules within each."""
+    listed = tuple(modules)
+    names = {module.name for module in listed}
+    graphs: dict[str, dict[str, set[str]]] = {}
+    for module in listed:
+        for found in imports(module):
+            shared, own, other = _parting(module.name, found.target, names)
+            if shared and own != other:
+                graphs.setdefault(shared, {}).setdefault(own, set()).add(other)
+    for graph in graphs.values():
+        yield from _circle(graph)
 
-    def visit(name: str, path: tuple[str, ...]) -> Iterator[str]:
-        state[name] = "open"
-        for target in graph[name]:
-            if target not in graph or target == name:
-                continue
-            if state.get(target) == "open":
-                yield " -> ".join((*path[path.index(target) :], target))
-            elif target not in state:
-                yield from visit(target, (*path, target))
-        state[name] = "closed"
 
-    for name in graph:
-        if name not in state:
-            yield from visit(name, (name,))
+def _parting(name: str, target: str, names: set[str]) -> tuple[str, str, str]:
+    """Where two modules part: the last package that they share, and the part of each below it."""
+    while target not in names and "." in target:
+        target = target.rpartition(".")[0]
+    here, there = name.split("."), target.split(".")
+    depth = next(
+        (i for i, (a, b) in enumerate(zip(here, there, strict=False)) if a != b),
+        min(len(here), len(there)),
+    )
+    if depth in (len(here), len(there)):  # a package and something inside of it
+        return "", "", ""
+    shared = ".".join(here[:depth])
+    return shared, ".".join(here[: depth + 1]), ".".join(there[: depth + 1])
+
+
+def _circle(graph: dict[str, set[str]]) -> Iterator[str]:
+    sorter = TopologicalSorter(graph)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        yield " -> ".join(error.args[1])
 
 
 def undeclared(modules: Iterable[Module]) -> Iterator[str]:
@@ -187,24 +170,14 @@ def _normal(distribution: str) -> str:
     return distribution.lower().replace("_", "-")
 
 
-def _breach(name: str, own: int, target: str) -> str | None:
+def _breach(name: str, own: str, target: str) -> str | None:
     if allowed := ONLY_FROM.get(top_level(target)):
         return None if is_within(name, *allowed) else f"only {', '.join(allowed)} may"
     if top_level(target) not in ("koala", "koala_agent") or target == "koala":
         return None
-    if (
-        is_within(name, "koala_agent")
-        and is_within(target, "koala")
-        and not is_within(target, *OF_BOTH_ENDS)
-    ):
-        return "an agent knows only " + ", ".join(OF_BOTH_ENDS)
-    if (
-        is_within(name, "koala.sim")
-        and is_within(target, "koala_agent")
-        and not is_within(target, "koala_agent.lrm.model")
-    ):
-        return "the simulator shares only lrm.model with the agents"
-    layer = layer_of(target)
-    if layer is None:
-        return "that module has no layer"
-    return f"that is a lower layer ({LAYERS[layer][0]})" if layer > own else None
+    room = room_of(target)
+    if room is None:
+        return "that module is in no room"
+    if room != own and (room not in below(own) or room in BARRED.get(own, ())):
+        return f"{own} does not stand upon {room}"
+    return None

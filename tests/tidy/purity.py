@@ -14,21 +14,21 @@ from tests.tidy.sources import Module, dotted, imports, is_within, nodes, top_le
 from tests.tidy.words import CLOCKS
 
 LINK_VALUES = (
-    "koala.protocol.constraints",
-    "koala.protocol.limits",
-    "koala.protocol.messages",
-    "koala.protocol.names",
-    "koala.protocol.ordering",
-    "koala.protocol.versions",
+    "koala.common.protocol.constraints",
+    "koala.common.protocol.limits",
+    "koala.common.protocol.messages",
+    "koala.common.protocol.names",
+    "koala.common.protocol.ordering",
+    "koala.common.protocol.versions",
 )
-PURE = ("koala.core", "koala.views", "koala.policies", *LINK_VALUES, "koala_agent.lrm.model")
+PURE = ("koala.core", "koala.views", "koala.policies", *LINK_VALUES, "koala.queue_model")
 PURE_MAY_IMPORT = (
     "koala.core",
     "koala.views",
     "koala.policies",
     "koala.errors",
     *LINK_VALUES,
-    "koala.runtime.disk_formats",
+    "koala.common.runtime.disk_formats",
 )
 
 STANDARD = {
@@ -41,9 +41,9 @@ VIEWS = "koala.views"
 VIEWS_STANDARD = STANDARD | {"datetime"}
 """Views also format days; the calls of `datetime` that read the clock are found by name."""
 
-OWN_FUNCTIONS = ("koala.runtime.plugins", "koala.runtime.foreign")
-ORDERS = "koala.protocol.ordering"
-REGISTRIES = ("koala.policies", "koala.policies.slots", "koala_agent.lrm.model.local_schedulers")
+OWN_FUNCTIONS = ("koala.common.runtime.plugins", "koala.common.runtime.foreign")
+ORDERS = "koala.common.protocol.ordering"
+REGISTRIES = ("koala.policies", "koala.policies.slots", "koala.queue_model.local_schedulers")
 """Only registries look for functions of other packages, and of users, and guard them."""
 
 BUILTINS = {

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-GENERATED = ROOT / "koala" / "wire" / "v1"
+GENERATED = ROOT / "koala" / "common" / "wire" / "v1"
 IMPORT_ROOTS = {"koala": ROOT, "koala_agent": ROOT / "agents"}
 OTHER_FOLDERS = ("tests", "proto", "examples", "docs")
 

@@ -1,23 +1,59 @@
-"""Imports point upward in the list of layers, and parts know of others only what they may."""
+"""Each room knows only the rooms that it stands upon, and nothing imports itself in a circle."""
 
+import subprocess
 import sys
 
 import pytest
 
-from tests.tidy.layers import breaches, cycles, root_breaches, undeclared
-from tests.tidy.sources import imports, is_within, module_of, shipped_modules, top_level
+from tests.tidy.layers import (
+    FLOORS_MAX,
+    ROOMS,
+    breaches,
+    circles,
+    floor_of,
+    root_breaches,
+    undeclared,
+)
+from tests.tidy.sources import (
+    ROOT,
+    imports,
+    is_within,
+    module_of,
+    shipped_modules,
+    top_level,
+)
+
+AGENTS_DO_WITHOUT = ("koala.daemon", "koala.cli", "koala.web", "koala.local", "koala.lab")
 
 
-def test_imports_point_to_the_same_layer_or_upward() -> None:
+def test_rooms_know_only_what_they_stand_upon() -> None:
     assert list(breaches(shipped_modules())) == []
+
+
+def test_the_rooms_are_few_and_on_few_floors() -> None:
+    folders = {f"koala.{path.parent.name}" for path in ROOT.glob("koala/*/__init__.py")}
+    assert folders | {"koala.errors", "koala_agent"} == set(ROOMS)
+    assert max(map(floor_of, ROOMS)) <= FLOORS_MAX
+
+
+def test_the_processes_of_an_agent_import_no_daemon_command_or_page() -> None:
+    program = "import koala_agent.main, koala_agent.doctor, koala_agent.background, sys"
+    run = subprocess.run(
+        [sys.executable, "-c", f"{program}; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert [name for name in run.stdout.split() if is_within(name, *AGENTS_DO_WITHOUT)] == []
 
 
 def test_packages_above_pure_modules_pull_in_nothing() -> None:
     assert list(root_breaches(shipped_modules())) == []
 
 
-def test_no_modules_import_one_another_while_they_are_loaded() -> None:
-    assert list(cycles(shipped_modules())) == []
+def test_no_folder_at_any_depth_has_a_circle() -> None:
+    assert list(circles(shipped_modules())) == []
 
 
 def test_every_package_that_is_imported_is_a_declared_dependency() -> None:
@@ -27,33 +63,23 @@ def test_every_package_that_is_imported_is_a_declared_dependency() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "word"),
     [
-        ("koala.core.model.job", "from koala.policies import registry", "lower layer"),
-        ("koala.core.model.job", "import koala.daemon.loop.event_loop", "lower layer"),
-        ("koala.core.model.job", "def f():\n    from koala import wire", "lower layer"),
-        (
-            "koala.daemon.main",
-            "from koala.cli.render.documents import table",
-            "lower layer",
-        ),
-        (
-            "koala.lab.models",
-            "from koala.cli.research.setting_options import simulation",
-            "lower layer",
-        ),
-        ("koala.twin.folders", "def f():\n    import koala.cli.local.folders", "lower layer"),
-        (
-            "koala_agent.claims.table",
-            "from koala.core.model.values import ClaimId",
-            "an agent knows only",
-        ),
-        ("koala.sim.engine", "from koala_agent.starter import x", "shares only lrm.model"),
+        ("koala.core.model.job", "from koala.policies import registry", "does not stand upon"),
+        ("koala.core.model.job", "import koala.daemon.loop.event_loop", "does not stand upon"),
+        ("koala.common.wire", "def f():\n    from koala.core import state", "does not stand upon"),
+        ("koala.daemon.main", "from koala.cli.render.documents import table", "does not stand"),
+        ("koala.daemon.main", "import koala_agent.config", "does not stand upon koala_agent"),
+        ("koala.cli.jobs.run", "from koala.lab.sim.options import number", "does not stand upon"),
+        ("koala.cli.jobs.run", "import koala_agent.doctor", "does not stand upon koala_agent"),
+        ("koala.client.client", "import koala.core.scheduler", "does not stand upon koala.core"),
+        ("koala.lab.grids", "from koala_agent.config import Config", "does not stand upon"),
+        ("koala_agent.claims.table", "from koala.core.model.values import ClaimId", "stand upon"),
         ("koala.daemon.loop.event_loop", "import aiomqtt", "only koala.daemon.notifications.mqtt"),
-        ("koala.sim.engine", "import grpc.aio", "only koala.wire"),
-        ("koala.daemon.loop.event_loop", "def f():\n    import numpy", "only koala.sim"),
-        ("koala.helpers", "", "has no layer"),
+        ("koala.lab.sim.engine", "import grpc.aio", "only koala.common.wire"),
+        ("koala.daemon.loop.event_loop", "def f():\n    import numpy", "only koala.lab"),
+        ("koala.helpers", "", "is in no room"),
     ],
 )
-def test_a_breach_of_the_layers_is_found(name: str, text: str, word: str) -> None:
+def test_a_breach_of_the_rooms_is_found(name: str, text: str, word: str) -> None:
     (found,) = breaches([module_of(text, name=name)])
     assert word in found
 
@@ -62,26 +88,31 @@ def test_a_breach_of_the_layers_is_found(name: str, text: str, word: str) -> Non
     ("name", "text"),
     [
         ("koala.core.scheduler", "from koala.core import job\nfrom koala.errors import SpecError"),
-        ("koala.sim.engine", "from koala_agent.lrm.model import LRMState"),
+        ("koala.lab.sim.engine", "from koala.queue_model import LRMState"),
         (
             "koala_agent.link.stream",
-            "from koala.wire.v1 import link_pb2\nfrom koala.errors import KoalaError",
+            "from koala.common.wire.v1 import link_pb2\nfrom koala.errors import KoalaError",
         ),
         ("koala.daemon.main", "from koala.daemon.notifications.mqtt import publish"),
-        ("koala.cli.local.demo", "import koala_agent.main, koala.daemon.main, rich.table"),
+        ("koala.local.demo", "import koala_agent.main, koala.daemon.main"),
     ],
 )
 def test_imports_that_are_meant_are_allowed(name: str, text: str) -> None:
     assert list(breaches([module_of(text, name=name)])) == []
 
 
-def test_a_cycle_is_found_and_a_late_import_is_none() -> None:
-    first = module_of("import koala.b", name="koala.a")
-    assert list(cycles([first, module_of("import koala.a", name="koala.b")])) == [
-        "koala.a -> koala.b -> koala.a"
+def test_a_circle_is_found_at_any_depth_and_if_an_import_is_late() -> None:
+    first = module_of("import koala.x.b", name="koala.x.a")
+    late = module_of("def f():\n    import koala.x.a", name="koala.x.b")
+    assert list(circles([first, late])) == ["koala.x.a -> koala.x.b -> koala.x.a"]
+    modules = [
+        module_of("from koala.x.two.b import f", name="koala.x.one.a"),
+        module_of("from koala.x.one.c import g", name="koala.x.two.d"),
+        module_of("", name="koala.x.two.b"),
+        module_of("", name="koala.x.one.c"),
     ]
-    late = module_of("def f():\n    import koala.a", name="koala.b")
-    assert list(cycles([first, late])) == []
+    (found,) = circles(modules)
+    assert sorted(found.split(" -> ")[:2]) == ["koala.x.one", "koala.x.two"]
 
 
 def test_an_undeclared_package_is_found() -> None:

@@ -22,7 +22,7 @@ SLEEPS = {"time.sleep", "asyncio.sleep"}
 CLOCKS = re.compile(
     r"time\.(time|monotonic|perf_counter|clock_gettime)(_ns)?|(date|datetime)\.(now|utcnow|today)"
 )
-CLOCK_MODULES = ("koala.runtime.clock", "koala_agent.starter")
+CLOCK_MODULES = ("koala.common.runtime.clock", "koala_agent.starter")
 SKIPS = {"pytest.skip", "pytest.importorskip", "pytest.mark.skip", "pytest.mark.skipif"}
 
 
@@ -67,7 +67,7 @@ def clock_readers(module: Module) -> Iterator[str]:
         return
     for node in nodes(module):
         if isinstance(node, ast.Attribute) and CLOCKS.fullmatch(dotted(node)):
-            yield f"{module.at(node)}: {dotted(node)} (use koala.runtime.clock)"
+            yield f"{module.at(node)}: {dotted(node)} (use koala.common.runtime.clock)"
 
 
 def _is_stub(body: list[ast.stmt]) -> bool:
@@ -175,7 +175,9 @@ def names_twice(modules: Iterable[Module]) -> Iterator[str]:
     """Find public class names that one layer has twice."""
     places: dict[tuple[str, str], list[str]] = {}
     for module in modules:
-        depth = 3 if is_within(module.name, "koala.papers", "koala.sim") else LAYERS_OF_NAMES
+        depth = (
+            3 if is_within(module.name, "koala.lab.papers", "koala.lab.sim") else LAYERS_OF_NAMES
+        )
         layer = ".".join(module.name.split(".")[:depth])
         for node in module.tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):

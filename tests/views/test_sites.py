@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from koala.core.model.actions import ClaimProcessors, StartTransfer
+from koala.views.cells import link_cells
 from koala.views.documents import sites_document
-from koala.web.cells import link_cells
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 

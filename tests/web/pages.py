@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 
 from koala.web.app import make_app
 from koala.web.settings import WebSettings
-from tests.identity.stage import Secured, secured
+from tests.common.identity.stage import Secured, secured
 
 PORT = 7780
 ORIGIN = f"http://127.0.0.1:{PORT}"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from koala.client.grid_model import GridModel
 from koala.errors import ConfigError
-from koala.web.grid_model import GridModel
 from koala.web.security import BODY_MAX, HEADERS, POLICY
 from koala.web.sessions import AGE_MAX_S, IDLE_MAX_S, SESSIONS_MAX, Sessions, SignInCode
 from koala.web.settings import WebSettings, read_settings

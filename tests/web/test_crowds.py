@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from koala.web.security import BODY_MAX
+from tests.common.identity.stage import LIMIT_S
+from tests.common.metrics.certificates import make_certificate
 from tests.harness.moments import moment
-from tests.identity.stage import LIMIT_S
-from tests.metrics.certificates import make_certificate
 from tests.web.web_process import FEW, WebProcess, cookie_of, web_process
 
 pytestmark = pytest.mark.live

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from koala.client import AsyncClient
-from koala.runtime import clock
-from koala.web.grid_model import QUIET, GridModel
+from koala.client.grid_model import QUIET, GridModel
+from koala.common.runtime import clock
 from tests.bench.crowd import pause
 from tests.daemon.running import ONE, config_of, running
 

@@ -14,8 +14,8 @@ import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle
 from koala.core.purge import LOT
+from koala.views.cells import duration, milliseconds, processor_time
 from koala.web.app import make_app
-from koala.web.cells import duration, milliseconds, processor_time
 from koala.web.settings import WebSettings
 from tests.cli.grids import GRID, Up, up
 from tests.web.pages import ORIGIN, PORT

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.papers.tables import COLUMNS
+from koala.lab.papers.tables import COLUMNS
 from koala.web.settings import WebSettings
 from tests.web.pages import web
 

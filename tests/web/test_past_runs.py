@@ -20,7 +20,7 @@ from koala.web.playback import COLUMNS, FIGURES, JOBS_SHOWN, difference, playbac
 from koala.web.settings import WebSettings
 from tests.cli.command import koala_here
 from tests.harness.builders import a_spec
-from tests.sim.journal_replay.past import Grid, written
+from tests.lab.sim.journal_replay.past import Grid, written
 from tests.web.pages import web
 
 pytestmark = pytest.mark.live

@@ -6,9 +6,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from koala.views.gantt import KINDS, LETTERS, gantt
-from koala.web.barrier import barrier
-from koala.web.cells import (
+from koala.views.barrier import barrier
+from koala.views.cells import (
     duration,
     job_cells,
     link_cells,
@@ -17,11 +16,12 @@ from koala.web.cells import (
     stage,
     steps,
 )
+from koala.views.gantt import KINDS, LETTERS, gantt
+from koala.views.usage import STEP_S, UsageHistory, Use, use_of
 from koala.web.charts import usage_chart
 from koala.web.pages.jobs import JobFilter
 from koala.web.pages.viewer import make_templates
 from koala.web.settings import WebSettings
-from koala.web.usage import STEP_S, UsageHistory, Use, use_of
 from tests.views.jobs import job_of
 
 HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(1)>&amp;{{ 7*7 }}"

@@ -13,10 +13,10 @@ import httpx
 import psutil
 
 from tests.cli.command import environment
+from tests.common.identity.stage import LIMIT_S, Secured, secured
 from tests.harness.children import program_of
 from tests.harness.forked import Process, Surroundings, start
 from tests.harness.moments import moment
-from tests.identity.stage import LIMIT_S, Secured, secured
 
 FEW = 256
 """Descriptors of a process under a crowd: half of them are places of connections."""

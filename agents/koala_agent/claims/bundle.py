@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from koala.protocol.messages import Peer
-from koala.protocol.names import ClaimId
+from koala.common.protocol.messages import Peer
+from koala.common.protocol.names import ClaimId
 
 
 def build_bundle(claim: ClaimId, peers: tuple[Peer, ...]) -> dict[str, object]:

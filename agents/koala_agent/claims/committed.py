@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from koala.protocol.messages import Hold, KvPut, Report
-from koala.protocol.names import ClaimId
+from koala.common.protocol.messages import Hold, KvPut, Report
+from koala.common.protocol.names import ClaimId
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.states import Asked, Claim, inventory_of
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 
-from koala.protocol.messages import ClaimEnd, EndKind
+from koala.common.protocol.messages import ClaimEnd, EndKind
 from koala_agent.claims.events import BatchEnded
 from koala_agent.claims.states import Claim, Passed
 from koala_agent.lrm.local_manager import EndCause

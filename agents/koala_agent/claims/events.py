@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from koala.protocol.messages import (
+from koala.common.protocol.messages import (
     Acknowledge,
     Arm,
     ArmNumber,
@@ -30,7 +30,7 @@ from koala.protocol.messages import (
     ToDaemon,
     TryPaths,
 )
-from koala.protocol.names import ClaimId
+from koala.common.protocol.names import ClaimId
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Claim

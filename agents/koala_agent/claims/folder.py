@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from koala.protocol.messages import ClaimEnd
-from koala.protocol.names import ClaimId, is_claim_id
+from koala.common.protocol.messages import ClaimEnd
+from koala.common.protocol.names import ClaimId, is_claim_id
 
 
 def folder_name(claim: ClaimId) -> str:

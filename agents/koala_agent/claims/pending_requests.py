@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from koala.protocol.messages import KvAnswer, KvGet, KvPut
-from koala.protocol.names import ClaimId
+from koala.common.protocol.messages import KvAnswer, KvGet, KvPut
+from koala.common.protocol.names import ClaimId
 
 REQUESTS_MAX = 1_024
 """Unanswered requests of one claim."""

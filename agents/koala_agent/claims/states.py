@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from koala.protocol.messages import (
+from koala.common.protocol.messages import (
     ArmNumber,
     ClaimEnd,
     Hold,
@@ -22,7 +22,7 @@ from koala.protocol.messages import (
     Report,
     ReportState,
 )
-from koala.protocol.names import ClaimId
+from koala.common.protocol.names import ClaimId
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,11 +17,11 @@ from typing import TypeVar
 
 import msgspec
 
+from koala.common.protocol.messages import Watermark
+from koala.common.protocol.names import ClaimId
+from koala.common.runtime.disk_formats import CLAIMS
+from koala.common.runtime.sqlite_store import Database, Schema, lock_folder
 from koala.errors import ConfigError, JournalError
-from koala.protocol.messages import Watermark
-from koala.protocol.names import ClaimId
-from koala.runtime.disk_formats import CLAIMS
-from koala.runtime.sqlite_store import Database, Schema, lock_folder
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Claim

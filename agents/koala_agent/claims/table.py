@@ -29,7 +29,7 @@ from typing import TypeGuard
 
 import msgspec
 
-from koala.protocol.messages import (
+from koala.common.protocol.messages import (
     STARTER_ENDS,
     Acknowledge,
     Arm,
@@ -51,7 +51,7 @@ from koala.protocol.messages import (
     ToDaemon,
     TryPaths,
 )
-from koala.protocol.names import ClaimId, is_claim_id
+from koala.common.protocol.names import ClaimId, is_claim_id
 from koala_agent.claims import ends as claim_ends
 from koala_agent.claims.events import (
     Adopted,

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import grpc
 
+from koala.common.identity.tls import DAEMON_HOST, JoinToken, secure_channel
+from koala.common.wire.v1.identity_pb2 import WhereRequest
+from koala.common.wire.v1.identity_pb2_grpc import EnrolmentStub
 from koala.errors import ConfigError, KoalaError, LocalManagerError, UnreachableError
-from koala.identity.tls import DAEMON_HOST, JoinToken, secure_channel
-from koala.wire.v1.identity_pb2 import WhereRequest
-from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 from koala_agent.connect.plan import FOLDER
 from koala_agent.connect.survey import AGENT_MIN, Survey, read_survey, survey_command
 from koala_agent.transport.interface import Answer, Command

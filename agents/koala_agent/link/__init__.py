@@ -5,5 +5,5 @@
 `session_driver` drives it, `stream` carries it over gRPC, `codec` translates its messages.
 `session_status` is what other parts of the agent see of it.
 `endpoints` connects to the daemon. `enrolment` gets the site's certificate, `certificate_renewal`
-renews it, both with keys of `koala.identity`.
+renews it, both with keys of `koala.common.identity`.
 """

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 
 import grpc
 
+from koala.common.identity.keys import expires_at, make_request, renew_at
+from koala.common.identity.tls import IdentityFile
+from koala.common.runtime import clock
+from koala.common.runtime.structured_log import get_logger
+from koala.common.wire.v1.identity_pb2 import RenewRequest
+from koala.common.wire.v1.identity_pb2_grpc import EnrolmentStub
 from koala.errors import ConfigError, UnreachableError
-from koala.identity.keys import expires_at, make_request, renew_at
-from koala.identity.tls import IdentityFile
-from koala.runtime import clock
-from koala.runtime.structured_log import get_logger
-from koala.wire.v1.identity_pb2 import RenewRequest
-from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 from koala_agent.link.endpoints import dial
 from koala_agent.link.enrolment import CALL_S, signed_identity
 

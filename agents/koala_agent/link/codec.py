@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from koala.protocol import codec, messages
-from koala.protocol.names import SiteName
-from koala.wire.v1 import link_pb2
+from koala.common.protocol import codec, messages
+from koala.common.protocol.names import SiteName
+from koala.common.wire.v1 import link_pb2
 from koala_agent.link import session_events
 
 _OF_THE_SESSION = (

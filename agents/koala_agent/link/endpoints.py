@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import grpc
 
+from koala.common.identity.tls import DAEMON_HOST, Identity, IdentityFile, Options, secure_channel
+from koala.common.wire.connection_diagnosis import why_not
+from koala.common.wire.v1.identity_pb2 import WhereRequest
+from koala.common.wire.v1.identity_pb2_grpc import EnrolmentStub
 from koala.errors import UnreachableError
-from koala.identity.tls import DAEMON_HOST, Identity, IdentityFile, Options, secure_channel
-from koala.wire.connection_diagnosis import why_not
-from koala.wire.v1.identity_pb2 import WhereRequest
-from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
 
 ASK_S = 5.0
 

@@ -11,10 +11,9 @@ from typing import Any, NoReturn
 
 import grpc
 
-from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
-from koala.identity.keys import make_request
-from koala.identity.private_files import private_folder
-from koala.identity.tls import (
+from koala.common.identity.keys import make_request
+from koala.common.identity.private_files import private_folder
+from koala.common.identity.tls import (
     DAEMON_HOST,
     Identity,
     IdentityFile,
@@ -23,10 +22,11 @@ from koala.identity.tls import (
     identity_path,
     secure_channel,
 )
-from koala.wire.connection_diagnosis import why_not
-from koala.wire.status import from_status
-from koala.wire.v1.identity_pb2 import Issued, JoinRequest
-from koala.wire.v1.identity_pb2_grpc import EnrolmentStub
+from koala.common.wire.connection_diagnosis import why_not
+from koala.common.wire.status import from_status
+from koala.common.wire.v1.identity_pb2 import Issued, JoinRequest
+from koala.common.wire.v1.identity_pb2_grpc import EnrolmentStub
+from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
 
 CALL_S = 20.0
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeAlias
 
-from koala.protocol.messages import (
+from koala.common.protocol.messages import (
     Beat,
     Goodbye,
     InventoryEnd,
@@ -39,7 +39,7 @@ from koala.protocol.messages import (
     Watermark,
     Welcome,
 )
-from koala.protocol.versions import PROTOCOL
+from koala.common.protocol.versions import PROTOCOL
 from koala_agent.link.session_events import (
     Apply,
     BeginSession,

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Protocol, TypeAlias
 
-from koala.protocol.messages import SiteFigures, Watermark, Welcome
-from koala.runtime.driver import Driver
-from koala.runtime.structured_log import get_logger
+from koala.common.protocol.messages import SiteFigures, Watermark, Welcome
+from koala.common.runtime.driver import Driver
+from koala.common.runtime.structured_log import get_logger
 from koala_agent.link.session import Session
 from koala_agent.link.session_events import (
     Apply,

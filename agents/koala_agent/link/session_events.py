@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from koala.protocol.messages import (
+from koala.common.protocol.messages import (
     Beat,
     Goodbye,
     Reject,

@@ -3,7 +3,7 @@
 - One stream at a time, each on a channel of its own: a failed channel keeps its own back-off, which
   would add to the session's.
 - Outgoing messages wait in a bounded queue for one writer, which sends all that wait together
-  (`koala.wire.packing`). A full queue means that the daemon does not read, and cuts the stream
+  (`common.wire.packing`). A full queue means that the daemon does not read, and cuts the stream
   (backpressure).
 - Reads and writes have no time-out, because gRPC would then cancel the whole stream; the session's
   silence limit ends it. Keepalive only finds dead machines; a hanging event loop is found by
@@ -23,16 +23,16 @@ from typing import TypeAlias
 import grpc
 from google.protobuf.message import DecodeError
 
+from koala.common.identity.tls import IdentityFile
+from koala.common.protocol.limits import MESSAGE_BYTES_MAX
+from koala.common.protocol.messages import Watermark
+from koala.common.protocol.versions import PROTOCOL
+from koala.common.runtime.structured_log import get_logger
+from koala.common.wire.connection_backoff import BACK_OFF
+from koala.common.wire.packing import PACK_MAX, PACKS, Spacing, can_unpack, packed, unpacked
+from koala.common.wire.v1 import link_pb2
+from koala.common.wire.v1.link_pb2_grpc import AgentLinkStub
 from koala.errors import ConfigError, SpecError, UnreachableError
-from koala.identity.tls import IdentityFile
-from koala.protocol.limits import MESSAGE_BYTES_MAX
-from koala.protocol.messages import Watermark
-from koala.protocol.versions import PROTOCOL
-from koala.runtime.structured_log import get_logger
-from koala.wire.connection_backoff import BACK_OFF
-from koala.wire.packing import PACK_MAX, PACKS, Spacing, can_unpack, packed, unpacked
-from koala.wire.v1 import link_pb2
-from koala.wire.v1.link_pb2_grpc import AgentLinkStub
 from koala_agent.link.endpoints import dial, why_refused
 from koala_agent.link.session_driver import Post, Stream
 from koala_agent.link.session_events import Dialled, FromDaemon, Received

@@ -17,10 +17,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from koala.common.runtime.settings_file import Table
+from koala.common.runtime.software import DISTRIBUTION
 from koala.errors import ConfigError
-from koala.runtime.settings_file import Table
-from koala.runtime.software import DISTRIBUTION
-from koala_agent.lrm.batch.dialect import Dialect
+from koala_agent.lrm.dialect import Dialect
 from koala_agent.starter.batch_rules import BatchRules
 from koala_agent.transport.interface import CommandRunner
 

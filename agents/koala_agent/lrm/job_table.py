@@ -19,9 +19,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from koala.common.runtime.disk_formats import LOCAL_JOBS
+from koala.common.runtime.sqlite_store import Run, Schema
 from koala.errors import JournalError
-from koala.runtime.disk_formats import LOCAL_JOBS
-from koala.runtime.sqlite_store import Run, Schema
 from koala_agent.lrm.claim_processes import ProcessIdentity
 from koala_agent.lrm.local_manager import EndCause, Ended, Listed, Placeholder, Queued, Running
 from koala_agent.sealed_database import ADVICE, SealedDatabase

@@ -17,8 +17,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from koala.common.protocol.messages import NO_RESOURCES, Resources, SiteResources
 from koala.errors import LocalManagerError
-from koala.protocol.messages import NO_RESOURCES, Resources, SiteResources
 
 NO_WISHES = Resources()
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from koala.protocol.messages import Program
+from koala.common.protocol.messages import Program
 from koala_agent.starter.program import STATE_FOLDER
 
 KEY = "site.executables"

@@ -25,12 +25,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from koala.common.files.confined_folder import Descriptor, Folder, is_passing
+from koala.common.files.incoming import Summing
+from koala.common.protocol.messages import Hold, Program
+from koala.common.protocol.names import ClaimId
+from koala.common.runtime.threads import in_steps, in_thread
 from koala.errors import LocalManagerError
-from koala.files.confined_folder import Descriptor, Folder, is_passing
-from koala.files.incoming import Summing
-from koala.protocol.messages import Hold, Program
-from koala.protocol.names import ClaimId
-from koala.runtime.threads import in_steps, in_thread
 from koala_agent.claims.states import BOUND, Claim, Stopping
 from koala_agent.lrm.local_manager import OUTPUT_FILE
 from koala_agent.placeholders.result_files import is_matched, log_paths, output_paths

@@ -16,7 +16,7 @@ import tempfile
 from importlib import resources
 from pathlib import Path
 
-from koala.runtime.structured_log import get_logger
+from koala.common.runtime.structured_log import get_logger
 
 log = get_logger()
 

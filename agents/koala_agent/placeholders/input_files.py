@@ -21,11 +21,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from koala.common.files.confined_folder import UnusableFileError
+from koala.common.files.names import check_name, shown
+from koala.common.protocol.messages import HeldFile, Hold
+from koala.common.protocol.names import ClaimId, visible_name
 from koala.errors import LocalManagerError, SpecError
-from koala.files.confined_folder import UnusableFileError
-from koala.files.names import check_name, shown
-from koala.protocol.messages import HeldFile, Hold
-from koala.protocol.names import ClaimId, visible_name
 
 BLOCK_BYTES = 8 * 1024 * 1024
 CHUNK_FILE = "input"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from koala.protocol.messages import Hold
-from koala.protocol.names import ClaimId
+from koala.common.protocol.messages import Hold
+from koala.common.protocol.names import ClaimId
 from koala_agent.claims.states import Claim, Gone
 
 

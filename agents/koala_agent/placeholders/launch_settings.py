@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from koala.protocol.names import ClaimId
+from koala.common.protocol.names import ClaimId
 from koala_agent.claims.folder import folder_name
 from koala_agent.placeholders.allowed_programs import NotAllowedError
 from koala_agent.starter.batch_rules import BatchRules

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from koala.protocol.messages import LogChunk, LogRequest
+from koala.common.protocol.messages import LogChunk, LogRequest
 
 CHUNK_MAX_BYTES = 256 * 1024
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from koala.files.confined_folder import Folder
-from koala.files.orders import Uploaded, UploadOrder
-from koala.protocol.messages import Program
+from koala.common.files.confined_folder import Folder
+from koala.common.files.orders import Uploaded, UploadOrder
+from koala.common.protocol.messages import Program
 from koala_agent.claims.states import Claim
 from koala_agent.starter.files.output_patterns import chosen, matches
 

@@ -17,11 +17,11 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
-from koala.files.archives import unpack
-from koala.files.confined_folder import Folder, UnusableFileError, is_passing
-from koala.protocol import messages
-from koala.protocol.messages import Program
-from koala.protocol.names import ClaimId, visible_name
+from koala.common.files.archives import unpack
+from koala.common.files.confined_folder import Folder, UnusableFileError, is_passing
+from koala.common.protocol import messages
+from koala.common.protocol.messages import Program
+from koala.common.protocol.names import ClaimId, visible_name
 from koala_agent.claims.bundle import build_bundle
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import LeaseTimes

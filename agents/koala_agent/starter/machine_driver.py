@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class MachineDriver:
     """Passes events to a machine and carries out its actions, until its world is over.
 
-    It is the loop of `koala.runtime.driver` without asyncio, since starters have only the standard
+    It is the loop of `common.runtime.driver` without asyncio, since starters have only the standard
     library and start in milliseconds; here events may also follow from an action at once.
     """
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 
-from koala.protocol.names import ClaimId
+from koala.common.protocol.names import ClaimId
 from koala_agent.starter.challenge_response import AGENT, STARTER, challenge, is_proof, proof
 from koala_agent.starter_link.codec import NONCE_BYTES_MAX, Message, text
 

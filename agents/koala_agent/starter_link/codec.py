@@ -8,9 +8,9 @@ daemon, which ends the session of a whole site over one invalid message.
 
 from __future__ import annotations
 
-from koala.protocol import messages
-from koala.protocol.limits import AMOUNT_MAX, HOSTS_MAX, INSTANT_MAX, STATUSES_MAX, WORK_MAX
-from koala.protocol.messages import (
+from koala.common.protocol import messages
+from koala.common.protocol.limits import AMOUNT_MAX, HOSTS_MAX, INSTANT_MAX, STATUSES_MAX, WORK_MAX
+from koala.common.protocol.messages import (
     REPORTED_ENDS,
     ArmNumber,
     ClaimEnd,
@@ -21,7 +21,7 @@ from koala.protocol.messages import (
     Ping,
     Progress,
 )
-from koala.protocol.names import ClaimId, is_claim_id
+from koala.common.protocol.names import ClaimId, is_claim_id
 from koala_agent.claims.bundle import build_bundle
 from koala_agent.claims.events import (
     Adopted,

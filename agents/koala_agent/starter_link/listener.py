@@ -24,11 +24,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from koala.protocol.names import ClaimId
-from koala.runtime import clock
-from koala.runtime.structured_log import get_logger
-from koala.runtime.token_bucket import TokenBucket
-from koala.wire.listen_ports import cannot_listen
+from koala.common.protocol.names import ClaimId
+from koala.common.runtime import clock
+from koala.common.runtime.structured_log import get_logger
+from koala.common.runtime.token_bucket import TokenBucket
+from koala.common.wire.listen_ports import cannot_listen
 from koala_agent.claims.events import Dismissed, Event, StarterLost, ToStarter
 from koala_agent.starter_link.authentication import Authentication
 from koala_agent.starter_link.codec import (

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
+from koala.common.protocol.names import ClaimId, is_claim_id
+from koala.common.runtime import clock
+from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
-from koala.protocol.names import ClaimId, is_claim_id
-from koala.runtime import clock
-from koala.runtime.structured_log import get_logger
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.starter.mailbox.layout import (
     DOWN,

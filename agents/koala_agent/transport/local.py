@@ -8,7 +8,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from koala.identity.private_files import write_private
+from koala.common.identity.private_files import write_private
 from koala_agent.transport.interface import FileStatus
 from koala_agent.transport.shell import Shell
 

@@ -16,8 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
-from koala.runtime.structured_log import get_logger
 from koala_agent.transport.interface import Command, SiteAwayError
 from koala_agent.transport.shell import Shell
 from koala_agent.transport.ssh_host import FIRST_PAUSE_S, LAST_PAUSE_S, SSHHost

@@ -18,8 +18,8 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from koala.common.runtime.token_bucket import TokenBucket
 from koala.errors import ConfigError, LocalManagerError
-from koala.runtime.token_bucket import TokenBucket
 from koala_agent.transport.interface import Command
 from koala_agent.transport.sftp import SFTPClient, open_sftp
 from koala_agent.transport.shell import Shell

@@ -12,9 +12,9 @@ from click.exceptions import Exit
 from koala.cli.arguments import daemon_options
 from koala.cli.output import print_json
 from koala.cli.requests import ask
+from koala.common.runtime import clock
+from koala.common.runtime.checkup import Check, Finding, NotableError, document, examine, is_well
 from koala.errors import DeniedError, KoalaError
-from koala.runtime import clock
-from koala.runtime.checkup import Check, Finding, NotableError, document, examine, is_well
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
@@ -88,7 +88,7 @@ class Examination:
         return f"you are {self._info.user}, {article} {self._info.role} (credentials: {shown})"
 
     async def _versions(self) -> str:
-        from koala.runtime.software import software_version
+        from koala.common.runtime.software import software_version
 
         own = software_version()
         sites = {site.site: site.version for site in await self._client.sites() if site.version}

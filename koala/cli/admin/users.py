@@ -47,7 +47,7 @@ def add(*, name: str, role: str, expires: str, json: bool, address: str | None) 
     credentials. For administrators.
     """
     from koala.cli.arguments import read_duration
-    from koala.identity.credentials import Credentials, credentials_text
+    from koala.common.identity.credentials import Credentials, credentials_text
 
     expires_s = read_duration("--expires", expires)
 

@@ -28,8 +28,8 @@ def convert(*, source: str, to: str, define: Sequence[str]) -> None:
     The result describes the same job. Variables of RSL are replaced by their values; comments are
     not kept.
     """
-    from koala.rsl import evaluated_tree, unparse, write_document
-    from koala.rsl.job_reader import read_tree
+    from koala.job_descriptions import evaluated_tree, unparse, write_document
+    from koala.job_descriptions.job_reader import read_tree
 
     text = read_text(source)
     try:

@@ -16,8 +16,8 @@ from koala.cli.jobs.interrupt import InterruptNotice
 from koala.cli.output import is_coloured, note, print_json, say
 from koala.cli.requests import ask
 from koala.client.phases import TERMINAL_PHASES
+from koala.common.runtime.progress_bar import QUIET_VARIABLE
 from koala.errors import KoalaError
-from koala.runtime.progress_bar import QUIET_VARIABLE
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient

@@ -49,7 +49,7 @@ def outputs(
     in FOLDER once it is complete; the paths are printed at the end.
     """
     from koala.cli.render.documents import outputs_text
-    from koala.runtime.progress_bar import progress
+    from koala.common.runtime.progress_bar import progress
 
     chosen = chosen_component(component)
 

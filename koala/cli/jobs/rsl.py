@@ -33,8 +33,8 @@ def rsl(*, source: str, evaluated: bool, define: Sequence[str]) -> None:
     import gc
     from itertools import islice
 
-    from koala.rsl import evaluate, parse
-    from koala.rsl.tree import canonical_pieces
+    from koala.job_descriptions import evaluate, parse
+    from koala.job_descriptions.tree import canonical_pieces
 
     text = read_text(source)
     definitions = definitions_of(text, source, define)

@@ -23,8 +23,8 @@ from koala.cli.arguments import (
 )
 from koala.cli.output import is_coloured, note, print_answer, print_json, print_list, terminal_width
 from koala.cli.requests import Document, ask, ask_document, ask_documents
+from koala.common.runtime import clock
 from koala.errors import SpecError
-from koala.runtime import clock
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
@@ -161,7 +161,7 @@ def timeline(*, job: str, svg: Path | None, json: bool, address: str | None) -> 
 
 def _write_picture(shown: Document, path: Path) -> None:
     """Write the course of a job as SVG."""
-    from koala.runtime.atomic_file import write_atomically
+    from koala.common.runtime.atomic_file import write_atomically
     from koala.views.gantt import gantt
     from koala.views.gantt_svg import gantt_svg
 

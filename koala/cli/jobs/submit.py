@@ -28,8 +28,8 @@ from koala.cli.arguments import (
 from koala.cli.jobs.interrupt import InterruptNotice
 from koala.cli.output import note, print_json, say
 from koala.cli.requests import ask, call
+from koala.common.runtime.progress_bar import QUIET_VARIABLE
 from koala.errors import KoalaError, SpecError
-from koala.runtime.progress_bar import QUIET_VARIABLE
 
 if TYPE_CHECKING:
     from koala.client.client import AsyncClient
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Shown: TypeAlias = Literal["phases", "events", "log"]
 """Display of a waiting command."""
 TEXT_CHARACTERS_MAX = 1_000_000
-"""Limit of `koala.rsl`, repeated here to avoid its import; longer texts are refused unsent."""
+"""Limit of `job_descriptions`, repeated here to avoid its import; longer texts stay unsent."""
 SCRIPT_SUFFIXES = (".py", ".sh", ".sbatch", ".slurm")
 """Ends of names that no job description has."""
 
@@ -219,8 +219,8 @@ async def _wait(
 
 def _as_rsl(text: str) -> str:
     """Return a description in RSL; text that is RSL already stays as it is."""
-    from koala.rsl import evaluated_tree, unparse
-    from koala.rsl.document import is_document
+    from koala.job_descriptions import evaluated_tree, unparse
+    from koala.job_descriptions.document import is_document
 
     return unparse(evaluated_tree(text), pretty=True) if is_document(text) else text
 
@@ -247,8 +247,8 @@ def _chosen(source: str, components: Sequence[str]) -> str:
 
 def _rsl_of_scripts(components: Sequence[str]) -> str:
     """Convert `SITE:SCRIPT` words to RSL; print a warning for each ignored request."""
-    from koala.rsl.job_writer import write_job
-    from koala.rsl.scripts import read_scripts
+    from koala.job_descriptions.job_writer import write_job
+    from koala.job_descriptions.scripts import read_scripts
 
     scripts = []
     for word in components:

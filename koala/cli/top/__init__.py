@@ -8,5 +8,5 @@
     screen.py     a scene and a state as the lines of a screen. Pure
     detail.py     the views of one job: course and barrier, why, logs. Pure
 
-The data come from `koala.web.grid_model`, with one watch of the daemon as for the web page.
+The data come from `koala.client.grid_model`, with one watch of the daemon as for the web page.
 """

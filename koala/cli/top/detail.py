@@ -8,10 +8,10 @@ from koala.cli.render.documents import story_lines
 from koala.cli.render.gantt import gantt_text
 from koala.cli.render.table import clean, columns, cut, painted, table
 from koala.cli.top.scene import Document, TopScene
+from koala.views.barrier import Barrier, barrier
+from koala.views.cells import milliseconds
 from koala.views.gantt import gantt
 from koala.views.units import duration
-from koala.web.barrier import Barrier, barrier
-from koala.web.cells import milliseconds
 
 READING = ["reading ..."]
 

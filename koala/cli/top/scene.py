@@ -8,7 +8,7 @@ from typing import Any
 
 from koala.cli.top.state import Order, TopState
 from koala.client.phases import TERMINAL_PHASES
-from koala.web.cells import STAGES, search_text
+from koala.views.cells import STAGES, search_text
 
 Document = Mapping[str, Any]
 

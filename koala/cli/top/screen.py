@@ -9,9 +9,9 @@ from koala.cli.render.table import NOTHING, clean, column, cut, table
 from koala.cli.top.detail import job_lines, log_lines, why_lines
 from koala.cli.top.scene import Document, TopScene, waited_s
 from koala.cli.top.state import KEYS, Order, Prompt, TopState, View
+from koala.views.cells import site_cells
 from koala.views.units import duration
-from koala.web.cells import site_cells
-from koala.web.usage import total_use, use_of
+from koala.views.usage import total_use, use_of
 
 BAR = 20
 SIGNS = {"running": "=", "waiting": ":", "others": "o"}

@@ -17,14 +17,14 @@ from koala.cli.top.scene import Document, TopScene, chosen_jobs, counts
 from koala.cli.top.screen import screen_lines
 from koala.cli.top.state import Order, Request, TopState, View
 from koala.client.phases import TERMINAL_PHASES
+from koala.common.runtime import clock
 from koala.errors import KoalaError, UnauthenticatedError
-from koala.runtime import clock
 
 if TYPE_CHECKING:
     from rich.live import Live
 
     from koala.client import AsyncClient
-    from koala.web.grid_model import GridModel
+    from koala.client.grid_model import GridModel
 
 REFRESH_S = 1.0
 """Greatest age of the screen, for the times in it."""
@@ -40,7 +40,7 @@ async def run(client: AsyncClient) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    from koala.web.grid_model import GridModel
+    from koala.client.grid_model import GridModel
 
     info = await client.hello()
     is_refused = False

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from koala.common.protocol import messages
 from koala.core.model.values import FileName, Instant, JobId, Seconds, SiteName, TransferId
-from koala.protocol import messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

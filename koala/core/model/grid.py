@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
+from koala.common.protocol.messages import NO_RESOURCES, SiteResources
 from koala.core.model.values import (
     ClaimId,
     FileName,
@@ -19,7 +20,6 @@ from koala.core.model.values import (
     SiteName,
     UserName,
 )
-from koala.protocol.messages import NO_RESOURCES, SiteResources
 
 MIPS_DEFAULT = 1000.0
 """Speed of a processor whose speed is not configured."""

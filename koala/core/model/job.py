@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from koala.common.protocol import messages
 from koala.core.model.charges import Charge, Refusal, Setback
 from koala.core.model.job_spec import JobSpec, StartType
 from koala.core.model.progress_reports import ProgressHistory
@@ -24,7 +25,6 @@ from koala.core.model.values import (
     SiteName,
     TransferId,
 )
-from koala.protocol import messages
 
 ArmNumber = messages.ArmNumber
 ClaimEnd = messages.ClaimEnd

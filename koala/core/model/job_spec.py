@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from operator import attrgetter
 
+from koala.common.protocol import messages
 from koala.core.model.predecessors import Predecessor
 from koala.core.model.values import (
     FileName,
@@ -17,7 +18,6 @@ from koala.core.model.values import (
     TcpPath,
     UserName,
 )
-from koala.protocol import messages
 
 JobType = messages.JobType
 

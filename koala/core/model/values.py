@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType, TypeAlias
 
-from koala.protocol import names
+from koala.common.protocol import names
 
 JobId = NewType("JobId", str)
 SiteName = names.SiteName

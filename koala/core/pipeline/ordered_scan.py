@@ -5,6 +5,7 @@ from __future__ import annotations
 from heapq import nsmallest
 from math import inf
 
+from koala.common.protocol.ordering import QueuedJob, in_order
 from koala.core.model.job import Job
 from koala.core.model.placement_queues import GLOBAL, queued_at
 from koala.core.model.values import Instant, JobId, Priority, QueueName, UserName
@@ -13,7 +14,6 @@ from koala.core.pipeline.queue_entry import admit
 from koala.core.policy_api import Ordering
 from koala.core.queries import grid_view_of
 from koala.core.state import State
-from koala.protocol.ordering import QueuedJob, in_order
 
 VISITED_MAX = 200
 """Jobs that one scan visits, the first in the order: the journal keeps the order of each scan."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable
 from dataclasses import replace
 
+from koala.common.protocol.messages import RESOURCES
 from koala.core.feasibility import empty_view
 from koala.core.model.grid import Assignment, GridView, Part, Placement, PlacementRequest
 from koala.core.model.job import Attempt, Claiming, Job, Member, Placing
@@ -31,7 +32,6 @@ from koala.core.queries import (
 from koala.core.resources import describe_missing, needs_resources
 from koala.core.sites import is_usable
 from koala.core.state import State
-from koala.protocol.messages import RESOURCES
 
 
 def place_timed(state: State, now: Instant) -> None:

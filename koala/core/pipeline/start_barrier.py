@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from koala.common.protocol.messages import Peer
 from koala.core.model import events as ev
 from koala.core.model.actions import ArmClaim
 from koala.core.model.claim import Armed, Asked, Claim, Granted, Passed, Released, Stopped
@@ -36,7 +37,6 @@ from koala.core.pipeline.requeueing import set_back
 from koala.core.pipeline.wanted import release_claim, try_paths
 from koala.core.queries import address_of, claims_of, describe, member_of, starts_early
 from koala.core.state import State
-from koala.protocol.messages import Peer
 
 ARMED_AHEAD = 4
 """Round trips to the slowest member from the Arm to a start time that is known before: one for the

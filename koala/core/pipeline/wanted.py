@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from koala.common.protocol.messages import HeldFile, PathTarget
 from koala.core.model.actions import (
     ClaimProcessors,
     PaceClaim,
@@ -29,7 +30,6 @@ from koala.core.model.values import SiteName
 from koala.core.pipeline.progress_control import current_shares
 from koala.core.queries import address_of, claims_of, part_of_file
 from koala.core.state import State
-from koala.protocol.messages import HeldFile, PathTarget
 
 
 def wanted(state: State, site: SiteName) -> Wanted:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from koala.common.protocol import codec
+from koala.common.protocol.messages import SiteFigures, ToAgent
+from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.model.values import Instant, Seconds, SiteName
 from koala.daemon.agents.session import Session
 from koala.daemon.storage.records import JournalPosition
 from koala.daemon.storage.watermark import Watermarks
-from koala.protocol import codec
-from koala.protocol.messages import SiteFigures, ToAgent
-from koala.wire.v1 import link_pb2 as pb
 
 
 class AgentStream(Protocol):

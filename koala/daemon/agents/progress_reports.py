@@ -6,6 +6,7 @@ report is no event. Reports are neither journaled nor repeated: the next cycle r
 
 from __future__ import annotations
 
+from koala.common.protocol.messages import Progress
 from koala.core.model.events import ProgressReported
 from koala.core.model.job import Running
 from koala.core.model.progress_reports import MemberReport
@@ -13,7 +14,6 @@ from koala.core.model.values import JobId, SiteName
 from koala.core.pipeline.progress_control import controlled_members
 from koala.core.queries import live_attempt
 from koala.core.scheduler import Scheduler
-from koala.protocol.messages import Progress
 
 CYCLES_MAX = 8
 """Incomplete cycles kept of a job: a site that is further behind is away, or nearly so."""

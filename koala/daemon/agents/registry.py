@@ -10,6 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from koala.common.protocol import codec
+from koala.common.protocol.messages import (
+    Acknowledge,
+    AgentReport,
+    FileFound,
+    FileRemoved,
+    Progress,
+    Register,
+    Report,
+    SiteFigures,
+    Stop,
+    ToAgent,
+    Watermark,
+    Welcome,
+)
+from koala.common.protocol.versions import PROTOCOL
+from koala.common.runtime.clock import Clock
+from koala.common.runtime.structured_log import get_logger
+from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.model.actions import Wanted
 from koala.core.model.events import SiteDisconnected, SiteReported
 from koala.core.model.values import Instant, Seconds, SiteName, UserName
@@ -35,25 +54,6 @@ from koala.daemon.files.additions import Additions
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit
 from koala.daemon.quotas import RateLimits
 from koala.errors import KoalaError, SpecError
-from koala.protocol import codec
-from koala.protocol.messages import (
-    Acknowledge,
-    AgentReport,
-    FileFound,
-    FileRemoved,
-    Progress,
-    Register,
-    Report,
-    SiteFigures,
-    Stop,
-    ToAgent,
-    Watermark,
-    Welcome,
-)
-from koala.protocol.versions import PROTOCOL
-from koala.runtime.clock import Clock
-from koala.runtime.structured_log import get_logger
-from koala.wire.v1 import link_pb2 as pb
 
 SESSIONS_MAX = 2_000
 SESSIONS_OF_SITE_MAX = 4

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from koala.common.protocol.messages import FileFound, FileRemoved, FileReports
 from koala.core.model.events import Event, ReplicaAdded, ReplicaRemoved
 from koala.core.model.values import FileName, SiteName
 from koala.core.scheduler import Scheduler
-from koala.protocol.messages import FileFound, FileRemoved, FileReports
 
 FILES_MAX = 50_000
 """Files that one site may have; its agent lists no more."""

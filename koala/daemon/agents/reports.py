@@ -12,15 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from koala.core.model import events as ev
-from koala.core.model.claim import Asked, Claim
-from koala.core.model.grid import SiteFacts
-from koala.core.model.replicas import Transfer
-from koala.core.model.values import Instant, Seconds, SiteName, TransferId
-from koala.core.scheduler import Scheduler
-from koala.daemon.agents.replica_reports import ReplicaReports
-from koala.daemon.agents.site_facts import facts_of
-from koala.protocol.messages import (
+from koala.common.protocol.messages import (
     NO_RESOURCES,
     AgentReport,
     CopyReports,
@@ -35,6 +27,14 @@ from koala.protocol.messages import (
     TransferFinished,
     TransferProgress,
 )
+from koala.core.model import events as ev
+from koala.core.model.claim import Asked, Claim
+from koala.core.model.grid import SiteFacts
+from koala.core.model.replicas import Transfer
+from koala.core.model.values import Instant, Seconds, SiteName, TransferId
+from koala.core.scheduler import Scheduler
+from koala.daemon.agents.replica_reports import ReplicaReports
+from koala.daemon.agents.site_facts import facts_of
 
 CLOCK_ERROR_S = 60.0
 """Greatest accepted difference between a site's instants and the daemon's own."""

@@ -21,10 +21,7 @@ from dataclasses import dataclass
 from statistics import median_low
 from typing import TypeAlias
 
-from koala.core.model.values import Instant, Seconds, SiteName, UserName
-from koala.daemon.agents.site_facts import facts_of
-from koala.daemon.storage.watermark import WatermarkVerdict
-from koala.protocol.messages import (
+from koala.common.protocol.messages import (
     AgentReport,
     Beat,
     FromAgent,
@@ -36,7 +33,10 @@ from koala.protocol.messages import (
     WantedEnd,
     Watermark,
 )
-from koala.protocol.versions import PROTOCOL
+from koala.common.protocol.versions import PROTOCOL
+from koala.core.model.values import Instant, Seconds, SiteName, UserName
+from koala.daemon.agents.site_facts import facts_of
+from koala.daemon.storage.watermark import WatermarkVerdict
 
 INVENTORY_MAX = 100_000
 INVENTORY_BYTES_MAX = 64 * 2**20  # of messages, buffered until the inventory is complete

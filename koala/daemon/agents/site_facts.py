@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from koala.common.protocol.messages import Facts
 from koala.core.model.grid import MIPS_DEFAULT, SiteFacts
-from koala.protocol.messages import Facts
 
 
 def facts_of(facts: Facts) -> SiteFacts:

@@ -11,15 +11,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from koala.core.leases import Leases
-from koala.core.model.claim import Claim, Stopped
-from koala.core.model.values import ClaimId, Instant, SiteName
-from koala.core.passes import AwaitedPasses
-from koala.core.scheduler import Scheduler
-from koala.daemon.agents.kvstore import KeyValueStore, PendingGet
-from koala.daemon.loop.group_commit import BatchContext, GroupCommit
-from koala.errors import KoalaError, RejectedError, SpecError
-from koala.protocol.messages import (
+from koala.common.protocol.messages import (
     AgentReport,
     KvAnswer,
     KvGet,
@@ -30,8 +22,16 @@ from koala.protocol.messages import (
     Stop,
     ToAgent,
 )
-from koala.runtime.clock import Clock
-from koala.runtime.structured_log import get_logger
+from koala.common.runtime.clock import Clock
+from koala.common.runtime.structured_log import get_logger
+from koala.core.leases import Leases
+from koala.core.model.claim import Claim, Stopped
+from koala.core.model.values import ClaimId, Instant, SiteName
+from koala.core.passes import AwaitedPasses
+from koala.core.scheduler import Scheduler
+from koala.daemon.agents.kvstore import KeyValueStore, PendingGet
+from koala.daemon.loop.group_commit import BatchContext, GroupCommit
+from koala.errors import KoalaError, RejectedError, SpecError
 
 ROUND_S = 0.25
 OVERDUE_EVERY = 4  # rounds; leases are long

@@ -1,9 +1,9 @@
 """gRPC streams of the agents' link, at the daemon's end.
 
 - Each stream has one handler with a reader, a writer behind a bounded outbox, and a timer. The
-  registry makes all decisions, and calls the sessions itself: no driver (`koala.runtime.driver`)
+  registry makes all decisions, and calls the sessions itself: no driver (`common.runtime.driver`)
   stands between them, because a report is rate-limited after it is handled.
-- What waits in an outbox is sent together (`koala.wire.packing`).
+- What waits in an outbox is sent together (`koala.common.wire.packing`).
 - No read or write has a timeout, because gRPC would then cancel the whole stream. A peer that does
   not read fills its outbox; beats detect one that is silent.
 - Leaving a handler never waits: it may be cancelled anywhere.
@@ -21,17 +21,17 @@ from typing import TypeAlias
 import grpc
 from google.protobuf.message import DecodeError
 
+from koala.common.runtime.clock import Clock, unix_now
+from koala.common.runtime.driver import wait_until
+from koala.common.wire.packing import PACK_MAX, PACKS, Spacing, can_unpack, packed, unpacked
+from koala.common.wire.v1 import link_pb2 as pb
+from koala.common.wire.v1.link_pb2_grpc import AgentLinkServicer
 from koala.core.model.values import Instant, SiteName
 from koala.daemon.agents.connections import AgentConnection
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.auth.access_rules import Caller, caller_of_call
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.quotas import RateLimits
-from koala.runtime.clock import Clock, unix_now
-from koala.runtime.driver import wait_until
-from koala.wire.packing import PACK_MAX, PACKS, Spacing, can_unpack, packed, unpacked
-from koala.wire.v1 import link_pb2 as pb
-from koala.wire.v1.link_pb2_grpc import AgentLinkServicer
 
 OUTBOX_MAX = 20_000  # batches of messages; the wanted state at a registration is one
 EXPIRY_CHECK_S = 60.0  # the wall clock may be set

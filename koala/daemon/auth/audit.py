@@ -28,10 +28,10 @@ from typing import Any
 
 import msgspec
 
+from koala.common.runtime.clock import now, unix_now
+from koala.common.runtime.structured_log import get_logger
+from koala.common.runtime.token_bucket import TokenBucket
 from koala.daemon.auth.credential_store import USER
-from koala.runtime.clock import now, unix_now
-from koala.runtime.structured_log import get_logger
-from koala.runtime.token_bucket import TokenBucket
 
 FILE = "audit.jsonl"
 BYTES_MAX = 64 * 1024 * 1024

@@ -28,10 +28,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from koala.errors import ConfigError, SpecError
-from koala.identity.keys import SKEW_S, key_pem, renew_at
-from koala.identity.private_files import private_folder, read_private, write_private
-from koala.identity.tls import (
+from koala.common.identity.keys import SKEW_S, key_pem, renew_at
+from koala.common.identity.private_files import private_folder, read_private, write_private
+from koala.common.identity.tls import (
     DAEMON_HOST,
     Identity,
     InvalidIdentityError,
@@ -39,8 +38,9 @@ from koala.identity.tls import (
     site_host,
     site_uri,
 )
-from koala.runtime.clock import unix_now
-from koala.runtime.structured_log import get_logger
+from koala.common.runtime.clock import unix_now
+from koala.common.runtime.structured_log import get_logger
+from koala.errors import ConfigError, SpecError
 
 FOLDER = "authority"
 AUTHORITY_FILE = "ca.pem"

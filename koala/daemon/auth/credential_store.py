@@ -23,6 +23,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from koala.common.identity.keys import SKEW_S
+from koala.common.identity.private_files import read_private, write_private
+from koala.common.runtime.clock import unix_now
+from koala.common.runtime.disk_formats import ENROLMENTS
+from koala.common.runtime.disk_space import NO_ROOM
+from koala.common.runtime.structured_log import get_logger
 from koala.core.model.values import SiteName, UserName
 from koala.daemon.auth.access_rules import Caller, CallerKind, Role
 from koala.errors import (
@@ -33,12 +39,6 @@ from koala.errors import (
     UnauthenticatedError,
     UnknownNameError,
 )
-from koala.identity.keys import SKEW_S
-from koala.identity.private_files import read_private, write_private
-from koala.runtime.clock import unix_now
-from koala.runtime.disk_formats import ENROLMENTS
-from koala.runtime.disk_space import NO_ROOM
-from koala.runtime.structured_log import get_logger
 
 FILE = "enrolments.json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

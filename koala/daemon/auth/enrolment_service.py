@@ -12,6 +12,12 @@ from typing import Any, TypeAlias
 
 import grpc
 
+from koala.common.identity.tls import JoinToken
+from koala.common.runtime.clock import unix_now
+from koala.common.runtime.structured_log import get_logger
+from koala.common.wire.v1 import identity_pb2 as pb
+from koala.common.wire.v1.identity_pb2_grpc import EnrolmentServicer
+from koala.common.wire.v1.koala_pb2 import AddSiteRequest, AddUserRequest
 from koala.core.model.values import SiteName
 from koala.daemon.auth.access_rules import Role, caller_of_call
 from koala.daemon.auth.audit import Audit
@@ -19,12 +25,6 @@ from koala.daemon.auth.certificate_authority import CertificateAuthority
 from koala.daemon.auth.credential_store import CredentialStore, site_document, user_document
 from koala.daemon.quotas import RateLimits
 from koala.errors import ExhaustedError, KoalaError, RejectedError, SpecError
-from koala.identity.tls import JoinToken
-from koala.runtime.clock import unix_now
-from koala.runtime.structured_log import get_logger
-from koala.wire.v1 import identity_pb2 as pb
-from koala.wire.v1.identity_pb2_grpc import EnrolmentServicer
-from koala.wire.v1.koala_pb2 import AddSiteRequest, AddUserRequest
 
 EXPIRES_S_MAX = 10 * 365 * 86_400.0
 RENEWALS_AT_ONCE = 10

@@ -14,6 +14,20 @@ from typing import Any
 
 import grpc
 
+from koala.common.identity.tls import site_of_uri
+from koala.common.protocol.versions import PROTOCOL
+from koala.common.runtime.clock import unix_now
+from koala.common.runtime.structured_log import get_logger
+from koala.common.wire.flood_guard import FloodGuard
+from koala.common.wire.interceptors import Context, Handler, behaviour_of, handler_of
+from koala.common.wire.status import (
+    MESSAGE_MAX,
+    PROTOCOL_KEY,
+    TOKEN_KEY,
+    TOKEN_SCHEME,
+    USER_KEY,
+    to_status,
+)
 from koala.daemon.auth.access_rules import NOBODY, RULES, Caller, CallerKind, Role, Rule, set_caller
 from koala.daemon.auth.audit import Audit
 from koala.daemon.auth.certificate_authority import Certificate, read_certificate
@@ -26,20 +40,6 @@ from koala.errors import (
     KoalaError,
     RejectedError,
     UnauthenticatedError,
-)
-from koala.identity.tls import site_of_uri
-from koala.protocol.versions import PROTOCOL
-from koala.runtime.clock import unix_now
-from koala.runtime.structured_log import get_logger
-from koala.wire.flood_guard import FloodGuard
-from koala.wire.interceptors import Context, Handler, behaviour_of, handler_of
-from koala.wire.status import (
-    MESSAGE_MAX,
-    PROTOCOL_KEY,
-    TOKEN_KEY,
-    TOKEN_SCHEME,
-    USER_KEY,
-    to_status,
 )
 
 _PACKAGE = "/koala.wire.v1."

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from koala.common.identity.keys import make_request
+from koala.common.identity.private_files import private_folder
+from koala.common.identity.tls import Identity, identity_path
 from koala.daemon.auth.certificate_authority import CertificateAuthority, is_due, read_certificate
 from koala.daemon.auth.credential_store import CredentialStore
 from koala.errors import ConfigError
-from koala.identity.keys import make_request
-from koala.identity.private_files import private_folder
-from koala.identity.tls import Identity, identity_path
 
 
 def provision(state_dir: Path, sites: Mapping[str, Path], *, lifetime_s: float) -> None:

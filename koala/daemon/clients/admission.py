@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import attrgetter
 
+from koala.common.protocol.messages import RESOURCES
 from koala.core.feasibility import (
     ANY,
     Capacity,
@@ -36,9 +37,8 @@ from koala.core.resources import able_sites, describe_lack, may_have_gpus
 from koala.core.scheduler import Scheduler
 from koala.core.sites import is_usable
 from koala.errors import RejectedError, SpecError
+from koala.job_descriptions.attributes import ATTRIBUTES, Treatment
 from koala.policies import BUILT_IN
-from koala.protocol.messages import RESOURCES
-from koala.rsl.attributes import ATTRIBUTES, Treatment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from koala.common.files.names import check_name, own_prefix, shown
+from koala.common.protocol.names import SHARED
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.core.model.grid import Site
 from koala.core.model.values import FileName, SiteName, UserName
 from koala.core.scheduler import Scheduler
@@ -22,10 +25,7 @@ from koala.daemon.files.uploads import Content, Uploads, content_of
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext
 from koala.errors import ExhaustedError, RejectedError, SpecError, UnknownSiteError
-from koala.files.names import check_name, own_prefix, shown
-from koala.protocol.names import SHARED
 from koala.views.documents import files_document
-from koala.wire.v1 import koala_pb2 as pb
 
 STALLED_S = 60.0
 REPLY_S = 1.0

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from koala.common.files.names import own_prefix, shown
+from koala.common.protocol.names import SHARED
 from koala.core.model.job_spec import InputFile, InputMode, JobSpec
 from koala.core.model.values import FileName
 from koala.core.scheduler import Scheduler
 from koala.errors import RejectedError
-from koala.files.names import own_prefix, shown
-from koala.protocol.names import SHARED
-from koala.rsl.fields import inputs_problem
-from koala.rsl.job_reader import divided_problem
+from koala.job_descriptions.fields import inputs_problem
+from koala.job_descriptions.job_reader import divided_problem
 
 
 def may_read(user: str, name: str) -> bool:

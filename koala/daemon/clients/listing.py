@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.core.model.job import Job
 from koala.core.model.values import JobId
 from koala.daemon.auth.access_rules import Caller
@@ -19,7 +20,6 @@ from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext
 from koala.errors import SpecError
 from koala.views.documents import copying, summary
-from koala.wire.v1 import koala_pb2 as pb
 
 PAGE_MAX = 1_000
 PART = 500

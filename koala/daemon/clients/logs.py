@@ -18,17 +18,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from koala.common.protocol.limits import BYTES_MAX
+from koala.common.protocol.messages import LogChunk, LogRequest, ToAgent
+from koala.common.runtime.structured_log import get_logger
+from koala.common.wire.v1 import koala_pb2
+from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.model.claim import Claim
 from koala.core.model.job import Job
 from koala.core.model.values import ClaimId, JobId, Seconds, SiteName, claim_id
 from koala.core.scheduler import Scheduler
 from koala.daemon.files.spool import AttemptComponent, Spool
 from koala.errors import SpecError, UnknownJobError, UnreachableError, first_error
-from koala.protocol.limits import BYTES_MAX
-from koala.protocol.messages import LogChunk, LogRequest, ToAgent
-from koala.runtime.structured_log import get_logger
-from koala.wire.v1 import koala_pb2
-from koala.wire.v1 import link_pb2 as pb
 
 log = get_logger()
 

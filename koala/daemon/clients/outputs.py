@@ -10,15 +10,15 @@ import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
+from koala.common.files.confined_folder import Folder
+from koala.common.runtime.disk_space import NO_ROOM
+from koala.common.runtime.structured_log import get_logger
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.core.model.job import Finished, Job
 from koala.core.model.values import JobId
 from koala.daemon.clients.logs import PART_BYTES_MAX, chosen_components
 from koala.daemon.files.spool import EndedJob, Spool
 from koala.errors import ExhaustedError, RejectedError, SpecError
-from koala.files.confined_folder import Folder
-from koala.runtime.disk_space import NO_ROOM
-from koala.runtime.structured_log import get_logger
-from koala.wire.v1 import koala_pb2 as pb
 
 log = get_logger()
 

@@ -9,7 +9,7 @@ from koala.core.model.job_spec import JobSpec
 from koala.core.model.predecessors import Ended
 from koala.core.model.values import JobId
 from koala.errors import RejectedError
-from koala.rsl.job_reader import JobReading
+from koala.job_descriptions.job_reader import JobReading
 
 
 def predecessors_of(readings: Sequence[object]) -> tuple[JobId, ...]:

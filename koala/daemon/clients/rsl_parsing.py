@@ -12,18 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
 
+from koala.common.protocol.constraints import Matching
+from koala.common.protocol.names import SITE
+from koala.common.wire.status import submitted_error
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.core.model.predecessors import Predecessor
 from koala.core.model.values import JobId, SiteName
 from koala.daemon.clients.admission import bind_to_queue
 from koala.daemon.config import MB
 from koala.daemon.quotas import SlowCallQueue
 from koala.errors import KoalaError, SpecError
-from koala.protocol.constraints import Matching
-from koala.protocol.names import SITE
-from koala.rsl.job_fields import PREDECESSOR_FORM, PREDECESSORS_MAX, predecessor
-from koala.rsl.job_reader import JOB_CHARACTERS_MAX, JobReading, read_job
-from koala.wire.status import submitted_error
-from koala.wire.v1 import koala_pb2 as pb
+from koala.job_descriptions.job_fields import PREDECESSOR_FORM, PREDECESSORS_MAX, predecessor
+from koala.job_descriptions.job_reader import JOB_CHARACTERS_MAX, JobReading, read_job
 
 KEY_MAX = 256
 DEFINITIONS_MAX = 1_000

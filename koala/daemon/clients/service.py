@@ -16,6 +16,10 @@ from typing import Any, TypeAlias, TypeVar
 import grpc
 import msgspec
 
+from koala.common.protocol.versions import PROTOCOL
+from koala.common.wire.status import from_submitted
+from koala.common.wire.v1 import koala_pb2 as pb
+from koala.common.wire.v1.koala_pb2_grpc import KoalaServicer
 from koala.core.model.events import (
     JobCancelRequested,
     ReplicaRemoved,
@@ -44,15 +48,11 @@ from koala.daemon.quotas import ConcurrencyQuota, FairQueue
 from koala.daemon.storage.archive import ArchiveQuery, changed_row_error
 from koala.daemon.storage.journal import Journal
 from koala.errors import ExhaustedError, RejectedError, SpecError, UnknownJobError, UnknownSiteError
-from koala.protocol.versions import PROTOCOL
-from koala.rsl import write_job
+from koala.job_descriptions import write_job
 from koala.views.accounting import By, Period, Report
 from koala.views.documents import timeline_document, whole_document
 from koala.views.explain import why
 from koala.views.queues import queues_document
-from koala.wire.status import from_submitted
-from koala.wire.v1 import koala_pb2 as pb
-from koala.wire.v1.koala_pb2_grpc import KoalaServicer
 
 SUBMISSIONS_MAX = 1_000
 SITE_VERBS = ("drain", "resume", "lost")

@@ -12,6 +12,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from koala.common.runtime.disk_space import DiskSpace
+from koala.common.wire.status import submitted_error
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.core.model.events import JobSubmitted
 from koala.core.model.job import Job
 from koala.core.model.values import JobId, SiteName, UserName
@@ -29,10 +32,7 @@ from koala.daemon.notifications.notifier import NotifyRules
 from koala.daemon.quotas import Quotas, queues_full_error
 from koala.daemon.storage.journal import Journal
 from koala.errors import ExhaustedError, KoalaError, RejectedError
-from koala.rsl.job_reader import JobReading, description_bytes
-from koala.runtime.disk_space import DiskSpace
-from koala.wire.status import submitted_error
-from koala.wire.v1 import koala_pb2 as pb
+from koala.job_descriptions.job_reader import JobReading, description_bytes
 
 LOT = 100  # submissions or cancels of one call in one batch, for fairness to other calls
 KEY_TRIES = 5  # to look up keys while jobs move from memory to the archive

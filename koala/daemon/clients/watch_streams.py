@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import grpc
 
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.core.model.job import TERMINAL_PHASES
 from koala.core.model.values import JobId, SiteName, UserName
 from koala.core.scheduler import Scheduler
@@ -19,7 +20,6 @@ from koala.daemon.clients.event_feed import CutError, EventFeed
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Notice
-from koala.wire.v1 import koala_pb2 as pb
 
 WRITE_S_MAX = 60.0  # for one notice: a watcher that does not read for so long is cut
 

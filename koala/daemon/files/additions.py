@@ -11,10 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from koala.core.model.values import SiteName
-from koala.daemon.files.transfer_tokens import Purpose, token
-from koala.daemon.files.uploads import Content, transfer_of
-from koala.protocol.messages import (
+from koala.common.protocol.messages import (
     AgentReport,
     CancelTransfer,
     FetchOrder,
@@ -25,6 +22,9 @@ from koala.protocol.messages import (
     TransferFailed,
     TransferProgress,
 )
+from koala.core.model.values import SiteName
+from koala.daemon.files.transfer_tokens import Purpose, token
+from koala.daemon.files.uploads import Content, transfer_of
 
 LINGER_S = 60.0
 REPORT_S = 0.5

@@ -32,6 +32,24 @@ import grpc
 import msgspec
 from grpc import aio
 
+from koala.common.files.bandwidth_limits import CHUNK_BYTES, chunk_bytes
+from koala.common.files.channels import SERVER_OPTIONS, RefusalError
+from koala.common.files.confined_folder import Descriptor, Folder, UnusableFileError
+from koala.common.files.incoming import Digest
+from koala.common.files.names import shown
+from koala.common.files.replica_store import PartReader
+from koala.common.identity.tls import IdentityFile, server_credentials
+from koala.common.metrics.settings import MetricsSettings
+from koala.common.protocol.names import is_upload
+from koala.common.runtime.structured_log import get_logger, log_plainly
+from koala.common.runtime.threads import in_steps, in_thread
+from koala.common.runtime.token_bucket import TokenBucket
+from koala.common.wire import connection_limits
+from koala.common.wire.flood_guard import FloodGuard
+from koala.common.wire.grpc_shutdown import run_and_drain, start_uninterrupted
+from koala.common.wire.interceptors import Readable
+from koala.common.wire.listen_ports import cannot_listen, check_free
+from koala.common.wire.v1 import files_pb2, files_pb2_grpc
 from koala.daemon.files.relay_pairings import Pairing, Pairings, PipeClosedError
 from koala.daemon.files.relay_settings import RelaySettings
 from koala.daemon.files.relay_usage import RelayUsage
@@ -39,24 +57,6 @@ from koala.daemon.files.spool import Spool
 from koala.daemon.files.transfer_tokens import Purpose, is_token
 from koala.daemon.files.uploads import served_content
 from koala.errors import ConfigError, SpecError, first_error, system_error_text
-from koala.files.bandwidth_limits import CHUNK_BYTES, chunk_bytes
-from koala.files.channels import SERVER_OPTIONS, RefusalError
-from koala.files.confined_folder import Descriptor, Folder, UnusableFileError
-from koala.files.incoming import Digest
-from koala.files.names import shown
-from koala.files.replica_store import PartReader
-from koala.identity.tls import IdentityFile, server_credentials
-from koala.metrics.settings import MetricsSettings
-from koala.protocol.names import is_upload
-from koala.runtime.structured_log import get_logger, log_plainly
-from koala.runtime.threads import in_steps, in_thread
-from koala.runtime.token_bucket import TokenBucket
-from koala.wire import connection_limits
-from koala.wire.flood_guard import FloodGuard
-from koala.wire.grpc_shutdown import run_and_drain, start_uninterrupted
-from koala.wire.interceptors import Readable
-from koala.wire.listen_ports import cannot_listen, check_free
-from koala.wire.v1 import files_pb2, files_pb2_grpc
 
 if TYPE_CHECKING:
     from koala.daemon.files.relay_metrics import RelayMetrics

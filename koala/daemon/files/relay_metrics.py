@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from koala.common.metrics import declarations as m
+from koala.common.metrics.calls import CallCounter
+from koala.common.metrics.endpoint import MetricsEndpoint
+from koala.common.metrics.loop_lag import measure_lag
+from koala.common.metrics.meter import Meter
+from koala.common.metrics.metric_types import Source
+from koala.common.metrics.readings import LoopReader, Readings
+from koala.common.metrics.settings import MetricsSettings
+from koala.common.runtime.software import software_version
 from koala.daemon.files.relay_usage import RelayUsage
-from koala.metrics import declarations as m
-from koala.metrics.calls import CallCounter
-from koala.metrics.endpoint import MetricsEndpoint
-from koala.metrics.loop_lag import measure_lag
-from koala.metrics.meter import Meter
-from koala.metrics.metric_types import Source
-from koala.metrics.readings import LoopReader, Readings
-from koala.metrics.settings import MetricsSettings
-from koala.runtime.software import software_version
 
 
 class RelayMetrics:

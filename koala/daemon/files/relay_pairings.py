@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from koala.wire.v1 import files_pb2
+from koala.common.wire.v1 import files_pb2
 
 PIPE_CHUNKS = 4
 

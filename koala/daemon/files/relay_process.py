@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
 from typing import TypeAlias
 
+from koala.common.runtime.structured_log import get_logger
 from koala.daemon.files.relay_settings import RelaySettings
 from koala.errors import UnreachableError
-from koala.runtime.structured_log import get_logger
 
 log = get_logger(__name__)
 

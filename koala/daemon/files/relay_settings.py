@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from koala.files.uploads import LOG_BYTES_MAX
-from koala.metrics.settings import MetricsSettings
+from koala.common.files.uploads import LOG_BYTES_MAX
+from koala.common.metrics.settings import MetricsSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,10 +27,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from koala.common.files.confined_folder import Folder
+from koala.common.files.names import check_name, escape, shown
+from koala.common.identity.private_files import private_folder
 from koala.errors import RejectedError, SpecError
-from koala.files.confined_folder import Folder
-from koala.files.names import check_name, escape, shown
-from koala.identity.private_files import private_folder
 
 _CLAIM = re.compile(r"(?P<job>[^/]+)/(?P<attempt>[1-9]\d{0,8})/(?P<component>\d{1,6})/\d{1,9}")
 _LABEL_BYTES_MAX = 1024

@@ -18,13 +18,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from koala.common.files.archives import check_archive
+from koala.common.files.confined_folder import Descriptor
+from koala.common.files.incoming import Summing
+from koala.common.files.names import escape
+from koala.common.identity.private_files import private_folder
+from koala.common.runtime.clock import unix_now
 from koala.errors import ExhaustedError, RejectedError, SpecError
-from koala.files.archives import check_archive
-from koala.files.confined_folder import Descriptor
-from koala.files.incoming import Summing
-from koala.files.names import escape
-from koala.identity.private_files import private_folder
-from koala.runtime.clock import unix_now
 
 UPLOADS = "uploads"
 CHECKSUM = re.compile(r"[0-9a-f]{64}")

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from koala.common.protocol import messages
+from koala.common.protocol.messages import FetchOrder, ServeOrder, ToAgent
 from koala.core.model.actions import (
     Action,
     Announce,
@@ -25,8 +27,6 @@ from koala.core.model.grid import Site
 from koala.core.model.values import SiteName
 from koala.daemon.files.transfer_tokens import Purpose, token
 from koala.daemon.files.uploads import content_of, transfer_of
-from koala.protocol import messages
-from koala.protocol.messages import FetchOrder, ServeOrder, ToAgent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

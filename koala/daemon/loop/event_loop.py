@@ -5,7 +5,7 @@ committed in one transaction; only then are its answers and actions released. Wh
 under way the next batch gathers, so many small events share one commit.
 
 - Between two batches only `ask` reads or changes the scheduler, so clients see durable state only.
-- It has a loop of its own (not `koala.runtime.driver`), because a batch ends with answers to its
+- It has a loop of its own (not `common.runtime.driver`), because a batch ends with answers to its
   callers, and because its inbox is bounded.
 - A failed commit or a failed assertion ends the loop before anything of its batch has left.
 """
@@ -16,6 +16,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from koala.common.runtime.clock import Clock
+from koala.common.runtime.driver import wait_until
 from koala.core.scheduler import Scheduler
 from koala.daemon.loop.group_commit import (
     BatchContext,
@@ -28,8 +30,6 @@ from koala.daemon.loop.group_commit import (
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Notice
 from koala.errors import KoalaError, UnreachableError
-from koala.runtime.clock import Clock
-from koala.runtime.driver import wait_until
 
 STOPS = "the daemon is shutting down"
 FAILED = "the daemon has failed, and its log says why; all that it has accepted is kept"

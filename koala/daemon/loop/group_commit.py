@@ -20,6 +20,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from koala.common.runtime.clock import Clock
+from koala.common.runtime.structured_log import get_logger
 from koala.core.model.actions import Action, Announce
 from koala.core.model.events import Event, Woken
 from koala.core.model.job import Job
@@ -31,8 +33,6 @@ from koala.core.snapshot import save
 from koala.daemon.loop.gc_tuning import gc_paused
 from koala.daemon.storage.records import Batch, Notice, Record, Snapshot
 from koala.errors import KoalaError
-from koala.runtime.clock import Clock
-from koala.runtime.structured_log import get_logger
 
 INBOX_MAX = 10_000
 BATCH_S_MAX = 0.02  # handling time; then the batch is committed and other tasks may run

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from koala.common.runtime.structured_log import get_logger
 from koala.daemon.loop.group_commit import DurableBatch
-from koala.runtime.structured_log import get_logger
 
 log = get_logger()
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
+from koala.common.metrics import declarations as m
+from koala.common.metrics.readings import Readings
 from koala.core.model.claim import Claim
 from koala.core.model.grid import Site
 from koala.core.model.placement_queues import queue_label, queued_at
@@ -15,8 +17,6 @@ from koala.core.model.values import Instant, SiteName
 from koala.core.scheduler import Scheduler
 from koala.core.sites import is_resting, is_usable
 from koala.daemon.metrics.parts import DaemonParts
-from koala.metrics import declarations as m
-from koala.metrics.readings import Readings
 from koala.policies.slots import replaced_policies
 
 

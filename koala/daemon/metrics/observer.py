@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from koala.common.metrics import declarations as m
+from koala.common.metrics.meter import Meter
 from koala.core.model import events as ev
 from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer
 from koala.core.model.job import SITE_FAULTS, Attempt, ClaimEnd, EndKind, Job
@@ -16,8 +18,6 @@ from koala.core.model.values import ClaimId, Instant, JobId, SiteName, TransferI
 from koala.core.scheduler import Scheduler
 from koala.daemon.loop.ended_jobs import EndedJobs
 from koala.daemon.loop.group_commit import DurableBatch
-from koala.metrics import declarations as m
-from koala.metrics.meter import Meter
 
 GRACE_SHARE = 0.5
 """Part of the grace time after which an ended request counts as timed out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from koala.common.runtime.disk_space import DiskSpace
 from koala.daemon.agents.connections import SiteSessions
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.agents.starter_requests import StarterRequests
@@ -12,7 +13,6 @@ from koala.daemon.listeners import Listeners
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.observers import Observers
 from koala.daemon.storage.journal import Journal
-from koala.runtime.disk_space import DiskSpace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

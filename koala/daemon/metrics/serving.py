@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
+from koala.common.identity.tls import IdentityFile
+from koala.common.metrics.calls import CallCounter
+from koala.common.metrics.endpoint import MetricsEndpoint
+from koala.common.metrics.loop_lag import measure_lag
+from koala.common.metrics.meter import Meter
+from koala.common.metrics.metric_types import Source
+from koala.common.metrics.readings import LoopReader, Readings, read_certificate_end
+from koala.common.metrics.settings import MetricsSettings
 from koala.core.scheduler import Scheduler
 from koala.daemon.loop.group_commit import DurableBatch
 from koala.daemon.metrics.gauges import read_daemon
 from koala.daemon.metrics.observer import BatchObserver
 from koala.daemon.metrics.parts import DaemonParts
-from koala.identity.tls import IdentityFile
-from koala.metrics.calls import CallCounter
-from koala.metrics.endpoint import MetricsEndpoint
-from koala.metrics.loop_lag import measure_lag
-from koala.metrics.meter import Meter
-from koala.metrics.metric_types import Source
-from koala.metrics.readings import LoopReader, Readings, read_certificate_end
-from koala.metrics.settings import MetricsSettings
 
 
 class DaemonMetrics:

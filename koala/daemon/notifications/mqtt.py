@@ -33,9 +33,9 @@ from urllib.parse import unquote, urlsplit
 
 import aiomqtt
 
+from koala.common.runtime.structured_log import get_logger
 from koala.daemon.storage.records import Notice
 from koala.errors import ConfigError, first_error
-from koala.runtime.structured_log import get_logger
 
 QUEUE_MAX = 10_000
 CALL_S = 10.0

@@ -18,12 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from koala.common.runtime.structured_log import get_logger
 from koala.core.model.job import TERMINAL, Failed, Job
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import JobId
 from koala.daemon.storage.records import Notice
 from koala.errors import RejectedError
-from koala.runtime.structured_log import get_logger
 
 LIMIT_S = 60.0
 """Time limit of a program; then its process group is killed."""

@@ -35,6 +35,10 @@ from typing import IO, Any, TypeAlias, cast
 
 import msgspec
 
+from koala.common.files.names import shown
+from koala.common.files.tar_reader import read_tar
+from koala.common.runtime.disk_formats import BACKUP
+from koala.common.runtime.disk_space import BALLAST
 from koala.core.model.values import Instant
 from koala.core.purge import purge_ended_jobs
 from koala.daemon.auth.audit import record_local_operation
@@ -44,10 +48,6 @@ from koala.daemon.storage.journal import SCHEMA, unmarked_error
 from koala.daemon.storage.journal_reader import JournalReader, connect, open_journal, replay
 from koala.daemon.storage.records import JournalPosition, mark_text
 from koala.errors import ConfigError, DamagedError, JournalError, SpecError
-from koala.files.names import shown
-from koala.files.tar_reader import read_tar
-from koala.runtime.disk_formats import BACKUP
-from koala.runtime.disk_space import BALLAST
 
 MANIFEST = "backup.json"
 SPOOL = "spool"

@@ -17,11 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from koala.common.identity.private_files import write_private
+from koala.common.runtime.clock import Clock, boot_id, unix_now
+from koala.common.runtime.structured_log import get_logger
 from koala.core.model.values import Instant, Seconds
 from koala.errors import KoalaError
-from koala.runtime.atomic_file import atomic_file
-from koala.runtime.clock import Clock, boot_id, unix_now
-from koala.runtime.structured_log import get_logger
 
 FILE = "clock"
 WARN_S: Seconds = 60.0
@@ -51,8 +51,7 @@ def begin_clock(state_dir: Path, not_before: Instant, *, has_claims: bool) -> Cl
         log.warning("clock.differs", wall_ahead_s=round(ahead_s, 1), has_claims=has_claims)
     if clock.base != kept:
         try:
-            with atomic_file(path) as part:
-                part.write_text(f"{boot_id()} {clock.base!r}\n", encoding="ascii")
+            write_private(path, f"{boot_id()} {clock.base!r}\n".encode("ascii"))
         except (KoalaError, OSError) as error:
             log.warning("clock.not_kept", reason=str(error))
     return clock

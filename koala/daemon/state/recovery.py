@@ -16,6 +16,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from koala.common.identity.private_files import private_folder, read_private, write_private
+from koala.common.runtime.clock import Clock, now
+from koala.common.runtime.structured_log import get_logger
 from koala.core.digest import digest
 from koala.core.model.events import KINDS, DaemonStarted, Event, JobSubmitted, ParametersChanged
 from koala.core.model.parameters import Parameters
@@ -37,9 +40,6 @@ from koala.daemon.storage.records import (
     unusable_error,
 )
 from koala.errors import DamagedError, JournalError
-from koala.identity.private_files import private_folder, read_private, write_private
-from koala.runtime.clock import Clock, now
-from koala.runtime.structured_log import get_logger
 
 PUBLISHED_MAX = 10_000  # newest ended jobs whose files are processed again after a start
 SECRET = "secret"

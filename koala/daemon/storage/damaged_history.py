@@ -12,10 +12,10 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from koala.common.runtime.sqlite_store import Database
 from koala.daemon.storage.archive import read_snapshots
 from koala.daemon.storage.records import JournalPosition, broken_rows, damaged_error, trusted
 from koala.errors import JournalError
-from koala.runtime.sqlite_store import Database
 
 _ROWS = (
     "SELECT seq, at, kind, body, answers, chain FROM event WHERE seq > ? AND seq <= ? ORDER BY seq"

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from koala.common.identity.private_files import sync_folder
 from koala.errors import DiskError
-from koala.identity.private_files import sync_folder
 
 FILE = "journal.db"
 MARK = "journal.mark"

@@ -33,6 +33,8 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
+from koala.common.runtime.disk_formats import JOURNAL
+from koala.common.runtime.sqlite_store import Database, Schema, lock_folder
 from koala.core.model.job import Job
 from koala.core.model.values import FOREVER, Instant, JobId, Seconds
 from koala.daemon.storage import archive, damaged_history
@@ -53,8 +55,6 @@ from koala.daemon.storage.records import (
     rows_of,
 )
 from koala.errors import DiskError, JournalError
-from koala.runtime.disk_formats import JOURNAL
-from koala.runtime.sqlite_store import Database, Schema, lock_folder
 
 NOTICES_MAX = 100_000
 _NOTICES_SPARE = 1_000  # removed in bulk

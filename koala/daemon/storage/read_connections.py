@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from koala.runtime.sqlite_store import FORGIVING
+from koala.common.runtime.sqlite_store import FORGIVING
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")

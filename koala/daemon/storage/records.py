@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from koala.common.runtime.sqlite_store import reading
 from koala.core.model.events import EVENTS, KINDS, Event, JobSubmitted, ParametersChanged
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant
@@ -26,7 +27,6 @@ from koala.core.purge import PurgedJob
 from koala.core.snapshot import UnreadableSnapshotError
 from koala.daemon.storage.spec_codec import SUBMITTED_ROW, SpecReader, row_of_submission
 from koala.errors import ConfigError, DamagedError, JournalError
-from koala.runtime.sqlite_store import reading
 
 _CHAIN_BYTES = 16
 

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from koala.common.protocol.messages import Watermark
 from koala.core.model.values import SiteName
 from koala.daemon.storage.records import JournalPosition
-from koala.protocol.messages import Watermark
 
 _SEAL_BYTES = 16
 

@@ -17,10 +17,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Status, StatusCode, set_span_in_context
 
+from koala.common.runtime.structured_log import get_logger
 from koala.core.scheduler import Scheduler
 from koala.daemon.loop.group_commit import DurableBatch
 from koala.daemon.traces.observer import TraceObserver
-from koala.runtime.structured_log import get_logger
 from koala.views.spans import Span
 
 TRY_S = 5.0

@@ -14,12 +14,12 @@ from contextlib import aclosing
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from koala.client.grid_model import Change
+from koala.views.cells import job_cells, site_cells, total_cells
+from koala.views.usage import total_use
 from koala.web import charts
-from koala.web.cells import job_cells, site_cells, total_cells
-from koala.web.grid_model import Change
 from koala.web.pages.grid import under_way
 from koala.web.pages.viewer import Viewer, followed
-from koala.web.usage import total_use
 
 TOPIC_MAX = 300
 BEAT_S = 15.0

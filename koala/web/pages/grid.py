@@ -7,12 +7,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from koala.client.grid_model import GridModel
 from koala.errors import UnknownSiteError
+from koala.views.cells import job_cells, link_cells, site_cells, stage, total_cells
+from koala.views.usage import total_use
 from koala.web import charts
-from koala.web.cells import job_cells, link_cells, site_cells, stage, total_cells
-from koala.web.grid_model import GridModel
 from koala.web.pages.viewer import Viewer, action, signed_in
-from koala.web.usage import total_use
 
 JOBS_SHOWN = 12
 LINKS_SHOWN = 50

@@ -13,12 +13,12 @@ from starlette.responses import Response, StreamingResponse
 
 from koala.client.phases import TERMINAL_PHASES
 from koala.client.records import OutputFile, OutputPart
+from koala.common.runtime import clock
 from koala.errors import DeniedError, KoalaError, RejectedError, SpecError
-from koala.runtime import clock
+from koala.views.barrier import barrier
+from koala.views.cells import job_cells, steps
 from koala.views.gantt import KINDS, LETTERS, gantt
 from koala.views.gantt_svg import gantt_svg
-from koala.web.barrier import barrier
-from koala.web.cells import job_cells, steps
 from koala.web.identities import Identity
 from koala.web.pages.viewer import Viewer, action, followed, signed_in
 

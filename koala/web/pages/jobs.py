@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from koala.client import AsyncClient
 from koala.client.phases import TERMINAL_PHASES
-from koala.web.cells import STAGES, filters_of, job_cells, search_text
+from koala.views.cells import STAGES, filters_of, job_cells, search_text
 from koala.web.pages.viewer import Viewer, signed_in, whole
 
 ROWS = 50

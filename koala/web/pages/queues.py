@@ -5,9 +5,9 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from koala.client.grid_model import GridModel
+from koala.common.runtime import clock
 from koala.errors import UnknownJobError
-from koala.runtime import clock
-from koala.web.grid_model import GridModel
 from koala.web.pages.viewer import Viewer, signed_in
 
 HEADS_EXPLAINED = 5

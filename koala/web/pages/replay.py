@@ -9,9 +9,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from koala.common.runtime.plugins import outside_names
 from koala.errors import ConfigError, DeniedError, ExhaustedError, KoalaError
 from koala.policies import BUILT_IN, names_of
-from koala.runtime.plugins import outside_names
 from koala.web.pages.viewer import Viewer, signed_in
 from koala.web.past_runs import PastRuns, ReaderGoneError, Words, command
 from koala.web.playback import (

@@ -17,8 +17,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from koala.common.files.confined_folder import Descriptor, Folder, UnusableFileError
 from koala.errors import RejectedError, SpecError
-from koala.files.confined_folder import Descriptor, Folder, UnusableFileError
 from koala.web.answers import PART_BYTES
 from koala.web.pages.viewer import Viewer, signed_in
 

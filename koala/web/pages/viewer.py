@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
+from koala.common.runtime import clock
 from koala.errors import (
     DeniedError,
     ExhaustedError,
@@ -26,8 +27,7 @@ from koala.errors import (
     UnknownSiteError,
     UnreachableError,
 )
-from koala.runtime import clock
-from koala.web import cells
+from koala.views import cells
 from koala.web.connections import IDENTITY
 from koala.web.identities import Identities, Identity
 from koala.web.sessions import Session, Sessions, SignInCode

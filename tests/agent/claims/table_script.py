@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from koala.protocol.messages import (
+from koala.common.protocol.messages import (
     Arm,
     ArmNumber,
     ClaimEnd,
@@ -17,7 +17,7 @@ from koala.protocol.messages import (
     ReportState,
     Stop,
 )
-from koala.protocol.names import ClaimId
+from koala.common.protocol.names import ClaimId
 from koala_agent.claims.events import (
     BatchEnded,
     CheckedIn,

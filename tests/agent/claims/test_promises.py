@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 from hypothesis import strategies as st
 
-from koala.protocol.messages import (
+from koala.common.protocol.messages import (
     Acknowledge,
     ArmNumber,
     ClaimEnd,
@@ -21,7 +21,7 @@ from koala.protocol.messages import (
     ReportState,
     Stop,
 )
-from koala.protocol.names import ClaimId
+from koala.common.protocol.names import ClaimId
 from koala_agent.claims.events import (
     Adopted,
     BatchEnded,

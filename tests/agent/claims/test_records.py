@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from koala.protocol import messages
-from koala.protocol.messages import EndKind, Report, ReportState
-from koala.protocol.names import ClaimId, SiteName
+from koala.common.protocol import messages
+from koala.common.protocol.messages import EndKind, Report, ReportState
+from koala.common.protocol.names import ClaimId, SiteName
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.link import codec
 from koala_agent.placeholders import submission as placeholders

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.protocol.messages import ArmNumber, Hold, Program, Release, Watermark
+from koala.common.protocol.names import ClaimId
 from koala.errors import ConfigError, DiskError, JournalError
-from koala.protocol.messages import ArmNumber, Hold, Program, Release, Watermark
-from koala.protocol.names import ClaimId
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Asked, Claim, Passed

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from koala.protocol.messages import Acknowledge, ClaimEnd, EndKind, Report, ReportState
+from koala.common.protocol.messages import Acknowledge, ClaimEnd, EndKind, Report, ReportState
 from koala_agent.claims.events import (
     Adopted,
     BatchFound,

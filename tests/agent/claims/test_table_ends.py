@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.protocol.messages import (
+from koala.common.protocol.messages import (
     Acknowledge,
     ClaimEnd,
     EndKind,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.protocol.messages import (
+from koala.common.protocol.messages import (
     ClaimEnd,
     EndKind,
     Pace,
@@ -11,7 +11,7 @@ from koala.protocol.messages import (
     ReportState,
     TryPaths,
 )
-from koala.protocol.names import ClaimId
+from koala.common.protocol.names import ClaimId
 from koala_agent.claims.events import (
     Adopted,
     CheckedIn,

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.identity.tls import JoinToken
 from koala.errors import ConfigError, UnreachableError
-from koala.identity.tls import JoinToken
 from koala_agent.connect.bring_up import agents_port
 from koala_agent.connect.site_record import find, sites_folder
+from tests.common.identity.stage import Forge
 from tests.harness.ports import free_port
-from tests.identity.stage import Forge
 
 
 async def test_a_daemon_that_is_away_is_told_with_its_address(tmp_path: Path) -> None:

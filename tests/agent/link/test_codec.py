@@ -9,14 +9,14 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koala.common.protocol import messages
+from koala.common.protocol.codec import FROM_AGENT, TO_AGENT
+from koala.common.protocol.messages import LogChunk, LogRequest, PathTarget
+from koala.common.protocol.names import ClaimId, SiteName
+from koala.common.wire.v1 import link_pb2
 from koala.core.model.actions import PaceClaim, TryPaths
 from koala.core.model.values import ClaimId as CoreClaimId
 from koala.errors import SpecError
-from koala.protocol import messages
-from koala.protocol.codec import FROM_AGENT, TO_AGENT
-from koala.protocol.messages import LogChunk, LogRequest, PathTarget
-from koala.protocol.names import ClaimId, SiteName
-from koala.wire.v1 import link_pb2
 from koala_agent.link import codec, session_events
 
 FACTS = codec.SiteDescription(

@@ -10,9 +10,9 @@ from typing import Any
 import grpc
 import pytest
 
-from koala.wire.packing import PACKS, can_unpack
-from koala.wire.v1 import link_pb2 as pb
-from koala.wire.v1.link_pb2_grpc import AgentLinkServicer, add_AgentLinkServicer_to_server
+from koala.common.wire.packing import PACKS, can_unpack
+from koala.common.wire.v1 import link_pb2 as pb
+from koala.common.wire.v1.link_pb2_grpc import AgentLinkServicer, add_AgentLinkServicer_to_server
 from koala_agent.link.session_events import Dialled, Received
 from koala_agent.link.stream import StreamFactory
 

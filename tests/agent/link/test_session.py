@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from hypothesis import strategies as st
 
-from koala.protocol.messages import (
+from koala.common.protocol.messages import (
     Beat,
     Goodbye,
     InventoryEnd,
@@ -20,7 +20,7 @@ from koala.protocol.messages import (
     Watermark,
     Welcome,
 )
-from koala.protocol.versions import PROTOCOL
+from koala.common.protocol.versions import PROTOCOL
 from koala_agent.link.session import Session, Timing
 from koala_agent.link.session_events import (
     Apply,

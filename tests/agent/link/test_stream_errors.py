@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from koala.wire.v1.link_pb2_grpc import AgentLinkStub
+from koala.common.wire.v1.link_pb2_grpc import AgentLinkStub
 from koala_agent.link.stream import describe_error
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.wire.v1 import link_pb2
+from koala.common.wire.v1 import link_pb2
 from tests.agent.live.agent_process import AgentProcess, until
 from tests.agent.live.fake_daemon import (
     ARMED,

@@ -22,8 +22,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import grpc
 
-from koala.wire.v1 import link_pb2
-from koala.wire.v1.link_pb2_grpc import AgentLinkServicer, add_AgentLinkServicer_to_server
+from koala.common.wire.v1 import link_pb2
+from koala.common.wire.v1.link_pb2_grpc import AgentLinkServicer, add_AgentLinkServicer_to_server
 from tests.harness.ports import free_port
 
 PATIENCE_S = 60.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.protocol.messages import Ping, Report
+from koala.common.protocol.messages import Ping, Report
 from koala_agent.lrm.job_table import FILE_NAME
 from koala_agent.starter import procfs
 from koala_agent.starter.procfs import Stat

@@ -9,11 +9,11 @@ from random import Random
 
 import pytest
 
-from koala.protocol import messages
-from koala.protocol.messages import LogChunk, SiteFigures, Watermark, Welcome
-from koala.protocol.names import ClaimId, SiteName
-from koala.runtime import clock
-from koala.wire.v1 import link_pb2
+from koala.common.protocol import messages
+from koala.common.protocol.messages import LogChunk, SiteFigures, Watermark, Welcome
+from koala.common.protocol.names import ClaimId, SiteName
+from koala.common.runtime import clock
+from koala.common.wire.v1 import link_pb2
 from koala_agent.link import codec
 from koala_agent.link.session import Session, Timing
 from koala_agent.link.session_driver import SessionDriver

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from koala.client.connection import ADDRESS_VARIABLE
-from koala.identity.credentials import (
+from koala.common.identity.credentials import (
     AUTHORITY_VARIABLE,
     FILE_VARIABLE,
     RUNTIME_VARIABLE,
     TOKEN_VARIABLE,
 )
-from koala.wire.v1 import link_pb2
+from koala.common.wire.v1 import link_pb2
 from tests.agent.live.agent_process import a_job, agent_process, until
 from tests.agent.live.claim_steps import FOREVER, passed, running
 from tests.agent.live.fake_daemon import GONE, GRANTED, FakeSession, fake_daemon, hold

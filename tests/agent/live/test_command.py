@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.wire.v1 import link_pb2
+from koala.common.wire.v1 import link_pb2
 from tests.agent.live.agent_process import AgentProcess, a_job, agent_process, command, until
 from tests.agent.live.fake_daemon import fake_daemon, patiently
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.wire.v1 import link_pb2
+from koala.common.wire.v1 import link_pb2
 from tests.agent.live.agent_process import a_job, agent_process
 from tests.agent.live.claim_steps import FOREVER
 from tests.agent.live.fake_daemon import GONE, GRANTED, fake_daemon, hold

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.runtime import clock
-from koala.wire.v1 import link_pb2
+from koala.common.runtime import clock
+from koala.common.wire.v1 import link_pb2
 from tests.agent.live.agent_process import a_job, agent_process, until
 from tests.agent.live.claim_steps import FOREVER, both, passed, pinged, running
 from tests.agent.live.fake_daemon import (

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from koala.wire.v1 import link_pb2
+from koala.common.wire.v1 import link_pb2
 from koala_agent.background import find
 from tests.agent.live.agent_process import command
 from tests.agent.live.fake_daemon import FakeDaemon, FakeSession, fake_daemon

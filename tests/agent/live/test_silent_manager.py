@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.protocol.messages import Hold
+from koala.common.protocol.names import ClaimId
 from koala.errors import LocalManagerError
-from koala.protocol.messages import Hold
-from koala.protocol.names import ClaimId
 from koala_agent import claim_driver
 from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_folders import ClaimFolders

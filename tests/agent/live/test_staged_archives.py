@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from koala.wire.v1 import link_pb2
+from koala.common.wire.v1 import link_pb2
 from tests.agent.live.agent_process import a_job
 from tests.agent.live.claim_steps import FOREVER, passed
 from tests.agent.live.fake_daemon import GONE, GRANTED, hold
 from tests.agent.live.two_sites import copy, two_sites
-from tests.files.tar_blocks import END, tar_block, tar_entry
+from tests.common.files.tar_blocks import END, tar_block, tar_entry
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

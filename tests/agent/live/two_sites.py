@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from koala.wire.v1 import link_pb2
+from koala.common.wire.v1 import link_pb2
 from tests.agent.live.agent_process import AgentProcess, agent_process
 from tests.agent.live.fake_daemon import FakeDaemon, FakeSession, fake_daemon
 

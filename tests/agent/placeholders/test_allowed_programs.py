@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from koala.protocol.messages import Program
+from koala.common.protocol.messages import Program
 from koala_agent.placeholders.allowed_programs import NotAllowedError, check_program
 
 

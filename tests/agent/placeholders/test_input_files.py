@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.protocol.messages import Hold, Program
+from koala.common.protocol.names import ClaimId
 from koala.errors import LocalManagerError, SpecError
-from koala.protocol.messages import Hold, Program
-from koala.protocol.names import ClaimId
 from koala_agent.placeholders.input_files import InputPaths
 
 CLAIM = ClaimId("j1/1/0/1")

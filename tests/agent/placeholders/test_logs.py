@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.protocol.messages import LogRequest
+from koala.common.protocol.messages import LogRequest
 from koala_agent.placeholders.logs import CHUNK_MAX_BYTES, LogSource, read_log
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from koala.protocol import messages
-from koala.protocol.messages import Peer
-from koala.protocol.names import ClaimId
+from koala.common.protocol import messages
+from koala.common.protocol.messages import Peer
+from koala.common.protocol.names import ClaimId
 from koala_agent.claims.bundle import build_bundle
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Asked, Claim

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from koala.protocol.names import ClaimId
+from koala.common.protocol.names import ClaimId
 from koala_agent.claims.events import CheckedIn, Event
 from koala_agent.starter.challenge_response import (
     AGENT,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from koala.protocol.names import ClaimId
+from koala.common.protocol.names import ClaimId
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.starter.mailbox.client import Mailbox as NodesMailbox
 from koala_agent.starter.mailbox.client import MailboxClient, MailboxConnector

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.protocol.messages import JobType, Peer
-from koala.protocol.names import ClaimId
+from koala.common.protocol.messages import JobType, Peer
+from koala.common.protocol.names import ClaimId
 from koala_agent.claims.bundle import build_bundle
 from koala_agent.lrm.batch_system import find_system
 from koala_agent.lrm.claim_processes import SCOPE_VARIABLE

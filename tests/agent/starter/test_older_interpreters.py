@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import koala_agent.starter
-from koala.protocol.messages import EndKind
-from koala.protocol.names import ClaimId
+from koala.common.protocol.messages import EndKind
+from koala.common.protocol.names import ClaimId
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.portable_source import compact, portable, without_annotations

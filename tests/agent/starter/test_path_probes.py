@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.protocol.messages import PathTarget, ReportState, TryPaths
-from koala.protocol.names import ClaimId
+from koala.common.protocol.messages import PathTarget, ReportState, TryPaths
+from koala.common.protocol.names import ClaimId
 from tests.agent.site import LIMIT_S, Site, a_shell_hold, a_site, an_arm
 
 pytestmark = pytest.mark.live

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.protocol.messages import ClaimEnd, EndKind, Hold, LogRequest, ReportState, Stop
-from koala.protocol.names import ClaimId
+from koala.common.protocol.messages import ClaimEnd, EndKind, Hold, LogRequest, ReportState, Stop
+from koala.common.protocol.names import ClaimId
 from koala_agent import claim_driver
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import LeaseTimes, Limits

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.protocol.messages import EndKind
+from koala.common.protocol.messages import EndKind
 from koala_agent.lrm.claim_processes import identify, is_alive
 from tests.agent.live.agent_process import ROOT
 from tests.agent.site import a_shell_hold, a_site

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
+from koala.common.runtime import clock
 from koala.errors import LocalManagerError
-from koala.runtime import clock
 from koala_agent.transport.interface import Answer, Command
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_socket import SSHSettings

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.runtime import clock
 from koala.errors import LocalManagerError
-from koala.runtime import clock
 from koala_agent.transport.interface import Command
 from koala_agent.transport.ssh_connection import LOOK_S
 from tests.agent.transport.servers import (

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from koala.common.runtime import clock
 from koala.errors import LocalManagerError
-from koala.runtime import clock
 from koala_agent.transport.interface import Command
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_connection import LOOK_S, PORTS_FILE

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.runtime import clock
 from koala.errors import ConfigError, LocalManagerError
-from koala.runtime import clock
 from koala_agent.transport.interface import Command
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_host import SSHHosts

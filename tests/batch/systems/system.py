@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from koala_agent.lrm.batch.dialect import Dialect
+from koala_agent.lrm.dialect import Dialect
 
 DEV = Path(__file__).parents[3] / "deploy" / "dev"
 UP_S = 180.0

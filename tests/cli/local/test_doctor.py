@@ -11,7 +11,7 @@ import pytest
 
 from koala.cli.admin.doctor import CLOCK_OFFSET_S_MAX, Examination
 from koala.client import AsyncClient
-from koala.runtime.checkup import Finding, NotableError, Result, examine, is_well
+from koala.common.runtime.checkup import Finding, NotableError, Result, examine, is_well
 from tests.cli.command import koala
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.wire.listen_ports import cannot_listen, check_free
 from koala.errors import ConfigError
-from koala.wire.listen_ports import cannot_listen, check_free
 from koala_agent.accounts import own_environment
 from koala_agent.starter_link.listener import StarterListener
 from tests.cli.command import LIMIT_S, environment, koala
@@ -27,7 +27,7 @@ site = {{ processors = 4 }}
 FAILS = """
 import importlib, sys
 if sys.argv[1] == "service":
-    from koala.wire.grpc_variables import set_grpc_variables
+    from koala.common.wire.grpc_variables import set_grpc_variables
     set_grpc_variables()
 else:
     importlib.import_module(sys.argv[1])

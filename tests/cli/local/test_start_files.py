@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.config import read_config as read_daemon
-from koala.rsl import read_job
+from koala.job_descriptions import read_job
 from koala_agent.config import read_config as read_agent
 from koala_agent.lrm.batch_system import known_systems
 from tests.cli.command import LIMIT_S, environment, koala, koala_here

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from koala.rsl import read_job
+from koala.job_descriptions import read_job
 from tests.cli.command import koala_here
 
 RSL = b"+(priority=high)(&(site=$(S))(count=4)(executable=a)(arguments='a b'))(&(executable=b))"

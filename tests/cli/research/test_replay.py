@@ -21,7 +21,7 @@ from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch
 from tests.cli.command import environment, koala, koala_here
 from tests.harness.builders import a_component, a_spec
-from tests.sim.journal_replay.past import Grid, written
+from tests.lab.sim.journal_replay.past import Grid, written
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def test_a_replay_leaves_nothing_behind(journal: Path) -> None:
 def test_a_replay_needs_neither_grpc_nor_drawing() -> None:
     code = (
         "import sys; from koala.cli.main import main; main(['replay', '--help'])\n"
-        "import koala.cli.research.past_run, koala.cli.render.replay, "
+        "import koala.lab.commands.past_run, koala.lab.commands.replay_text, "
         "koala.daemon.storage.journal_reader\n"
         "print([m for m in ('grpc', 'rich', 'matplotlib') if m in sys.modules])"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.sim.metrics import COLUMNS
+from koala.lab.sim.metrics import COLUMNS
 from tests.cli.command import koala_here
 from tests.cli.test_command import modules_after
 

@@ -15,8 +15,8 @@ from threading import Thread
 import pytest
 
 from tests.cli.command import environment, koala, koala_here
+from tests.lab.workload.logs import a_log, line
 from tests.tidy.sources import ROOT
-from tests.workload.logs import a_log, line
 
 HEAVY = ("grpc", "rich", "matplotlib", "msgspec", "scipy", "numpy", "asyncio")
 
@@ -223,7 +223,7 @@ def test_ctrl_c_leaves_what_has_ended_on_a_grid(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys\n"
         "from koala.cli.main import main\n"
-        "from koala.sim.log_replay import multicluster\n"
+        "from koala.lab.sim.log_replay import multicluster\n"
         "begin = multicluster.World.begin\n"
         "def begun(world):\n"
         "    begin(world)\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.workload import swf
-from koala.workload.logs import Log
+from koala.lab.workload import swf
+from koala.lab.workload.logs import Log
 from tests.cli.command import koala_here
 
 

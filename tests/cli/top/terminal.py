@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 
 import pyte
 
-from koala.runtime import clock
+from koala.common.runtime import clock
 from tests.cli.command import LIMIT_S, environment
 
 COLUMNS, LINES = 80, 24

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.identity.private_files import write_private
+from koala.common.identity.private_files import write_private
 from tests.cli.command import koala
 from tests.cli.grids import Up, daemon_process, up
 from tests.cli.top.terminal import terminal

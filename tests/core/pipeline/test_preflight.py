@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from koala.common.protocol.messages import PathTarget
 from koala.core.model.actions import ArmClaim, ClaimProcessors, StartTransfer, StopClaim, TryPaths
 from koala.core.model.events import ClaimGranted, DaemonStarted, PathsTried
 from koala.core.model.job_spec import JobType
 from koala.core.model.values import ClaimId, JobId, SiteName, TcpPath
-from koala.protocol.messages import PathTarget
 from koala.views.explain import why
 from koala_agent.claims.bundle import build_bundle
 from tests.harness.builders import FREE, LOOSE, a_component, a_job, a_site

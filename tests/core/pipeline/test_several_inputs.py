@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from koala.common.protocol.messages import HeldFile
 from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer
 from koala.core.model.events import ReplicaRemoved, TransferProgressed
 from koala.core.model.grid import (
@@ -20,7 +21,6 @@ from koala.core.model.grid import (
 from koala.core.model.job_spec import ComponentSpec, InputFile
 from koala.core.model.values import FileName, SiteName, TransferId
 from koala.policies import chosen
-from koala.protocol.messages import HeldFile
 from koala.views.documents import copying
 from koala.views.explain import why
 from tests.core.conftest import Begin

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle
-from koala.wire.packing import PACK_MAX
-from koala.wire.v1 import link_pb2 as pb
+from koala.common.wire.packing import PACK_MAX
+from koala.common.wire.v1 import link_pb2 as pb
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 

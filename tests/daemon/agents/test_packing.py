@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from google.protobuf.message import DecodeError
 
-from koala.wire.packing import (
+from koala.common.wire.packing import (
     PACK_BYTES_MAX,
     PACK_MAX,
     PACKS,
@@ -17,7 +17,7 @@ from koala.wire.packing import (
     packed,
     unpacked,
 )
-from koala.wire.v1 import link_pb2 as pb
+from koala.common.wire.v1 import link_pb2 as pb
 
 
 def pongs(count: int, nonce: str = "x") -> list[pb.ToAgent]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from koala.common.protocol.messages import Progress
 from koala.core.model.events import ProgressReported
 from koala.core.model.values import ClaimId, SiteName
 from koala.daemon.agents.progress_reports import CYCLES_MAX, ProgressGatherer
-from koala.protocol.messages import Progress
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from koala.common.protocol.messages import SiteFigures, SiteResources
 from koala.core.model import events as ev
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import SiteName
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents import reports
 from koala.policies import chosen
-from koala.protocol.messages import SiteFigures, SiteResources
 from tests.harness.builders import a_site
 
 DELFT = SiteName("delft")

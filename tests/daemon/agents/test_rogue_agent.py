@@ -13,6 +13,20 @@ import grpc
 import pytest
 
 from koala.client import AsyncClient
+from koala.common.protocol import messages
+from koala.common.protocol.codec import FROM_AGENT
+from koala.common.protocol.limits import REQUEST_BYTES_MAX
+from koala.common.protocol.messages import (
+    FileFound,
+    FileRemoved,
+    KvPut,
+    ReportState,
+    TransferFailed,
+    TransferFinished,
+    TransferProgress,
+)
+from koala.common.protocol.versions import PROTOCOL
+from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.model import events as ev
 from koala.core.model.claim import Grant, Released
 from koala.core.model.job import ClaimEnd, EndKind
@@ -27,21 +41,7 @@ from koala.daemon.agents.session import (
     Session,
     Timing,
 )
-from koala.protocol import messages
-from koala.protocol.codec import FROM_AGENT
-from koala.protocol.limits import REQUEST_BYTES_MAX
-from koala.protocol.messages import (
-    FileFound,
-    FileRemoved,
-    KvPut,
-    ReportState,
-    TransferFailed,
-    TransferFinished,
-    TransferProgress,
-)
-from koala.protocol.versions import PROTOCOL
 from koala.views.accounting import By, Period, Report
-from koala.wire.v1 import link_pb2 as pb
 from tests.daemon.agents.test_links import round_trip
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running

@@ -4,6 +4,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from koala.common.protocol.codec import TO_AGENT
+from koala.common.protocol.messages import (
+    Beat,
+    Facts,
+    FromAgent,
+    Goodbye,
+    InventoryEnd,
+    Register,
+    Reject,
+    Report,
+    ReportState,
+    Stop,
+    Watermark,
+)
 from koala.core.model.values import ClaimId, SiteName, UserName
 from koala.daemon.agents.session import (
     BEATS_MAX,
@@ -19,20 +33,6 @@ from koala.daemon.agents.session import (
     Timing,
 )
 from koala.daemon.storage.watermark import WatermarkVerdict
-from koala.protocol.codec import TO_AGENT
-from koala.protocol.messages import (
-    Beat,
-    Facts,
-    FromAgent,
-    Goodbye,
-    InventoryEnd,
-    Register,
-    Reject,
-    Report,
-    ReportState,
-    Stop,
-    Watermark,
-)
 
 ALLOWLIST = Allowlist(epoch=5, sites={SiteName("delft"): None}, is_open=False)
 FACTS = Facts(processors=4)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from koala.common.protocol.messages import SiteResources
 from koala.core.model.events import SiteDisconnected, SiteDrained, SiteRegistered, SiteReported
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job_spec import ComponentSpec, Deadline, InputFile, JobSpec, StartType
@@ -23,7 +24,6 @@ from koala.daemon.clients.admission import (
 )
 from koala.errors import RejectedError, SpecError
 from koala.policies import chosen
-from koala.protocol.messages import SiteResources
 
 DELFT, LEIDEN = SiteName("delft"), SiteName("leiden")
 NOBODY_LISTED: Mapping[SiteName, UserName | None] = {}

@@ -32,9 +32,9 @@ from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import RESTORE, Batch
 from koala.errors import DamagedError, ExhaustedError, JournalError, RejectedError, UnknownJobError
 from koala.views.accounting import Report
+from tests.common.files.stage import comes_true
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
-from tests.files.stage import comes_true
 from tests.harness.builders import a_spec
 
 pytestmark = pytest.mark.live

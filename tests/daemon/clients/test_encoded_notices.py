@@ -1,8 +1,8 @@
 """Notices as encoded messages: what a client decodes is what was announced."""
 
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.daemon.clients.watch_streams import encoded_messages
 from koala.daemon.storage.records import Notice
-from koala.wire.v1 import koala_pb2 as pb
 
 NOTICES = [
     Notice(number=7, at=1.5, job="j1", phase="Placing", text="submitted"),

@@ -6,6 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from koala.common.protocol.messages import FetchOrder, FileFound, ToAgent, TransferProgress
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.core.model.events import JobSubmitted, ReplicaAdded
 from koala.core.model.job_spec import ComponentSpec, InputFile, JobSpec
 from koala.core.model.parameters import Parameters
@@ -18,8 +20,6 @@ from koala.daemon.files.uploads import Content
 from koala.daemon.loop.group_commit import BatchContext, read_only_batch
 from koala.errors import RejectedError, UnknownSiteError
 from koala.policies import chosen
-from koala.protocol.messages import FetchOrder, FileFound, ToAgent, TransferProgress
-from koala.wire.v1 import koala_pb2 as pb
 from tests.harness.builders import a_site
 
 HELD = {"common": "delft", "~ann/own": "delft", "~ann/shared/map": "delft", "~bob/own": "vu"}

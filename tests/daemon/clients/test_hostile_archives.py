@@ -11,8 +11,8 @@ from koala.client import AsyncClient
 from koala.daemon.files.uploads import Uploads
 from koala.errors import SpecError
 from tests.agent.live.agent_process import agent_process
+from tests.common.files.tar_blocks import END, tar_block, tar_entry
 from tests.daemon.running import config_of, running
-from tests.files.tar_blocks import END, tar_block, tar_entry
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

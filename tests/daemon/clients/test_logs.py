@@ -10,6 +10,8 @@ import pytest
 
 from koala.client import AsyncClient
 from koala.client.records import LogPart
+from koala.common.protocol.messages import LogChunk, LogRequest, ToAgent
+from koala.common.wire.v1 import koala_pb2
 from koala.core.model.charges import Charge
 from koala.core.model.job import Job, Placing
 from koala.core.model.values import JobId, SiteName, claim_id
@@ -17,11 +19,9 @@ from koala.core.purge import state_of_jobs
 from koala.daemon.clients.logs import Logs, LogsWanted
 from koala.daemon.files.spool import AttemptComponent, Spool
 from koala.errors import SpecError, UnreachableError
-from koala.protocol.messages import LogChunk, LogRequest, ToAgent
-from koala.wire.v1 import koala_pb2
+from tests.common.files.stage import comes_true
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
-from tests.files.stage import comes_true
 from tests.harness.builders import a_spec
 from tests.harness.moments import moment
 from tests.harness.ports import free_port

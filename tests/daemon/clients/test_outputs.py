@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.files.confined_folder import UnusableFileError
 from koala.core.model.values import JobId
 from koala.daemon.clients import outputs
 from koala.daemon.clients.outputs import Outputs, OutputsWanted, Publisher
 from koala.daemon.files.spool import AttemptComponent, EndedJob, Spool
 from koala.errors import ExhaustedError
-from koala.files.confined_folder import UnusableFileError
 
 JOB = JobId("j1")
 OVER = EndedJob(job=JOB, attempt=2, is_finished=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.daemon.clients.rsl_parsing import (
     DEFINITIONS_MAX,
     INLINE_CHARACTERS,
@@ -16,9 +17,8 @@ from koala.daemon.clients.rsl_parsing import (
     DescriptionParser,
 )
 from koala.errors import KoalaError, SpecError
-from koala.rsl.evaluation import PRODUCED_CHARACTERS_MAX
-from koala.rsl.job_reader import JOB_CHARACTERS_MAX, JOB_TOKENS_MAX, JobReading
-from koala.wire.v1 import koala_pb2 as pb
+from koala.job_descriptions.evaluation import PRODUCED_CHARACTERS_MAX
+from koala.job_descriptions.job_reader import JOB_CHARACTERS_MAX, JOB_TOKENS_MAX, JobReading
 from tests.daemon.running import config_of, running
 
 LONG = "&(executable=a)" + "(x-a=b)" * (JOB_TOKENS_MAX // 20)

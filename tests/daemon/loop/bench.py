@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from koala.common.runtime.clock import Clock
 from koala.core.digest import digest
 from koala.core.model.actions import Action
 from koala.core.model.events import JobSubmitted, SiteRegistered
@@ -19,7 +20,6 @@ from koala.daemon.loop.group_commit import BatchContext
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Notice
 from koala.policies import chosen
-from koala.runtime.clock import Clock
 
 SPEC = JobSpec(components=(ComponentSpec(executable="/bin/true", processors=2),))
 REGISTERED = SiteRegistered(site=SiteName("delft"), facts=SiteFacts(processors=4), idle=4)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.runtime.clock import Clock
 from koala.daemon.loop.group_commit import BatchContext
 from koala.daemon.storage.records import Batch
 from koala.errors import RejectedError
-from koala.runtime.clock import Clock
 from tests.daemon.loop.bench import bench, kinds, submit
 
 

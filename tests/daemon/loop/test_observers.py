@@ -13,8 +13,8 @@ from koala.core.model.events import Event, JobSubmitted
 from koala.daemon.loop.group_commit import DurableBatch
 from koala.daemon.loop.observers import Observers
 from koala.daemon.metrics.observer import BatchObserver
+from tests.common.metrics.scraping import get, value
 from tests.daemon.running import ONE, config_of, running
-from tests.metrics.scraping import get, value
 
 METRICS = '[metrics]\nlisten = "127.0.0.1:0"\n'
 EMPTY = DurableBatch(records=(), actions=(), notices=(), commit_s=0.0)

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from koala.common.metrics.meter import Meter
+from koala.common.metrics.metric_types import Source
+from koala.common.metrics.readings import Readings
 from koala.core.model import events as ev
 from koala.core.model.actions import StartTransfer
 from koala.core.model.job import ClaimEnd, EndKind
@@ -13,13 +16,10 @@ from koala.core.model.values import ClaimId, SiteName, TransferId
 from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
 from koala.daemon.metrics.observer import BatchObserver
-from koala.metrics.meter import Meter
-from koala.metrics.metric_types import Source
-from koala.metrics.readings import Readings
+from tests.common.metrics.scraping import rendered, samples, value
 from tests.core.pipeline.test_claiming import high, preemptible
 from tests.daemon.observed_script import Observe, ObservedScript
 from tests.harness.builders import a_job, a_site
-from tests.metrics.scraping import rendered, samples, value
 
 
 class MeteredScript(ObservedScript):

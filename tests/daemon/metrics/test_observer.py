@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from koala.common.metrics import declarations as m
+from koala.common.metrics.meter import Meter
+from koala.common.metrics.metric_types import Metric, Source
+from koala.common.metrics.readings import Readings
 from koala.core.model.job import TERMINAL
 from koala.core.model.placement_queues import queue_label
 from koala.core.model.values import JobId, SiteName
@@ -16,11 +20,7 @@ from koala.core.scheduler import Scheduler
 from koala.daemon.loop.group_commit import DurableBatch, GroupCommit
 from koala.daemon.metrics.gauges import read_jobs, read_sites
 from koala.daemon.metrics.observer import BatchObserver
-from koala.metrics import declarations as m
-from koala.metrics.meter import Meter
-from koala.metrics.metric_types import Metric, Source
-from koala.metrics.readings import Readings
-from tests.metrics.scraping import rendered, samples
+from tests.common.metrics.scraping import rendered, samples
 from tests.swarm.swarm import attempt
 from tests.swarm.system import daemons
 

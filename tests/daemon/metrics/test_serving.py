@@ -16,21 +16,21 @@ import grpc
 import pytest
 
 from koala.client import AsyncClient
+from koala.common.identity.tls import Identity, IdentityFile
+from koala.common.metrics.meter import Meter
+from koala.common.metrics.metric_types import Source
+from koala.common.metrics.readings import LoopReader, Readings
+from koala.common.runtime import clock
 from koala.core.scheduler import Scheduler
 from koala.daemon.metrics import serving
 from koala.daemon.metrics.gauges import read_jobs, read_sites
 from koala.daemon.metrics.observer import BatchObserver
 from koala.errors import ConfigError, UnknownJobError, first_error
-from koala.identity.tls import Identity, IdentityFile
-from koala.metrics.meter import Meter
-from koala.metrics.metric_types import Source
-from koala.metrics.readings import LoopReader, Readings
 from koala.policies import chosen
-from koala.runtime import clock
+from tests.common.metrics.scraping import get, rendered, samples, value
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import FAST, config_of, running
 from tests.harness.builders import a_job, a_site
-from tests.metrics.scraping import get, rendered, samples, value
 
 METRICS = '[metrics]\nlisten = "127.0.0.1:0"\nrelay = "127.0.0.1:0"\n'
 TWO = "+(&(executable=/bin/true)(count=4))(&(executable=/bin/true)(count=2))"

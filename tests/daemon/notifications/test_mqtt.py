@@ -14,8 +14,8 @@ import pytest
 
 from koala.daemon.notifications.mqtt import MqttBroker, MqttPublisher
 from koala.errors import ConfigError
+from tests.common.files.stage import comes_true
 from tests.daemon.notifications.mqtt_broker import broker, listener, told
-from tests.files.stage import comes_true
 
 PUBLISHER = """
 import asyncio, sys

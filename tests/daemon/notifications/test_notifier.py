@@ -20,8 +20,8 @@ from koala.daemon.notifications import notifier as notifiers
 from koala.daemon.notifications.notifier import Notifier, NotifyRules
 from koala.daemon.storage.records import Notice
 from koala.errors import RejectedError
+from tests.common.files.stage import comes_true
 from tests.daemon.running import config_of, running
-from tests.files.stage import comes_true
 from tests.harness.builders import a_spec
 
 J1 = JobId("j1")

@@ -31,9 +31,9 @@ from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import open_journal, records
 from koala.daemon.storage.records import Batch, Record
 from koala.errors import ConfigError, JournalError, KoalaError
+from tests.common.files.tar_blocks import END, tar_block, tar_entry
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
-from tests.files.tar_blocks import END, tar_block, tar_entry
 
 pytestmark = pytest.mark.live
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.runtime.clock import Clock, boot_id, now, unix_now
 from koala.daemon.state.kept_clock import FILE, begin_clock
-from koala.runtime.clock import Clock, boot_id, now, unix_now
 
 HOURS_S = 7 * 3600.0
 NEAR_S = 300.0

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.runtime.clock import Clock
 from koala.core.model.events import DaemonStarted, Event, Woken
 from koala.core.scheduler import Scheduler
 from koala.daemon.config import Config
@@ -11,7 +12,6 @@ from koala.daemon.state.recovery import recover
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Record
 from koala.errors import JournalError
-from koala.runtime.clock import Clock
 from tests.daemon.running import config_of
 
 

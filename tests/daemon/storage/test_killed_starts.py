@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
+from koala.common.runtime import sqlite_store
 from koala.daemon.state import recovery
 from koala.daemon.state.recovery import LOST_EPOCHS_MAX, begin_life
 from koala.daemon.storage import folder, journal
 from koala.daemon.storage.folder import FILE
 from koala.errors import JournalError
-from koala.runtime import sqlite_store
 from tests.daemon.storage.corruption import WAL, State, config_of, jobs_of, make_state
 
 TRACED = {str(module.__file__) for module in (folder, journal, recovery, sqlite_store)}

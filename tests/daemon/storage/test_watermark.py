@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from koala.client import AsyncClient
+from koala.common.protocol.messages import Watermark
+from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.model.values import SiteName
 from koala.daemon.state.recovery import LOST_JOBS_MAX
 from koala.daemon.storage.folder import FILE, MARK
 from koala.daemon.storage.records import JournalPosition, mark_text
 from koala.daemon.storage.watermark import Watermarks, WatermarkVerdict
 from koala.errors import JournalError
-from koala.protocol.messages import Watermark
-from koala.wire.v1 import link_pb2 as pb
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import a_daemon, config_of, running
 

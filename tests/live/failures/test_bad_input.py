@@ -16,10 +16,10 @@ import grpc
 import pytest
 
 from koala.client import AsyncClient
+from koala.common.identity.tls import JoinToken
+from koala.common.protocol.versions import PROTOCOL
+from koala.common.wire.v1 import koala_pb2, koala_pb2_grpc
 from koala.errors import KoalaError, RejectedError, SpecError, UnknownJobError, UnknownSiteError
-from koala.identity.tls import JoinToken
-from koala.protocol.versions import PROTOCOL
-from koala.wire.v1 import koala_pb2, koala_pb2_grpc
 from koala_agent.link.enrolment import join
 from tests.harness.children import program_of
 from tests.harness.forked import Surroundings, start
@@ -204,7 +204,7 @@ async def test_an_agent_of_another_protocol_ends_and_says_why(
     token = JoinToken.parse((await client.add_site("stranger"))["token"])
     await join(token, "stranger", tmp_path / "state")
     program = (
-        "import koala.protocol.versions as v; v.PROTOCOL = 999\n"
+        "import koala.common.protocol.versions as v; v.PROTOCOL = 999\n"
         f"from koala_agent.main import main; raise SystemExit(main([{str(config)!r}]))"
     )
     async with nothing_changes(client):

@@ -23,7 +23,9 @@ def its_clock(ahead_s: float, *, is_rebooted: bool) -> str:
     """Python of a process whose wall clock was set, perhaps on a machine that was started again."""
     lines = [f"import time; wall = time.time; time.time = lambda: wall() + {ahead_s}"]
     if is_rebooted:
-        lines.append("import koala.runtime.clock as clock; clock.boot_id = lambda: 'another'")
+        lines.append(
+            "import koala.common.runtime.clock as clock; clock.boot_id = lambda: 'another'"
+        )
     return "; ".join(lines)
 
 

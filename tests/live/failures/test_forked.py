@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.files.stage import comes_true
+from tests.common.files.stage import comes_true
 from tests.harness.forked import FORKS, ROOT, Process, Surroundings, start, write_launcher
 from tests.harness.launch import pass_on
 

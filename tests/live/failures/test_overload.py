@@ -17,16 +17,16 @@ import grpc
 import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle
+from koala.common.identity.credentials import PLAIN
+from koala.common.protocol.versions import PROTOCOL
+from koala.common.wire.status import PROTOCOL_KEY
+from koala.common.wire.v1 import koala_pb2 as pb
+from koala.common.wire.v1.koala_pb2_grpc import KoalaStub
+from koala.common.wire.v1.link_pb2 import CLAIM_STATE_PASSED
 from koala.daemon.clients.rsl_parsing import DescriptionParser
 from koala.daemon.quotas import CALLS_AT_ONCE
 from koala.errors import ExhaustedError, UnreachableError
-from koala.identity.credentials import PLAIN
-from koala.protocol.versions import PROTOCOL
-from koala.rsl.job_reader import JobReading
-from koala.wire.status import PROTOCOL_KEY
-from koala.wire.v1 import koala_pb2 as pb
-from koala.wire.v1.koala_pb2_grpc import KoalaStub
-from koala.wire.v1.link_pb2 import CLAIM_STATE_PASSED
+from koala.job_descriptions.job_reader import JobReading
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 from tests.harness.moments import moment

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.runtime.systemd import ServiceManager
+from koala.common.runtime.systemd import ServiceManager
 from tests.live.grid import PATIENCE_S, Grid
 from tests.live.test_jobs import output, run, shell
 

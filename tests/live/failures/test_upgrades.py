@@ -11,22 +11,24 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.runtime.disk_formats import CLAIMS, JOURNAL, LOCAL_JOBS, Format
 from koala.daemon.state.recovery import LOST_JOBS_MAX
-from koala.runtime.disk_formats import CLAIMS, JOURNAL, LOCAL_JOBS, Format
 from tests.live.failures.test_faults import running_job
 from tests.live.grid import live_grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 
 SITES = {"delft": 4, "leiden": 4}
-LATER = "import koala.runtime.software as software; software.software_version = lambda: 'later'"
-OTHER_PROTOCOL = "import koala.protocol.versions as versions; versions.PROTOCOL = 2"
+LATER = (
+    "import koala.common.runtime.software as software; software.software_version = lambda: 'later'"
+)
+OTHER_PROTOCOL = "import koala.common.protocol.versions as versions; versions.PROTOCOL = 2"
 
 
 def other(name: str, known: Format) -> str:
     """A version that reads another number of this format."""
     changed = f"formats.Format(formats.{name}.name, {known.number + 1}, formats.{name}.remedy)"
-    return f"import koala.runtime.disk_formats as formats; formats.{name} = {changed}"
+    return f"import koala.common.runtime.disk_formats as formats; formats.{name} = {changed}"
 
 
 async def test_jobs_run_on_while_daemon_and_agents_are_exchanged(tmp_path: Path) -> None:

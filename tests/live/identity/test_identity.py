@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from koala.client import AsyncClient
+from koala.common.identity.tls import JoinToken, identity_path
 from koala.daemon.auth.local_provisioning import provision
-from koala.identity.tls import JoinToken, identity_path
 from koala_agent.link.enrolment import join
 from tests.live.conftest import client_of
 from tests.live.grid import PATIENCE_S, Grid, live_grid, until

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
-from koala.protocol.messages import Resources
-from koala_agent.lrm.batch.dialect import BatchJob, Dialect, JobState
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
+from koala_agent.lrm.dialect import BatchJob, Dialect, JobState
 from koala_agent.lrm.local_manager import Placeholder, RequestRefusedError
 
 SLURM = Slurm(partition="batch", account="physics", options=("--constraint=fast",))

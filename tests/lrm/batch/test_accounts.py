@@ -14,8 +14,8 @@ from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.account_breaker import AT_ONCE
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.claim_tracking import idle_of
-from koala_agent.lrm.batch.dialect import Figures, job_name
 from koala_agent.lrm.batch.slurm import Slurm
+from koala_agent.lrm.dialect import Figures, job_name
 from koala_agent.lrm.local_manager import (
     EndCause,
     Ended,

@@ -11,9 +11,9 @@ import pytest
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
-from koala_agent.lrm.batch.dialect import BatchJob, Question
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
+from koala_agent.lrm.dialect import BatchJob, Question
 from koala_agent.lrm.local_manager import (
     EndCause,
     Idle,

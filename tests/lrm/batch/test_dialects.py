@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.dialect import Dialect, claim_of, job_name, script
 from koala_agent.lrm.batch.gridengine import GridEngine
+from koala_agent.lrm.dialect import Dialect, claim_of, job_name, script
 from tests.lrm.batch.dialects import ALWAYS, GRID_ENGINE, SLURM, WISHES, options, placeholder
 from tests.lrm.batch.first_claim import said
 

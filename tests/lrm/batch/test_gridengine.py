@@ -6,10 +6,10 @@ import shlex
 
 import pytest
 
+from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
-from koala.protocol.messages import Resources
-from koala_agent.lrm.batch.dialect import Figures, JobState
 from koala_agent.lrm.batch.gridengine import GridEngine
+from koala_agent.lrm.dialect import Figures, JobState
 from koala_agent.lrm.local_manager import EndCause, RequestRefusedError
 from tests.lrm.batch.dialects import (
     AWAY,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
-from koala.protocol.messages import Resources
-from koala_agent.lrm.batch.dialect import JobState
 from koala_agent.lrm.batch.pbs import PBS
+from koala_agent.lrm.dialect import JobState
 from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
 from koala_agent.transport.interface import Answer
 from tests.lrm.batch.first_claim import FIRST, NAME, said

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.protocol.messages import SiteResources
 from koala.errors import LocalManagerError
-from koala.protocol.messages import SiteResources
-from koala_agent.lrm.batch.dialect import BatchJob, Figures, JobState
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
+from koala_agent.lrm.dialect import BatchJob, Figures, JobState
 from koala_agent.lrm.local_manager import EndCause
 from koala_agent.transport.interface import Answer
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
+from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
-from koala.protocol.messages import Resources
-from koala_agent.lrm.batch.dialect import BatchJob, JobState
 from koala_agent.lrm.batch.slurm import COLUMNS, Slurm
+from koala_agent.lrm.dialect import BatchJob, JobState
 from koala_agent.lrm.local_manager import EndCause, RequestRefusedError
 from tests.lrm.batch.dialects import (
     ALWAYS,

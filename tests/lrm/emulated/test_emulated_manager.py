@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.protocol.messages import Resources
 from koala.errors import ConfigError, LocalManagerError
-from koala.protocol.messages import Resources
+from koala.queue_model import Discipline
+from koala.queue_model.local_users import LoadParameters
 from koala_agent.lrm.claim_processes import identify, scan
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
-from koala_agent.lrm.emulated.local_users import LoadParameters
 from koala_agent.lrm.local_manager import (
     OUTPUT_FILE,
     EndCause,
@@ -25,7 +26,6 @@ from koala_agent.lrm.local_manager import (
     RequestRefusedError,
     Running,
 )
-from koala_agent.lrm.model import Discipline
 from tests.lrm.harness import (
     ESCAPE,
     RELAY,

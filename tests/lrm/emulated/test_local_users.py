@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from koala.errors import ConfigError
-from koala_agent.lrm.emulated.local_users import LoadParameters, _weight, local_jobs
+from koala.queue_model.local_users import LoadParameters, _weight, local_jobs
 
 
 def mean_size(load: LoadParameters) -> float:

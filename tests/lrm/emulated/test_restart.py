@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.runtime.clock import boot_id
 from koala.errors import JournalError, LocalManagerError
-from koala.runtime.clock import boot_id
 from koala_agent.lrm.claim_processes import CLAIM_VARIABLE, SCOPE_VARIABLE, identify, scan
 from koala_agent.lrm.job_table import FILE_NAME, JobRow, JobTable, Leaving, Starting, Waiting
 from koala_agent.lrm.local_manager import EndCause, Ended, Placeholder, Queued, Running

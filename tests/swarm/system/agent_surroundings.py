@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from koala.common.files.orders import Report
+from koala.common.protocol import messages
+from koala.common.protocol.codec import watermark_of
+from koala.common.protocol.messages import FileFound
+from koala.common.protocol.names import ClaimId
+from koala.common.runtime.disk_space import DiskSpace
+from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.model.values import Seconds
 from koala.errors import LocalManagerError, SpecError
-from koala.files.orders import Report
-from koala.protocol import messages
-from koala.protocol.codec import watermark_of
-from koala.protocol.messages import FileFound
-from koala.protocol.names import ClaimId
-from koala.runtime.disk_space import DiskSpace
-from koala.wire.v1 import link_pb2 as pb
 from koala_agent.claim_folders import ClaimFolders, Preparation
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.link import codec, session_events

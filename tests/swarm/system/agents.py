@@ -10,11 +10,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+from koala.common.protocol import messages
+from koala.common.protocol.names import ClaimId
 from koala.core.model.grid import SiteFacts
 from koala.core.model.values import Instant, Seconds, SiteName
 from koala.errors import JournalError
-from koala.protocol import messages
-from koala.protocol.names import ClaimId
 from koala_agent.claim_surroundings import ClaimSurroundings
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import Limits

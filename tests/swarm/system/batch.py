@@ -15,7 +15,8 @@ from typing import Protocol
 
 from koala.core.model.values import Instant, Seconds, SiteName
 from koala.errors import LocalManagerError
-from koala.sim.engine import Engine, Entry
+from koala.lab.sim.engine import Engine, Entry
+from koala.queue_model import Discipline, LocalQueue, local_queue
 from koala_agent.lrm.local_manager import (
     EndCause,
     Ended,
@@ -24,7 +25,6 @@ from koala_agent.lrm.local_manager import (
     RequestRefusedError,
     Running,
 )
-from koala_agent.lrm.model import Discipline, LocalQueue, local_queue
 from tests.swarm.system.faults import FaultPlan
 
 SIGKILL_S_MAX = 2.0

@@ -10,10 +10,9 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from koala.core.model.values import Instant, SiteName
-from koala.files.orders import Report, TransferReport
-from koala.files.transfer import Failed, Finished, Transfer, TransferLimits
-from koala.files.transfer_events import (
+from koala.common.files.orders import Report, TransferReport
+from koala.common.files.transfer import Failed, Finished, Transfer, TransferLimits
+from koala.common.files.transfer_events import (
     Action,
     Admitted,
     Arrived,
@@ -37,7 +36,8 @@ from koala.files.transfer_events import (
     SendReport,
     Ticked,
 )
-from koala.protocol.messages import FetchOrder, ServeOrder, TransferFinished
+from koala.common.protocol.messages import FetchOrder, ServeOrder, TransferFinished
+from koala.core.model.values import Instant, SiteName
 from tests.swarm.system.machines import Process, Timer
 from tests.swarm.system.network import Network
 
@@ -76,7 +76,7 @@ class Sources:
 
 
 class Copy:
-    """One copy, in one life of the agent (koala.files.transfer_driver.Fetch)."""
+    """One copy, in one life of the agent (koala.common.files.transfer_driver.Fetch)."""
 
     def __init__(self, order: FetchOrder, copies: Copies) -> None:
         process = copies.process

@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from koala.common.protocol.messages import Watermark
+from koala.common.runtime.clock import Clock
+from koala.common.runtime.sqlite_store import Database
+from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.digest import digest
 from koala.core.model.actions import Action, Announce, PublishOutputs
 from koala.core.model.claim import Claim
@@ -34,12 +38,8 @@ from koala.daemon.storage.journal import SCHEMA, Journal
 from koala.daemon.storage.records import Batch, Notice
 from koala.daemon.storage.watermark import Watermarks
 from koala.errors import JournalError, KoalaError, RejectedError
+from koala.lab.sim.engine import Engine, Rank
 from koala.policies.slots import guards_of
-from koala.protocol.messages import Watermark
-from koala.runtime.clock import Clock
-from koala.runtime.sqlite_store import Database
-from koala.sim.engine import Engine, Rank
-from koala.wire.v1 import link_pb2 as pb
 from tests.swarm.system.disk import PATH, Copy, Disk, change_row, spoilt
 from tests.swarm.system.faults import FaultPlan
 from tests.swarm.system.journals import archived_job, archived_key, last_seq, replayed, state_of

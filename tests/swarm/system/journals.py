@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from koala.common.runtime.clock import Clock
+from koala.common.runtime.sqlite_store import Database
 from koala.core.digest import digest
 from koala.core.model.job import Job
 from koala.core.model.parameters import Parameters
@@ -15,8 +17,6 @@ from koala.daemon.storage import archive
 from koala.daemon.storage.journal import SCHEMA, Journal
 from koala.daemon.storage.records import JournalPosition, Notice, Record
 from koala.errors import JournalError
-from koala.runtime.clock import Clock
-from koala.runtime.sqlite_store import Database
 from tests.swarm.system.disk import PATH, Copy, Disk
 
 

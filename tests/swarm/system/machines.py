@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from koala.core.model.values import Instant, Seconds
-from koala.sim.engine import Engine, Entry, Rank
+from koala.lab.sim.engine import Engine, Entry, Rank
 from tests.swarm.system.faults import FaultPlan
 
 RINGS_MAX = 1_000

@@ -13,9 +13,9 @@ import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from koala.common.protocol.names import ClaimId
 from koala.core.model.values import Instant, Seconds
-from koala.protocol.names import ClaimId
-from koala.sim.engine import Engine
+from koala.lab.sim.engine import Engine
 from koala_agent.starter.mailbox.layout import DOWN, UP, unseal
 from koala_agent.transport.interface import FileStatus
 from tests.swarm.system.faults import FaultPlan

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from koala.core.model.values import Instant
-from koala.sim.engine import Engine
+from koala.lab.sim.engine import Engine
 from tests.swarm.system.faults import FaultPlan
 
 M = TypeVar("M")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from koala.core.model.values import ClaimId, Instant, Seconds, SiteName
-from koala.sim.engine import Engine, Entry
+from koala.lab.sim.engine import Engine, Entry
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.starter.compat import read_fields
 from koala_agent.starter.driver import settings_of

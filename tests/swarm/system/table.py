@@ -5,7 +5,7 @@ It sees the stored and the reported states, and does not know how the table deci
 
 from __future__ import annotations
 
-from koala.protocol.messages import Report, ReportState
+from koala.common.protocol.messages import Report, ReportState
 from koala_agent.claims.states import (
     Armed,
     Asked,

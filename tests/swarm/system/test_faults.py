@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.sim.engine import Engine
+from koala.lab.sim.engine import Engine
 from tests.swarm.system.faults import Chances, Fault, FaultPlan, Incident
 from tests.swarm.system.network import Network, Pipe
 

@@ -13,8 +13,8 @@ from functools import partial
 
 import pytest
 
-from koala.sim.engine import Engine
-from tests.sim.journal_replay.past import Grid
+from koala.lab.sim.engine import Engine
+from tests.lab.sim.journal_replay.past import Grid
 from tests.swarm.mutants import MUTANTS
 from tests.swarm.run import Run
 from tests.swarm.scenario import draw

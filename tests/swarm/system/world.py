@@ -29,9 +29,9 @@ from koala.daemon.agents.session import Timing
 from koala.daemon.clients.predecessors import check_predecessors
 from koala.daemon.loop.group_commit import BatchContext
 from koala.errors import RejectedError
-from koala.sim.engine import Engine
+from koala.lab.sim.engine import Engine
+from koala.queue_model import Discipline
 from koala_agent.link import session
-from koala_agent.lrm.model import Discipline
 from tests.swarm.system.agents import Agent, limits_of
 from tests.swarm.system.batch import BatchSystem, Job, Room, Runs
 from tests.swarm.system.copies import Sources

@@ -25,8 +25,8 @@ import psutil
 from playwright.sync_api import expect
 
 from koala.client import Client
+from koala.common.runtime.child_lifetime import ended_in_order
 from koala.errors import KoalaError
-from koala.runtime.child_lifetime import ended_in_order
 from tests.bench.figures import Figure, percentile, table
 from tests.cli.grids import up
 from tests.web.browser.stage import LIMIT_MS, chromium, page_of, web_process

@@ -12,7 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from koala.web.cells import milliseconds, processor_time
+from koala.views.cells import milliseconds, processor_time
 from tests.cli.command import LIMIT_S
 from tests.cli.grids import Up, daemon_process, up
 from tests.harness.ports import free_port

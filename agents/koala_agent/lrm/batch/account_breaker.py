@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 
+from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
-from koala.runtime.structured_log import get_logger
 from koala_agent.transport.interface import Answer, Command, CommandRunner
 
 AT_ONCE = 4

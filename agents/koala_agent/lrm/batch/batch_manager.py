@@ -29,9 +29,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from koala.common.runtime.clock import boot_id
+from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
-from koala.runtime.clock import boot_id
-from koala.runtime.structured_log import get_logger
 from koala_agent.lrm.batch.account_breaker import AccountBreaker, CircuitOpenError
 from koala_agent.lrm.batch.claim_tracking import (
     ClaimRow,
@@ -40,7 +40,7 @@ from koala_agent.lrm.batch.claim_tracking import (
     idle_of,
     others_waiting,
 )
-from koala_agent.lrm.batch.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
+from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
 from koala_agent.lrm.local_manager import Idle, Listed, OnReport, Placeholder, Queued

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from koala.runtime.structured_log import get_logger
-from koala_agent.lrm.batch.dialect import PROCESSORS_MAX, BatchJob, Figures, JobState, claim_of
+from koala.common.runtime.structured_log import get_logger
+from koala_agent.lrm.dialect import PROCESSORS_MAX, BatchJob, Figures, JobState, claim_of
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.local_manager import EndCause, Ended, Idle, Listed, Queued, Running
 

@@ -26,9 +26,11 @@ from typing import Annotated
 
 import msgspec
 
+from koala.common.protocol.messages import Resources, SiteResources
 from koala.errors import ConfigError, LocalManagerError
-from koala.protocol.messages import Resources, SiteResources
-from koala_agent.lrm.batch.dialect import (
+from koala_agent.lrm.batch.native import option_pairs
+from koala_agent.lrm.batch_system import Answers, BatchSystem, LRMTable, Wishes
+from koala_agent.lrm.dialect import (
     BatchJob,
     Dialect,
     Figures,
@@ -37,8 +39,6 @@ from koala_agent.lrm.batch.dialect import (
     honoured,
     is_count,
 )
-from koala_agent.lrm.batch.native import option_pairs
-from koala_agent.lrm.batch_system import Answers, BatchSystem, LRMTable, Wishes
 from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
 from koala_agent.starter.batch_rules import BatchRules
 from koala_agent.transport.interface import Answer, Command, CommandRunner

@@ -25,10 +25,12 @@ from importlib.resources import files
 from signal import SIGKILL
 from typing import Any
 
+from koala.common.protocol.messages import Resources, SiteResources
 from koala.errors import LocalManagerError
-from koala.protocol.messages import Resources, SiteResources
 from koala_agent.lrm.batch.condor_analysis import wait_reason
-from koala_agent.lrm.batch.dialect import (
+from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
+from koala_agent.lrm.batch_system import BatchSystem, LRMTable, Wishes
+from koala_agent.lrm.dialect import (
     PROCESSORS_MAX,
     BatchJob,
     Dialect,
@@ -42,8 +44,6 @@ from koala_agent.lrm.batch.dialect import (
     read_json,
     with_output,
 )
-from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
-from koala_agent.lrm.batch_system import BatchSystem, LRMTable, Wishes
 from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 

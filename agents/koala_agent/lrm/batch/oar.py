@@ -26,9 +26,11 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+from koala.common.protocol.messages import SiteResources
 from koala.errors import LocalManagerError
-from koala.protocol.messages import SiteResources
-from koala_agent.lrm.batch.dialect import (
+from koala_agent.lrm.batch.native import option_pairs
+from koala_agent.lrm.batch_system import BatchSystem, LRMTable, Wishes
+from koala_agent.lrm.dialect import (
     PROCESSORS_MAX,
     BatchJob,
     Dialect,
@@ -40,8 +42,6 @@ from koala_agent.lrm.batch.dialect import (
     read_json,
     with_output,
 )
-from koala_agent.lrm.batch.native import option_pairs
-from koala_agent.lrm.batch_system import BatchSystem, LRMTable, Wishes
 from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 

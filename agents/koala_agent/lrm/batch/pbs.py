@@ -22,9 +22,11 @@ from importlib.resources import files
 from signal import SIGKILL, SIGTERM
 from typing import Any
 
+from koala.common.protocol.messages import SiteResources
 from koala.errors import LocalManagerError
-from koala.protocol.messages import SiteResources
-from koala_agent.lrm.batch.dialect import (
+from koala_agent.lrm.batch.native import option_pairs
+from koala_agent.lrm.batch_system import BatchSystem, LRMTable, Wishes
+from koala_agent.lrm.dialect import (
     PROCESSORS_MAX,
     BatchJob,
     Dialect,
@@ -36,8 +38,6 @@ from koala_agent.lrm.batch.dialect import (
     read_json,
     with_output,
 )
-from koala_agent.lrm.batch.native import option_pairs
-from koala_agent.lrm.batch_system import BatchSystem, LRMTable, Wishes
 from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 

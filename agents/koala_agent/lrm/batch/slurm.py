@@ -27,15 +27,6 @@ from importlib.resources import files
 from signal import SIGKILL
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.dialect import (
-    BatchJob,
-    Dialect,
-    Figures,
-    JobState,
-    check_status,
-    honoured,
-    is_count,
-)
 from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
 from koala_agent.lrm.batch.slurm_nodes import (
     NODE_COLUMNS,
@@ -45,6 +36,15 @@ from koala_agent.lrm.batch.slurm_nodes import (
     split_columns,
 )
 from koala_agent.lrm.batch_system import BatchSystem, LRMTable, Wishes
+from koala_agent.lrm.dialect import (
+    BatchJob,
+    Dialect,
+    Figures,
+    JobState,
+    check_status,
+    honoured,
+    is_count,
+)
 from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
 from koala_agent.starter.batch_rules import BatchRules
 from koala_agent.transport.interface import Answer, Command

@@ -7,9 +7,9 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from koala.common.protocol.messages import SiteResources
 from koala.errors import LocalManagerError
-from koala.protocol.messages import SiteResources
-from koala_agent.lrm.batch.dialect import is_count
+from koala_agent.lrm.dialect import is_count
 
 NODE_COLUMNS = (
     ("NodeList", 80),

@@ -14,7 +14,7 @@ One task owns all state and takes its events (a process exited, a limit passed, 
 from an inbox, all that wait in one turn. An event is handled when all changes that were made before
 it was posted are stored: what rests on a change is posted after it. An error in any event ends
 `run` and with it the agent, rather than be logged.
-It is no machine with a driver (`koala.runtime.driver`): each job has timers of its own and starts
+It is no machine with a driver (`common.runtime.driver`): each job has timers of its own and starts
 processes.
 """
 
@@ -30,9 +30,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
 
+from koala.common.protocol.messages import SiteResources
+from koala.common.runtime.clock import boot_id
 from koala.errors import LocalManagerError
-from koala.protocol.messages import SiteResources
-from koala.runtime.clock import boot_id
+from koala.queue_model import LocalQueue, local_queue
 from koala_agent.lrm.claim_processes import ProcessIdentity, brand_of, scan
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.emulated.first_processes import Failure, FirstProcesses, JobCallbacks
@@ -61,7 +62,6 @@ from koala_agent.lrm.local_manager import (
     RequestRefusedError,
     Running,
 )
-from koala_agent.lrm.model import LocalQueue, local_queue
 
 _TURN_MAX = 16
 """Events of one turn. A launch without a resident parent takes a millisecond, and the agent has

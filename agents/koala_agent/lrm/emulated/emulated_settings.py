@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from koala.common.protocol.ordering import OrderPolicy
 from koala.errors import ConfigError
-from koala.protocol.ordering import OrderPolicy
-from koala_agent.lrm.emulated.local_users import LoadParameters
-from koala_agent.lrm.model import Discipline
+from koala.queue_model import Discipline
+from koala.queue_model.local_users import LoadParameters
 from koala_agent.transport.shell import AccountSwitch
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from koala.runtime.foreign.guards import LIVE_LIMIT_S, Conduct, Replacement
-from koala.runtime.structured_log import get_logger
-from koala_agent.lrm.model.local_schedulers import LocalScheduler, local_scheduler
+from koala.common.runtime.foreign.guards import LIVE_LIMIT_S, Conduct, Replacement
+from koala.common.runtime.structured_log import get_logger
+from koala.queue_model.local_schedulers import LocalScheduler, local_scheduler
 
 
 def _report(replacement: Replacement) -> None:

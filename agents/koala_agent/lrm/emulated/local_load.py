@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from koala.runtime.structured_log import get_logger
-from koala_agent.lrm.emulated.local_users import LoadParameters, LocalJob, local_jobs
-from koala_agent.lrm.model import LocalQueue
+from koala.common.runtime.structured_log import get_logger
+from koala.queue_model import LocalQueue
+from koala.queue_model.local_users import LoadParameters, LocalJob, local_jobs
 
 log = get_logger()
 

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from koala.runtime.structured_log import get_logger
+from koala.common.runtime.structured_log import get_logger
 from koala_agent.lrm.claim_processes import ProcessIdentity
 from koala_agent.lrm.emulated.idle_starters import (
     ForkedStarter,

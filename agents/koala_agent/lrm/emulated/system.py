@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from koala.runtime.settings_file import Positive
+from koala.common.runtime.settings_file import Positive
 from koala_agent.lrm.batch_system import DEFAULT, BatchSystem, LRMTable
 from koala_agent.starter.batch_rules import BatchRules
 

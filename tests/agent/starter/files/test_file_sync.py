@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from koala.files.archives import pack
-from koala.protocol.messages import EndKind, Hold, LogRequest, Stop
-from koala.protocol.names import ClaimId
+from koala.common.files.archives import pack
+from koala.common.protocol.messages import EndKind, Hold, LogRequest, Stop
+from koala.common.protocol.names import ClaimId
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.placeholders.logs import read_log
 from koala_agent.starter.files.file_sync import ANSWER_S, SyncRequest, _Worker

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.protocol.messages import Program
+from koala.common.protocol.messages import Program
 from koala_agent.placeholders.result_files import is_matched, matched_paths
 from koala_agent.starter.files.output_patterns import FILES_MAX, chosen, files_below, matches
 

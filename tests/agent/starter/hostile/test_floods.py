@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from koala.protocol.messages import EndKind, ReportState, Stop
+from koala.common.protocol.messages import EndKind, ReportState, Stop
 from tests.agent.site import a_hold, a_shell_hold, a_site
 from tests.harness.moments import moment
 

@@ -11,13 +11,13 @@ from random import Random
 
 import pytest
 
+from koala.common.protocol.codec import TO_AGENT
+from koala.common.protocol.messages import Hold
+from koala.common.wire.v1 import link_pb2
 from koala.core.model.actions import ClaimProcessors
 from koala.core.model.job_spec import ComponentSpec, JobSpec, StartType
 from koala.core.model.values import ClaimId, SiteName, UserName
-from koala.protocol.codec import TO_AGENT
-from koala.protocol.messages import Hold
-from koala.rsl import read_job, write_job
-from koala.wire.v1 import link_pb2
+from koala.job_descriptions import read_job, write_job
 from koala_agent.link import codec
 from koala_agent.link.session_events import Order
 from tests.agent.site import a_site

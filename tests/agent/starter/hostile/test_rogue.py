@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from koala.protocol.messages import KvAnswer, KvGet, KvPut, Ping, Progress
-from koala.protocol.names import ClaimId
+from koala.common.protocol.messages import KvAnswer, KvGet, KvPut, Ping, Progress
+from koala.common.protocol.names import ClaimId
 from koala_agent.claims.events import CheckedIn, Event, SendToStarter, StarterSaid
 from koala_agent.claims.pending_requests import SITE_REQUESTS_MAX, PendingRequests
 from koala_agent.starter.challenge_response import AGENT, STARTER, is_proof, proof

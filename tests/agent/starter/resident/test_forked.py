@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from koala.protocol.messages import EndKind
-from koala.runtime.clock import boot_id
+from koala.common.protocol.messages import EndKind
+from koala.common.runtime.clock import boot_id
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.lrm.claim_processes import (
     CLAIM_VARIABLE,

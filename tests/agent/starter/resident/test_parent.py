@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.protocol.messages import EndKind, ReportState
+from koala.common.protocol.messages import EndKind, ReportState
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.lrm.claim_processes import ProcessIdentity, identify, scan
 from koala_agent.lrm.emulated import resident_starters

@@ -1,0 +1,221 @@
+"""Dialects: the commands and output formats of batch systems, behind one protocol.
+
+A dialect is pure: it builds command lines and parses answers. `batch.BatchManager` runs them, keeps
+the results, and is the same for all. A job is found again after a crash by its name alone:
+`koala-SCOPE-j12.1.0.1` is the claim j12/1/0/1 of the agent whose state directory has the random
+name SCOPE.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from koala.common.protocol import names
+from koala.common.protocol.messages import NO_RESOURCES, SiteResources
+from koala.errors import LocalManagerError
+from koala_agent.lrm.claim_processes import CLAIM_VARIABLE, SCOPE_VARIABLE
+from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
+from koala_agent.transport.interface import Answer, Command
+
+PREFIX = "koala"
+DIGITS_MAX = 15
+"""Digits of a number of a batch system: all that a float holds exactly."""
+PROCESSORS_MAX = 10_000_000
+"""Processors that a site may report; the daemon accepts no more."""
+
+
+class JobState(StrEnum):
+    """State of a job in a batch system."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    STUCK = "stuck"
+    """It can never start, and stays in the queue until it is cancelled."""
+    HELD = "held"
+    """It was started, runs no more, and stays in the queue until it is cancelled."""
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchJob:
+    """Row of a listing: a job of any user.
+
+    `cause` counts when it has ended, is stuck or held: WITHDRAWN where the request can never be
+    met, LOST where the site failed. `is_again`: the batch system runs it, or will, for a second
+    time. `is_limited`: it waits because its user has reached a limit. `owner` is empty where only
+    jobs of the account are listed.
+    """
+
+    number: str
+    name: str
+    state: JobState
+    owner: str = ""
+    cause: EndCause = EndCause.EXITED
+    exit_status: int | None = None
+    reason: str = ""
+    is_again: bool = False
+    is_limited: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Processors of the queue or partition, idle ones that a job without wishes could have, and the
+    number of jobs that wait for processors (not for an instant, another job, or a hold). The
+    `resources` of the site and its idle GPUs."""
+
+    processors: int
+    idle: int
+    queued_jobs: int
+    idle_gpus: int = 0
+    resources: SiteResources = NO_RESOURCES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Command whose answer is words for a person; `read` gives none for an answer without any."""
+
+    command: Command
+    read: Callable[[Answer], str]
+
+
+class Dialect(Protocol):
+    """Commands of one batch system. Parsers raise LocalManagerError for an invalid answer.
+
+    A batch system without a test or an analysis inherits `ask`, `read_asked` and `explain`.
+    """
+
+    @property
+    def honours(self) -> tuple[str, ...]:
+        """See `LocalManager`."""
+
+    def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
+        """Test a request without queueing it; None where `submit` includes the test."""
+        return None
+
+    def read_asked(self, answer: Answer) -> None:
+        """Check the answer. Raises RequestRefusedError when the request could not be met."""
+        return  # with this mypy takes it for a body that dialects inherit
+
+    def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
+        """Queue the script; the batch system itself must never start it twice."""
+
+    def read_submitted(self, answer: Answer) -> str:
+        """Parse the number of the job. Raises RequestRefusedError when the batch system refuses it;
+        any other error is transient unless the site's configuration is wrong."""
+
+    def list_jobs(self) -> Command:
+        """List all jobs of the account, ended ones as long as they are known."""
+
+    def read_jobs(self, answer: Answer) -> list[BatchJob]:
+        """Parse the rows, in the order of submission."""
+
+    def withdraw(self, number: str) -> Command:
+        """Dequeue or end the job: TERM, then KILL."""
+
+    def read_withdrawn(self, answer: Answer) -> None:
+        """Check the answer; unknown jobs are no error."""
+
+    def record(self, number: str) -> Command:
+        """Look up the accounting record of a job that has left the listing."""
+
+    def read_record(self, answer: Answer, *, number: str, name: str) -> BatchJob | None:
+        """Parse the job, which may be alive after all; None when there is no record (yet)."""
+
+    def explain(self, number: str) -> Question | None:
+        """Ask why a waiting job has not started; None where the listing alone tells it."""
+        return None
+
+    def figures(self) -> tuple[Command, ...]:
+        """Query the processors and the waiting jobs, with one or more commands."""
+
+    def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
+        """Parse the processors now."""
+
+
+def honoured(
+    always: tuple[str, ...], site: Mapping[str, str], native: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the requests that a dialect honours: some always, one of `site` where the site's own
+    option is empty, and native options where some are allowed."""
+    free = (name for name, option in site.items() if not option)
+    return (*always, *free, *(["native"] if native else []))
+
+
+def check_word(key: str, text: str, word: re.Pattern[str], allowed: str) -> str:
+    """Check a word that becomes part of a request. Raises RequestRefusedError."""
+    if not word.fullmatch(text):
+        raise RequestRefusedError(f"{key}: {text[:80]!r} is refused: allowed are {allowed}")
+    return text
+
+
+def check_status(answer: Answer, command: str) -> None:
+    """Check the status of a read-only command. Any error is transient: mostly a daemon is away."""
+    if answer.status != 0:
+        raise LocalManagerError(f"{command}: {answer.complaint()}", transient=True)
+
+
+def read_json(answer: Answer, command: str, *, empty: str = "") -> object:
+    """Parse JSON; an answer without text means `empty`. A faulty one is a transient error."""
+    check_status(answer, command)
+    try:
+        return json.loads(answer.out.strip() or empty, strict=False)
+    except (ValueError, RecursionError) as error:
+        message = f"{command}: its answer is no JSON: {error}"
+        raise LocalManagerError(message, transient=True) from error
+
+
+def is_count(text: str) -> bool:
+    """Test for a number as batch systems write them. `isdigit` alone accepts digits of other
+    scripts, and numbers of any length."""
+    return text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX
+
+
+def job_name(claim: str, *, scope: str) -> str:
+    """Return the batch job's name. All batch systems accept its characters."""
+    return f"{PREFIX}-{scope}-{claim.replace('/', '.')}"
+
+
+def claim_of(name: str, *, scope: str) -> str | None:
+    """Return the claim of a batch job, None when its name is not one of ours."""
+    start = f"{PREFIX}-{scope}-"
+    claim = "/".join(name.removeprefix(start).rsplit(".", 3))
+    return claim if name.startswith(start) and names.CLAIM.fullmatch(claim) else None
+
+
+def script(placeholder: Placeholder, *, scope: str) -> str:
+    """Return the script of a placeholder: it runs in its directory with its environment.
+
+    `exec`, so that the signals of the batch system reach the starter itself.
+    """
+    environment = (
+        *placeholder.environment,
+        (CLAIM_VARIABLE, placeholder.claim),
+        (SCOPE_VARIABLE, scope),
+    )
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in environment]
+    if placeholder.body:
+        return "\n".join(["#!/bin/sh", *lines, placeholder.body])
+    directory = shlex.quote(str(placeholder.directory))
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            *lines,
+            f"cd {directory} || exit 71",
+            f"exec {shlex.join(placeholder.argv)}",
+            "",
+        ]
+    )
+
+
+def with_output(placeholder: Placeholder, script: str) -> str:
+    """Let the script itself write its output, where the batch system would bring it elsewhere."""
+    first, rest = script.split("\n", 1)
+    out = shlex.quote(str(placeholder.directory / OUTPUT_FILE))
+    # One of `exec` that fails ends some shells with a status of their own.
+    return f"{first}\ntrue >> {out} || exit 71\nexec >> {out} 2>&1\n{rest}"

@@ -1,0 +1,100 @@
+"""gRPC channels and options shared by all file transfers.
+
+Flow-control windows are small, so that a slow reader stalls its source after some 100 kB, not 4 MB.
+So rates hold at both ends, and a copy that is cut has wasted little. A peer that vanished silently
+is detected after `_KEEPALIVE_MS` and two time-outs. One of them is `grpc.http2.ping_timeout_ms`,
+which is 60 s by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+from grpc import aio
+
+from koala.common.files.bandwidth_limits import CHUNK_BYTES
+from koala.common.identity.tls import DAEMON_HOST, IdentityFile, secure_channel, site_host
+from koala.common.wire.connection_backoff import BACK_OFF
+
+_KEEPALIVE_MS = 10_000
+_TIMEOUT_MS = 5_000
+_MESSAGE_BYTES_MAX = 2 * CHUNK_BYTES
+
+_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
+    ("grpc.http2.lookahead_bytes", CHUNK_BYTES),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", _TIMEOUT_MS),
+    ("grpc.http2.ping_timeout_ms", _TIMEOUT_MS),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+CHANNEL_OPTIONS = (
+    *_OPTIONS,
+    *BACK_OFF,
+)
+SERVER_OPTIONS = (
+    *_OPTIONS,
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
+)
+
+
+class RefusalError(Exception):
+    """Status that ends a peer's call, raised where the call still holds resources.
+
+    The status is sent after they are released. Sending it first could block: it queues behind
+    messages that a stalled peer does not read, perhaps for as long as the connection lasts.
+    """
+
+    def __init__(self, code: grpc.StatusCode, reason: str) -> None:
+        self.code = code
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Channels:
+    """Pool of channels, one for each address; copies with the same peer share a connection.
+
+    A channel is closed when its last user is gone, so that short-lived addresses leave nothing
+    behind. With the site's identity channels use TLS: the peer proves to be the intended site or
+    the relay, wherever it answers.
+    """
+
+    def __init__(self, identity: IdentityFile | None = None) -> None:
+        self._identity = identity
+        self._open: dict[tuple[str, str], tuple[aio.Channel, int]] = {}
+
+    @asynccontextmanager
+    async def use(self, address: str, site: str = "") -> AsyncIterator[aio.Channel]:
+        """Open or share the channel to host:port of a site, or of the relay, for the block.
+
+        Raises ConfigError when our own identity cannot be used.
+        """
+        key = (address, site)
+        channel, users = self._open.get(key) or (self._dial(address, site), 0)
+        self._open[key] = (channel, users + 1)
+        try:
+            yield channel
+        finally:
+            channel, users = self._open.pop(key)
+            if users > 1:
+                self._open[key] = (channel, users - 1)
+            else:
+                await channel.close()
+
+    def _dial(self, address: str, site: str) -> aio.Channel:
+        if self._identity is None:
+            return aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        own = self._identity.read()
+        return secure_channel(
+            address,
+            site_host(site) if site else DAEMON_HOST,
+            authority=own.authority,
+            identity=own,
+            options=CHANNEL_OPTIONS,
+        )

@@ -1,0 +1,219 @@
+"""Replicas of a site: every regular file below one folder, named by its relative path.
+
+Checksums are expensive, so they are cached in a file beside the folder. The key is size, time of
+change and inode: a file with the same three counts as unchanged. Calls block, except `read`;
+drivers make them in threads.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import secrets
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from koala.common.files.confined_folder import Descriptor, FileStamp, Folder, UnusableFileError
+from koala.common.files.incoming import BLOCK_BYTES, Digest, Summing
+from koala.common.files.names import check_name, shown
+from koala.common.protocol.messages import FileFound
+from koala.common.runtime.threads import in_steps, in_thread
+from koala.errors import SpecError
+
+COPYING = ".koala-"
+"""Beginning of the names of copies that are not complete; they are not listed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """One scan of the store: names with their stamps, and the files without a known checksum."""
+
+    files: dict[str, FileStamp]
+    unread: tuple[str, ...]
+
+
+class FileStore:
+    """Replica store in `folder`; the file `memory` keeps checksums over restarts."""
+
+    def __init__(self, folder: Path, memory: Path) -> None:
+        self._folder = Folder(folder)
+        self._memory = memory
+        self._known: dict[str, tuple[FileStamp, str]] = _recall(memory)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for half in folder.glob(f"{COPYING}*"):  # of an agent that was killed
+            with suppress(OSError):
+                half.unlink()
+
+    def open(self, name: str) -> Descriptor:
+        """Open a replica for reading. Raises SpecError, UnusableFileError."""
+        return self._folder.open(name)
+
+    def find(self, name: str) -> Path:
+        """Return the path of a replica. Raises as `open` does."""
+        return self._folder.find(name)
+
+    def list(self) -> Listing:
+        """Scan the store. Unread files come in order of size, so that most are known soon."""
+        files = {
+            name: stamp
+            for name, stamp in self._folder.listing()
+            if not name.rpartition("/")[2].startswith(COPYING)
+        }
+        unread = [name for name, stamp in files.items() if self.found(name, stamp) is None]
+        unread.sort(key=lambda name: (files[name].size_bytes, name))
+        return Listing(files=files, unread=tuple(unread))
+
+    def found(self, name: str, stamp: FileStamp) -> FileFound | None:
+        """Return a file of a listing, if its checksum is known."""
+        known = self._known.get(name)
+        if known is None or known[0] != stamp:
+            return None
+        return FileFound(file=name, size_bytes=stamp.size_bytes, checksum=known[1])
+
+    def adopt(self, path: Path, name: str) -> None:
+        """Move a checked copy into the store, replacing what has the name. Raises SpecError for a
+        file of the site itself, OSError."""
+        _check_added(name)
+        try:
+            self._folder.take(path, name)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            beside = self._folder.path / f"{COPYING}{secrets.token_hex(8)}"
+            try:
+                shutil.copyfile(path, beside)
+                self._folder.take(beside, name)
+            finally:
+                beside.unlink(missing_ok=True)
+
+    def take(self, path: Path, name: str) -> None:
+        """Take a file of this machine, as a hard link, or as a copy where that is impossible.
+        Raises SpecError for a file of the site itself, or a path that is no regular file, OSError.
+        """
+        _check_added(name)
+        if not path.is_absolute() or not path.is_file():
+            raise SpecError(f"{shown(str(path))}: allowed is the absolute path of a regular file")
+        beside = self._folder.path / f"{COPYING}{secrets.token_hex(8)}"
+        try:
+            try:
+                beside.hardlink_to(path.resolve())
+            except OSError:
+                shutil.copyfile(path, beside)
+            self._folder.take(beside, name)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    def remove(self, name: str) -> None:
+        """Delete a file that a user has added; none is no error. Raises SpecError for a file of the
+        site itself, OSError."""
+        _check_added(name)
+        self._folder.remove(name)
+
+    async def read(self, name: str) -> FileFound | None:
+        """Compute and cache the checksum of a file.
+
+        None when the file is gone, cannot be read, or changes meanwhile: the next scan finds it as
+        it then is.
+        """
+        try:
+            descriptor = await in_thread(self.open, name)
+        except UnusableFileError:
+            return None
+        try:
+            before = await in_thread(descriptor.stamp)
+            summing = Summing(descriptor, size_bytes=before.size_bytes)
+            await in_steps(summing.step)
+            after = await in_thread(descriptor.stamp)
+        except OSError:
+            return None
+        finally:
+            descriptor.close()
+        if after != before or summing.digest.size_bytes != before.size_bytes:
+            return None
+        self._known[name] = (before, summing.digest.value())
+        return self.found(name, before)
+
+    def remember(self, listing: Listing) -> None:
+        """Write the known checksums to disk, without those of files that are gone."""
+        self._known = {n: known for n, known in self._known.items() if n in listing.files}
+        rows = {
+            name: [stamp.size_bytes, stamp.changed_ns, stamp.inode, checksum]
+            for name, (stamp, checksum) in self._known.items()
+        }
+        fresh = self._memory.with_name(f"{self._memory.name}.part")
+        fresh.write_text(json.dumps(rows), encoding="utf-8")
+        fresh.rename(self._memory)
+
+
+class PartReader:
+    """Reader of a part of a file from some offset, with the checksum of the whole part.
+
+    Bytes before the offset are read for the checksum only. Raises UnusableFileError when the file
+    is too short, or is changed while it is read: then no checksum would mean anything.
+    """
+
+    def __init__(self, descriptor: Descriptor, name: str, *, offset: int, size_bytes: int) -> None:
+        self._descriptor = descriptor
+        self._name = name
+        self.size_bytes = size_bytes
+        self._start = offset
+        self._digest = Digest()
+        self._stamp = descriptor.stamp()
+        if self._stamp.size_bytes < offset + size_bytes:
+            raise UnusableFileError(
+                f"file {shown(name)} has {self._stamp.size_bytes} bytes; the part that was ordered"
+                f" ends at {offset + size_bytes}"
+            )
+
+    def skip(self, size_bytes: int) -> bool:
+        """Add some of the first bytes, which the reader already has, to the checksum.
+
+        False when all of them are counted. Raises UnusableFileError.
+        """
+        assert size_bytes <= self.size_bytes, (size_bytes, self.size_bytes)
+        if self._digest.size_bytes < size_bytes:
+            self.read(min(16 * BLOCK_BYTES, size_bytes - self._digest.size_bytes))
+        return self._digest.size_bytes < size_bytes
+
+    def read(self, size_bytes: int) -> bytes:
+        """Read up to `size_bytes` more; empty at the end. Raises UnusableFileError."""
+        left = self.size_bytes - self._digest.size_bytes
+        offset = self._start + self._digest.size_bytes
+        block = self._descriptor.read(min(size_bytes, left), offset)
+        if left and not block:
+            raise UnusableFileError(f"file {shown(self._name)} became shorter while it was read")
+        self._digest.update(block)
+        return block
+
+    def checksum(self) -> str:
+        """Return the sha256 of the part after all of it was read. Raises UnusableFileError."""
+        if self._descriptor.stamp() != self._stamp:
+            raise UnusableFileError(f"file {shown(self._name)} was changed while it was read")
+        return self._digest.value()
+
+    def close(self) -> None:
+        """Close the file once no thread reads it."""
+        self._descriptor.close()
+
+
+def _check_added(name: str) -> None:
+    """Check that a name is one of a user's files. Raises SpecError."""
+    if len(check_name(name)) < 2 or not name.startswith("~"):
+        raise SpecError(
+            f"file {shown(name)} is the site's own: allowed are names that begin ~USER/"
+        )
+
+
+def _recall(memory: Path) -> dict[str, tuple[FileStamp, str]]:
+    """Load the cached checksums; unreadable ones are computed again."""
+    known: dict[str, tuple[FileStamp, str]] = {}
+    with suppress(OSError, ValueError, TypeError, AttributeError):
+        for name, row in json.loads(memory.read_text(encoding="utf-8")).items():
+            size_bytes, changed_ns, inode, checksum = row
+            stamp = FileStamp(
+                size_bytes=int(size_bytes), changed_ns=int(changed_ns), inode=int(inode)
+            )
+            known[str(name)] = (stamp, str(checksum))
+    return known

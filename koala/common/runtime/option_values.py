@@ -1,0 +1,162 @@
+"""Values of options in words: numbers, lists, ranges and names. The readers raise ConfigError with
+the option, its value and what is allowed.
+
+The command line and the simulations share them; the names of policies and schedulers are elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import isfinite, isinf, nan
+
+from koala.common.runtime.plugins import did_you_mean
+from koala.errors import ConfigError
+
+PROCESSORS_MAX = 10_000_000
+SITES_MAX = 10_000
+SENSIBLE_MIN, SENSIBLE_MAX = 1e-12, 1e15
+SENSIBLE = f"0 and numbers from {SENSIBLE_MIN:g} to {SENSIBLE_MAX:g}, also below 0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Numbers that an option allows: from `low` or above `above`, to `high` or below `below`. Below
+    infinity means finite ones."""
+
+    low: float | None = None
+    above: float | None = None
+    high: float | None = None
+    below: float | None = None
+
+    def has(self, number: float) -> bool:
+        """Return True for an allowed number."""
+        return not (
+            (self.low is not None and not number >= self.low)
+            or (self.above is not None and not number > self.above)
+            or (self.high is not None and not number <= self.high)
+            or (self.below is not None and not number < self.below)
+        )
+
+    def __str__(self) -> str:
+        """Write the bounds in words; nothing without bounds."""
+        high = "" if self.high is None else written(self.high)
+        if self.below is not None and isfinite(self.below):
+            end = f"below {written(self.below)}"
+        else:
+            end = f"at most {high}" if high else ""
+        if self.above is not None:
+            return ", ".join(filter(None, (f"more than {written(self.above)}", end)))
+        if self.low is None:
+            return end
+        low = written(self.low)
+        return f"{low} to {high}" if high else ", ".join(filter(None, (f"{low} or more", end)))
+
+
+ANY_NUMBER = Bounds()
+
+
+def written(value: object) -> str:
+    """Write a value as a user would: 3600 for 3600.0."""
+    is_whole = isinstance(value, float) and value.is_integer()
+    return f"{value:.0f}" if is_whole else str(value)
+
+
+def is_sensible(number: float) -> bool:
+    """Return True for 0, infinity and magnitudes that calculations can use; False for nan.
+
+    Durations, loads and shares are never outside these bounds, and products of numbers outside
+    would overflow. Settings that must be finite check that themselves.
+    """
+    return number == 0 or SENSIBLE_MIN <= abs(number) <= SENSIBLE_MAX or isinf(number)
+
+
+def numbers(option: str, text: str, *, separator: str = ",") -> tuple[float, ...]:
+    """Parse a list such as 25,25,25,25. Raises ConfigError naming the option and the value."""
+    try:
+        found = tuple(float(word) for word in text.split(separator))
+    except ValueError:
+        found = (nan,)
+    if not all(isfinite(one) and is_sensible(one) for one in found):
+        example = separator.join(("1", "2"))
+        raise ConfigError(f"--{option} {text}: allowed are numbers such as {example} ({SENSIBLE})")
+    return found
+
+
+def whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    """Parse a list of whole numbers. Raises ConfigError."""
+    found = numbers(option, text)
+    if not all(one == int(one) for one in found):
+        raise ConfigError(f"--{option} {text}: allowed are whole numbers")
+    return tuple(int(one) for one in found)
+
+
+def pair(words: str, example: str) -> Callable[[str, str], tuple[float, float]]:
+    """Make the parser of two numbers with a colon between, such as 30:192."""
+
+    def read(option: str, text: str) -> tuple[float, float]:
+        ends = numbers(option, text, separator=":")
+        if len(ends) != 2:
+            raise ConfigError(f"--{option} {text}: allowed is {words}, for instance {example}")
+        return ends[0], ends[1]
+
+    return read
+
+
+def bounds(option: str, text: str) -> tuple[int, int]:
+    """Parse a range of whole numbers such as 1:8, ends included. Raises ConfigError."""
+    low, _, high = text.partition(":")
+    try:
+        found = int(low), int(high)
+    except ValueError:
+        found = 1, 0
+    if not 0 <= found[0] <= found[1]:
+        raise ConfigError(f"--{option} {text}: allowed is LOW:HIGH, for instance 1:8")
+    return found
+
+
+def site_sizes(option: str, text: str) -> tuple[int, ...]:
+    """Parse the processors of each site: 4x32 is four sites of 32; 128,3x24 one of 128 and three
+    of 24. Raises ConfigError."""
+    found: list[int] = []
+    for word in text.split(","):
+        count, _, size = word.rpartition("x")
+        try:
+            found += [int(size)] * min(int(count) if count else 1, SITES_MAX + 1)
+        except ValueError:
+            found.append(0)
+        if len(found) > SITES_MAX:
+            break
+    if not found or min(found) < 1 or max(found) > PROCESSORS_MAX or len(found) > SITES_MAX:
+        raise ConfigError(
+            f"--{option} {text}: allowed are processors of each site, for instance 4x32 or"
+            f" 128,3x24: at most {SITES_MAX} sites of at most {PROCESSORS_MAX} each"
+        )
+    return tuple(found)
+
+
+def one_of(option: str, text: str, allowed: tuple[str, ...]) -> str:
+    """Match a word against the allowed ones, in any case. Raises ConfigError."""
+    return word_of(f"--{option}", text, allowed)
+
+
+def word_of(named: str, text: str, allowed: tuple[str, ...]) -> str:
+    """Match the word of an option or an argument, named as on the command line. Raises
+    ConfigError."""
+    for word in allowed:
+        if word.lower() == text.lower():
+            return word
+    hint = did_you_mean(text, allowed)
+    raise ConfigError(f"{named} {text}: {hint}allowed are {', '.join(allowed)}")
+
+
+def known_name(option: str, text: str, known: Iterable[str], find: Callable[[str], object]) -> str:
+    """Check the name of a function with `find`; known names match in any case. Raises
+    ConfigError."""
+    found = next((word for word in known if word.lower() == text.lower()), text)
+    try:
+        find(found)
+    except ConfigError as error:
+        detail = str(error).partition(": ")[2].replace("known are", "allowed are", 1)
+        raise ConfigError(f"--{option} {text}: {detail}") from error
+    return found

@@ -1,0 +1,83 @@
+"""`koala simulate hints`: placement by processing power, links and hints (Hints 4, 5)."""
+
+from __future__ import annotations
+
+from math import isnan
+from pathlib import Path
+
+from koala.lab.commands.setting_options import simulation
+from koala.lab.commands.simulation_options import Runs, write_rows
+from koala.lab.papers.hints.options import SIMULATION
+from koala.lab.papers.hints.simulation.counting import Summary, summarize
+from koala.lab.papers.hints.simulation.run import RunRecord, simulate
+from koala.lab.papers.hints.simulation.setting import Setting
+
+KINDS = {"all": "all jobs", "io": "I/O-bound jobs", "cpu": "CPU-bound jobs"}
+COLUMNS = (
+    "job",
+    "class",
+    "submitted_at",
+    "home",
+    "placed_at",
+    "site",
+    "mips",
+    "booked_mbps",
+    "ended_at",
+)
+
+
+@simulation(SIMULATION, reps=5)
+def hints(setting: Setting, runs: Runs) -> None:
+    """Simulate jobs that compute and read data.
+
+    Sites and links have bounded power. NoNetwork considers processing power alone. PreferLocal
+    books power and bandwidth and prefers the site with the data. Service follows the jobs' hints. A
+    run ends when all jobs have ended. One replication gives batch means. --jobs-out writes the jobs
+    of the first replication.
+    """
+    done = runs.replicate(simulate, setting)
+    found = summarize(setting, done.results)
+    runs.show(found.document(), lambda: _table(setting, found))
+    if runs.jobs_out is not None:
+        _write_jobs(setting, done.results[0], runs.jobs_out)
+    if runs.plot is not None:
+        from koala.lab.papers.hints.simulation.drawing import draw
+
+        draw(found, done.results, runs.plot)
+    runs.end(is_interrupted=done.is_interrupted)
+
+
+def _table(setting: Setting, found: Summary) -> str:
+    metrics = found.metrics
+    lines = [f"{setting.policy}: {setting.jobs} jobs, {100 * setting.io_fraction:g} % I/O-bound"]
+    for kind, words in KINDS.items():
+        if metrics[f"response.{kind}"].values:
+            lines.append(
+                f"{words:<16} response {metrics[f'response.{kind}']!s:>18} s, of which waiting"
+                f" {metrics[f'wait.{kind}'].mean:.6g} s; {100 * metrics[f'remote.{kind}'].mean:.3g}"
+                f" % remote, {100 * metrics[f'below_preferred.{kind}'].mean:.3g} % below"
+                f" {setting.preferred_mips:g} MIPS"
+            )
+    links = {name: one for name, one in metrics.items() if name.startswith("links.")}
+    each = ", ".join(f"{n.removeprefix('links.')} {100 * x.mean:.3g} %" for n, x in links.items())
+    if not isnan(used := metrics["link_utilization"].mean):  # nan if no job was placed
+        lines.append(f"links: {100 * used:.3g} % used ({each})")
+    if metrics["unplaced"].mean:
+        lines.append(f"{metrics['unplaced'].mean:g} jobs of a run could never be placed")
+    by = "replications" if found.replications > 1 else "replication"
+    lines.append(f"95 % confidence intervals over {found.replications} {by}")
+    return "\n".join(lines)
+
+
+def _write_jobs(setting: Setting, run: RunRecord, path: Path) -> None:
+    """Write the jobs in order of arrival; empty cells: the job was never placed."""
+    rows = []
+    for job in run.jobs:
+        home = setting.sites[job.home].name
+        row = [job.number + 1, "io" if job.is_io else "cpu", repr(job.submitted_at), home]
+        if job.site is not None:
+            rates = [repr(job.mips), repr(job.booked_mbps)]
+            site = setting.sites[job.site].name
+            row += [repr(job.placed_at), site, *rates, repr(job.ended_at)]
+        rows.append([*row, *[""] * (len(COLUMNS) - len(row))])
+    write_rows(path, COLUMNS, rows)

@@ -1,0 +1,117 @@
+"""`koala simulate multiqueue`: response times under the disciplines for several queues."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from koala.cli.render.table import columns, table
+from koala.common.runtime.progress_bar import progress
+from koala.errors import ConfigError
+from koala.lab.commands.setting_options import simulation
+from koala.lab.commands.simulation_options import INTERRUPTED, Runs, check_outputs, write_rows
+from koala.lab.papers.multiqueue.options import SIMULATION
+from koala.lab.papers.multiqueue.simulation.points import SimulatedPoint, sweep
+from koala.lab.papers.multiqueue.simulation.runs import KINDS, Setting
+
+
+@simulation(SIMULATION, reps=5)
+def multiqueue(settings: tuple[Setting, ...], runs: Runs) -> None:
+    """Simulate response times in several clusters with queues.
+
+    The disciplines are those of the multiple-queues paper. Means have 95 % intervals, over
+    replications, or over batches of a single one.
+    """
+    if runs.jobs_out is not None and len(settings) > 1:
+        raise ConfigError(
+            f"--jobs-out {runs.jobs_out}: one file holds the jobs of one policy at one utilization;"
+            f" there are {len(settings)} points"
+        )
+    check_outputs(runs.jobs_out, runs.plot)
+    total = len(settings) * runs.reps
+    with progress("replications", total) as update:
+        swept = sweep(
+            settings,
+            seeds=runs.seeds,
+            engine=runs.engine,
+            has_jobs=runs.jobs_out is not None,
+            progress=update,
+        )
+    if swept.is_interrupted:
+        finished = sum(len(point.runs) for point in swept.points)
+        print(f"interrupted: {finished} of {total} replications", file=sys.stderr)
+    if not swept.points:
+        raise click.exceptions.Exit(INTERRUPTED)
+    runs.replaced.extend(swept.replaced)
+    documents = [point.document() for point in swept.points]
+    runs.show(
+        documents[0] if len(settings) == 1 else {"points": documents},
+        lambda: _text(swept.points[0]) if len(settings) == 1 else _table(swept.points),
+    )
+    if runs.jobs_out is not None:
+        _write_jobs(swept.points[0], runs.jobs_out)
+    if runs.plot is not None:
+        from koala.lab.papers.multiqueue.simulation.drawing import draw
+
+        draw(swept.points, runs.plot)
+    runs.end(is_interrupted=swept.is_interrupted)
+
+
+def _table(points: Sequence[SimulatedPoint]) -> str:
+    """Format a row for each policy and load; the single point's text has more."""
+    heads = columns("POLICY", "LOAD", "MEASURED", *(kind.upper() for kind in KINDS), "SATURATED")
+    rows = [
+        (
+            point.setting.policy,
+            f"{point.setting.utilization:g}",
+            f"{point.utilization.mean:.4f}",
+            *(str(found) if (found := point.response(kind)).values else "" for kind in KINDS),
+            f"{point.unserved.mean:.1%} never served" if point.is_saturated else "",
+        )
+        for point in points
+    ]
+    return f"mean response times, in mean service times\n{table(heads, rows)}"
+
+
+def _text(point: SimulatedPoint) -> str:
+    setting = point.setting
+    mix = ", ".join(f"{share:g}" for share in setting.mix)
+    lines = [
+        f"{setting.policy}, jobs with 1, 2, ... components in shares {mix}:"
+        f" offered load {setting.utilization:g}, measured {point.utilization.mean:.4f}"
+    ]
+    if point.is_saturated:
+        lines.append(
+            "  SATURATED: queues grow; the means below depend on the length of the run"
+            f" (about {point.unserved.mean:.1%} of the load is never served)"
+        )
+    for kind in KINDS:
+        found = point.response(kind)
+        if found.values:
+            lines.append(f"  response {kind:<7} {found}")
+    if point.queues:
+        means = "  ".join(f"{q.mean:.4g}" if q.values else "no jobs" for q in point.queues)
+        lines.append(f"  at the local queues: {means}")
+    return "\n".join(lines)
+
+
+def _write_jobs(point: SimulatedPoint, path: Path) -> None:
+    """Write the counted jobs of the first replication, in order of arrival."""
+    header = ("job", "arrival", "start", "end", "queue", "components", "sizes", "sites")
+    rows = (
+        (
+            number + 1,
+            repr(job.at),
+            repr(at),
+            repr(at + job.service),
+            "global" if queue == len(point.setting.sites) else queue + 1,
+            len(job.sizes),
+            " ".join(map(str, job.sizes)),
+            " ".join(str(site + 1) for site in placed),
+        )
+        for number, job, queue, at, placed in point.jobs
+    )
+    write_rows(path, header, rows)

@@ -1,0 +1,233 @@
+"""`koala reproduce`: run a paper's experiments; draw its figures and evaluate its claims."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.exceptions import Exit
+
+from koala.cli.arguments import Number, Whole, Words, examples, file, option
+from koala.cli.extras import needs_sim
+from koala.common.runtime import clock
+from koala.common.runtime.progress_bar import progress
+from koala.errors import ConfigError, SpecError
+from koala.lab.commands import simulation_options as shared
+from koala.lab.commands.campaign_options import campaign_options, part_of, part_options, store_of
+
+if TYPE_CHECKING:
+    from koala.lab.papers.paper import Paper
+    from koala.lab.papers.sweep import Plan
+    from koala.lab.sim.campaign.execution import Campaign
+    from koala.lab.sim.campaign.parts import Part
+    from koala.lab.sim.runs import Effort, Run
+
+PAPERS: dict[str, str] = {
+    "koala": "koala.lab.papers.koala",
+    "multiqueue": "koala.lab.papers.multiqueue",
+    "deadlines": "koala.lab.papers.deadlines",
+    "hints": "koala.lab.papers.hints",
+    "sq": "koala.lab.papers.synchronous",
+}
+"""Maps each paper to the module that defines its PAPER."""
+
+
+@examples(
+    "koala reproduce deadlines --quick",
+    "koala reproduce deadlines --figure 3",
+)
+@click.command
+@click.argument("name", type=Words(PAPERS), metavar="PAPER", help=f"One of {', '.join(PAPERS)}.")
+@option(
+    "--figure", type=Whole(1), metavar="N",
+    help="Only this figure of the paper and the claims about it.",
+    unset="all",
+)  # fmt: skip
+@option("--full", is_flag=True, help="Publication quality; takes hours.")
+@option("--quick", is_flag=True, help="Takes minutes, leaves many claims undecided; the default.")
+@option("--out", type=file, metavar="DIR", help="Output folder.", unset="reproduction/PAPER")
+@shared.seed_option
+@option(
+    "--reps",
+    type=Whole(1),
+    help="Replications of each setting.",
+    unset="those of --quick or --full",
+)
+@option(
+    "--length", type=Number(1),
+    help="Length of a run, in the unit of the paper (docs/reproduction.md).",
+    unset="that of --quick or --full",
+)  # fmt: skip
+@part_options
+@campaign_options
+@shared.json_option
+@needs_sim
+def reproduce(
+    *,
+    name: str,
+    figure: int | None,
+    full: bool,
+    quick: bool,
+    out: Path | None,
+    seed: int,
+    reps: int | None,
+    length: float | None,
+    part: str | None,
+    merge: tuple[Path, ...],
+    workers: int,
+    on: str,
+    store: Path | None,
+    no_store: bool,
+    as_json: bool,
+) -> None:
+    """Reproduce a paper's figures and check its claims.
+
+    Writes every figure as SVG and PNG with 95 % confidence intervals, a CSV behind each, report.md
+    with a verdict for each claim of the text, runs.jsonl with the result of each run, and
+    provenance.json. Finished runs are stored. Ctrl-C writes their results, without pictures; the
+    same command then makes the other runs. --quick and --full set the number and the
+    length of the runs; --reps and --length change them.
+    """
+    if full and quick:
+        raise SpecError("--quick and --full cannot be combined")
+    if merge:
+        given = {
+            "--part": part,
+            "--figure": figure,
+            "--reps": reps,
+            "--length": length,
+            "--full": full or None,
+            "--quick": quick or None,
+        }
+        if wrong := [name for name, value in given.items() if value is not None]:
+            raise SpecError(
+                f"--merge and {wrong[0]} cannot be combined: the parts have their options"
+            )
+        _merge(name, merge, out, as_json=as_json)
+        return
+    found = _paper(name)
+    effort = _effort(found.efforts["full" if full else "quick"], reps=reps, length=length)
+    from koala.lab.engines import engine_of
+    from koala.lab.papers.sweep import make_runs, plan
+
+    wanted = plan(found, effort, figure=figure, seed=seed)
+    share = part_of(part)
+    runs = wanted.runs() if share is None else wanted.part(*share)
+    last = found.name if share is None else f"{found.name}-part-{share[0]}-of-{share[1]}"
+    folder = shared.make_out(out if out is not None else Path("reproduction") / last)
+    kept, engine = store_of(store, no_store=no_store), engine_of(on, workers)
+    begin = clock.unix_now()
+    with progress(f"{len(runs)} runs", len(runs)) as update:
+        made = make_runs(wanted, runs, engine, kept, update)
+    times = {
+        "begun_at": datetime.fromtimestamp(begin, UTC).isoformat(timespec="seconds"),
+        "elapsed_s": round(clock.unix_now() - begin, 1),
+        "workers": workers,
+        "on": on,
+    }
+    if share is None:
+        _write(wanted, made, folder, as_json=as_json, times=times)
+        return
+    _save(wanted, made, folder, part=f"{share[0]}/{share[1]}", times=times)
+    summary = {"part": part, "folder": str(folder), "runs": len(made.finished), "wanted": len(runs)}
+    shared.show(summary, as_json=as_json, text=lambda: f"{len(made.finished)} runs\n{folder}")
+    if made.is_interrupted:
+        print(f"interrupted: {len(made.finished)} of {len(runs)} runs", file=sys.stderr)
+        raise Exit(shared.INTERRUPTED)
+
+
+def _merge(name: str, folders: tuple[Path, ...], out: Path | None, *, as_json: bool) -> None:
+    """Report on the runs of all parts."""
+    from koala.lab.papers.folder import merge
+    from koala.lab.papers.sweep import plan
+    from koala.lab.sim.campaign.parts import read_parts
+
+    found = _paper(name)
+    parts = read_parts(folders)
+    options = parts[0].options
+    if name != options["paper"]:
+        raise ConfigError(f"{parts[0].folder}: is of the paper {options['paper']}, not {name}")
+    if options["effort"] not in found.efforts:
+        raise ConfigError(f"{parts[0].folder}: effort {options['effort']} is unknown")
+    effort = _effort(
+        found.efforts[options["effort"]], reps=options["reps"], length=options["length"]
+    )
+    wanted = plan(found, effort, figure=options["figure"], seed=options["seed"])
+    folder = shared.make_out(out if out is not None else Path("reproduction") / found.name)
+    _write(wanted, merge(wanted, parts), folder, as_json=as_json, times={}, merged=parts)
+
+
+def _write(
+    wanted: Plan,
+    made: Campaign[Run],
+    folder: Path,
+    *,
+    as_json: bool,
+    times: dict[str, object],
+    merged: tuple[Part, ...] = (),
+) -> None:
+    """Write report and figures."""
+    from koala.lab.papers.judgement import report
+    from koala.lab.papers.report import draw, summary, write
+    from koala.lab.papers.sweep import swept
+    from koala.lab.papers.tables import document
+
+    _save(wanted, made, folder, times=times, merged=merged)
+    written = report(swept(wanted, made))
+    write(written, folder)
+    text = f"{summary(written)}\n{folder / 'report.md'}"
+    shared.show(document(written), as_json=as_json, text=lambda: text)
+    if made.is_interrupted:
+        runs = f"{len(made.finished)} of {len(wanted.runs())} runs"
+        print(f"interrupted: {runs}; no figure is drawn", file=sys.stderr)
+        raise Exit(shared.INTERRUPTED)
+    try:
+        figures = len(written.plan.figures)
+        with progress(f"{figures} figures", figures) as update:
+            draw(written, folder, progress=update)
+    except KeyboardInterrupt:
+        print("interrupted: not all figures are drawn", file=sys.stderr)
+        raise Exit(shared.INTERRUPTED) from None
+
+
+def _save(
+    wanted: Plan,
+    made: Campaign[Run],
+    folder: Path,
+    *,
+    times: dict[str, object],
+    part: str | None = None,
+    merged: tuple[Part, ...] = (),
+) -> None:
+    """Write the raw runs and their provenance."""
+    from koala.lab.papers.folder import write_provenance, write_runs
+    from koala.lab.papers.markdown import command
+
+    write_runs(wanted, made, folder)
+    line = command(wanted) + (f" --part {part}" if part else "")
+    write_provenance(wanted, made, folder, command=line, part=part, merged=merged, **times)
+
+
+def _paper(name: str) -> Paper:
+    known = [name for name, module in PAPERS.items() if find_spec(module) is not None]
+    if name not in known:
+        raise ConfigError(f"{name}: allowed are {', '.join(known)}")
+    found: Paper = importlib.import_module(PAPERS[name]).PAPER
+    return found
+
+
+def _effort(effort: Effort, *, reps: int | None, length: float | None) -> Effort:
+    """Override the length or the number of replications of an effort. Raises ConfigError."""
+    if length is not None and length < 1:
+        raise ConfigError(f"--length {length:g}: allowed is 1 or more")
+    return replace(
+        effort,
+        replications=effort.replications if reps is None else reps,
+        length=effort.length if length is None else length,
+    )

@@ -1,0 +1,276 @@
+"""Options, checks of files, progress and output that all simulations share."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from koala.cli.arguments import STANDARD_INPUT, Whole, file, option
+from koala.cli.output import note
+from koala.common.runtime.atomic_file import atomic_file, check_writable
+from koala.errors import ConfigError, KoalaError, SpecError, WorkloadError
+
+if TYPE_CHECKING:
+    from koala.lab.sim.campaign.execution import Engine
+    from koala.lab.sim.replication import Replications
+
+INTERRUPTED = 130
+PICTURES = (".svg", ".png", ".pdf")
+
+seed_option = option("--seed", type=Whole(0), default=1, help="Seed of all random streams.")
+workers_option = option(
+    "--workers", type=Whole(0), default=0, help="Parallel processes; 0: one a core."
+)
+on_option = option(
+    "--on", default="processes", metavar="ENGINE",
+    help="Where runs are made: processes of this machine; dask://HOST:PORT, a scheduler of"
+    " dask.distributed; koala, the sites of your daemon (koala:PYTHON: with that Python"
+    " there). The last two need the packages of 'koala-scheduler[sweep]'.",
+    words=("processes", "dask://", "koala"),
+)  # fmt: skip
+json_option = option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+jobs_out_option = option(
+    "--jobs-out", type=file, metavar="FILE.csv", help="Write a line for each job to this file."
+)
+plot_option = option(
+    "--plot", type=file, metavar="FILE.svg", help="Draw the result (.svg, .png or .pdf)."
+)
+
+
+REPS_FEW = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """Replications of a setting: how many and with which seeds, and where their results go."""
+
+    seed: int
+    reps: int
+    workers: int
+    on: str
+    as_json: bool
+    jobs_out: Path | None
+    plot: Path | None
+    replaced: list[str] = field(default_factory=list)
+    """Policies of other packages in whose place the default went on, in any replication."""
+
+    @property
+    def engine(self) -> Engine:
+        """Engine that makes the runs. Raises ConfigError."""
+        from koala.lab.sim.campaign.execution import PROCESSES, Processes
+
+        if self.on == PROCESSES:  # spares the import of gRPC by koala.lab
+            return Processes(workers=self.workers)
+        from koala.lab.engines import engine_of
+
+        return engine_of(self.on, self.workers)
+
+    @property
+    def seeds(self) -> range:
+        """A seed for each replication."""
+        return range(self.seed, self.seed + self.reps)
+
+    def replicate(
+        self,
+        simulate: Callable[[Any, int], Any],
+        setting: object,
+        *,
+        to_file: Callable[[Any, Path, int, int], Any] | None = None,
+    ) -> Replications[int, Any]:
+        """Check the outputs, then run all replications, with a progress bar.
+
+        `to_file` runs one that writes its jobs as they end: the first, with --jobs-out. After an
+        interrupt, print how many have finished and return those. Exit if none has.
+        """
+        from koala.common.runtime.progress_bar import progress
+        from koala.lab.sim.campaign.execution import Processes, replicate_on
+
+        engine = self.engine
+        check_outputs(self.jobs_out, self.plot)
+        if self.jobs_out and to_file and not isinstance(engine, Processes):
+            raise SpecError(
+                f"--jobs-out {self.jobs_out}: not allowed with --on {self.on}; this simulation"
+                " writes the file while it runs, on the machine of the run"
+            )
+        with jobs_file(self.jobs_out if to_file else None) as part:
+            run = partial(simulate, setting)
+            if part is not None and to_file is not None:
+                run = partial(to_file, setting, part, self.seed)
+            with progress("replications", self.reps) as update:
+                done = replicate_on(engine, run, self.seeds, update)
+            self.replaced.extend(done.replaced)
+            if done.is_interrupted:
+                text = f"interrupted: {len(done.finished)} of {self.reps} replications"
+                print(text, file=sys.stderr)
+            if not done.finished:
+                raise click.exceptions.Exit(INTERRUPTED)
+            if part is not None and not done.has(self.seed):
+                part.unlink()  # the older file stays
+                print(f"interrupted: no jobs are written to {self.jobs_out}", file=sys.stderr)
+        return done
+
+    def show(self, document: Mapping[str, Any], text: Callable[[], str]) -> None:
+        """Print the result, as JSON or as text."""
+        show(document, as_json=self.as_json, text=text, replaced=self.replaced)
+        if not self.as_json and 1 < self.reps < REPS_FEW:
+            note(f"{self.reps} replications give wide intervals; --reps 10 gives narrower ones")
+
+    def end(self, *, is_interrupted: bool) -> None:
+        """Exit as an interrupted command if it was interrupted."""
+        if is_interrupted:
+            raise click.exceptions.Exit(INTERRUPTED)
+
+
+def check_outputs(jobs_out: Path | None, plot: Path | None = None) -> None:
+    """Check before a long run that its output files can be written. Raises ConfigError.
+
+    Their content stays until they are written.
+    """
+    if jobs_out is not None:
+        check_output("jobs-out", jobs_out)
+    if plot is not None:
+        if plot.suffix not in PICTURES:
+            names = ", ".join(f"*{suffix}" for suffix in PICTURES)
+            raise ConfigError(f"--plot {plot}: allowed are files named {names}")
+        check_output("plot", plot)
+        # The slow import happens now: after Ctrl-C the user waits for the picture.
+        importlib.import_module("matplotlib.figure")
+
+
+def make_out(folder: Path) -> Path:
+    """Make the folder of --out, if it is missing. Raises ConfigError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--out {folder}: {error.strerror}") from None
+    return folder
+
+
+def check_output(option: str, path: Path) -> None:
+    """Check that a file can be written; its content stays. Raises ConfigError."""
+    try:
+        check_writable(path)
+    except KoalaError as error:
+        raise ConfigError(f"--{option} {error}") from None
+
+
+@contextmanager
+def jobs_file(path: Path | None) -> Iterator[Path | None]:
+    """Yield the temporary file of the first replication's jobs, None without --jobs-out."""
+    if path is None:
+        yield None
+        return
+    with atomic_file(path) as part:
+        yield part
+
+
+def write_rows(path: Path, header: Sequence[str], rows: Iterable[Iterable[object]]) -> None:
+    """Write a CSV file, whole or not at all."""
+    with atomic_file(path) as part, part.open("w", encoding="utf-8", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(header)
+        lines.writerows(rows)
+
+
+def check_distinct(read: Iterable[Path | None], written: Mapping[str, Path | None]) -> None:
+    """Check that no output file is also an input file or another output. Raises ConfigError.
+
+    A log that is named twice by mistake would be lost.
+    """
+    used = {path.resolve() for path in read if path is not None}
+    for name, path in written.items():
+        if path is None:
+            continue
+        if path.resolve() in used:
+            raise ConfigError(f"--{name} {path}: another option names the same file")
+        used.add(path.resolve())
+
+
+def is_rereadable(log: Path) -> bool:
+    """Return True unless the log is a pipe. A missing file counts as rereadable: its reader reports
+    it."""
+    return str(log) != STANDARD_INPUT and (log.is_file() or log.is_dir() or not log.exists())
+
+
+@contextmanager
+def rereadable(log: Path) -> Iterator[Path]:
+    """Yield a file that can be read twice (header, then jobs): the log, or a temporary copy of a
+    pipe's content."""
+    if is_rereadable(log):
+        yield log
+        return
+    from tempfile import TemporaryDirectory
+
+    from koala.lab.workload import logs
+
+    is_standard_input = str(log) == STANDARD_INPUT
+    with TemporaryDirectory(prefix="koala-") as folder:
+        copy = Path(folder) / ("standard input" if is_standard_input else log.name)
+        try:
+            with copy.open("wb") as file:
+                if is_standard_input:
+                    logs.copy(sys.stdin.buffer, file, name=copy.name)
+                else:
+                    with log.open("rb") as pipe:
+                        logs.copy(pipe, file, name=str(log))
+        except OSError as error:
+            raise ConfigError(f"{log}: cannot be read: {error.strerror}") from None
+        try:
+            yield copy
+        except WorkloadError as error:  # names the copy: name the log instead
+            named = copy.name if is_standard_input else str(log)
+            raise WorkloadError(str(error).replace(str(copy), named)) from error
+
+
+@contextmanager
+def on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` on Ctrl-C, so that a run ends between two steps and reports its progress."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        stop()
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def plain_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows for JSON, which has no infinity and no not-a-number."""
+    return [
+        {
+            name: None if isinstance(value, float) and not isfinite(value) else value
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
+
+
+def show(
+    document: Mapping[str, Any],
+    *,
+    as_json: bool,
+    text: Callable[[], str],
+    replaced: Sequence[str] = (),
+) -> None:
+    """Print the result, as JSON or as text, and the policies that were `replaced` in its runs."""
+    told = list(dict.fromkeys(replaced))
+    if as_json:
+        more = {"replaced_policies": told} if told else {}
+        print(json.dumps({**document, **more}, indent=2, allow_nan=False))
+    else:
+        print("\n".join([text(), *told]))

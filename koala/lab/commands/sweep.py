@@ -1,0 +1,229 @@
+"""`koala sweep`: run the settings of a file with the same seeds, here or on many machines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.exceptions import Exit
+
+from koala.cli.arguments import Whole, examples, file, option
+from koala.cli.extras import needs_sim
+from koala.common.runtime import clock
+from koala.common.runtime.progress_bar import progress
+from koala.errors import ConfigError
+from koala.lab.commands import simulation_options as shared
+from koala.lab.commands.campaign_options import campaign_options, part_of, part_options, store_of
+from koala.views.units import counted
+
+if TYPE_CHECKING:
+    from koala.lab.rows import Rows
+    from koala.lab.sim.campaign.execution import Campaign
+    from koala.lab.sim.campaign.parts import Part
+    from koala.lab.sweep_files import SweepFile
+    from koala.lab.sweeps import Sweep, Task
+
+VERSION = 1
+SHOWN_METRICS = 4
+USUAL_METRICS = ("wait.mean", "response.mean", "bounded_slowdown.mean", "utilization")
+"""Metrics that are shown of replays and grids, if the file names none."""
+
+
+@examples(
+    "koala sweep --dry-run sweep.toml",
+    "koala sweep --part 1/4 sweep.toml",
+)
+@click.command
+@click.argument("source", type=file, metavar="FILE.toml", help="The sweep (docs/guides/sweeps.md).")
+@option("--reps", type=Whole(1), help="Replications of each setting.", unset="the file's")
+@option("--seed", type=Whole(0), help="Seed of the first replication.", unset="the file's")
+@option("--out", type=file, metavar="DIR", help="Output folder.", unset="the file's name")
+@option("--dry-run", is_flag=True, help="List the runs and make none.")
+@part_options
+@campaign_options
+@shared.json_option
+@needs_sim
+def sweep(
+    *,
+    source: Path,
+    reps: int | None,
+    seed: int | None,
+    out: Path | None,
+    dry_run: bool,
+    part: str | None,
+    merge: tuple[Path, ...],
+    workers: int,
+    on: str,
+    store: Path | None,
+    no_store: bool,
+    as_json: bool,
+) -> None:
+    """Run many settings with the same seeds, and compare them.
+
+    The file names a simulation, a replay of a log, or jobs on a grid, and the settings: all
+    combinations of lists, or one by one. Writes runs.jsonl and runs.csv with a line for each run,
+    means.csv, comparisons.csv and provenance.json. Finished runs are stored: after Ctrl-C the same
+    command makes the other runs.
+    """
+    from koala.lab.engines import engine_of
+    from koala.lab.sweep_files import read_sweep
+    from koala.lab.sweeps import Sweep, make_tasks, tasks_of
+
+    found = read_sweep(source, reps=reps, seed=seed)
+    tasks = tasks_of(found.points, found.seeds)
+    share = part_of(part)
+    if share is not None:
+        tasks = tasks[share[0] - 1 :: share[1]]
+    if dry_run:
+        _list(found, tasks, as_json=as_json)
+        return
+    if merge and part:
+        raise ConfigError(f"--part {part}: not allowed with --merge")
+    kept, engine = store_of(store, no_store=no_store), engine_of(on, workers)
+    name = found.name if share is None else f"{found.name}-part-{share[0]}-of-{share[1]}"
+    folder = shared.make_out(out or Path(name))
+    begin = clock.unix_now()
+    merged: tuple[Part, ...] = ()
+    if merge:
+        made, merged = _merged(found, tasks, merge)
+    else:
+        with progress(f"{len(tasks)} runs", len(tasks)) as update:
+            made = make_tasks(found.points, tasks, kept, engine, update)
+    times = {
+        "command": f"koala sweep {source.name} --seed {found.seed} --reps {found.reps}",
+        "part": part,
+        "begun_at": datetime.fromtimestamp(begin, UTC).isoformat(timespec="seconds"),
+        "elapsed_s": round(clock.unix_now() - begin, 1),
+        "workers": workers,
+        "on": on,
+    }
+    _save(found, made, folder, times, merged)
+    if share is None:
+        _report(found, Sweep(found.points, found.seeds, made), folder, as_json=as_json)
+    else:
+        count = len(made.finished)
+        summary = {"version": VERSION, "part": part, "folder": str(folder), "runs": count}
+        shared.show(summary, as_json=as_json, text=lambda: f"{counted(count, 'run')}\n{folder}")
+    if made.is_interrupted:
+        print(f"interrupted: {len(made.finished)} of {len(tasks)} runs", file=sys.stderr)
+        raise Exit(shared.INTERRUPTED)
+
+
+def _list(found: SweepFile, tasks: tuple[Task, ...], *, as_json: bool) -> None:
+    """Print the runs."""
+    from koala.lab.rows import Rows
+
+    rows = Rows({**dict(found.points[task.place].labels), "seed": task.seed} for task in tasks)
+    counts = f"{counted(len(rows), 'run')} of {counted(len(found.points), 'setting')}"
+    document = {"version": VERSION, "settings": len(found.points), "runs": list(rows)}
+    shared.show(
+        document,
+        as_json=as_json,
+        text=lambda: f"{_table(rows)}\n{counts}",
+    )
+
+
+def _merged(
+    found: SweepFile, tasks: tuple[Task, ...], folders: tuple[Path, ...]
+) -> tuple[Campaign[Task], tuple[Part, ...]]:
+    """Collect the runs of all parts."""
+    from koala.lab.sim.campaign.parts import merge, read_parts
+    from koala.lab.sweeps import code_of, ids_of
+
+    parts = read_parts(folders)
+    ids = [name or "" for name in ids_of(found.points, tasks)]
+    return merge(tasks, ids, parts, code=code_of(found.points[0].base)), parts
+
+
+def _save(
+    found: SweepFile,
+    made: Campaign[Task],
+    folder: Path,
+    times: dict[str, Any],
+    merged: tuple[Part, ...],
+) -> None:
+    """Write the raw runs and their provenance."""
+    from koala.lab.sim.campaign.parts import write_provenance, write_runs
+    from koala.lab.sweeps import code_of, ids_of
+
+    names = ids_of(found.points, (task for task, _ in made.finished))
+    rows = (
+        ({"id": name, **dict(found.points[task.place].labels), "seed": task.seed}, one)
+        for name, (task, one) in zip(names, made.finished, strict=True)
+    )
+    write_runs(folder, rows)
+    options = {
+        "name": found.name,
+        "seed": found.seed,
+        "reps": found.reps,
+        "settings": [str(point) for point in found.points],
+    }
+    write_provenance(
+        folder,
+        made,
+        options=options,
+        code=code_of(found.points[0].base),
+        wanted=len(found.points) * found.reps,
+        merged=merged,
+        **times,
+    )
+
+
+def _report(found: SweepFile, made: Sweep, folder: Path, *, as_json: bool) -> None:
+    """Write and print means and comparisons."""
+    from koala.lab.rows import Rows
+
+    for name in (*found.metrics, *((found.compare.metric,) if found.compare else ())):
+        if name not in made.metrics and made.metrics:
+            raise ConfigError(f"{name}: no such metric; there are {', '.join(made.metrics)}")
+    means = made.means()
+    compared = Rows(())
+    if found.compare is not None and made.metrics:
+        wanted = found.compare
+        compared = made.compare(wanted.metric, over=wanted.over, baseline=wanted.baseline)
+        compared.to_csv(folder / "comparisons.csv")
+    made.rows().to_csv(folder / "runs.csv")
+    means.to_csv(folder / "means.csv")
+    usual = tuple(name for name in USUAL_METRICS if name in made.metrics)
+    shown = found.metrics or usual or made.metrics[:SHOWN_METRICS]
+    document = {
+        "version": VERSION,
+        "folder": str(folder),
+        "runs": {"finished": len(made.made.finished), "stored": made.made.stored},
+        "interrupted": made.is_interrupted,
+        "means": shared.plain_rows(means),
+        "comparisons": shared.plain_rows(compared),
+    }
+
+    def text() -> str:
+        tables = [_table(_means(made, shown)) if made.metrics else "no run finished"]
+        if len(compared):
+            assert found.compare is not None
+            tables.append(f"{found.compare.metric}, paired differences\n{_table(compared)}")
+        return "\n\n".join([*tables, str(folder)])
+
+    shared.show(document, as_json=as_json, text=text)
+
+
+def _means(made: Sweep, names: Sequence[str]) -> Rows:
+    """Return the means of metrics; without intervals where there is one replication."""
+    from koala.lab.rows import Rows
+    from koala.lab.sweeps import INTERVAL
+
+    rows = made.means(*names)
+    if len(made.seeds) > 1:
+        return rows
+    kept = [name for name in rows.columns if not name.endswith(INTERVAL)]
+    return Rows(({name: row.get(name) for name in kept} for row in rows), kept)
+
+
+def _table(rows: Rows) -> str:
+    from koala.cli.render.table import columns, table
+    from koala.lab.rows import text
+
+    cells = [[text(value) for value in row] for row in rows.cells()]
+    return table(columns(*(name.upper() for name in rows.columns)), cells)

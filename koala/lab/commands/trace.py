@@ -1,0 +1,278 @@
+"""`koala simulate trace`: replay a log of jobs on one site."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.exceptions import Exit
+
+from koala.cli.arguments import Whole, Words, examples, option
+from koala.cli.arguments import file as path_type
+from koala.cli.extras import needs_sim
+from koala.common.runtime.foreign.guards import noting_replacements
+from koala.common.runtime.progress_bar import progress
+from koala.errors import ConfigError
+from koala.lab.commands import simulation_options as shared
+from koala.lab.workload.arrivals import Overrun
+
+if TYPE_CHECKING:
+    from koala.lab.sim.log_replay.events import Change
+    from koala.lab.sim.log_replay.replay import Replay
+    from koala.lab.workload.logs import Format
+
+FORMATS = ("swf", "gwf")
+
+
+@examples(
+    "koala simulate trace log.swf --policy easy --plot easy.svg",
+    "koala simulate trace log.swf --policy my_policy:small_first",
+)
+@click.command
+@click.argument(
+    "file", type=path_type, metavar="FILE|-",
+    help="Log of jobs: SWF or GWF, gzipped or not; - is standard input.",
+)  # fmt: skip
+@option(
+    "--policy", metavar="NAME",
+    help="fcfs, easy, conservative, sjf, priorities, fair-share, or your own as module:function.",
+    unset="easy",
+    words=("fcfs", "easy", "conservative", "sjf", "priorities", "fair-share"),
+)  # fmt: skip
+@option(
+    "--processors", type=Whole(1),
+    help="Processors of the site.", unset="what the log says, else its largest job",
+)  # fmt: skip
+@option(
+    "--overrun", type=Words(Overrun), default=Overrun.RAISE,
+    help="A job longer than its estimate: raise the estimate, kill the job at it, or extend: let"
+    " it run on, expected to end at any moment.",
+)  # fmt: skip
+@option(
+    "--format", "log_format", type=Words(FORMATS), help="Form of the log.",
+    unset="by the file's name",
+)  # fmt: skip
+@option(
+    "--jobs-out", type=path_type, metavar="FILE",
+    help="Write the jobs to this file: *.csv, or *.swf for a log that other tools read.",
+)  # fmt: skip
+@option(
+    "--until", type=Whole(0), metavar="SECONDS",
+    help="Stop at this simulated time; show running and waiting jobs.", unset="the last end",
+)  # fmt: skip
+@option(
+    "--events", type=path_type, metavar="FILE.toml",
+    help="Failing processors and breakpoints, by time.",
+)  # fmt: skip
+@option(
+    "--checkpoint", type=path_type, metavar="FILE",
+    help="Save the state here when stopped or interrupted.",
+)  # fmt: skip
+@option("--resume", is_flag=True, help="Continue from --checkpoint, with the same options.")
+@option(
+    "--grid", type=path_type, metavar="GRID.toml",
+    help="Replay it on all sites of a grid file, under its parameters and policies: the scheduler"
+    " places the jobs, and co-allocates those that are too large for one site.",
+)  # fmt: skip
+@option(
+    "--split", metavar="RULE",
+    help="With --grid, how such a job is cut: equal (the fewest components as equal as possible),"
+    " fill (the largest sites whole), or N (equal, at most N processors each).", unset="equal",
+)  # fmt: skip
+@shared.json_option
+@shared.plot_option
+@click.pass_context
+@needs_sim
+def trace(  # noqa: C901 - a command: refusals first, then its steps one after the other
+    context: click.Context,
+    *,
+    file: Path,
+    policy: str | None,
+    processors: int | None,
+    overrun: str,
+    log_format: str | None,
+    jobs_out: Path | None,
+    until: int | None,
+    events: Path | None,
+    checkpoint: Path | None,
+    resume: bool,
+    grid: Path | None,
+    split: str | None,
+    as_json: bool,
+    plot: Path | None,
+) -> None:
+    """Replay a log of jobs on one site or on several.
+
+    On one site they are local jobs, which the agents' model of a local manager schedules.
+    All times are seconds from the first submission.
+
+    --jobs-out lists the jobs in the order of their ends, or as a log in SWF with the waits of the
+    replay.
+    """
+    from koala.lab.sim.log_replay.replay import Replay, ReplaySetting
+    from koala.queue_model import Discipline, local_scheduler
+
+    shared.check_distinct(
+        (file, events, grid), {"jobs-out": jobs_out, "plot": plot, "checkpoint": checkpoint}
+    )
+    if grid is not None:
+        from koala.lab.commands.trace_grid import on_grid
+
+        given = {
+            "policy": policy,
+            "processors": processors,
+            "events": events,
+            "checkpoint": checkpoint,
+            "plot": plot,
+        }
+        for option, value in given.items():
+            if value is not None:
+                raise ConfigError(f"--{option} {value}: not allowed with --grid")
+        if resume:
+            raise ConfigError("--resume: not allowed with --grid")
+        on_grid(
+            context.with_resource(shared.rereadable(file)),
+            _format(file, log_format),
+            grid=grid,
+            split=split or "equal",
+            overrun=Overrun(overrun),
+            until=until,
+            jobs_out=jobs_out,
+            as_json=as_json,
+        )
+        return
+    if resume and checkpoint is None:
+        raise ConfigError("--resume needs --checkpoint FILE")
+    if split is not None:
+        raise ConfigError(f"--split {split}: needs --grid")
+    if checkpoint is not None and not shared.is_rereadable(file):
+        raise ConfigError(f"--checkpoint needs a log that can be read twice; {file} is not a file")
+    from koala.lab.sim.options import local_scheduler_name
+
+    scheduler = local_scheduler_name("policy", policy or "easy")
+    if not isinstance(local_scheduler(scheduler), Discipline) and checkpoint is not None:
+        raise ConfigError(f"--checkpoint: not with --policy {policy}, whose waiting times it lacks")
+    form = _format(file, log_format)
+    changes = _changes(events)
+    file = context.with_resource(shared.rereadable(file))
+    if checkpoint is not None and not resume:
+        shared.check_output("checkpoint", checkpoint)
+    setting = ReplaySetting(
+        path=file,
+        form=form,
+        discipline=scheduler,
+        processors=processors,
+        overrun=Overrun(overrun),
+        changes=changes,
+        until=until,
+    )
+    shared.check_outputs(None if resume else jobs_out, plot)
+    series = None
+    if plot is not None:
+        from koala.lab.sim.log_replay.series import Series
+
+        series = Series()
+    replay = Replay(setting, jobs_out=jobs_out, checkpoint=checkpoint, series=series)
+    with noting_replacements() as replaced:
+        found = _run(replay, file, is_resumed=resume)
+    shared.show(found, as_json=as_json, text=lambda: _text(found), replaced=replaced)
+    if plot is not None and series is not None:
+        from koala.lab.sim.log_replay.drawing import draw
+
+        draw(series, found, plot)
+    if replay.is_interrupted:
+        left = f"; go on with --resume --checkpoint {checkpoint}" if checkpoint else ""
+        print(f"interrupted at {found['makespan']} s{left}", file=sys.stderr)
+        raise Exit(shared.INTERRUPTED)
+
+
+def _format(file: Path, name: str | None) -> Format:
+    from koala.lab.workload import gwf, swf
+
+    formats = {"swf": swf.FORMAT, "gwf": gwf.FORMAT}
+    if name is not None:
+        return formats[name]
+    return formats["gwf" if ".gwf" in file.suffixes else "swf"]
+
+
+def _changes(path: Path | None) -> tuple[Change, ...]:
+    if path is None:
+        return ()
+    from koala.lab.sim.log_replay.event_files import read_events
+
+    return read_events(path)
+
+
+def _run(replay: Replay, file: Path, *, is_resumed: bool) -> dict[str, Any]:
+    """Run the replay to its end; Ctrl-C stops it at a point from which it can resume."""
+    gc.disable()  # a replay creates millions of small values and no cycles
+    try:
+        size = file.stat().st_size if file.exists() else 0
+        with (
+            shared.on_interrupt(replay.interrupt),
+            progress(file.name, size) as update,
+        ):
+            return replay.run(update, is_resumed=is_resumed)
+    finally:
+        gc.enable()
+
+
+def _text(found: dict[str, Any]) -> str:
+    lines = [
+        f"{found['jobs']} jobs on {found['processors']} processors ({found['processors_from']})"
+        f" under {found['policy']}; {found['read']} read",
+    ]
+    for words, counts in (("dropped", found["dropped"]), ("changed", found["changed"])):
+        if counted := [
+            f"{name.replace('_', ' ')} {count}" for name, count in counts.items() if count
+        ]:
+            lines.append(f"{words}: {', '.join(counted)}")
+    lines += [
+        f"makespan    {found['makespan']} s; utilization {_number(found['utilization'])};"
+        f" at most {found['waiting_max']} jobs waited",
+        f"{'':<18}{'mean':>12}" + "".join(f"{name:>12}" for name in _COLUMNS),
+    ]
+    for name, words in _ROWS.items():
+        row = found[name]
+        figures = [row["mean"], *(row[column] for column in _COLUMNS)]
+        lines.append(f"{words:<18}" + "".join(f"{_number(figure):>12}" for figure in figures))
+    if found["killed"] or found["requeued"]:
+        lines.append(
+            f"processors failed: {found['killed']} jobs killed, {found['requeued']} put back"
+        )
+    if found["never_started"]:
+        lines.append(f"{found['never_started']} jobs never started: too few processors came back")
+    for state in (*found["breakpoints"], *filter(None, [found["stopped"]])):
+        lines += _state(state)
+    return "\n".join(lines)
+
+
+_COLUMNS = ("p50", "p90", "p95", "p99", "max")
+_ROWS = {"wait": "wait, s", "response": "response, s", "bounded_slowdown": "bounded slowdown"}
+_SHOWN = 10
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.6g}" if value < 1e6 else f"{value:,.0f}"
+
+
+def _state(state: dict[str, Any]) -> list[str]:
+    """Format the state at a stop, shortened; --json has all of it."""
+    running, waiting = state["running"], state["waiting"]
+    lines = [
+        f"at {state['at']} s: {len(running)} jobs run on {state['busy']} of {state['available']}"
+        f" processors, {len(waiting)} wait, {state['arrived']} have arrived"
+    ]
+    lines += [
+        f"  runs   {row['job']:>8}  {row['processors']:>6} processors since {row['start']} s"
+        for row in running[:_SHOWN]
+    ]
+    lines += [
+        f"  waits  {row['job']:>8}  {row['processors']:>6} processors since {row['submit']} s"
+        for row in waiting[:_SHOWN]
+    ]
+    hidden = max(0, len(running) - _SHOWN) + max(0, len(waiting) - _SHOWN)
+    return [*lines, f"  and {hidden} more"] if hidden else lines

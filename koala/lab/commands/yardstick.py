@@ -1,0 +1,147 @@
+"""`koala yardstick`: a fixed benchmark of co-allocation, for Koala's policies and others'."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.exceptions import Exit
+
+from koala.cli.arguments import examples, file, option
+from koala.cli.extras import needs_sim
+from koala.common.runtime.progress_bar import progress
+from koala.lab.commands import simulation_options as shared
+from koala.lab.commands.campaign_options import campaign_options, store_of
+
+if TYPE_CHECKING:
+    from koala.lab.rows import Rows
+
+VERSION = 2
+DIGITS = 3
+
+
+@examples(
+    "koala yardstick",
+    "koala yardstick --policy my_policies:best_fit",
+    "koala yardstick --policy queueing=sjf --full --out mine",
+)
+@click.command
+@option(
+    "--policy", "policies", multiple=True, metavar="[SLOT=]NAME",
+    help="A policy to be measured beside the reference, by its name or as module:function."
+    " SLOT is placement (the default), claiming or queueing.",
+    unset="all of Koala's",
+)  # fmt: skip
+@option("--all", "has_all", is_flag=True, help="All of Koala's policies beside those of --policy.")
+@option("--full", is_flag=True, help="All 60 cells; otherwise 15 with a third of the jobs.")
+@option("--log", type=file, metavar="FILE", help="Take jobs of this log (SWF or GWF) instead.")
+@option("--out", type=file, metavar="DIR", help="Write runs.csv, table.csv and table.md there.")
+@shared.seed_option
+@campaign_options
+@shared.json_option
+@needs_sim
+def yardstick(
+    *,
+    policies: tuple[str, ...],
+    has_all: bool,
+    full: bool,
+    log: Path | None,
+    out: Path | None,
+    seed: int,
+    workers: int,
+    on: str,
+    store: Path | None,
+    no_store: bool,
+    as_json: bool,
+) -> None:
+    """Measure policies on a fixed benchmark of co-allocation.
+
+    Five grids, twelve workloads with shares of jobs of several components from 0 to 50 %, and the
+    same jobs for every policy. Prints a row for each policy: its slowdowns by those of the
+    reference (CF, ICP, koala), below 1 is better, and what it costs others. The page
+    docs/yardstick.md has definitions, rules, and the table of Koala's policies.
+    """
+    from koala.lab.engines import engine_of
+    from koala.lab.sweeps import Sweep, make_tasks, tasks_of
+    from koala.lab.yardstick.entries import all_entries, entry_of, with_reference
+    from koala.lab.yardstick.grids import GRIDS
+    from koala.lab.yardstick.scores import points, table
+    from koala.lab.yardstick.workloads import log_of, workloads
+
+    named = [entry_of(text) for text in policies]
+    known = all_entries() if has_all or not named else ()
+    entries = with_reference((*known, *named))
+    found = log_of(log)
+    cells = workloads(is_full=full, has_log=found is not None)
+    settings = points(GRIDS, cells, entries, is_full=full, log_file=found)
+    tasks = tasks_of(settings, [seed])
+    kept, engine = store_of(store, no_store=no_store), engine_of(on, workers)
+    if out is not None:
+        shared.make_out(out)
+    with progress(f"{len(tasks)} runs", len(tasks)) as update:
+        made = make_tasks(settings, tasks, kept, engine, update)
+    runs = Sweep(settings, [seed], made).rows()
+    rows = table(runs, entries)
+    if out is not None:
+        _write(rows, runs, out)
+    count = len(cells) * len(GRIDS)
+    document = {
+        "version": VERSION,
+        "cells": count,
+        "seed": seed,
+        "interrupted": made.is_interrupted,
+        "policies": shared.plain_rows(rows),
+    }
+    note = f"{count} cells, seed {seed}; ratios to the reference, below 1 is better"
+    text = f"{_text(rows)}\n{note}"
+    shared.show(document, as_json=as_json, text=lambda: text, replaced=made.replaced)
+    if made.is_interrupted:
+        print(f"interrupted: {len(made.finished)} of {len(tasks)} runs", file=sys.stderr)
+        raise Exit(shared.INTERRUPTED)
+
+
+HEADS = (
+    "POLICY", "ALL JOBS", "95 %", "ONE COMPONENT", "SEVERAL", "95 %", "LOCAL WAIT, S", "WASTED, %",
+    "UNFINISHED, %",
+)  # fmt: skip
+
+
+def _cells(rows: Rows) -> list[list[str]]:
+    return [
+        [
+            row["policy"],
+            _number(row["slowdown_all"]),
+            f"{_number(row['slowdown_all_low'])} to {_number(row['slowdown_all_high'])}",
+            _number(row["slowdown_single"]),
+            _number(row["slowdown_multi"]),
+            f"{_number(row['slowdown_multi_low'])} to {_number(row['slowdown_multi_high'])}",
+            _number(row["local_wait_mean"]),
+            _number(row["wasted_percent"]),
+            _number(row["unfinished_percent"]),
+        ]
+        for row in rows
+    ]
+
+
+def _text(rows: Rows) -> str:
+    from koala.cli.render.table import columns, table
+
+    return table(columns(*HEADS), _cells(rows))
+
+
+def _number(value: float) -> str:
+    from math import isfinite
+
+    return f"{value:.{DIGITS}g}" if isfinite(value) else "-"
+
+
+def _write(rows: Rows, runs: Rows, out: Path) -> None:
+    from koala.common.runtime.atomic_file import write_atomically
+
+    runs.to_csv(out / "runs.csv")
+    rows.to_csv(out / "table.csv")
+    lines = [HEADS, ["---"] * len(HEADS), *_cells(rows)]
+    text = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    write_atomically(out / "table.md", text)

@@ -1,0 +1,151 @@
+"""Runs that figures and claims need, each made once, in one pool of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from koala.errors import ConfigError
+from koala.lab.papers.paper import Claim, Figure, Paper
+from koala.lab.papers.results import Results
+from koala.lab.sim.campaign.code import code_of, own_code
+from koala.lab.sim.campaign.execution import (
+    NO_STORE,
+    Campaign,
+    Engine,
+    StoreChoice,
+    execute_runs,
+    key_of,
+)
+from koala.lab.sim.campaign.identity import canonical, run_ids
+from koala.lab.sim.replication import Progress
+from koala.lab.sim.runs import Effort, Level, Quantity, Run, Setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Plan of a reproduction: a paper or one figure of it, and the effort."""
+
+    paper: Paper
+    effort: Effort
+    figures: tuple[Figure, ...]
+    claims: tuple[Claim, ...]
+    seed: int = 1
+    figure: int | None = None
+    """The one figure of the plan; None for the whole paper."""
+
+    @property
+    def readings(self) -> tuple[Level, ...]:
+        """Other readings under which this effort judges claims."""
+        is_left_out = self.effort.name == "quick" and not self.paper.are_readings_quick
+        return () if is_left_out else self.paper.readings
+
+    def settings(self) -> tuple[Setting, ...]:
+        """List every setting that a figure draws or a claim compares, once, in that order."""
+        return tuple(dict.fromkeys(quantity.setting for quantity in self._quantities()))
+
+    def runs(self) -> tuple[Run, ...]:
+        """List all first replications before all second ones, so that an interrupted sweep has some
+        of everything."""
+        settings = self.settings()
+        return tuple(
+            Run(setting=setting, seed=seed, effort=self.effort)
+            for seed in range(self.seed, self.seed + self.effort.replications)
+            for setting in settings
+        )
+
+    def ids(self, runs: Iterable[Run]) -> tuple[str, ...]:
+        """Name runs: the same names on every machine and for every version of Koala."""
+        return run_ids(
+            self.paper.name, [(one.setting, one.seed, one.effort.length) for one in runs]
+        )
+
+    def part(self, number: int, count: int) -> tuple[Run, ...]:
+        """List the runs of one of `count` parts, counted from 1; each has some of everything."""
+        return self.runs()[number - 1 :: count]
+
+    @property
+    def code(self) -> str:
+        """Digest of the code that makes the runs."""
+        return code_of(self.paper.run)
+
+    def _quantities(self) -> Iterable[Quantity]:
+        for figure in self.figures:
+            yield from figure.quantities()
+        for claim in self.claims:
+            for comparison in claim.comparisons((*self.effort.levels, *self.readings)):
+                yield from comparison.of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """Results of a plan; those of all runs unless `is_interrupted`."""
+
+    plan: Plan
+    results: Results
+    finished: int
+    is_interrupted: bool
+
+
+def plan(paper: Paper, effort: Effort, *, figure: int | None = None, seed: int = 1) -> Plan:
+    """Plan the whole paper, or one figure and the claims about it."""
+    numbers = [one.number for one in paper.figures]
+    if figure is not None and figure not in numbers:
+        allowed = ", ".join(str(number) for number in numbers)
+        raise ConfigError(f"--figure {figure}: allowed for {paper.name} are {allowed}")
+    return Plan(
+        paper=paper,
+        effort=effort,
+        figures=tuple(one for one in paper.figures if figure in (None, one.number)),
+        claims=tuple(one for one in paper.claims if figure is None or figure in one.figures),
+        seed=seed,
+        figure=figure,
+    )
+
+
+def sweep(
+    wanted: Plan,
+    *,
+    engine: Engine | None = None,
+    store: StoreChoice = NO_STORE,
+    progress: Progress | None = None,
+) -> Swept:
+    """Make all runs of a plan. Ctrl-C ends it and keeps the finished runs."""
+    return swept(wanted, make_runs(wanted, wanted.runs(), engine, store, progress))
+
+
+def make_runs(
+    wanted: Plan,
+    runs: Sequence[Run],
+    engine: Engine | None = None,
+    store: StoreChoice = NO_STORE,
+    progress: Progress | None = None,
+) -> Campaign[Run]:
+    """Make some runs of a plan."""
+    code = wanted.code
+    names = wanted.ids(runs) if store.is_used else ()
+    own = {one: own_code(canonical(one)) for one in {run.setting for run in runs} if names}
+    keys = [key_of(name, code, own[one.setting]) for name, one in zip(names, runs, strict=False)]
+    return execute_runs(
+        wanted.paper.run,
+        runs,
+        keys=keys or [None] * len(runs),
+        code=code,
+        store=store,
+        engine=engine,
+        progress=progress,
+    )
+
+
+def swept(wanted: Plan, made: Campaign[Run]) -> Swept:
+    """Collect the results of finished runs."""
+    return Swept(
+        plan=wanted,
+        results=Results(
+            ((run, one.outcome) for run, one in made.finished),
+            diverging=wanted.paper.diverging,
+            saturation=wanted.paper.saturation,
+        ),
+        finished=len(made.finished),
+        is_interrupted=made.is_interrupted,
+    )

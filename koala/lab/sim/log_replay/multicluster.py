@@ -1,0 +1,293 @@
+"""A log of jobs as the workload of a whole multicluster.
+
+The scheduler places its jobs; jobs that no site could hold become several components. Data that a
+log lacks is not invented: jobs have no files, and components of one job run equally long. The
+caller brings the other users of each site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, inf
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from koala.core.model.job_spec import ComponentSpec, JobSpec
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import FOREVER, Instant, JobId, Priority, Seconds, SiteName, UserName
+from koala.core.policy_api import Policies
+from koala.errors import ConfigError
+from koala.lab.sim.experiment.setting import Faults, Links, SiteSetting, Submission
+from koala.lab.sim.experiment.world import ExperimentReport, World
+from koala.lab.workload.arrivals import Summary
+
+UNCLAIMED_S = 86_400.0
+"""Simulated time without a claim, after the last submission and with nothing else at the sites,
+after which a run ends: longer than any pause of the scheduler."""
+Sizes = tuple[int, ...]
+SplitRule = Callable[[int, Sequence[int]], Sizes | None]
+"""Component sizes of a job of so many processors on sites of these sizes, largest first; None when
+they could not hold it together."""
+
+
+def at_most(largest: float) -> SplitRule:
+    """Split into the fewest components, as equal as possible, none with more than `largest`
+    processors, that the empty grid holds together."""
+
+    def split(size: int, sites: Sequence[int]) -> Sizes | None:
+        if size > sum(sites):
+            return None
+        for count in range(max(1, ceil(size / largest)), size + 1):
+            small, larger = divmod(size, count)
+            parts = (small + 1,) * larger + (small,) * (count - larger)
+            if _fits(parts, sites):
+                return parts
+        return None
+
+    return split
+
+
+def fill(size: int, sites: Sequence[int]) -> Sizes | None:
+    """Fill the largest site, then the next; the last component takes the rest."""
+    parts: list[int] = []
+    for site in sites:
+        if size <= 0:
+            break
+        parts.append(min(site, size))
+        size -= site
+    return tuple(parts) if size <= 0 else None
+
+
+RULES: dict[str, SplitRule] = {"equal": at_most(inf), "fill": fill}
+
+
+def rule(text: str) -> SplitRule:
+    """Return a split rule by its word: equal, fill, or a number, the most processors of a
+    component. Raises ConfigError."""
+    if text in RULES:
+        return RULES[text]
+    if text.isdigit() and int(text) > 0:
+        return at_most(int(text))
+    raise ConfigError(
+        f"--split {text}: allowed are {', '.join(RULES)}, or the most processors of a component"
+    )
+
+
+def _fits(parts: Sizes, sites: Sequence[int]) -> bool:
+    """Return True if the empty grid holds all of them, each where most is left."""
+    left = list(sites)
+    for part in parts:
+        most = max(range(len(left)), key=left.__getitem__)
+        left[most] -= part
+        if left[most] < 0:
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Multicluster:
+    """Grid on which a log is replayed. With `is_whole` the run goes on until the jobs of the sites'
+    own users have ended, too."""
+
+    sites: tuple[SiteSetting, ...]
+    parameters: Parameters
+    policies: Policies
+    split: SplitRule
+    until: Instant = FOREVER
+    faults: Faults | None = None
+    links: Links | None = None
+    is_whole: bool = False
+
+
+class GridJob(NamedTuple):
+    """A job of a workload; `size` is its processors, to be split where no site could hold it, or
+    those of each of its components. `queue` is the site at whose queue it is submitted."""
+
+    at: Instant
+    number: int | str
+    size: int | Sizes
+    run_s: Seconds
+    estimate_s: Seconds
+    priority: Priority = Priority.LOW
+    user: str = ""
+    queue: str | None = None
+
+
+class GridReplay:
+    """One replay. `too_large` counts jobs that all sites together could not hold."""
+
+    def __init__(
+        self,
+        setting: Multicluster,
+        jobs: Iterable[GridJob],
+        *,
+        summary: Callable[[], Summary] = Summary,
+    ) -> None:
+        """`jobs` come in order of their instants; `summary` returns the counts of a log so far."""
+        self._setting = setting
+        self._jobs = jobs
+        self._summary = summary
+        self._processors: dict[str, int] = {s.name: s.facts.processors for s in setting.sites}
+        self._sizes = sorted(self._processors.values(), reverse=True)
+        self._known: dict[int | Sizes, Sizes | None] = {}
+        self._numbers: set[int | str] = set()  # some logs give one to several jobs
+        self._is_all_submitted = False
+        self.is_interrupted = False
+        self.too_large = 0
+        self.split_jobs = 0
+
+    def run(self, *, progress: Callable[[int], None] | None = None) -> ExperimentReport:
+        """Run to the end of the last job (of everybody's with `is_whole`), to `until`, to an
+        interrupt, or until nothing was claimed on an empty grid for so long that nothing will be:
+        a policy may refuse a job for ever."""
+        world = World(
+            sites=self._setting.sites,
+            submissions=self._submissions(progress),
+            parameters=self._setting.parameters,
+            policies=self._setting.policies,
+            links=self._setting.links,
+            faults=self._setting.faults,
+        )
+        world.begin()
+        until = self._setting.until
+        outages = () if self._setting.faults is None else self._setting.faults.outages
+        claimed_at = max((one.until for one in outages), default=0.0)
+        while not (self.is_interrupted or self._is_over(world)) and world.step(until=until):
+            is_waiting = self._is_all_submitted and not world.scheduler.ledger
+            if not (is_waiting and all(site.is_left for site in world.grid.sites.values())):
+                claimed_at = max(claimed_at, world.engine.now)
+            elif world.engine.now - claimed_at > UNCLAIMED_S:
+                break
+        return world.report()
+
+    def _is_over(self, world: World) -> bool:
+        if not world.is_over:
+            return False
+        return not self._setting.is_whole or all(s.is_left for s in world.grid.sites.values())
+
+    def interrupt(self) -> None:
+        """Stop after the current step; may be called at any time, by a signal handler too."""
+        self.is_interrupted = True
+
+    def document(self, report: ExperimentReport) -> dict[str, Any]:
+        """Return the results: times in seconds, rates of 1."""
+        summary = self._summary()
+        done = [job for job in report.jobs if job.is_finished]
+        waits = [job.waiting_s for job in done if job.waiting_s is not None]
+        capacity_s = sum(self._sizes) * report.ended_at
+        return {
+            "jobs": len(report.jobs),
+            "processors": sum(self._sizes),
+            "finished": len(done),
+            "failed": sum(job.phase == "Failed" for job in report.jobs),
+            "unfinished": report.unfinished,
+            "read": summary.read,
+            "dropped": {
+                **summary.dropped,
+                "too_large": summary.too_large + self.too_large,
+            },
+            "changed": summary.changed,
+            "split_jobs": self.split_jobs,
+            "coallocated": sum(job.is_coallocated for job in done),
+            "wait": _moments(waits),
+            "response": _moments([job.response_s for job in done if job.response_s is not None]),
+            "bounded_slowdown": _moments(
+                [job.bounded_slowdown for job in done if job.bounded_slowdown is not None]
+            ),
+            "wait_split": _moments(
+                [job.waiting_s for job in done if job.components > 1 and job.waiting_s is not None]
+            ),
+            "placement_tries": _mean([float(job.placement_tries) for job in done]),
+            "claiming_tries": _mean([float(job.claiming_tries) for job in done]),
+            "held_processor_s": report.held_s,
+            "utilization": report.running_s / capacity_s if capacity_s else None,
+            "utilization_all_users": (report.running_s + report.held_s + report.local_s)
+            / capacity_s
+            if capacity_s
+            else None,
+            "local_wait_mean": _mean_local_wait(report),
+            "makespan": report.ended_at,
+            "sites": {
+                name: {
+                    "local_jobs": users.submitted,
+                    "local_finished": users.finished,
+                    **({"local_wait": _moments(users.waits_s)} if users.waits_s else {}),
+                }
+                for name, users in report.users.items()
+            },
+        }
+
+    def _submissions(self, progress: Callable[[int], None] | None) -> Iterator[Submission]:
+        for count, job in enumerate(self._jobs):
+            if progress is not None and count % 1000 == 0:
+                progress(count)
+            parts = self._parts(job.size)
+            if parts is None or not self._fits_queue(job, parts):
+                self.too_large += 1
+                continue
+            self.split_jobs += len(parts) > 1
+            number = job.number
+            name = str(number) if number not in self._numbers else f"{number}.{count}"
+            self._numbers.add(number)
+            yield Submission(
+                job=JobId(name),
+                at=float(job.at),
+                spec=_spec(job, parts),
+                run_s=(float(job.run_s),) * len(parts),
+            )
+        self._is_all_submitted = True
+
+    def _fits_queue(self, job: GridJob, parts: Sizes) -> bool:
+        """Return True if a job of one component fits at the site of its queue, where alone it may
+        run."""
+        if job.queue is None:
+            return True
+        if job.queue not in self._processors:
+            known = ", ".join(self._processors)
+            raise ConfigError(f"job {job.number}: queue {job.queue}: allowed are {known}")
+        return len(parts) > 1 or parts[0] <= self._processors[job.queue]
+
+    def _parts(self, size: int | Sizes) -> Sizes | None:
+        if size not in self._known:
+            if isinstance(size, int):
+                self._known[size] = self._setting.split(size, self._sizes)
+            else:
+                self._known[size] = size if _fits(size, self._sizes) else None
+        return self._known[size]
+
+
+def _spec(job: GridJob, parts: Sizes) -> JobSpec:
+    wall_time_s = float(job.estimate_s)
+    spec = JobSpec(
+        components=tuple(
+            ComponentSpec(executable="trace", processors=part, wall_time_s=wall_time_s)
+            for part in parts
+        ),
+        owner=UserName(job.user),
+        priority=job.priority,
+    )
+    return spec if job.queue is None else spec.in_queue_of(SiteName(job.queue))
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+def _mean_local_wait(report: ExperimentReport) -> float | None:
+    """Return the mean wait of the sites' own users' jobs that were started."""
+    started = sum(users.started for users in report.users.values())
+    return sum(users.waited_s for users in report.users.values()) / started if started else None
+
+
+def _moments(values: Sequence[float]) -> dict[str, float | None]:
+    if not values:
+        return dict.fromkeys(("mean", "median", "p95", "max"))
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    return {
+        "mean": fmean(ordered),
+        "median": ordered[round(0.5 * last)],
+        "p95": ordered[round(0.95 * last)],
+        "max": ordered[last],
+    }

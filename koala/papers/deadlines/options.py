@@ -1,6 +1,0 @@
-"""Options of the simulation of jobs with deadlines: the fields of its setting."""
-
-from koala.papers.deadlines.simulation.setting import Setting
-from koala.papers.options import Declared
-
-SIMULATION = Declared.of(Setting)

@@ -1,0 +1,84 @@
+"""The table `[metrics]`: off without it, loopback or protected, and errors that name the key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from koala.common.runtime import software
+from koala.daemon.config import parse_config
+from koala.errors import ConfigError
+
+DAEMON = '[daemon]\nstate_dir = "state"\n'
+
+
+def parse(folder: Path, metrics: str) -> object:
+    return parse_config(f"{DAEMON}[metrics]\n{metrics}", source="x.toml", folder=folder)
+
+
+def test_nothing_is_served_without_the_table(tmp_path: Path) -> None:
+    config = parse_config(DAEMON, source="x.toml", folder=tmp_path)
+    assert (config.metrics, config.relay_metrics) == (None, None)
+
+
+def test_paths_are_those_of_the_file(tmp_path: Path) -> None:
+    more = 'listen = "0.0.0.0:0"\nrelay = "[::1]:0"\ntoken_file = "token"\nsites_max = 7\n'
+    text = f'{DAEMON}[metrics]\n{more}certificate = "own.pem"\nkey = "/etc/own.key"\n'
+    config = parse_config(text, source="x.toml", folder=tmp_path)
+    assert config.metrics is not None
+    assert config.metrics.certificate == str(tmp_path / "own.pem")
+    assert config.metrics.key == "/etc/own.key"
+    assert config.metrics.token_file == str(tmp_path / "token")
+    assert config.metrics.url_file == str(tmp_path / "state" / "metrics.url")
+    assert config.metrics.sites_max == 7
+    assert config.relay_metrics is not None
+    assert config.relay_metrics.listen == "[::1]:0"
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        'listen = "localhost:1"',
+        'listen = "127.9.9.9:1"',
+        'listen = "[::1]:1"',
+        'listen = "0.0.0.0:1"\ninsecure = true',
+        'listen = "node.example.org:1"\ntoken_file = "t"',
+        'listen = "0.0.0.0:1"\ncertificate = "c"\nkey = "k"',
+    ],
+)
+def test_loopback_is_free_and_other_addresses_are_protected(tmp_path: Path, metrics: str) -> None:
+    parse(tmp_path, metrics)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "said"),
+    [
+        ("", "metrics.listen is missing"),
+        ('listen = "x"', "metrics.listen = 'x': allowed is"),
+        ('listen = "127.0.0.1:65536"', "metrics.listen = '127.0.0.1:65536': allowed is a port"),
+        ('listen = "0.0.0.0:1"', "metrics.listen = '0.0.0.0:1': allowed is a loopback address"),
+        ('listen = "[::]:1"', "allowed is a loopback address"),
+        (
+            'listen = "127.0.0.1:1"\nrelay = "10.0.0.1:1"',
+            "metrics.relay = '10.0.0.1:1': allowed is a loopback address",
+        ),
+        ('listen = "127.0.0.1:1"\nkey = "k"', "metrics.key needs metrics.certificate"),
+        ('listen = "127.0.0.1:1"\nsites_max = 0', "metrics.sites_max = 0: allowed is int >= 1"),
+        ('listen = "127.0.0.1:1"\nlisten_to = 1', "metrics.listen_to is unknown: did you mean"),
+    ],
+)
+def test_an_error_names_the_key_and_what_is_allowed(
+    tmp_path: Path, metrics: str, said: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(tmp_path, metrics)
+    assert said in str(caught.value)
+
+
+def test_a_missing_extra_is_told_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(software, "find_spec", lambda _name: None)
+    with pytest.raises(ConfigError, match=r"\[metrics\] needs the extra: pip install '.*metrics"):
+        parse(tmp_path, 'listen = "127.0.0.1:0"')

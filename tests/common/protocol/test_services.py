@@ -1,0 +1,73 @@
+"""Stubs and servicers made from descriptors: each kind of call arrives, with its messages."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+
+from koala.common.wire.v1 import files_pb2 as pb
+from koala.common.wire.v1 import files_pb2_grpc, identity_pb2, identity_pb2_grpc
+
+pytestmark = pytest.mark.live
+
+
+class Files(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
+    """Read and Store alone."""
+
+    async def Read(  # noqa: N802 - gRPC's names
+        self, request: pb.ReadRequest, _: Any
+    ) -> AsyncIterator[pb.Chunk]:
+        for word in (b"some", request.token.encode()):
+            yield pb.Chunk(data=word)
+
+    async def Store(  # noqa: N802
+        self, requests: AsyncIterator[pb.StoreUp], _: Any
+    ) -> pb.StoreReply:
+        async for _one in requests:
+            pass
+        return pb.StoreReply()
+
+
+async def test_streams_and_single_messages_arrive_and_what_is_missing_is_unimplemented() -> None:
+    server = grpc.aio.server()
+    served: Any = Files
+    files_pb2_grpc.add_FilesServicer_to_server(served(), server)
+    files_pb2_grpc.add_RelayServicer_to_server(served(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            read = files_pb2_grpc.FilesStub(channel).Read(pb.ReadRequest(token="bytes"))
+            assert [chunk.data async for chunk in read] == [b"some", b"bytes"]
+            relay = files_pb2_grpc.RelayStub(channel)
+            assert await relay.Store(iter([pb.StoreUp(), pb.StoreUp()])) == pb.StoreReply()
+            with pytest.raises(grpc.aio.AioRpcError) as missing:
+                await relay.Offer(iter([])).read()
+            assert missing.value.code() is grpc.StatusCode.UNIMPLEMENTED
+            enrolment = identity_pb2_grpc.EnrolmentStub(channel)
+            with pytest.raises(grpc.aio.AioRpcError) as unknown:
+                await enrolment.Where(identity_pb2.WhereRequest())
+            assert unknown.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    finally:
+        await server.stop(None)
+
+
+async def test_a_server_has_as_many_tasks_with_services_as_without() -> None:
+    served: Any = Files
+    with_none, with_two = grpc.aio.server(), grpc.aio.server()
+    files_pb2_grpc.add_FilesServicer_to_server(served(), with_two)
+    files_pb2_grpc.add_RelayServicer_to_server(served(), with_two)
+    assert await tasks_of(with_two) == await tasks_of(with_none)
+
+
+async def tasks_of(server: grpc.aio.Server) -> int:
+    """Start a server; count the tasks in which it waits for calls."""
+    server.add_insecure_port("127.0.0.1:0")
+    before = asyncio.all_tasks()
+    await server.start()
+    try:
+        return len(asyncio.all_tasks() - before)
+    finally:
+        await server.stop(None)

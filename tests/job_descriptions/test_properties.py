@@ -1,0 +1,217 @@
+"""Laws over random trees, texts and jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from koala.core.model.job_spec import JobSpec
+from koala.core.model.values import UserName
+from koala.errors import SpecError
+from koala.job_descriptions import (
+    JobReading,
+    Tree,
+    canonical_json,
+    evaluate,
+    parse,
+    read_job,
+    unparse,
+    write_job,
+)
+from koala.job_descriptions.attributes import ATTRIBUTES
+from koala.job_descriptions.job_reader import evaluated_tree, read_tree
+from koala.job_descriptions.lexer import Lexer
+from koala.job_descriptions.tree import AnyNode, Compound
+from tests.job_descriptions.examples import TREES
+from tests.job_descriptions.outcomes import outcome
+from tests.job_descriptions.strategies import jobs, near_texts, trees
+
+PARTS = (
+    "(&(executable=a)(count=2))",
+    "(&(executable=a)(count=2))",
+    "( & (executable=b) (arguments='x (y' \"z)\")(hostCount=1) )",
+    "(&(executable=c)(label=one))",
+    "(&(executable=c)(count=none))",
+    "(&(rsl_substitution=(N 3))(executable=d)(count=$(N)))",
+    "(&(executable=e)(count=$(M)))",
+    "(&(executable=f)(queue=q)(priority=high))",
+    "(&(executable=g)(priority=low))",
+    "(&(executable=h)(count=90000000))",
+    "(&(executable=i)(maxTime=1)(maxWallTime=2))",
+    "(priority=high)",
+    "(&(executable=j)",
+)
+
+few = settings(max_examples=25)
+"""For trees, which take long to draw; `make fuzz` reads many more."""
+
+
+@few
+@given(tree=trees, pretty=st.booleans())
+def test_any_tree_parses_back_from_its_text(tree: Tree, pretty: bool) -> None:
+    text = unparse(tree, pretty=pretty)
+    assert parse(text) == tree
+    assert not text.endswith(("'", '"'))
+
+
+@given(text=near_texts)
+@example(text="""&(a=b'c''d'"e"f)( g\n=\t"h" i )""")
+@example(text='+(a="b)(&(c=d""e)(f=(g=h)))')
+@example(text="&(a=b)(c=" + "d" * 50_000)
+def test_relations_read_as_one_piece_give_the_tree_and_the_error_of_their_tokens(text: str) -> None:
+    """`Lexer.relation` is a second grammar of a small part of the language."""
+    piecewise = outcome(lambda: parse(text))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Lexer, "relation", lambda _: None)
+        by_tokens = outcome(lambda: parse(text))
+    if isinstance(by_tokens, SpecError):
+        assert isinstance(piecewise, SpecError)
+        assert (piecewise.message, piecewise.position) == (by_tokens.message, by_tokens.position)
+    else:
+        assert piecewise == by_tokens
+        assert [*_offsets(piecewise.root)] == [*_offsets(by_tokens.root)]
+
+
+@given(
+    parts=st.lists(st.sampled_from(PARTS), min_size=1, max_size=5),
+    between=st.sampled_from(["", " ", "\n  ", "(* once (* more *)", "\r\n"]),
+)
+def test_components_that_repeat_the_one_before_are_read_as_any_others(
+    parts: list[str], between: str
+) -> None:
+    """Also their mistakes, each at its own place, and the warnings."""
+    text = f"+{between}{between.join(parts)}"
+    assert answer(lambda: parse(text, shares=True)) == answer(lambda: parse(text))
+    assert answer(lambda: read_job(text)) == answer(lambda: read_tree(evaluated_tree(text)))
+
+
+def answer(action: Callable[[], Tree | JobReading]) -> Tree | JobReading | str:
+    """Return the action's result, or all mistakes with their places."""
+    found = outcome(action)
+    return str(found) if isinstance(found, SpecError) else found
+
+
+def test_a_component_that_repeats_the_one_before_is_read_once() -> None:
+    tree = parse("+" + 3 * "(&(executable=a)(count=2))" + "(&(executable=b))", shares=True)
+    assert isinstance(tree.root, Compound)
+    one, two, three, other = tree.root.operands
+    assert one is two is three
+    assert other == parse("&(executable=b)").root
+
+
+def test_tokens_of_repetitions_count() -> None:
+    text = "+" + 100 * "(&(executable=a))"
+    parse(text, tokens_max=802, shares=True)
+    with pytest.raises(SpecError, match="more than 801"):
+        parse(text, tokens_max=801, shares=True)
+
+
+def _offsets(node: AnyNode) -> Iterator[int]:
+    yield node.offset
+    for value in node.operands if isinstance(node, Compound) else getattr(node, "values", ()):
+        yield from _offsets(value)
+
+
+@few
+@given(tree=trees)
+def test_any_tree_is_valid_json_on_one_line(tree: Tree) -> None:
+    text = canonical_json(tree)
+    assert json.dumps(json.loads(text)) == text
+
+
+@few
+@given(tree=trees)
+def test_an_evaluated_tree_evaluates_to_itself(tree: Tree) -> None:
+    evaluated = outcome(lambda: evaluate(tree, {"A": "a", "B": "$(A)"}))
+    if isinstance(evaluated, SpecError):
+        return
+    assert '"var"' not in canonical_json(evaluated).replace('\\"', "")
+    assert evaluate(evaluated) == evaluated
+
+
+@given(text=near_texts)
+@example(text="&(executable=a)(rsl__substitution=(A a))")
+def test_whatever_the_text_the_answer_is_a_tree_or_an_error_with_position(text: str) -> None:
+    tree = outcome(lambda: parse(text))
+    if isinstance(tree, SpecError):
+        assert tree.position is not None
+        return
+    assert parse(unparse(tree)) == tree
+    reading = outcome(lambda: read_job(text))
+    assert isinstance(reading, JobReading) or reading.position is not None
+
+
+@given(text=st.binary(max_size=60))
+def test_whatever_the_bytes_the_answer_is_a_tree_or_an_error(text: bytes) -> None:
+    tree = outcome(lambda: parse(text))
+    assert isinstance(tree, Tree) or tree.position is not None
+
+
+@given(data=st.data())
+def test_a_mutated_text_is_a_tree_or_an_error(data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from([text for text, _ in TREES]))
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 3)))
+    mutated = text[:start] + data.draw(near_texts) + text[end:]
+    tree = outcome(lambda: parse(mutated))
+    if isinstance(tree, SpecError):
+        assert tree.position is not None
+    else:
+        assert parse(unparse(tree, pretty=True)) == tree
+
+
+@settings(max_examples=20)
+@given(spec=jobs())
+def test_a_written_job_reads_back_the_same(spec: JobSpec) -> None:
+    spec = replace(spec, owner=UserName("ann"))
+    reading = read_job(write_job(spec), owner="ann")
+    assert reading.spec == spec
+    assert not reading.is_dry_run
+
+
+VALUES = """
+    4|0|a b|(a b)|(A b)(C d)|""|yes|cpu 0.5|"+5"|2030-01-01T00:00Z|multiple|low|../x|strict-barrier
+    |(a 5G)|(a (b))|"é\n"|$(X)
+"""
+_attribute_values = st.sampled_from(VALUES.split("|"))
+_relations = st.tuples(
+    st.sampled_from([*(row.name for row in ATTRIBUTES), "x-mine", "nonsense"]), _attribute_values
+).map(lambda pair: f"({pair[0]}={pair[1]})")
+_clauses = st.lists(_relations, max_size=4).map(lambda rows: "&(executable=a)" + "".join(rows))
+
+
+@given(
+    clauses=st.lists(_clauses, min_size=1, max_size=3), relations=st.lists(_relations, max_size=2)
+)
+def test_any_attributes_give_a_job_that_can_be_written_or_an_error_with_position(
+    clauses: list[str], relations: list[str]
+) -> None:
+    text = "+" + "".join(f"({clause})" for clause in clauses) + "".join(relations)
+    reading = outcome(lambda: read_job(text, {"X": "7"}))
+    if isinstance(reading, SpecError):
+        assert reading.position is not None
+    else:
+        assert read_job(write_job(reading.spec)).spec == reading.spec
+
+
+def test_a_job_that_rsl_cannot_say_is_not_written() -> None:
+    spec = read_job("&(executable=a)").spec
+    component = spec.components[0]
+    for wrong in (
+        replace(component, executable=""),
+        replace(component, arguments=("a\0b",)),
+        replace(component, wall_time_s=90.5),
+        replace(component, processors=0),
+        replace(component, environment=(("A", "1"), ("A", "2"))),
+    ):
+        with pytest.raises(SpecError, match="cannot be written as RSL"):
+            write_job(replace(spec, components=(wrong,)))
+    with pytest.raises(SpecError, match="no components"):
+        write_job(replace(spec, components=()))
+    with pytest.raises(SpecError, match="progress"):
+        write_job(replace(spec, progress="SQ"))

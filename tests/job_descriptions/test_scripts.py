@@ -1,0 +1,230 @@
+"""Batch scripts as components: they keep their meaning, or are refused with the line."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koala.core.model.job_spec import ComponentSpec, JobType
+from koala.errors import SpecError
+from koala.job_descriptions.job_reader import read_job
+from koala.job_descriptions.job_writer import write_job
+from koala.job_descriptions.scripts import SCRIPT_BYTES_MAX, read_script, read_scripts
+from koala.job_descriptions.slurm_scripts import slurm_seconds
+
+
+def slurm(*directives: str, body: str = "hostname") -> ComponentSpec:
+    lines = "".join(f"#SBATCH {directive}\n" for directive in directives)
+    return read_script(f"#!/bin/bash\n{lines}\n{body}\n")[0]
+
+
+def grid_engine(*directives: str) -> ComponentSpec:
+    lines = "".join(f"#$ {directive}\n" for directive in directives)
+    return read_script(f"#!/bin/sh\n{lines}hostname\n")[0]
+
+
+def test_a_script_is_run_by_its_own_interpreter_and_one_process() -> None:
+    text = "#!/bin/bash -e\nhostname\n"
+    component, warnings = read_script(text)
+    assert (component.executable, component.arguments) == ("/bin/bash", ("-e", "-c", text))
+    assert (component.job_type, component.processors, warnings) == (JobType.SINGLE, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("directives", "processors"),
+    [
+        (("-n 4",), 4),
+        (("--ntasks=4", "--cpus-per-task=3"), 12),
+        (("-N 2", "--ntasks-per-node 8"), 16),
+        (("--nodes=3",), 3),
+        (("-c4",), 4),
+    ],
+)
+def test_processors_are_tasks_times_those_of_each(
+    directives: tuple[str, ...], processors: int
+) -> None:
+    assert slurm(*directives).processors == processors
+
+
+def test_what_slurm_directives_say_of_a_component() -> None:
+    component = slurm(
+        '-J "my job" -t 90 # a remark', "-o out.txt -e err.txt", "-D /data", "-p fast -A physics"
+    )
+    assert component.label == "my job"
+    assert component.wall_time_s == 5400
+    assert (component.stdout, component.stderr) == ("out.txt", "err.txt")
+    assert (component.directory, component.queue, component.project) == ("/data", "fast", "physics")
+
+
+def test_what_grid_engine_directives_say_of_a_component() -> None:
+    component = grid_engine(
+        "-N train -pe mpi 8", "-l h_rt=1:30:00 -j y -o out.txt", "-v A=1,B=two -S /bin/bash -q long"
+    )
+    assert (component.label, component.processors, component.queue) == ("train", 8, "long")
+    assert component.wall_time_s == 5400
+    assert component.stdout == component.stderr == "out.txt"
+    assert component.environment == (("A", "1"), ("B", "two"))
+    assert component.executable == "/bin/bash"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30", 1800),
+        ("1:30", 90),
+        ("1:00:01", 3601),
+        ("1-12", 129600),
+        ("1-12:30", 131400),
+        ("1-00:00:05", 86405),
+    ],
+)
+def test_the_times_of_slurm(text: str, seconds: float) -> None:
+    assert slurm_seconds(text) == seconds
+
+
+def test_directives_end_at_the_first_command() -> None:
+    text = "#!/bin/sh\n#SBATCH -n 2\n\n# a remark\n#SBATCH -c 2\necho\n#SBATCH -n 64\n"
+    assert read_script(text)[0].processors == 4
+
+
+def test_what_concerns_the_batch_system_alone_is_left_out_and_said() -> None:
+    _, warnings = read_script("#!/bin/sh\n#SBATCH --mail-type=END --mail-user=a@b\ntrue\n")
+    assert warnings == ["line 2: --mail-type is left out", "line 2: --mail-user is left out"]
+
+
+def test_a_script_at_several_sites_says_once_what_is_left_out() -> None:
+    text = "#!/bin/sh\n#SBATCH --mail-type=END\ntrue\n"
+    read = read_scripts([("delft", "a.sh", text), ("vu", "a.sh", text), ("vu", "b.sh", text)])
+    assert read.warnings == tuple(f"{n}.sh: line 2: --mail-type is left out" for n in "ab")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("echo", 1, "does not name an interpreter"),
+        ("#!/usr/bin/python3\n", 1, "allowed are sh, bash"),
+        ("#!/bin/sh\n#SBATCH --array=1-10\n", 2, "a component is one program"),
+        ("#!/bin/sh\n\n#SBATCH --gres=fpga:1\n", 3, "--gres fpga:1: allowed are GPUs"),
+        ("#!/bin/sh\n#SBATCH --gpus=many\n", 2, "--gpus many: allowed is a whole number"),
+        ("#!/bin/sh\n#SBATCH --gpus-per-socket=1\n", 2, "allowed are --gpus, --gpus-per-node"),
+        ("#!/bin/sh\n#SBATCH -L matlab:0\n", 2, "--licenses: found 'matlab:0', expected NAME"),
+        ('#!/bin/sh\n#SBATCH --constraint=";"\n', 2, "--constraint: found ';'"),
+        ("#!/bin/sh\n#SBATCH -n four\n", 2, "--ntasks four: allowed is a whole number"),
+        ("#!/bin/sh\n#SBATCH -t soon\n", 2, "--time soon: allowed are MINUTES"),
+        ("#!/bin/sh\n#SBATCH --mem=lots\n", 2, "allowed is a size such as 500M or 4G"),
+        ('#!/bin/sh\n#SBATCH -J "open\n', 2, "No closing quotation"),
+        ("#!/bin/sh\n#SBATCH train\n", 2, "'train' is no option"),
+        ("#!/bin/sh\n#$ -pe mpi\n", 2, "-pe needs 2 values"),
+        ("#!/bin/sh\n#$ -l gpu=two\n", 2, "-l gpu two: allowed is a whole number"),
+        ("#!/bin/sh\n#PBS -l nodes=1\n", 2, "allowed are #SBATCH and #\\$"),
+    ],
+)
+def test_what_would_change_its_meaning_is_refused_with_the_line(
+    text: str, line: int, message: str
+) -> None:
+    with pytest.raises(SpecError, match=message) as caught:
+        read_script(text)
+    assert caught.value.position is not None
+    assert caught.value.position.line == line
+
+
+def test_a_script_that_is_too_long_for_an_argument_is_refused() -> None:
+    with pytest.raises(SpecError, match=f"allowed are {SCRIPT_BYTES_MAX}"):
+        read_script("#!/bin/sh\n" + "#" * SCRIPT_BYTES_MAX)
+
+
+def test_labels_tell_components_apart() -> None:
+    text = "#!/bin/sh\n#SBATCH -J train\ntrue\n"
+    job = read_scripts([("alpha", "a", text), ("beta", "a", text), ("beta", "a", text)])
+    labels = [component.label for component in job.spec.components]
+    assert labels == ["train-alpha", "train-beta-1", "train-beta-2"]
+    alone = read_scripts([("alpha", "a", text)]).spec.components[0]
+    assert alone.label == "train"
+
+
+@given(st.text(st.characters(exclude_characters="\0", codec="utf-8")))
+def test_whatever_a_script_says_reaches_the_interpreter_unchanged(body: str) -> None:
+    text = f"#!/bin/sh\n#SBATCH -n 2\ntrue\n{body}"
+    job = read_scripts([("alpha", "a.sh", text)])
+    read = read_job(write_job(job.spec))
+    assert read.spec.components[0].arguments == ("-c", text)
+    assert read.spec.components == job.spec.components
+
+
+@pytest.mark.parametrize(
+    ("directives", "memory_mb"),
+    [
+        ("#SBATCH --mem=4G", 4096),
+        ("#SBATCH --mem=500", 500),
+        ("#SBATCH --mem=0", None),
+        ("#SBATCH -n 8 -N 2 --mem-per-cpu=1G", 4096),
+        ("#SBATCH --mem-per-cpu=1500K", 2),
+        ("#$ -pe mpi 4\n#$ -l h_vmem=2G", 8192),
+    ],
+)
+def test_memory_is_that_of_the_process_on_a_node(directives: str, memory_mb: int | None) -> None:
+    component, warnings = read_script(f"#!/bin/sh\n{directives}\ntrue\n")
+    assert (component.memory_min_mb, warnings) == (memory_mb, [])
+
+
+def test_a_file_name_with_a_pattern_is_left_out_with_a_warning() -> None:
+    component, (warning,) = read_script("#!/bin/sh\n#SBATCH --output=train-%j.out\ntrue\n")
+    assert component.stdout is None
+    assert warning.startswith("line 2: train-%j.out is left out: patterns are not replaced here")
+
+
+@pytest.mark.parametrize(
+    ("directives", "gpus", "kind"),
+    [
+        (("--gpus=4",), 4, None),
+        (("-G a100:2",), 2, "a100"),
+        (("--gres=gpu:2",), 2, None),
+        (("--gres=gpu", "-N 3"), 3, None),
+        (("-N 2", "--gres=gpu:v100:4"), 8, "v100"),
+        (("--gpus-per-node=2", "--nodes=4"), 8, None),
+        (("--gpus-per-task=a:1", "-n 6"), 6, "a"),
+        (("--gres=none",), None, None),
+        (("-n 4",), None, None),
+    ],
+)
+def test_gpus_of_slurm_directives(
+    directives: tuple[str, ...], gpus: int | None, kind: str | None
+) -> None:
+    component = slurm(*directives)
+    assert (component.gpus, component.gpu_type) == (gpus, kind)
+
+
+def test_other_resources_of_slurm_directives() -> None:
+    component = slurm(
+        "-C ib&rome --licenses=matlab:2,ansys",
+        "--qos long --exclusive",
+        "-N 2 --ntasks-per-node=4 --cpus-per-task=3",
+        "--reservation=course -m block:cyclic",
+    )
+    assert component.constraint == "ib&rome"
+    assert component.licenses == (("matlab", 2), ("ansys", 1))
+    assert (component.qos, component.is_exclusive) == ("long", True)
+    assert (component.processors, component.hosts) == (24, 2)
+    assert (component.tasks_per_host, component.cpus_per_task) == (4, 3)
+    assert component.native == "--reservation=course --distribution=block:cyclic"
+
+
+def test_processors_and_memory_for_each_gpu() -> None:
+    component = slurm("--gpus=4", "--cpus-per-gpu=6", "--mem-per-gpu=8G", "-N 2")
+    assert (component.processors, component.cpus_per_task) == (24, 12)
+    assert component.memory_min_mb == 2 * 8192
+
+
+def test_resources_of_grid_engine_directives() -> None:
+    component = grid_engine("-l gpu=2,ib -l exclusive=TRUE", "-l scratch=10G,h_rt=60 -l rome=true")
+    assert (component.gpus, component.is_exclusive, component.wall_time_s) == (2, True, 60)
+    assert (component.constraint, component.native) == ("ib&rome", "-l scratch=10G")
+
+
+def test_scripts_of_one_name_name_the_job() -> None:
+    train, other = ("#!/bin/sh\n#SBATCH -J train\n", "#!/bin/sh\n#SBATCH -J other\n")
+    both = [("alpha", "a", train), ("beta", "b", train)]
+    assert read_scripts(both).spec.name == "train"
+    assert read_scripts([*both, ("beta", "c", other)]).spec.name == ""
+    assert read_scripts([("alpha", "a", "#!/bin/sh\ntrue\n")]).spec.name == ""

@@ -1,0 +1,347 @@
+"""The deadlines paper's simulation: by hand, and against what is known exactly."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from math import inf, isnan
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koala.errors import ConfigError
+from koala.lab.papers.deadlines.simulation.counting import Outcome, Summary, summarize
+from koala.lab.papers.deadlines.simulation.jobs import (
+    PORTION,
+    GlobalArrival,
+    LocalArrival,
+    merged,
+)
+from koala.lab.papers.deadlines.simulation.run import simulate, simulate_jobs, simulate_to_file
+from koala.lab.papers.deadlines.simulation.setting import Setting
+
+SHORT = Setting(time_s=60_000, warmup_s=6_000)
+TWO = Setting(sites=(4, 4), sizes=(1, 4), time_s=3_000, warmup_s=0, wait_s=inf, fraction=0.5)
+"""Two sites of four processors; half the way to the deadline for each try."""
+
+
+def trace(
+    setting: Setting, local: list[list[LocalArrival]], jobs: list[GlobalArrival]
+) -> tuple[list[Outcome], dict[str, float]]:
+    """Return the outcomes of these jobs, and the processor-seconds."""
+    outcomes: list[Outcome] = []
+    batches = simulate_jobs(setting, local, jobs, outcomes.append)
+    areas = {
+        name: sum(getattr(tally, f"{name}_area") for tally in batches)
+        for name in ("local", "global", "claimed")
+    }
+    return outcomes, areas
+
+
+def only(outcomes: list[Outcome], kind: str) -> list[Outcome]:
+    return [outcome for outcome in outcomes if outcome.kind == kind]
+
+
+# --- by hand ---
+
+
+def test_a_job_is_claimed_half_way_and_starts_at_its_deadline() -> None:
+    """PT0 = 0 + 0.5 * 100; from there to the deadline its processors are held for nothing."""
+    job = GlobalArrival(at=0, deadline_at=100, components=2, processors=3, run_s=40)
+    outcomes, areas = trace(TWO, [[], []], [job])
+    (found,) = outcomes
+    assert (found.outcome, found.claimed_at, found.started_at, found.ended_at) == (
+        "started", 50, 100, 140,
+    )  # fmt: skip
+    assert found.sites == (0, 1)
+    assert areas == pytest.approx({"local": 0, "global": 6 * 40, "claimed": 6 * 50})
+
+
+def test_tries_come_at_ever_shorter_steps_until_one_succeeds() -> None:
+    """50 and 75 find a local job on each site; that of the first leaves at 80: 87.5 succeeds."""
+    local = [[LocalArrival(10, 4, 70)], [LocalArrival(0, 1, 500)]]
+    job = GlobalArrival(at=0, deadline_at=100, components=2, processors=2, run_s=40)
+    (found,) = only(trace(TWO, local, [job])[0], "global")
+    assert (found.claimed_at, found.tries, found.sites) == (87.5, 3, (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("tries_max", "outcome", "tries"), [(10, "started", 3), (2, "started", 3), (1, "failed", 2)]
+)
+def test_a_job_that_may_not_kill_fails_after_its_last_try(
+    tries_max: int, outcome: str, tries: int
+) -> None:
+    """Mp + 1 tries, at 50, 75, 87.5 ...; the processors come free at 80."""
+    local = [[LocalArrival(10, 4, 70)], []]
+    setting = replace(TWO, at_deadline="fail", tries_max=tries_max)
+    job = GlobalArrival(at=0, deadline_at=100, components=2, processors=4, run_s=40)
+    (found,) = only(trace(setting, local, [job])[0], "global")
+    assert (found.outcome, found.tries) == (outcome, tries)
+
+
+def test_without_kill_there_is_no_try_at_the_deadline() -> None:
+    """The processors come free between the last try and the deadline: too late (LP)."""
+    local = [[LocalArrival(10, 4, 80)], []]
+    setting = replace(TWO, at_deadline="fail", tries_max=1)
+    job = GlobalArrival(at=0, deadline_at=100, components=2, processors=4, run_s=40)
+    assert only(trace(setting, local, [job])[0], "global")[0].outcome == "failed"
+
+
+def test_with_kill_the_idle_processors_are_tried_at_the_deadline_first() -> None:
+    """The same job under GP: what came free at 90 is enough, and nobody is killed."""
+    local = [[LocalArrival(10, 4, 80)], []]
+    setting = replace(TWO, tries_max=1)
+    job = GlobalArrival(at=0, deadline_at=100, components=2, processors=4, run_s=40)
+    outcomes, _ = trace(setting, local, [job])
+    assert [o.outcome for o in outcomes] == ["completed", "started"]
+    assert only(outcomes, "global")[0].claimed_at == 100
+
+
+def test_local_jobs_make_room_the_youngest_first_and_no_more_than_needed() -> None:
+    """Site 0 runs 1 + 1 + 2 processors, site 1 four. 3 processors: both have none idle, so site 0,
+    where the job of 2 goes, then one of 1. The queued job of 1 takes what is left over: nothing.
+    """
+    local = [
+        [LocalArrival(1, 1, 500), LocalArrival(2, 1, 500), LocalArrival(3, 2, 500)],
+        [LocalArrival(1, 4, 500)],
+    ]
+    job = GlobalArrival(at=0, deadline_at=100, components=1, processors=3, run_s=50)
+    outcomes, areas = trace(replace(TWO, components=(1, 1)), local, [job])
+    killed = [(o.submitted_at, o.ended_at) for o in outcomes if o.outcome == "killed"]
+    assert killed == [(3, 100), (2, 100)]
+    assert only(outcomes, "global")[0].sites == (0,)
+    assert areas["local"] == pytest.approx(500 + 98 + 2 * 97 + 4 * 500)
+
+
+def test_the_oldest_local_jobs_make_room_if_that_is_asked_for() -> None:
+    """The jobs of 1 that started first go first; then that of 2 has to go as well."""
+    local = [
+        [LocalArrival(1, 1, 500), LocalArrival(2, 1, 500), LocalArrival(3, 2, 500)],
+        [LocalArrival(1, 4, 500)],
+    ]
+    job = GlobalArrival(at=0, deadline_at=100, components=1, processors=2, run_s=50)
+    for is_oldest_first, killed in ((True, [1, 2]), (False, [3])):
+        setting = replace(TWO, components=(1, 1), is_oldest_first=is_oldest_first)
+        outcomes, _ = trace(setting, local, [job])
+        assert [o.submitted_at for o in outcomes if o.outcome == "killed"] == killed
+
+
+def test_what_a_kill_frees_beyond_need_is_offered_to_the_local_queue_at_once() -> None:
+    """A job of 4 dies for a component of 3; the queue's head, of 1, starts at that instant."""
+    local = [[LocalArrival(1, 4, 500), LocalArrival(2, 1, 10)], [LocalArrival(1, 4, 500)]]
+    job = GlobalArrival(at=0, deadline_at=100, components=1, processors=3, run_s=50)
+    outcomes, _ = trace(replace(TWO, components=(1, 1)), local, [job])
+    assert [(o.outcome, o.started_at) for o in outcomes if o.submitted_at == 2] == [
+        ("completed", 100)
+    ]
+
+
+def test_nobody_is_killed_unless_all_components_can_be_placed() -> None:
+    """Site 1 is taken by another global job, which is never killed: two components of 4 have no
+    room, so the local job of site 0 lives.
+    """
+    local = [[LocalArrival(60, 4, 500)], [LocalArrival(0, 2, 20), LocalArrival(60, 4, 500)]]
+    first = GlobalArrival(at=0, deadline_at=100, components=2, processors=2, run_s=300)
+    second = GlobalArrival(at=110, deadline_at=200, components=2, processors=4, run_s=10)
+    outcomes, _ = trace(TWO, local, [first, second])
+    assert [o.outcome for o in only(outcomes, "global")] == ["started", "failed"]
+    assert not [o for o in outcomes if o.outcome == "killed"]
+
+
+def test_a_killed_job_may_go_back_to_the_head_of_its_queue() -> None:
+    """It runs again from its beginning, before the one that waited longer in the queue."""
+    local = [[LocalArrival(1, 4, 120), LocalArrival(2, 4, 10)], [LocalArrival(1, 4, 900)]]
+    job = GlobalArrival(at=0, deadline_at=100, components=1, processors=4, run_s=50)
+    setting = replace(TWO, components=(1, 1), is_requeued=True)
+    outcomes, _ = trace(setting, local, [job])
+    found = [(o.submitted_at, o.outcome, o.started_at, o.ended_at) for o in only(outcomes, "local")]
+    assert found == [
+        (1, "killed", 1, 100),
+        (1, "completed", 150, 270),
+        (2, "completed", 270, 280),
+        (1, "completed", 1, 901),
+    ]
+
+
+def test_a_claim_takes_idle_processors_though_a_local_job_waits() -> None:
+    """The head of site 0's queue waits for 4; the 2 idle ones go to the global job at 50."""
+    local = [[LocalArrival(1, 2, 60), LocalArrival(2, 4, 10)], [LocalArrival(1, 4, 900)]]
+    job = GlobalArrival(at=0, deadline_at=100, components=1, processors=2, run_s=50)
+    outcomes, _ = trace(replace(TWO, components=(1, 1)), local, [job])
+    assert only(outcomes, "global")[0].claimed_at == 50
+    assert [o.started_at for o in outcomes if o.submitted_at == 2] == [150]
+
+
+def test_wait_x_ignores_a_job_until_shortly_before_its_deadline() -> None:
+    """T = max(0, 100 - 10) = 90, PT0 = 95. Wait-0 is one try at the deadline."""
+    job = GlobalArrival(at=0, deadline_at=100, components=2, processors=4, run_s=50)
+    for wait_s, claimed_at in ((10.0, 95), (0.0, 100), (1000.0, 50)):
+        (found,), _ = trace(replace(TWO, wait_s=wait_s), [[], []], [job])
+        assert (found.claimed_at, found.tries) == (claimed_at, 1)
+
+
+def test_what_happens_in_the_window_counts_whenever_its_job_came() -> None:
+    """The window is 100 to 400: a deadline at 99 and a response at 50 are outside."""
+    local = [[LocalArrival(0, 1, 50), LocalArrival(90, 1, 30), LocalArrival(399, 1, 30)], []]
+    jobs = [
+        GlobalArrival(at=0, deadline_at=99, components=2, processors=1, run_s=1),
+        GlobalArrival(at=1, deadline_at=101, components=2, processors=1, run_s=1),
+    ]
+    setting = replace(TWO, warmup_s=100, time_s=400)
+    found = summarize(setting, [simulate_jobs(setting, local, jobs)])
+    assert (found.deadlines, found.local_jobs) == (1, 1)
+    assert found.metrics["local_response"].mean == pytest.approx(30)
+    assert found.metrics["local_load"].mean == pytest.approx(100 * (20 + 1) / (8 * 300))
+    assert found.metrics["wasted"].mean == pytest.approx(100 * 2 * 1 / (8 * 300))
+
+
+# --- against what is known exactly ---
+
+
+def erlang_b(servers: int, load: float) -> float:
+    blocked = 1.0
+    for n in range(1, servers + 1):
+        blocked = load * blocked / (n + load * blocked)
+    return blocked
+
+
+def close(found: Summary, name: str, expected: float) -> bool:
+    """Twice the 95 % interval: a right program misses it once in ten thousand seeds."""
+    metric = found.metrics[name]
+    return abs(metric.mean - expected) < 2 * metric.ci95
+
+
+WHOLE = Setting(
+    components=(1, 1), sizes=(32, 32), local_sizes=(32, 32), time_s=800_000, warmup_s=20_000
+)
+"""Jobs that take a whole cluster."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fraction", "load"), [(0.5, 0.6), (1.0, 0.8)])
+def test_one_try_and_no_local_load_is_erlangs_loss_system(fraction: float, load: float) -> None:
+    """Four servers; a job holds one from its only try to its end."""
+    setting = replace(
+        WHOLE,
+        at_deadline="fail", wait_s=inf, fraction=fraction, tries_max=0,
+        lead_s=(1, 599), local_load=0.0, global_load=load,
+    )  # fmt: skip
+    found = summarize(setting, [simulate(setting, 1)])
+    offered = setting.global_rate * (200 + (1 - fraction) * 300)
+    success = 100 * (1 - erlang_b(4, offered))
+    assert close(found, "success_rate", success), (found.metrics["success_rate"], success)
+    if fraction < 1:
+        wasted = setting.global_rate * success * (1 - fraction) * 300 * 32 / 128
+        assert close(found, "wasted", wasted)
+    assert isnan(found.metrics["local_kill_rate"].mean)
+
+
+@pytest.mark.slow
+def test_a_local_job_of_a_whole_cluster_is_killed_before_it_ends_or_not() -> None:
+    """While it runs, each deadline kills it: lambda_g / (lambda_g + mu_l)."""
+    setting = replace(WHOLE, sites=(32,), wait_s=0, local_load=0.4, global_load=0.4)
+    found = summarize(setting, [simulate(setting, 1)])
+    rate = setting.global_rate
+    assert close(found, "local_kill_rate", 100 * rate / (rate + 1 / 100))
+
+
+@pytest.mark.slow
+def test_local_queues_saturate_where_first_come_first_served_does() -> None:
+    """Sizes that do not fit together leave a quarter idle: 0.7518 of the processors at most."""
+    setting = Setting(global_load=0, local_load=0.7, time_s=200_000, warmup_s=20_000)
+    calm = summarize(setting, [simulate(setting, 1)])
+    assert not calm.is_saturated
+    assert close(calm, "local_load", 70)
+    busy_setting = replace(setting, local_load=0.82)
+    busy = summarize(busy_setting, [simulate(busy_setting, 1)])
+    assert busy.is_saturated
+    assert close(busy, "local_load", 75.18)
+
+
+def test_the_papers_arrival_rates_follow_from_the_loads() -> None:
+    """E[Sl] = 6.95, E[Sg] = 10.44, three components in the mean (Deadlines 3.1)."""
+    assert Setting().local_rate(32) == pytest.approx(0.3 * 0.01 * 32 / 6.949774)
+    assert Setting().global_rate == pytest.approx(0.2 * 0.005 * 128 / (3 * 10.443726))
+
+
+# --- the run ---
+
+
+def test_local_jobs_come_in_order_whatever_portions_they_are_drawn_in() -> None:
+    """Streams of less than a portion, of exact portions and of none, with many at one instant."""
+    lengths = (0, 1, PORTION - 1, PORTION, 2 * PORTION, 3 * PORTION + 1)
+    streams = [
+        [LocalArrival(float(number // 7 * site), site, float(number)) for number in range(length)]
+        for site, length in enumerate(lengths)
+    ]
+    found = list(merged([iter(one) for one in streams]))
+    assert [at for at, *_ in found] == sorted(at for one in streams for at, *_ in one)
+    assert [number for *_, number in found] == list(range(1, sum(lengths) + 1))
+    for site, stream in enumerate(streams):
+        assert [(at, *rest) for at, of, *rest, _ in found if of == site] == stream
+
+
+def test_policies_see_the_same_jobs_under_one_seed() -> None:
+    def jobs(setting: Setting) -> dict[tuple[str, int], tuple[float, int, float]]:
+        found: dict[tuple[str, int], tuple[float, int, float]] = {}
+
+        def note(o: Outcome) -> None:
+            found[o.kind, o.job] = (o.submitted_at, o.processors, o.run_s)
+
+        simulate(setting, 3, note)
+        return found
+
+    one = jobs(SHORT)
+    other = jobs(replace(SHORT, at_deadline="fail", wait_s=inf, fraction=0.3))
+    common = sorted(one.keys() & other.keys())
+    assert len(common) > 1000
+    assert [one[key] for key in common] == [other[key] for key in common]
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
+    assert simulate(SHORT, 5) == simulate(SHORT, 5)
+    assert simulate(SHORT, 5) != simulate(SHORT, 6)
+
+
+def test_loads_add_up_and_replications_differ_from_batches_in_spread_alone() -> None:
+    runs = [simulate(SHORT, seed) for seed in (1, 2, 3)]
+    found = summarize(SHORT, runs).metrics
+    parts = sum(found[name].mean for name in ("local_load", "global_load", "wasted"))
+    assert found["total_load"].mean == pytest.approx(parts)
+    alone = summarize(SHORT, runs[:1])
+    assert alone.metrics["success_rate"].values == 30
+    assert 0 < alone.metrics["success_rate"].ci95 < inf
+    assert found["success_rate"].values == 3
+
+
+def test_the_jobs_of_the_first_replication_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    assert simulate_to_file(SHORT, path, 1, 1) == simulate(SHORT, 1)
+    before = path.read_bytes()
+    simulate_to_file(SHORT, path, 1, 2)
+    assert path.read_bytes() == before
+    with path.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    started = [row for row in rows if row["outcome"] == "started"]
+    assert started
+    assert all(row["started_at"] == row["deadline_at"] for row in started)
+    assert all(len(row["sites"].split()) == int(row["components"]) for row in started)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"fraction": 0.0}, "lp = 0.0: allowed is more than 0"),
+        ({"tries_max": -1}, "mp = -1"),
+        ({"wait_s": -1.0}, "wait = -1.0"),
+        ({"sites": (16, 32), "sizes": (4, 32)}, "sizes = 4:32: .* 16, the smallest site"),
+        ({"sites": (32,)}, "components = 2:1"),
+        ({"warmup_s": 60_000.0}, "time = 60000"),
+        ({"lead_s": (5.0, 1.0)}, "lead"),
+        ({"at_deadline": "GP"}, "allowed is kill, fail"),
+    ],
+)
+def test_a_setting_out_of_bounds_is_refused(change: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        replace(SHORT, **change)

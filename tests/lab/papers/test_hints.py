@@ -1,0 +1,135 @@
+"""The hints paper: what is run, what is claimed, that a claim can fail, and what readings do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from koala.lab.papers import judgement
+from koala.lab.papers.hints import PAPER
+from koala.lab.papers.hints.points import LEVELS, READINGS, Compared, Point, Reading, run
+from koala.lab.papers.markdown import as_markdown
+from koala.lab.papers.paper import Claim
+from koala.lab.papers.sweep import plan, sweep
+from koala.lab.papers.tables import document
+from koala.lab.papers.verdicts import Verdict, judge
+from koala.lab.sim.campaign.execution import Processes
+from koala.lab.sim.runs import Effort, Run, Setting
+from tests.lab.papers import worlds
+from tests.lab.papers.worlds import check_claims, shifted
+
+TINY = Effort(name="tiny", replications=2, length=12, levels=LEVELS)
+results = partial(worlds.results, PAPER, TINY)
+verdict = partial(worlds.verdict, PAPER, TINY)
+CURVES: dict[str, dict[float, float]] = {
+    "NoNetwork": {0.0: 110, 0.2: 150, 0.4: 170, 0.6: 180, 0.8: 105, 1.0: 105},
+    "PreferLocal": {0.0: 110, 0.2: 140, 0.4: 138, 0.6: 135, 0.8: 103, 1.0: 103},
+    "Service": dict.fromkeys((0.0, 0.2, 0.4, 0.6, 0.8, 1.0), 100),
+}
+"""Figure 2, right side, as the text describes it."""
+CLASSES: dict[str, dict[str, float]] = {
+    "response.io": {"NoNetwork": 200, "PreferLocal": 150, "Service": 120},
+    "response.cpu": {"NoNetwork": 140, "PreferLocal": 138, "Service": 95},
+    "remote.io": {"NoNetwork": 0.6, "PreferLocal": 0.6, "Service": 0.4},
+}
+
+
+def as_the_paper_says(setting: Setting, metric: str) -> float:
+    """All of its sentences are right here."""
+    if isinstance(setting, Compared):
+        return {"response": 90.0, "other_response": 100.0, "rate": 0.8}[metric]
+    assert isinstance(setting, Point)
+    if metric in CLASSES:
+        return CLASSES[metric][setting.policy]
+    others = {
+        "response.all": CURVES[setting.policy][setting.io_fraction],
+        "stretch.io": 1.5,
+        "below_preferred.cpu": 0.1,
+        "busiest_link": 0.95 if setting.io_fraction > 0.6 else 0.5,
+    }
+    return float(others[metric])
+
+
+def flat(_setting: Setting, _metric: str) -> float:
+    """Nothing makes a difference."""
+    return 0.5
+
+
+def contrary(setting: Setting, metric: str) -> float:
+    """Turn the paper's results upside down: high becomes low."""
+    return 1000.0 - as_the_paper_says(setting, metric)
+
+
+def negative(setting: Setting, metric: str) -> float:
+    """Numbers that there are not, for sentences that are right of any other."""
+    return -as_the_paper_says(setting, metric)
+
+
+def exaggerated(setting: Setting, metric: str) -> float:
+    """Hints do wonders."""
+    is_ours = isinstance(setting, Point) and setting.policy == "Service"
+    return 0.1 * as_the_paper_says(setting, metric) if is_ours else 100.0
+
+
+@pytest.mark.parametrize("claim", PAPER.claims, ids=lambda claim: claim.id)
+def test_a_claim_holds_where_the_paper_is_right_and_not_everywhere(claim: Claim) -> None:
+    assert verdict(claim, as_the_paper_says) is Verdict.HOLDS
+    others = {verdict(claim, world) for world in (flat, contrary, negative, exaggerated, shifted)}
+    assert others != {Verdict.HOLDS}
+
+
+def test_every_claim_has_its_own_name_and_is_tested_near_saturation() -> None:
+    check_claims(PAPER, TINY)
+
+
+def test_a_reading_changes_one_thing_and_has_no_say_in_a_verdict() -> None:
+    for one in READINGS:
+        assert str(one.reading).count(",") == 0
+        assert one.reading != Reading()
+    claim = next(claim for claim in PAPER.claims if claim.id == "1-2")
+
+    def wrong_elsewhere(setting: Setting, metric: str) -> float:
+        assert isinstance(setting, Point)
+        sign = 1 if setting.reading.vpn_mbps == 6.0 else -1
+        return sign * as_the_paper_says(setting, metric)
+
+    found = judge(claim, LEVELS, results(claim, wrong_elsewhere), READINGS)
+    assert found.verdict is Verdict.HOLDS
+    told = {str(one.level): one.verdict for one in found.readings}
+    assert told["3 Mb/s between sites"] is Verdict.FAILS
+    assert told["half of each site's own link"] is Verdict.HOLDS
+    assert len(told) == len(READINGS)
+
+
+def test_a_whole_reproduction_in_small() -> None:
+    paper = replace(PAPER, readings=READINGS[:2])
+    wanted = plan(paper, TINY)
+    swept = sweep(wanted, engine=Processes(workers=1))
+    made = judgement.report(swept)
+    assert swept.finished == len(wanted.runs())
+    text = as_markdown(made)
+    assert all(f"| {claim.id}. " in text for claim in PAPER.claims)
+    head = "| claim | as read | 3 Mb/s between sites | 12 Mb/s between sites |"
+    table = text.split(head)[1].split("\n\n")[0]
+    assert table.count("\n") == 1 + sum(1 for claim in PAPER.claims if claim.at(READINGS[0]))
+    found = document(made)
+    assert set(found["claims"][0]["readings"]) == {str(one) for one in READINGS[:2]}
+
+
+def test_the_jobs_that_are_compared_are_those_below_the_preferred_rate() -> None:
+    effort = Effort(name="more", replications=1, length=100, levels=LEVELS)
+    pair = Compared(policy="Service", other="PreferLocal")
+    found = run(Run(setting=pair, seed=1, effort=effort)).values
+    assert 0.5 <= found["rate"] < 1.0
+    assert found["response"] > 0
+    assert found["other_response"] > 0
+    same = run(Run(setting=replace(pair, other="Service"), seed=1, effort=effort)).values
+    assert same["response"] == same["other_response"]
+
+
+def test_settings_in_tables_have_different_names() -> None:
+    settings = plan(PAPER, TINY).settings()
+    names = {(type(setting).__name__, str(setting)) for setting in settings}
+    assert len(names) == len(settings)

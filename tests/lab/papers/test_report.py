@@ -1,0 +1,300 @@
+"""A whole reproduction of a toy: each claim told, failing ones as failing; figures stay equal."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from koala.errors import ConfigError
+from koala.lab.papers import figures, folder, judgement, report
+from koala.lab.papers.claim_table import decisive, mean_text
+from koala.lab.papers.markdown import as_markdown, runs_of
+from koala.lab.papers.paper import Comparison, numbered
+from koala.lab.papers.results import Results
+from koala.lab.papers.sweep import Swept, make_runs, plan, sweep, swept
+from koala.lab.papers.tables import as_csv, document
+from koala.lab.papers.verdicts import Finding, Verdict
+from koala.lab.sim.campaign.execution import Processes
+from koala.lab.sim.campaign.parts import read_parts
+from koala.lab.sim.runs import Outcome, Run
+from koala.lab.sim.statistics import Interval
+from tests.lab.papers.toy import LOW, PAPER, at, run
+
+WHOLE = plan(PAPER, PAPER.efforts["quick"])
+
+
+@pytest.fixture(scope="module")
+def made() -> judgement.Report:
+    return judgement.report(sweep(WHOLE, engine=Processes(workers=1)))
+
+
+def test_each_verdict_is_reached(made: judgement.Report) -> None:
+    verdicts = {found.claim.id: found.verdict for found in made.claims}
+    assert verdicts == {
+        "1-1": Verdict.HOLDS,
+        "1-2": Verdict.NEAR,
+        "1-3": Verdict.FAILS,
+        "2-1": Verdict.UNDECIDED,
+        "2-2": Verdict.HOLDS,
+        "2-3": Verdict.FAILS,
+    }
+
+
+def test_the_report_tells_every_claim_with_its_verdict_and_numbers(made: judgement.Report) -> None:
+    lines = as_markdown(made).splitlines()
+    for found in made.claims:
+        (row,) = [line for line in lines if line.startswith(f"| {found.claim.id}. ")]
+        assert found.claim.text in row
+        assert str(found.verdict) in row
+        assert " ± " in row or "SAT" in row
+    told = "A claim that says how much has two verdicts, of its *direction* and of its *size*."
+    assert f"6 claims. Not testable here: 1. {told}" in lines
+    counted = [
+        line for line in lines if line.startswith(("| **all**", "| *direction*", "| *size*"))
+    ]
+    assert counted == [
+        "| **all** | 6 | 2 | 1 | 1 | 2 |",
+        "| *direction* | 6 | 2 | 2 |  | 2 |",
+        "| *size* | 1 |  |  | 1 |  |",
+    ]
+    counts = "6 claims: 2 hold, 1 hold only near saturation, 1 undecided, 2 fail."
+    assert report.summary(made).startswith(
+        f"{counts} Not testable here: 1. Direction, of 6: 2 hold"
+    )
+
+
+def test_claims_stand_in_the_order_of_the_text(made: judgement.Report) -> None:
+    paper = replace(PAPER, claims=PAPER.claims[::-1])
+    ran = Swept(
+        plan=replace(WHOLE, paper=paper),
+        results=made.results,
+        finished=made.finished,
+        is_interrupted=False,
+    )
+    assert [one.claim.id for one in judgement.report(ran).claims] == [
+        one.id for one in PAPER.claims
+    ]
+    ids = ["A-1", "5-2", "5.4-9a", "5.4-9b", "5.4-10", "5.4-10a", "5.4.1-1", "10-1"]
+    shuffled = numbered(dict.fromkeys(sorted(ids), PAPER.claims[0]))
+    assert [one.id for one in sorted(shuffled, key=lambda one: one.place)] == ids
+
+
+def test_runs_and_charts_are_told_with_their_units(made: judgement.Report) -> None:
+    text = as_markdown(made)
+    assert "36 runs, 6 runs of 10 jobs of each setting." in text
+    assert "Means over 6 runs of 10 jobs, seeds 1 to 6;" in text
+    assert "| response (time) | slow | quick | worst |" in text
+    assert "| response, by load | slow | quick |" in text
+    long = replace(WHOLE, effort=replace(WHOLE.effort, length=3_000_000.0))
+    assert runs_of(long) == "6 runs of 3,000,000 jobs"
+
+
+def test_values_that_are_all_the_same_have_no_decimals_of_nothing() -> None:
+    assert mean_text(Interval(mean=250.0, ci95=0.0, values=3)) == "250 ± 0"
+    assert mean_text(Interval(mean=0.0, ci95=0.0, values=3)) == "0 ± 0"
+    assert mean_text(Interval(mean=0.125, ci95=1e-17, values=3)) == "0.125 ± 0"
+    assert mean_text(Interval(mean=0.125, ci95=0.0012, values=3)) == "0.1250 ± 0.0012"
+
+
+def test_a_row_has_the_load_and_the_comparison_that_decide(made: judgement.Report) -> None:
+    rows = [line.strip("| ").split(" | ") for line in as_markdown(made).splitlines()]
+    told = {row[0].split(".")[0]: row[3:] for row in rows if len(row) == 7}
+    assert told["1-1"][1:] == ["worst 0.9 > quick 0.9", "SAT, 6.5 ± 1.3; by saturation", "1 hold"]
+    assert told["2-1"][:2] == [
+        "*high*: 1 hold, 1 undecided",
+        "quick 0.9 < slow 0.9 by at least 50 %",
+    ]
+    assert told["2-1"][3] == "1 fail"
+    assert told["2-2"][:2] == [
+        "*high*: 2 hold, 1 fail; more than half must hold",
+        "slow 0.5 < 1.10 × quick 0.5",
+    ]
+    assert told["2-3"][1] == "right: quick 0.9 > slow 0.9"
+
+
+def test_what_is_not_testable_is_listed_with_the_reason(made: judgement.Report) -> None:
+    row = "| 3 | 3-1. users like it | there are no users |"
+    assert row in as_markdown(made).splitlines()
+    assert [one["id"] for one in document(made)["not_testable"]] == ["3-1"]
+
+
+def test_a_claim_that_fails_is_reported_as_failing_everywhere(made: judgement.Report) -> None:
+    (row,) = [line for line in as_markdown(made).splitlines() if "| 1-3. " in line]
+    assert "**fails**" in row
+    assert "- 1-3. *Why it fails:* quick is quick." in as_markdown(made).splitlines()
+    assert "fails: 1-3 quick is slower" in report.summary(made)
+    (claim,) = [one for one in document(made)["claims"] if one["id"] == "1-3"]
+    assert (claim["verdict"], claim["why_it_fails"]) == ("fails", "quick is quick")
+    rows = list(csv.DictReader(as_csv(made).splitlines()))
+    assert {row["claim_verdict"] for row in rows if row["claim"] == "1-3"} == {"fails"}
+
+
+def test_a_failure_of_which_the_reason_is_unknown_is_told_so(made: judgement.Report) -> None:
+    paper = replace(PAPER, reasons={})
+    without = replace(made, plan=replace(made.plan, paper=paper))
+    assert "- 1-3. *Why it fails:* not found out." in as_markdown(without).splitlines()
+
+
+def test_a_claim_about_several_charts_has_a_verdict_for_each(made: judgement.Report) -> None:
+    lines = as_markdown(made).splitlines()
+    (at,) = [number for number, line in enumerate(lines) if "*Chart by chart:*" in line]
+    assert lines[at - 1].startswith("- 2-3. "), "the item goes on in a line of its own"
+    assert lines[at] == "  *Chart by chart:* holds in left. fails in right."
+    (claim,) = [one for one in document(made)["claims"] if one["id"] == "2-3"]
+    assert claim["levels"][-1]["charts"] == {"left": "holds", "right": "fails"}
+
+
+def test_the_document_is_json_without_infinities(made: judgement.Report) -> None:
+    found = json.loads(json.dumps(document(made), allow_nan=False))
+    assert found["verdicts"]["fails"] == 2
+    assert found["runs"] == {"wanted": 36, "finished": 36}
+
+
+def test_settings_that_figures_and_claims_share_are_run_once() -> None:
+    runs = WHOLE.runs()
+    assert len(runs) == len(set(runs)) == 6 * 6
+    assert [one.seed for one in runs[:6]] == [1] * 6, "first all first replications"
+
+
+def test_one_figure_needs_its_own_settings_and_claims_alone() -> None:
+    part = plan(PAPER, PAPER.efforts["quick"], figure=2)
+    assert [one.id for one in part.claims] == ["1-3"]
+    assert len(part.settings()) == 4
+    with pytest.raises(ConfigError, match="--figure 7: allowed for toy are 1, 2"):
+        plan(PAPER, PAPER.efforts["quick"], figure=7)
+
+
+def test_a_figure_is_the_same_byte_for_byte(made: judgement.Report, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        report.write(made, tmp_path / name)
+        report.draw(made, tmp_path / name, progress=lambda _done: None)
+    names = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert names == [
+        "claims.csv",
+        *(f"figure-0{number}.{kind}" for number in (1, 2) for kind in ("csv", "png", "svg")),
+        "report.md",
+    ]
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_a_drawing_marks_what_is_saturated_and_names_its_series(
+    made: judgement.Report, tmp_path: Path
+) -> None:
+    vector, _ = figures.draw(PAPER.figures[0], made.results, tmp_path)
+    words = [text.strip() for text in ET.parse(vector).getroot().itertext()]
+    assert "SAT" in words
+    assert {"slow", "quick", "worst", "0.5", "0.9"} <= set(words)
+
+
+def test_the_table_behind_a_figure_has_a_line_for_each_point(made: judgement.Report) -> None:
+    rows = list(csv.DictReader(figures.as_csv(PAPER.figures[0], made.results).splitlines()))
+    assert len(rows) == 6
+    (worst,) = [row for row in rows if row["setting"] == "worst at 0.9"]
+    assert (worst["mean"], worst["saturated"]) == ("", "yes")
+    (slow,) = [row for row in rows if row["setting"] == "slow at 0.9"]
+    assert float(slow["ci95"]) > 0
+    assert slow["replications"] == "6"
+
+
+def test_the_report_has_the_numbers_of_each_chart(made: judgement.Report) -> None:
+    lines = as_markdown(made).splitlines()
+    start = lines.index("| response (time) | slow | quick | worst |")
+    row = lines[start + 3]
+    assert row.startswith("| 0.9 | 9.")
+    assert row.endswith("| SAT |")
+
+
+def test_an_interrupted_sweep_is_told_with_what_is_finished() -> None:
+    runs = WHOLE.runs()[:9]
+    results = Results(((one, run(one)) for one in runs), diverging=PAPER.diverging)
+    partial = judgement.report(
+        Swept(plan=WHOLE, results=results, finished=len(runs), is_interrupted=True)
+    )
+    text = as_markdown(partial)
+    assert "**Interrupted** after 9 of 36 runs" in text
+    assert ".svg" not in text, "no figure is drawn"
+    assert text.count("| 1-3. ") == 1
+
+
+def test_systems_that_do_the_same_are_not_told_apart_when_one_has_a_run_more() -> None:
+    """Compare common seeds only: one system has three runs, the other two; seed 3 is left out."""
+    quick, slow = (at(LOW, name) for name in ("quick", "slow"))
+    effort = PAPER.efforts["quick"]
+    finished = [
+        (
+            Run(setting=one.setting, seed=seed, effort=effort),
+            Outcome(values={"response": 1.0 + seed}, is_saturated=seed != 2),
+        )
+        for one, seeds in ((quick, (1, 2, 3)), (slow, (1, 2)))
+        for seed in seeds
+    ]
+    found = Results(finished, diverging=PAPER.diverging)
+    assert not found.is_saturated(quick.setting)
+    difference = found.contrast((quick, slow), lambda a, b: a - b)
+    assert (difference.mean, difference.values) == (0.0, 2)
+
+
+def test_ctrl_c_keeps_the_finished_runs() -> None:
+    made = 0
+
+    def interrupt(done: int) -> None:
+        nonlocal made
+        made = done
+        if done == 4:
+            raise KeyboardInterrupt
+
+    found = sweep(WHOLE, engine=Processes(workers=1), progress=interrupt)
+    assert (found.is_interrupted, found.finished) == (True, 4)
+
+
+def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
+    empty = Swept(plan=WHOLE, results=Results(()), finished=0, is_interrupted=True)
+    made = judgement.report(empty)
+    report.write(made, tmp_path)
+    assert not list(tmp_path.glob("*.svg")), "whoever interrupts does not wait for drawings"
+    assert {found.verdict for found in made.claims} == {Verdict.UNDECIDED}
+
+
+def test_a_run_is_a_function_of_setting_and_seed() -> None:
+    one = Run(setting=WHOLE.settings()[0], seed=3, effort=WHOLE.effort)
+    assert run(one) == run(one)
+
+
+def test_parts_of_several_machines_merge_to_the_runs_of_one(tmp_path: Path) -> None:
+    whole = make_runs(WHOLE, WHOLE.runs(), Processes(workers=1))
+    for number in (1, 2, 3):
+        place = tmp_path / str(number)
+        place.mkdir()
+        part = make_runs(WHOLE, WHOLE.part(number, 3), Processes(workers=1))
+        folder.write_runs(WHOLE, part, place)
+        folder.write_provenance(WHOLE, part, place, command="", part=f"{number}/3")
+    parts = read_parts([tmp_path / name for name in "312"])
+    merged = folder.merge(WHOLE, parts)
+    one, other = (judgement.report(swept(WHOLE, made)) for made in (whole, merged))
+    assert as_markdown(one) == as_markdown(other)
+    assert as_csv(one) == as_csv(other)
+    with pytest.raises(ConfigError, match="12 of 36 runs are missing"):
+        folder.merge(WHOLE, parts[1:])
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_the_comparison_that_decides_is_the_worst_whatever_the_order(*, is_reversed: bool) -> None:
+    """One in which both sides are exactly the same in each run is neither for nor against."""
+
+    def finding(text: str, mean: float, ci95: float) -> Finding:
+        compared = Comparison(text=text, of=(), contrast=float)
+        difference = Interval(mean=mean, ci95=ci95, values=3)
+        return Finding(
+            comparison=compared, means=(), difference=difference, verdict=Verdict.UNDECIDED
+        )
+
+    found = [finding("for", 2.0, 1.0), finding("same", 0.0, 0.0), finding("against", -2.0, 1.0)]
+    if is_reversed:
+        found.reverse()
+    assert decisive(found).comparison.text == "against"
+    assert decisive(found[1:]).comparison.text == ("same" if is_reversed else "against")

@@ -1,0 +1,60 @@
+"""Tables of reports can be read: no cell of any paper's report is long, whatever was measured."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from koala.lab.commands.reproduce import PAPERS
+from koala.lab.papers.judgement import Report, report
+from koala.lab.papers.markdown import as_markdown
+from koala.lab.papers.results import Results
+from koala.lab.papers.sweep import Swept, plan
+from koala.lab.sim.runs import Outcome, Run, Setting
+from tests.lab.papers.cells import CELL_MAX, longest_cell
+from tests.lab.papers.published import paper_of
+
+SEEDS = (1, 2)
+
+
+def made_up(name: str) -> Report:
+    """Report on the full effort of a paper, with two made-up values of every quantity."""
+    paper = paper_of(name)
+    wanted = plan(paper, paper.efforts["full"])
+    metrics: dict[Setting, set[str]] = {}
+    for claim in wanted.claims:
+        for one in claim.comparisons((*wanted.effort.levels, *wanted.readings)):
+            for quantity in one.of:
+                metrics.setdefault(quantity.setting, set()).add(quantity.metric)
+    for figure in wanted.figures:
+        for quantity in figure.quantities():
+            metrics.setdefault(quantity.setting, set()).add(quantity.metric)
+    random = Random(name)
+    finished = (
+        (
+            Run(setting=setting, seed=seed, effort=wanted.effort),
+            Outcome(
+                values={metric: random.uniform(1, 1e5) for metric in sorted(found)},
+                is_saturated=random.random() < 0.2,
+            ),
+        )
+        for setting, found in metrics.items()
+        for seed in SEEDS
+    )
+    results = Results(finished, diverging=paper.diverging)
+    return report(Swept(plan=wanted, results=results, finished=0, is_interrupted=False))
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_no_cell_of_a_report_is_long(name: str) -> None:
+    found = as_markdown(made_up(name))
+    assert found.count(" | ") > 300
+    assert longest_cell(found) <= CELL_MAX
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_every_reason_is_of_a_claim(name: str) -> None:
+    paper = paper_of(name)
+    assert paper.reasons.keys() <= {claim.id for claim in paper.claims}
+    assert not any(reason.endswith(".") for reason in paper.reasons.values())

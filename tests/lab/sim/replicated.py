@@ -1,0 +1,49 @@
+"""Runs for tests of replication: worker processes import this module, so it imports little."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+from itertools import count
+
+from koala.lab.sim.replication import replicate
+
+
+def square(item: int) -> int:
+    return item * item
+
+
+def fail(item: int) -> int:
+    raise ValueError(item)
+
+
+def interrupt_parent(parent: int, item: int) -> int:
+    if item == 1:
+        os.kill(parent, signal.SIGINT)
+        signal.pause()
+    return item
+
+
+def threshold(_item: int) -> int:
+    return gc.get_threshold()[0]
+
+
+def compute_for_ever(item: int) -> int:
+    """Never wait for anything, so that nothing but the kernel can end it."""
+    os.write(1, f"{os.getpid()}\n".encode())
+    return sum(item for _ in count())
+
+
+def play(how: str) -> None:
+    """Run for ever in two workers; `beside`: a thread runs, so that workers are not forked."""
+    if how == "beside":
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+    replicate(compute_for_ever, [1, 1], workers=2)
+
+
+def end_badly(item: int) -> int:
+    if item:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item
