@@ -23,6 +23,7 @@ from koala.common.wire import connection_limits
 from koala.common.wire.grpc_shutdown import run_and_drain
 from koala.daemon.config import read_config
 from koala.daemon.lifecycle import Daemon
+from koala.daemon.memory import map_large_buffers
 from koala.daemon.state.initialization import INIT, require_initialized
 from koala.errors import ConfigError, DiskError, KoalaError, system_error_text
 
@@ -41,6 +42,7 @@ def run(config_path: Path, *, accept_loss: bool = False, may_begin: bool = False
     os.umask(0o077)  # all files are private, whatever the inherited mask
     require_initialized(config.state_dir, may_begin=may_begin)
     configure_logging(config.log_level)
+    map_large_buffers()
     connection_limits.raise_limit()
 
     async def until_signal() -> None:

@@ -14,9 +14,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Generic, TypeVar
 
-from koala.common.runtime.token_bucket import TokenBucket
+from koala.common.runtime.token_bucket import RateLimits
 from koala.core.model.job import TERMINAL_PHASES, Job
 from koala.core.model.values import Instant, JobId, Seconds
 from koala.daemon.config import MB, LimitsTable
@@ -24,7 +23,6 @@ from koala.daemon.storage.records import Notice
 from koala.errors import ExhaustedError
 from koala.job_descriptions.job_reader import description_bytes
 
-Key = TypeVar("Key")
 QUEUE_RETRY_S = 10.0
 """Advice when queues are full: jobs end in minutes, and a free slot is soon used again."""
 SLOT_RETRY_S = 5.0
@@ -37,23 +35,6 @@ MEASURED_AT_ONCE = 100
 """Descriptions that are measured before other tasks run: half a millisecond for common ones."""
 SUBMISSION_BURST_S = 10.0
 """A user may submit the jobs of this time at once after a rest."""
-
-
-class RateLimits(Generic[Key]):
-    """Token buckets by key, all of one rate. Full buckets are dropped: do not keep references."""
-
-    def __init__(self, per_s: float, *, burst: float) -> None:
-        self._per_s = per_s
-        self._burst = burst
-        self._buckets: dict[Key, TokenBucket] = {}
-
-    def of(self, key: Key, now: Instant) -> TokenBucket:
-        """Return the bucket of a key."""
-        found = self._buckets.get(key)
-        if found is None:
-            self._buckets = {k: one for k, one in self._buckets.items() if one.remaining(now) < 1.0}
-            found = self._buckets[key] = TokenBucket(self._per_s, burst=self._burst, now=now)
-        return found
 
 
 class ConcurrencyQuota:

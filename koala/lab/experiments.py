@@ -15,6 +15,7 @@ from koala.core.policy_api import Policies
 from koala.errors import ConfigError
 from koala.lab.fields import check_fields
 from koala.lab.grids import POLICIES, Grid, with_parameters
+from koala.lab.progress import LineListener
 from koala.lab.results import Result, flat
 from koala.lab.rows import Rows
 from koala.lab.sim.experiment.setting import FaultRates, Outage, RandomFaults
@@ -148,9 +149,10 @@ class Experiment:
         """Run it once: a function of the seed. `progress` gets the number of jobs that arrived."""
         with noting_replacements() as replaced:
             replay = self.replay(seed)
-            report = replay.run(progress=progress)
-        found = self.result(replay, report, seed, has_jobs=has_jobs)
-        return found.noted(replaced)
+            listener = LineListener(f"{self}, seed {seed}")
+            report = replay.run(progress=progress, listener=listener)
+        result = self.result(replay, report, seed, has_jobs=has_jobs)
+        return result.noted(replaced)
 
     def replay(self, seed: int = 1) -> GridReplay:
         """Return the run of a seed, which has not begun."""
@@ -179,7 +181,8 @@ class Experiment:
             metrics={**dict(flat(document)), **own},
             jobs=job_rows(report.jobs if has_jobs else (), COLUMNS),
             is_saturated=_is_saturated(report.jobs),
-            notes=(*_warnings(document, report.jobs), *report.waiting),
+            is_stopped=replay.is_stopped,
+            notes=(*_warnings(document, report.jobs), *replay.notes, *report.waiting),
             document=document,
         )
 

@@ -90,7 +90,13 @@ class Site:
             discipline=local_scheduler(self.discipline),
             local_jobs=self._local_jobs(seed),
             keeps_waits=isinstance(self.users, Log),
+            is_steady=self.has_endless_users,
         )
+
+    @property
+    def has_endless_users(self) -> bool:
+        """True if its users are synthetic, and so submit as long as a run lasts."""
+        return self.load is not None or isinstance(self.users, LocalUsers)
 
     def _local_jobs(self, seed: int) -> Iterator[LocalJob]:
         load = self.load
@@ -134,7 +140,7 @@ class Grid:
     @property
     def has_endless_users(self) -> bool:
         """True if synthetic users of a site submit as long as a run lasts."""
-        return any(site.load or isinstance(site.users, LocalUsers) for site in self.sites)
+        return any(site.has_endless_users for site in self.sites)
 
     def __str__(self) -> str:
         return self.name or ", ".join(f"{site.name} {site.processors}" for site in self.sites)

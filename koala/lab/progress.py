@@ -1,4 +1,4 @@
-"""Progress of long calls: a bar in a terminal, a line in a notebook, nothing elsewhere."""
+"""Progress of long calls: a bar in a terminal, a line in a notebook, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from koala.common.runtime import clock
-from koala.common.runtime.progress_bar import progress
+from koala.common.runtime.progress_bar import MinuteLines, progress, quiet, write_line
+from koala.lab.sim.log_replay.multicluster import Listener
 
 SHOWN_EVERY_S = 0.2
 
@@ -17,13 +18,32 @@ SHOWN_EVERY_S = 0.2
 def shown(what: str, total: int, *, is_wanted: bool = True) -> Iterator[Callable[[int], None]]:
     """Yield a function that takes the number of parts that are done."""
     if not is_wanted:
-        yield lambda _done: None
+        with quiet():  # the workers, too
+            yield lambda _done: None
     elif _is_notebook():
         with _in_notebook(what, total) as update:
             yield update
     else:
         with progress(f"{total} {what}", total) as bar:
             yield bar
+
+
+class LineListener(Listener):
+    """Listener to a run that writes lines: a warning at once, and once a minute where it is."""
+
+    def __init__(self, run: str) -> None:
+        """Begin each line with the name of the run."""
+        self._run = run
+        self._lines = MinuteLines()
+
+    def tick(self, describe: Callable[[], str]) -> None:
+        """Write where the run is, if a minute has passed since the last line."""
+        if self._lines.is_due(clock.now()):
+            write_line(f"{self._run}: {describe()}")
+
+    def warn(self, text: str) -> None:
+        """Write a warning."""
+        write_line(f"{self._run}: {text}")
 
 
 def _is_notebook() -> bool:

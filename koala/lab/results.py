@@ -19,11 +19,12 @@ class Result:
 
     - `metrics`: numbers by name, such as `wait.mean`; nan where nothing of the kind happened.
     - `jobs`: a row for each job, empty if they were not asked for.
-    - `notes`: policies of other packages that misbehaved and were replaced by the default, and why
-      the first jobs that did not end wait.
+    - `notes`: policies of other packages that misbehaved and were replaced by the default, what was
+      left out, why the run was stopped, and why the first jobs that did not end wait.
     - `is_saturated`: the queues grow without end, so that means depend on the length of the run. Of
       an experiment it is judged from 1,000 jobs on; of a replay, `sq` and `hints` it is not judged.
       `koala` has it where a job had not ended at the horizon.
+    - `is_stopped`: no job would ever have started again, so the run was stopped.
     - `document`: what the command prints with --json, where one run has such a document.
     """
 
@@ -32,6 +33,7 @@ class Result:
     metrics: Mapping[str, float]
     jobs: Rows
     is_saturated: bool = False
+    is_stopped: bool = False
     notes: tuple[str, ...] = ()
     document: Mapping[str, Any] = field(default_factory=dict)
 
@@ -57,6 +59,7 @@ class Result:
     def __repr__(self) -> str:
         rows = Rows({"metric": name, "value": value} for name, value in self.metrics.items())
         suffix = ", saturated" if self.is_saturated else ""
+        suffix += ", stopped" if self.is_stopped else ""
         return "\n".join([f"{self.name}, seed {self.seed}{suffix}", repr(rows), *self.notes])
 
     def _repr_html_(self) -> str:

@@ -87,7 +87,7 @@ def _named(name: str, values: Sequence[Any] | Mapping[str, Any]) -> Iterator[tup
         yield from ((name, label(value), value) for value in values)
 
 
-def sweep(
+def sweep(  # noqa: PLR0913 - options of an experiment, all but two by name
     base: Base,
     over: Over | Sequence[Mapping[str, Any]] = (),
     *,
@@ -97,13 +97,15 @@ def sweep(
     store: bool | str | Path = True,
     on: str = "processes",
     progress: bool = True,
+    keeps_finished: bool = False,
 ) -> Sweep:
     """Run every setting with the seeds `seed`, `seed` + 1, ..., `reps` of them.
 
     `over` has a list of values for each name of a setting (all combinations are run), or is a list
     of settings. Values may have labels: {"mine": my_policy}. Finished runs are kept in the user's
     store, in the folder `store`, or nowhere (False); settings with functions of the session are
-    never kept. Ctrl-C keeps the finished runs. Raises ConfigError.
+    never kept. Ctrl-C raises KeyboardInterrupt; with `keeps_finished` the finished runs are
+    returned. Raises ConfigError.
     """
     if reps < 1:
         raise ConfigError(f"reps = {reps}: allowed is 1 or more")
@@ -114,6 +116,8 @@ def sweep(
     choice = StoreChoice(folder=folder, is_used=store is not False)
     with shown("runs", len(tasks), is_wanted=progress) as update:
         made = make_tasks(points, tasks, choice, engine_of(on, workers), update)
+    if made.is_interrupted and not keeps_finished:
+        raise KeyboardInterrupt
     return Sweep(points, seeds, made)
 
 
@@ -186,7 +190,12 @@ def run_task(task: Task) -> Outcome:
             " with the same modules"
         )
     found = base.run(task.seed, has_jobs=False)
-    return Outcome(values=found.metrics, is_saturated=found.is_saturated, notes=tuple(found.notes))
+    return Outcome(
+        values=found.metrics,
+        is_saturated=found.is_saturated,
+        is_stopped=found.is_stopped,
+        notes=tuple(found.notes),
+    )
 
 
 @lru_cache(maxsize=64)
@@ -230,6 +239,17 @@ class Sweep:
     def replaced(self) -> tuple[str, ...]:
         """Policies of other packages in whose place the default went on in a run."""
         return self.made.replaced
+
+    @property
+    def stopped(self) -> Rows:
+        """A row for each run that was stopped at a standstill: the labels of its setting, its seed,
+        and its notes, which say why."""
+        return Rows(
+            {**dict(self.points[task.place].labels), "seed": task.seed, "notes": note}
+            for task, one in self.made.finished
+            if one.outcome.is_stopped
+            for note in ["; ".join(one.outcome.notes)]
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -321,6 +341,7 @@ class Sweep:
 
     def __repr__(self) -> str:
         text = ", interrupted" if self.is_interrupted else ""
+        text += f", {len(self.stopped)} stopped" if len(self.stopped) else ""
         count = len(self.made.finished)
         runs = f"{counted(count, 'run')} of {counted(len(self.points), 'setting')}"
         return f"{runs}{text}: {', '.join(self.names)}"

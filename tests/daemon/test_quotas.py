@@ -12,7 +12,7 @@ import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle, Submission
 from koala.common.protocol.versions import PROTOCOL
-from koala.common.runtime.token_bucket import TokenBucket
+from koala.common.runtime.token_bucket import RateLimits, TokenBucket
 from koala.common.wire.status import PROTOCOL_KEY, RETRY_KEY
 from koala.common.wire.v1 import koala_pb2 as pb
 from koala.common.wire.v1 import link_pb2
@@ -26,7 +26,6 @@ from koala.daemon.quotas import (
     ConcurrencyQuota,
     FairQueue,
     Quotas,
-    RateLimits,
 )
 from koala.daemon.storage.records import Notice
 from koala.errors import ExhaustedError, KoalaError, SpecError, UnknownJobError

@@ -243,6 +243,7 @@ def test_a_result_says_why_its_means_say_little() -> None:
     wide = lab.Job(at=0, processors=17, run_s=10)
     assert OWN.changed(workload=lab.Jobs([wide])).run().notes == (
         "no job could run: 1 larger than the grid",
+        "1 job left out: 1 needs 17 processors; sites have a 8, b 8",
     )
     for run_s, is_noted in ((30, True), (20, False)):
         jobs = [lab.Job(at=20.0 * n, processors=12, run_s=run_s) for n in range(101)]

@@ -244,6 +244,12 @@ def guard_of(policy: Any) -> Any:
     return function.guard
 
 
+@pytest.fixture(autouse=True)
+def no_run_is_left_over() -> None:
+    """Other tests ask policies in simulated time without the run that ends with them."""
+    alarms.PATIENCE.rest()
+
+
 @pytest.mark.parametrize("misdeed", MISDEEDS)
 @pytest.mark.parametrize("kind", CASES)
 def test_a_policy_that_misbehaves_is_replaced_for_good(kind: str, misdeed: str) -> None:
@@ -356,6 +362,7 @@ def test_a_simulated_run_notes_and_tells_what_was_replaced() -> None:
     with noting_replacements() as noted, pytest.warns(ReplacedPolicyWarning, match="KeyError"):
         policies.place(request(), view())
     assert len(noted) == 1
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert noted[0].startswith("placement = <lambda>: replaced by CF: KeyError: 'price', in test_")
     assert replaced_policies(policies) == {"placement.<lambda>": "KeyError: 'price'"}
 

@@ -202,8 +202,7 @@ async def test_a_daemon_goes_on_with_its_default_in_every_slot(
     points = {"placement.errs": "bad:errs", "queueing.turn": "bad:turn"}
     path = install(tmp_path / "found", points, {"bad": BAD})
     monkeypatch.setenv("KOALA_TEST_PATH", path)
-    jobs = ("&(executable=/bin/true)(count=1)", "&(executable=/bin/true)(deadline='+2')")
-    for queueing in ("turn", "bad:ROUNDS"):
+    for queueing, deadlines in (("turn", 0), ("bad:ROUNDS", 2)):
         daemon = (
             f'[policies]\nplacement = "errs"\nclaiming = "bad:claims"\ndeadlines = "bad:hangs"\n'
             f'queueing = "{queueing}"\nprogress = "bad:keeps"\n'
@@ -212,18 +211,20 @@ async def test_a_daemon_goes_on_with_its_default_in_every_slot(
         with live_grid(folder, sites={"delft": 4}, more={"daemon": daemon}) as grid:
             async with grid.client() as client:
                 await grid.ready(client)
-                for rsl in jobs:
-                    job = (await client.submit(rsl)).job
-                    assert await client.wait(job) == "Finished"
+                job = (await client.submit("&(executable=/bin/true)(count=1)")).job
+                assert await client.wait(job) == "Finished"
                 replaced = (await client.metrics())["replaced_policies"]
                 assert sorted(replaced) == [
                     "claiming.bad:claims",
-                    "deadlines.bad:hangs",
                     "placement.errs",
                     f"queueing.{queueing}",
                 ]
-                grid.kill("daemon")
-                grid.start("daemon")
-                await grid.ready(client)
-                job = (await client.submit(jobs[1])).job
-                assert await client.wait(job) == "Finished"
+                for life in range(deadlines):
+                    if life:
+                        grid.kill("daemon")
+                        grid.start("daemon")
+                        await grid.ready(client)
+                    timed = "&(executable=/bin/true)(deadline='+0.1')"
+                    assert await client.wait((await client.submit(timed)).job) == "Finished"
+                    replaced = (await client.metrics())["replaced_policies"]
+                    assert replaced["deadlines.bad:hangs"] == "no answer in 0.5 s"

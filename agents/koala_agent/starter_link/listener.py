@@ -27,7 +27,7 @@ from typing import Protocol
 from koala.common.protocol.names import ClaimId
 from koala.common.runtime import clock
 from koala.common.runtime.structured_log import get_logger
-from koala.common.runtime.token_bucket import TokenBucket
+from koala.common.runtime.token_bucket import RateLimits, TokenBucket
 from koala.common.wire.listen_ports import cannot_listen
 from koala_agent.claims.events import Dismissed, Event, StarterLost, ToStarter
 from koala_agent.starter_link.authentication import Authentication
@@ -106,7 +106,7 @@ class StarterListener:
         self._machines = machines
         self._connections: dict[tuple[str, str], StarterConnection] = {}
         self._program_tokens = TokenBucket(PROGRAMS_PER_S, burst=PROGRAMS_BURST, now=now())
-        self._own_tokens: dict[ClaimId, TokenBucket] = {}
+        self._own_tokens = RateLimits[ClaimId](OWN_PER_S, burst=OWN_BURST)
         self._file_syncs: dict[ClaimId, list[StarterConnection]] = {}
         self._open: dict[int, StarterConnection] = {}
         self._unauthenticated: dict[int, StarterConnection] = {}
@@ -246,10 +246,7 @@ class StarterListener:
         """Consume rate-limit tokens for a message; return the seconds until it may be processed."""
         now = self.now()
         if message.get("kind") not in PROGRAMS:
-            fresh = TokenBucket(OWN_PER_S, burst=OWN_BURST, now=now)
-            own = self._own_tokens.setdefault(claim, fresh)
-            while len(self._own_tokens) > CONNECTIONS_MAX:
-                del self._own_tokens[next(iter(self._own_tokens))]
+            own = self._own_tokens.of(claim, now)
             if own.reserve(1, now) == 0:
                 return 0.0
             own.refund(1)

@@ -34,26 +34,62 @@ def progress(what: str, total: float) -> Iterator[Callable[[float], None]]:
         yield _lines(what, total)
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Show no progress here, nor in the processes that are started meanwhile."""
+    before = os.environ.get(QUIET_VARIABLE)
+    os.environ[QUIET_VARIABLE] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[QUIET_VARIABLE]
+        else:
+            os.environ[QUIET_VARIABLE] = before
+
+
+def write_line(text: str) -> None:
+    """Write a line on standard error, unless the user is quiet."""
+    if not os.environ.get(QUIET_VARIABLE):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+
+class MinuteLines:
+    """Pace of lines on standard error: at most one a minute, the first after a minute."""
+
+    def __init__(self) -> None:
+        self._last_s = clock.now()
+
+    def is_due(self, now_s: float) -> bool:
+        """Return True if a line is to be written now."""
+        is_due = now_s - self._last_s >= LINE_EVERY_S
+        if is_due:
+            self._last_s = now_s
+        return is_due
+
+
 def _lines(what: str, total: float) -> Callable[[float], None]:
     """Return a function that writes a line from time to time.
 
     The speed is that since the first call: what was done before may be stored results.
     """
-    last_s = clock.now()
+    lines = MinuteLines()
     first: tuple[float, float] | None = None
 
     def update(done: float) -> None:
-        nonlocal last_s, first
+        nonlocal first
         now_s = clock.now()
         if first is None:
             first = (now_s, done)
         first_s, before = first
-        if now_s - last_s < LINE_EVERY_S or not before < done < total:
+        if done >= total or not lines.is_due(now_s):
             return
-        last_s = now_s
-        left = timedelta(seconds=round((now_s - first_s) * (total - done) / (done - before)))
-        sys.stderr.write(f"{what}: {done / total:.0%}, {left} left\n")
-        sys.stderr.flush()
+        left = ""
+        if done > before:
+            left_s = (now_s - first_s) * (total - done) / (done - before)
+            left = f", {timedelta(seconds=round(left_s))} left"
+        write_line(f"{what}: {done / total:.0%}{left}")
 
     return update
 

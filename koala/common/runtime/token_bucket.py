@@ -1,6 +1,10 @@
-"""Token bucket: a rate limit with bursts. Pure; the unit of a token is the caller's."""
+"""Token buckets: rate limits with bursts. Pure; the unit of a token is the caller's."""
 
 from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
 
 
 class TokenBucket:
@@ -52,3 +56,20 @@ class TokenBucket:
         now = max(now, self._at)
         self._level = min(self.burst, self._level + self.per_s * (now - self._at))
         self._at = now
+
+
+class RateLimits(Generic[Key]):
+    """Token buckets by key, all of one rate. Full buckets are dropped: do not keep references."""
+
+    def __init__(self, per_s: float, *, burst: float) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._buckets: dict[Key, TokenBucket] = {}
+
+    def of(self, key: Key, now: float) -> TokenBucket:
+        """Return the bucket of a key."""
+        found = self._buckets.get(key)
+        if found is None:
+            self._buckets = {k: one for k, one in self._buckets.items() if one.remaining(now) < 1.0}
+            found = self._buckets[key] = TokenBucket(self._per_s, burst=self._burst, now=now)
+        return found

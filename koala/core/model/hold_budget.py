@@ -2,6 +2,9 @@
 
 A claim is charged in full when it is made; the unused part is refunded at the pass or the end. So a
 budget bounds the possible loss, not only the actual one.
+
+What stays charged is kept by periods, not by claims, so that a budget takes the same memory under
+any load. It is forgotten when the newest charge of its period is a day old.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from dataclasses import dataclass
 from koala.core.model.values import ClaimId, Instant
 
 WINDOW_S = 86_400.0
+PERIOD_S = 300.0
 
 
 @dataclass(slots=True)
@@ -29,7 +33,7 @@ class Budget:
 
     def __init__(self) -> None:
         self._charges: dict[ClaimId, BudgetCharge] = {}
-        self._order: deque[tuple[Instant, float]] = deque()
+        self._order: deque[tuple[Instant, float]] = deque()  # by period, the newest last
         self.spent_s = 0.0
 
     def __contains__(self, claim: ClaimId) -> bool:
@@ -55,7 +59,20 @@ class Budget:
         kept_s = min(used_s, charge.processor_s)
         self.spent_s += kept_s - charge.processor_s
         if kept_s > 0:
-            self._order.append((charge.at, kept_s))
+            self._keep(charge.at, kept_s)
+
+    def _keep(self, at: Instant, kept_s: float) -> None:
+        """Add to what stays charged of the period of an instant; later periods are few, because
+        holds are short."""
+        order, period = self._order, at // PERIOD_S
+        place = len(order)
+        while place and order[place - 1][0] // PERIOD_S > period:
+            place -= 1
+        if place and order[place - 1][0] // PERIOD_S == period:
+            newest_at, sum_s = order[place - 1]
+            order[place - 1] = (max(at, newest_at), sum_s + kept_s)
+        else:
+            order.insert(place, (at, kept_s))
 
     def _forget(self, now: Instant) -> None:
         while self._order and self._order[0][0] <= now - WINDOW_S:

@@ -28,6 +28,7 @@ from koala.common.protocol.messages import (
 from koala.common.protocol.versions import PROTOCOL
 from koala.common.runtime.clock import Clock
 from koala.common.runtime.structured_log import get_logger
+from koala.common.runtime.token_bucket import RateLimits
 from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.model.actions import Wanted
 from koala.core.model.events import SiteDisconnected, SiteReported
@@ -52,7 +53,6 @@ from koala.daemon.agents.session import (
 )
 from koala.daemon.files.additions import Additions
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit
-from koala.daemon.quotas import RateLimits
 from koala.errors import KoalaError, SpecError
 
 SESSIONS_MAX = 2_000

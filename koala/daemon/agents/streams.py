@@ -23,6 +23,7 @@ from google.protobuf.message import DecodeError
 
 from koala.common.runtime.clock import Clock, unix_now
 from koala.common.runtime.driver import wait_until
+from koala.common.runtime.token_bucket import RateLimits
 from koala.common.wire.packing import PACK_MAX, PACKS, Spacing, can_unpack, packed, unpacked
 from koala.common.wire.v1 import link_pb2 as pb
 from koala.common.wire.v1.link_pb2_grpc import AgentLinkServicer
@@ -31,7 +32,6 @@ from koala.daemon.agents.connections import AgentConnection
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.auth.access_rules import Caller, caller_of_call
 from koala.daemon.loop.event_loop import EventLoop
-from koala.daemon.quotas import RateLimits
 
 OUTBOX_MAX = 20_000  # batches of messages; the wanted state at a registration is one
 EXPIRY_CHECK_S = 60.0  # the wall clock may be set

@@ -15,6 +15,7 @@ import grpc
 from koala.common.identity.tls import JoinToken
 from koala.common.runtime.clock import unix_now
 from koala.common.runtime.structured_log import get_logger
+from koala.common.runtime.token_bucket import RateLimits
 from koala.common.wire.v1 import identity_pb2 as pb
 from koala.common.wire.v1.identity_pb2_grpc import EnrolmentServicer
 from koala.common.wire.v1.koala_pb2 import AddSiteRequest, AddUserRequest
@@ -23,7 +24,6 @@ from koala.daemon.auth.access_rules import Role, caller_of_call
 from koala.daemon.auth.audit import Audit
 from koala.daemon.auth.certificate_authority import CertificateAuthority
 from koala.daemon.auth.credential_store import CredentialStore, site_document, user_document
-from koala.daemon.quotas import RateLimits
 from koala.errors import ExhaustedError, KoalaError, RejectedError, SpecError
 
 EXPIRES_S_MAX = 10 * 365 * 86_400.0

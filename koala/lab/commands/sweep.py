@@ -102,12 +102,15 @@ def sweep(
         "on": on,
     }
     _save(found, made, folder, times, merged)
+    swept = Sweep(found.points, found.seeds, made)
     if share is None:
-        _report(found, Sweep(found.points, found.seeds, made), folder, as_json=as_json)
+        _report(found, swept, folder, as_json=as_json)
     else:
         count = len(made.finished)
         summary = {"version": VERSION, "part": part, "folder": str(folder), "runs": count}
         shared.show(summary, as_json=as_json, text=lambda: f"{counted(count, 'run')}\n{folder}")
+    for row in swept.stopped:
+        print(", ".join(f"{name} {value}" for name, value in row.items()), file=sys.stderr)
     if made.is_interrupted:
         print(f"interrupted: {len(made.finished)} of {len(tasks)} runs", file=sys.stderr)
         raise Exit(shared.INTERRUPTED)

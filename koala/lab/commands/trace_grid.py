@@ -41,6 +41,7 @@ def on_grid(
     only).
     """
     from koala.lab import Experiment, Log, read_grid
+    from koala.lab.progress import LineListener
     from koala.lab.sim.log_replay.job_files import OutcomeLog, is_log
 
     log = Log(file, form.name, overrun.value)
@@ -60,7 +61,7 @@ def on_grid(
         shared.on_interrupt(replay.interrupt),
         progress(file.name, size) as update,
     ):
-        report = replay.run(progress=update)
+        report = replay.run(progress=update, listener=LineListener(file.name))
     found = {"grid": str(grid), "split": split, **replay.document(report)}
     shared.show(found, as_json=as_json, text=lambda: _text(found), replaced=replaced)
     if jobs_out is not None and outcomes is not None:
@@ -69,6 +70,8 @@ def on_grid(
         from koala.lab.sim.metrics import COLUMNS, row
 
         shared.write_rows(jobs_out, COLUMNS, (row(job) for job in report.jobs))
+    for note in (*replay.notes, *(report.waiting if replay.is_stopped else ())):
+        print(note, file=sys.stderr)
     if replay.is_interrupted:
         print(f"interrupted at {report.ended_at:.0f} s", file=sys.stderr)
         raise Exit(shared.INTERRUPTED)

@@ -79,6 +79,11 @@ class Engine:
         return self.at(self.now + duration_s, call)
 
     @property
+    def scheduled(self) -> int:
+        """Number of calls that were scheduled so far."""
+        return self._number
+
+    @property
     def is_last_of_instant(self) -> bool:
         """True if nothing else is scheduled at this instant."""
         return not self._heap or self._heap[0][0] > self.now

@@ -10,8 +10,8 @@ import gc
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +24,8 @@ from koala.errors import KoalaError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Progress = Callable[[int], None]
-"""Called with the number of finished runs."""
+"""Called with the number of finished runs, also when it has not changed for long."""
+TOLD_EVERY_S = 10.0
 Each = Callable[[Item, Result], None]
 """Called with each run when it has finished, in any order."""
 COLLECTED_AFTER = 100_000
@@ -62,6 +63,7 @@ def replicate(
     """Run each item, in at most `workers` processes (0: one a core); `run`, items and results must
     be picklable. An interrupt (Ctrl-C) ends it and keeps the finished runs; an exception of a run
     is raised here."""
+    tell = progress or (lambda _done: None)
     count = min(workers or cores(), len(items))
     if count <= 1:
         return _here(run, items, progress, each)
@@ -83,13 +85,13 @@ def replicate(
                 futures[pool.submit(run, item)] = index
         for index, item in enumerate(items[count:], start=count):
             futures[pool.submit(run, item)] = index
-        for future in as_completed(futures):
-            index = futures[future]
-            done[index] = future.result()
-            if each is not None:
-                each(items[index], done[index])
-            if progress is not None:
-                progress(len(done))
+        for future in _as_completed(futures):
+            if future is not None:
+                index = futures[future]
+                done[index] = future.result()
+                if each is not None:
+                    each(items[index], done[index])
+            tell(len(done))
     except KeyboardInterrupt:
         is_interrupted = True
     except BrokenProcessPool as error:
@@ -128,6 +130,14 @@ def _here(
     except KeyboardInterrupt:
         return Replications(finished=tuple(finished), is_interrupted=True)
     return Replications(finished=tuple(finished))
+
+
+def _as_completed(futures: Iterable[Future[Result]]) -> Iterator[Future[Result] | None]:
+    """Yield each future when it is done, and None when none was for long."""
+    pending = set(futures)
+    while pending:
+        done, pending = wait(pending, TOLD_EVERY_S, return_when=FIRST_COMPLETED)
+        yield from done or (None,)
 
 
 def _begin_worker(parent: int) -> None:

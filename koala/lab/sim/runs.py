@@ -68,8 +68,10 @@ class Outcome:
 
     values: Mapping[str, float]
     is_saturated: bool = False
+    is_stopped: bool = False
+    """The run was stopped, since none of the jobs that waited would have started."""
     notes: tuple[str, ...] = ()
-    """Remarks beside the numbers: why jobs had not ended."""
+    """Remarks beside the numbers: what was left out, why jobs had not ended."""
 
 
 def most_are_saturated(outcomes: Sequence[Outcome]) -> bool:

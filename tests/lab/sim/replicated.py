@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from itertools import count
+from pathlib import Path
 
 from koala.lab.sim.replication import replicate
 
@@ -23,6 +24,12 @@ def interrupt_parent(parent: int, item: int) -> int:
     if item == 1:
         os.kill(parent, signal.SIGINT)
         signal.pause()
+    return item
+
+
+def wait_for(path: Path, item: int) -> int:
+    while not path.exists():
+        threading.Event().wait(0.02)
     return item
 
 

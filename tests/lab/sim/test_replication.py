@@ -8,13 +8,14 @@ import subprocess
 import sys
 from contextlib import ExitStack, suppress
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from koala.errors import KoalaError
 from koala.lab.sim.replication import COLLECTED_AFTER, replicate
 from tests.cli.command import environment
-from tests.lab.sim.replicated import end_badly, fail, interrupt_parent, square, threshold
+from tests.lab.sim.replicated import end_badly, fail, interrupt_parent, square, threshold, wait_for
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -38,6 +39,21 @@ def test_results_come_in_the_order_of_the_items(workers: int) -> None:
 def test_an_error_of_a_run_is_raised_here(workers: int) -> None:
     with pytest.raises(ValueError, match="3"):
         replicate(fail, [3, 3], workers=workers)
+
+
+def test_progress_is_told_while_no_run_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both runs wait for it."""
+    monkeypatch.setattr("koala.lab.sim.replication.TOLD_EVERY_S", 0.02)
+    told: list[int] = []
+
+    def tell(done: int) -> None:
+        told.append(done)
+        (tmp_path / "told").touch()
+
+    found = replicate(partial(wait_for, tmp_path / "told"), [0, 1], workers=2, progress=tell)
+    assert (told[0], told[-1], found.results) == (0, 2, (0, 1))
 
 
 def test_an_interrupt_keeps_what_is_finished() -> None:

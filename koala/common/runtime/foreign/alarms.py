@@ -110,13 +110,16 @@ class _Patience(_Alarm):
     def __init__(self) -> None:
         super().__init__()
         self._is_set_until_s = 0.0
+        self._alarm_before: Any = signal.SIG_DFL
 
     def begin(self) -> None:
         """Set the alarm again if it may ring too soon."""
         now_s = clock.now()
         if now_s < self._is_set_until_s or not _is_main_thread():
             return
-        _set_handler(signal.SIGALRM, self._ring)
+        before = _set_handler(signal.SIGALRM, self._ring)
+        if before != self._ring:
+            self._alarm_before = before
         signal.setitimer(signal.ITIMER_REAL, SIMULATED_LIMIT_S)
         self._is_set_until_s = now_s + SIMULATED_LIMIT_S / 2
 
@@ -125,9 +128,15 @@ class _Patience(_Alarm):
         rings, self.rings = self.rings, 0
         if rings:
             sys.settrace(None)
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            self.forget()
+            self.rest()
         return rings, ""
+
+    def rest(self) -> None:
+        """Turn the alarm off at the end of a run."""
+        if self._is_set_until_s and _is_main_thread():
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            _set_handler(signal.SIGALRM, self._alarm_before)
+        self.forget()
 
     def forget(self) -> None:
         """Set the alarm at the next call: a fork has none of its parent's."""

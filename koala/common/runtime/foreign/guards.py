@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from koala.common.runtime.foreign.alarms import SIMULATED_LIMIT_S
+from koala.common.runtime.foreign.alarms import PATIENCE, SIMULATED_LIMIT_S
 from koala.common.runtime.foreign.calls import FaultError, answer_of
 from koala.errors import EndlessPolicyError
 
@@ -86,6 +86,7 @@ def noting_replacements() -> Iterator[list[str]]:
         yield noted
     finally:
         _run.reset(token)
+        PATIENCE.rest()
 
 
 def _note(replacement: Replacement) -> None:

@@ -39,6 +39,7 @@ def as_plain(outcome: Outcome) -> dict[str, Any]:
     """Convert an outcome for JSON: null is not a number, "inf" infinity."""
     return {
         "saturated": outcome.is_saturated,
+        **({"stopped": True} if outcome.is_stopped else {}),
         "notes": list(outcome.notes),
         "values": {name: _plain(value) for name, value in outcome.values.items()},
     }
@@ -49,6 +50,7 @@ def from_plain(found: Mapping[str, Any]) -> Outcome:
     return Outcome(
         values={name: _number(value) for name, value in found["values"].items()},
         is_saturated=bool(found["saturated"]),
+        is_stopped=bool(found.get("stopped")),
         notes=tuple(found["notes"]),
     )
 

@@ -28,7 +28,8 @@ class SiteSetting:
     """A site: its registration, its local manager, and its own users' jobs in order of instants.
 
     `latency_s` is the time of a message from the scheduler to the site, and of one back. With
-    `keeps_waits` the wait of each job of its own users is kept.
+    `keeps_waits` the wait of each job of its own users is kept. If it `is_steady`, they submit for
+    ever, always in the same way.
     """
 
     name: SiteName
@@ -37,6 +38,7 @@ class SiteSetting:
     latency_s: Seconds = 0.0
     local_jobs: Iterable[LocalJob] = ()
     keeps_waits: bool = False
+    is_steady: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

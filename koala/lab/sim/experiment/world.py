@@ -9,7 +9,7 @@ from itertools import islice
 
 from koala.core.model import actions as act
 from koala.core.model import events as ev
-from koala.core.model.job import TERMINAL_PHASES
+from koala.core.model.job import TERMINAL_PHASES, Running
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FOREVER, ClaimId, Instant, JobId, Seconds, SiteName, UserName
 from koala.core.policy_api import Policies
@@ -24,6 +24,7 @@ from koala.lab.sim.metrics import JobRecord, record_of
 from koala.views.explain import why
 
 OPERATOR = UserName("operator")
+RUNNING = Running.__name__
 WAITING_MAX = 3
 """Number of unfinished jobs whose reason is reported."""
 _STEPS = 1_000
@@ -186,6 +187,7 @@ class World:
         self.scheduler = Scheduler(parameters, policies)
         self.submitted = 0
         self.over = 0
+        self.running: set[JobId] = set()
         self.events = 0
         self.grid = Grid(
             self.engine,
@@ -215,6 +217,11 @@ class World:
         """Set up everything that precedes the first step."""
         self.grid.begin()
         self._await_submission()
+
+    @property
+    def is_all_submitted(self) -> bool:
+        """True when no submission is to come."""
+        return self._is_exhausted
 
     @property
     def is_over(self) -> bool:
@@ -256,9 +263,14 @@ class World:
         ):  # something about a site may have changed whether it is usable
             for site in self.scheduler.sites.values():
                 self.grid.usage.set_usable(site.name, now, is_usable=is_usable(site))
-        elif announced.job is not None and announced.phase in TERMINAL_PHASES:
-            self.over += 1
-            self.grid.forget(announced.job)
+        elif announced.job is not None:
+            if announced.phase == RUNNING:
+                self.running.add(announced.job)
+            else:
+                self.running.discard(announced.job)
+            if announced.phase in TERMINAL_PHASES:
+                self.over += 1
+                self.grid.forget(announced.job)
 
     def _await_submission(self) -> None:
         submission = next(self._arriving, None)
@@ -290,6 +302,14 @@ class World:
             running_s=running_s,
             users={name: site.users for name, site in self.grid.sites.items()},
             waiting=self._waiting(),
+        )
+
+    def whereabouts(self) -> str:
+        """Say where the run is, in a line."""
+        day = self.engine.now / 86_400
+        return (
+            f"simulated day {day:.1f}: {self.submitted} jobs submitted, {self.over} over,"
+            f" {len(self.running)} run"
         )
 
     def _waiting(self) -> tuple[str, ...]:

@@ -19,12 +19,12 @@ from koala.core.model.values import FOREVER, Instant, JobId, Priority, Seconds, 
 from koala.core.policy_api import Policies
 from koala.errors import ConfigError
 from koala.lab.sim.experiment.setting import Faults, Links, SiteSetting, Submission
+from koala.lab.sim.experiment.standstill import Standstill
 from koala.lab.sim.experiment.world import ExperimentReport, World
 from koala.lab.workload.arrivals import Summary
+from koala.views.units import counted
 
-UNCLAIMED_S = 86_400.0
-"""Simulated time without a claim, after the last submission and with nothing else at the sites,
-after which a run ends: longer than any pause of the scheduler."""
+TICK_STEPS = 1_000
 Sizes = tuple[int, ...]
 SplitRule = Callable[[int, Sequence[int]], Sizes | None]
 """Component sizes of a job of so many processors on sites of these sizes, largest first; None when
@@ -114,8 +114,18 @@ class GridJob(NamedTuple):
     queue: str | None = None
 
 
+class Listener:
+    """Listener to a run; this one ignores all."""
+
+    def tick(self, describe: Callable[[], str]) -> None:
+        """Note that the run goes on; `describe` says where it is. Called often."""
+
+    def warn(self, text: str) -> None:
+        """Note that the run may not end."""
+
+
 class GridReplay:
-    """One replay. `too_large` counts jobs that all sites together could not hold."""
+    """One replay. `notes` say what was left out, and why it was stopped."""
 
     def __init__(
         self,
@@ -132,15 +142,17 @@ class GridReplay:
         self._sizes = sorted(self._processors.values(), reverse=True)
         self._known: dict[int | Sizes, Sizes | None] = {}
         self._numbers: set[int | str] = set()  # some logs give one to several jobs
-        self._is_all_submitted = False
+        self._first_too_large = ""
+        self._standstill = ""
         self.is_interrupted = False
         self.too_large = 0
         self.split_jobs = 0
 
-    def run(self, *, progress: Callable[[int], None] | None = None) -> ExperimentReport:
+    def run(
+        self, *, progress: Callable[[int], None] | None = None, listener: Listener | None = None
+    ) -> ExperimentReport:
         """Run to the end of the last job (of everybody's with `is_whole`), to `until`, to an
-        interrupt, or until nothing was claimed on an empty grid for so long that nothing will be:
-        a policy may refuse a job for ever."""
+        interrupt, or to a standstill: a job may be refused for ever."""
         world = World(
             sites=self._setting.sites,
             submissions=self._submissions(progress),
@@ -151,15 +163,35 @@ class GridReplay:
         )
         world.begin()
         until = self._setting.until
+        listener = listener or Listener()
         outages = () if self._setting.faults is None else self._setting.faults.outages
-        claimed_at = max((one.until for one in outages), default=0.0)
+        standstill = Standstill(world, outages, until=until, warn=listener.warn)
+        steps = 0
         while not (self.is_interrupted or self._is_over(world)) and world.step(until=until):
-            is_waiting = self._is_all_submitted and not world.scheduler.ledger
-            if not (is_waiting and all(site.is_left for site in world.grid.sites.values())):
-                claimed_at = max(claimed_at, world.engine.now)
-            elif world.engine.now - claimed_at > UNCLAIMED_S:
+            if standstill.is_reached():
                 break
+            steps += 1
+            if steps % TICK_STEPS == 0:
+                listener.tick(world.whereabouts)
+        self._standstill = standstill.note
         return world.report()
+
+    @property
+    def is_stopped(self) -> bool:
+        """True if the run was stopped at a standstill."""
+        return bool(self._standstill)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say what was left out, and why the run was stopped."""
+        found = []
+        if self.too_large:
+            sizes = ", ".join(f"{name} {size}" for name, size in self._processors.items())
+            left_out = counted(self.too_large, "job")
+            found.append(f"{left_out} left out: {self._first_too_large}; sites have {sizes}")
+        if self._standstill:
+            found.append(self._standstill)
+        return tuple(found)
 
     def _is_over(self, world: World) -> bool:
         if not world.is_over:
@@ -224,7 +256,7 @@ class GridReplay:
                 progress(count)
             parts = self._parts(job.size)
             if parts is None or not self._fits_queue(job, parts):
-                self.too_large += 1
+                self._leave_out(job)
                 continue
             self.split_jobs += len(parts) > 1
             number = job.number
@@ -236,7 +268,15 @@ class GridReplay:
                 spec=_spec(job, parts),
                 run_s=(float(job.run_s),) * len(parts),
             )
-        self._is_all_submitted = True
+
+    def _leave_out(self, job: GridJob) -> None:
+        """Count a job that the empty grid could not hold, and remember the first."""
+        self.too_large += 1
+        if not self._first_too_large:
+            sizes = (job.size,) if isinstance(job.size, int) else job.size
+            needs = " + ".join(map(str, sizes))
+            where = f" at {job.queue}" if job.queue is not None and len(sizes) == 1 else ""
+            self._first_too_large = f"{job.number} needs {needs} processors{where}"
 
     def _fits_queue(self, job: GridJob, parts: Sizes) -> bool:
         """Return True if a job of one component fits at the site of its queue, where alone it may
