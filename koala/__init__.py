@@ -2,23 +2,22 @@
 
     from koala import Client, Component, Job
 
-The rest of the Python interface is in `koala.client` and `koala.errors`. The packages:
+The rest of the Python interface is in `koala.client`, `koala.lab` and `koala.errors`.
 
-core        the scheduler as a pure state machine; `policies` decide for it, `views` explain it
-daemon      the process around the core; agents are in `koala_agent`
-protocol    messages between daemon, agent and starter; `wire` carries them over gRPC
-files       replicas and copies of files
-identity    certificates, tokens, and TLS
-rsl         descriptions of jobs
-client      the Python client; `cli` is the command line, `web` the web page
-metrics     what Prometheus reads
-sim         simulated time; `workload` draws or reads jobs, `papers` reproduces experiments
-lab         simulations from Python; `twin`: recorded jobs of clusters; `yardstick`: a benchmark
-runtime     services of the operating system: clock, log, disk, SQLite, settings
-conformance
-            checks a policy of another package before it is used
-grid_file   one TOML file for a whole grid on this machine
-errors      the exceptions
+Rooms, from the ground up; each knows only those below:
+
+errors            the exceptions
+common            foundations that daemon, agents and clients share
+core              the scheduler as a pure state machine
+queue_model       the queue of a site, for emulated sites and simulations
+policies          decide for the core; those of other packages are guarded
+job_descriptions  YAML, RSL, JSON and batch scripts
+views             the core's state for people: documents, explanations, accounts
+client            the Python client
+daemon            the process around the core; agents are in `koala_agent`
+cli, web          the command line; the web page
+local             commands that run or set up parts of Koala on this machine
+lab               all that is research: simulated time, experiments, papers
 """
 
 from typing import TYPE_CHECKING

@@ -16,11 +16,10 @@
     extras.py        optional packages that a command needs
     jobs/            submit, run, list, show, why, timeline, cancel, wait, watch, logs, outputs, rsl
     files.py         files of sites
-    admin/           sites, users, authority, backup, report, doctor
-    local/           up, daemon, demo, init and web: a grid on this machine
+    admin/           sites, users, report, doctor
     top/             top: the grid on a terminal, always current
-    research/        simulate, replay, reproduce, sweep, twin, yardstick
     render/          documents to text
 
-Absent on purpose: any knowledge of scheduling. The commands show the daemon's answers.
+Absent on purpose: any knowledge of scheduling. The commands show the daemon's answers. Commands of
+`koala.local` and `koala.lab`, which stand upon this room, are found by entry points.
 """

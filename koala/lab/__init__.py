@@ -18,6 +18,9 @@
   from files.
 - `engines`, `on_koala`: where runs are made; runs at the user's own sites.
 - `drawing`, `progress`: pictures, and progress in terminals and notebooks.
+
+Below it: `sim`, simulated time; `workload`, which draws or reads jobs; `papers`, reproductions;
+`twin`, recorded jobs of clusters; `yardstick`, a benchmark; `commands`, all these as commands.
 """
 
 from importlib import import_module

@@ -8,6 +8,7 @@ by that of an entry point (`slot.name`, for instance `placement.my-policy`), or 
 slots      the record of each slot, from which all else is read
 answers    reads the answers of policies of other packages
 changes    changes of policies and parameters as KEY=VALUE
+conformance   checks a policy of another package before it is used
 placement, claiming, queueing, progress
            the built-in policies
 """

@@ -9,6 +9,8 @@ Each discipline is a class in a module of its own, whose text defines it exactly
 `conservative`; `ordered` takes a function of a job. `queue` is their base class, and
 `local_schedulers` finds them by name. `backfill_queue` and `profile` make backfilling fast.
 
+`local_users` draws the jobs of a site's own users.
+
 At one instant all completions come first, then all arrivals in order, then one pass. Instants and
 durations are in seconds of the caller's clock.
 """

@@ -9,4 +9,6 @@ accounting   the figures of `koala report`
 gantt        the course of a job as bars; `gantt_svg` draws it, with elements of `svg`
 spans        the course of a job that is over as spans, for traces
 units        amounts as text
+cells, barrier, usage
+             documents as the pages and `koala top` show them
 """

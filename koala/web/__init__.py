@@ -4,9 +4,8 @@
 - `connections`: who is accepted, cut, and gives way; `shares`: limits of each user; `answers`:
   answers in parts, and mistakes in words.
 - `sessions`: sign-in and sessions of browsers; `security`: checks of requests.
-- `identities`, `grid_model`: who looks, and what the daemon shows them, fed by one watch for all
-  pages.
+- `identities`: who looks; what the daemon shows them is one `client.grid_model` for all pages.
 - `pages`: the handlers; `templates`, `static`: what browsers get.
-- `cells`, `barrier`, `usage`, `charts`: documents of the daemon as what the pages show.
+- `charts`: numbers as pictures; `koala.views` makes documents into what the pages show.
 - `past_runs`, `playback`: replays of past runs, and the document that plays one back.
 """

@@ -125,7 +125,7 @@ def circles(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def _parting(name: str, target: str, names: set[str]) -> tuple[str, str, str]:
-    """Where two modules part: the last package that they share, and the part of each below it."""
+    """The last package that two modules share, and the part of each below it."""
     while target not in names and "." in target:
         target = target.rpartition(".")[0]
     here, there = name.split("."), target.split(".")

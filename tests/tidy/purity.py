@@ -21,7 +21,8 @@ LINK_VALUES = (
     "koala.common.protocol.ordering",
     "koala.common.protocol.versions",
 )
-PURE = ("koala.core", "koala.views", "koala.policies", *LINK_VALUES, "koala.queue_model")
+QUEUE_MODEL = "koala.queue_model"
+PURE = ("koala.core", "koala.views", "koala.policies", *LINK_VALUES, QUEUE_MODEL)
 PURE_MAY_IMPORT = (
     "koala.core",
     "koala.views",
@@ -41,9 +42,17 @@ VIEWS = "koala.views"
 VIEWS_STANDARD = STANDARD | {"datetime"}
 """Views also format days; the calls of `datetime` that read the clock are found by name."""
 
+KIT = "koala.policies.conformance"
+"""A command that authors of policies run."""
+
 OWN_FUNCTIONS = ("koala.common.runtime.plugins", "koala.common.runtime.foreign")
 ORDERS = "koala.common.protocol.ordering"
-REGISTRIES = ("koala.policies", "koala.policies.slots", "koala.queue_model.local_schedulers")
+REGISTRIES = (
+    "koala.policies",
+    "koala.policies.changes",
+    "koala.policies.slots",
+    "koala.queue_model.local_schedulers",
+)
 """Only registries look for functions of other packages, and of users, and guard them."""
 
 BUILTINS = {
@@ -77,7 +86,7 @@ SET_METHODS = {"union", "intersection", "difference", "symmetric_difference"}
 
 
 def is_pure(module: Module) -> bool:
-    return is_within(module.name, *PURE)
+    return is_within(module.name, *PURE) and not is_within(module.name, KIT)
 
 
 def impurities(module: Module) -> Iterator[str]:
@@ -90,8 +99,8 @@ def impurities(module: Module) -> Iterator[str]:
 def _imports(module: Module) -> Iterator[tuple[ast.AST, str]]:
     for found in imports(module):
         if top_level(found.target) in ("koala", "koala_agent"):
-            is_agents = is_within(module.name, "koala_agent")
-            may_import = (*PURE[-1:], ORDERS) if is_agents else PURE_MAY_IMPORT
+            is_model = is_within(module.name, QUEUE_MODEL)
+            may_import = (QUEUE_MODEL, ORDERS, "koala.errors") if is_model else PURE_MAY_IMPORT
             allowed = is_within(found.target, *may_import) or (
                 module.name in REGISTRIES and is_within(found.target, *OWN_FUNCTIONS)
             )

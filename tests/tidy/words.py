@@ -167,7 +167,7 @@ def retired_verbs(module: Module) -> Iterator[str]:
             yield f"{module.at(node)}: the name {name} is retired, see docs/glossary.md"
 
 
-LAYERS_OF_NAMES = 2
+NAME_DEPTHS = {"koala.lab.papers": 4, "koala.lab.sim": 4, "koala.lab": 3, "koala.common": 3}
 """So many leading parts of a module's name are the layer in which a class name is unique."""
 
 
@@ -175,9 +175,7 @@ def names_twice(modules: Iterable[Module]) -> Iterator[str]:
     """Find public class names that one layer has twice."""
     places: dict[tuple[str, str], list[str]] = {}
     for module in modules:
-        depth = (
-            3 if is_within(module.name, "koala.lab.papers", "koala.lab.sim") else LAYERS_OF_NAMES
-        )
+        depth = next((n for room, n in NAME_DEPTHS.items() if is_within(module.name, room)), 2)
         layer = ".".join(module.name.split(".")[:depth])
         for node in module.tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):

@@ -5,6 +5,5 @@ access            those of access control: sites, users, audit log
 job_list          `koala list`
 queues            the placement queues
 gantt, timeline   the course of a job
-replay            the story, figures and comparison of `koala replay`
 table             aligned columns, which all of them use
 """

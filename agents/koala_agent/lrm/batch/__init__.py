@@ -2,7 +2,6 @@
 
 batch_manager     submission, polling and ends of claims; the same for all batch systems
 claim_tracking    the claims between two polls, what a listing says of them, and what is idle
-dialect           the commands and texts that one batch system must know
 slurm             the dialect of Slurm; slurm_nodes has the features and GPUs of its nodes
 gridengine        the dialect of Grid Engine
 htcondor          the dialect of HTCondor; condor_analysis reads why a job waits

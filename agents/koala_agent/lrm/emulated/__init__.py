@@ -1,11 +1,10 @@
 """An emulated site: a queue on the wall clock that starts real processes.
 
 system             its record as a kind of local manager
-emulated_manager   the queue of `lrm.model`, driven by the wall clock
+emulated_manager   a `koala.queue_model`, driven by the wall clock
 emulated_settings  its settings
 live_scheduler     its scheduler, which may be a function of another package
-local_users        jobs of the site's own users, drawn from a seed
-local_load         these jobs in the queue: they hold processors, and make room for claims
+local_load         jobs of the site's own users: they hold processors, and make room for claims
 gpu_pool           GPUs of the site, given to claims by number
 first_processes    start and end of the first process of each claim
 resident_starters  the agent's side of the parent from which starters are forked
