@@ -27,7 +27,7 @@ from koala.lab.sim.campaign.parts import merge, read_parts
 from koala.lab.sim.campaign.records import as_plain
 from koala.lab.sim.runs import Run
 
-FOLDER = Path(__file__).parents[2] / "docs" / "papers"
+FOLDER = Path(__file__).parents[3] / "docs" / "papers"
 SAMPLE, PROVENANCE = "sample.jsonl", "provenance.json"
 ROWS = 12
 """Rows that are published of a paper: those whose names have the least digests."""
@@ -40,8 +40,11 @@ def paper_of(name: str) -> Paper:
 
 
 def published() -> tuple[Path, ...]:
-    """List the folders of published reproductions."""
-    return tuple(sorted(path.parent for path in FOLDER.glob(f"*/{PROVENANCE}")))
+    """List the folders of published reproductions. Raises FileNotFoundError where there is none."""
+    folders = tuple(sorted(path.parent for path in FOLDER.glob(f"*/{PROVENANCE}")))
+    if not folders:
+        raise FileNotFoundError(FOLDER)
+    return folders
 
 
 def publish(source: Path) -> Path:

@@ -30,7 +30,7 @@ from koala.lab.papers.koala.simulation.workload import local_jobs, submissions
 from koala.lab.sim.metrics import MEASURES
 from koala.lab.sim.runs import Effort, Run
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 SMALL = Setting(jobs=40, local_load=0.3, warmup_s=1200.0, lost_at_s=2400.0)
 PROGRAM = """
 from koala.lab.papers.koala.simulation.run import run
