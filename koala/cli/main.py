@@ -18,6 +18,7 @@ import click
 from koala.cli.lazy_group import CALLED, LazyGroup
 from koala.common.runtime.progress_bar import QUIET_VARIABLE
 from koala.common.runtime.standard_streams import open_standard_streams
+from koala.common.wire.grpc_variables import VERBOSITY, set_grpc_variables
 from koala.errors import ConfigError, KoalaError, SpecError, UnreachableError, system_error_text
 
 FAILED, WRONG, UNREACHABLE = 1, 2, 3
@@ -193,8 +194,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     named = next((word for word in words if not word.startswith("-")), "")
     if arguments is None and named not in LONG_RUNNING:
         gc.set_threshold(OBJECTS_PER_COLLECTION)
-    if arguments is None and named != "daemon":  # which sets its own level; before gRPC is imported
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    if arguments is None and named == "daemon":
+        set_grpc_variables()
+    elif arguments is None:
+        os.environ.setdefault(VERBOSITY, "NONE")
     with contextlib.ExitStack() as stack:
         if arguments is None and named in WITH_TEMPORARY_FOLDERS:
             from koala.common.runtime.child_lifetime import end_once, ended_by

@@ -103,7 +103,6 @@ class Processes:
             TAG_VARIABLE: self._tag,
             FOLDER_VARIABLE: str(Path.cwd()),
             "PYTHONPATH": os.pathsep.join(part for part in path if part),
-            "GRPC_ENABLE_FORK_SUPPORT": "0",
             "TMPDIR": str(self._folder.temporary),
         }
 

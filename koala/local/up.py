@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 )  # fmt: skip
 def daemon(*, config: Path, accept_loss: bool, init: bool) -> None:
     """Run the daemon in the foreground."""
-    from koala.common.wire.grpc_variables import set_grpc_variables
-
-    set_grpc_variables()
     from koala.daemon.main import run
 
     raise Exit(run(config, accept_loss=accept_loss, may_begin=init))

@@ -127,6 +127,8 @@ def a_job(**changes: Any) -> dict[str, Any]:
         "parts": [a_part(), a_part(component=1, label="east", site="vu", file_site=None)],
         "progress": None,
         "claims_stopping": 0,
+        "now_at": None,
+        "setbacks": [],
         "charges": [a_charge()],
         "story": [[1000.0, "Placing: submitted"], [1019.0, "Finished: every component ended well"]],
     } | changes
@@ -147,4 +149,7 @@ def a_site(**changes: Any) -> dict[str, Any]:
         "grace_s": 5.0,
         "rtt_s": 0.0012,
         "address": "127.0.0.1",
+        "gpus": 0,
+        "idle_gpus": 0,
+        "is_drained": False,
     } | changes

@@ -36,7 +36,7 @@ def shell(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     program = folder / "bin" / "koala-agent"
     if not program.exists():
         program.parent.mkdir()
-        write_launcher(program, "koala_agent.main")
+        write_launcher(program, "koala_agent.__main__")
     return subprocess.run(
         ["bash", "-c", text],
         cwd=folder,

@@ -40,6 +40,13 @@ def test_the_timeline_shows_figure_1_of_the_paper() -> None:
         [
             "j1  Finished",
             "",
+            "           0                5.0 s            10.0 s            15.0 s",
+            "           A      B           C D                                           E",
+            "west delft              ....::::=============================================",
+            "east vu",
+            "",
+            ". claiming   : held at the barrier   = running",
+            "",
             "A          B              C     D                                            E",
             "+----------+--------------+-----+============================================+",
             "|<--------- TWT 6.2 s --------->|",
@@ -76,8 +83,9 @@ def test_the_timeline_of_a_waiting_job_ends_where_it_is() -> None:
         transfer_estimate_s=None,
         start_skew_s=None,
     )
-    lines = timeline_text(a_job(phase="Placing", timeline=waiting), zone=UTC).splitlines()
-    assert lines[2:4] == ["A", "+  ..."]
+    job = a_job(phase="Placing", timeline=waiting, charges=[], now_at=1003.0)
+    lines = timeline_text(job, zone=UTC).splitlines()
+    assert lines[lines.index("A") + 1] == "+  ..."
     assert len(reached(waiting)) == 1
 
 
@@ -93,7 +101,8 @@ def test_a_point_of_a_wrong_clock_makes_no_line_longer() -> None:
     line = a_timeline(placed_at=1000.0, claimed_at=1000.0, started_at=1060.0, ended_at=1000.1)
     assert places(reached(line), 78)[-1] == 77
     drawn = timeline_text(a_job(timeline=line), width=78, zone=UTC).splitlines()
-    assert len(drawn[2]) == len(drawn[3]) == 78, "letters and line"
+    letters = next(index for index, line in enumerate(drawn) if line.startswith("A "))
+    assert len(drawn[letters]) == len(drawn[letters + 1]) == 78, "letters and line"
 
 
 def test_a_job_shows_its_components_and_its_story() -> None:
@@ -221,18 +230,14 @@ def test_sites_show_state_and_idle_processors() -> None:
 
 
 def test_sites_show_gpus_where_there_are_any() -> None:
-    sites = [
-        a_site(gpus=4, idle_gpus=1),
-        a_site(site="vu", gpus=0, idle_gpus=0),
-        a_site(site="old"),
-    ]
+    sites = [a_site(gpus=4, idle_gpus=1), a_site(site="vu")]
     lines = [re.split(r"\s{2,}", line) for line in sites_text(sites).splitlines()]
-    assert [line[4] for line in lines] == ["GPUS", "1 of 4 idle", "-", "-"]
+    assert [line[4] for line in lines] == ["GPUS", "1 of 4 idle", "-"]
     assert "GPUS" not in sites_text(sites[1:])
 
 
 def test_sites_that_are_away_show_why_and_that_they_are_drained() -> None:
-    gone = {"state": "disconnected", "is_drained": False, "expires_at": None, "revoked_at": None}
+    gone = {"state": "disconnected", "expires_at": None, "revoked_at": None}
     sites = [
         a_site(**gone, enrolment="revoked") | {"revoked_at": 1000.0, "is_drained": True},
         a_site(site="vu", **gone, enrolment="expired") | {"expires_at": 1000.0},

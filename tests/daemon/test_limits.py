@@ -34,7 +34,7 @@ def ready(folder: Path, errors: str) -> Iterator[tuple[int, str]]:
         manager.bind(str(folder / "notify"))
         manager.settimeout(60)
         process = start(
-            program_of("koala.daemon.main"),
+            program_of("koala.daemon.__main__"),
             str(config),
             around=Surroundings(
                 stderr=out,

@@ -53,7 +53,7 @@ def started(config: Path, release: str = "", *, by_exec: bool = False) -> Iterat
     with os.fdopen(reading, encoding="utf-8") as stderr:
         with os.fdopen(writing, "wb") as theirs:
             process = start(
-                program_of("koala.daemon.main", release),
+                program_of("koala.daemon.__main__", release),
                 str(config),
                 around=Surroundings(stderr=theirs, environment=environment()),
                 by_exec=by_exec or bool(release),  # a release is made before anything is imported
@@ -197,7 +197,7 @@ def run_daemon(config: Path, release: str = "") -> subprocess.CompletedProcess[s
     """Run a daemon that does not start, with what it says on standard error."""
     with tempfile.TemporaryFile() as stderr:
         process = start(
-            program_of("koala.daemon.main", release),
+            program_of("koala.daemon.__main__", release),
             str(config),
             around=Surroundings(stderr=stderr, environment=environment()),
             by_exec=bool(release),

@@ -25,7 +25,7 @@ from tests.harness.forked import Surroundings, start, write_launcher
 from tests.tidy.sources import ROOT
 
 LIMIT_S = 600.0
-PROGRAMS = {"koala": "koala.cli.main", "koala-agent": "koala_agent.main"}
+PROGRAMS = {"koala": "koala.cli.main", "koala-agent": "koala_agent.__main__"}
 IMPORTED = (
     "scipy.special",
     "matplotlib.figure",

@@ -1,6 +1,6 @@
 """Start daemons, agents and commands as processes: from the fork server, or with exec.
 
-    process = start(program_of("koala.daemon.main"), "daemon.toml", started=Started(stderr=log))
+    process = start(program_of("koala.daemon.__main__"), "daemon.toml", started=Started(stderr=log))
 
 Under pytest they come from the fork server, which saves half a second of processor time each. Each
 process that starts others has a server of its own: what it has started ends with it. All but the

@@ -191,7 +191,7 @@ class Grid:
         return ""
 
     def _start(self, name: str) -> Process:
-        module = "koala.daemon.main" if name == "daemon" else "koala_agent.main"
+        module = "koala.daemon.__main__" if name == "daemon" else "koala_agent.__main__"
         release = self.releases.get(name, "")
         program = program_of(module, release)
         with self.log_path(name).open("ab") as log:
@@ -213,7 +213,6 @@ class Grid:
             "PYTHONPATH": os.pathsep.join(
                 (str(ROOT), str(ROOT / "agents"), os.environ.get("KOALA_TEST_PATH", ""))
             ),
-            "GRPC_ENABLE_FORK_SUPPORT": "0",
             MARK: self.mark,
         }
 

@@ -96,7 +96,7 @@ def _is_starter(pid: int) -> bool:
         return False
 
 
-PROGRAM = program_of("koala_agent.main")
+PROGRAM = program_of("koala_agent.__main__")
 COMMAND = (sys.executable, "-c", PROGRAM)
 
 

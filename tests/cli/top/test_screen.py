@@ -20,19 +20,15 @@ HOSTILE = "\x1b[2Jevil\x07\n<b>\u202e"
 
 def the_site(**changes: Any) -> dict[str, Any]:
     """A site as daemons of this release name it."""
-    more = {"local": 8, "running": 20, "held": 4, "trouble": "", "is_drained": False}
+    more = {"local": 8, "running": 20, "held": 4, "trouble": ""}
     return a_site(**{**more, **changes})
 
 
-def the_job(**changes: Any) -> dict[str, Any]:
-    return a_job(**{"now_at": None, "setbacks": [], **changes})
-
-
 JOBS = [
-    the_job(job="j1", owner="zoe", processors=2),
-    the_job(job="j2", phase="Running", ended_at=None, processors=64, sites=["leiden"]),
-    the_job(job="j3", phase="Placing", started_at=None, ended_at=None, submitted_at=900.0),
-    the_job(job="j4", owner="ann", name="ocean"),
+    a_job(job="j1", owner="zoe", processors=2),
+    a_job(job="j2", phase="Running", ended_at=None, processors=64, sites=["leiden"]),
+    a_job(job="j3", phase="Placing", started_at=None, ended_at=None, submitted_at=900.0),
+    a_job(job="j4", owner="ann", name="ocean"),
 ]
 
 
@@ -115,7 +111,7 @@ def test_no_screen_is_larger_than_the_terminal(
     keys: list[str], width: int, height: int, coloured: bool
 ) -> None:
     """Nothing that users write reaches the terminal as control characters, either."""
-    hostile = the_job(
+    hostile = a_job(
         job="j9", name=HOSTILE, owner=HOSTILE, reason=HOSTILE, story=[[1.0, HOSTILE]],
         timeline=a_timeline(),
     )  # fmt: skip

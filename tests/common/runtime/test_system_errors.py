@@ -54,10 +54,10 @@ def test_a_rename_that_fails_names_both_files(tmp_path: Path) -> None:
     [
         ("koala.cli.main", ("daemon", "{mem}")),
         ("koala.cli.main", ("submit", "{mem}")),
-        ("koala.daemon.main", ("{mem}",)),
-        ("koala.daemon.main", ("{folder}/daemon.toml", "--init")),
-        ("koala_agent.main", ("{mem}",)),
-        ("koala_agent.main", ("{folder}/agent.toml",)),
+        ("koala.daemon.__main__", ("{mem}",)),
+        ("koala.daemon.__main__", ("{folder}/daemon.toml", "--init")),
+        ("koala_agent.__main__", ("{mem}",)),
+        ("koala_agent.__main__", ("{folder}/agent.toml",)),
     ],
 )
 def test_a_start_that_fails_by_the_disk_says_in_a_line_which_file(

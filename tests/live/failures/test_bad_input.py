@@ -220,7 +220,7 @@ async def test_a_second_agent_of_a_site_does_not_take_its_place(
 ) -> None:
     """Two agents with one state directory: the second ends at once."""
     async with nothing_changes(client):
-        agent, config = program_of("koala_agent.main"), str(calm_grid.config("delft"))
+        agent, config = program_of("koala_agent.__main__"), str(calm_grid.config("delft"))
         status, said = await run(calm_grid, tmp_path / "said", agent, config)
     assert status == 2, said
     assert "another agent" in said
@@ -231,7 +231,7 @@ async def test_a_second_daemon_of_a_state_directory_ends_with_a_clear_word(
     calm_grid: Grid, client: AsyncClient, tmp_path: Path
 ) -> None:
     async with nothing_changes(client):
-        daemon, config = program_of("koala.daemon.main"), str(calm_grid.config("daemon"))
+        daemon, config = program_of("koala.daemon.__main__"), str(calm_grid.config("daemon"))
         status, said = await run(calm_grid, tmp_path / "said", daemon, config)
     assert status == 1, said
     assert "another daemon" in said

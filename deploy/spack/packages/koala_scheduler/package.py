@@ -28,6 +28,7 @@ class KoalaScheduler(PythonPackage):
     depends_on("py-cryptography@43:", type=("build", "run"))
     depends_on("py-psutil@6.0:", type=("build", "run"))
     depends_on("py-msgspec@0.20:", type=("build", "run"))
+    depends_on("py-tomli-w@1.1:", type=("build", "run"))
     depends_on("py-click@8.5:", type=("build", "run"))
     depends_on("py-rich@13.9:", type=("build", "run"))
     depends_on("py-aiomqtt@2.5:", type=("build", "run"))
