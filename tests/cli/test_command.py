@@ -209,7 +209,12 @@ def test_words_that_the_system_does_not_take_are_errors_as_others_are(
         (("list", "--last", "x"), "koala list", 2, "allowed are whole numbers"),
         (("site", "add", "a", "--ttl", "0"), "koala site add", 2, "allowed is a time"),
         (("sites", "--address", NOBODY), "koala sites", 3, NOBODY),
-        (("simulate", "sq", "--scheme", "x"), "koala simulate sq", 2, "allowed are SQ, QoS"),
+        (
+            ("simulate", "sq", "--scheme", "x"),
+            "koala simulate sq",
+            2,
+            "allowed are QoS, free",
+        ),
         (("admin", "authority", "show", "/no"), "koala admin authority show", 2, "/no"),
     ],
 )

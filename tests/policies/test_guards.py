@@ -245,8 +245,9 @@ def guard_of(policy: Any) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def no_run_is_left_over() -> None:
-    """Other tests ask policies in simulated time without the run that ends with them."""
+def the_run_ends() -> Iterator[None]:
+    """Tests ask policies in simulated time without the run that ends with them."""
+    yield
     alarms.PATIENCE.rest()
 
 

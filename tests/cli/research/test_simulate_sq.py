@@ -46,7 +46,7 @@ def test_people_get_a_table_and_files_when_they_ask(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--scheme", "RR"), "--scheme RR: allowed are SQ, QoS"),
+        (("--scheme", "RR"), "--scheme RR: allowed are QoS, free, SQ, SQ-printed, and functions"),
         (("--machines", "0"), "--machines 0: allowed is a number from 1 to 1000"),
         (("--beta", "1"), "--beta 1: allowed is a number from 0, below 1"),
         (("--partition", "firm"), "--partition firm: allowed are soft, hard"),

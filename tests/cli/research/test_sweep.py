@@ -129,7 +129,10 @@ def test_settings_of_a_list_may_name_different_options(tmp_path: Path) -> None:
         ("reps = 1", "toml: simulate is missing"),
         ('simulate = "sq"\nrep = 1', "rep is unknown: did you mean reps? Known are simulate, reps"),
         ('simulate = "sq"\nlog = "x"', "log: not allowed with simulate = 'sq'"),
-        ('simulate = "sq"\n[over]\nscheme = ["XX"]', "over: --scheme XX: allowed are SQ, QoS"),
+        (
+            'simulate = "sq"\n[over]\nscheme = ["XX"]',
+            "over: --scheme XX: allowed are QoS, free",
+        ),
         ('simulate = "sq"\n[over]\nscheem = ["SQ"]', "over: scheem: no such option; there are"),
         ('simulate = "sq"\n[over]\nscheme = []', "over.scheme = []: allowed is a list with"),
         ('simulate = "sq"\n[options]\ntasks = "x"', "options: tasks = 'x': allowed is a number"),

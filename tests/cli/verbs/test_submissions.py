@@ -189,7 +189,7 @@ def test_ctrl_c_before_the_answer_says_that_nothing_is_known(key: str) -> None:
 
     server = grpc.server(ThreadPoolExecutor(1))  # takes a submission and does not answer
     calls: dict[str, Any] = {"Submit": grpc.unary_unary_rpc_method_handler(submit)}
-    handler = grpc.method_handlers_generic_handler("koala.common.wire.v1.Koala", calls)
+    handler = grpc.method_handlers_generic_handler("koala.wire.v1.Koala", calls)
     server.add_generic_rpc_handlers((handler,))
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()

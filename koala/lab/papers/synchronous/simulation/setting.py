@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from koala.common.runtime.option_values import Bounds
 from koala.core.model.values import Seconds
+from koala.errors import ConfigError
 from koala.lab.sim.options import JOBS_MAX, choice, number, policy_name, require_declared, text
 
 QUANTA = 100
@@ -23,8 +24,13 @@ Release = Literal["real", "agreed"]
 
 
 def _scheme(option: str, text: str) -> str:
-    """Match a scheme in any case, or look up a progress policy."""
-    return "QoS" if text.lower() == "qos" else policy_name(option, "progress", text)
+    """Match a scheme in any case, or look up a progress policy. Raises ConfigError."""
+    if text.lower() == "qos":
+        return "QoS"
+    try:
+        return policy_name(option, "progress", text)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("allowed are ", "allowed are QoS, ", 1)) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
