@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import threading
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from koala.common.wire.grpc_shutdown import run_and_drain
 from koala.daemon.files.relay import serve as serve_relay
 from koala.daemon.files.relay_settings import RelaySettings
 from tests.daemon.running import a_daemon, config_of
+from tests.harness.forked import apart
 
 CALLS = 50
 
@@ -84,14 +85,12 @@ def daemon_of(folder: Path) -> Coroutine[Any, Any, None]:
 
 
 @pytest.mark.parametrize("server_of", [relay_of, daemon_of])
+@apart
 def test_an_end_during_the_start_leaves_no_traceback(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    server_of: Callable[[Path], Coroutine[Any, Any, None]],
+    tmp_path: Path, server_of: Callable[[Path], Coroutine[Any, Any, None]]
 ) -> None:
-    """As of a relay whose daemon fails as soon as it serves."""
-    monkeypatch.setattr(logging.getLogger("asyncio"), "filters", [])
+    """As of a relay whose daemon fails as soon as it serves. Of a server that is cut so, gRPC may
+    keep descriptors."""
     begin = Server.start
     running: list[asyncio.Task[None]] = []
 
@@ -105,7 +104,8 @@ def test_an_end_during_the_start_leaves_no_traceback(
             await running[0]
         gc.collect()
 
-    monkeypatch.setattr(Server, "start", begin_and_end)
-    asyncio.run(run_and_drain(cut()))
-    gc.collect()
-    assert "Traceback" not in capfd.readouterr().err
+    Server.start = begin_and_end  # type: ignore[method-assign]
+    with redirect_stderr(StringIO()) as said:
+        asyncio.run(run_and_drain(cut()))
+        gc.collect()
+    assert "Traceback" not in said.getvalue()
