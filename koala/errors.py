@@ -25,7 +25,6 @@ KoalaError
 from __future__ import annotations
 
 import errno
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -202,6 +201,8 @@ def system_error_text(error: OSError) -> str:
 
 def _nearest_path(error: OSError) -> str:
     """Return the path that the innermost function with one was about; empty without one."""
+    import traceback  # noqa: PLC0415 - only for an error of the system
+
     for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
         for value in frame.f_locals.values():
             if isinstance(value, Path):

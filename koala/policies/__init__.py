@@ -20,7 +20,8 @@ from contextlib import suppress
 from typing import Any
 
 from koala.common.runtime.foreign.guards import SIMULATED, Conduct
-from koala.common.runtime.plugins import did_you_mean, find_function, outside_names
+from koala.common.runtime.option_values import did_you_mean
+from koala.common.runtime.plugins import find_function, outside_names
 from koala.core.policy_api import Policies
 from koala.errors import ConfigError
 from koala.policies.slots import PROGRESS, SLOTS, Slot, policy_label

@@ -30,6 +30,7 @@ PURE_MAY_IMPORT = (
     "koala.errors",
     *LINK_VALUES,
     "koala.common.runtime.disk_formats",
+    "koala.common.runtime.option_values",
 )
 
 STANDARD = {
@@ -49,7 +50,6 @@ OWN_FUNCTIONS = ("koala.common.runtime.plugins", "koala.common.runtime.foreign")
 ORDERS = "koala.common.protocol.ordering"
 REGISTRIES = (
     "koala.policies",
-    "koala.policies.changes",
     "koala.policies.slots",
     "koala.queue_model.local_schedulers",
 )

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import isfinite, isinf, nan
 
-from koala.common.runtime.plugins import did_you_mean
 from koala.errors import ConfigError
 
 PROCESSORS_MAX = 10_000_000
@@ -133,6 +132,15 @@ def site_sizes(option: str, text: str) -> tuple[int, ...]:
             f" 128,3x24: at most {SITES_MAX} sites of at most {PROCESSORS_MAX} each"
         )
     return tuple(found)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Ask for the known word that is nearest to a misspelt one, in any case; empty if none is."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only for an error
+
+    by_lower = {one.lower(): one for one in known}
+    near = get_close_matches(word.lower(), by_lower, n=1)
+    return f"did you mean {by_lower[near[0]]}? " if near else ""
 
 
 def one_of(option: str, text: str, allowed: tuple[str, ...]) -> str:

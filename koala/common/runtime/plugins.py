@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from importlib import import_module
 from itertools import count
@@ -20,6 +19,7 @@ from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from koala.common.runtime.foreign.calls import LOAD_LIMIT_S, FaultError, answer_of
+from koala.common.runtime.option_values import did_you_mean
 from koala.errors import ConfigError, InvalidAnswerError
 
 if TYPE_CHECKING:
@@ -69,13 +69,6 @@ def find_function(
         f"{what}: {did_you_mean(name, names)}known are {', '.join(names)}, and functions as"
         " module:function"
     )
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Ask for the known word that is nearest to a misspelt one, in any case; empty if none is."""
-    by_lower = {one.lower(): one for one in known}
-    near = get_close_matches(word.lower(), by_lower, n=1)
-    return f"did you mean {by_lower[near[0]]}? " if near else ""
 
 
 _SESSION = "<session>"

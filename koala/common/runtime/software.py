@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 
 DISTRIBUTION = "koala-scheduler"
 SIM = ("scipy", "matplotlib")
@@ -38,6 +37,8 @@ def missing_text(extra: str, packages: tuple[str, ...]) -> str:
 
 
 def _is_there(package: str) -> bool:
+    from importlib.util import find_spec  # noqa: PLC0415 - slow
+
     try:
         return find_spec(package) is not None
     except ModuleNotFoundError:  # the package that should contain it is not there

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from koala.common.runtime.plugins import did_you_mean
+from koala.common.runtime.option_values import did_you_mean
 from koala.errors import ConfigError, SpecError
 from koala.lab.grids import POLICIES
 from koala.policies import named, names_of
