@@ -104,8 +104,8 @@ def test_an_end_during_the_start_leaves_no_traceback(
             await running[0]
         gc.collect()
 
-    Server.start = begin_and_end  # type: ignore[method-assign]
-    with redirect_stderr(StringIO()) as said:
+    with redirect_stderr(StringIO()) as said, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Server, "start", begin_and_end)
         asyncio.run(run_and_drain(cut()))
         gc.collect()
     assert "Traceback" not in said.getvalue()
