@@ -93,8 +93,11 @@ class WebProcess:
         resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (count, hard))
 
     async def until_cut(self, ours: socket.socket) -> None:
-        """Wait until the process has let go of a connection that is open here."""
+        """Wait until the process has let go of a connection that is open here; it has accepted it
+        when the first byte of the answer is read."""
         port = ours.getsockname()[1]
+        ours.settimeout(0)
+        assert await asyncio.get_running_loop().sock_recv(ours, 1)
         process = psutil.Process(self.process.pid)
         async with asyncio.timeout(LIMIT_S):
             while any(one.raddr and one.raddr.port == port for one in process.net_connections()):

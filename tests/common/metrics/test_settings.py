@@ -79,6 +79,6 @@ def test_an_error_names_the_key_and_what_is_allowed(
 def test_a_missing_extra_is_told_with_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(software, "find_spec", lambda _name: None)
+    monkeypatch.setattr(software, "_is_there", lambda _package: False)
     with pytest.raises(ConfigError, match=r"\[metrics\] needs the extra: pip install '.*metrics"):
         parse(tmp_path, 'listen = "127.0.0.1:0"')
