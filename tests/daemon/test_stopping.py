@@ -104,7 +104,7 @@ def test_an_end_during_the_start_leaves_no_traceback(
             await running[0]
         gc.collect()
 
-    Server.start = begin_and_end  # type: ignore[method-assign]
+    Server.start = begin_and_end  # type: ignore[method-assign,assignment]
     with redirect_stderr(StringIO()) as said:
         asyncio.run(run_and_drain(cut()))
         gc.collect()

@@ -171,15 +171,12 @@ def test_an_own_policy_with_an_invalid_answer_is_replaced_and_the_result_says_so
         "placement = to_a: replaced by CF: component 0 at a: there is no room",
         "queueing = <lambda>: replaced by the order of submission: the sort key None",
     )
-    for changes, text in zip(
-        (
-            {"placement": lambda request, view: None},
-            {"placement": to_a},
-            {"queueing": lambda job: None},
-        ),
-        told,
-        strict=True,
-    ):
+    changed: list[dict[str, Any]] = [
+        {"placement": lambda request, view: None},
+        {"placement": to_a},
+        {"queueing": lambda job: None},
+    ]
+    for changes, text in zip(changed, told, strict=True):
         (note,) = OWN.changed(**changes).run().notes
         assert note.startswith(text)
 
