@@ -13,6 +13,7 @@ starter_link, starter       the program of a placeholder, and the agent's connec
 files                       replicas, copies and uploads (`koala.common.files`)
 transport                   commands and files at a site, here or over ssh
 connect                     `koala site connect`
+conformance                 `koala-agent conformance`: tries what a batch system must do
 metrics                     what Prometheus reads
 state_folder                the state directory; `sealed_database`: SQLite that detects lost rows
 """

@@ -36,8 +36,9 @@ from koala_agent.link.session_events import Event, Reported
 from koala_agent.link.session_status import SessionStatus
 from koala_agent.link.stream import StreamFactory
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
+from koala_agent.lrm.batch.guarded_dialect import guarded
 from koala_agent.lrm.batch.native import EVERY
-from koala_agent.lrm.batch_system import Wishes
+from koala_agent.lrm.batch_system import DialectSettings
 from koala_agent.lrm.dialect import Dialect
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
@@ -327,8 +328,8 @@ def _local_manager(
         return EmulatedLocalManager(
             settings, on_report=on_report, clock=clock.now, open_connection=inherited.open
         )
-    if config.system.untried:
-        log.warning("dialect.not_tested", kind=config.lrm.kind, reason=config.system.untried)
+    if config.system.notice:
+        log.warning("dialect.not_tested", kind=config.lrm.kind, reason=config.system.notice)
     is_far = config.transport.kind == "ssh"
     batch = BatchSettings(
         processors=config.site.processors,
@@ -389,7 +390,7 @@ def dialect_of(config: Config) -> Dialect:
         native = (EVERY,) if config.accounts.mode == "user" else ()
     make = config.system.dialect
     assert make is not None, config.lrm.kind
-    return make(config.lrm, Wishes(native=native, gpus=config.site.gpus))
+    return guarded(make(config.lrm, DialectSettings(native=native, gpus=config.site.gpus)))
 
 
 def _files_settings(

@@ -241,9 +241,9 @@ def _read_manager(table: object, source: str) -> LRMTable:
     try:
         system = find_system(kind)
         names = system.setting_names()
-        others = {name for other in known_systems() for name in other.setting_names()}
-        for key in table:
-            if key not in ("kind", *names) and key in others:
+        if left := [key for key in table if key not in ("kind", *names)]:
+            others = {name for other in known_systems() for name in other.setting_names()}
+            for key in (key for key in left if key in others):
                 raise ConfigError(
                     f"lrm.{key} means nothing with kind = {kind!r}: allowed are {', '.join(names)}"
                 )

@@ -29,6 +29,7 @@ from koala_agent.config import read_config
 from koala_agent.config_tables import Config
 from koala_agent.link.endpoints import certified_address, why_refused
 from koala_agent.link.enrolment import find_identity
+from koala_agent.lrm.dialect import Figures
 from koala_agent.probe_job import LIMIT_S, may_submit, run_probe
 from koala_agent.site_access import agent_endpoint, mailbox_of, reached
 from koala_agent.starter.mailbox.layout import POLL_S, UP
@@ -86,7 +87,8 @@ async def _state_directory(config: Config) -> str:
     return f"{state_dir} {'is ours' if there == state_dir else 'can be made'}"
 
 
-async def _batch_system(config: Config) -> str:
+async def answers_of_batch_system(config: Config) -> str:
+    """Check that the commands of the batch system are there and answer."""
     system = config.system
     if system.is_emulated:
         return f"{system.title}, {config.site.processors} processors on this machine"
@@ -103,11 +105,16 @@ async def _batch_system(config: Config) -> str:
         if isinstance(error, SiteAwayError) or not (advice := _variables_left_out(config)):
             raise
         raise LocalManagerError(f"{error}; {advice}") from error
+    label = f"tried with {system.tried_with}" if system.tried_with else system.notice
+    return f"{system.kind} answers: {_in_words(figures, config)} ({label})"
+
+
+def _in_words(figures: Figures | None, config: Config) -> str:
+    if figures is None:
+        return f"it tells no processors, so Koala counts on {config.site.processors} of its own"
     gpus = figures.resources.gpus
     more = f", {figures.idle_gpus} of {gpus} GPUs" if gpus else ""
-    label = f" (the dialect: {system.untried})" if system.untried else ""
-    idle = f"{figures.idle} of {figures.processors} processors are idle{more}"
-    return f"{system.kind} answers: {idle}{label}"
+    return f"{figures.idle} of {figures.processors} processors are idle{more}"
 
 
 def _variables_left_out(config: Config) -> str:
@@ -300,7 +307,7 @@ async def _port_for_agents(config: Config) -> str:
 
 NEEDS: dict[str, Need] = {
     "state directory": _state_directory,
-    "batch system": _batch_system,
+    "batch system": answers_of_batch_system,
     "account": may_submit,
     "interpreter": _interpreter,
     "ports": _ports,

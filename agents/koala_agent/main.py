@@ -89,7 +89,9 @@ def _run_command(name: str, words: Sequence[str]) -> int:
             action="store_true",
             help="submit a small batch job that calls back from a compute node",
         )
-    if name in ("status", "doctor"):
+    if name == "conformance":
+        _add_kit_options(parser)
+    if name in ("status", "doctor", "conformance"):
         parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     options = parser.parse_args(words)
     try:
@@ -129,6 +131,43 @@ def _status(options: argparse.Namespace) -> int:
     return background.status(options.config, as_json=options.json)
 
 
+def _add_kit_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="CHECK", help="make this check alone"
+    )
+    parser.add_argument(
+        "--limit",
+        type=_seconds,
+        default=120.0,
+        metavar="SECONDS",
+        help="longest wait for one thing to happen, as for a job to start (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=_seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="shortest time limit of a job that the batch system keeps (default: %(default)g)",
+    )
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0.1 <= seconds <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text} (expected seconds, from 0.1 to 86400)")
+    return seconds
+
+
+def _conformance(options: argparse.Namespace) -> int:
+    from koala_agent.conformance import kit
+
+    configure_logging("error")  # the findings say the rest
+    chosen = kit.KitOptions(
+        only=options.only, limit_s=options.limit, time_limit_s=options.time_limit
+    )
+    return kit.conformance(options.config, chosen, as_json=options.json)
+
+
 def _doctor(options: argparse.Namespace) -> int:
     from koala_agent import doctor
 
@@ -166,6 +205,13 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], str]] = {
         "ports, daemon and certificate. Each need has a line (ok, warning or FAILED), with what to "
         "do. Exit status: 0 none has failed, 1 one has, 2 the configuration is wrong. `koala-agent "
         "check` is the same.",
+    ),
+    "conformance": (
+        _conformance,
+        "Tries what a batch system must do for Koala, for authors of a dialect. It runs small jobs "
+        "of its own: one at a time, once two of site.processors. Each check has a line (ok, "
+        "warning or FAILED). Exit status: 0 none has failed, 1 one has, 2 the configuration is "
+        "wrong.",
     ),
 }
 """Function and description of each command."""
@@ -311,7 +357,7 @@ def _parser() -> argparse.ArgumentParser:
     firsts = {name: text.partition(". ")[0] for name, (_, text) in COMMANDS.items()}
     parser.add_argument_group(
         "other commands (koala-agent COMMAND --help has more)",
-        "\n".join(f"{name:<7} {first}." for name, first in firsts.items()),
+        "\n".join(f"{name:<12} {first}." for name, first in firsts.items()),
     )
     parser.add_argument("--version", action="version", version=f"koala-agent {software_version()}")
     return parser

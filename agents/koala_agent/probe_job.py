@@ -98,6 +98,14 @@ async def may_submit(config: Config) -> str:
     return f"{config.lrm.kind} would take a job of one processor"
 
 
+def _folder(config: Config) -> str:
+    """Return the state directory, which is not there before the first start of the agent."""
+    folder = config.agent.state_dir
+    if config.starter.shared:
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
 async def run_probe(config: Config) -> str:
     """Submit the probe job, and wait for its call. Raises LocalManagerError, UnreachableError, and
     NotableError if the queue was too long."""
@@ -106,7 +114,7 @@ async def run_probe(config: Config) -> str:
     token = secrets.token_hex(16)
     answer: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
     python = config.starter.python or sys.executable
-    folder = config.agent.state_dir
+    folder = _folder(config)
     if mailbox := mailbox_of(config):
         words = [python, "-I", "-S", "-c", CALL_BY_FILES, token, folder, mailbox]
         placeholder = a_placeholder(config, body=f"exec {shlex.join(words)}")

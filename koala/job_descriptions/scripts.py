@@ -34,7 +34,7 @@ from koala.job_descriptions.script_draft import (
 GROUP = "koala.script_directives"
 """Group of the entry points that name the kinds of directives, each a `Directives`."""
 OTHER_DIRECTIVE = re.compile(r"#[A-Z]{3,}[ \t]+-")
-"""A line such as `#PBS -l` or `#OAR -n`, which another batch system would read."""
+"""A line such as `#BATCH -n`, which another batch system would read."""
 SCRIPT_BYTES_MAX = 100_000
 """Limit on a script's size; one argument of a program may have slightly more on Linux."""
 

@@ -38,14 +38,14 @@ class Kinds(Words):
     """A kind of file: one of the templates, or a batch system."""
 
     def __init__(self) -> None:
-        pass  # the words are found when they are needed: that imports all batch systems
+        pass  # the words are found when they are needed: that looks at all packages
 
     @cached_property
     def words(self) -> tuple[str, ...]:  # type: ignore[override] # read only
         """The words."""
-        from koala_agent.lrm.batch_system import known_systems
+        from koala_agent.lrm.batch_system import known_kinds
 
-        return (*TEMPLATES, *(system.kind for system in known_systems()))
+        return (*TEMPLATES, *known_kinds())
 
 
 class InitCommand(click.Command):
@@ -118,8 +118,7 @@ def _systems_here() -> list[str]:
     """Return the kind of the batch system whose commands this shell finds; none without one."""
     from koala_agent.lrm.batch_system import known_systems
 
-    real = [system for system in known_systems() if not system.is_emulated]
-    kinds = [system.kind for system in real if all(map(shutil.which, system.found_by))]
+    kinds = [system.kind for system in known_systems() if system.is_installed(shutil.which)]
     if not kinds:
         note("found no batch system here: `koala init KIND` writes an agent for one elsewhere")
     return kinds[:1]

@@ -90,12 +90,12 @@ def _connection_of(site: str) -> tuple[SSHSettings, tuple[int, ...]]:
     help="Processors that Koala may use there.",
     unset="all, where the batch system or the machine tells them",
 )
-@option("--partition", default="", metavar="NAME", help="Partition of Slurm to use.")
 @option(
-    "--parallel-environment",
-    default="",
-    metavar="NAME",
-    help="Parallel environment of Grid Engine.",
+    "--set",
+    "wishes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of the batch system, a key of [lrm], as in partition=batch.",
 )
 @option(
     "--ssh-option",
@@ -121,8 +121,7 @@ def connect(
     site: str | None,
     where: str,
     processors: int | None,
-    partition: str,
-    parallel_environment: str,
+    wishes: tuple[str, ...],
     options: tuple[str, ...],
     wheel: Path | None,
     tunnel: tuple[int, ...],
@@ -143,7 +142,7 @@ def connect(
     from koala_agent.transport.ssh_socket import log_in
 
     name = _site_name(site, host)
-    wishes = {"partition": partition, "parallel_environment": parallel_environment}
+    settings = dict(map(_setting, wishes))
     daemon, user = ask(address, _caller)
     state_dir = str(Path.home() / STATE / name)
     control = shared_control(name, host, options) if where == "here" else ""
@@ -159,7 +158,7 @@ def connect(
         options=options,
         control=control,
         processors=processors,
-        wishes={key: value for key, value in wishes.items() if value},
+        wishes=settings,
     )
     work = Connecting(request=request, record=record, wheel=wheel, tunnel=tunnel, address=address)
     asyncio.run(work.run(is_dry=dry_run, is_agreed=yes))
@@ -176,6 +175,14 @@ def _site_name(given: str | None, host: str) -> str:
     if given is None and name.isdecimal():
         raise SpecError(f"{host} is an address: give --site NAME")
     return name
+
+
+def _setting(word: str) -> tuple[str, str]:
+    """Return the key and the value of a setting. Raises SpecError."""
+    key, equals, value = word.partition("=")
+    if not (equals and key.strip() and value):
+        raise SpecError(f"--set {word!r} (expected KEY=VALUE, as in partition=batch)")
+    return key.strip(), value
 
 
 async def _caller(client: AsyncClient) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from unittest import SkipTest
 import pytest
 
 from koala.client import AsyncClient
+from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.transport.shell import Shell, plain_environment
 from tests.agent.transport.servers import a_server
@@ -25,7 +26,7 @@ from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.system import System
 from tests.harness.ssh_server import SSHServer
 from tests.live.grid import Grid
-from tests.lrm.harness import Ask, Pipe, Witness, asking, boot_clock, serving
+from tests.lrm.harness import Ask, Pipe, asking, boot_clock, serving
 
 OTHER_DEBIAN = "KOALA_DEV_ROOT"
 """Variable with the folder of the Debian that has HTCondor and OAR; empty: this one."""

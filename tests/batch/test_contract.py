@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
+import pwd
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +14,15 @@ import pytest
 
 from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
+from koala_agent.conformance.bench import BenchSettings
+from koala_agent.conformance.checks import CHECKS, tried
 from koala_agent.lrm.batch.batch_manager import BatchManager
-from koala_agent.lrm.dialect import job_name
-from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Ended, Idle, Queued, Running
+from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Idle, Queued, Running
+from koala_agent.transport.shell import Shell, plain_environment
 from tests.batch.conftest import ONE_OF_EACH, Serve, cleared
 from tests.batch.systems.system import GPUS, System
 from tests.live.grid import until
-from tests.lrm.harness import Ask, Pipe
+from tests.lrm.harness import LIMIT_S, Ask
 
 pytestmark = pytest.mark.lrm
 
@@ -33,47 +35,24 @@ def system(request: pytest.FixtureRequest) -> Iterator[System]:
     yield from cleared(request, *SYSTEMS[request.param])
 
 
-async def test_a_job_runs_where_it_was_told_with_what_it_was_given(serve: Serve, ask: Ask) -> None:
-    placeholder = ask(
-        "j1/1/0/1", "sh", "-c", 'pwd; echo "$KOALA_CLAIM" "$1"; exit 3', "-", "it's  $1"
+SLOW = ("time limit",)
+"""Checks that wait for minutes."""
+
+
+@pytest.mark.parametrize(
+    "check",
+    [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in CHECKS],
+)
+async def test_it_passes_the_conformance_kit(system: System, tmp_path: Path, check: str) -> None:
+    settings = BenchSettings(
+        processors=16,
+        folder=tmp_path,
+        account=pwd.getpwuid(os.geteuid()).pw_name,
+        limit_s=LIMIT_S,
+        poll_s=0.2,
     )
-    async with serve() as (manager, witness):
-        await manager.submit(placeholder)
-        end = await witness.ended("j1/1/0/1")
-    assert (end.cause, end.exit_status) == (EndCause.EXITED, 3)
-    output = (placeholder.directory / OUTPUT_FILE).read_text().splitlines()
-    assert output == [str(placeholder.directory), "j1/1/0/1 it's  $1"]
-
-
-async def test_a_job_that_a_signal_of_its_own_ended_says_which(serve: Serve, ask: Ask) -> None:
-    async with serve() as (manager, witness):
-        await manager.submit(ask("j1/1/0/1", "sh", "-c", "kill -SEGV $$"))
-        end = await witness.ended("j1/1/0/1")
-    assert (end.cause, end.exit_status) == (EndCause.EXITED, -signal.SIGSEGV)
-
-
-async def test_a_claim_is_run_once_however_often_it_is_submitted(serve: Serve, ask: Ask) -> None:
-    placeholder = ask("j1/1/0/1", "sh", "-c", "echo ran")
-    async with serve() as (manager, witness):
-        await asyncio.gather(*(manager.submit(placeholder) for _ in range(5)))
-        await witness.ended("j1/1/0/1")
-        await manager.submit(placeholder)
-        assert [type(listed) for listed in await manager.listing()] == [Ended]
-    assert (placeholder.directory / OUTPUT_FILE).read_text() == "ran\n"
-
-
-async def test_a_withdrawn_claim_is_gone_whether_it_ran_or_waited(serve: Serve, ask: Ask) -> None:
-    async with serve() as (manager, witness):
-        await manager.submit(ask("j1/1/0/1", processors=16))
-        await witness.running("j1/1/0/1")
-        await manager.submit(ask("j1/1/1/1", processors=16))
-        listed = await manager.listing()
-        assert listed == (Running(claim="j1/1/0/1"), Queued(claim="j1/1/1/1"))
-        await manager.withdraw("j1/1/1/1")
-        assert (await witness.ended("j1/1/1/1")).cause is EndCause.WITHDRAWN
-        await manager.withdraw("j1/1/0/1")
-        assert (await witness.ended("j1/1/0/1")).cause is EndCause.WITHDRAWN
-        await witness.until(Idle, lambda idle: idle.startable == 16)
+    shell = Shell(environment=plain_environment(system.environment), limit_s=4.0)
+    await tried(CHECKS[check], system.dialect, shell, settings)
 
 
 @pytest.mark.parametrize("system", ["htcondor"], indirect=True)
@@ -96,17 +75,6 @@ def is_free(manager: BatchManager) -> bool:
     return manager.starts_after_stop
 
 
-async def test_what_the_sites_people_end_is_told_as_such(
-    serve: Serve, ask: Ask, system: System
-) -> None:
-    async with serve() as (manager, witness):
-        await manager.submit(ask("j1/1/0/1"))
-        await witness.running("j1/1/0/1")
-        (number,) = system.numbers("koala-")
-        system.cancel(number)
-        assert (await witness.ended("j1/1/0/1")).cause is EndCause.CANCELLED_BY_SITE
-
-
 async def test_jobs_of_others_count_and_are_never_touched(
     serve: Serve, ask: Ask, system: System
 ) -> None:
@@ -125,52 +93,6 @@ async def test_jobs_of_others_count_and_are_never_touched(
         assert sorted(system.numbers()) == sorted([other, *behind])
     finally:
         system.clear()
-
-
-async def test_the_next_agent_finds_what_runs_waits_and_ended(
-    serve: Serve, ask: Ask, pipe: Pipe, tmp_path: Path
-) -> None:
-    os.mkfifo(tmp_path / "end")
-    async with serve(kill=False) as (manager, witness):
-        await manager.submit(ask("j1/1/0/1", processors=15))
-        await manager.submit(
-            ask("j1/1/1/1", "sh", "-c", f"echo up > {pipe.path}; read x < {tmp_path}/end; exit 5")
-        )
-        await witness.running("j1/1/0/1")
-        assert await pipe.line() == "up"
-        await manager.submit(ask("j1/1/2/1", processors=16))
-        await manager.listing()
-    with (tmp_path / "end").open("w") as writer:  # opens when the job reads
-        writer.write("end\n")
-    async with serve() as (manager, witness):
-        end = await witness.ended("j1/1/1/1")
-        assert (end.cause, end.exit_status) == (EndCause.EXITED, 5)
-        kinds = {listed.claim: type(listed) for listed in await manager.listing()}
-        assert kinds == {"j1/1/0/1": Running, "j1/1/1/1": Ended, "j1/1/2/1": Queued}
-        await manager.submit(ask("j1/1/2/1", processors=16))
-        assert len(await manager.listing()) == 3
-
-
-async def test_a_job_under_our_name_that_nobody_asked_for_is_taken_out(
-    serve: Serve, ask: Ask, system: System
-) -> None:
-    """As when the submission of an agent that was killed arrives after all."""
-    async with serve() as (manager, witness):
-        scope = manager._table.scope
-        await manager.submit(ask("j1/1/0/1"))
-        await witness.running("j1/1/0/1")
-        (ours,) = system.numbers("koala-")
-        for claim in ("j1/1/0/1", "j9/1/0/1"):
-            command = system.dialect.submit(
-                ask(claim), name=job_name(claim, scope=scope), script="#!/bin/sh\nsleep 1000\n"
-            )
-            system.run(*command.argv, text=command.stdin)
-        async with asyncio.timeout(90):
-            while system.numbers("koala-") != [ours]:
-                await manager.listing()
-        tracked = manager._claims.get("j1/1/0/1")
-        assert tracked is not None
-        assert tracked.row.end is None
 
 
 async def test_a_controller_that_is_away_says_nothing_and_changes_nothing(

@@ -177,7 +177,9 @@ async def test_unknown_jobs_are_no_trouble(serve: Serve, ask: Ask, system: Syste
         for number in (manager.number("j1/1/0/1"), "99999"):
             answer = await manager._ask(system.dialect.withdraw(number))
             system.dialect.read_withdrawn(answer)
-            answer = await manager._ask(system.dialect.record("99999"))
+            question = system.dialect.record("99999")
+            assert question is not None
+            answer = await manager._ask(question)
             assert system.dialect.read_record(answer, number="99999", name="x") is None
         await manager.withdraw("j1/1/0/1")
         await manager.withdraw("j9/1/0/1")

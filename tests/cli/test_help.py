@@ -84,8 +84,9 @@ def test_an_option_with_fixed_words_shows_them() -> None:
         (("simulate", "workload"), "MODEL x: allowed are lublin, das"),
         (("simulate", "sq", "--beta"), "--beta 'x': allowed are numbers"),
         (("list", "--last"), "--last 'x': allowed are whole numbers"),
+        (("site", "connect", "host", "--set"), "--set 'x' (expected KEY=VALUE, as in partition="),
         (("site", "connect", "host", "--tunnel"), "--tunnel 'x': allowed are whole numbers"),
-        (("init",), "KIND x: allowed are job, daemon, site-mode, policy, emulated, "),
+        (("init",), "KIND x: allowed are job, daemon, site-mode"),
     ],
 )
 def test_a_wrong_word_is_named_with_what_is_allowed(words: tuple[str, ...], said: str) -> None:

@@ -65,7 +65,9 @@ class Page:
             if block.reason is not None or (block.is_long and not long):
                 continue
             if name := block.marks.get("file"):
-                self.folder.joinpath(name).write_text(block.text, encoding="utf-8")
+                path = self.folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(block.text, encoding="utf-8")
             if block.language in DATA:
                 check(block)
             elif block.language == "python":

@@ -107,6 +107,7 @@ def check(case: Case) -> None:
                     _require_job(found)
             case "figures":
                 figures = system.read_figures(answers)
+                assert figures is not None
                 for count in (figures.processors, figures.idle, figures.queued_jobs):
                     assert count >= 0, figures
                 idle = idle_of(figures, (), allowed=8)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
-from tests.lrm.harness import Ask, Pipe, Serve, Witness, asking, boot_clock, serving
+from tests.lrm.harness import Ask, Pipe, Serve, asking, boot_clock, serving
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Tools for tests of local managers: a witness of reports, pipes, programs to run."""
+"""Tools for tests of local managers: pipes, programs to run."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from pathlib import Path
 from typing import TypeVar
 
+from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.claim_processes import ProcessIdentity, members, scan
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.local_manager import (
     EndCause,
-    Ended,
     Idle,
     Listed,
     LocalManager,
     Placeholder,
-    Running,
 )
 
 LIMIT_S = 60.0
@@ -62,34 +61,6 @@ async def cancel_as_site(manager: EmulatedLocalManager, claim: str) -> None:
     """End or dequeue a job of the emulated manager as the site's administrator could."""
     manager._post_end(claim, EndCause.CANCELLED_BY_SITE, "cancelled by the site")
     await manager._stored()
-
-
-class Witness:
-    """Keeps what a local manager tells, and waits for what it will tell."""
-
-    def __init__(self) -> None:
-        self.told: list[Listed | Idle] = []
-        self._more = asyncio.Event()
-
-    def __call__(self, value: Listed | Idle) -> None:
-        self.told.append(value)
-        self._more.set()
-
-    async def until(self, kind: type[Told], matches: Callable[[Told], bool]) -> Told:
-        """The first of its kind, told already or to come, that matches."""
-        async with asyncio.timeout(LIMIT_S):
-            while True:
-                for value in self.told:
-                    if isinstance(value, kind) and matches(value):
-                        return value
-                self._more.clear()
-                await self._more.wait()
-
-    async def running(self, claim: str) -> Running:
-        return await self.until(Running, lambda told: told.claim == claim)
-
-    async def ended(self, claim: str) -> Ended:
-        return await self.until(Ended, lambda told: told.claim == claim)
 
 
 class Pipe:

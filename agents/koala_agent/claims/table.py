@@ -671,8 +671,8 @@ class ClaimTable:
     ) -> None:
         """Handle the end of a batch job whose starter left no record.
 
-        A connected starter is still alive, and one on an unreachable machine may be. (Slurm's steps
-        survive their slurmd, so after a NODE_FAIL two attempts of a job could be alive at once.)
+        A connected starter is still alive, and one on an unreachable machine may be. (Programs may
+        outlive the batch system's daemon there, so two attempts of a job could be alive at once.)
         Such a starter is told to stop. The claim is gone
 
         - when the starter reports its end,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from koala.errors import ConfigError
 from koala_agent.connect.survey import AGENT_MIN, STARTER_MIN, Survey
 from koala_agent.lrm.batch_system import DEFAULT, BatchSystem, known_systems
@@ -99,13 +101,20 @@ def settings_of(survey: Survey, system: BatchSystem, request: ConnectRequest) ->
     """Return the batch system's settings: those that the user wishes, and those that it chooses by
     the survey's answers. Raises ConfigError."""
     names = system.setting_names()
-    for key in request.wishes:
+    kinds = {field.name: field.type for field in msgspec.structs.fields(system.settings)}
+    wished: dict[str, object] = {}
+    for key, text in request.wishes.items():
         if key not in names:
             raise ConfigError(
                 f"{key} means nothing with {system.title}: allowed are {', '.join(names)}"
             )
-    chosen = system.configure(survey.answers, request.wishes) if system.configure else {}
-    return {**request.wishes, **chosen}
+        try:
+            wished[key] = msgspec.convert(text, kinds[key], strict=False)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{key} = {text!r}: {error}") from error
+    answers = survey.answers.get(system.kind, {})
+    chosen = system.configure(answers, request.wishes) if system.configure else {}
+    return {**wished, **chosen}
 
 
 def configuration(survey: Survey, request: ConnectRequest, *, processors: int) -> Tree:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -14,8 +15,6 @@ MARK = "koala-survey"
 PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11", "python3")
 COMMANDS = ("uv", "timeout")
 """Commands that are looked for besides those of batch systems."""
-KEYS = ("name", "home", "path", "processors", "command", "python", "variable", "end")
-"""Keys of the survey itself; all others are answers to questions of batch systems."""
 AGENT_MIN, STARTER_MIN = (3, 11), (3, 6)
 
 _SCRIPT = """\
@@ -51,13 +50,13 @@ class Survey:
     commands: dict[str, str] = field(default_factory=dict)
     pythons: tuple[tuple[tuple[int, int], str], ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
-    answers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    answers: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Answers to the questions of each kind of batch system, by key."""
 
     @property
     def system(self) -> BatchSystem | None:
-        """The first batch system of which all commands are there; None when there is none."""
-        real = (system for system in known_systems() if not system.is_emulated)
-        return next((one for one in real if all(map(self.commands.get, one.found_by))), None)
+        """The first batch system that is installed; None when there is none."""
+        return next((one for one in known_systems() if one.is_installed(self.commands.get)), None)
 
     @property
     def submit_command(self) -> str:
@@ -84,9 +83,13 @@ def survey_command() -> Command:
 
 
 def _question(system: BatchSystem) -> str:
-    """Return the lines of a batch system, asked where it is installed."""
-    is_there = " && ".join(f"command -v {name} >/dev/null" for name in system.found_by)
-    return f"if {is_there}; then\n{system.survey}\nfi"
+    """Return the lines of a batch system, asked where it is installed; in a shell of their own, so
+    that faulty ones end no survey, and that no other batch system's answers are among its own."""
+    signs = system.found_by or system.programs
+    is_there = " && ".join(f"command -v {name} >/dev/null" for name in signs)
+    say = f"say() {{ printf '{MARK} answer {system.kind} %s\\n' \"$*\"; }}"
+    lines = shlex.quote(f"{say}\n{system.survey}")
+    return f"if {is_there}; then /bin/sh -c {lines} </dev/null; fi"
 
 
 def read_survey(answer: Answer) -> Survey | None:
@@ -127,10 +130,11 @@ def _pairs(rows: list[tuple[str, str]], wanted: str) -> Iterator[tuple[str, str]
             yield name, value
 
 
-def _answers(rows: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Collect what questions of batch systems were answered, by key."""
-    answers: dict[str, tuple[str, ...]] = {}
-    for key, rest in rows:
-        if key not in KEYS:
-            answers[key] = (*answers.get(key, ()), rest)
+def _answers(rows: list[tuple[str, str]]) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Collect the answers to the questions of each batch system, by key."""
+    answers: dict[str, dict[str, tuple[str, ...]]] = {}
+    for kind, answer in _pairs(rows, "answer"):
+        key, _, text = answer.partition(" ")
+        of_kind = answers.setdefault(kind, {})
+        of_kind[key] = (*of_kind.get(key, ()), text)
     return answers

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
@@ -27,8 +28,6 @@ from koala_agent.transport.interface import CommandRunner
 GROUP = "koala.batch_systems"
 DEFAULT = "emulated"
 """Kind of a configuration that names none."""
-
-EVERY = "*"
 
 
 class LRMTable(Table, frozen=True):
@@ -51,9 +50,9 @@ class LRMTable(Table, frozen=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """Decisions of the rest of a configuration about a dialect: the `native` options that jobs may
-    pass on, and the `gpus` of the site, where the batch system does not list them."""
+class DialectSettings:
+    """Settings that a dialect needs beside its own table: the `native` options that jobs may pass
+    on, and the `gpus` of the site, where the batch system does not list them."""
 
     native: tuple[str, ...] = ()
     gpus: int = 0
@@ -63,7 +62,7 @@ Check = Callable[[Any, CommandRunner], Awaitable[None]]
 """Checks the settings of a kind at the site. Raises ConfigError and LocalManagerError."""
 
 Answers = Mapping[str, tuple[str, ...]]
-"""Answers to a survey's questions, by key."""
+"""Answers to the questions of one batch system at a host, by key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,25 +72,30 @@ class BatchSystem:
     - `kind` is the word of `lrm.kind`, `title` the name for people, `place` one such site.
     - `settings` is its [lrm] table, `template` a commented configuration of an agent.
     - `dialect` makes its commands from its settings; without one the manager is the emulated one.
-    - `programs` are the commands that agent and starters use, the first of them submits;
-      `found_by` are commands that all are there only where it is installed; `variables` select an
-      installation.
+    - `programs` are the commands that agent and starters use, the first of them submits.
+    - `tried_with` are the versions that it was tried with, as in "2.6.1"; empty warns all its users
+      that it was not tried against a live one.
+
+    What most need not say:
+
+    - `found_by` are commands that together are there only where it is installed; by default all
+      `programs`. `variables` of the environment select an installation.
     - `lists_gpus`: it lists GPUs itself, so that `site.gpus` means nothing.
     - `rules` are those by which starters find their hosts and start helpers there.
     - `check` is the doctor's check of its settings, beyond that the commands answer.
     - `survey` are lines of shell that ask more of a host, with `say KEY VALUE`; `configure` makes
       settings of the answers and of the user's wishes, and raises ConfigError where one is missing;
       `count` is the command whose answer `read_count` reads the processors from.
-    - `tried_with` says what it was tried with, `untried` warns where it was not tried at all.
     """
 
     kind: str
     title: str
     place: str
-    settings: type[LRMTable]
+    settings: type[LRMTable] = LRMTable
     template: Traversable
-    dialect: Callable[[Any, Wishes], Dialect] | None = None
+    dialect: Callable[[Any, DialectSettings], Dialect] | None = None
     programs: tuple[str, ...] = ()
+    tried_with: str = ""
     found_by: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     lists_gpus: bool = False
@@ -101,8 +105,6 @@ class BatchSystem:
     configure: Callable[[Answers, Mapping[str, str]], dict[str, object]] | None = None
     count: tuple[str, ...] = ()
     read_count: Callable[[str], int] | None = None
-    tried_with: str = ""
-    untried: str = ""
 
     @property
     def is_emulated(self) -> bool:
@@ -112,7 +114,14 @@ class BatchSystem:
     @property
     def notice(self) -> str:
         """Warning that users of such a site get; empty for none."""
-        return f"its dialect of {self.kind} was {self.untried}" if self.untried else ""
+        if self.is_emulated or self.tried_with:
+            return ""
+        return f"its dialect of {self.kind} was not tried against a live batch system"
+
+    def is_installed(self, has: Callable[[str], object]) -> bool:
+        """Test a host that `has` commands for this batch system."""
+        signs = self.found_by or self.programs
+        return not self.is_emulated and bool(signs) and all(map(has, signs))
 
     def setting_names(self) -> tuple[str, ...]:
         """Return the keys of its table but `kind`: its own, then those of all batch systems."""
@@ -125,28 +134,45 @@ def find_system(kind: str) -> BatchSystem:
     """Load the record of a kind. Raises ConfigError that lists the known ones."""
     point = _own_points().get(kind) or _all_points().get(kind)
     if point is None:
-        known = list(_all_points())
+        known = known_kinds()
         near = difflib.get_close_matches(kind, known, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ConfigError(f"lrm.kind = {kind!r}: allowed is one of {', '.join(known)}{hint}")
     return _load(point)
 
 
+def known_kinds() -> tuple[str, ...]:
+    """Return the kinds that are installed, Koala's own first, without loading their records."""
+    return tuple(_all_points())
+
+
 def known_systems() -> tuple[BatchSystem, ...]:
-    """Load all records, Koala's own first. Raises ConfigError for one that cannot be loaded."""
-    return tuple(map(_load, _all_points().values()))
+    """Load the records of all kinds, Koala's own first. One that cannot be loaded is left out, so
+    that it disturbs only those who ask for it."""
+    systems = []
+    for point in _all_points().values():
+        with suppress(ConfigError):
+            systems.append(_load(point))
+    return tuple(systems)
 
 
 def _load(point: EntryPoint) -> BatchSystem:
+    source = f"lrm.kind = {point.name!r}: {point.value} of {_package(point)}"
     try:
         system = point.load()
     except Exception as error:
-        message = f"{point.value} cannot be loaded: {type(error).__name__}: {error}"
-        raise ConfigError(f"lrm.kind = {point.name!r}: {message}") from error
-    if not isinstance(system, BatchSystem) or system.kind != point.name:
-        message = f"{point.value} is not a BatchSystem of kind {point.name!r}"
-        raise ConfigError(f"lrm.kind = {point.name!r}: {message}")
+        message = f"{source} cannot be loaded: {type(error).__name__}: {error}"
+        raise ConfigError(message) from error
+    if not isinstance(system, BatchSystem):
+        found = type(system).__name__
+        raise ConfigError(f"{source} is of type {found} (expected a BatchSystem)")
+    if system.kind != point.name:
+        raise ConfigError(f"{source} is of kind {system.kind!r} (expected the entry point's name)")
     return system
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else "an unknown package"
 
 
 @lru_cache(maxsize=1)
@@ -160,6 +186,7 @@ def _own_points() -> dict[str, EntryPoint]:
 
 
 def _all_points() -> dict[str, EntryPoint]:
-    """All that are installed; nobody replaces one of Koala's."""
-    found = {point.name: point for point in entry_points(group=GROUP)}
-    return {**_own_points(), **{name: found[name] for name in found if name not in _own_points()}}
+    """All that are installed. Nobody replaces one of Koala's; of two other packages with the same
+    kind, the one whose name comes first counts, on every machine."""
+    others = sorted(entry_points(group=GROUP), key=_package, reverse=True)
+    return {**_own_points(), **{point.name: point for point in others}, **_own_points()}

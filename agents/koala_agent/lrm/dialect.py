@@ -1,4 +1,4 @@
-"""Dialects: the commands and output formats of batch systems, behind one protocol.
+"""Dialects: the commands and output formats of batch systems, behind one interface.
 
 A dialect is pure: it builds command lines and parses answers. `batch.BatchManager` runs them, keeps
 the results, and is the same for all. A job is found again after a crash by its name alone:
@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from koala.common.protocol import names
 from koala.common.protocol.messages import NO_RESOURCES, SiteResources
@@ -84,15 +84,16 @@ class Question:
     read: Callable[[Answer], str]
 
 
-class Dialect(Protocol):
+class Dialect(ABC):
     """Commands of one batch system. Parsers raise LocalManagerError for an invalid answer.
 
-    A batch system without a test or an analysis inherits `ask`, `read_asked` and `explain`.
+    It submits, lists and withdraws; all else is inherited by a batch system that lacks it.
     """
 
     @property
     def honours(self) -> tuple[str, ...]:
         """See `LocalManager`."""
+        return ()
 
     def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
         """Test a request without queueing it; None where `submit` includes the test."""
@@ -102,40 +103,53 @@ class Dialect(Protocol):
         """Check the answer. Raises RequestRefusedError when the request could not be met."""
         return  # with this mypy takes it for a body that dialects inherit
 
+    @abstractmethod
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         """Queue the script; the batch system itself must never start it twice."""
 
+    @abstractmethod
     def read_submitted(self, answer: Answer) -> str:
         """Parse the number of the job. Raises RequestRefusedError when the batch system refuses it;
         any other error is transient unless the site's configuration is wrong."""
 
+    @abstractmethod
     def list_jobs(self) -> Command:
         """List all jobs of the account, ended ones as long as they are known."""
 
+    @abstractmethod
     def read_jobs(self, answer: Answer) -> list[BatchJob]:
         """Parse the rows, in the order of submission."""
 
+    @abstractmethod
     def withdraw(self, number: str) -> Command:
         """Dequeue or end the job: TERM, then KILL."""
 
     def read_withdrawn(self, answer: Answer) -> None:
-        """Check the answer; unknown jobs are no error."""
+        """Check the answer; unknown jobs are no error. By default any answer is good: the next
+        listing tells whether the job is gone, and one that is not is withdrawn again."""
+        return
 
-    def record(self, number: str) -> Command:
-        """Look up the accounting record of a job that has left the listing."""
+    def record(self, number: str) -> Command | None:
+        """Look up the accounting record of a job that has left the listing; None where ended jobs
+        leave no record."""
+        return None
 
     def read_record(self, answer: Answer, *, number: str, name: str) -> BatchJob | None:
         """Parse the job, which may be alive after all; None when there is no record (yet)."""
+        return None
 
     def explain(self, number: str) -> Question | None:
         """Ask why a waiting job has not started; None where the listing alone tells it."""
         return None
 
     def figures(self) -> tuple[Command, ...]:
-        """Query the processors and the waiting jobs, with one or more commands."""
+        """Query the processors and the waiting jobs, with one or more commands. With none those
+        that the configuration gives to Koala count, and only our own claims use them."""
+        return ()
 
-    def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
-        """Parse the processors now."""
+    def read_figures(self, answers: tuple[Answer, ...]) -> Figures | None:
+        """Parse the processors now; None where the batch system does not tell them."""
+        return None
 
 
 def honoured(
@@ -152,6 +166,16 @@ def check_word(key: str, text: str, word: re.Pattern[str], allowed: str) -> str:
     if not word.fullmatch(text):
         raise RequestRefusedError(f"{key}: {text[:80]!r} is refused: allowed are {allowed}")
     return text
+
+
+def submitted_number(answer: Answer, command: str) -> str:
+    """Return the first number in the answer to a submission. Raises a transient LocalManagerError
+    where there is none: the next listing tells whether the job was queued."""
+    check_status(answer, command)
+    number = re.search(rf"[0-9]{{1,{DIGITS_MAX}}}", answer.out)
+    if number is None:
+        raise LocalManagerError(f"{command}: no number in {answer.out[:80]!r}", transient=True)
+    return number[0]
 
 
 def check_status(answer: Answer, command: str) -> None:
@@ -214,7 +238,10 @@ def script(placeholder: Placeholder, *, scope: str) -> str:
 
 
 def with_output(placeholder: Placeholder, script: str) -> str:
-    """Let the script itself write its output, where the batch system would bring it elsewhere."""
+    """Let the script itself write its output, where the batch system would bring it elsewhere. One
+    with a `body` has none."""
+    if placeholder.body:
+        return script
     first, rest = script.split("\n", 1)
     out = shlex.quote(str(placeholder.directory / OUTPUT_FILE))
     # One of `exec` that fails ends some shells with a status of their own.

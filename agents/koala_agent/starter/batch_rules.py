@@ -26,6 +26,8 @@ class BatchRules:
       `qrsh` do. With `{hosts}` and `{count}` they start the helpers of all hosts at once.
     - `process_variables` are set for each process that a helper starts, as the batch system would:
       a name, and `process`, `local`, `host` (their numbers) or `processes` (of the component).
+    - `host_variables` are beginnings of the names of variables that it sets on each host; a helper
+      keeps its own ones, and gets all others from the first host.
     - `passes_suspension` is true where a suspension (SIGUSR1, SIGCONT) reaches the starter alone.
     - `needs_keeper` is true where nothing but the starter ends the processes that a program leaves.
     """
@@ -35,6 +37,7 @@ class BatchRules:
     hosts_file_variable: str = ""
     helpers: tuple[str, ...] = ()
     process_variables: tuple[tuple[str, str], ...] = ()
+    host_variables: tuple[str, ...] = ()
     passes_suspension: bool = False
     needs_keeper: bool = False
 
@@ -57,6 +60,11 @@ class BatchRules:
                 word = word.replace(name, value)  # noqa: PLW2901 - the word with its values
             command.append(word)
         return command
+
+    @property
+    def rank_variables(self) -> tuple[str, ...]:
+        """Names of the variables with the number of a process among all of a component."""
+        return tuple(name for name, which in self.process_variables if which == "process")
 
     def variables(self, *, process: int, local: int, host: int, processes: int) -> dict[str, str]:
         """Return the batch system's variables of a process."""

@@ -25,6 +25,7 @@ import subprocess
 import sys
 
 from koala_agent.starter import process_tree
+from koala_agent.starter.batch_rules import rules_of
 from koala_agent.starter.compat import (
     boot_now,
     to_count,
@@ -41,14 +42,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from koala_agent.starter.batch_rules import BatchRules
+
     Json = dict[str, object]
 
 WAIT_S = 120.0
 """Time limit for the commands of the lead: until then all have passed, or one has failed and the
 others are being stopped."""
 MPIEXEC = ("mpiexec.hydra", "mpiexec.mpich", "mpiexec")
-RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
-"""Variables with the rank of a process; those of MPI launchers before the batch system's own."""
+RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+"""Variables of MPI launchers with the rank of a process."""
 FIRST = "KOALA_MPI_FIRST"
 """The rank in MPI_COMM_WORLD of the component's first process."""
 WATCHED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
@@ -103,7 +106,7 @@ def rank(claim_folder: ClaimFolder) -> int:
 
     Its environment, directory, files and limits are the same as when the starter runs it itself.
     """
-    process = _own_rank()
+    process = _own_rank(rules_of(claim_folder.spec))
     # A launcher of the site has passed the environment on: its changes take precedence.
     os.environ.update({**_pairs(claim_folder.launch["environment"]), **os.environ})
     program = ClaimProgram(claim_folder.spec)
@@ -184,11 +187,13 @@ def _signal_all(number: int) -> None:
             continue
 
 
-def _own_rank() -> int:
-    for name in RANKS:
+def _own_rank(rules: BatchRules) -> int:
+    """Return our rank, as the MPI launcher says, or else the batch system. Raises OSError."""
+    names = (*RANKS, *rules.rank_variables)
+    for name in names:
         if name in os.environ:
             return int(os.environ[name]) - int(os.environ.get(FIRST, "0"))
-    raise OSError(f"no launcher says which rank this is: none of {', '.join(RANKS)} is set")
+    raise OSError(f"no launcher says which rank this is: none of {', '.join(names)} is set")
 
 
 # MPI ---------------------------------------------------------------------------------------------

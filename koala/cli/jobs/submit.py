@@ -39,7 +39,7 @@ Shown: TypeAlias = Literal["phases", "events", "log"]
 """Display of a waiting command."""
 TEXT_CHARACTERS_MAX = 1_000_000
 """Limit of `job_descriptions`, repeated here to avoid its import; longer texts stay unsent."""
-SCRIPT_SUFFIXES = (".py", ".sh", ".sbatch", ".slurm")
+SCRIPT_SUFFIXES = (".py", ".sh")
 """Ends of names that no job description has."""
 
 
@@ -62,13 +62,13 @@ class Submitted(Protocol):
 @examples(
     "koala submit --watch job.yaml",
     "koala submit --dry-run -D STEPS=100 job.rsl",
-    "koala submit --component atlas:train.sbatch --component boreas:train.sbatch",
+    "koala submit --component atlas:train.sh --component boreas:train.sh",
 )
 @click.command
 @source_argument(required=False)
 @option(
     "--component", multiple=True, metavar="SITE:SCRIPT",
-    help="A batch script with #SBATCH or #$ lines as a component at this site (without SITE: at any"
+    help="A batch script with its directives as a component at this site (without SITE: at any"
     " site). It replaces FILE.",
 )  # fmt: skip
 @option("--show-rsl", is_flag=True, help="Print the job as RSL; do not submit it.")

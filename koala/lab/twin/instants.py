@@ -15,7 +15,7 @@ Value = TypeVar("Value")
 NEVER = frozenset({"", "Unknown", "None", "N/A", "-/-", "undefined", "NONE"})
 UNLIMITED = frozenset({"", "UNLIMITED", "Partition_Limit", "INVALID", "INFINITY", "NONE", "N/A"})
 DIGITS_MAX = 12
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the 0 of Grid Engine in any zone
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the 0 of qacct in any zone
 LATEST_AT = 32_503_680_000
 """The year 3000: later instants are damage, and larger than a date can be."""
 LONGEST_S = 1000 * 365 * 86_400
@@ -25,7 +25,7 @@ _DURATION = re.compile(
     r"(?P<seconds>\d{1,12})(?:\.\d*)?"
 )
 _WRITTEN = ("%a %b %d %H:%M:%S %Y", "%m/%d/%Y %H:%M:%S.%f", "%m/%d/%Y %H:%M:%S")
-"""Forms of qacct: of Grid Engine, and of later versions by Univa."""
+"""Forms of qacct, of several versions."""
 
 
 def zone_of(name: str | None) -> tzinfo | None:

@@ -1,6 +1,6 @@
-"""Records of Grid Engine: the output of `qacct -j`, a block of lines for each task of a job.
+"""Records in the output of `qacct -j`: a block of lines for each task of a job.
 
-Grid Engine keeps no record of jobs that still run or never started.
+There is no record of jobs that still run or never started.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records of Slurm: the output of `sacct --parsable2`, with any columns in any order.
+"""Records in the output of `sacct --parsable2`, with any columns in any order.
 
 Lines are rows of fields with `|` between; the first one has the names. Needed are JobID (or
 JobIDRaw), Submit, Start, End, State and AllocCPUS (or NCPUS, or AllocTRES); of use are Cluster,
@@ -52,7 +52,7 @@ _FAILED = ("FAILED", "TIMEOUT", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE")
 _JOB = re.compile(r"\d+([_+.].*)?")
 _CPU = re.compile(r"(?:^|,)cpu=([^,]*)")
 _NOWHERE = "None assigned"
-"""NodeList of a job that got no node; older versions of Slurm give such a job the processors that
+"""NodeList of a job that got no node; older versions give such a job the processors that
 it asked for, and the instant of its end as that of its start."""
 
 

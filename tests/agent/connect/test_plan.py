@@ -30,7 +30,7 @@ SLURM = Survey(
 GRID_ENGINE = replace(
     SLURM,
     commands={"qsub": "/sge/qsub", "qconf": "/sge/qconf", "timeout": "/usr/bin/timeout"},
-    answers={"environment": ("mpi", "smp")},
+    answers={"gridengine": {"environment": ("mpi", "smp")}},
 )
 BARE = replace(SLURM, commands={"timeout": "/usr/bin/timeout"})
 
@@ -69,12 +69,12 @@ def test_commands_over_ssh_need_a_time_limit_there() -> None:
 def test_a_parallel_environment_is_chosen_where_there_are_several() -> None:
     is_met, text = told(GRID_ENGINE, HERE)["settings"]
     assert (is_met, text) == (
-        False, "several: choose one with --parallel-environment: mpi, smp"
+        False, "several: choose one with --set parallel_environment=NAME: mpi, smp"
     )  # fmt: skip
     chosen = replace(HERE, wishes={"parallel_environment": "smp"})
     assert told(GRID_ENGINE, chosen)["settings"] == (True, "parallel_environment = smp")
     assert not told(GRID_ENGINE, replace(HERE, wishes={"parallel_environment": "x"}))["settings"][0]
-    single = replace(GRID_ENGINE, answers={"environment": ("mpi",)})
+    single = replace(GRID_ENGINE, answers={"gridengine": {"environment": ("mpi",)}})
     assert configuration(single, HERE, processors=4)["lrm"]["parallel_environment"] == "mpi"
 
 
@@ -82,6 +82,28 @@ def test_a_wish_that_the_batch_system_does_not_know_is_refused() -> None:
     is_met, text = told(GRID_ENGINE, replace(HERE, wishes={"partition": "long"}))["settings"]
     assert not is_met
     assert text.startswith("partition means nothing with Grid Engine: allowed are queue, ")
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "is_met", "said"),
+    [
+        ("poll_s", "2.5", True, "poll_s = 2.5"),
+        ("partition", "7", True, "partition = 7"),
+        ("poll_s", "soon", False, "poll_s = 'soon': Expected `float`, got `str`"),
+        ("poll_s", "0", False, "poll_s = '0': Expected `float` >= 0.05"),
+        ("options", "--x", False, "options = '--x': Expected `array`, got `str`"),
+        ("kind", "oar", False, "kind means nothing with Slurm: allowed are account, "),
+    ],
+)
+def test_a_wish_has_the_form_of_its_key(key: str, text: str, said: str, *, is_met: bool) -> None:
+    found = told(SLURM, replace(HERE, wishes={key: text}))["settings"]
+    assert (found[0], found[1].startswith(said)) == (is_met, True), found
+
+
+def test_a_number_is_written_as_one() -> None:
+    request = replace(HERE, wishes={"poll_s": "2.5", "partition": "7"})
+    lrm = configuration(SLURM, request, processors=8)["lrm"]
+    assert (lrm["poll_s"], lrm["partition"]) == (2.5, "7")
 
 
 def test_the_file_of_an_agent_here_leads_every_command_over_ssh() -> None:

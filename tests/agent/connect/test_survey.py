@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from koala_agent.connect.survey import MARK, read_survey, survey_command
+from koala_agent.lrm.batch_system import find_system
 from koala_agent.transport.interface import Answer
 
 SAID = f"""\
@@ -22,7 +26,7 @@ Welcome to atlas
 {MARK} python 3 12 /opt/python 3.12/bin/python3.12
 {MARK} python Traceback: broken
 {MARK} variable SLURM_CONF /etc/a b.conf
-{MARK} environment mpi
+{MARK} answer gridengine environment mpi
 {MARK} end
 """
 
@@ -75,3 +79,38 @@ def test_the_script_finds_what_the_login_shell_has(tmp_path: Path) -> None:
     assert survey.commands == {"sbatch": f"{folder}/sbatch", "uv": f"{folder}/uv"}
     assert survey.pythons == (((3, 9), f"{folder}/python3"),)
     assert survey.variables == {"SLURM_CONF": "/a b"}
+
+
+def test_questions_of_a_package_neither_end_the_survey_nor_mix_with_those_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, program = tmp_path / "home", tmp_path / "toysub"
+    home.mkdir()
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o755)
+    path = f'PATH="{tmp_path}:$PATH"\n'
+    (home / ".profile").write_text(path, encoding="utf-8")
+    slurm = find_system("slurm")
+    toy = replace(slurm, kind="toy", found_by=(), programs=("toysub",), survey="say name x y")
+    systems = (
+        toy,
+        replace(toy, kind="broken", survey="say name z; if"),
+        replace(toy, kind="greedy", survey="cat; say a b; exit 3"),
+        replace(toy, kind="absent", programs=("no-such-command",), survey="say a c"),
+    )
+    monkeypatch.setattr("koala_agent.connect.survey.known_systems", lambda: systems)
+    command = survey_command()
+    run = subprocess.run(
+        command.argv,
+        input=command.stdin,
+        env={"HOME": str(home), "PATH": os.environ["PATH"], "SHELL": "/bin/sh"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    found = read_survey(Answer(status=run.returncode, out=run.stdout, err=run.stderr))
+    assert found is not None, run
+    assert found.answers == {"toy": {"name": ("x y",)}, "greedy": {"a": ("b",)}}
+    assert found.name != "x y"
+    assert found.system is toy, "all its programs are there"

@@ -158,7 +158,7 @@ def test_a_second_queue_behind_a_host_needs_no_second_login(terminal: Terminal) 
     fake_slurm(terminal.server)
     connect = f"koala site connect {HOST} --yes {terminal.options}"
     terminal.type(connect)
-    shown = terminal.type(f"{connect} --site gpus --partition gpu")
+    shown = terminal.type(f"{connect} --site gpus --set partition=gpu")
     assert 'control = "/' in shown
     assert "registered" in shown
     assert terminal.server.log().count("Accepted publickey") == 1
@@ -167,7 +167,7 @@ def test_a_second_queue_behind_a_host_needs_no_second_login(terminal: Terminal) 
     terminal.lose_connection()
     assert terminal.type("koala site login gpus").strip() == "ssh to atlas is open"
     assert terminal.type(f"koala site login {HOST}").strip() == "ssh to atlas is open already"
-    assert "has joined" not in terminal.type(f"{connect} --site gpus --partition gpu")
+    assert "has joined" not in terminal.type(f"{connect} --site gpus --set partition=gpu")
     assert terminal.server.log().count("Accepted publickey") == 2
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.local_manager import Placeholder
 from tests.lrm.batch.imitated_slurm import CLAIM, MISSING_S, UNRECORDED_S, Cluster, Serve
-from tests.lrm.harness import Witness, serving
+from tests.lrm.harness import serving
 
 
 @pytest.fixture

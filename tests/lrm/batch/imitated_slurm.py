@@ -8,12 +8,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from koala.errors import LocalManagerError
+from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.slurm import COLUMNS
 from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
 from koala_agent.transport.interface import Answer, Command
 from koala_agent.transport.shell import Shell
-from tests.lrm.harness import Witness
 
 CLAIM = "j1/1/0/1"
 MISSING_S = 10.0

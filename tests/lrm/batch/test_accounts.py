@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from koala.errors import LocalManagerError
+from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.account_breaker import AT_ONCE
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.claim_tracking import idle_of
@@ -29,7 +30,7 @@ from koala_agent.transport import shell as shell_module
 from koala_agent.transport.interface import Answer, Command
 from koala_agent.transport.shell import LEFT_MAX, AccountSwitch, Shell
 from tests.lrm.batch.imitated_slurm import Cluster, Job
-from tests.lrm.harness import Witness, serving
+from tests.lrm.harness import serving
 
 FIRST, SECOND, THIRD, FOURTH = (f"j1/1/{number}/1" for number in range(4))
 

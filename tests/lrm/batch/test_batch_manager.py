@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from koala.errors import LocalManagerError
+from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
@@ -24,7 +25,7 @@ from koala_agent.lrm.local_manager import (
 )
 from koala_agent.transport.interface import Answer, Command
 from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Job, Listener, Serve
-from tests.lrm.harness import Witness, serving
+from tests.lrm.harness import serving
 
 
 async def submit_unheard(manager: BatchManager, cluster: Cluster, placeholder: Placeholder) -> None:

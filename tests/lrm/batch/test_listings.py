@@ -83,7 +83,7 @@ async def test_a_job_that_nobody_knows_any_more_has_ended_some_time_later(
         await witness.running(CLAIM)
         cluster.jobs.clear()
         await cluster.polls()
-        assert not any(isinstance(told, Ended) for told in witness.told)
+        assert not any(isinstance(told, Ended) for told in witness.reports)
         cluster.now += MISSING_S
         end = await witness.ended(CLAIM)
         assert (end.cause, end.exit_status) == (EndCause.EXITED, None)
@@ -206,7 +206,7 @@ async def test_nothing_is_startable_while_the_controller_is_away(
     async with serve() as (manager, witness):
         await witness.until(Idle, lambda idle: idle.startable == 16)
         assert is_free(manager)
-        witness.told.clear()
+        witness.reports.clear()
         cluster.is_away = True
         gone = await witness.until(Idle, lambda idle: idle.startable == 0)
         assert "the batch system gives no answer (" in gone.trouble
@@ -225,10 +225,10 @@ async def test_listings_without_figures_are_no_answer(serve: Serve, cluster: Clu
         assert not is_free(manager)
         cluster.has_figures = True
         await witness.until(Idle, lambda idle: idle.startable == 16)
-        witness.told.clear()
+        witness.reports.clear()
         cluster.has_figures = False
         await witness.until(Idle, lambda idle: idle.startable == 0)
-        witness.told.clear()
+        witness.reports.clear()
         await cluster.polls(5)
-        assert witness.told == [], "nothing is offered as long as they are missing"
+        assert witness.reports == [], "nothing is offered as long as they are missing"
         assert not is_free(manager)

@@ -275,7 +275,7 @@ async def test_idle_processors_are_told_when_they_change(serve: Serve, ask: Ask)
         await witness.until(Idle, lambda idle: idle.idle == 8)
         await manager.submit(ask("a", processors=6))
         await witness.until(Idle, lambda idle: idle.idle == 2 and idle.startable == 2)
-        witness.told.clear()
+        witness.reports.clear()
         await manager.withdraw("a")
         await witness.until(Idle, lambda idle: idle.idle == 8)
 
@@ -335,10 +335,10 @@ async def test_claims_queue_behind_the_jobs_of_local_users(serve: Serve, ask: As
             await manager.submit(ask(claim, "true", processors=8))
         for claim in claims:
             await witness.ended(claim)
-    reports = [told for told in witness.told if isinstance(told, Idle)]
+    reports = [told for told in witness.reports if isinstance(told, Idle)]
     assert all(0 <= told.idle <= 8 - told.local_processors for told in reports)
     assert max(told.queued_jobs for told in reports) >= 2
-    started = [told.claim for told in witness.told if isinstance(told, Running)]
+    started = [told.claim for told in witness.reports if isinstance(told, Running)]
     assert started == claims
 
 

@@ -39,6 +39,7 @@ from koala_agent.lrm.batch.claim_tracking import (
     TrackedClaims,
     idle_of,
     others_waiting,
+    presumed_figures,
 )
 from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
@@ -406,11 +407,12 @@ class BatchManager:
         without a command: each one that hangs would delay the poll by the whole time limit."""
         if self._clock() < self._records_at.get(row.account, -math.inf):
             raise LocalManagerError("records gave no answer a moment ago", transient=True)
+        question = self._dialect.record(row.number)
+        if question is None:
+            return None
         name = job_name(row.claim, scope=self._table.scope)
         try:
-            answer = await self._breaker.run_unguarded(
-                self._dialect.record(row.number), row.account
-            )
+            answer = await self._breaker.run_unguarded(question, row.account)
             return self._dialect.read_record(answer, number=row.number, name=name)
         except LocalManagerError:
             self._records_at[row.account] = self._clock() + self._settings.trouble_s
@@ -419,7 +421,10 @@ class BatchManager:
     async def _poll_figures(self) -> None:
         commands = self._dialect.figures()
         answers = tuple([await self._ask(command) for command in commands])
-        self._figures = await asyncio.to_thread(self._dialect.read_figures, answers)
+        figures = await asyncio.to_thread(self._dialect.read_figures, answers)
+        self._figures = figures or presumed_figures(
+            self._claims.open(), allowed=self._settings.processors
+        )
 
     # Doing ------------------------------------------------------------------------------------
 

@@ -252,6 +252,15 @@ def idle_of(
     )
 
 
+def presumed_figures(claims: Iterable[TrackedClaim], *, allowed: int) -> Figures:
+    """Return the figures of a batch system that tells none: nobody but our claims uses the
+    processors that we may have."""
+    rows = [(claim.state, claim.row.processors) for claim in claims]
+    waiting = [size for state, size in rows if state is JobState.QUEUED]
+    taken = sum(size for _, size in rows) - sum(waiting)
+    return Figures(processors=allowed, idle=max(0, allowed - taken), queued_jobs=len(waiting))
+
+
 def others_waiting(figures: Figures, claims_known: Iterable[TrackedClaim]) -> int:
     """Count the jobs of others that wait for processors."""
     ours = sum(

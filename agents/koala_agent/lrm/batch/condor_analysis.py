@@ -1,4 +1,4 @@
-"""Read why a job of HTCondor waits, from the text of `condor_q -better-analyze`."""
+"""Read why a job waits, from the text of `condor_q -better-analyze`."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ import msgspec
 from koala.common.protocol.messages import Resources, SiteResources
 from koala.errors import ConfigError, LocalManagerError
 from koala_agent.lrm.batch.native import option_pairs
-from koala_agent.lrm.batch_system import Answers, BatchSystem, LRMTable, Wishes
+from koala_agent.lrm.batch_system import Answers, BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
     BatchJob,
     Dialect,
@@ -341,14 +341,14 @@ class GridEngineTable(LRMTable, frozen=True, kw_only=True):
     gpu_resource: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0,63}$")] = "gpu"
 
 
-def _dialect(table: GridEngineTable, wishes: Wishes) -> Dialect:
+def _dialect(table: GridEngineTable, site: DialectSettings) -> Dialect:
     return GridEngine(
         queue=table.queue,
         parallel_environment=table.parallel_environment,
         project=table.project,
         options=table.options,
-        native=wishes.native,
-        gpus=wishes.gpus,
+        native=site.native,
+        gpus=site.gpus,
         gpu_resource=table.gpu_resource,
     )
 
@@ -371,7 +371,9 @@ def _configure(answers: Answers, wishes: Mapping[str, str]) -> dict[str, object]
     if wished in known or (not wished and len(known) == 1):
         return {"parallel_environment": wished or known[0]}
     words = ", ".join(known) or "none"
-    raise ConfigError(f"{wished or 'several'}: choose one with --parallel-environment: {words}")
+    raise ConfigError(
+        f"{wished or 'several'}: choose one with --set parallel_environment=NAME: {words}"
+    )
 
 
 SYSTEM = BatchSystem(

@@ -29,7 +29,7 @@ from koala.common.protocol.messages import Resources, SiteResources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.condor_analysis import wait_reason
 from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
-from koala_agent.lrm.batch_system import BatchSystem, LRMTable, Wishes
+from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
     PROCESSORS_MAX,
     BatchJob,
@@ -169,8 +169,7 @@ class HTCondor(Dialect):
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         description = "\n".join([*self._description(placeholder, name=name), "queue"])
-        if not placeholder.body:
-            script = with_output(placeholder, script)
+        script = with_output(placeholder, script)
         return Command(argv=("/bin/sh", "-c", SUBMIT, "koala-submit", description), stdin=script)
 
     def _description(self, placeholder: Placeholder, *, name: str) -> list[str]:
@@ -474,12 +473,12 @@ class HTCondorTable(LRMTable, frozen=True):
     requirements: str = ""
 
 
-def _dialect(table: HTCondorTable, wishes: Wishes) -> Dialect:
+def _dialect(table: HTCondorTable, site: DialectSettings) -> Dialect:
     return HTCondor(
         project=table.project,
         requirements=table.requirements,
         options=table.options,
-        native=wishes.native,
+        native=site.native,
     )
 
 

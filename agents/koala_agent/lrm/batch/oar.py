@@ -29,7 +29,7 @@ from typing import Any
 from koala.common.protocol.messages import SiteResources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import option_pairs
-from koala_agent.lrm.batch_system import BatchSystem, LRMTable, Wishes
+from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
     PROCESSORS_MAX,
     BatchJob,
@@ -141,8 +141,7 @@ class OAR(Dialect):
             argv += ["--project", _word("project", project)]
         native = _native_options(asked.native, self.native) if asked.native else []
         argv += [*self.options, *native]
-        if not placeholder.body:
-            script = with_output(placeholder, script)
+        script = with_output(placeholder, script)
         first, rest = script.split("\n", 1)
         folder = "" if placeholder.body else str(placeholder.directory)
         return Command(
@@ -348,10 +347,8 @@ class OARTable(LRMTable, frozen=True):
     queue: str = ""
 
 
-def _dialect(table: OARTable, wishes: Wishes) -> Dialect:
-    return OAR(
-        project=table.project, queue=table.queue, options=table.options, native=wishes.native
-    )
+def _dialect(table: OARTable, site: DialectSettings) -> Dialect:
+    return OAR(project=table.project, queue=table.queue, options=table.options, native=site.native)
 
 
 SYSTEM = BatchSystem(

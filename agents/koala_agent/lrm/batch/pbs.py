@@ -25,7 +25,7 @@ from typing import Any
 from koala.common.protocol.messages import SiteResources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import option_pairs
-from koala_agent.lrm.batch_system import BatchSystem, LRMTable, Wishes
+from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
     PROCESSORS_MAX,
     BatchJob,
@@ -131,8 +131,7 @@ class PBS(Dialect):
             if value:
                 argv += [option, value]
         native = _native_options(asked.native, self.native) if asked.native else []
-        if not placeholder.body:
-            script = with_output(placeholder, script)
+        script = with_output(placeholder, script)
         return Command(argv=(*argv, *self.options, *native), stdin=script)
 
     def read_submitted(self, answer: Answer) -> str:
@@ -373,13 +372,13 @@ class PBSTable(LRMTable, frozen=True):
     queue: str = ""
 
 
-def _dialect(table: PBSTable, wishes: Wishes) -> Dialect:
+def _dialect(table: PBSTable, site: DialectSettings) -> Dialect:
     return PBS(
         account=table.account,
         project=table.project,
         queue=table.queue,
         options=table.options,
-        native=wishes.native,
+        native=site.native,
     )
 
 
@@ -394,5 +393,5 @@ SYSTEM = BatchSystem(
     found_by=("qsub", "pbsnodes", "qmgr"),
     variables=("PBS_CONF_FILE", "PBS_SERVER"),
     lists_gpus=True,
-    untried="tried with an imitation of its commands, not against a live server",
+    tried_with="",  # with an imitation of its commands alone (docs/configuration.md)
 )

@@ -35,7 +35,7 @@ from koala_agent.lrm.batch.slurm_nodes import (
     rules_of,
     split_columns,
 )
-from koala_agent.lrm.batch_system import BatchSystem, LRMTable, Wishes
+from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
     BatchJob,
     Dialect,
@@ -404,13 +404,13 @@ class SlurmTable(LRMTable, frozen=True):
     qos: str = ""
 
 
-def _dialect(table: SlurmTable, wishes: Wishes) -> Dialect:
+def _dialect(table: SlurmTable, site: DialectSettings) -> Dialect:
     return Slurm(
         account=table.account,
         partition=table.partition,
         qos=table.qos,
         options=table.options,
-        native=wishes.native,
+        native=site.native,
     )
 
 
@@ -445,6 +445,7 @@ SYSTEM = BatchSystem(
             ("SLURM_NTASKS", "processes"),
             ("SLURM_NPROCS", "processes"),
         ),
+        host_variables=("SLURM_", "SLURMD_"),
         needs_keeper=True,
     ),
     count=("sinfo", "-h", "-o", "%C"),

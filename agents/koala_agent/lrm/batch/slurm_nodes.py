@@ -1,4 +1,4 @@
-"""Nodes and partitions of Slurm, as `sinfo` and `scontrol` list them: idle processors and GPUs."""
+"""Nodes and partitions, as `sinfo` and `scontrol` list them: idle processors and GPUs."""
 
 from __future__ import annotations
 

@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 RELEASE = bytes(4)
 SITE_SIGNALS = ("SIGTERM", "SIGINT", "SIGXCPU", "SIGUSR2")
-"""Signals with which a site ends a batch job; the last is Grid Engine's notice of a KILL."""
+"""Signals with which a site ends a batch job; the last is a notice of a KILL."""
 PAUSE_SIGNALS = ("SIGUSR1", "SIGCONT")
-"""Grid Engine's notice of a suspension, whose default action would kill the starter, and the end
-of one."""
+"""A notice of a suspension, whose default action would kill the starter, and the end of one."""
 _OWN_SIGNALS = (*SITE_SIGNALS, *PAUSE_SIGNALS, "SIGCHLD", "SIGHUP", "SIGPIPE")
 
 

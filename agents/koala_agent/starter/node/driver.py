@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 
+from koala_agent.starter.batch_rules import rules_of
 from koala_agent.starter.challenge_response import helper_name
 from koala_agent.starter.compat import boot_now, log, to_count, to_list, to_object, to_texts
 from koala_agent.starter.connection import Connection, Watch
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event
     from koala_agent.starter.subreaper import Keeper
 
-OWN_VARIABLES = ("SLURM_", "SLURMD_", "PMI", "CUDA_VISIBLE_DEVICES", "HOSTNAME", "TMPDIR")
-"""Variables of the batch system that are this machine's own, and not the starter's."""
+OWN_VARIABLES = ("PMI", "CUDA_VISIBLE_DEVICES", "HOSTNAME", "TMPDIR")
+"""Variables that are this machine's own, and not the starter's, with any batch system."""
 
 
 class NodeDriver:
@@ -135,9 +136,10 @@ class NodeDriver:
         machine = to_count(order["machine"])
         hosts = [to_list(host) for host in to_list(order["hosts"])]
         given = {name: str(text) for name, text in to_object(order["environment"]).items()}
-        own = {n: text for n, text in os.environ.items() if n.startswith(OWN_VARIABLES)}
-        mark = f"{given[MARK]}.{machine}"
         spec = {**to_object(order["spec"]), "secret": self._claim_secret}
+        starts = (*OWN_VARIABLES, *rules_of(spec).host_variables)
+        own = {n: text for n, text in os.environ.items() if n.startswith(starts)}
+        mark = f"{given[MARK]}.{machine}"
         if self._folder:
             spec["folder"] = self._folder
         program = ClaimProgram(

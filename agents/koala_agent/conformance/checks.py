@@ -1,0 +1,288 @@
+"""Checks of a batch system and its dialect, one for each point of the contract.
+
+A check returns what it saw, in words. It raises NotableError where Koala works, but tells its users
+less, and LocalManagerError where a claim would be lost, run twice, or misjudged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from koala.common.runtime.checkup import NotableError
+from koala.errors import LocalManagerError
+from koala_agent.conformance.bench import CLAIM, OTHER_CLAIM, Bench, BenchSettings, expect
+from koala_agent.lrm.dialect import Dialect, JobState
+from koala_agent.lrm.local_manager import EndCause, Ended, Listed, Queued, Running
+from koala_agent.transport.interface import CommandRunner
+
+Check = Callable[[Bench], Awaitable[str]]
+SHORT = 'echo ran; exec sleep "$1"'
+ODD = ("it's  $1", 'a "b" \\ `c` $(d) ${HOME}', "two\nlines", "naïve ☃", "", "*", "-n", "#!%&;|<>~")
+"""Words that a shell, or a careless dialect, would change."""
+ODD_NAMES = ("two words", 'it\'s; "odd" | $HOME', "naïve", "0", "-", "x" * 150, "koala-", "a\nb")
+OVER_LIMIT_S = 180.0
+"""How long after its time limit a job may be ended: many batch systems look once a minute."""
+
+
+async def lists_by_name(bench: Bench) -> str:
+    """Check that a job is listed under its name once its submission has returned: without, a claim
+    whose submission got no answer would run twice."""
+    number = await bench.submit(bench.job())
+    jobs = [job for job in await bench.listed() if job.name == bench.name()]
+    if not jobs:
+        raise LocalManagerError(
+            f"job {number} is not listed under its name {bench.name()}, right after its submission"
+        )
+    numbers = [job.number for job in jobs]
+    expect(numbers == [number], f"submitted as {number}, listed with the numbers {numbers}")
+    state = jobs[0].state
+    expect(state in (JobState.QUEUED, JobState.RUNNING), f"job {number} is {state} at once")
+    return f"job {number} is {state} as {bench.name()}"
+
+
+async def runs_as_told(bench: Bench) -> str:
+    """Check folder, arguments, output and exit status of a job."""
+    job = bench.job(CLAIM, "sh", "-c", 'pwd; echo "$KOALA_CLAIM" "$1"; exit 3', "-", "it's  $1")
+    async with bench.serving() as (manager, witness):
+        await manager.submit(job)
+        end = await witness.ended(CLAIM)
+    await bench.has_written(job, f"{job.directory}\n{CLAIM} it's  $1\n".encode())
+    return _judged(end, EndCause.EXITED, 3)
+
+
+async def keeps_text(bench: Bench) -> str:
+    """Check that odd arguments and variables reach a job byte for byte."""
+    names = [f"KOALA_ODD_{number}" for number in range(len(ODD))]
+    shown = " ".join(f'"${name}"' for name in names)
+    program = f'printf "<%s>" "$@"; printf "<%s>" {shown}'
+    environment = tuple(zip(names, ODD, strict=True))
+    job = bench.job(CLAIM, "sh", "-c", program, "-", *ODD, environment=environment)
+    async with bench.serving() as (manager, witness):
+        await manager.submit(job)
+        await witness.ended(CLAIM)
+    await bench.has_written(job, "".join(f"<{word}>" for word in ODD * 2).encode())
+    return f"{len(ODD)} odd words as arguments and as variables"
+
+
+async def tells_signal(bench: Bench) -> str:
+    """Check that the end by a signal of a job's own is told as such."""
+    async with bench.serving() as (manager, witness):
+        await manager.submit(bench.job(CLAIM, "sh", "-c", "kill -SEGV $$"))
+        return _judged(await witness.ended(CLAIM), EndCause.EXITED, -signal.SIGSEGV)
+
+
+async def runs_once(bench: Bench) -> str:
+    """Check that a claim runs once, however often it is submitted."""
+    job = bench.job(CLAIM, "sh", "-c", SHORT, "-", "1")
+    async with bench.serving() as (manager, witness):
+        await asyncio.gather(*(manager.submit(job) for _ in range(5)))
+        jobs = [one.number for one in await bench.alive()]
+        expect(len(jobs) <= 1, f"one submission made {len(jobs)} jobs: {', '.join(jobs)}")
+        await witness.ended(CLAIM)
+        await manager.submit(job)
+        _expect_listed(await manager.listing(), Ended)
+    await bench.has_written(job, b"ran\n")
+    return "submitted six times, run once"
+
+
+async def finds_lost_answer(bench: Bench) -> str:
+    """Check that a submission whose answer was lost is found by its name by the next agent, and is
+    not repeated."""
+    job = bench.job(CLAIM, "sh", "-c", SHORT, "-", "1")
+    async with bench.serving(lose_answer_to=bench.submission(job)) as (manager, _):
+        try:
+            await manager.submit(job)
+        except LocalManagerError as error:
+            if not error.transient:
+                raise
+    async with bench.serving() as (manager, witness):
+        await manager.submit(job)
+        await witness.ended(CLAIM)
+    await bench.has_written(job, b"ran\n")
+    return "its answer was lost, its job was found by name and ran once"
+
+
+async def takes_out_strays(bench: Bench) -> str:
+    """Check that jobs under our names that nobody asked for are taken out, as when a submission of
+    an agent that was killed arrives after all."""
+    async with bench.serving() as (manager, witness):
+        await manager.submit(bench.job())
+        await witness.running(CLAIM)
+        (ours,) = [job.number for job in await bench.alive()]
+        for claim in (CLAIM, "j9/1/0/1"):
+            await bench.submit(bench.job(claim))
+
+        async def left() -> list[str]:
+            await manager.listing()
+            return [job.number for job in await bench.alive()]
+
+        await bench.until(left, lambda numbers: numbers == [ours], f"job {ours} alone")
+        _expect_listed([one for one in await manager.listing() if one.claim == CLAIM], Running)
+    return "a second job of a claim and a job of an unknown claim are gone"
+
+
+async def outlives_agent(bench: Bench) -> str:
+    """Check that the next agent finds what runs and what has ended meanwhile."""
+    ending = bench.job(OTHER_CLAIM, "sh", "-c", "exit 5")
+    async with bench.serving() as (manager, witness):
+        await manager.submit(bench.job())
+        await witness.running(CLAIM)
+        await manager.submit(ending)
+    async with bench.serving() as (manager, witness):
+        end = await witness.ended(OTHER_CLAIM)
+        _expect_listed([one for one in await manager.listing() if one.claim == CLAIM], Running)
+    return _judged(end, EndCause.EXITED, 5)
+
+
+async def withdraws_running(bench: Bench) -> str:
+    """Check that a running job ends when it is withdrawn."""
+    async with bench.serving() as (manager, witness):
+        await manager.submit(bench.job())
+        await witness.running(CLAIM)
+        await manager.withdraw(CLAIM)
+        end = await witness.ended(CLAIM)
+    expect(not await bench.alive(), "a withdrawn claim is reported as ended while its job runs")
+    return _judged(end, EndCause.WITHDRAWN, None)
+
+
+async def withdraws_waiting(bench: Bench) -> str:
+    """Check that a waiting job leaves the queue when it is withdrawn."""
+    whole = bench.settings.processors
+    async with bench.serving() as (manager, witness):
+        await manager.submit(bench.job(processors=whole))
+        await witness.running(CLAIM)
+        waiting = bench.job(OTHER_CLAIM, processors=whole)
+        await manager.submit(waiting)
+        (listed,) = [one for one in await manager.listing() if one.claim == OTHER_CLAIM]
+        await manager.withdraw(OTHER_CLAIM)
+        end = await witness.ended(OTHER_CLAIM)
+    expect(len(await bench.alive()) <= 1, "a withdrawn claim is still in the queue")
+    if not isinstance(listed, Queued):
+        raise NotableError(
+            f"no job had to wait: with site.processors = {whole} two of that size run at a time"
+        )
+    return _judged(end, EndCause.WITHDRAWN, None)
+
+
+async def tells_cancelled(bench: Bench) -> str:
+    """Check that a job that somebody else has cancelled is told as such."""
+    async with bench.serving() as (manager, witness):
+        await manager.submit(bench.job())
+        await witness.running(CLAIM)
+        (job,) = await bench.alive()
+        await bench.cancel(job.number)
+        return _judged(await witness.ended(CLAIM), EndCause.CANCELLED_BY_SITE, None)
+
+
+async def survives_odd_names(bench: Bench) -> str:
+    """Check that a listing with odd names of others is read, and hides none of ours."""
+    taken = []
+    for number, name in enumerate(ODD_NAMES):
+        try:
+            job = bench.job(f"j2/1/{number}/1")
+            taken.append(await bench.submit(job, name=name))
+        except LocalManagerError:
+            continue  # no user can have such a name
+    try:
+        ours = await bench.submit(bench.job())
+        jobs = {job.number: job.name for job in await bench.listed()}
+        expect(jobs.get(ours) == bench.name(), f"job {ours} is hidden by odd names: {jobs}")
+    finally:
+        for odd in taken:
+            await bench.cancel(odd)
+    return f"{len(taken)} of {len(ODD_NAMES)} odd names were taken, none hides ours"
+
+
+async def counts(bench: Bench) -> str:
+    """Check the figures: a running job's processors are not idle."""
+    commands = bench.dialect.figures()
+    figures = bench.dialect.read_figures(await bench.answers(commands))
+    ours = bench.settings.processors
+    if figures is None:
+        return f"it tells no processors: site.processors = {ours} count"
+    whole = figures.processors
+    expect(0 <= figures.idle <= whole, f"{figures.idle} of {whole} processors are idle")
+    expect(figures.queued_jobs >= 0, f"{figures.queued_jobs} jobs wait")
+    async with bench.serving() as (manager, witness):
+        await manager.submit(bench.job())
+        await witness.running(CLAIM)
+
+        async def idle() -> int:
+            now = bench.dialect.read_figures(await bench.answers(commands))
+            return whole if now is None else now.idle
+
+        await bench.until(idle, lambda seen: seen < whole, "fewer idle processors beside a job")
+    if whole < ours:
+        raise NotableError(f"site.processors = {ours}, but it has {whole}")
+    return f"{figures.idle} of {whole} processors were idle, {figures.queued_jobs} jobs waited"
+
+
+async def keeps_time_limit(bench: Bench) -> str:
+    """Check that a job is ended at its time limit, and is told as such."""
+    limit_s = bench.settings.time_limit_s
+    async with bench.serving() as (manager, witness):
+        await manager.submit(bench.job(time_limit_s=limit_s))
+        await witness.running(CLAIM)
+        end = await witness.ended(CLAIM, within_s=limit_s + OVER_LIMIT_S)
+    return _judged(end, EndCause.TIME_LIMIT, None)
+
+
+CHECKS: dict[str, Check] = {
+    "listing": lists_by_name,
+    "job": runs_as_told,
+    "quoting": keeps_text,
+    "signal": tells_signal,
+    "once": runs_once,
+    "lost answer": finds_lost_answer,
+    "strays": takes_out_strays,
+    "next agent": outlives_agent,
+    "cancel running": withdraws_running,
+    "cancel waiting": withdraws_waiting,
+    "cancelled by others": tells_cancelled,
+    "odd names": survives_odd_names,
+    "figures": counts,
+    "time limit": keeps_time_limit,
+}
+"""All checks, by the words that stand for them."""
+
+
+async def tried(
+    check: Check, dialect: Dialect, runner: CommandRunner, settings: BenchSettings
+) -> str:
+    """Make a check at a bench of its own, and end all jobs of it. Raises KoalaError."""
+    bench = Bench(dialect, runner, settings)
+    try:
+        seen = await check(bench)
+        await bench.clear()
+    except Exception as error:
+        with suppress(Exception):
+            await bench.clear()
+        raise _first(error) from error
+    return seen
+
+
+def _first(error: Exception) -> Exception:
+    """Return the first error of a group: a check's own beside its manager's tasks."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _judged(end: Ended, cause: EndCause, exit_status: int | None) -> str:
+    """Describe an end. Raises NotableError where it is told otherwise, and LocalManagerError where
+    it would be taken for another program's."""
+    text = f"{end.cause}, exit status {end.exit_status}" + (f": {end.reason}" if end.reason else "")
+    if end.cause is cause and (cause is not EndCause.EXITED or end.exit_status == exit_status):
+        return text
+    expected = f"{cause}, exit status {exit_status}"
+    if end.exit_status is None and end.cause is EndCause.EXITED:
+        raise NotableError(f"told as {text} (expected {expected}); starters tell more")
+    raise LocalManagerError(f"told as {text} (expected {expected})")
+
+
+def _expect_listed(listed: Sequence[Listed], kind: type[Listed]) -> None:
+    kinds = [type(one) for one in listed]
+    expect(kinds == [kind], f"listed as {listed} (expected {kind.__name__})")
