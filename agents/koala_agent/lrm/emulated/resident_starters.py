@@ -191,7 +191,7 @@ class ResidentStarters:
     def _has_parent(self, command: tuple[str, ...]) -> bool:
         """Check for a parent with this starter; start it if there is none."""
         if self._process is not None and settings_of(self._process.pid) != self._settings:
-            self._lost("a program has changed its limits or priority, or it has ended")
+            self._lost("its limits or priority were changed, or it has ended")
         if self._socket is not None:
             return command == self._command
         if self._clock() < self._again_at:
