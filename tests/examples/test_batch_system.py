@@ -127,6 +127,25 @@ def test_the_kit_finds_a_spoilt_batch_system(
 
 
 @pytest.mark.live
+def test_a_listing_that_forgets_ended_jobs_is_enough(
+    queue: ToyQueue, installed: Path, tmp_path: Path
+) -> None:
+    for word in ("ended", "cancel"):
+        skip = f'[ "${{state#{word}}}" = "$state" ] || continue'
+        queue.replace("toylist", "  read -r name", f"  {skip}\n  read -r name")
+    chosen = ("job", "lost answer", "next agent", "cancel running", "cancelled by others")
+    words = [word for name in chosen for word in ("--only", name)]
+    found = conformance(queue, installed, tmp_path, *words, "--limit", "6")
+    assert {name: found[name][0] for name in chosen} == {
+        "job": "warning",
+        "lost answer": "ok",
+        "next agent": "warning",
+        "cancel running": "ok",
+        "cancelled by others": "warning",
+    }, found
+
+
+@pytest.mark.live
 def test_an_error_of_the_dialect_is_told_with_its_place(
     queue: ToyQueue, installed: Path, tmp_path: Path
 ) -> None:
@@ -250,7 +269,7 @@ def test_a_wrong_package_disturbs_nobody_else_and_replaces_nothing_of_koala(
 ) -> None:
     ours = find_system("slurm")
     points = {"gone": "no_such_module:SYSTEM", "slurm": "koala_toy:SYSTEM"}
-    monkeypatch.syspath_prepend(install(tmp_path / "wrong", points, name="wrong"))
+    monkeypatch.syspath_prepend(install(tmp_path / "wrong", points, name="a-wrong"))
     assert find_system("slurm") is ours
     assert ours in known_systems()
     assert {"gone", "toy"} <= set(known_kinds())
