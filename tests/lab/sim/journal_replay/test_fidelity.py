@@ -45,7 +45,8 @@ def with_faults(seed: int, name: str) -> Scenario:
     )
     whole = draw(seed)
     pace = replace(whole.pace, custody=Custody())  # all events are there to be told
-    return replace(whole, chances=chances, kinds=KINDS[name], pace=pace)
+    # A simulation finds policies by name; those that misbehave on purpose have none.
+    return replace(whole, chances=chances, kinds=KINDS[name], pace=pace, foreign={})
 
 
 @pytest.mark.slow
