@@ -39,9 +39,9 @@ async def test_a_job_over_both_starts_at_one_moment(
             check_one_start(await finished(client, job("exit 0", *servers)))
             notices = {site["notice"] for site in await client.sites()}
             assert len(notices) == 1
-            assert "not against a live server" in notices.pop()
+            assert "not tried against a live batch system" in notices.pop()
             await grid.at_rest(client)
-        assert "not against a live server" in logs(tmp_path)
+        assert "not tried against a live batch system" in logs(tmp_path)
 
 
 def logs(folder: Path) -> str:

@@ -78,9 +78,7 @@ def _batch_system(survey: Survey, system: BatchSystem | None, request: ConnectRe
     if request.is_there:
         text = f"none: the agent gets a queue of its own with {survey.processors} processors"
         return Need(name=name, is_met=True, text=text)
-    commands = ", ".join(
-        dict.fromkeys(word for one in known_systems() for word in one.programs[:1])
-    )
+    commands = ", ".join(sorted({word for one in known_systems() for word in one.programs[:1]}))
     text = (
         f"none of {commands} is in the PATH of a login shell there; a host without a batch system"
         " can run an agent: --agent there"

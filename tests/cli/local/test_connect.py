@@ -199,7 +199,7 @@ def allow_the_index(server: SSHServer) -> None:
 def test_what_is_missing_is_told_and_nothing_is_done(terminal: Terminal) -> None:
     tools(terminal.server, "getconf", "hostname", "python3")
     told = terminal.type(f"koala site connect {HOST} --yes {terminal.options}", status=2)
-    assert "FAILED  batch system: none of sbatch, qsub, oarsub and condor_submit is" in told
+    assert "FAILED  batch system: none of condor_submit, oarsub, qsub, sbatch is" in told
     assert "missing: batch system" in told
     assert not terminal.record.parent.exists()
 
