@@ -41,6 +41,7 @@ from koala_agent.lrm.batch.claim_tracking import (
     others_waiting,
     presumed_figures,
 )
+from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
 from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
@@ -119,6 +120,7 @@ class BatchManager:
             make_room=settings.make_room,
         )
         self._claims = TrackedClaims(self._table, clock=clock)
+        self._gatekeeper = Gatekeeper(dialect, self._breaker, self._claims, clock=clock)
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None
         self._reported_idle: Idle | None = None
@@ -147,8 +149,7 @@ class BatchManager:
 
     @property
     def gate(self) -> str:
-        """Empty: jobs of batch systems are not gated."""
-        return ""
+        return self._gatekeeper.name
 
     def number(self, claim: str) -> str:
         tracked = self._claims.get(claim)
@@ -169,6 +170,7 @@ class BatchManager:
         while not self._closing.is_set():
             try:
                 await self._poll()
+                await self._gatekeeper.poll()
                 is_changed = self._report_changes()
                 if is_changed or self._clock() - figures_at >= self._settings.figures_s:
                     figures_at = -math.inf  # due until they are there
@@ -200,6 +202,8 @@ class BatchManager:
     async def submit(self, placeholder: Placeholder) -> None:
         claim = placeholder.claim
         check(placeholder, self._settings.processors)
+        if placeholder.is_gated:
+            await self._gatekeeper.check()
         tracked = self._claims.get(claim)
         if tracked is not None and tracked.needs_submission():
             account = tracked.row.account
@@ -207,16 +211,21 @@ class BatchManager:
             await self._poll()  # sent before, and never answered: a listing knows
             self._breaker.check(account)
             tracked = self._claims.get(claim)
+        gate = SUBMITTED if placeholder.is_gated else ""
         if tracked is None:
             row = ClaimRow(
                 claim=claim,
                 processors=placeholder.processors,
                 account=placeholder.account,
                 gpus=placeholder.resources.gpus or 0,
+                is_gated=placeholder.is_gated,
+                gate=gate,
             )
             tracked = self._claims.add(row)
         elif not tracked.needs_submission():
             return
+        else:
+            self._claims.change(tracked, is_gated=placeholder.is_gated, gate=gate)
         tracked.is_submitting = True
         try:
             await self._send(tracked, placeholder)
@@ -225,7 +234,11 @@ class BatchManager:
             tracked.submitted_in_poll = self._poll_count
 
     async def set_gate(self, claim: str, *, is_gated: bool) -> None:
-        """See `LocalManager`; there is no gate."""
+        """See `LocalManager`. What fails is tried again with the polls."""
+        tracked = self._claims.get(claim)
+        if tracked is not None:
+            await self._gatekeeper.set(tracked, is_gated=is_gated)
+            self._poll_soon.set()
 
     async def withdraw(self, claim: str) -> None:
         await self._ask_reason(claim)
@@ -463,6 +476,7 @@ class BatchManager:
         tracked.is_listed = True
         if tracked.row.is_unwanted:
             await self._cancel(number, account)
+        await self._gatekeeper.settle(tracked)
         self._poll_soon.set()
 
     async def _cancel(self, number: str, account: str) -> None:
@@ -518,7 +532,8 @@ class BatchManager:
         idle = idle_of(self._figures, self._counted(), allowed=allowed, unsure=unsure)
         if self._silence:
             return replace(idle, idle=0, startable=0, idle_gpus=0, trouble=self._silence)
-        idle = replace(idle, trouble=self._breaker.summary)
+        troubles = (self._breaker.summary, self._gatekeeper.trouble)
+        idle = replace(idle, trouble="; ".join(filter(None, troubles)))
         is_limited = self._clock() - self._claims.limited_at < self._settings.limited_s
         return replace(idle, startable=0) if is_limited else idle
 
