@@ -79,6 +79,16 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow:
+    """Job of any user that runs, or waits for processors, with the time that it may still run."""
+
+    number: str
+    processors: int
+    left_s: float
+    is_running: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """Command whose answer is words for a person; `read` gives none for an answer without any."""
 
@@ -185,6 +195,17 @@ class Dialect(ABC):
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures | None:
         """Parse the processors now; None where the batch system does not tell them."""
         return None
+
+    def list_queue(self) -> Command | None:
+        """List the jobs of all users, from which expected starts follow; None where a listing does
+        not tell the processors and limits of others' jobs."""
+        return None
+
+    def read_queue(self, answer: Answer) -> tuple[QueueRow, ...]:
+        """Parse the jobs, the waiting ones in the order in which they would start. One that is
+        gated has the place that it would have if it were open; jobs that wait for something else
+        than processors are left out."""
+        return ()
 
     def gates(self) -> tuple[Command, ...]:
         """Query what decides which gate keeps a job's place; empty where nothing decides it."""

@@ -29,6 +29,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from koala.common.protocol.messages import Wait
 from koala.common.runtime.clock import boot_id
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
@@ -41,6 +42,7 @@ from koala_agent.lrm.batch.claim_tracking import (
     others_waiting,
     presumed_figures,
 )
+from koala_agent.lrm.batch.forecast import forecast
 from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
 from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
@@ -62,6 +64,7 @@ class BatchSettings:
     """Settings of a batch manager; times in seconds.
 
     - `processors`: the most that claims and figures may count.
+    - `waits_s`: between two looks at the whole queue, for the expected starts of waiting claims.
     - `missing_s`: a job without listing and record counts as ended after this time, because the
       record of an end comes late; `unrecorded_s`: the same where records cannot be read.
     - `limited_s`: a user who was refused more counts as limited for this time.
@@ -77,6 +80,7 @@ class BatchSettings:
     scope: str
     poll_s: float = 1.0
     figures_s: float = 5.0
+    waits_s: float = 30.0
     missing_s: float = 10.0
     unrecorded_s: float = 120.0
     limited_s: float = 60.0
@@ -123,6 +127,8 @@ class BatchManager:
         self._gatekeeper = Gatekeeper(dialect, self._breaker, self._claims, clock=clock)
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None
+        self._waits: tuple[Wait, ...] = ()
+        self._waits_due_at = -math.inf
         self._reported_idle: Idle | None = None
         self._opened = asyncio.Event()
         self._closing = asyncio.Event()
@@ -446,6 +452,26 @@ class BatchManager:
         self._figures = figures or presumed_figures(
             self._claims.open(), allowed=self._settings.processors
         )
+        await self._forecast(self._figures)
+
+    async def _forecast(self, figures: Figures) -> None:
+        """Ask for the whole queue now and then, while claims of ours wait in it. A queue that
+        cannot be had only leaves their starts unknown."""
+        ours = {one.row.number: one for one in self._claims.open() if one.is_waiting()}
+        command = self._dialect.list_queue() if ours else None
+        if command is None:
+            self._waits = ()
+            return
+        if self._clock() < self._waits_due_at:
+            return
+        self._waits_due_at = self._clock() + self._settings.waits_s
+        try:
+            rows = await asyncio.to_thread(self._dialect.read_queue, await self._ask(command))
+        except LocalManagerError as error:
+            log.debug("batch.queue_unknown", reason=str(error))
+            self._waits = ()
+            return
+        self._waits = await asyncio.to_thread(forecast, rows, ours, figures)
 
     # Doing ------------------------------------------------------------------------------------
 
@@ -533,7 +559,7 @@ class BatchManager:
         if self._silence:
             return replace(idle, idle=0, startable=0, idle_gpus=0, trouble=self._silence)
         troubles = (self._breaker.summary, self._gatekeeper.trouble)
-        idle = replace(idle, trouble="; ".join(filter(None, troubles)))
+        idle = replace(idle, trouble="; ".join(filter(None, troubles)), waits=self._waits)
         is_limited = self._clock() - self._claims.limited_at < self._settings.limited_s
         return replace(idle, startable=0) if is_limited else idle
 

@@ -36,6 +36,7 @@ from koala_agent.lrm.batch.slurm_nodes import (
     rules_of,
     split_columns,
 )
+from koala_agent.lrm.batch.slurm_queue import LIMITS, NEVER, NO_RIGHT, queue_of
 from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
     BatchJob,
@@ -43,6 +44,7 @@ from koala_agent.lrm.dialect import (
     Figures,
     Gate,
     JobState,
+    QueueRow,
     check_status,
     honoured,
     is_count,
@@ -61,6 +63,15 @@ COLUMNS = (
     ("Comment", 40),
 )
 WAITING_COLUMNS = (("JobID", 24), ("Reason", 80), ("Comment", 40))
+QUEUE_COLUMNS = (
+    ("JobID", 24),
+    ("State", 24),
+    ("NumCPUs", 12),
+    ("TimeLeft", 24),
+    ("PriorityLong", 24),
+    ("Reason", 80),
+    ("Comment", 40),
+)
 STATES: dict[str, JobState] = {
     "PENDING": JobState.QUEUED,
     "CONFIGURING": JobState.RUNNING,
@@ -100,42 +111,6 @@ HONOURED = (
     *("gpus", "gpuType", "constraint", "licenses", "exclusive"),
 )
 """Resources of jobs that it always acts on."""
-
-NEVER = (
-    "PartitionConfig",
-    "PartitionNodeLimit",
-    "PartitionTimeLimit",
-    "BadConstraints",
-    "InvalidAccount",
-    "InvalidQOS",
-    "AccountNotAllowed",
-    "QOSNotAllowed",
-    "AssocMaxWallDurationPerJobLimit",
-    "QOSMaxWallDurationPerJobLimit",
-    "AssocMaxCpuPerJobLimit",
-    "QOSMaxCpuPerJobLimit",
-)
-"""Reasons of requests that Slurm accepts and never starts."""
-
-LIMITS = ("QOS", "Assoc", "MaxJobs", "MaxCpuPerAccount", "MaxMemPerLimit")
-"""Prefixes of reasons that mean that the user, or an account, has reached a limit."""
-
-NO_RIGHT = (
-    *NEVER,
-    *LIMITS,
-    "Dependency",
-    "DependencyNeverSatisfied",
-    "JobHeld",
-    "BeginTime",
-    "JobArrayTaskLimit",
-    "Licenses",
-    "Reservation",
-    "ReqNodeNotAvail",
-    "Nodes required for job are DOWN",
-    "PartitionDown",
-    "PartitionInactive",
-)
-"""Prefixes of reasons of jobs that wait for something else than the idle processors."""
 
 REFUSALS = re.compile(
     r"(?i)not available|more processors|time limit|exceed|violat|too (?:many|large)|inactive|drain"
@@ -326,6 +301,18 @@ class Slurm(Dialect):
             idle_gpus=sum(row.idle_gpus(rules[row.partition]) for row in every),
             resources=resources_of(every, rules, licenses.out),
         )
+
+    def list_queue(self) -> Command:
+        """See Dialect. A site may hide the jobs of others (PrivateData): they seem to be none."""
+        where = (f"--partition={self.partition}",) if self.partition else ()
+        states = ("-t", "PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING")
+        return Command(argv=("squeue", "-h", *where, *states, "-O", _widths(QUEUE_COLUMNS)))
+
+    def read_queue(self, answer: Answer) -> tuple[QueueRow, ...]:
+        """See Dialect."""
+        check_status(answer, "squeue")
+        rows = [split_columns(line, QUEUE_COLUMNS) for line in answer.out.splitlines()]
+        return queue_of([row for row in rows if is_count(row[0][:1]) and is_count(row[2])])
 
     def gates(self) -> tuple[Command, ...]:
         """See Dialect: the configuration, and all nodes."""
