@@ -45,6 +45,8 @@ class SiteFacts:
     - `mips`: speed of one processor.
     - `slots`: limit of concurrent claims, None for no limit (Hints 3.2).
     - `resources`: what it has beside processors, by its newest report.
+    - `gate`: name of the gate by which a waiting claim cannot start, and keeps its place in the
+      local queue; empty where there is none.
     """
 
     processors: int
@@ -59,6 +61,7 @@ class SiteFacts:
     slots: int | None = None
     users: tuple[UserName, ...] = ()
     resources: SiteResources = NO_RESOURCES
+    gate: str = ""
 
     def admits(self, user: UserName | None) -> bool:
         """Return True if this user's jobs may see the site; None is an unknown user."""
