@@ -9,8 +9,10 @@ import pytest
 
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.local_manager import EndCause, Idle, Listed, Placeholder, Queued, Running
+from koala_agent.transport.interface import Answer
 from tests.batch.conftest import ONE_OF_EACH, Serve, cleared
 from tests.batch.systems.system import System
+from tests.live.grid import until
 from tests.lrm.harness import Ask
 
 pytestmark = pytest.mark.lrm
@@ -58,6 +60,24 @@ async def states(manager: BatchManager) -> dict[str, type[Listed]]:
     return {one.claim: type(one) for one in await manager.listing()}
 
 
+def place_of(manager: BatchManager, claim: str, system: System) -> str:
+    """What the batch system says of a claim's place; empty where it says nothing."""
+    dialect = system.dialect
+    answers = [Answer(status=0, out=system.run(*one.argv), err="") for one in dialect.gates()]
+    gate = dialect.read_gates(tuple(answers))[0]
+    if gate.place is None:
+        return ""
+    question = gate.place(manager.number(claim))
+    return question.read(Answer(status=0, out=system.run(*question.command.argv), err=""))
+
+
+async def known_place(manager: BatchManager, claim: str, system: System) -> str:
+    """The same, once the scheduler has looked at the job."""
+    if system.kind == "slurm":
+        await until(lambda: place_of(manager, claim, system) != "")
+    return place_of(manager, claim, system)
+
+
 async def test_a_gated_claim_is_passed_over_and_starts_first_when_it_is_opened(
     serve: Serve, ask: Ask, system: System, kind: str
 ) -> None:
@@ -71,10 +91,12 @@ async def test_a_gated_claim_is_passed_over_and_starts_first_when_it_is_opened(
         assert await states(manager) == {FIRST: Queued, SMALL: Running}
         await manager.submit(ask(SECOND, processors=16))
         assert (await states(manager))[SECOND] is Queued
+        place = await known_place(manager, FIRST, system)
         await manager.set_gate(FIRST, is_gated=False)
         await manager.withdraw(SMALL)
         await witness.running(FIRST)
         assert (await states(manager))[SECOND] is Queued
+        assert place_of(manager, FIRST, system) == place
 
 
 async def test_a_claim_that_waits_is_gated_and_outlives_its_agent(
@@ -85,6 +107,7 @@ async def test_a_claim_that_waits_is_gated_and_outlives_its_agent(
         await witness.until(Idle, lambda idle: idle.local_processors == 16)
         await manager.submit(ask(FIRST, processors=16))
         await manager.submit(ask(SECOND, processors=16))
+        place = await known_place(manager, FIRST, system)
         await manager.set_gate(FIRST, is_gated=True)
         await manager.set_gate(SECOND, is_gated=True)
     async with serve() as (manager, witness):
@@ -92,6 +115,7 @@ async def test_a_claim_that_waits_is_gated_and_outlives_its_agent(
         system.cancel(other)
         await witness.running(SMALL)
         assert await states(manager) == {FIRST: Queued, SECOND: Queued, SMALL: Running}
+        assert place_of(manager, FIRST, system) == place
         await manager.set_gate(SECOND, is_gated=False)
         await manager.set_gate(FIRST, is_gated=False)
         await manager.withdraw(SMALL)

@@ -86,6 +86,7 @@ class Cluster(Listener):
         self.refusal = ""
         self.config = "PriorityType            = priority/basic\n"
         self.refused_change = ""  # of a job
+        self.is_stubborn = False  # takes changes of jobs, and makes none
         self.queue = ""
 
     def job(self, name: str) -> Job:
@@ -166,7 +167,7 @@ class Cluster(Listener):
             return Answer(status=1, out="", err=f"Access/permission denied for job {numbers[0]}")
         for number in numbers:
             for change in changes:
-                if change.startswith("Comment="):
+                if change.startswith("Comment=") and not self.is_stubborn:
                     self.jobs[number].comment = change[8:]
         return Answer(status=0, out="", err="")
 

@@ -20,7 +20,9 @@ def forecast(
 ) -> tuple[Wait, ...]:
     """Return the expected starts of our claims, by number, where the queue is served in its order
     with backfilling; none for one that would never start."""
-    queue: LocalQueue[str] = local_queue(processors=max(1, figures.processors), discipline=Discipline.EASY)
+    queue: LocalQueue[str] = local_queue(
+        processors=max(1, figures.processors), discipline=Discipline.EASY
+    )
     for row in rows:
         if row.is_running:
             if 0 < row.processors <= queue.idle:
@@ -35,7 +37,11 @@ def forecast(
             queue.gate(number)
     starts = queue.forecast(known, 0.0)
     return tuple(
-        Wait(claim=ClaimId(ours[number].row.claim), start_in_s=round(starts[number], 1), source=SOURCE)
+        Wait(
+            claim=ClaimId(ours[number].row.claim),
+            start_in_s=round(starts[number], 1),
+            source=SOURCE,
+        )
         for number in known
         if starts[number] < math.inf
     )

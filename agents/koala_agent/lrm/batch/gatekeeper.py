@@ -32,6 +32,8 @@ UNKNOWN_S = 30.0
 """The same after an answer that could not be had."""
 AGAIN_S, AGAIN_MAX_S = 10.0, 600.0
 """Time after a command before a job that is not as wanted gets it again, doubled each time."""
+STUBBORN = 3
+"""Commands without an effect after which the site's administrator is told."""
 AT_ONCE = 100
 """Jobs of one command."""
 
@@ -39,8 +41,7 @@ log = get_logger()
 
 
 class Gatekeeper:
-    """Sends the orders of gates. `trouble` is what keeps it from gating, for the site's
-    administrator; empty for none."""
+    """Sends the orders of gates."""
 
     def __init__(
         self,
@@ -50,7 +51,8 @@ class Gatekeeper:
         *,
         clock: Callable[[], float],
     ) -> None:
-        self.trouble = ""
+        self._refusal = ""  # of the last order
+        self._stubborn = ""  # jobs that are not as they are wanted, in spite of all orders
         self._dialect = dialect
         self._breaker = breaker
         self._claims = claims
@@ -64,6 +66,12 @@ class Gatekeeper:
     def name(self) -> str:
         """Name of the gate in force; empty for none, and as long as it is unknown."""
         return next((gate.name for gate in self._usable()), "")
+
+    @property
+    def trouble(self) -> str:
+        """What keeps claims from being gated or opened, for the site's administrator; empty for
+        nothing."""
+        return self._refusal or self._stubborn
 
     async def learn(self) -> None:
         """Ask which gates there are, when it is time. Raises LocalManagerError."""
@@ -93,6 +101,7 @@ class Gatekeeper:
             return
         if row.is_gated != is_gated:
             self._claims.change(tracked, is_gated=is_gated)
+            tracked.gate_tries = 0
         elif tracked.gate_error is None:
             return  # as it is, or the polls see to it
         if row.number:
@@ -120,6 +129,11 @@ class Gatekeeper:
         wrong = [tracked for tracked in self._claims.open() if _is_wrong(tracked, now)]
         for tracked in wrong:
             tracked.is_gate_due = True
+        stubborn = [one.row.number for one in self._claims.open() if one.gate_tries >= STUBBORN]
+        self._stubborn = ""
+        if stubborn:
+            jobs = ", ".join(stubborn[:STUBBORN])
+            self._stubborn = f"gates of waiting claims have no effect: jobs {jobs}"
         async with self._lock:
             await self._send_due()
 
@@ -148,14 +162,14 @@ class Gatekeeper:
             if self._clock() >= self._ask_at or not self._gates:
                 await self.learn()
             await (self._shut(claims) if claims[0].row.is_gated else self._open(claims))
-            self.trouble = ""
+            self._refusal = ""
         except RequestRefusedError as refusal:
             if len(claims) > 1:  # of which of them does it speak?
                 for tracked in claims:
                     await self._send([tracked])
                 return
             verb = "gated" if claims[0].row.is_gated else "opened"
-            self.trouble = f"waiting claims cannot be {verb}: {refusal}"
+            self._refusal = f"waiting claims cannot be {verb}: {refusal}"
             error = refusal
         except LocalManagerError as failure:
             error = failure

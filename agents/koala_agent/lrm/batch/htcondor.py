@@ -353,7 +353,7 @@ def _qedit(value: str, numbers: Sequence[str]) -> Command:
 
 def _read_qedit(answer: Answer) -> None:
     """Check the answer of condor_qedit, which fails where none of the jobs is there any more."""
-    if answer.status == 0 or "by constraint" in answer.complaint() + answer.out:
+    if answer.status == 0 or "by constraint" in answer.err + answer.out:
         return
     message = f"condor_qedit: {answer.complaint()}"
     if AWAY.search(message) is None and FAULTS.search(message) is not None:
