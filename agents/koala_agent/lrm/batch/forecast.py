@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from koala.common.protocol.messages import ClaimId, Wait
+from koala.common.protocol.messages import Wait
+from koala.common.protocol.names import ClaimId
 from koala.queue_model import Discipline, LocalQueue, local_queue
 from koala_agent.lrm.batch.claim_tracking import TrackedClaim
 from koala_agent.lrm.dialect import Figures, QueueRow

@@ -129,7 +129,8 @@ class Gatekeeper:
         wrong = [tracked for tracked in self._claims.open() if _is_wrong(tracked, now)]
         for tracked in wrong:
             tracked.is_gate_due = True
-        stubborn = [one.row.number for one in self._claims.open() if one.gate_tries >= STUBBORN]
+        waiting = [one for one in self._claims.open() if one.is_waiting()]
+        stubborn = [one.row.number for one in waiting if one.gate_tries >= STUBBORN]
         self._stubborn = ""
         if stubborn:
             jobs = ", ".join(stubborn[:STUBBORN])
