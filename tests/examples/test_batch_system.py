@@ -16,7 +16,9 @@ from koala.errors import ConfigError
 from koala_agent.config import parse_config
 from koala_agent.conformance.checks import CHECKS
 from koala_agent.lrm.batch_system import find_system, known_kinds, known_systems
-from tests.examples.toy import ToyQueue, install, install_toy, toy_queue
+from koala_agent.lrm.dialect import NAME_MAX
+from tests.examples.dialect_reference import written
+from tests.examples.toy import PAGE, ToyQueue, install, install_toy, toy_queue
 from tests.live.grid import ROOT, live_grid, until
 
 AGENT = '[agent]\nplain = true\nsite = "mine"\ndaemon = "127.0.0.1:7740"\nstate_dir = "state"\n'
@@ -76,6 +78,18 @@ def conformance(
     return {one["check"]: (one["result"], one["text"]) for one in document["checks"]}
 
 
+def test_the_page_has_what_the_code_says() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == written(page), "python -m tests.examples.dialect_reference writes it"
+    assert f"at most {NAME_MAX} characters" in page
+    rows = re.findall(
+        r"^\| (`[^|]*`) \| .* \|$", page.partition("| check | fails if")[2], re.MULTILINE
+    )
+    assert [name for row in rows for name in re.findall("`([^`]+)`", row)] == [
+        "batch system", *CHECKS, "commands",
+    ]  # fmt: skip
+
+
 @pytest.mark.live
 def test_the_toy_of_the_page_passes_the_kit(
     queue: ToyQueue, installed: Path, tmp_path: Path
@@ -120,7 +134,7 @@ SPOILT = {
         "listing", "toysub", 'echo "$1" >', 'echo "$1" | cut -c1-30 >', "under its number: job 2",
     ),
     "the number is another one": (
-        "listing", "toysub", 'echo "job $number', 'echo "job 7$number', "submitted as job 71, listed as 1",
+        "listing", "toysub", 'echo "job $number', 'echo "job 7$number', "as job 71, listed as 1",
     ),
 }  # fmt: skip
 """A check, and how a command is spoilt so that the check fails, with what it says."""

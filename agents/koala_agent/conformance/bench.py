@@ -157,15 +157,17 @@ class Bench:
         is_right: Callable[[Seen], bool],
         expected: str,
         *,
-        told: Callable[[Seen], str] = str,
+        describe: Callable[[Seen], str] = str,
     ) -> Seen:
-        """Read again and again, until what is seen is right. Raises LocalManagerError with what was
-        `told` of it."""
+        """Read again and again, until what is seen is right. Raises LocalManagerError with what
+        was seen, as `describe` puts it."""
         deadline = clock.now() + self.settings.limit_s
         while not is_right(seen := await read()):
             if clock.now() > deadline:
                 limit = f"{self.settings.limit_s:g} s"
-                raise LocalManagerError(f"seen after {limit}: {told(seen)} (expected {expected})")
+                raise LocalManagerError(
+                    f"seen after {limit}: {describe(seen)} (expected {expected})"
+                )
             await asyncio.sleep(self.settings.poll_s)
         return seen
 
@@ -182,7 +184,7 @@ class Bench:
             return b""
 
         right = f"{quoted(expected)} as its output"
-        await self.until(read, lambda seen: seen == expected, right, told=quoted)
+        await self.until(read, lambda seen: seen == expected, right, describe=quoted)
 
     async def clear(self) -> None:
         """End all jobs of this bench, and wait until none is left. Raises LocalManagerError."""
@@ -194,7 +196,7 @@ class Bench:
             return alive
 
         right = "an end of all cancelled jobs"
-        await self.until(cancel_all, lambda alive: not alive, right, told=jobs_text)
+        await self.until(cancel_all, lambda alive: not alive, right, describe=jobs_text)
 
 
 def _longest_claim(scope: str) -> str:
@@ -255,7 +257,7 @@ class Failures:
 
     @property
     def text(self) -> str:
-        """What failed, in words: the first of each kind."""
+        """The failures in words, the first of each kind."""
         kinds: Counter[tuple[str, str]] = Counter()
         firsts: dict[tuple[str, str], tuple[Command, Answer | str]] = {}
         for command, answer in self._failed:

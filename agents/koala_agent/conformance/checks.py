@@ -12,9 +12,9 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
+from koala.common.runtime import clock
 from koala.common.runtime.checkup import NotableError
 from koala.errors import KoalaError, LocalManagerError
-from koala.common.runtime import clock
 from koala_agent.conformance.bench import CLAIM, OTHER_CLAIM, Bench, BenchSettings, expect
 from koala_agent.conformance.plain_words import end_text, jobs_text, listed_text
 from koala_agent.lrm.dialect import Dialect, JobState
@@ -135,7 +135,9 @@ async def takes_out_strays(bench: Bench) -> str:
             await manager.listing()
             return [job.number for job in await bench.alive()]
 
-        await bench.until(left, lambda jobs: jobs == [ours], f"job {ours} alone", told=", ".join)
+        await bench.until(
+            left, lambda jobs: jobs == [ours], f"job {ours} alone", describe=", ".join
+        )
         _expect_listed([one for one in await manager.listing() if one.claim == CLAIM], Running)
     return "a second job of a claim and a job of an unknown claim are gone"
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable
 
 from koala_agent.lrm.dialect import BatchJob
-from koala_agent.lrm.local_manager import Ended, Idle, Listed, Queued
+from koala_agent.lrm.local_manager import Ended, Idle, Listed, Queued, Running
 from koala_agent.transport.interface import Answer, Command
 
 CHARACTERS_MAX = 600
@@ -30,7 +30,8 @@ def listed_text(listed: Listed | Idle) -> str:
             return f"{claim} has ended: {end_text(listed)}"
         case Queued(claim=claim):
             return f"{claim} waits in the queue"
-    return f"{listed.claim} runs"
+        case Running(claim=claim):
+            return f"{claim} runs"
 
 
 def end_text(end: Ended) -> str:

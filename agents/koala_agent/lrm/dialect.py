@@ -98,7 +98,7 @@ class Dialect(ABC):
 
     @property
     def honours(self) -> tuple[str, ...]:
-        """See `LocalManager`."""
+        """RSL names of the resources that `submit` acts on; jobs that ask for others are warned."""
         return ()
 
     def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
