@@ -34,6 +34,7 @@ class SilentManager:
     def __init__(self) -> None:
         self.starts_after_stop = False
         self.honours: tuple[str, ...] = ()
+        self.gate = ""
         self.answers = asyncio.Event()
         self.withdrawn: list[str] = []
         self.calls: list[str] = []
@@ -61,6 +62,9 @@ class SilentManager:
         """See ClaimSurroundings."""
         await asyncio.sleep(0)
         self.calls.append("prepare input")
+
+    async def set_gate(self, claim: str, *, is_gated: bool) -> None:
+        """See LocalManager."""
 
     async def withdraw(self, claim: str) -> None:
         """See LocalManager: it takes until the batch system answers."""
