@@ -55,7 +55,7 @@ def reference() -> str:
 
 
 def written(page: str) -> str:
-    """Return the page with its last section made anew."""
+    """Return the page with its last section as the code has it now."""
     return page.partition(HEAD.splitlines()[0])[0] + reference()
 
 

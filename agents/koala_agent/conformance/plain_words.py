@@ -1,4 +1,4 @@
-"""What the kit has seen, in words for an author of a dialect."""
+"""Words for what the kit has seen, as an author of a dialect reads them."""
 
 from __future__ import annotations
 
