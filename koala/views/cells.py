@@ -20,6 +20,7 @@ STAGES = {
     "Delayed": "waiting",
     "Placing": "waiting",
     "Claiming": "claiming",
+    "Queued": "claiming",
     "Starting": "barrier",
     "Releasing": "barrier",
     "Running": "running",
@@ -185,6 +186,7 @@ def steps(job: Document) -> list[dict[str, Any]]:
     here = {
         "Waiting": "Placing",
         "Delayed": "Placing",
+        "Queued": "Claiming",
         "Releasing": "Starting",
         "Stopping": "Running",
     }

@@ -13,8 +13,8 @@ Events in, outputs out; no I/O, clock or randomness. Guarantees:
 - Gone is reported only after the local manager confirmed that nothing is left. The report is
   repeated until it is acknowledged; then the claim is forgotten but for its name.
 - The agent ends claims on its own only by its site's rules. A ticket has no grace time.
-- The gate that the daemon wants for a claim that was asked for is stored, and set again until the
-  local manager has taken it, also after a restart. A bound claim has none.
+- The gate that the daemon wants for a ticket is stored, and set again until the local manager has
+  taken it, also after a restart. A bound claim has none.
 - While files of an ended program are collected, no starter is left to ping. The agent pings in its
   place, so that a large output does not look like silence (Ended, Collecting).
 
@@ -627,9 +627,11 @@ class ClaimTable:
                 self._submit_failed(claim, state, event)
             case GateFailed():
                 self._gate_failed(claim, state)
-            case BatchFound():
+            case BatchFound() if claim.hold.waits:
                 # The agent may have ended after the store and before the order was given.
                 self._set_gate(claim)
+            case BatchFound():
+                pass
 
     def _unlisted(self, claim: Claim, record: StarterRecord | None) -> None:
         if isinstance(claim.state, Asked):

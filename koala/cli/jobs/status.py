@@ -35,6 +35,7 @@ PHASES = (
     "Delayed",
     "Placing",
     "Claiming",
+    "Queued",
     "Starting",
     "Releasing",
     "Running",

@@ -16,6 +16,7 @@ TONES = {
     "Delayed": "90",
     "Placing": "33",
     "Claiming": "36",
+    "Queued": "36",
     "Starting": "36",
     "Releasing": "35",
     "Running": "34",

@@ -92,6 +92,7 @@ class Site:
     drained_at: Instant = 0.0  # 0: unknown
     reported_idle: int = 0
     reported_local: int = 0  # processors of local jobs that run
+    reported_queued: int = 0  # jobs of others that wait for processors
     rtt_s: Seconds = 0.0
     asks: int = 0  # claims asked here so far; also the number of the last one
     unreported: dict[ClaimId, tuple[int, int]] = field(

@@ -100,11 +100,11 @@ class SilentManager:
 
 @asynccontextmanager
 async def a_site_before(
-    manager: SilentManager, folder: Path, *, is_gated: bool = False
+    manager: SilentManager, folder: Path, *, waits: bool = False, is_gated: bool = False
 ) -> AsyncIterator[ClaimDriver]:
     """An agent that had a claim in its queue when it ended, started again."""
     store = Store(folder / "state")
-    hold = a_hold(CLAIM, is_gated=is_gated)
+    hold = a_hold(CLAIM, waits=waits, is_gated=is_gated)
     claim = Claim(hold=hold, secret="s" * 32, state=Asked(grace_until=boot_now() + 600.0))
     store.commit([StoreClaim(claim=claim)])
     thread = StoreThread(store)
@@ -209,12 +209,13 @@ async def test_a_gate_that_failed_is_set_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("is_gated", "call"), [(True, "gate"), (False, "open")])
-async def test_the_gate_of_a_claim_is_set_again_by_an_agent_that_was_started_again(
+async def test_the_gate_of_a_ticket_is_set_again_by_an_agent_that_was_started_again(
     tmp_path: Path, is_gated: bool, call: str
 ) -> None:
     manager = SilentManager()
     manager.answers.set()
-    async with asyncio.timeout(LIMIT_S), a_site_before(manager, tmp_path, is_gated=is_gated):
+    site = a_site_before(manager, tmp_path, waits=True, is_gated=is_gated)
+    async with asyncio.timeout(LIMIT_S), site:
         await manager.is_answered.wait()
         assert manager.calls == [call]
 
