@@ -52,7 +52,7 @@ METRICS = {one.__name__: one for one in (median_s, p90_s, mean_s, in_72h_percent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """What is simulated: scenes, their jobs, and claiming policies. `parameters` are those of the
+    """What is simulated: scenes, their jobs, and policies of tickets. `parameters` are those of the
     scheduler that differ from the defaults."""
 
     scenes: tuple[Scene, ...]
@@ -88,7 +88,7 @@ class Campaign:
             )
             for policy in self.policies:
                 labels = (("sites", scene.name), ("policy", policy))
-                found.append(Point(labels=labels, base=replace(base, claiming=policy)))
+                found.append(Point(labels=labels, base=replace(base, tickets=policy)))
         return tuple(found)
 
     def bounds(self, seeds: Iterable[int]) -> tuple[BoundTask, ...]:

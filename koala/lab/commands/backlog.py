@@ -27,8 +27,8 @@ DIGITS = 3
 
 
 @examples(
-    "koala simulate backlog kth.swf:110+ctc.swf:250 --policy ICP",
-    "koala simulate backlog kth.swf:110+ctc.swf:250 --policy dodge --policy turns --reps 6",
+    "koala simulate backlog kth.swf:110+ctc.swf:250 --policy dodge --reps 6",
+    "koala simulate backlog kth.swf:110+ctc.swf:250 --no-forecast --policy turns",
 )
 @click.command
 @click.argument(
@@ -38,7 +38,7 @@ DIGITS = 3
 )  # fmt: skip
 @option(
     "--policy", "policies", multiple=True, metavar="NAME",
-    help="A claiming policy, by its name or as module:function.", unset="ICP",
+    help="A policy of tickets, by its name or as module:function.", unset="all of Koala's",
 )  # fmt: skip
 @option(
     "--size", "percent", type=Number(0.1, 100), default=10.0, metavar="PERCENT",
@@ -86,12 +86,13 @@ def backlog(
     from koala.lab.backlog.scores import Campaign, scene_rows, table
     from koala.lab.engines import engine_of
     from koala.lab.sweeps import Sweep, make_tasks, tasks_of
+    from koala.policies import names_of
 
     if every_s > JOBS_D * 86_400:
         raise ConfigError(f"--every {every_s}: allowed are {JOBS_D * 86_400} s, all days with jobs")
     campaign = Campaign(
         scenes=tuple(dict.fromkeys(map(scene_of, scenes))),
-        policies=tuple(dict.fromkeys(policies or ("ICP",))),
+        policies=tuple(dict.fromkeys(policies or names_of("tickets"))),
         percent=percent,
         run_s=run_s,
         every_s=every_s,
