@@ -38,9 +38,9 @@ def under_way(model: GridModel) -> dict[str, Any]:
     """Collect the values of the part `under_way.html`: jobs under way, and links."""
     counts: dict[str, int] = {}
     for job in model.jobs.values():
-        counts[job["phase"]] = counts.get(job["phase"], 0) + 1
+        counts[job.phase] = counts.get(job.phase, 0) + 1
     links = link_cells(list(model.sites.values()))
-    alive = [job for job in reversed(model.jobs.values()) if job["ended_at"] is None]
+    alive = [job for job in reversed(model.jobs.values()) if job.ended_at is None]
     return {
         "counts": [(phase, stage(phase), count) for phase, count in counts.items()],
         "jobs": [job_cells(job) for job in alive[:JOBS_SHOWN]],
@@ -59,7 +59,7 @@ async def site(request: Request, viewer: Viewer) -> Response:
     found = model.sites.get(name)
     if found is None:
         raise UnknownSiteError(f"no site {name!r}")
-    jobs = [job for job in reversed(model.jobs.values()) if name in job["sites"]]
+    jobs = [job for job in reversed(model.jobs.values()) if name in job.sites]
     return viewer.page(
         "site.html",
         here="grid",
