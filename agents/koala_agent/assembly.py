@@ -361,6 +361,7 @@ def _description(
         mips=config.site.mips,
         slots=config.site.slots or 0,
         notice=config.system.notice,
+        gate=manager.gate,
     )
     name = SiteName(config.agent.site)
     return codec.SiteDescription(version=version, site=name, facts=facts)

@@ -47,11 +47,13 @@ from koala_agent.claims.events import (
     Collected,
     Event,
     Forget,
+    GateFailed,
     HoldOrdered,
     LeasesSet,
     Output,
     SendToDaemon,
     SendToStarter,
+    SetGate,
     StoreClaim,
     Submit,
     SubmitFailed,
@@ -322,6 +324,8 @@ class ClaimDriver:
                 self._listener.send(claim_id, nonce, to_starter)
             case Submit(claim=claim):
                 self._tasks.create_task(self._submit(claim))
+            case SetGate():
+                self._tasks.create_task(self._set_gate(output))
             case Withdraw(claim=claim_id) if claim_id not in self._withdrawing:
                 self._withdrawing.add(claim_id)
                 self._tasks.create_task(self._withdraw(claim_id))
@@ -340,7 +344,7 @@ class ClaimDriver:
 
     def _call_lock(self, claim: ClaimId) -> asyncio.Lock:
         """Return the lock that serializes the calls about one claim: a withdrawal never overtakes
-        its submission."""
+        its submission or its gate."""
         return self._call_locks.setdefault(claim, asyncio.Lock())
 
     async def _submit(self, claim: Claim) -> None:
@@ -387,6 +391,25 @@ class ClaimDriver:
         self._inbox.put_nowait(
             SubmitFailed(claim=claim, reason=reason, is_transient=is_transient, kind=kind)
         )
+
+    async def _set_gate(self, order: SetGate) -> None:
+        """Gate or open a batch job, unless that is not wanted any more when its turn has come."""
+        async with self._call_lock(order.claim), self._calls:
+            if not self._is_gate_wanted(order):
+                return
+            try:
+                await self._manager.set_gate(order.claim, is_gated=order.is_gated)
+            except LocalManagerError as error:
+                # The table orders it again.
+                log.warning("claim.gate_failed", claim=order.claim, reason=str(error))
+                self._inbox.put_nowait(GateFailed(claim=order.claim))
+            self._changed()
+
+    def _is_gate_wanted(self, order: SetGate) -> bool:
+        claim = self._table.claims.get(order.claim)
+        if claim is None or not isinstance(claim.state, claim_states.Asked):
+            return False
+        return claim.hold.is_gated == order.is_gated
 
     async def _withdraw(self, claim: ClaimId) -> None:
         """Order the end of a batch job, then check whether anything of it is left."""

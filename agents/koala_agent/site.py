@@ -349,6 +349,8 @@ class Site:
                 trouble="; ".join(filter(None, self._troubles(idle))),
                 idle_gpus=0 if is_low else idle.idle_gpus,
                 resources=idle.resources,
+                waits=idle.waits,
+                foreign_queued=idle.foreign_queued,
             )
             self._link.send_figures(figures, is_due=is_due)
 

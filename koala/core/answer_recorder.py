@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import repeat
+from math import inf
 from typing import Any, TypeAlias
 
 from koala.core.model.grid import Assignment, Placement
 from koala.core.model.progress_reports import Correction
-from koala.core.policy_api import ClaimPlan
+from koala.core.policy_api import ClaimPlan, PartPlan, TicketPlan
 
-Answer: TypeAlias = Placement | ClaimPlan | tuple[Correction, ...] | str | None
+Answer: TypeAlias = Placement | ClaimPlan | TicketPlan | tuple[Correction, ...] | str | None
 """None stands for Unplaceable: the reason is for people, and is computed again when they ask. A
 string names the queue to visit, a discipline, or jobs in their order."""
 
@@ -71,6 +72,10 @@ def _to_plain(answer: Answer) -> list[Any] | str | None:
             return ["placement", _rows(answer.assignments)]
         case tuple():
             return ["progress", [[one.component, one.weight] for one in answer]]
+        case TicketPlan():
+            parts = [[one.component, one.tickets, one.open, one.gives_back] for one in answer.parts]
+            again_s = answer.again_s if answer.again_s < inf else None
+            return ["tickets", parts, answer.hold_s, again_s]
         case ClaimPlan():
             return [
                 "plan",
@@ -92,6 +97,14 @@ def _from_plain(plain: list[Any] | str | None) -> Answer:
         return Placement(assignments=_assignments(plain[1]))
     if plain[0] == "progress":
         return tuple(Correction(component=index, weight=weight) for index, weight in plain[1])
+    if plain[0] == "tickets":
+        parts = tuple(
+            PartPlan(component=index, tickets=tickets, open=open_, gives_back=gives_back)
+            for index, tickets, open_, gives_back in plain[1]
+        )
+        return TicketPlan(
+            parts=parts, hold_s=plain[2], again_s=inf if plain[3] is None else plain[3]
+        )
     _, fraction, claims, moves, preempting, victims, forced = plain
     return ClaimPlan(
         fraction=fraction,

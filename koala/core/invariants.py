@@ -4,7 +4,7 @@ AssertionError with the job's story.
 
 from __future__ import annotations
 
-from koala.core.model.claim import Asked, Claim, Held, Passed, Released, Stopped
+from koala.core.model.claim import Asked, Claim, Granted, Held, Passed, Released, Stopped
 from koala.core.model.job import (
     Attempt,
     Claiming,
@@ -13,6 +13,7 @@ from koala.core.model.job import (
     Member,
     Placed,
     Placing,
+    Queued,
     Releasing,
     Running,
     Starting,
@@ -21,7 +22,7 @@ from koala.core.model.job import (
 )
 from koala.core.model.tcp_paths import has_paths
 from koala.core.model.values import Instant
-from koala.core.queries import booked_bandwidth, claim_of, fixed_site, member_of
+from koala.core.queries import booked_bandwidth, claim_of, fixed_site, member_of, ticket_of
 from koala.core.state import State
 
 _ROUNDING = 1e-6
@@ -40,6 +41,7 @@ def check(state: State, now: Instant) -> None:
     for claim in state.ledger.values():
         _check_claim(state, claim)
     _check_one_attempt(state)
+    _check_ticket_owners(state)
     _check_waits(state)
     _check_sites(state)
     _check_transfers(state)
@@ -88,6 +90,8 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
     match job.phase:
         case Claiming(claim_at=claim_at):
             assert claim_at is None or claim_at <= attempt.start_at, f"{job.id}: JCT after JST"
+        case Queued():
+            _check_tickets(state, job, attempt)
         case Starting() as starting:
             assert all(isinstance(phase, Held) for phase in phases), (
                 f"{job.id} {phases}: {job.story}"
@@ -104,6 +108,18 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
             assert attempt.may_run, f"{job.id} waits for no fence: {job.story}"
         case _:
             pass
+
+
+def _check_tickets(state: State, job: Job, attempt: Attempt) -> None:
+    """Check that each component holds, or waits with tickets of its own site."""
+    for member in attempt.members:
+        phase = _phase(state, member)
+        assert phase is None or isinstance(phase, Granted), f"{job.id} {phase}: {job.story}"
+        for name in member.tickets:
+            ticket = state.ledger[name]
+            assert isinstance(ticket.phase, Asked), f"{name} {ticket.phase}: {job.story}"
+            assert ticket.is_ticket, f"{name} is no ticket: {job.story}"
+            assert ticket.site == member.site, f"{name} is at {ticket.site}: {job.story}"
 
 
 def _check_paths(job: Job, starting: Starting) -> None:
@@ -124,9 +140,17 @@ def _check_claim(state: State, claim: Claim) -> None:
     """Check promise 5: a claim has a job that wants it, or a pending Stop."""
     assert claim.site in state.sites, f"{claim.id} is at an unknown site {claim.site}"
     job = state.jobs[claim.job]
-    is_wanted = member_of(state, claim) is not None
+    is_wanted = member_of(state, claim) is not None or ticket_of(state, claim) is not None
     assert is_wanted or isinstance(claim.phase, Stopped), f"{claim.id} leaks: {job.story}"
     assert claim.attempt <= job.attempts, f"{claim.id} is of an attempt to come"
+
+
+def _check_ticket_owners(state: State) -> None:
+    """Check that only jobs in Queued have tickets: all others have withdrawn them."""
+    for attempt in state.placed.values():
+        job = state.jobs[attempt.job]
+        left = [name for member in attempt.members for name in member.tickets]
+        assert not left or isinstance(job.phase, Queued), f"{job.id} keeps {left}: {job.story}"
 
 
 def _check_one_attempt(state: State) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from koala.core.model.claim import Claim, Stopped
+from koala.core.model.claim import Asked, Claim, Stopped
 from koala.core.model.events import ClaimFenced
 from koala.core.model.grid import Site
 from koala.core.model.values import ClaimId, Instant, Seconds, SiteName
@@ -69,6 +69,8 @@ class Leases:
         for claim in tuple(ledger.values()):
             if claim.id not in ledger:
                 continue
+            if claim.is_ticket and isinstance(claim.phase, Asked):
+                continue  # it waits in the local queue, whether its agent is away or not
             is_away = _is_away(sites, claim.site)
             if not claim.may_run and not is_away:
                 continue

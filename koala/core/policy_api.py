@@ -20,7 +20,16 @@ from koala.core.model.grid import (
     Unplaceable,
 )
 from koala.core.model.progress_reports import Correction, ProgressQuestion
-from koala.core.model.values import Inputs, Instant, JobId, Priority, Seconds, SiteName, UserName
+from koala.core.model.values import (
+    FOREVER,
+    Inputs,
+    Instant,
+    JobId,
+    Priority,
+    Seconds,
+    SiteName,
+    UserName,
+)
 from koala.core.model.visiting import Discipline
 
 
@@ -144,6 +153,67 @@ def on_distinct_sites(place: PlacementPolicy) -> PlacementPolicy:
 
 
 ClaimingPolicy: TypeAlias = Callable[[ClaimQuestion, GridView, PlacementPolicy], ClaimPlan]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TicketPart:
+    """A component whose claims wait in the queue of its site.
+
+    - `held_s`: time that it has held its processors; None: no ticket of it has started.
+    - `tickets` wait in the local queue, for `waited_s` the oldest of them, which is open or gated.
+    - `start_s`: time until the oldest would start if it were eligible from now on; None: unknown.
+      It is not `known` yet if the site may still tell it.
+    - `given_back_s`: time since a ticket of it held, and was given back; None: never.
+    - `can_gate`: its site has a gate.
+    """
+
+    component: int
+    processors: int
+    tickets: int
+    waited_s: Seconds = 0.0
+    held_s: Seconds | None = None
+    start_s: Seconds | None = None
+    is_known: bool = True
+    given_back_s: Seconds | None = None
+    can_gate: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TicketQuestion:
+    """Question of a plan of tickets. The job runs for `run_s` at most, and may hold early
+    processors for `hold_min_s` to `hold_max_s`; its files arrive in `files_s`."""
+
+    parts: tuple[TicketPart, ...]
+    run_s: Seconds
+    files_s: Seconds
+    tickets_max: int
+    slack_s: Seconds
+    hold_min_s: Seconds
+    hold_max_s: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartPlan:
+    """Plan of one component: the `tickets` that shall wait in its queue; the oldest `open` of them
+    may start; whether it gives back what it holds."""
+
+    component: int
+    tickets: int
+    open: int
+    gives_back: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TicketPlan:
+    """Plan of the tickets of a job. A ticket that starts holds for `hold_s` at most; the plan is
+    made again after `again_s` (inf: at the usual time), and whenever a ticket starts or ends."""
+
+    parts: tuple[PartPlan, ...]
+    hold_s: Seconds
+    again_s: Seconds = FOREVER
+
+
+TicketPolicy: TypeAlias = Callable[[TicketQuestion], TicketPlan]
 ProgressPolicy: TypeAlias = Callable[[ProgressQuestion], tuple[Correction, ...]]
 TurnPolicy: TypeAlias = Callable[[int, int], Priority]
 """The queue that the n-th scan (from 0) visits, given S."""
@@ -177,6 +247,7 @@ class Policies:
     claim: ClaimingPolicy
     claim_timed: ClaimingPolicy  # of jobs with a deadline
     queueing: QueueingPolicy
+    tickets: TicketPolicy | None = None  # None: no job waits in a local queue
     progress: Mapping[str, ProgressPolicy] = field(default_factory=dict)
     """Policies by the name, in lower case, that a job gives; other jobs run freely."""
     progress_default: str = "free"  # of jobs that give none

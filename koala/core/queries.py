@@ -151,6 +151,13 @@ def member_of(state: State, claim: Claim) -> tuple[Attempt, Member] | None:
     return (attempt, member) if attempt and member and member.claim == claim.id else None
 
 
+def ticket_of(state: State, claim: Claim) -> tuple[Attempt, Member] | None:
+    """Return the attempt and member that a ticket waits for; None if it is not wanted any more."""
+    attempt = live_attempt(state, claim.job, claim.attempt)
+    member = attempt.members[claim.component] if attempt is not None else None
+    return (attempt, member) if attempt and member and claim.id in member.tickets else None
+
+
 def claim_of(state: State, member: Member) -> Claim | None:
     """Return the newest claim of a member, if it is not gone."""
     return state.ledger.get(member.claim) if member.claim is not None else None
@@ -214,7 +221,7 @@ def sites_with_full_window(state: State) -> list[SiteName]:
         return []
     asked: dict[SiteName, int] = {}
     for claim in state.ledger.values():
-        if claim.grant is None and not claim.may_run:
+        if claim.grant is None and not claim.may_run and not claim.is_ticket:
             asked[claim.site] = asked.get(claim.site, 0) + 1
     return [
         site

@@ -19,7 +19,7 @@ from typing import Any
 from koala.core.model import events as ev
 from koala.core.model.actions import Action, Wanted
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import Attempt, Claiming, Starting
+from koala.core.model.job import Attempt, Claiming, Queued, Starting
 from koala.core.model.parameters import Parameters
 from koala.core.model.timers import Timer, TimerKind
 from koala.core.model.values import Instant, JobId, SiteName
@@ -52,6 +52,7 @@ from koala.core.pipeline.site_events import (
     on_transfer_progressed,
 )
 from koala.core.pipeline.start_barrier import advance_start, on_armed, on_passed, on_paths_tried
+from koala.core.pipeline.tickets import adopt_tickets, on_ticket_started, plan_when_due
 from koala.core.pipeline.wanted import wanted
 from koala.core.policy_api import Policies
 from koala.core.state import State
@@ -108,13 +109,14 @@ class Scheduler(State):
                 while timer := self.timers.due(now):
                     self._ring(timer, now)
             case ev.SiteReported():
-                on_reported(self, event)
+                on_reported(self, event, now)
             case ev.JobSubmitted():
                 on_submitted(self, event, now)
             case ev.JobCancelRequested():
                 on_cancel(self, event, now)
             case ev.ClaimGranted():
                 on_granted(self, event, now)
+                on_ticket_started(self, event, now)
             case ev.PathsTried():
                 on_paths_tried(self, event, now)
             case ev.ProgressReported():
@@ -166,6 +168,7 @@ class Scheduler(State):
             self.loss_epoch = event.epoch
             invalidate_after_loss(self, now)
         adopt_discipline(self)
+        adopt_tickets(self)
 
     def _on_parameters_changed(self, event: ev.ParametersChanged, now: Instant) -> None:
         before, self.parameters = self.parameters, event.parameters
@@ -222,6 +225,8 @@ class Scheduler(State):
                 evaluate_when_due(self, attempt, now)
             case Claiming(claim_at=at) if at is not None and at <= now and kind is TimerKind.CLAIM:
                 claim_when_answered(self, attempt, now)
+            case Queued(plan_at=at) if at <= now and kind is TimerKind.CLAIM:
+                plan_when_due(self, attempt, now)
             case Starting() as starting:
                 advance_start(self, starting, now)
             case _:

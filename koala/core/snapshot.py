@@ -67,7 +67,7 @@ TAGS: dict[str, type] = {
         *(job.ArmNumber, job.Arming, job.Attempt, job.ClaimEnd, job.EndKind, job.Job, job.Member),
         *(job.PathTests, job.Release),
         *(job.Cancelled, job.Claiming, job.Delayed, job.Failed, job.Finished, job.Placing),
-        *(job.Releasing, job.Running, job.Starting, job.Stopping, job.Waiting),
+        *(job.Queued, job.Releasing, job.Running, job.Starting, job.Stopping, job.Waiting),
         *(parameters.Parameters, progress.ProgressHistory, queues.Queues),
         *(timers.Timer, timers.TimerKind, timers.Timers),
         *(values.Priority, values.TcpPath),

@@ -2,7 +2,8 @@
 
 The steps of the pipeline are functions of the state, one module a step. A step calls only earlier
 ones in this order: `queries`, `refusals`, `claiming_schedule`, `wanted`, `queue_entry`,
-`dependencies`, `ending`, `start_barrier`, `claiming`, `placing`, `claim_end`, `site_events`.
+`dependencies`, `ending`, `start_barrier`, `claiming`, `tickets`, `placing`, `claim_end`,
+`site_events`.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class State:
         self.files = ReplicaCatalogue()
         self.user_budgets: dict[UserName, Budget] = {}
         self.site_budgets: dict[SiteName, Budget] = {}
+        self.has_tickets = False  # jobs may wait in local queues
         self.arms = 0  # counter of arm numbers in this epoch
         self.timers = Timers()
         self.recorder = AnswerRecorder()

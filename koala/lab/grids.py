@@ -59,8 +59,10 @@ class LocalUsers:
 @dataclass(frozen=True, slots=True)
 class Site:
     """A site. `discipline` names its local scheduler: fcfs, easy, conservative, an order such as
-    sjf, or module:function. A claim waits in its queue for `grace_s` at most. Its own users are
-    synthetic, or submit the jobs of a log at the log's instants, the same for every seed."""
+    sjf, or module:function. A claim waits in its queue for `grace_s` at most, but a ticket as long
+    as it takes: gated, if it `has_gate`; when it would start is known if it `has_forecast`. Its own
+    users are synthetic, or submit the jobs of a log at the log's instants or those of a part of it
+    (`begin_s` is 0), the same for every seed."""
 
     name: str
     processors: int
@@ -71,6 +73,8 @@ class Site:
     load: LoadParameters | None = None
     """Local users as in a grid file, instead of `users`."""
     load_seed: int = 1
+    has_gate: bool = True
+    has_forecast: bool = True
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -79,18 +83,26 @@ class Site:
         local_scheduler(self.discipline)
         if isinstance(self.users, LocalUsers):
             self.users.parameters(self.processors)
-        if isinstance(self.users, Log) and not self.users.is_whole:
-            raise ConfigError(f"site {self.name}: users = {self.users}: allowed is a whole log")
+        if isinstance(self.users, Log) and (self.users.jobs or self.users.part_s):
+            raise ConfigError(
+                f"site {self.name}: users = {self.users}: allowed is a whole log, or one with"
+                " begin_s and end_s"
+            )
 
     def setting(self, seed: int) -> SiteSetting:
         """Return the site of one run; the seed 1 gives the users that a grid file describes."""
         return SiteSetting(
             name=SiteName(self.name),
-            facts=SiteFacts(processors=self.processors, grace_s=self.grace_s),
+            facts=SiteFacts(
+                processors=self.processors,
+                grace_s=self.grace_s,
+                gate="simulated" if self.has_gate else "",
+            ),
             discipline=local_scheduler(self.discipline),
             local_jobs=self._local_jobs(seed),
             keeps_waits=isinstance(self.users, Log),
             is_steady=self.has_endless_users,
+            has_forecast=self.has_forecast,
         )
 
     @property

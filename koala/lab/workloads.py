@@ -122,12 +122,17 @@ class Log:
             names,
         )
 
-    def local_jobs(self) -> Iterator[tuple[int, int, int, int]]:
+    def local_jobs(self) -> Iterator[tuple[float, int, int, int]]:
         """Yield instant, processors, run time and estimate of each job, at the instants that the
-        log has. Raises WorkloadError when one cannot be read."""
+        log has, or from `begin_s` on. Raises WorkloadError when one cannot be read."""
         found = Arrivals(self.file(), processors=ANY_SIZE, overrun=Overrun(self.overrun))
+        begin, end = self.begin_s, inf if self.end_s is None else self.end_s
         for at, _, processors, run_s, estimate_s in chain.from_iterable(found.sorted_blocks()):
-            yield at + found.shift, processors, run_s, estimate_s
+            if at >= end:
+                return
+            if at >= begin:
+                shift = found.shift if self.is_whole else -begin
+                yield at + shift, processors, run_s, estimate_s
 
     def shift_s(self) -> int:
         """Return the instant in the log of the job that `arrivals` submits at 0."""
@@ -260,8 +265,8 @@ class Synthetic:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A job of your own. `processors` is a number, which is split where no site could hold it, or
-    those of each component. Without an estimate it is exact. `queue` is the site at whose queue it
-    is submitted; a job of one component runs only there."""
+    those of each component, which may have `sites`. Without an estimate it is exact. `queue` is the
+    site at whose queue it is submitted; a job of one component runs only there."""
 
     at: float
     processors: int | tuple[int, ...]
@@ -271,6 +276,7 @@ class Job:
     name: str | None = None
     user: str = ""
     queue: str | None = None
+    sites: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         try:
@@ -291,6 +297,11 @@ class Job:
             )
         if self.estimate_s is not None and self.estimate_s < self.run_s:
             raise ConfigError(f"job at {self.at}: estimate_s {self.estimate_s} is below its run_s")
+        if self.sites and not (isinstance(given, Sequence) and len(self.sites) == len(sizes)):
+            raise ConfigError(
+                f"job at {self.at} with processors {given} and sites {', '.join(self.sites)}:"
+                " allowed is a site for each of its components"
+            )
         _one_of("priority", self.priority, [one.value for one in Priority], is_option=False)
 
     def grid_job(self, number: int) -> GridJob:
@@ -306,6 +317,7 @@ class Job:
             Priority(self.priority),
             self.user,
             self.queue,
+            self.sites,
         )
 
 

@@ -24,7 +24,14 @@ from koala.core.model.grid import (
 )
 from koala.core.model.progress_reports import Correction, ProgressQuestion
 from koala.core.model.values import JobId, Priority, SiteName
-from koala.core.policy_api import ClaimPlan, ClaimQuestion, PendingPart
+from koala.core.policy_api import (
+    ClaimPlan,
+    ClaimQuestion,
+    PartPlan,
+    PendingPart,
+    TicketPlan,
+    TicketQuestion,
+)
 from koala.errors import InvalidAnswerError
 from koala.policies.claiming.preemption import choose_victims
 
@@ -337,6 +344,48 @@ def _require_distinct(moves: Iterable[Assignment], question: ClaimQuestion) -> N
     used = [*question.held_at, *(site for site in sites.values() if site is not None)]
     if len(used) != len(dict.fromkeys(used)):
         raise InvalidAnswerError("moves two components to one site: allowed are distinct sites")
+
+
+# --- tickets ---
+
+
+def read_ticket_plan(answer: object, question: TicketQuestion) -> TicketPlan:
+    """Read a plan of tickets: each component once; no more tickets than allowed, of which no more
+    are open; only what is held is given back."""
+    if not isinstance(answer, TicketPlan):
+        raise InvalidAnswerError(f"answered {_kind(answer)} (expected a TicketPlan)")
+    left = {part.component: part for part in question.parts}
+    parts = []
+    for one in _several(answer.parts, "parts", len(left)):
+        if not isinstance(one, PartPlan):
+            raise InvalidAnswerError(f"{_kind(one)} among the parts (expected PartPlan)")
+        component = _whole(one.component, "the component")
+        part = left.pop(component, None)
+        if part is None:
+            raise InvalidAnswerError(f"component {component} was not asked about, or comes twice")
+        tickets, open_ = _whole(one.tickets, "tickets"), _whole(one.open, "open")
+        if not 0 <= open_ <= tickets <= question.tickets_max:
+            raise InvalidAnswerError(
+                f"component {component} has {tickets} tickets, {open_} open (expected at most"
+                f" {question.tickets_max})"
+            )
+        gives_back = read_permission(one.gives_back)
+        if gives_back and part.held_s is None:
+            raise InvalidAnswerError(f"component {component} gives back what it does not hold")
+        parts.append(
+            PartPlan(component=component, tickets=tickets, open=open_, gives_back=gives_back)
+        )
+    if left:
+        raise InvalidAnswerError(f"the plan leaves out the component {next(iter(left))}")
+    hold_s = _number(answer.hold_s, "hold_s")
+    if not 0 < hold_s <= question.hold_max_s:
+        raise InvalidAnswerError(
+            f"hold_s = {hold_s:g} (expected more than 0, up to {question.hold_max_s:g})"
+        )
+    again_s = _number(answer.again_s, "again_s")
+    if not again_s > 0:
+        raise InvalidAnswerError(f"again_s = {again_s:g} (expected more than 0)")
+    return TicketPlan(parts=tuple(parts), hold_s=hold_s, again_s=again_s)
 
 
 # --- progress ---

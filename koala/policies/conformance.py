@@ -30,7 +30,14 @@ from koala.core.model.grid import (
 )
 from koala.core.model.progress_reports import MemberProgress, ProgressQuestion
 from koala.core.model.values import FileName, Inputs, JobId, Priority, SiteName, UserName
-from koala.core.policy_api import ClaimQuestion, PendingPart, ReclaimableSite, Victim
+from koala.core.policy_api import (
+    ClaimQuestion,
+    PendingPart,
+    ReclaimableSite,
+    TicketPart,
+    TicketQuestion,
+    Victim,
+)
 from koala.errors import ConfigError
 from koala.policies import slot_named, unguarded
 from koala.policies.placement.close_to_files import close_to_files
@@ -294,10 +301,41 @@ def progress_question(random: Random) -> tuple[ProgressQuestion]:
     return (question,)
 
 
+def ticket_question(random: Random) -> tuple[TicketQuestion]:
+    """Draw the components of a job in the queues of busy sites, some of which hold."""
+    parts = []
+    for component in range(random.randint(1, 4)):
+        is_held = random.random() < 0.3
+        parts.append(
+            TicketPart(
+                component=component,
+                processors=random.choice((1, 8, 1000)),
+                tickets=random.randint(0, 3),
+                waited_s=random.choice((0.0, 60.0, 1e6)),
+                held_s=random.choice((0.0, 11.0, 1e5)) if is_held else None,
+                start_s=random.choice((None, 0.0, 100.0, 1e5)),
+                is_known=random.random() < 0.8,
+                given_back_s=random.choice((None, 0.0, 1e4)),
+                can_gate=random.random() < 0.8,
+            )
+        )
+    question = TicketQuestion(
+        parts=tuple(parts),
+        run_s=random.choice((60.0, 3600.0, float("inf"))),
+        files_s=random.choice((0.0, 1e4)),
+        tickets_max=random.choice((1, 3)),
+        slack_s=300.0,
+        hold_min_s=600.0,
+        hold_max_s=3600.0,
+    )
+    return (question,)
+
+
 QUESTIONS_OF: dict[str, Question] = {
     "placement/2": placement_question,
     "claiming/3": claim_question,
     "deadlines/3": timed_claim_question,
+    "tickets/1": ticket_question,
     "progress/1": progress_question,
     "queueing/1": order_question,
     "queueing/2": turn_question,

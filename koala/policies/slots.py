@@ -26,6 +26,8 @@ from koala.core.policy_api import (
     Ordering,
     PlacementPolicy,
     Policies,
+    TicketPlan,
+    TicketQuestion,
 )
 from koala.errors import ConfigError
 from koala.policies.answers import (
@@ -34,6 +36,7 @@ from koala.policies.answers import (
     read_permission,
     read_placement,
     read_plan,
+    read_ticket_plan,
     read_turn,
 )
 from koala.policies.claiming.incremental import incremental
@@ -45,6 +48,7 @@ from koala.policies.progress.free import free, restored
 from koala.policies.progress.synchronous import synchronous, synchronous_as_printed
 from koala.policies.queueing.high_low import turn
 from koala.policies.queueing.multiqueue import DISCIPLINES, local_first
+from koala.policies.tickets.queues import dodge, spare, turns
 
 
 def _itself(_name: str, policy: Any) -> Any:  # noqa: ANN401
@@ -195,6 +199,42 @@ DEADLINES = Slot(
 )
 
 
+# --- tickets ---
+
+
+def _pose_tickets(question: TicketQuestion) -> Any:  # noqa: ANN401
+    return (question,), partial(read_ticket_plan, question=question)
+
+
+def no_tickets(_question: TicketQuestion) -> TicketPlan:
+    """Let no job wait in a local queue; it waits in Koala's until processors are idle."""
+    message = "no job has tickets"
+    raise AssertionError(message)
+
+
+def _tickets(_name: str, policy: Any) -> Any:  # noqa: ANN401
+    return None if policy is no_tickets else policy
+
+
+TICKETS = Slot(
+    name="tickets",
+    decides="the claims that wait in the queues of busy sites, and which of them may start",
+    attribute="tickets",
+    built_in={"none": no_tickets, "dodge": dodge, "turns": turns, "spare": spare},
+    default="none",
+    forms={
+        1: Form(
+            arguments=("TicketQuestion",),
+            answer="TicketPlan",
+            pose=_pose_tickets,
+            fallback=dodge,
+            by="dodge",
+        )
+    },
+    in_force=_tickets,
+)
+
+
 # --- queueing ---
 
 
@@ -342,7 +382,7 @@ PROGRESS = Slot(
 )
 
 SLOTS: dict[str, Slot] = {
-    slot.name: slot for slot in (PLACEMENT, CLAIMING, DEADLINES, PROGRESS, QUEUEING)
+    slot.name: slot for slot in (PLACEMENT, CLAIMING, DEADLINES, TICKETS, PROGRESS, QUEUEING)
 }
 """Every slot by its name."""
 

@@ -110,6 +110,15 @@ class BackfillQueue(Generic[Key]):
         self._groups.insert(0, _Group([_Block([job])]))
         self._compact(self._groups[:2])
 
+    def insert(self, job: Waiting[Key], behind: Waiting[Key]) -> None:
+        """Add a job right before another one; those at the head are found soonest."""
+        for group in self._groups:
+            for block in group.blocks:
+                if behind in block.jobs:
+                    block.jobs.insert(block.jobs.index(behind), job)
+                    block.is_current = group.is_current = False
+                    return
+
     def take_from_head(self, idle: int) -> list[Waiting[Key]]:
         """Remove and return the jobs at the head that fit together."""
         taken: list[Waiting[Key]] = []

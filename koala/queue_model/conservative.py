@@ -22,9 +22,10 @@ class ConservativeQueue(LocalQueue[Key]):
 
     When a job overruns its estimate it is expected to end now, at each instant until it does.
     Reservations that counted on its processors cannot be kept; so while there is such a job, and
-    when processors come or go past the queue or a job is put back at its head, all reservations
-    are made again, in queue order. A reservation for now whose processors are not there yet waits
-    for them.
+    when processors come or go past the queue, a job is put back at its head or a gated one is
+    opened, all reservations are made again, in queue order. The reservation of a job that is gated
+    is dropped, as that of one that is withdrawn. A reservation for now whose processors are not
+    there yet waits for them.
     """
 
     discipline = Discipline.CONSERVATIVE
@@ -170,6 +171,19 @@ class ConservativeQueue(LocalQueue[Key]):
         insort(self._due, reserved)
         self._is_void = True
 
+    def _queue_before(self, job: Waiting[Key], behind: Waiting[Key] | None) -> None:
+        """Record it and all newcomers, some of which may be before it, as known without a
+        reservation; number all again."""
+        self._newcomers.clear()
+        starts = {key: self._reserved[key][0] for key in self._waiting if key in self._reserved}
+        self._reserved = {
+            key: (starts.get(key, math.inf), number, key)
+            for number, key in enumerate(self._waiting)
+        }
+        self._due = sorted(self._reserved.values())
+        self._arrivals, self._firsts = len(self._reserved), 0
+        self._is_void = True
+
     def _unqueue(self, job: Waiting[Key]) -> None:
         key, processors, estimate_s = job
         reserved = self._reserved.pop(key, None)
@@ -190,6 +204,15 @@ class ConservativeQueue(LocalQueue[Key]):
 
     def _disturb(self) -> None:
         self._is_void = True
+
+    def _unshare(self) -> None:
+        super()._unshare()
+        self._profile = self._profile.copy()
+        self._newcomers = self._newcomers.copy()
+        self._reserved = self._reserved.copy()
+        self._due = self._due.copy()
+        self._releases = self._releases.copy()
+        self._ended = self._ended.copy()
 
 
 def _start_of(reserved: tuple[float, int, object]) -> float:

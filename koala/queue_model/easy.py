@@ -183,6 +183,15 @@ class EASYQueue(LocalQueue[Key]):
         self._queued.prepend(job)
         self._disturb()
 
+    def _queue_before(self, job: Waiting[Key], behind: Waiting[Key] | None) -> None:
+        self._is_open = True  # all are visited, so newcomers need not know it
+        if behind is None:
+            self._queued.append(job)
+        else:
+            self._queued.insert(job, behind)
+        if job is self._queued.head:
+            self._reservation = None
+
     def _unqueue(self, job: Waiting[Key]) -> None:
         if job is self._queued.head:
             self._disturb()
@@ -197,3 +206,10 @@ class EASYQueue(LocalQueue[Key]):
     def _disturb(self) -> None:
         self._is_open = True
         self._reservation = None
+
+    def _unshare(self) -> None:
+        super()._unshare()
+        self._queued = BackfillQueue()
+        for job in self._waiting.values():
+            self._queued.append(job)
+        self._newcomers = self._newcomers.copy()

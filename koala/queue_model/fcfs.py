@@ -54,6 +54,10 @@ class FCFSQueue(LocalQueue[Key]):
     def _queue_first(self, job: Waiting[Key]) -> None:
         self._order.appendleft(job)
 
+    def _queue_before(self, job: Waiting[Key], behind: Waiting[Key] | None) -> None:
+        order = self._order
+        order.insert(len(order) if behind is None else order.index(behind), job)
+
     def _unqueue(self, job: Waiting[Key]) -> None:
         self._order.remove(job)
 
@@ -65,3 +69,7 @@ class FCFSQueue(LocalQueue[Key]):
 
     def _disturb(self) -> None:
         """Nothing to invalidate."""
+
+    def _unshare(self) -> None:
+        super()._unshare()
+        self._order = self._order.copy()

@@ -37,6 +37,7 @@ class OrderedQueue(LocalQueue[Key]):
         """Places of the first of these jobs, as far as they still hold."""
         self._heap: list[_Place] = []  # also those that do not hold any more
         self._changed: dict[Hashable, None] = {}  # groups that have no place, or another first job
+        self._kept: dict[Key, int] = {}  # numbers of the gated jobs
         self._last = self._first = 0  # numbers at both ends of the queue
 
     def submit(
@@ -51,6 +52,19 @@ class OrderedQueue(LocalQueue[Key]):
         """Queue a job of this user."""
         self._owners[key] = (user, priority)
         super().submit(key, processors=processors, estimate_s=estimate_s)
+
+    def withdraw(self, key: Key) -> None:
+        """Remove a waiting job from the queue."""
+        super().withdraw(key)
+        self._kept.pop(key, None)
+        self._forget(key)
+        self._owners.pop(key, None)
+
+    def gate(self, key: Key) -> None:
+        """Keep a waiting job from starting; it goes on waiting for the order."""
+        if key in self._waiting:
+            self._kept[key] = self._alike[self._group(self._waiting[key])][key]
+        super().gate(key)
 
     def end(self, key: Key) -> None:
         """Release the processors of a running job that has ended."""
@@ -80,7 +94,8 @@ class OrderedQueue(LocalQueue[Key]):
             _, processors, estimate_s = self._waiting[key]
             if processors > self.idle:
                 break
-            self._leave(self._waiting.pop(key))
+            self._unqueue(self._waiting.pop(key))
+            self._forget(key)
             self._running[key] = (now + estimate_s, processors)
             self.idle -= processors
             user = self._count(key, processors)
@@ -158,18 +173,22 @@ class OrderedQueue(LocalQueue[Key]):
         self._changed[group] = None
         self._unseen[job[0]] = None
 
-    def _unqueue(self, job: Waiting[Key]) -> None:
-        self._leave(job)
-        self._owners.pop(job[0], None)
+    def _queue_before(self, job: Waiting[Key], behind: Waiting[Key] | None) -> None:
+        key, group = job[0], self._group(job)
+        numbers = {**self._alike.get(group, {}), key: self._kept.pop(key)}
+        self._alike[group] = dict(sorted(numbers.items(), key=_number_of))
+        self._changed[group] = None
 
-    def _leave(self, job: Waiting[Key]) -> None:
-        """Drop a job that does not wait any more."""
+    def _unqueue(self, job: Waiting[Key]) -> None:
         key, group = job[0], self._group(job)
         self._keys.pop(group, None)
         self._changed[group] = None
         del self._alike[group][key]
         if not self._alike[group]:
             del self._alike[group]
+
+    def _forget(self, key: Key) -> None:
+        """Drop what is known of the waiting of a job."""
         self._since.pop(key, None)
         self._unseen.pop(key, None)
 
@@ -181,3 +200,19 @@ class OrderedQueue(LocalQueue[Key]):
 
     def _disturb(self) -> None:
         """Nothing to invalidate."""
+
+    def _unshare(self) -> None:
+        super()._unshare()
+        self._owners = self._owners.copy()
+        self._since = self._since.copy()
+        self._unseen = self._unseen.copy()
+        self._held = self._held.copy()
+        self._alike = {group: jobs.copy() for group, jobs in self._alike.items()}
+        self._keys = self._keys.copy()
+        self._heap = self._heap.copy()
+        self._changed = self._changed.copy()
+        self._kept = self._kept.copy()
+
+
+def _number_of(one: tuple[object, int]) -> int:
+    return one[1]

@@ -17,6 +17,12 @@ class Profile:
         self._highest: list[int] | None = None
         """The largest step up to each one; None when it must be recomputed."""
 
+    def copy(self) -> Profile:
+        """Return a profile of the same steps."""
+        twin = Profile(0)
+        twin._at, twin._free = self._at.copy(), self._free.copy()
+        return twin
+
     def forget(self, now: float) -> None:
         """Drop everything before `now`."""
         passed = bisect_right(self._at, now) - 1

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, KeysView
+from collections.abc import Collection, Hashable, Iterator, KeysView
+from copy import copy
 from enum import StrEnum
+from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -27,6 +29,9 @@ class LocalQueue(ABC, Generic[Key]):
 
     Waiting jobs are plain tuples (key, processors, estimate) and running ones (expected end,
     processors), because passes read them millions of times.
+
+    A waiting job may be gated: it does not start, reserves nothing and delays nobody, but keeps its
+    place, so that it is before all later jobs once it is opened again.
     """
 
     discipline: Discipline
@@ -42,7 +47,11 @@ class LocalQueue(ABC, Generic[Key]):
         self.idle = processors
         """In order, and held by no job."""
         self._waiting: dict[Key, Waiting[Key]] = {}
-        """The jobs that wait, in the order of the queue."""
+        """The jobs that wait and may start, in the order of the queue."""
+        self._gated: dict[Key, Waiting[Key]] = {}
+        """The others that wait."""
+        self._places: dict[Key, None] = {}
+        """The order of all that wait, while some are gated; some in it may have started since."""
         self._running: dict[Key, tuple[float, int]] = {}
         self.wake_at = math.inf
         """The next instant at which a pass is due even if nothing happens until then."""
@@ -64,7 +73,11 @@ class LocalQueue(ABC, Generic[Key]):
             message = f"{key!r} asks for {processors} processors; 1 to {self.processors} can be had"
             raise ValueError(message)
         assert key not in self._waiting, key
+        assert key not in self._gated, key
         assert key not in self._running, key
+        if self._gated:
+            self._places.pop(key, None)
+            self._places[key] = None
         self._waiting[key] = job = (key, processors, estimate_s)
         self._queue(job)
 
@@ -77,14 +90,43 @@ class LocalQueue(ABC, Generic[Key]):
     def put_back(self, key: Key, *, processors: int, estimate_s: float) -> None:
         """Queue a job at the head: one that was stopped to make room."""
         assert key not in self._waiting, key
+        assert key not in self._gated, key
         assert key not in self._running, key
+        if self._gated:
+            self._places = {key: None, **self._places}
         job = (key, processors, estimate_s)
         self._waiting = {key: job, **self._waiting}
         self._queue_first(job)
 
     def withdraw(self, key: Key) -> None:
         """Remove a waiting job from the queue."""
-        self._unqueue(self._waiting.pop(key))
+        if key in self._gated:
+            del self._gated[key]
+        else:
+            self._unqueue(self._waiting.pop(key))
+
+    def gate(self, key: Key) -> None:
+        """Keep a waiting job from starting, with its place kept; one that is gated stays so."""
+        if key in self._gated:
+            return
+        job = self._waiting[key]
+        self._places = dict.fromkeys(self.order())
+        del self._waiting[key]
+        self._gated[key] = job
+        self._unqueue(job)
+
+    def open(self, key: Key) -> None:
+        """Let a gated job start again, in the place that it kept; one that is not gated is left
+        alone."""
+        job = self._gated.pop(key, None)
+        if job is None:
+            return
+        later = [*self._places]
+        del later[: later.index(key) + 1]
+        behind = {one: self._waiting.pop(one) for one in later if one in self._waiting}
+        self._waiting[key] = job
+        self._waiting |= behind
+        self._queue_before(job, next(iter(behind.values()), None))
 
     def end(self, key: Key) -> None:
         """Release the processors of a running job that has ended."""
@@ -131,6 +173,18 @@ class LocalQueue(ABC, Generic[Key]):
         """Return the size of the largest job with this estimate that would start if it were
         submitted at `now`, after a pass at `now`."""
 
+    def forecast(self, keys: Collection[Key], now: float) -> dict[Key, float]:
+        """Return the expected starts of waiting jobs if all jobs ran as long as their estimates and
+        no more came; inf for one that would never start. Each gated job among them is taken as if
+        it alone were opened now. Those that have overrun their estimates are expected to end
+        now."""
+        eligible = [key for key in keys if key in self._waiting]
+        expected = self._run_on(eligible, now) if eligible else {}
+        for key in keys:
+            if key in self._gated:
+                expected |= self._run_on([key], now)
+        return expected
+
     @property
     def running(self) -> KeysView[Key]:
         """The running jobs, in order of start."""
@@ -138,12 +192,46 @@ class LocalQueue(ABC, Generic[Key]):
 
     @property
     def waiting(self) -> int:
-        """The number of waiting jobs."""
-        return len(self._waiting)
+        """The number of waiting jobs, gated ones too."""
+        return len(self._waiting) + len(self._gated)
+
+    @property
+    def gated(self) -> KeysView[Key]:
+        """The waiting jobs that are gated."""
+        return self._gated.keys()
 
     def order(self) -> Iterator[Key]:
-        """Iterate over the waiting jobs, in the order of the queue."""
-        return iter(self._waiting)
+        """Iterate over the waiting jobs, gated ones too, in the order of the queue."""
+        if not self._gated:
+            return iter(self._waiting)
+        return (key for key in self._places if key in self._waiting or key in self._gated)
+
+    # How --------------------------------------------------------------------------------------
+
+    def _run_on(self, keys: Collection[Key], now: float) -> dict[Key, float]:
+        """Run a copy of the queue forward on estimates until these jobs have started, opened if
+        they are gated; return their starts."""
+        queue = copy(self)
+        queue._unshare()  # noqa: SLF001 - a queue as this one
+        for key in keys:
+            queue.open(key)
+        running = queue._running  # noqa: SLF001
+        ends = [(until, number, key) for number, (key, (until, _)) in enumerate(running.items())]
+        heapify(ends)
+        number = len(ends)
+        starts: dict[Key, float] = dict.fromkeys(keys, math.inf)
+        missing = len(starts)
+        while missing and now < math.inf:
+            while ends and ends[0][0] <= now:
+                queue.end(heappop(ends)[2])
+            for key in queue.advance(now):
+                heappush(ends, (running[key][0], number, key))
+                number += 1
+                if key in starts:
+                    starts[key] = now
+                    missing -= 1
+            now = min(ends[0][0] if ends else math.inf, queue.wake_at)
+        return starts
 
     # What a discipline keeps in its own way ---------------------------------------------------
 
@@ -156,8 +244,12 @@ class LocalQueue(ABC, Generic[Key]):
         """Record a job at the head of the queue."""
 
     @abstractmethod
+    def _queue_before(self, job: Waiting[Key], behind: Waiting[Key] | None) -> None:
+        """Record a job that was opened right before another one, or at the tail of the queue."""
+
+    @abstractmethod
     def _unqueue(self, job: Waiting[Key]) -> None:
-        """Record that a job left the queue without having started."""
+        """Record that a job left the queue, or was gated, without having started."""
 
     @abstractmethod
     def _hold(self, release: tuple[float, int]) -> None:
@@ -170,3 +262,11 @@ class LocalQueue(ABC, Generic[Key]):
     @abstractmethod
     def _disturb(self) -> None:
         """Invalidate all conclusions: processors came or went past the queue."""
+
+    @abstractmethod
+    def _unshare(self) -> None:
+        """Copy what this copy of a queue shares with it."""
+        self._waiting = self._waiting.copy()
+        self._gated = self._gated.copy()
+        self._places = self._places.copy()
+        self._running = self._running.copy()

@@ -25,6 +25,7 @@ STAGES = {
     "Delayed": "waiting",
     "Placing": "waiting",
     "Claiming": "claiming",
+    "Queued": "claiming",
     "Starting": "barrier",
     "Releasing": "barrier",
     "Running": "running",
@@ -238,6 +239,7 @@ def steps(job: JobSummary) -> list[Step]:
     here = {
         "Waiting": "Placing",
         "Delayed": "Placing",
+        "Queued": "Claiming",
         "Releasing": "Starting",
         "Stopping": "Running",
     }

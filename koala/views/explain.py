@@ -22,6 +22,7 @@ from koala.core.model.job import (
     Job,
     Member,
     Placing,
+    Queued,
     Releasing,
     Running,
     Starting,
@@ -49,7 +50,7 @@ from koala.core.state import State
 from koala.views.units import counted, size
 
 
-def why(state: State, job_id: JobId, now: Instant) -> list[str]:
+def why(state: State, job_id: JobId, now: Instant) -> list[str]:  # noqa: C901 - one line a phase
     """Explain why the job waits, or how it ended. Raises KeyError for an unknown job."""
     job = state.jobs[job_id]
     match job.phase:
@@ -61,6 +62,8 @@ def why(state: State, job_id: JobId, now: Instant) -> list[str]:
             return _placing(state, job, now)
         case Claiming() as claiming:
             return _claiming(state, job, claiming, now)
+        case Queued() as queued:
+            return _queued(state, job, queued, now)
         case Starting() as starting:
             return _starting(state, job, starting, now)
         case Releasing():
@@ -293,6 +296,46 @@ def _claiming(state: State, job: Job, claiming: Claiming, now: Instant) -> list[
             f"next claiming try in {_span(claim_at - now)}; {_start_time(state, job, attempt, now)}"
         )
     return [*lines, *_fetching(state, job, attempt, now)]
+
+
+def _queued(state: State, job: Job, queued: Queued, now: Instant) -> list[str]:
+    """Explain what a job stands in line for: its tickets, what is held, and the expected start."""
+    attempt = queued.attempt
+    lines = [_slowest(state, job, attempt, now)]
+    for member in attempt.members:
+        where = f"component {job.spec.label(member.component)} at {member.site}"
+        claim = claim_of(state, member)
+        if claim is not None and member.claimed_at is not None:
+            held = f"holds {counted(claim.processors, 'processor')}"
+            lines.append(f"{where}: {held} for {_span(now - member.claimed_at)}")
+            continue
+        tickets = [state.ledger[name] for name in member.tickets]
+        why_not = f" ({member.refusal})" if member.refusal else ""
+        if not tickets:
+            lines.append(f"{where}: no claim waits{why_not}")
+            continue
+        oldest = tickets[0]
+        kept = "gated, with its place kept" if oldest.is_gated else "may start"
+        waits = f"{counted(len(tickets), 'claim')} in its queue for {_span(now - oldest.asked_at)}"
+        when = "" if oldest.start_at is None else f", expected in {_span(oldest.start_at - now)}"
+        lines.append(f"{where}: {waits}, the first {kept}{when}{why_not}")
+    lines.append(f"the claims are planned again in {_span(queued.plan_at - now)}")
+    return [*lines, *_fetching(state, job, attempt, now)]
+
+
+def _slowest(state: State, job: Job, attempt: Attempt, now: Instant) -> str:
+    """Name the component that the others wait for, if each site tells when it would start."""
+    starts = {}
+    for member in attempt.members:
+        if member.claim is None and member.tickets:
+            starts[member.component] = state.ledger[member.tickets[0]].start_at
+    text = "waits in the queues of its sites, for all components at one time"
+    known = {component: at for component, at in starts.items() if at is not None}
+    if not known or len(known) < len(starts):
+        return f"{text}; the sites do not tell when"
+    slowest = max(known, key=known.__getitem__)
+    label, site = job.spec.label(slowest), attempt.members[slowest].site
+    return f"{text}; component {label} at {site} is last, in about {_span(known[slowest] - now)}"
 
 
 def _start_time(state: State, job: Job, attempt: Attempt, now: Instant) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import heapq
 import math
+from copy import deepcopy
 from typing import NamedTuple, Protocol
 
+from koala.common.protocol.ordering import OrderPolicy, QueuedJob
 from koala.queue_model import Discipline
 
 
@@ -52,6 +54,21 @@ def start_times(queue: Queue, jobs: list[TraceJob]) -> list[float]:
     return starts
 
 
+def expected_start(queue: PlainQueue | PlainOrderedQueue, key: int, now: float) -> float:
+    """Return the start of a waiting job if no job ran longer or shorter than its estimate, no more
+    came, and it alone were opened."""
+    queue = deepcopy(queue)
+    queue.open(key)
+    while now < math.inf:
+        for one, running in [*queue.running.items()]:
+            if running[1] <= now:
+                queue.end(one)
+        if key in queue.advance(now):
+            return now
+        now = min([running[1] for running in queue.running.values()] + [queue.wake_at])
+    return math.inf
+
+
 class PlainQueue:
     """A queue in front of so many processors."""
 
@@ -59,6 +76,8 @@ class PlainQueue:
         self.discipline = discipline
         self.available = processors
         self.waiting: dict[int, tuple[int, float]] = {}
+        self.gated: set[int] = set()
+        """Those of them that may not start."""
         self.running: dict[int, tuple[int, float]] = {}
         """Processors and expected end."""
         self.reserved: dict[int, float] = {}
@@ -81,8 +100,19 @@ class PlainQueue:
 
     def withdraw(self, key: int) -> None:
         del self.waiting[key]
+        self.gated.discard(key)
         if self.reserved.pop(key, None) is not None:
             self.is_freed = True
+
+    def gate(self, key: int) -> None:
+        self.gated.add(key)
+        if self.reserved.pop(key, None) is not None:
+            self.is_freed = True
+
+    def open(self, key: int) -> None:
+        if key in self.gated:
+            self.gated.remove(key)
+            self.is_void = True
 
     def end(self, key: int) -> None:
         _, until = self.running.pop(key)
@@ -107,6 +137,10 @@ class PlainQueue:
         return self.available - sum(size for size, _ in self.running.values())
 
     @property
+    def eligible(self) -> list[int]:
+        return [key for key in self.waiting if key not in self.gated]
+
+    @property
     def wake_at(self) -> float:
         return min((at for at in self.reserved.values() if at > self.now), default=math.inf)
 
@@ -115,12 +149,11 @@ class PlainQueue:
         if self.discipline is Discipline.CONSERVATIVE:
             return self.start_reserved(now)
         started = []
-        while self.waiting:
-            key, (size, _) = next(iter(self.waiting.items()))
-            if size > self.idle:
+        for key in self.eligible:
+            if self.waiting[key][0] > self.idle:
                 break
             started.append(self.start(key, now))
-        if self.discipline is Discipline.EASY and self.waiting:
+        if self.discipline is Discipline.EASY and self.eligible:
             started += self.backfill(now)
         return started
 
@@ -133,7 +166,7 @@ class PlainQueue:
     # EASY -------------------------------------------------------------------------------------
 
     def backfill(self, now: float) -> list[int]:
-        head, *others = self.waiting
+        head, *others = self.eligible
         needed = self.waiting[head][0]
         leaving = [(max(now, until), size) for size, until in self.running.values()]
 
@@ -159,24 +192,21 @@ class PlainQueue:
     def start_reserved(self, now: float) -> list[int]:
         is_overrun = any(until < now for _, until in self.running.values())
         is_missed = any(at < now for at in self.reserved.values())
-        known = [key for key in self.waiting if key in self.reserved]
         if self.is_void or is_overrun or is_missed:
             self.reserved = {}
-            for key in known:
-                self.reserved[key] = self.earliest(key, now)
         elif self.is_freed or any(until > now for until in self.ended):
-            for key in known:
+            for key in [key for key in self.eligible if key in self.reserved]:
                 kept = self.reserved.pop(key)
                 self.reserved[key] = self.earliest(key, now)
                 assert self.reserved[key] <= kept, "a reservation is never put off"
         self.is_void = self.is_freed = False
         self.ended.clear()
-        for key in self.waiting:
+        for key in self.eligible:
             if key not in self.reserved:
                 self.reserved[key] = self.earliest(key, now)
         return [
             self.start(key, now)
-            for key in list(self.waiting)
+            for key in self.eligible
             if self.reserved[key] <= now and self.waiting[key][0] <= self.idle
         ]
 
@@ -197,3 +227,57 @@ class PlainQueue:
             if all(free(instant) >= size for instant in within):
                 return at
         return math.inf
+
+
+class PlainOrderedQueue:
+    """A queue in front of so many processors whose jobs start in the order of a function."""
+
+    def __init__(self, order: OrderPolicy, processors: int) -> None:
+        self.order = order
+        self.idle = processors
+        self.waiting: dict[int, tuple[int, float, str, int]] = {}
+        """Processors, estimate, user and priority, in the order of the queue."""
+        self.since: dict[int, float] = {}
+        """The first pass that met each of them."""
+        self.gated: set[int] = set()
+        self.running: dict[int, tuple[int, float, str]] = {}
+        """Processors, expected end and user."""
+
+    def open(self, key: int) -> None:
+        self.gated.discard(key)
+
+    def end(self, key: int) -> None:
+        self.idle += self.running.pop(key)[0]
+
+    @property
+    def wake_at(self) -> float:
+        return math.inf
+
+    def advance(self, now: float) -> list[int]:
+        if not self.idle or not self.waiting.keys() - self.gated:
+            return []
+        started = []
+        for key in self.waiting:
+            self.since.setdefault(key, now)
+        while eligible := [key for key in self.waiting if key not in self.gated]:
+            key = min(eligible, key=lambda key: self.order(self.job(key, now)))
+            processors, estimate_s, user, _ = self.waiting[key]
+            if processors > self.idle:
+                break
+            del self.waiting[key]
+            self.idle -= processors
+            self.running[key] = (processors, now + estimate_s, user)
+            started.append(key)
+        return started
+
+    def job(self, key: int, now: float) -> QueuedJob:
+        """Describe a waiting job to the function."""
+        processors, estimate_s, user, priority = self.waiting[key]
+        return QueuedJob(
+            user=user,
+            processors=processors,
+            estimate_s=estimate_s,
+            waited_s=now - self.since[key],
+            priority=priority,
+            held=sum(size for size, _, holder in self.running.values() if holder == user),
+        )

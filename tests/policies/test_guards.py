@@ -35,11 +35,20 @@ from koala.core.model.grid import (
 from koala.core.model.progress_reports import Correction, MemberProgress, ProgressQuestion
 from koala.core.model.values import FileName, Inputs, JobId, Priority, SiteName, UserName
 from koala.core.model.visiting import Discipline, LocalJobs
-from koala.core.policy_api import ClaimPlan, ClaimQuestion, PendingPart, ReclaimableSite, Victim
+from koala.core.policy_api import (
+    ClaimPlan,
+    ClaimQuestion,
+    PendingPart,
+    ReclaimableSite,
+    TicketPart,
+    TicketQuestion,
+    Victim,
+)
 from koala.errors import ConfigError, EndlessPolicyError, InvalidAnswerError
 from koala.policies import chosen
 from koala.policies.answers import read_order, read_permission, read_plan, read_turn
 from koala.policies.slots import SLOTS, guards_of, replaced_policies
+from koala.policies.tickets.queues import dodge
 
 DELFT, LEIDEN = SiteName("delft"), SiteName("leiden")
 FILE, NOWHERE = FileName("data"), FileName("nowhere")
@@ -120,6 +129,18 @@ def discipline(function: Callable[..., Any]) -> Discipline:
 
 
 FREE = (Correction(component=0, weight=0.25), Correction(component=1, weight=0.25))
+TICKETS = TicketQuestion(
+    parts=(
+        TicketPart(component=0, processors=4, tickets=3, start_s=60.0),
+        TicketPart(component=1, processors=4, tickets=2, held_s=20.0),
+    ),
+    run_s=3600.0,
+    files_s=0.0,
+    tickets_max=3,
+    slack_s=300.0,
+    hold_min_s=600.0,
+    hold_max_s=3600.0,
+)
 CASES: dict[str, tuple[str, Callable[..., Any], Callable[[Any], Any], Any]] = {
     "placement": (
         "placement",
@@ -138,6 +159,12 @@ CASES: dict[str, tuple[str, Callable[..., Any], Callable[[Any], Any], Any]] = {
         lambda f: lambda question, view, place: f(),
         lambda policy: policy(a_claim(), view(), place).claims,
         (0, 2),
+    ),
+    "tickets": (
+        "tickets",
+        lambda f: lambda question: f(),
+        lambda policy: policy(TICKETS),
+        dodge(TICKETS),
     ),
     "progress": (
         "progress",

@@ -50,6 +50,10 @@ def test_a_line_is_a_list_whatever_comes_and_goes(seed: int) -> None:
             if random.random() < 0.02:
                 line.prepend(job)
                 plain.insert(0, job)
+            elif plain and random.random() < 0.1:
+                place = random.randrange(len(plain))
+                line.insert(job, plain[place])
+                plain.insert(place, job)
             else:
                 line.append(job)
                 plain.append(job)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.queue_model import Discipline, LocalQueue, local_queue
-from tests.lrm.reference_queues import PlainQueue, TraceJob
+from tests.lrm.reference_queues import PlainQueue, TraceJob, expected_start
 from tests.lrm.reference_queues import start_times as starts_on
 
 PROCESSORS = 8
@@ -228,8 +228,8 @@ def test_a_deep_queue_is_not_visited_at_every_event() -> None:
 def test_what_is_remembered_between_passes_never_shows(
     discipline: Discipline, examples: int
 ) -> None:
-    """Submissions, withdrawals, early and late ends, jobs past the queue and processors that fail,
-    in any order."""
+    """Submissions, withdrawals, gates, early and late ends, jobs past the queue and processors that
+    fail, in any order."""
 
     @settings(max_examples=examples)
     @given(data=st.data())
@@ -256,6 +256,10 @@ def both_queues_agree(discipline: Discipline, data: st.DataObject) -> None:
             assert not (is_settled and started)
             assert queue.idle == plain.idle
             assert queue.wake_at == plain.wake_at
+        assert [*queue.order()] == [*plain.waiting]
+        if data.draw(st.integers(0, 9)) == 0:
+            starts = {each: expected_start(plain, each, now) for each in plain.waiting}
+            assert queue.forecast(starts, now) == starts
     assert queue.advance(now) == plain.advance(now)
 
 
@@ -263,13 +267,20 @@ def happen(
     data: st.DataObject, plain: PlainQueue, key: int, now: float
 ) -> Iterator[tuple[str, tuple[int, ...], dict[str, float]]]:
     """Something that can happen to a queue in this state: a call of both."""
-    what = ["submit", "submit", "submit", "put_back", "withdraw", "end", "occupy", "lose", "regain"]
+    what = [
+        "submit", "submit", "submit", "put_back", "withdraw", "end", "occupy", "lose", "regain",
+        "gate", "gate", "open",
+    ]  # fmt: skip
     match data.draw(st.sampled_from(what)):
         case "submit" | "put_back" as name:
             size, estimate_s = data.draw(st.integers(1, PROCESSORS)), data.draw(st.integers(1, 9))
             yield name, (key,), {"processors": size, "estimate_s": estimate_s}
         case "withdraw" if plain.waiting:
             yield "withdraw", (data.draw(st.sampled_from(sorted(plain.waiting))),), {}
+        case "gate" if plain.waiting:
+            yield "gate", (data.draw(st.sampled_from(sorted(plain.waiting))),), {}
+        case "open" if plain.waiting:
+            yield "open", (data.draw(st.sampled_from(sorted(plain.gated or plain.waiting))),), {}
         case "end" if plain.running:
             yield "end", (data.draw(st.sampled_from(sorted(plain.running))),), {}
         case "occupy" if plain.idle:
@@ -280,7 +291,53 @@ def happen(
         case "regain" if plain.available < PROCESSORS:
             yield "regain", (data.draw(st.integers(1, PROCESSORS - plain.available)),), {}
         case _:
-            pass  # nothing there to withdraw, to end, to occupy, to lose
+            pass  # nothing there to withdraw, to gate, to end, to occupy, to lose
+
+
+@pytest.mark.parametrize("discipline", [Discipline.FCFS, Discipline.EASY])
+@pytest.mark.parametrize("seed", range(2))
+def test_gates_in_a_deep_queue_are_those_of_a_plain_one(discipline: Discipline, seed: int) -> None:
+    """Hundreds wait, so blocks of the queue are left and entered in their middle."""
+    random = Random(seed)
+    queue: LocalQueue[int] = local_queue(processors=64, discipline=discipline)
+    plain = PlainQueue(discipline, 64)
+    gated_max = 0
+    for key in range(900):
+        for each in (queue, plain):
+            each.submit(key, processors=1 + key * 7 % 64, estimate_s=1 + key * 13 % 50)
+        for what in ("gate", "open", "end"):
+            among = {"gate": plain.waiting, "open": plain.gated, "end": plain.running}[what]
+            if among and random.random() < {"gate": 0.5, "open": 0.4, "end": 0.7}[what]:
+                chosen = random.choice(sorted(among))
+                getattr(queue, what)(chosen)
+                getattr(plain, what)(chosen)
+        assert queue.advance(key) == plain.advance(key)
+        gated_max = max(gated_max, len(plain.gated))
+    assert [*queue.order()] == [*plain.waiting]
+    assert len(plain.waiting) - gated_max > 130
+    asked = [*random.sample(sorted(plain.gated), 3), *random.sample(sorted(plain.eligible), 3)]
+    starts = {each: expected_start(plain, each, 900) for each in asked}
+    assert queue.forecast(asked, 900) == starts
+
+
+@pytest.mark.parametrize("discipline", list(Discipline))
+def test_a_gated_job_delays_nobody_and_goes_before_later_ones_once_opened(
+    discipline: Discipline,
+) -> None:
+    queue = a_queue(discipline)
+    queue.submit("running", processors=8, estimate_s=10)
+    queue.submit("ticket", processors=8, estimate_s=20)
+    queue.submit("later", processors=8, estimate_s=5)
+    assert queue.advance(0) == ["running"]
+    queue.gate("ticket")
+    assert queue.forecast(["ticket", "later"], 0) == {"ticket": 10, "later": 10}
+    queue.submit("last", processors=8, estimate_s=5)
+    queue.end("running")
+    assert queue.advance(10) == ["later"]
+    queue.open("ticket")
+    queue.end("later")
+    assert queue.advance(15) == ["ticket"]
+    assert [*queue.order()] == ["last"]
 
 
 def test_a_job_put_back_is_the_head_of_its_queue() -> None:
@@ -326,3 +383,15 @@ def test_a_job_that_starts_at_once_starts_as_by_a_pass(discipline: Discipline, s
         assert quick.startable(now, 3) == plain.startable(now, 3)
         ends |= {key: now + random.randint(1, 9) for key in started}
     assert at_once > 5 or discipline is Discipline.CONSERVATIVE
+
+
+def test_a_job_submitted_again_while_another_is_gated_is_the_last() -> None:
+    queue = a_queue(Discipline.FCFS)
+    for key in ("running", "first", "ticket"):
+        queue.submit(key, processors=8, estimate_s=10)
+    assert queue.advance(0) == ["running"]
+    queue.gate("ticket")
+    queue.withdraw("first")
+    queue.submit("first", processors=8, estimate_s=10)
+    queue.open("ticket")
+    assert [*queue.order()] == ["ticket", "first"]

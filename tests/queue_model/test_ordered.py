@@ -10,6 +10,7 @@ import pytest
 from koala.common.protocol.ordering import ORDERS, QueuedJob, fair_share, priorities, shortest_first
 from koala.queue_model import Discipline, LocalQueue, local_queue, local_scheduler
 from koala_agent.lrm.emulated.live_scheduler import live_scheduler
+from tests.lrm.reference_queues import PlainOrderedQueue, expected_start
 
 
 def test_a_scheduler_has_a_name() -> None:
@@ -108,3 +109,39 @@ def test_jobs_that_are_alike_start_as_if_each_had_been_asked_about(name: str) ->
         assert unknown.advance(float(key)) == started
         running += [(one, *waiting.pop(one)) for one in started]
     assert len(waiting) > 50
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_gated_jobs_keep_their_age_and_their_place(name: str) -> None:
+    """Random arrivals, ends, withdrawals and gates, against a sort of all jobs at each start."""
+    draws = Random(3)
+    queue: LocalQueue[int] = local_queue(processors=9, discipline=ORDERS[name])
+    plain = PlainOrderedQueue(ORDERS[name], 9)
+    opened = 0
+    for key in range(400):
+        job = (draws.randint(1, 9), float(draws.randint(1, 3)), draws.choice("abc"))
+        priority = draws.randint(0, 2)
+        queue.submit(key, processors=job[0], estimate_s=job[1], user=job[2], priority=priority)
+        plain.waiting[key] = (*job, priority)
+        if draws.random() < 0.5:
+            queue.gate(gated := draws.choice([*plain.waiting]))
+            plain.gated.add(gated)
+        if plain.gated and draws.random() < 0.4:
+            queue.open(chosen := draws.choice(sorted(plain.gated)))
+            plain.open(chosen)
+            opened += 1
+        if draws.random() < 0.2:
+            queue.withdraw(gone := draws.choice([*plain.waiting]))
+            del plain.waiting[gone]
+            plain.since.pop(gone, None)
+            plain.gated.discard(gone)
+        if plain.running and draws.random() < 0.7:
+            queue.end(ended := draws.choice([*plain.running]))
+            plain.end(ended)
+        assert queue.advance(float(key)) == plain.advance(float(key))
+        assert [*queue.order()] == [*plain.waiting]
+        if key % 40 == 0:
+            asked = draws.sample([*plain.waiting], min(5, len(plain.waiting)))
+            starts = {each: expected_start(plain, each, float(key)) for each in asked}
+            assert queue.forecast(asked, float(key)) == starts
+    assert opened > 100

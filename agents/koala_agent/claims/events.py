@@ -132,6 +132,12 @@ class SubmitFailed(msgspec.Struct, frozen=True, kw_only=True):
     kind: EndKind = EndKind.FAILED
 
 
+class GateFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """The local manager did not gate or open the claim's batch job; it may have."""
+
+    claim: ClaimId
+
+
 class BatchUnlisted(msgspec.Struct, frozen=True, kw_only=True):
     """The local manager is complete again after a start and does not know this claim."""
 
@@ -140,7 +146,8 @@ class BatchUnlisted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchFound(msgspec.Struct, frozen=True, kw_only=True):
-    """The local manager lists a batch job under our name that this table does not know."""
+    """The local manager, complete again after a start, lists a batch job of this claim that has not
+    ended."""
 
     claim: ClaimId
 
@@ -187,6 +194,7 @@ Event: TypeAlias = (
     | StarterLost
     | StarterSaid
     | SubmitFailed
+    | GateFailed
     | BatchUnlisted
     | BatchFound
     | BatchEnded
@@ -213,6 +221,13 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True):
     """Queue the batch job of this claim; report only a failure, with SubmitFailed."""
 
     claim: Claim
+
+
+class SetGate(msgspec.Struct, frozen=True, kw_only=True):
+    """Gate the batch job of this claim, or open it; report only a failure, with GateFailed."""
+
+    claim: ClaimId
+    is_gated: bool
 
 
 class Withdraw(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,4 +280,6 @@ class SendToStarter(msgspec.Struct, frozen=True, kw_only=True):
     message: ToStarter
 
 
-Output: TypeAlias = StoreClaim | Forget | Submit | Withdraw | Collect | SendToDaemon | SendToStarter
+Output: TypeAlias = (
+    StoreClaim | Forget | Submit | SetGate | Withdraw | Collect | SendToDaemon | SendToStarter
+)

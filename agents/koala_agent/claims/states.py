@@ -30,12 +30,15 @@ class _State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asked(_State, frozen=True, tag="Asked"):
-    """Submitted to the local manager, or about to be; no starter has checked in. `submit_at` is
-    when a submission that failed for a while is tried again; None while one is under way."""
+    """Submitted to the local manager, or about to be; no starter has checked in. A ticket has no
+    `grace_until`. `submit_at` is when a submission that failed for a while is tried again, and
+    `gate_at` when its gate is; None: neither failed. `failures` are those in a row."""
 
-    grace_until: float
+    grace_until: float | None
     submit_at: float | None = None
     trouble: str = ""
+    gate_at: float | None = None
+    failures: int = 0
 
 
 class Withdrawing(_State, frozen=True, tag="Withdrawing"):
@@ -173,8 +176,9 @@ def inventory_of(claims: Iterable[Claim]) -> list[Report | KvPut]:
 def due_at_of(state: State) -> float | None:
     """Return the instant of a claim's timer; None for a state without one."""
     match state:
-        case Asked(grace_until=grace_until, submit_at=submit_at):
-            return grace_until if submit_at is None else min(grace_until, submit_at)
+        case Asked():
+            dues = (state.grace_until, state.submit_at, state.gate_at)
+            return min((at for at in dues if at is not None), default=None)
         case Withdrawing() | Stopping() | Ended() | Collecting() | Gone():
             return state.due_at
         case Granted() | Armed() | Passed():

@@ -12,7 +12,9 @@ Events in, outputs out; no I/O, clock or randomness. Guarantees:
 - A claim is bound for good to its first nonce; any other starter is dismissed.
 - Gone is reported only after the local manager confirmed that nothing is left. The report is
   repeated until it is acknowledged; then the claim is forgotten but for its name.
-- The agent ends claims on its own only by its site's rules.
+- The agent ends claims on its own only by its site's rules. A ticket has no grace time.
+- The gate that the daemon wants for a ticket is stored, and set again until the local manager has
+  taken it, also after a restart. A bound claim has none.
 - While files of an ended program are collected, no starter is left to ping. The agent pings in its
   place, so that a large output does not look like silence (Ended, Collecting).
 
@@ -65,11 +67,13 @@ from koala_agent.claims.events import (
     EndNoted,
     Event,
     Forget,
+    GateFailed,
     HoldOrdered,
     LeasesSet,
     Output,
     SendToDaemon,
     SendToStarter,
+    SetGate,
     StarterArmed,
     StarterEnded,
     StarterLost,
@@ -115,6 +119,11 @@ for an older one."""
 CLOCK_RATE_ERROR = 0.001
 PAUSE_MAX_S = 5.0
 """Margins added to the end of a lease: clock drift, and a machine that was suspended."""
+
+RETRY_S = 1.0
+TICKET_RETRY_MAX_S = 60.0
+"""Pauses before a command is repeated that failed: the first, and the longest for a ticket. A claim
+with a grace time has no time for longer ones."""
 
 PINGED_MAX = 1_000
 """Pings of which the answers are awaited to measure the daemon's clock."""
@@ -199,7 +208,14 @@ class ClaimTable:
                 self._forward_to_daemon(event)
             case Pong() | KvAnswer():
                 self._forward_to_starter(event)
-            case SubmitFailed() | BatchUnlisted() | BatchFound() | BatchEnded() | Collected():
+            case (
+                SubmitFailed()
+                | GateFailed()
+                | BatchUnlisted()
+                | BatchFound()
+                | BatchEnded()
+                | Collected()
+            ):
                 self._on_site(event)
             case Woken():
                 self._wake_all()
@@ -243,6 +259,8 @@ class ClaimTable:
         hold = order.hold
         claim = self.claims.get(hold.claim)
         if claim is not None:
+            if isinstance(claim.state, Asked) and hold.is_gated != claim.hold.is_gated:
+                claim = self._change_gate(claim, claim.state, is_gated=hold.is_gated)
             self._report(claim)
         elif hold.is_granted or hold.claim in self._forgotten:
             self._report_unknown(hold.claim)
@@ -250,13 +268,26 @@ class ClaimTable:
             end = ClaimEnd(kind=EndKind.REFUSED, reason=reason)
             self._to_daemon(_gone(hold.claim, end))
         else:
-            state = Asked(grace_until=self._now + self._grace_s(hold))
+            state = Asked(grace_until=self._grace_until(hold))
             claim = self._store(Claim(hold=hold, secret=order.secret, state=state))
             self._emit(Submit(claim=claim))
 
+    def _change_gate(self, claim: Claim, state: Asked, *, is_gated: bool) -> Claim:
+        claim = msgspec.structs.replace(claim, hold=replace(claim.hold, is_gated=is_gated))
+        # Failures of earlier orders must not delay this one.
+        claim = self._store(claim, msgspec.structs.replace(state, gate_at=None, failures=0))
+        self._set_gate(claim)
+        return claim
+
+    def _set_gate(self, claim: Claim) -> None:
+        self._emit(SetGate(claim=claim.id, is_gated=claim.hold.is_gated))
+
+    def _grace_until(self, hold: Hold) -> float | None:
+        """Return the instant until which the claim may wait in the queue; None for a ticket."""
+        return None if hold.waits else self._now + self._grace_s(hold)
+
     def _grace_s(self, hold: Hold) -> float:
-        """Return the seconds that the claim may wait in the queue; longer when it preempts other
-        jobs."""
+        """Return the grace time of a claim; it is longer when it preempts other jobs."""
         return self._limits.grace_s + (self._leases.kill_s if hold.is_preempting else 0.0)
 
     def _refusal(self, hold: Hold) -> str:
@@ -568,7 +599,8 @@ class ClaimTable:
     # The local manager -----------------------------------------------------------------------
 
     def _on_site(
-        self, event: SubmitFailed | BatchUnlisted | BatchFound | BatchEnded | Collected
+        self,
+        event: SubmitFailed | GateFailed | BatchUnlisted | BatchFound | BatchEnded | Collected,
     ) -> None:
         claim = self.claims.get(event.claim)
         if claim is None:
@@ -576,9 +608,9 @@ class ClaimTable:
                 self._withdraw_stray(event.claim)
             return
         match event:
-            case SubmitFailed():
+            case SubmitFailed() | GateFailed() | BatchFound():
                 if isinstance(claim.state, Asked):
-                    self._submit_failed(claim, claim.state, event)
+                    self._on_queue(claim, claim.state, event)
             case BatchUnlisted(record=record):
                 self._unlisted(claim, record)
             case BatchEnded():
@@ -586,6 +618,18 @@ class ClaimTable:
             case Collected(reason=reason):
                 if isinstance(claim.state, Collecting):
                     self._collected(claim, claim.state, reason)
+
+    def _on_queue(
+        self, claim: Claim, state: Asked, event: SubmitFailed | GateFailed | BatchFound
+    ) -> None:
+        match event:
+            case SubmitFailed():
+                self._submit_failed(claim, state, event)
+            case GateFailed():
+                self._gate_failed(claim, state)
+            case BatchFound() if claim.hold.waits:
+                # The agent may have ended after the store and before the order was given.
+                self._set_gate(claim)
             case BatchFound():
                 pass
 
@@ -612,11 +656,24 @@ class ClaimTable:
             else:
                 self._finish(claim, end)
             return
-        again_at = self._now + min(1.0, self._limits.again_s)
-        self._store(
-            claim,
-            Asked(grace_until=state.grace_until, submit_at=again_at, trouble=event.reason),
+        retry_at = self._retry_at(claim, state)
+        failed = msgspec.structs.replace(
+            state, submit_at=retry_at, trouble=event.reason, failures=state.failures + 1
         )
+        self._store(claim, failed)
+
+    def _gate_failed(self, claim: Claim, state: Asked) -> None:
+        retry_at = self._retry_at(claim, state)
+        failed = msgspec.structs.replace(state, gate_at=retry_at, failures=state.failures + 1)
+        self._replace_state(claim, failed)
+
+    def _retry_at(self, claim: Claim, state: Asked) -> float:
+        """Return when a command that failed once more is tried again."""
+        pause_s = min(RETRY_S, self._limits.again_s)
+        if claim.hold.waits:
+            # The exponent is bounded: 2.0 ** failures of a long absence would overflow.
+            pause_s = min(TICKET_RETRY_MAX_S, pause_s * 2.0 ** min(state.failures, 30))
+        return self._now + pause_s
 
     def _withdraw_stray(self, claim_id: ClaimId) -> None:
         """End a batch job of ours that this table lacks, whatever the daemon knows of it."""
@@ -641,10 +698,7 @@ class ClaimTable:
             case Ended(end=end, collects=True, nonce=nonce, passed_at=passed_at):
                 due_at = self._now + self._limits.collect_max_s
                 state = Collecting(nonce=nonce, passed_at=passed_at, end=end, due_at=due_at)
-                # No write: a restored table would collect from the beginning anyway.
-                claim = msgspec.structs.replace(claim, state=state)
-                self._put(claim)
-                self._emit(Collect(claim=claim))
+                self._emit(Collect(claim=self._replace_state(claim, state)))
             case Ended(end=end):
                 self._finish(claim, end)
             case Collecting() | Gone():
@@ -726,32 +780,40 @@ class ClaimTable:
             return
         again_at = self._now + self._limits.again_s
         match claim.state:
-            case Asked(grace_until=grace_until, trouble=trouble):
-                if self._now >= grace_until:
-                    reason = f"not started within {self._grace_s(claim.hold):g} s"
-                    why = f"{reason}: {trouble}" if trouble else reason
-                    self._withdraw(claim, ClaimEnd(kind=EndKind.REFUSED, reason=why))
-                else:
-                    state = Asked(grace_until=grace_until, trouble=trouble)
-                    self._emit(Submit(claim=self._store(claim, state)))
+            case Asked(grace_until=float(grace_until), trouble=trouble) if self._now >= grace_until:
+                reason = f"not started within {self._grace_s(claim.hold):g} s"
+                why = f"{reason}: {trouble}" if trouble else reason
+                self._withdraw(claim, ClaimEnd(kind=EndKind.REFUSED, reason=why))
+            case Asked() as state:
+                self._retry(claim, state)
             case Withdrawing() | Stopping() | Ended() as state:
-                self._replace_due(claim, state, again_at)
+                self._replace_state(claim, msgspec.structs.replace(state, due_at=again_at))
                 self._emit(Withdraw(claim=claim.id))
             case Collecting() as state:
                 reason = f"not brought back within {self._limits.collect_max_s:g} s"
                 self._collected(claim, state, reason)
             case Gone() as state:
-                self._replace_due(claim, state, again_at)
+                self._replace_state(claim, msgspec.structs.replace(state, due_at=again_at))
                 self._report(claim)
             case Granted() | Armed() | Passed():
                 pass
 
-    def _replace_due(
-        self, claim: Claim, state: Withdrawing | Stopping | Ended | Gone, due_at: float
-    ) -> None:
-        """Move a timer without a write: a restored table resets all timers."""
-        later = msgspec.structs.replace(state, due_at=due_at)
-        self._put(msgspec.structs.replace(claim, state=later))
+    def _retry(self, claim: Claim, state: Asked) -> None:
+        """Repeat the commands that failed and are due."""
+        if state.gate_at is not None and self._now >= state.gate_at:
+            state = msgspec.structs.replace(state, gate_at=None)
+            claim = self._replace_state(claim, state)
+            self._set_gate(claim)
+        if state.submit_at is not None and self._now >= state.submit_at:
+            state = msgspec.structs.replace(state, submit_at=None)
+            self._emit(Submit(claim=self._store(claim, state)))
+
+    def _replace_state(self, claim: Claim, state: State) -> Claim:
+        """Replace a state without a write, by one that a restored table would have, too: it resets
+        all timers."""
+        claim = msgspec.structs.replace(claim, state=state)
+        self._put(claim)
+        return claim
 
     def _restored(self, claim: Claim) -> Claim:
         """Reset the timers of a claim from an earlier life of the agent or of the machine."""
@@ -759,8 +821,7 @@ class ClaimTable:
         state = claim.state
         match state:
             case Asked():
-                grace_until = self._now + self._grace_s(claim.hold)
-                state = Asked(grace_until=grace_until, trouble=state.trouble)
+                state = Asked(grace_until=self._grace_until(claim.hold), trouble=state.trouble)
             case Stopping(fence_at=float()):
                 fence_at = self._now + self._lease_s(claim)
                 state = msgspec.structs.replace(state, due_at=again_at, fence_at=fence_at)

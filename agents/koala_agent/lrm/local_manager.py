@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from koala.common.protocol.messages import NO_RESOURCES, Resources, SiteResources
+from koala.common.protocol.messages import NO_RESOURCES, Resources, SiteResources, Wait
 from koala.errors import LocalManagerError
 
 NO_WISHES = Resources()
@@ -43,6 +43,9 @@ class Placeholder:
     each.
 
     It runs as `account`, empty for the agent's own; such a job has a `body`.
+
+    One that `is_gated` does not start before it is opened, also where a manager must submit it
+    first and gate it then.
     """
 
     claim: str
@@ -56,6 +59,7 @@ class Placeholder:
     resources: Resources = NO_WISHES
     processes: int = 1
     account: str = ""
+    is_gated: bool = False
 
     def has_resource_requests(self) -> bool:
         """Return True when a refusal of the manager may be the job's own fault."""
@@ -134,7 +138,8 @@ class Idle:
     (less than `idle` when other jobs wait); `queued_jobs` counts all users' jobs;
     `local_processors` are held by local jobs of the site's own users. `trouble` is a problem for
     the site's administrator; empty for none. `idle_gpus` are those of `resources` that a claim
-    could have.
+    could have. `foreign_queued` are the jobs of others among `queued_jobs`. `waits` are the
+    expected starts of our waiting claims, as far as they are known.
     """
 
     processors: int
@@ -145,6 +150,8 @@ class Idle:
     trouble: str = ""
     idle_gpus: int = 0
     resources: SiteResources = NO_RESOURCES
+    waits: tuple[Wait, ...] = ()
+    foreign_queued: int = 0
 
 
 OnReport = Callable[[Listed | Idle], None]
@@ -165,6 +172,11 @@ class LocalManager(Protocol):
         """RSL names of the resources that the manager acts on. A job that asks for another gets a
         warning at submission. Jobs cannot set what the site's configuration sets."""
 
+    @property
+    def gate(self) -> str:
+        """Name of the means by which `set_gate` keeps a claim from starting; empty when there is
+        none, and claims are not gated."""
+
     def number(self, claim: str) -> str:
         """Return the batch system's number of the claim's job, for its records; empty when it has
         no numbers, has not assigned it yet, or has forgotten the claim."""
@@ -181,6 +193,11 @@ class LocalManager(Protocol):
     async def submit(self, placeholder: Placeholder) -> None:
         """Queue the batch job, once for each claim: a known claim, even an ended one, is left
         alone. Raises `LocalManagerError`; after a transient one it may or may not be queued."""
+
+    async def set_gate(self, claim: str, *, is_gated: bool) -> None:
+        """Make the batch job of a waiting claim ineligible, or eligible again, with its place in
+        the queue kept. Idempotent; one that runs, has ended or is unknown is left alone. Raises
+        `LocalManagerError`."""
 
     async def withdraw(self, claim: str) -> None:
         """Dequeue or end the batch job; return when that is ordered. `Ended` is reported when

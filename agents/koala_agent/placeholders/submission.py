@@ -97,6 +97,7 @@ def prepare(
         resources=program.resources(),
         processes=program.processes,
         account=account,
+        is_gated=claim.hold.is_gated,
     )
 
 

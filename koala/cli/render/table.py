@@ -17,6 +17,7 @@ TONES = {
     "Delayed": "90",
     "Placing": "33",
     "Claiming": "36",
+    "Queued": "36",
     "Starting": "36",
     "Releasing": "35",
     "Running": "34",

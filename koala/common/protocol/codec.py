@@ -270,7 +270,7 @@ class _Source:
         value = f"value.{field.name}"
         read = self._decoded_value(field.name, hint, wire, value)
         default = field.default
-        if wire.message_type is not None and default is None:
+        if wire.has_presence and default is None:
             return f'{read} if value.HasField("{field.name}") else None'
         if wire.message_type is not None or default is MISSING:
             return read

@@ -41,6 +41,7 @@ from koala.common.protocol.limits import (
     REASON_MAX,
     STATUSES_MAX,
     USERS_MAX,
+    WAITS_MAX,
     WATERMARK_BYTES_MAX,
     WORK_MAX,
 )
@@ -288,8 +289,9 @@ class Watermark:
 class Facts:
     """Facts of a site, sent with each registration.
 
-    They are constant for the life of the agent's process, except `starts_after_stop`. Empty or 0:
-    none, or unknown. `notice` is for the site's users; no decision depends on it.
+    They are constant for the life of the agent's process, except `starts_after_stop` and `gate`.
+    Empty or 0: none, or unknown. `gate` is how the site keeps a waiting claim from starting, with
+    its place in the queue. `notice` is for the site's users; no decision depends on it.
     """
 
     processors: Processors = 0
@@ -304,6 +306,7 @@ class Facts:
     mips: Annotated[float, Amount()] = 0.0
     slots: Processors = 0
     notice: Annotated[str, Printable()] = ""
+    gate: Annotated[str, Printable()] = ""
 
 
 # The session -------------------------------------------------------------------------------------
@@ -375,11 +378,25 @@ class Goodbye:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Expected wait of a ticket.
+
+    `start_in_s` is the time until it would start if it were open from now on, also of a gated one;
+    None: unknown. `source` is how that is known.
+    """
+
+    claim: ClaimId
+    start_in_s: Annotated[float | None, Amount()] = None
+    source: Annotated[str, Printable()] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteFigures:
     """Current figures of a site.
 
     They include all asks up to number `through`. `trouble` is the reason why the site takes no new
     claims, or none of some users; empty when nothing is wrong. `resources` are all that it has.
+    `foreign_queued` are the jobs of others that wait for processors, `waits` those of its tickets.
     """
 
     idle: Processors
@@ -390,6 +407,8 @@ class SiteFigures:
     trouble: Reason = ""
     idle_gpus: Processors = 0
     resources: SiteResources = NO_RESOURCES
+    waits: Annotated[tuple[Wait, ...], Truncated(WAITS_MAX)] = ()
+    foreign_queued: int = 0
 
 
 # Orders about claims -----------------------------------------------------------------------------
@@ -420,6 +439,9 @@ class Hold:
     - `may_kill`: local jobs may be killed for it, the youngest first, if it finds no room.
     - `port`: where it may listen as the first of its world.
     - `progress_s` is the time between two reports of its progress. 0: none are wanted.
+    - `waits`: a ticket. It has no grace time, and waits in the local queue until it is stopped.
+    - `is_gated`: it must not start, and keeps its place in the queue. The same Hold with another
+      value is the order to gate or to open it; one that is granted ignores that.
     """
 
     claim: ClaimId
@@ -441,6 +463,8 @@ class Hold:
     progress_s: Annotated[float, Duration(zero=True)] = 0.0
     files: tuple[HeldFile, ...] = ()
     archive: str = ""
+    waits: bool = False
+    is_gated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,9 @@
 
 A phase carries exactly the data that exists in it. A claim without a barrier goes from Granted to
 Passed. A claim that is gone leaves the ledger.
+
+A *ticket* is a claim that waits in the local queue as long as it takes. While it is *gated* it
+cannot start, and keeps its place there.
 """
 
 from __future__ import annotations
@@ -102,6 +105,10 @@ class Claim:
     fence_s: Seconds = 0.0  # from the longest lease that its starter ever got
     is_preempting: bool = False  # low-priority jobs are stopped for it
     may_kill: bool = False  # local jobs may be killed for it
+    is_ticket: bool = False
+    is_gated: bool = False
+    start_at: Instant | None = None  # of a ticket: when it would start if it were eligible now
+    has_told_start: bool = False  # its site has reported a start, or that it knows none
     phase: Asked | Held | Stopped = Asked()
 
     @property

@@ -104,6 +104,8 @@ class SiteReported:
     local: int = 0
     idle_gpus: int = 0
     tells_resources: bool = True
+    queued: int = 0  # jobs of others that wait for processors
+    starts: tuple[tuple[ClaimId, Seconds | None], ...] = ()  # in so many seconds; None: unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

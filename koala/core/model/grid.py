@@ -45,6 +45,8 @@ class SiteFacts:
     - `mips`: speed of one processor.
     - `slots`: limit of concurrent claims, None for no limit (Hints 3.2).
     - `resources`: what it has beside processors, by its newest report.
+    - `gate`: name of the gate by which a waiting claim cannot start, and keeps its place in the
+      local queue; empty where there is none.
     """
 
     processors: int
@@ -59,6 +61,7 @@ class SiteFacts:
     slots: int | None = None
     users: tuple[UserName, ...] = ()
     resources: SiteResources = NO_RESOURCES
+    gate: str = ""
 
     def admits(self, user: UserName | None) -> bool:
         """Return True if this user's jobs may see the site; None is an unknown user."""
@@ -89,6 +92,7 @@ class Site:
     drained_at: Instant = 0.0  # 0: unknown
     reported_idle: int = 0
     reported_local: int = 0  # processors of local jobs that run
+    reported_queued: int = 0  # jobs of others that wait for processors
     rtt_s: Seconds = 0.0
     asks: int = 0  # claims asked here so far; also the number of the last one
     unreported: dict[ClaimId, tuple[int, int]] = field(

@@ -68,6 +68,13 @@ class Claiming(Placed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Queued(Placed):
+    """Its members have tickets in the local queues of busy sites; the next plan is at `plan_at`."""
+
+    plan_at: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Starting(Placed):
     """All members are granted; files, path tests, the JST or the arming are outstanding. Follows
     itself with each step of path tests and arming."""
@@ -132,6 +139,7 @@ Phase: TypeAlias = (
     | Delayed
     | Placing
     | Claiming
+    | Queued
     | Starting
     | Releasing
     | Running
@@ -148,8 +156,9 @@ _ENDS = ("Failed", "Cancelled")
 TRANSITIONS: dict[str, tuple[str, ...]] = {
     "Waiting": ("Waiting", "Delayed", "Placing", *_ENDS),
     "Delayed": ("Placing", *_ENDS),
-    "Placing": ("Claiming", *_ENDS),
+    "Placing": ("Claiming", "Queued", *_ENDS),
     "Claiming": ("Claiming", "Starting", "Running", "Stopping", *_ENDS),
+    "Queued": ("Queued", "Starting", "Stopping", *_ENDS),
     "Starting": ("Starting", "Releasing", "Running", "Stopping", *_ENDS),
     "Releasing": ("Running", "Stopping", "Finished", *_ENDS),
     "Running": ("Finished", "Stopping", *_ENDS),
@@ -161,7 +170,8 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
 """Allowed transitions between phases.
 
 - Waiting follows itself at the end of each job that it waits for.
-- Claiming follows itself at each claiming try, Starting at each step of path tests and arming.
+- Claiming follows itself at each claiming try, Queued at each plan of its tickets, Starting at each
+  step of path tests and arming.
 - Running follows Claiming or Starting directly only if no component has a barrier.
 - Finished follows Releasing if programs end before the last pass is reported, and Stopping if they
   had ended before they were stopped."""
@@ -192,6 +202,9 @@ class Member:
     is_fetched: bool = True
     claim: ClaimId | None = None
     claims: int = 0
+    tickets: tuple[ClaimId, ...] = ()  # in the local queue, the oldest first
+    tickets_max: int | None = None  # more were refused
+    given_back_at: Instant | None = None  # the last time that a ticket held, and was given back
     is_dropped: bool = False
     claimed_at: Instant | None = None
     passed_at: Instant | None = None

@@ -47,6 +47,13 @@ class Parameters:
     preempt_rest_s: Seconds = 600.0
     hold_budget_user_s: float = FOREVER  # processor-seconds in 24 h
     hold_budget_site_s: float = FOREVER
+    # wait in local queues
+    tickets_max: int = 3  # of a component
+    tickets_user_max: int = 100
+    ticket_plan_s: Seconds = 300.0  # between two plans, at most
+    ticket_slack_s: Seconds = 300.0  # by which a ticket may be opened before the slowest part
+    ticket_hold_min_s: Seconds = 600.0  # of a ticket that came up early: a sixth of the run ...
+    ticket_hold_max_s: Seconds = 3600.0  # ... within these bounds
     # barrier
     start: str = "early"  # once all files and claims are there; or "jst", the paper's
     paths_limit_s: Seconds = 5.0  # for a component to try the TCP paths it needs
@@ -83,6 +90,11 @@ class Parameters:
             raise ConfigError(
                 f"claim_fraction_min = {self.claim_fraction_min}: allowed is at most"
                 f" claim_fraction = {self.claim_fraction}"
+            )
+        if self.ticket_hold_min_s > self.ticket_hold_max_s:
+            raise ConfigError(
+                f"ticket_hold_min_s = {self.ticket_hold_min_s:g}: allowed is at most"
+                f" ticket_hold_max_s = {self.ticket_hold_max_s:g}"
             )
         promise_s = self.late_max_s + self.lead_min_s
         lease_s = self.hold_lease_s * 5 / 6  # what is left of one just before the next ping
@@ -138,6 +150,12 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "preempt_rest_s": (0.0, FOREVER),
     "hold_budget_user_s": (0.0, FOREVER),
     "hold_budget_site_s": (0.0, FOREVER),
+    "tickets_max": (1, 10),
+    "tickets_user_max": (1, 1_000_000),
+    "ticket_plan_s": (0.1, 86_400.0),
+    "ticket_slack_s": (0.0, 86_400.0),
+    "ticket_hold_min_s": (0.1, 604_800.0),
+    "ticket_hold_max_s": (0.1, 604_800.0),
     "paths_limit_s": (0.1, 600.0),
     "blocked_max": (1, 1_000_000),
     "late_max_s": (0.05, 600.0),

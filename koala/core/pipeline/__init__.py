@@ -6,6 +6,7 @@ rounds, ordered_scan         scan several queues in rounds; one queue in a chose
 placing                      ask the placement policy for sites
 copying                      assign the sites, and start the copies of input files
 claiming_schedule, claiming  schedule claiming tries; claim, preempt, receive answers, evaluate
+tickets                      wait in the queues of busy sites, and come up together
 start_barrier                try TCP paths; arm, release, pass: the barrier
 progress_control             keep the components of a running job together
 claim_end, ending            end a claim; finish, fail, cancel

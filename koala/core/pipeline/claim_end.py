@@ -14,6 +14,7 @@ from koala.core.model.job import (
     Claiming,
     EndKind,
     Member,
+    Queued,
     Releasing,
     Starting,
     Stopping,
@@ -37,7 +38,8 @@ from koala.core.pipeline.refusals import (
 )
 from koala.core.pipeline.requeueing import requeue_if_fenced, set_back
 from koala.core.pipeline.start_barrier import advance_start, run_if_passed
-from koala.core.queries import describe, is_optional_member, member_of
+from koala.core.pipeline.tickets import on_hold_lost, on_ticket_gone
+from koala.core.queries import describe, is_optional_member, member_of, ticket_of
 from koala.core.sites import decrease_window, note_gone
 from koala.core.state import State
 
@@ -89,9 +91,15 @@ def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
     if claim.grant is None and is_slow:
         decrease_window(site, claim.ask_number)
     state.request_scan()
-    found = member_of(state, claim)
-    if found is not None:
+    _apply_to_job(state, claim, end, now)
+
+
+def _apply_to_job(state: State, claim: Claim, end: ClaimEnd, now: Instant) -> None:
+    """Apply the end of a claim to the component that had it, or waited for it."""
+    if (found := member_of(state, claim)) is not None:
         on_member_gone(state, *found, claim, end, now)
+    elif (waiting := ticket_of(state, claim)) is not None:
+        on_ticket_gone(state, *waiting, claim, end, now)
 
 
 def mark_unreachable(
@@ -122,6 +130,8 @@ def on_member_gone(
         requeue_if_fenced(state, job.phase, now)
     elif member.is_dropped:
         finish_if_over(state, attempt, now)
+    elif isinstance(job.phase, Queued) and not end.is_program:
+        on_hold_lost(state, attempt, member, end, now)
     elif end.kind is EndKind.REFUSED and isinstance(job.phase, Claiming):
         member.refusal = end.reason or "refused: not started within the grace time"
         note_refusal(state, job, claim, end, now)

@@ -12,10 +12,18 @@ from koala.core.model.charges import Trouble
 from koala.core.model.claim import Asked, Claim, Grant, Granted
 from koala.core.model.grid import Assignment, GridView
 from koala.core.model.hold_budget import Budget
-from koala.core.model.job import Attempt, Claiming, Job, Member, Running, Starting
+from koala.core.model.job import Attempt, Claiming, Job, Member, Queued, Running, Starting
 from koala.core.model.job_spec import StartType
 from koala.core.model.timers import TimerKind
-from koala.core.model.values import Instant, Priority, SiteName, UserName, claim_id
+from koala.core.model.values import (
+    ClaimId,
+    Instant,
+    Priority,
+    Seconds,
+    SiteName,
+    UserName,
+    claim_id,
+)
 from koala.core.pipeline.claiming_schedule import (
     deadline_missed_at,
     last_try_at,
@@ -209,7 +217,7 @@ def preemption_victims(state: State) -> tuple[Victim, ...]:
     victims = []
     for attempt in state.placed.values():
         job = state.jobs[attempt.job]
-        is_open = isinstance(job.phase, Claiming | Starting | Running)
+        is_open = isinstance(job.phase, Claiming | Queued | Starting | Running)
         if job.spec.priority is not Priority.LOW or not is_open:
             continue
         held: dict[SiteName, int] = {}
@@ -302,8 +310,7 @@ def make_claim(
         postpone_claim(state, job, member, now)
         return
     hold_s = hold_max_s(state, job)
-    for budget in (state.user_budgets[job.spec.owner], state.site_budgets[site.name]):
-        budget.charge(identity, component.processors * hold_s, now)
+    charge_hold(state, job, identity, site.name, component.processors * hold_s, now)
     member.claims += 1
     member.claim = identity
     member.claimed_at = None
@@ -331,6 +338,14 @@ def make_claim(
     state.actions.append(hold(state, attempt, claim))
 
 
+def charge_hold(
+    state: State, job: Job, claim: ClaimId, site: SiteName, processor_s: float, now: Instant
+) -> None:
+    """Charge the hold of a claim to the budgets of its user and its site."""
+    for budget in (state.user_budgets[job.spec.owner], state.site_budgets[site]):
+        budget.charge(claim, processor_s, now)
+
+
 def postpone_claim(state: State, job: Job, member: Member, now: Instant) -> None:
     """Postpone the claim of a member, because it would be over a hold budget."""
     member.refusal = "the hold budget is used up"
@@ -338,11 +353,16 @@ def postpone_claim(state: State, job: Job, member: Member, now: Instant) -> None
 
 
 def is_affordable(
-    state: State, job: Job, wanted: Sequence[Assignment | Member], now: Instant
+    state: State,
+    job: Job,
+    wanted: Sequence[Assignment | Member],
+    now: Instant,
+    *,
+    hold_s: Seconds | None = None,
 ) -> bool:
     """Return True if the hold budgets allow all of these claims: victims are stopped for all of
     them or for none."""
-    hold_s = hold_max_s(state, job)
+    hold_s = hold_max_s(state, job) if hold_s is None else hold_s
     sums: dict[SiteName, float] = {}
     for one in wanted:
         assert one.site is not None
@@ -369,11 +389,23 @@ def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
     """Bind the claim to the starter that checked in, widen its site's window, and let the job
     proceed."""
     claim = state.ledger.get(event.claim)
-    if claim is None or not isinstance(claim.phase, Asked):
+    if claim is None or not isinstance(claim.phase, Asked) or claim.is_ticket:
         return
     if len(state.queues) and claim.site in sites_with_full_window(state):
         state.request_scan()
     increase_window(state.sites[claim.site], limit=state.parameters.claims_open_max)
+    bind(claim, event, now)
+    found = member_of(state, claim)
+    if found is None:
+        return
+    attempt, member = found
+    member.claimed_at = now
+    state.jobs[claim.job].gained_s += claim.processors * (now - attempt.placed_at)
+    after_answer(state, attempt, now)
+
+
+def bind(claim: Claim, event: ev.ClaimGranted, now: Instant) -> None:
+    """Bind a claim to the starter that checked in."""
     claim.phase = Granted(
         grant=Grant(
             at=now,
@@ -383,13 +415,6 @@ def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
             hosts=event.hosts,
         )
     )
-    found = member_of(state, claim)
-    if found is None:
-        return
-    attempt, member = found
-    member.claimed_at = now
-    state.jobs[claim.job].gained_s += claim.processors * (now - attempt.placed_at)
-    after_answer(state, attempt, now)
 
 
 def after_answer(state: State, attempt: Attempt, now: Instant) -> None:

@@ -116,10 +116,18 @@ def stop_attempt(state: State, attempt: Attempt, now: Instant) -> None:
 
 
 def stop_member(state: State, member: Member) -> None:
-    """Stop a member's claim, unless it is gone or its stop is pending."""
+    """Stop a member's claim, unless it is gone or its stop is pending, and its tickets."""
+    withdraw_tickets(state, member)
     claim = claim_of(state, member)
     if claim is not None and not isinstance(claim.phase, Stopped):
         stop_claim(state, claim)
+
+
+def withdraw_tickets(state: State, member: Member, *, keep: int = 0) -> None:
+    """Withdraw the tickets of a member but the oldest ones."""
+    for ticket in member.tickets[keep:]:
+        stop_claim(state, state.ledger[ticket])
+    member.tickets = member.tickets[:keep]
 
 
 def stop_claim(state: State, claim: Claim, *, is_silent: bool = False) -> None:
@@ -197,8 +205,8 @@ def drop_transfer(state: State, attempt: Attempt, member: Member, now: Instant) 
 def refund_hold(state: State, claim: Claim, now: Instant) -> None:
     """Refund the unused hold to the budgets when a claim passes or ends."""
     job = state.jobs[claim.job]
-    if claim.id not in state.user_budgets[job.spec.owner]:
-        return
+    if claim.id not in state.user_budgets.get(job.spec.owner, ()):
+        return  # a ticket that has not started is not charged
     until = claim.passed_at if claim.passed_at is not None else now
     held_s = 0.0
     if claim.grant is not None:

@@ -20,6 +20,11 @@ from koala.core.pipeline.copying import assign_member
 from koala.core.pipeline.ending import fail
 from koala.core.pipeline.queue_entry import admit, set_timer
 from koala.core.pipeline.refusals import sites_closed_to, without_closed_sites
+from koala.core.pipeline.tickets import (
+    are_others_in_the_way,
+    may_wait_in_queues,
+    queue_job,
+)
 from koala.core.queries import (
     demand_of,
     fixed_site,
@@ -135,6 +140,8 @@ def try_to_place(state: State, job: Job, view: GridView, now: Instant) -> bool:
         placement = find_placement(state, job, seen, needed, now)
     if placement is not None:
         place(state, job, placement, view, now)
+        return True
+    if may_wait_in_queues(state, job) and place_in_queues(state, job, now):
         return True
     limit = state.parameters.placement_tries_max
     if limit and job.placement_tries >= limit:
@@ -257,6 +264,40 @@ def ask_placement(
 
 def place(state: State, job: Job, placement: Placement, view: GridView, now: Instant) -> None:
     """Dequeue a placed job; start its attempt and transfers, schedule claiming (KOALA 3.2)."""
+    attempt = begin_attempt(state, job, placement, view, now)
+    view.close_probed(a.site for a in placement.assignments)
+    claim_at = first_try_at(state, job, attempt)
+    sites = ", ".join(str(m.site or "nowhere yet") for m in attempt.members)
+    text = f"placed on {sites}" if placement.assignments else "its deadline is near"
+    state.enter(job, Claiming(attempt=attempt, claim_at=claim_at), text, now)
+    if claim_at <= now:
+        try_to_claim(state, attempt, now)
+        view.close(sites_with_full_window(state))
+    else:
+        state.timers.set(claim_at, TimerKind.CLAIM, job.id)
+
+
+def place_in_queues(state: State, job: Job, now: Instant) -> bool:
+    """Place a job at sites that could take it if they were idle, where jobs of others are in the
+    way, and queue tickets there; return False if it must wait for a place."""
+    view = empty_grid_view(state, job, sites_closed_to(state, job, now))
+    placement = ask_placement(state, job, whole_request(state, job, now), view)
+    if placement is None:
+        return False
+    asked: dict[SiteName, int] = {}
+    for assignment in placement.assignments:
+        processors = job.spec.components[assignment.component].processors
+        asked[assignment.site] = asked.get(assignment.site, 0) + processors
+    if not any(are_others_in_the_way(state, site, asked[site]) for site in asked):
+        return False
+    queue_job(state, job, begin_attempt(state, job, placement, view, now), now)
+    return True
+
+
+def begin_attempt(
+    state: State, job: Job, placement: Placement, view: GridView, now: Instant
+) -> Attempt:
+    """Dequeue a placed job and start its attempt with the copies of its files."""
     by_component = {assignment.component: assignment for assignment in placement.assignments}
     transfer_s = max((a.transfer_s for a in placement.assignments), default=0.0)
     job.attempts = max(job.attempts + 1, job.attempt_min)
@@ -282,13 +323,4 @@ def place(state: State, job: Job, placement: Placement, view: GridView, now: Ins
             view.take(assignment.site, component.processors, component.gpus or 0)
             view.book(assignment)
             assign_member(state, attempt, member, assignment, now)
-    view.close_probed(a.site for a in placement.assignments)
-    claim_at = first_try_at(state, job, attempt)
-    sites = ", ".join(str(m.site or "nowhere yet") for m in attempt.members)
-    text = f"placed on {sites}" if by_component else "its deadline is near"
-    state.enter(job, Claiming(attempt=attempt, claim_at=claim_at), text, now)
-    if claim_at <= now:
-        try_to_claim(state, attempt, now)
-        view.close(sites_with_full_window(state))
-    else:
-        state.timers.set(claim_at, TimerKind.CLAIM, job.id)
+    return attempt

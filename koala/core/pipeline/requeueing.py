@@ -12,6 +12,7 @@ from koala.core.model.job import (
     EndKind,
     Member,
     Placing,
+    Queued,
     Starting,
     Stopping,
 )
@@ -108,7 +109,7 @@ def invalidate_after_loss(state: State, now: Instant) -> None:
         job.not_before = max(job.not_before, again_at)
         if isinstance(job.phase, Placing) and job.deadline_at is None:
             state.fresh[job.id] = job  # to be tried then, even if nothing else changes
-        if not isinstance(job.phase, Claiming | Starting):
+        if not isinstance(job.phase, Claiming | Queued | Starting):
             continue
         attempt = job.phase.attempt
         attempt.may_run = True

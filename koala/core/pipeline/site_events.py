@@ -6,7 +6,7 @@ from koala.core.model import events as ev
 from koala.core.model.actions import CancelTransfer
 from koala.core.model.charges import Trouble
 from koala.core.model.grid import Site
-from koala.core.model.job import ClaimEnd, Claiming, EndKind, Starting
+from koala.core.model.job import ClaimEnd, Claiming, EndKind, Queued, Starting
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, SiteName
 from koala.core.pipeline.claim_end import on_gone
@@ -14,6 +14,7 @@ from koala.core.pipeline.claiming import reschedule_claiming_try
 from koala.core.pipeline.refusals import count_error, note_error
 from koala.core.pipeline.requeueing import set_back
 from koala.core.pipeline.start_barrier import advance_start
+from koala.core.pipeline.tickets import leave_silent_site, on_starts_told
 from koala.core.queries import claims_of, live_attempt
 from koala.core.sites import note_report, reset_errors
 from koala.core.state import State
@@ -81,7 +82,7 @@ def on_transfer_failed(state: State, event: ev.TransferFailed, now: Instant) -> 
         )  # fmt: skip
         count_error(state, site, transfer.job, text, now)
     phase = state.jobs[transfer.job].phase
-    if isinstance(phase, Claiming | Starting):
+    if isinstance(phase, Claiming | Queued | Starting):
         set_back(state, phase.attempt, text, now)
 
 
@@ -126,22 +127,29 @@ def on_silent(state: State, name: SiteName, now: Instant) -> None:
         state.timers.set(silent_at, TimerKind.SILENT, name)
         return
     for attempt in tuple(state.placed.values()):
-        is_open = isinstance(state.jobs[attempt.job].phase, Claiming | Starting)
-        if is_open and any(claim.site == name for claim in claims_of(state, attempt.present)):
+        phase = state.jobs[attempt.job].phase
+        if not any(claim.site == name for claim in claims_of(state, attempt.present)):
+            continue
+        if isinstance(phase, Queued):
+            leave_silent_site(state, attempt, name, now)
+        elif isinstance(phase, Claiming | Starting):
             set_back(state, attempt, f"{name} has been silent past the hold lease", now)
 
 
-def on_reported(state: State, event: ev.SiteReported) -> None:
-    """Update a site's figures; request a scan if more of it is idle than before."""
+def on_reported(state: State, event: ev.SiteReported, now: Instant) -> None:
+    """Update a site's figures and the expected starts of its tickets; request a scan if more of it
+    is idle than before."""
     site = state.sites.get(event.site)
     if site is None or not site.is_connected:
         return
     site.rtt_s = event.rtt_s
     site.reported_local = event.local
+    site.reported_queued = event.queued
     site.has_told_resources |= event.tells_resources
     gpus = event.idle_gpus
     if note_report(site, idle=event.idle, through=event.through, idle_gpus=gpus):
         state.request_scan(site.name)
+    on_starts_told(state, event.starts, now)
 
 
 def on_drained(state: State, event: ev.SiteDrained, now: Instant) -> None:

@@ -88,6 +88,8 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
         ask_number=claim.ask_number,
         is_granted=not isinstance(claim.phase, Asked),
         is_preempting=claim.is_preempting,
+        waits=claim.is_ticket,
+        is_gated=claim.is_gated,
         may_kill=claim.may_kill,
         owner=job.spec.owner,
         processors=claim.processors,

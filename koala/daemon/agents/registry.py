@@ -429,5 +429,6 @@ class AgentRegistry:
             local=report.local_processors,
             idle_gpus=report.idle_gpus,
             tells_resources=False,  # the report itself did
+            queued=report.foreign_queued,
         )
         self._event_loop.post(lambda batch: batch.emit(event))

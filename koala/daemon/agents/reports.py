@@ -160,6 +160,8 @@ def _of_site(
         local=report.local_processors,
         idle_gpus=min(report.idle_gpus, report.resources.gpus),
         tells_resources=not is_silent,
+        queued=report.foreign_queued,
+        starts=tuple((wait.claim, wait.start_in_s) for wait in report.waits),
     )
 
 

@@ -10,6 +10,7 @@ Phase: TypeAlias = Literal[
     "Delayed",
     "Placing",
     "Claiming",
+    "Queued",
     "Starting",
     "Releasing",
     "Running",

@@ -48,7 +48,13 @@ TELL_STOP = SendToStarter(claim=CLAIM, nonce="n", message=STOP)
 
 
 def a_hold(
-    claim: ClaimId = CLAIM, *, is_granted: bool = False, owner: str = "", **program: object
+    claim: ClaimId = CLAIM,
+    *,
+    is_granted: bool = False,
+    owner: str = "",
+    waits: bool = False,
+    is_gated: bool = False,
+    **program: object,
 ) -> HoldOrdered:
     wanted = Program(**{"executable": "/bin/true", **program})  # type: ignore[arg-type]
     hold = Hold(
@@ -59,6 +65,8 @@ def a_hold(
         program=wanted,
         is_granted=is_granted,
         owner=owner,
+        waits=waits,
+        is_gated=is_gated,
     )
     return HoldOrdered(hold=hold, secret="s")
 

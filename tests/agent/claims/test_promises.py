@@ -31,10 +31,12 @@ from koala_agent.claims.events import (
     Collected,
     Event,
     Forget,
+    GateFailed,
     HoldOrdered,
     Output,
     SendToDaemon,
     SendToStarter,
+    SetGate,
     StarterArmed,
     StarterEnded,
     StarterLost,
@@ -49,7 +51,7 @@ from koala_agent.claims.events import (
 )
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import LeaseTimes, Limits
-from koala_agent.claims.states import Claim, Gone, Withdrawing
+from koala_agent.claims.states import Asked, Claim, Gone, Withdrawing
 from koala_agent.claims.table import ClaimTable
 from koala_agent.lrm.local_manager import EndCause
 from tests.harness.properties import holds_for
@@ -77,16 +79,25 @@ ends = st.sampled_from(ENDS)
 maybe = st.none() | st.just(100.0)
 
 
-def a_hold(claim: ClaimId, *, is_granted: bool) -> HoldOrdered:
+def a_hold(
+    claim: ClaimId, *, is_granted: bool, waits: bool = False, is_gated: bool = False
+) -> HoldOrdered:
     program = Program(executable="/bin/true", output_files=("a",))
     hold = Hold(
-        port=20_000, claim=claim, processors=1, hold_s=60.0, program=program, is_granted=is_granted
+        port=20_000,
+        claim=claim,
+        processors=1,
+        hold_s=60.0,
+        program=program,
+        is_granted=is_granted,
+        waits=waits,
+        is_gated=is_gated,
     )
     return HoldOrdered(hold=hold, secret="s")
 
 
 orders = st.one_of(
-    st.builds(a_hold, claims, is_granted=st.booleans()),
+    st.builds(a_hold, claims, is_granted=st.booleans(), is_gated=st.booleans()),
     st.builds(Stop, claim=claims),
     st.builds(Acknowledge, claim=claims),
     st.builds(Release, claim=claims, number=st.just(NUMBER), release_at=st.just(100.0)),
@@ -120,13 +131,15 @@ sites = st.one_of(
         is_transient=st.booleans(),
         kind=st.sampled_from([EndKind.FAILED, EndKind.REFUSED, EndKind.UNEXECUTABLE]),
     ),
+    st.builds(GateFailed, claim=claims),
     st.builds(BatchUnlisted, claim=claims, record=records),
     st.builds(BatchFound, claim=claims),
     st.builds(BatchEnded, claim=claims, cause=st.sampled_from(list(EndCause)), record=records),
     st.builds(Collected, claim=claims, reason=st.sampled_from(["", "missing"])),
 )
 RESTART = "restart"
-holds = st.builds(a_hold, claims, is_granted=st.just(False))
+booleans = st.booleans()
+holds = st.builds(a_hold, claims, is_granted=st.just(False), waits=booleans, is_gated=booleans)
 steps: st.SearchStrategy[tuple[float, Event | str]] = st.tuples(
     st.sampled_from([0.0, 0.1, 1.0, 6.0, 400.0]),
     st.one_of(holds, orders, starters, starters, sites, st.just(Woken()), st.just(RESTART)),
@@ -142,6 +155,7 @@ class Model:
         self.rank: dict[ClaimId, int] = {}
         self.over: list[ClaimId] = []
         self.forgotten: list[ClaimId] = []
+        self.gated: dict[ClaimId, bool] = {}  # as the local manager was told last
 
     def tell(self, event: Event) -> None:
         if isinstance(event, BatchEnded | BatchUnlisted):
@@ -163,6 +177,9 @@ class Model:
                 self.forgotten.append(write.claim)
         for output in outputs:
             self._see(output)
+        for claim in self.stored.values():
+            if isinstance(claim.state, Asked):
+                assert self.gated[claim.id] == claim.hold.is_gated, "not told to the local manager"
 
     def _see(self, output: Output) -> None:
         match output:
@@ -171,6 +188,10 @@ class Model:
             case Submit(claim=claim):
                 # Something may be left of it from now on.
                 self.over = [name for name in self.over if name != claim.id]
+                self.gated.setdefault(claim.id, claim.hold.is_gated)
+            case SetGate(claim=claim_id, is_gated=is_gated):
+                assert isinstance(self.stored[claim_id].state, Asked), "it is bound, or withdrawn"
+                self.gated[claim_id] = is_gated
             case SendToStarter(claim=claim_id, nonce=nonce, message=Adopted() | Release()):
                 assert self.nonce.get(claim_id) == nonce, "a second starter was taken"
             case Withdraw(claim=claim_id):

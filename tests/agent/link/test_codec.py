@@ -32,6 +32,7 @@ FACTS = codec.SiteDescription(
         honours=("queue",),
         may_kill_local=True,
         notice="its dialect is new",
+        gate="hold",
     ),
 )
 CLAIM = ClaimId("j1/2/0/1")
@@ -67,6 +68,8 @@ def test_a_hold_arrives_with_its_program_and_names_its_claim() -> None:
         chunk_bytes=6,
         may_kill=True,
         port=20_001,
+        waits=True,
+        is_gated=True,
     )
     order = order_in(hold=hold)
     assert order.claim == CLAIM
@@ -92,6 +95,8 @@ def test_a_hold_arrives_with_its_program_and_names_its_claim() -> None:
         chunk_bytes=6,
         may_kill=True,
         port=20_001,
+        waits=True,
+        is_gated=True,
     )
 
 
@@ -261,6 +266,7 @@ def test_a_registration_has_the_facts_of_the_site() -> None:
         honours=["queue"],
         may_kill_local=True,
         notice="its dialect is new",
+        gate="hold",
     )
 
 
@@ -338,6 +344,30 @@ def test_progress_and_the_share_that_it_brings_cross_the_link_whole() -> None:
     assert decoded == messages.Progress(
         claim=CoreClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True
     )
+
+
+def test_waits_of_tickets_cross_the_link_whole_and_unknown_is_not_now() -> None:
+    figures = messages.SiteFigures(
+        idle=0,
+        through=1,
+        processors=8,
+        local_processors=8,
+        queued_jobs=5,
+        waits=(
+            messages.Wait(claim=CLAIM, start_in_s=0.0, source="model"),
+            messages.Wait(claim=ClaimId("j1/2/0/2"), start_in_s=60.5, source="model"),
+            messages.Wait(claim=ClaimId("j1/2/0/3")),
+        ),
+        foreign_queued=3,
+    )
+    assert FROM_AGENT.decode(codec.encode(figures, lambda: FACTS)) == figures
+
+
+@pytest.mark.parametrize("start_in_s", [-1.0, math.nan, math.inf])
+def test_a_wait_that_no_queue_has_is_refused(start_in_s: float) -> None:
+    wait = link_pb2.Wait(claim=CLAIM, start_in_s=start_in_s)
+    with pytest.raises(SpecError, match="start_in_s"):
+        FROM_AGENT.decode(link_pb2.FromAgent(site=link_pb2.SiteReport(waits=[wait])))
 
 
 def test_paths_and_what_became_of_them_cross_the_link_whole() -> None:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from koala.common.protocol.messages import Hold
+from koala.common.protocol.messages import Hold, Stop
 from koala.common.protocol.names import ClaimId
 from koala.errors import LocalManagerError
 from koala_agent import claim_driver
 from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claim_surroundings import ClaimSurroundings, StoreThread
-from koala_agent.claims.events import StoreClaim, Withdraw
+from koala_agent.claims.events import Forget, StoreClaim, Withdraw
 from koala_agent.claims.settings import Limits
-from koala_agent.claims.states import Asked, Claim
+from koala_agent.claims.states import Asked, Claim, Withdrawing
 from koala_agent.claims.store import Store
 from koala_agent.lrm.local_manager import Idle, Listed, Placeholder, Queued
 from koala_agent.placeholders.launch_settings import LaunchSettings
@@ -34,10 +34,15 @@ class SilentManager:
     def __init__(self) -> None:
         self.starts_after_stop = False
         self.honours: tuple[str, ...] = ()
+        self.gate = ""
         self.answers = asyncio.Event()
         self.withdrawn: list[str] = []
         self.calls: list[str] = []
         self.submitted = asyncio.Event()
+        self.gate_failures = 0
+        self.is_asked = asyncio.Event()  # for a gate
+        self.is_answered = asyncio.Event()
+        self.is_stored = asyncio.Event()
 
     async def run(self) -> None:
         """See LocalManager."""
@@ -62,9 +67,20 @@ class SilentManager:
         await asyncio.sleep(0)
         self.calls.append("prepare input")
 
+    async def set_gate(self, claim: str, *, is_gated: bool) -> None:
+        """See LocalManager: it takes until the batch system answers, and fails at first."""
+        self.calls.append("gate" if is_gated else "open")
+        self.is_asked.set()
+        await self.answers.wait()
+        if self.gate_failures:
+            self.gate_failures -= 1
+            raise LocalManagerError("scontrol gave no answer in 15 s", transient=True)
+        self.is_answered.set()
+
     async def withdraw(self, claim: str) -> None:
         """See LocalManager: it takes until the batch system answers."""
         self.withdrawn.append(claim)
+        self.calls.append("withdraw")
         await self.answers.wait()
 
     async def listing(self) -> tuple[Listed, ...]:
@@ -83,23 +99,30 @@ class SilentManager:
 
 
 @asynccontextmanager
-async def a_site_before(manager: SilentManager, folder: Path) -> AsyncIterator[ClaimDriver]:
+async def a_site_before(
+    manager: SilentManager, folder: Path, *, waits: bool = False, is_gated: bool = False
+) -> AsyncIterator[ClaimDriver]:
     """An agent that had a claim in its queue when it ended, started again."""
     store = Store(folder / "state")
-    hold = a_hold(CLAIM)
+    hold = a_hold(CLAIM, waits=waits, is_gated=is_gated)
     claim = Claim(hold=hold, secret="s" * 32, state=Asked(grace_until=boot_now() + 600.0))
     store.commit([StoreClaim(claim=claim)])
     thread = StoreThread(store)
+
+    async def commit(writes: Sequence[StoreClaim | Forget]) -> None:
+        await thread.commit(writes)
+        manager.is_stored.set()
+
     claims = ClaimDriver(
         surroundings=ClaimSurroundings(
             store=store,
-            commit=thread.commit,
+            commit=commit,
             manager=manager,
             folders=ClaimFolders(LaunchSettings(root=folder / "claims", site="here")),
             prepare_input=manager.prepare_input,
         ),
         send_report=Daemon().hear,
-        limits=Limits(),
+        limits=Limits(again_s=0.01),
     )
     try:
         async with asyncio.TaskGroup() as group:
@@ -145,9 +168,73 @@ async def test_the_input_of_a_claim_is_there_before_its_batch_job(tmp_path: Path
         assert manager.calls == ["prepare input", "submit"]
 
 
+async def test_a_claim_is_withdrawn_after_its_gate_was_set(tmp_path: Path) -> None:
+    manager = SilentManager()
+    async with asyncio.timeout(LIMIT_S), a_site_before(manager, tmp_path) as claims:
+        claims.order(a_hold(CLAIM, is_gated=True))
+        await manager.is_asked.wait()
+        claims.order(Stop(claim=CLAIM))
+        await stored(manager, lambda: isinstance(claims.claims[CLAIM].state, Withdrawing))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert manager.calls == ["gate"]
+        manager.answers.set()
+        await withdrawn()
+        assert manager.calls[:2] == ["gate", "withdraw"]
+
+
+async def test_a_gate_that_is_not_wanted_any_more_is_not_set(tmp_path: Path) -> None:
+    """While the batch system is silent, only the last order is left to be given."""
+    manager = SilentManager()
+    async with asyncio.timeout(LIMIT_S), a_site_before(manager, tmp_path) as claims:
+        claims.order(a_hold(CLAIM, is_gated=True))
+        await manager.is_asked.wait()
+        for is_gated in (False, True, False, True, False):
+            claims.order(a_hold(CLAIM, is_gated=is_gated))
+        await stored(manager, lambda: not claims.claims[CLAIM].hold.is_gated)
+        manager.answers.set()
+        await called("_set_gate")
+        assert set(manager.calls[1:]) == {"open"}
+
+
+async def test_a_gate_that_failed_is_set_again(tmp_path: Path) -> None:
+    manager = SilentManager()
+    manager.gate_failures = 3
+    async with asyncio.timeout(LIMIT_S), a_site_before(manager, tmp_path) as claims:
+        claims.order(a_hold(CLAIM, is_gated=True))
+        await manager.is_asked.wait()
+        manager.answers.set()
+        await manager.is_answered.wait()
+        assert manager.calls == ["gate"] * 4
+
+
+@pytest.mark.parametrize(("is_gated", "call"), [(True, "gate"), (False, "open")])
+async def test_the_gate_of_a_ticket_is_set_again_by_an_agent_that_was_started_again(
+    tmp_path: Path, is_gated: bool, call: str
+) -> None:
+    manager = SilentManager()
+    manager.answers.set()
+    site = a_site_before(manager, tmp_path, waits=True, is_gated=is_gated)
+    async with asyncio.timeout(LIMIT_S), site:
+        await manager.is_answered.wait()
+        assert manager.calls == [call]
+
+
+async def stored(manager: SilentManager, condition: Callable[[], bool]) -> None:
+    """Returns when the stored claims are so."""
+    while not condition():
+        manager.is_stored.clear()
+        await manager.is_stored.wait()
+
+
 async def withdrawn() -> None:
     """Returns when no withdrawal is under way."""
+    await called("_withdraw")
+
+
+async def called(method: str) -> None:
+    """Returns when no such call of the driver is under way."""
     tasks = [
-        task for task in asyncio.all_tasks() if "ClaimDriver._withdraw" in str(task.get_coro())
+        task for task in asyncio.all_tasks() if f"ClaimDriver.{method} " in str(task.get_coro())
     ]
     await asyncio.gather(*tasks)

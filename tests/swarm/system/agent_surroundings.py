@@ -192,6 +192,7 @@ class SimulatedManager:
 
     starts_after_stop = False
     honours: tuple[str, ...] = ()
+    gate = ""
 
     def __init__(self, agent: Agent, *, restored: tuple[ClaimId, ...]) -> None:
         self._agent = agent
@@ -227,6 +228,9 @@ class SimulatedManager:
         await self._command(
             lambda answer: agent.batch.submit(job, answer, may_kill=placeholder.may_kill)
         )
+
+    async def set_gate(self, claim: str, *, is_gated: bool) -> None:
+        """See LocalManager."""
 
     async def withdraw(self, claim: str) -> None:
         """See LocalManager."""

@@ -145,6 +145,11 @@ class BatchManager:
     def honours(self) -> tuple[str, ...]:
         return self._dialect.honours
 
+    @property
+    def gate(self) -> str:
+        """Empty: jobs of batch systems are not gated."""
+        return ""
+
     def number(self, claim: str) -> str:
         tracked = self._claims.get(claim)
         return "" if tracked is None else tracked.row.number
@@ -218,6 +223,9 @@ class BatchManager:
         finally:
             tracked.is_submitting = False
             tracked.submitted_in_poll = self._poll_count
+
+    async def set_gate(self, claim: str, *, is_gated: bool) -> None:
+        """See `LocalManager`; there is no gate."""
 
     async def withdraw(self, claim: str) -> None:
         await self._ask_reason(claim)

@@ -144,6 +144,11 @@ class EmulatedLocalManager:
         """GPUs alone: processors here are alike and in one queue."""
         return ("gpus",)
 
+    @property
+    def gate(self) -> str:
+        """Empty: its jobs are not gated."""
+        return ""
+
     def number(self, claim: str) -> str:
         """See `LocalManager`. Its jobs have no other names than their claims."""
         return ""
@@ -245,6 +250,9 @@ class EmulatedLocalManager:
         if isinstance(job.state, Waiting):  # else its start is a change already
             self._save(job)
         await self._stored()
+
+    async def set_gate(self, claim: str, *, is_gated: bool) -> None:
+        """See `LocalManager`; there is no gate."""
 
     async def withdraw(self, claim: str) -> None:
         await self.opened()

@@ -29,7 +29,7 @@ class SiteSetting:
 
     `latency_s` is the time of a message from the scheduler to the site, and of one back. With
     `keeps_waits` the wait of each job of its own users is kept. If it `is_steady`, they submit for
-    ever, always in the same way.
+    ever, always in the same way. It tells when tickets would start if it `has_forecast`.
     """
 
     name: SiteName
@@ -39,6 +39,7 @@ class SiteSetting:
     local_jobs: Iterable[LocalJob] = ()
     keeps_waits: bool = False
     is_steady: bool = False
+    has_forecast: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

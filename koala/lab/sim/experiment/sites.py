@@ -33,6 +33,8 @@ Program = Callable[[ClaimId], tuple[Seconds, int]]
 """Returns the run time and the exit status of a claim's component."""
 
 _LOCAL = int(Use.LOCAL)  # a member takes four times as long to read
+FORECAST_S = 300.0
+"""Time between two reports of when tickets would start."""
 WALL_TIME_S = 3600.0  # of a component that names none; what an agent takes, too
 
 
@@ -51,8 +53,8 @@ class LocalUsers:
 
 @dataclass(slots=True, kw_only=True)
 class _Held:
-    """A claim at the site. `next` is its pending timeout: the end of its grace, its hold or its
-    run."""
+    """A claim at the site. `next` is its pending timeout: the end of its grace (a ticket has none),
+    its hold or its run."""
 
     order: ClaimProcessors
     next: Entry | None = None
@@ -84,6 +86,8 @@ class Site:
         """A figure was computed since the last report."""
         self.users = LocalUsers()
         self.claims: dict[ClaimId, _Held] = {}
+        self.given_back = 0
+        """Claims that held processors, and ended before the barrier."""
         self.queue = self._empty_queue()
         self._engine = engine
         self._faults = faults
@@ -104,6 +108,9 @@ class Site:
         """The site is down, and its users' jobs arrive without an entry of the engine: they are
         lost, so nobody looks before `count_lost`."""
         self._wake: Entry | None = None
+        self._has_other_tickets = False
+        """Tickets came or went since it was told when they would start."""
+        self._next_forecast: Entry | None = None
 
     @property
     def is_left(self) -> bool:
@@ -137,6 +144,7 @@ class Site:
     def _claim(self, order: ClaimProcessors) -> None:
         claim = order.claim
         if claim in self.claims:
+            self._set_gate(order)
             return
         self._compute_figure()
         self._through = max(self._through, order.ask_number)
@@ -155,14 +163,32 @@ class Site:
             estimate_s=order.hold_s + wall_time_s,
             user=order.owner,
         )
+        if order.is_gated:
+            self.queue.gate(claim)
+        if order.waits:
+            self._has_other_tickets = True
+            return
         grace_s = self.setting.facts.grace_s
         held.next = self._engine.after(
             grace_s, lambda: self._end(claim, EndKind.REFUSED, "not started within the grace time")
         )
 
+    def _set_gate(self, order: ClaimProcessors) -> None:
+        """Gate or open a claim, unless it has started."""
+        held = self.claims[order.claim]
+        if held.hold_until is not None or held.order.is_gated == order.is_gated:
+            return
+        self._pass_soon()
+        held.order = order
+        if order.is_gated:
+            self.queue.gate(order.claim)
+        else:
+            self.queue.open(order.claim)
+
     def _start_claim(self, claim: ClaimId) -> None:
         held = self.claims[claim]
         now = self._engine.now
+        self._has_other_tickets |= held.order.waits
         self._waiting_claims -= 1
         self._cancel_next(held)
         self._usage.add(self.name, Use.HELD, held.order.processors, now)
@@ -214,9 +240,11 @@ class Site:
         self._pass_soon()
         if held.hold_until is None:
             self._waiting_claims -= 1
+            self._has_other_tickets |= held.order.waits
             self.queue.withdraw(claim)
         else:
             self.queue.end(claim)
+            self.given_back += held.passed_at is None
             use = Use.HELD if held.passed_at is None else Use.RUNNING
             self._usage.add(self.name, use, -held.order.processors, self._engine.now)
         self._gone(held, kind, reason, status)
@@ -333,8 +361,36 @@ class Site:
         if self._wake is not None or wake_at < math.inf:
             self._wake_again(wake_at)
         self.passed_at = now
-        if not self.reports_on_request:
+        if self._has_other_tickets:
+            self._tell_starts()
+        elif not self.reports_on_request:
             self.report()
+
+    def _tell_starts(self) -> None:
+        """Report when the oldest ticket of each component would start, if it were opened now; again
+        after some time."""
+        self._has_other_tickets = False
+        if self._next_forecast is not None:
+            self._next_forecast.cancel()
+            self._next_forecast = None
+        oldest: dict[str, ClaimId] = {}
+        for claim, held in self.claims.items():
+            if held.order.waits and held.hold_until is None:
+                oldest.setdefault(claim.rpartition("/")[0], claim)
+        now = self._engine.now
+        starts: tuple[tuple[ClaimId, Seconds | None], ...]
+        if self.setting.has_forecast and oldest:
+            expected = self.queue.forecast([*oldest.values()], now)
+            starts = tuple(
+                (claim, expected[claim] - now if expected[claim] < math.inf else None)
+                for claim in oldest.values()
+            )
+            self._next_forecast = self._engine.at(
+                now + FORECAST_S, self._tell_starts, rank=Rank.WAKE
+            )
+        else:
+            starts = tuple((claim, None) for claim in oldest.values())
+        self.report(starts)
 
     def _wake_again(self, wake_at: Instant) -> None:
         """Schedule a pass that is due without another event."""
@@ -352,15 +408,22 @@ class Site:
             self.passed_at = None
             self.has_figure = True
 
-    def report(self) -> None:
+    def report(self, starts: tuple[tuple[ClaimId, Seconds | None], ...] = ()) -> None:
         """Report the idle processors of the last pass, if they have changed since the last
-        report."""
+        report, and expected starts of tickets."""
         self._compute_figure()
         self.has_figure = False
-        if self._figure != self._reported:
+        if starts or self._figure != self._reported:
             self._reported = idle, through = self._figure
-            rtt_s = 2 * self.setting.latency_s
-            self._send(SiteReported(site=self.name, idle=idle, through=through, rtt_s=rtt_s))
+            reported = SiteReported(
+                site=self.name,
+                idle=idle,
+                through=through,
+                rtt_s=2 * self.setting.latency_s,
+                queued=len(self._waiting),
+                starts=starts,
+            )
+            self._send(reported)
 
     # --- outages ---
 

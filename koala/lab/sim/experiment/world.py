@@ -46,6 +46,7 @@ class ExperimentReport:
     held_s: float
     running_s: float
     users: dict[SiteName, LocalUsers]
+    given_back: int  # claims that held processors, and ended before the barrier
     waiting: tuple[str, ...] = ()
 
 
@@ -301,6 +302,7 @@ class World:
             held_s=held_s,
             running_s=running_s,
             users={name: site.users for name, site in self.grid.sites.items()},
+            given_back=sum(site.given_back for site in self.grid.sites.values()),
             waiting=self._waiting(),
         )
 

@@ -1,9 +1,10 @@
 """A site of a what-if: other users' load as recorded, our claims as this run makes them.
 
 There is no local queue to model (see `others`). A claim begins when the processors that others
-leave idle suffice within the grace time; otherwise it is refused. Latencies, errors and losses come
-from the recording, by instant. While the site is cut off, its reports wait, orders get lost, and
-leases run out, as they do live.
+leave idle suffice within the grace time; otherwise it is refused. A ticket waits for that as long
+as it takes, and while it is not gated; when that will be is not known. Latencies, errors and losses
+come from the recording, by instant. While the site is cut off, its reports wait, orders get lost,
+and leases run out, as they do live.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ class ReplaySite:
             waits = (
                 claim.is_alive and not claim.has_begun and claim.answer.kind is AnswerKind.GRANTED
             )
-            if not waits or claim.is_stopping:
+            if not waits or claim.is_stopping or claim.order.is_gated:
                 continue
             self._make_room(claim)
             if claim.order.processors <= self.idle:
@@ -298,6 +299,7 @@ class ReplaySite:
     def _hold(self, order: act.ClaimProcessors) -> None:
         self._through = max(self._through, order.ask_number)
         if order.claim in self._claims:
+            self._set_gate(self._claims[order.claim], order)
             return
         now, limits = self._engine.now, self._parameters()
         job, _, component, _ = order.claim.rsplit("/", 3)
@@ -305,7 +307,11 @@ class ReplaySite:
         assert self.facts is not None
         wait_s = self.facts.grace_s + (limits.kill_s if order.is_preempting else 0.0)
         answer = self._past.answers.at(now, part)
-        if answer is None or (answer.kind is not AnswerKind.GRANTED and self._is_past_end):
+        is_void = answer is not None and (
+            (answer.kind is not AnswerKind.GRANTED and self._is_past_end)
+            or (answer.kind is AnswerKind.REFUSED and order.waits)
+        )
+        if answer is None or is_void:
             answer = Answer(kind=AnswerKind.GRANTED, after_s=self._recording.grant_s)
         claim = _Claim(order=order, part=part, grace_until=now + wait_s, answer=answer)
         self._claims[order.claim] = claim
@@ -315,9 +321,25 @@ class ReplaySite:
         elif answer.kind is not AnswerKind.GRANTED and answer.end is not None:
             end = answer.end
             self._after(claim, answer.after_s, lambda: self._leave(claim, end))
+        elif order.waits:
+            self._report_event(
+                ev.SiteReported(
+                    site=self.name,
+                    idle=self.idle,
+                    through=self._through,
+                    local=self.local,
+                    starts=((order.claim, None),),
+                )
+            )
         else:
             self._after(claim, wait_s, lambda: self._grace_over(claim))
         self._advance()
+
+    def _set_gate(self, claim: _Claim, order: act.ClaimProcessors) -> None:
+        """Gate or open a claim; one that has begun ignores it."""
+        if claim.order.is_gated != order.is_gated and not claim.has_begun:
+            claim.order = order
+            self._advance()
 
     def _grace_over(self, claim: _Claim) -> None:
         if claim.granted_at is None:

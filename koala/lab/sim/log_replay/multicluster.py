@@ -102,7 +102,8 @@ class Multicluster:
 
 class GridJob(NamedTuple):
     """A job of a workload; `size` is its processors, to be split where no site could hold it, or
-    those of each of its components. `queue` is the site at whose queue it is submitted."""
+    those of each of its components. `queue` is the site at whose queue it is submitted; `sites` are
+    those of its components, if they are given."""
 
     at: Instant
     number: int | str
@@ -112,6 +113,7 @@ class GridJob(NamedTuple):
     priority: Priority = Priority.LOW
     user: str = ""
     queue: str | None = None
+    sites: tuple[str, ...] = ()
 
 
 class Listener:
@@ -233,6 +235,8 @@ class GridReplay:
             "placement_tries": _mean([float(job.placement_tries) for job in done]),
             "claiming_tries": _mean([float(job.claiming_tries) for job in done]),
             "held_processor_s": report.held_s,
+            "running_processor_s": report.running_s,
+            "given_back": report.given_back,
             "utilization": report.running_s / capacity_s if capacity_s else None,
             "utilization_all_users": (report.running_s + report.held_s + report.local_s)
             / capacity_s
@@ -301,8 +305,13 @@ def _spec(job: GridJob, parts: Sizes) -> JobSpec:
     wall_time_s = float(job.estimate_s)
     spec = JobSpec(
         components=tuple(
-            ComponentSpec(executable="trace", processors=part, wall_time_s=wall_time_s)
-            for part in parts
+            ComponentSpec(
+                executable="trace",
+                processors=part,
+                wall_time_s=wall_time_s,
+                site=SiteName(job.sites[place]) if job.sites else None,
+            )
+            for place, part in enumerate(parts)
         ),
         owner=UserName(job.user),
         priority=job.priority,

@@ -1,0 +1,129 @@
+"""Policies for jobs whose components come up together out of local queues.
+
+All claims are in all queues from the beginning, and age there. One that would come up too early is
+gated: it cannot start, and keeps its place. One that came up holds for `h` at most while the others
+are opened, and is then given back; the next ticket of that component has aged behind it.
+
+- `dodge` opens a component when it is expected not long before the slowest one.
+- `turns` needs no expected starts: the component that gave back last waits for the others.
+- `spare` needs no gates: tickets come up when they do, and the next ones are queued behind.
+
+Sources: hold and yield of Tang et al., ICPP 2011, done by the owner of the jobs from outside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from koala.core.model.values import FOREVER, Seconds
+from koala.core.policy_api import PartPlan, TicketPart, TicketPlan, TicketQuestion
+
+HOLDS_OF_A_RUN = 6
+"""A job holds for a sixth of its run at most."""
+FAR_HOLDS = 3
+"""A component that came up this many holds before the others is given back at once."""
+FAR_HOLDS_UNGATED = 2
+LOOK_S = 10.0
+"""Time that the others have to start, before a component that came up far too early goes."""
+NEWS_S = 30.0
+"""Time that a site has to tell the first expected start of a ticket."""
+
+
+def dodge(question: TicketQuestion) -> TicketPlan:
+    """Open a component when it is expected within the slack of the slowest one, or while another
+    one holds. Without expected starts the components take turns."""
+    waiting = [part for part in question.parts if part.held_s is None]
+    if any(not part.is_known and part.waited_s < NEWS_S for part in waiting):
+        return _closed(question)
+    if any(part.start_s is None for part in waiting):
+        return turns(question)
+    hold_s = _hold_s(question)
+    last_s = max([question.files_s, *[part.start_s or 0.0 for part in waiting]])
+    is_one_held = len(waiting) < len(question.parts)
+    plans = []
+    for part in question.parts:
+        is_near = (part.start_s or 0.0) + question.slack_s >= last_s
+        is_open = is_one_held or is_near
+        plans.append(
+            _plan(part, question, hold_s, last_s, far_s=FAR_HOLDS * hold_s, is_open=is_open)
+        )
+    return TicketPlan(parts=tuple(plans), hold_s=hold_s, again_s=_again_s(question, hold_s))
+
+
+def turns(question: TicketQuestion) -> TicketPlan:
+    """Open the components that gave back longest ago, or all while one holds."""
+    hold_s = _hold_s(question) / 2
+    is_one_held = any(part.held_s is not None for part in question.parts)
+    first_s = max(_since_turn_s(part) for part in question.parts)
+    is_early = question.files_s > hold_s
+    plans = []
+    for part in question.parts:
+        is_open = not is_early and (is_one_held or _since_turn_s(part) >= first_s)
+        plans.append(_plan(part, question, hold_s, 0.0, far_s=FOREVER, is_open=is_open))
+    return TicketPlan(parts=tuple(plans), hold_s=hold_s, again_s=_again_s(question, hold_s))
+
+
+def spare(question: TicketQuestion) -> TicketPlan:
+    """Let tickets come up when they do; queue further ones behind those that come up too early."""
+    hold_s = _hold_s(question)
+    starts = [part.start_s or 0.0 for part in question.parts if part.held_s is None]
+    last_s = max([question.files_s, *starts])
+    far_s = FAR_HOLDS_UNGATED * hold_s
+    plans = [
+        _plan(replace(part, can_gate=False), question, hold_s, last_s, far_s=far_s, is_open=True)
+        for part in question.parts
+    ]
+    return TicketPlan(parts=tuple(plans), hold_s=hold_s, again_s=_again_s(question, hold_s))
+
+
+def _plan(
+    part: TicketPart,
+    question: TicketQuestion,
+    hold_s: Seconds,
+    last_s: Seconds,
+    *,
+    far_s: Seconds,
+    is_open: bool,
+) -> PartPlan:
+    is_held = part.held_s is not None
+    held_s = part.held_s or 0.0
+    gives_back = is_held and (held_s >= hold_s or (last_s > far_s and held_s >= LOOK_S))
+    if part.can_gate:
+        tickets = question.tickets_max - (1 if is_held and not gives_back else 0)
+        return PartPlan(
+            component=part.component,
+            tickets=tickets,
+            open=1 if is_open and not is_held else 0,
+            gives_back=gives_back,
+        )
+    tickets = max(part.tickets, 0 if is_held and not gives_back else 1)
+    is_too_early = part.start_s is not None and part.start_s + hold_s < last_s
+    if tickets == part.tickets and is_too_early and part.waited_s >= hold_s:
+        tickets += 1
+    tickets = min(tickets, question.tickets_max)
+    return PartPlan(component=part.component, tickets=tickets, open=tickets, gives_back=gives_back)
+
+
+def _closed(question: TicketQuestion) -> TicketPlan:
+    """Queue all tickets gated, until their sites have told when they would start."""
+    hold_s = _hold_s(question)
+    plans = [
+        _plan(part, question, hold_s, 0.0, far_s=FOREVER, is_open=False) for part in question.parts
+    ]
+    return TicketPlan(parts=tuple(plans), hold_s=hold_s, again_s=NEWS_S)
+
+
+def _hold_s(question: TicketQuestion) -> Seconds:
+    run_s = question.run_s / HOLDS_OF_A_RUN
+    return min(max(run_s, question.hold_min_s), question.hold_max_s)
+
+
+def _since_turn_s(part: TicketPart) -> Seconds:
+    return FOREVER if part.given_back_s is None else part.given_back_s
+
+
+def _again_s(question: TicketQuestion, hold_s: Seconds) -> Seconds:
+    """Return the time until a component may have to be given back."""
+    held = [part.held_s for part in question.parts if part.held_s is not None]
+    ends = [end_s - one for one in held for end_s in (LOOK_S, hold_s) if end_s > one]
+    return min(ends, default=FOREVER)

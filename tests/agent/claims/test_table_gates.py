@@ -1,0 +1,154 @@
+"""The claim table: tickets, which wait as long as it takes, and the gates of claims."""
+
+from __future__ import annotations
+
+from koala.common.protocol.messages import ReportState
+from koala_agent.claims.events import (
+    BatchFound,
+    BatchUnlisted,
+    CheckedIn,
+    GateFailed,
+    Output,
+    SendToDaemon,
+    SetGate,
+    StoreClaim,
+    Submit,
+    SubmitFailed,
+    Withdraw,
+)
+from koala_agent.claims.table import TICKET_RETRY_MAX_S
+from tests.agent.claims.table_script import CLAIM, STOP, TableScript, a_hold, reports
+
+TICKET = a_hold(waits=True)
+GATED = a_hold(waits=True, is_gated=True)
+GATE = SetGate(claim=CLAIM, is_gated=True)
+OPEN = SetGate(claim=CLAIM, is_gated=False)
+FAILED = GateFailed(claim=CLAIM)
+LISTED = BatchFound(claim=CLAIM)
+NO_ANSWER = SubmitFailed(claim=CLAIM, reason="no answer", is_transient=True)
+
+
+def orders(outputs: list[Output]) -> list[Output]:
+    """List the orders to the local manager."""
+    return [output for output in outputs if isinstance(output, Submit | SetGate | Withdraw)]
+
+
+def pauses(script: TableScript, failed: GateFailed | SubmitFailed, times: int) -> list[float]:
+    """List the pauses before an order that fails each time is given again."""
+    found = []
+    for _ in range(times):
+        script.tell(failed)
+        failed_at = script.at
+        assert len(orders(script.wake())) == 1
+        found.append(script.at - failed_at)
+    return found
+
+
+def test_a_ticket_waits_until_it_is_stopped(script: TableScript) -> None:
+    script.tell(TICKET)
+    assert script.table.wake_at is None
+    script.restarted()
+    assert script.table.wake_at is None
+    script.at = 1e6
+    assert orders(script.tell(STOP)) == [Withdraw(claim=CLAIM)]
+
+
+def test_a_hold_with_another_gate_is_stored_and_then_carried_out(script: TableScript) -> None:
+    script.tell(TICKET)
+    outputs = script.table.handle(GATED, 1.0)
+    assert [type(output) for output in outputs] == [StoreClaim, SetGate, SendToDaemon]
+    assert outputs[1] == GATE
+    (report,) = reports(outputs)
+    assert report.state is ReportState.ASKED
+    assert orders(script.tell(TICKET)) == [OPEN]
+
+
+def test_a_hold_with_the_same_gate_orders_nothing(script: TableScript) -> None:
+    (submit,) = script.tell(GATED)
+    assert isinstance(submit, Submit)
+    assert submit.claim.hold.is_gated
+    assert orders(script.tell(GATED)) == []
+
+
+def test_a_gate_that_failed_is_set_again_later_and_later(script: TableScript) -> None:
+    script.tell(TICKET, GATED)
+    assert pauses(script, FAILED, 4) == [1.0, 2.0, 4.0, 8.0]
+    assert max(pauses(script, FAILED, 2_000)) == TICKET_RETRY_MAX_S
+    assert script.table.wake_at is None
+
+
+def test_an_order_after_failures_is_repeated_soon_again(script: TableScript) -> None:
+    script.tell(TICKET, GATED)
+    pauses(script, FAILED, 4)
+    script.tell(FAILED)
+    assert orders(script.tell(TICKET)) == [OPEN]
+    assert script.table.wake_at is None
+    assert pauses(script, FAILED, 1) == [1.0]
+
+
+def test_a_claim_with_a_grace_time_is_gated_again_within_it(script: TableScript) -> None:
+    script.tell(a_hold(), a_hold(is_gated=True))
+    assert pauses(script, FAILED, 4) == [1.0] * 4
+    script.tell(FAILED)
+    assert orders(script.wake()) == [Withdraw(claim=CLAIM)]
+
+
+def test_the_gate_of_a_listed_claim_is_set_again_after_a_restart(script: TableScript) -> None:
+    """Its order may have been lost with the agent."""
+    script.tell(TICKET, GATED)
+    script.restarted()
+    assert script.tell(LISTED) == [GATE]
+    script.tell(TICKET)
+    script.restarted()
+    assert script.tell(LISTED) == [OPEN]
+
+
+def test_a_claim_that_is_not_listed_is_submitted_with_its_gate(script: TableScript) -> None:
+    script.tell(TICKET, GATED)
+    script.restarted()
+    (submit,) = script.tell(BatchUnlisted(claim=CLAIM))
+    assert isinstance(submit, Submit)
+    assert submit.claim.hold.is_gated
+
+
+def test_a_gate_is_in_the_submission_that_is_tried_again(script: TableScript) -> None:
+    script.tell(TICKET, NO_ANSWER)
+    assert orders(script.tell(GATED)) == [GATE], "the first one may have got through"
+    (submit,) = script.wake()
+    assert isinstance(submit, Submit)
+    assert submit.claim.hold.is_gated
+
+
+def test_a_submission_and_a_gate_that_failed_are_both_repeated(script: TableScript) -> None:
+    script.tell(TICKET, NO_ANSWER, GATED, FAILED)
+    repeated = orders(script.wake())
+    assert [type(order) for order in repeated] == [SetGate, Submit]
+    assert script.table.wake_at is None
+
+
+def test_a_submission_of_a_ticket_is_tried_later_and_later(script: TableScript) -> None:
+    script.tell(TICKET)
+    assert pauses(script, NO_ANSWER, 4) == [1.0, 2.0, 4.0, 8.0]
+
+
+def test_a_bound_claim_ignores_gates(script: TableScript) -> None:
+    script.tell(TICKET, CheckedIn(claim=CLAIM, nonce="n"))
+    (report,) = reports(script.tell(GATED))
+    assert report.state is ReportState.GRANTED
+    assert not script.stored[CLAIM].hold.is_gated
+    assert orders(script.tell(FAILED)) == []
+    assert orders(script.tell(LISTED)) == []
+    assert script.table.wake_at is None
+
+
+def test_a_gated_claim_whose_job_started_all_the_same_is_granted(script: TableScript) -> None:
+    script.tell(GATED)
+    (report,) = reports(script.tell(CheckedIn(claim=CLAIM, nonce="n")))
+    assert report.state is ReportState.GRANTED
+
+
+def test_a_claim_that_is_withdrawn_is_not_gated_any_more(script: TableScript) -> None:
+    script.tell(TICKET, GATED, FAILED, STOP)
+    assert orders(script.tell(FAILED)) == []
+    assert orders(script.tell(TICKET)) == []
+    assert orders(script.wake()) == [Withdraw(claim=CLAIM)]

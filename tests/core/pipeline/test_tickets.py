@@ -1,0 +1,271 @@
+"""Tickets: claims in the queues of busy sites, their gates, and what comes up too early."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from koala.core.model.actions import ArmClaim, ClaimProcessors, StopClaim
+from koala.core.model.events import ClaimGranted, DaemonStarted, SiteReported
+from koala.core.model.job import EndKind
+from koala.core.model.job_spec import Deadline
+from koala.core.model.values import ClaimId, SiteName
+from koala.policies import chosen
+from tests.core.conftest import Begin
+from tests.harness.builders import a_component, a_job, a_site
+from tests.harness.script import Script
+
+HOUR = 3600.0
+PAIR = ("j1/1/0/1", "j1/1/0/2", "j1/1/0/3"), ("j1/1/1/1", "j1/1/1/2", "j1/1/1/3")
+
+
+def busy(script: Script, *sites: str, gate: str = "qhold", queued: int = 5) -> Script:
+    """Sites of 8 processors that others use, with a queue in front of them."""
+    for site in sites:
+        script.tell(a_site(site, 8, idle=0, gate=gate))
+        tell(script, site, queued=queued)
+    return script
+
+
+def tell(script: Script, site: str, *, queued: int = 5, **starts: float | None) -> None:
+    """A report of a busy site, with expected starts by the number of the claim."""
+    script.tell(
+        SiteReported(
+            site=SiteName(site),
+            idle=0,
+            through=script.scheduler.sites[SiteName(site)].asks,
+            local=8,
+            queued=queued,
+            starts=tuple((ClaimId(f"j1/1/{name[1]}/{name[3]}"), s) for name, s in starts.items()),
+        )
+    )
+
+
+def a_pair(wall_time_s: float = HOUR) -> Any:
+    return a_job(
+        "j1",
+        a_component(4, site="a", wall_time_s=wall_time_s),
+        a_component(4, site="b", wall_time_s=wall_time_s),
+    )
+
+
+def gates(script: Script) -> dict[str, bool]:
+    """Gates of all tickets as the sites have to know them, by claim."""
+    return {
+        claim.id: claim.is_gated
+        for claim in script.scheduler.ledger.values()
+        if claim.is_ticket and claim.grant is None and claim.phase.name == "asked"
+    }
+
+
+def opened(script: Script) -> list[str]:
+    return [claim for claim, is_gated in gates(script).items() if not is_gated]
+
+
+@pytest.fixture
+def queued(begin: Begin) -> Script:
+    """A pair in the queues of two busy sites, told nothing of its starts yet."""
+    script = begin(chosen(tickets="dodge"), hold_s=900.0)
+    busy(script, "a", "b").tell(a_pair())
+    holds = script.take(ClaimProcessors)
+    assert [hold.claim for hold in holds] == [*PAIR[0], *PAIR[1]]
+    assert all(hold.waits and hold.is_gated for hold in holds)
+    script.ignore(ClaimProcessors)
+    return script
+
+
+def test_without_tickets_a_job_waits_for_idle_processors(begin: Begin) -> None:
+    script = busy(begin(), "a", "b").tell(a_pair()).expect_nothing()
+    assert script.phase("j1") == "Placing"
+
+
+def test_behind_our_own_jobs_a_job_waits_in_our_queue(begin: Begin) -> None:
+    script = begin(chosen(tickets="dodge")).tell(a_site("a", 8), a_job("j0", 8))
+    script.running("j0")
+    script.tell(a_job("j1", 4)).expect_nothing()
+    assert script.phase("j1") == "Placing"
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        a_job("j1", 4, deadline=Deadline(after_s=HOUR)),
+        a_job("j1", 4, 4, quorum=1),
+        a_job("j1", a_component(9)),
+    ],
+    ids=["deadline", "quorum", "too large"],
+)
+def test_a_job_that_cannot_wait_there_gets_no_tickets(begin: Begin, job: Any) -> None:
+    script = busy(begin(chosen(tickets="dodge")), "a", "b").tell(job)
+    script.expect_nothing()
+
+
+def test_idle_processors_are_claimed_at_once(begin: Begin) -> None:
+    script = begin(chosen(tickets="dodge")).tell(a_site("a", 8), a_site("b", 8)).tell(a_pair())
+    assert not any(hold.waits for hold in script.take(ClaimProcessors))
+    assert script.phase("j1") == "Claiming"
+
+
+def test_only_the_slowest_part_is_open(queued: Script) -> None:
+    tell(queued, "a", c0n1=2 * HOUR, c0n2=2 * HOUR, c0n3=2 * HOUR)
+    assert opened(queued) == []  # the other site has told nothing
+    tell(queued, "b", c1n1=HOUR, c1n2=HOUR, c1n3=HOUR)
+    assert opened(queued) == ["j1/1/0/1"]
+
+
+def test_parts_expected_together_are_open_together(queued: Script) -> None:
+    tell(queued, "a", c0n1=2 * HOUR)
+    tell(queued, "b", c1n1=2 * HOUR - 299)
+    assert opened(queued) == ["j1/1/0/1", "j1/1/1/1"]
+
+
+def test_the_other_part_is_opened_when_its_time_has_come(queued: Script) -> None:
+    tell(queued, "a", c0n1=2 * HOUR)
+    tell(queued, "b", c1n1=HOUR)
+    queued.after(HOUR + 301)  # the expected start of the faster one has passed, and it cannot start
+    assert opened(queued) == ["j1/1/0/1"]
+    queued.after(HOUR - 600)
+    assert opened(queued) == ["j1/1/0/1", "j1/1/1/1"]
+
+
+def test_a_part_that_holds_opens_the_other(queued: Script) -> None:
+    tell(queued, "a", c0n1=600.0)
+    tell(queued, "b", c1n1=60.0)
+    assert opened(queued) == ["j1/1/0/1"]
+    queued.grant("j1/1/0/1")
+    assert opened(queued) == ["j1/1/1/1"]
+    queued.grant("j1/1/1/1")
+    assert queued.phase("j1") == "Starting"
+    withdrawn = [stop.claim for stop in queued.take(StopClaim)]
+    assert sorted(withdrawn) == [*PAIR[0][1:], *PAIR[1][1:]]
+    queued.released("j1")
+
+
+def test_a_hold_ends_after_a_sixth_of_the_run(queued: Script) -> None:
+    tell(queued, "a", c0n1=600.0)
+    tell(queued, "b", c1n1=600.0)
+    queued.grant("j1/1/0/1")
+    queued.after(599)
+    queued.expect_nothing().ignore(StopClaim).after(2)
+    assert "gives back 4 processors at a" in queued.story("j1")
+    assert opened(queued) == ["j1/1/1/1"]  # the next ticket was told no start yet
+    tell(queued, "b", c1n1=600.0)
+    tell(queued, "a", c0n2=600.0)
+    assert opened(queued) == ["j1/1/0/2", "j1/1/1/1"]
+    assert "j1/1/0/4" in gates(queued)  # as many as before
+
+
+def test_what_comes_up_far_too_early_is_given_back_soon(queued: Script) -> None:
+    tell(queued, "a", c0n1=4 * HOUR)
+    tell(queued, "b", c1n1=4 * HOUR)
+    queued.grant("j1/1/0/1").after(9)
+    queued.expect_nothing().after(2)
+    queued.expect(StopClaim, claim="j1/1/0/1")
+
+
+def test_components_take_turns_where_no_site_tells_its_starts(queued: Script) -> None:
+    tell(queued, "a", c0n1=None)
+    tell(queued, "b", c1n1=None)
+    assert opened(queued) == ["j1/1/0/1", "j1/1/1/1"]
+    queued.ignore(StopClaim).grant("j1/1/0/1").after(301)
+    assert opened(queued) == ["j1/1/1/1"]  # the one that gave back waits for the other
+    queued.grant("j1/1/1/1")
+    assert opened(queued) == ["j1/1/0/2"]
+
+
+def test_a_second_ticket_that_starts_is_given_back(queued: Script) -> None:
+    queued.grant("j1/1/0/1")
+    queued.tell(ClaimGranted(claim=ClaimId("j1/1/0/2"), nonce="n"))
+    queued.expect(StopClaim, claim="j1/1/0/2")
+
+
+def test_a_hold_over_budget_is_given_back_at_once(begin: Begin) -> None:
+    script = begin(chosen(tickets="dodge"), hold_budget_user_s=1000.0).ignore(ClaimProcessors)
+    busy(script, "a", "b").tell(a_pair())
+    tell(script, "a", c0n1=None)
+    tell(script, "b", c1n1=None)
+    assert opened(script) == []
+    script.grant("j1/1/0/1")
+    script.expect(StopClaim, claim="j1/1/0/1")
+    assert script.picture("j1")["phase"] == "Queued"
+
+
+def test_a_site_without_a_gate_has_one_open_ticket(begin: Begin) -> None:
+    script = busy(begin(chosen(tickets="dodge")), "a", "b", gate="").tell(a_pair())
+    holds = script.take(ClaimProcessors)
+    assert [(hold.claim, hold.is_gated) for hold in holds] == [
+        ("j1/1/0/1", False),
+        ("j1/1/1/1", False),
+    ]
+
+
+def test_a_refused_ticket_is_not_replaced(queued: Script) -> None:
+    queued.gone("j1/1/0/3", EndKind.REFUSED, reason="MaxSubmitJobs")
+    assert len(gates(queued)) == 5
+    queued.after(HOUR)
+    assert len(gates(queued)) == 5
+
+
+def test_a_part_without_tickets_left_goes_back(queued: Script) -> None:
+    queued.ignore(StopClaim)
+    for ticket in PAIR[0]:
+        queued.gone(ticket, EndKind.REFUSED, reason="no such account")
+    assert queued.phase("j1") == "Placing"
+    assert gates(queued) == {}
+
+
+def test_a_hold_that_is_lost_gets_another_ticket(queued: Script) -> None:
+    queued.grant("j1/1/0/1").gone("j1/1/0/1", EndKind.LEASE)
+    assert queued.phase("j1") == "Queued"
+    assert len(gates(queued)) == 6
+
+
+def test_tickets_outlive_a_cut_and_a_restart(queued: Script) -> None:
+    queued.disconnect("a").after(500)
+    assert len(gates(queued)) == 6
+    queued.tell(DaemonStarted(epoch=2)).ignore(StopClaim)
+    busy(queued, "a", "b")
+    wanted = queued.scheduler.wanted(SiteName("a"))
+    assert [hold.claim for hold in wanted.holds] == [*PAIR[0]]
+    assert [hold.is_gated for hold in wanted.holds] == [False, True, True]  # they take turns
+
+
+def test_a_held_part_at_a_silent_site_is_given_up(queued: Script) -> None:
+    queued.grant("j1/1/0/1").disconnect("a").after(80)
+    queued.expect(StopClaim, claim="j1/1/0/1")
+    assert queued.phase("j1") == "Queued"
+
+
+def test_a_cancelled_job_keeps_no_ticket(queued: Script) -> None:
+    queued.cancel("j1")
+    assert sorted(stop.claim for stop in queued.take(StopClaim)) == [*PAIR[0], *PAIR[1]]
+
+
+def test_a_user_has_so_many_tickets(begin: Begin) -> None:
+    script = begin(chosen(tickets="dodge"), tickets_user_max=4).ignore(ClaimProcessors)
+    busy(script, "a", "b").tell(a_pair())
+    assert len(gates(script)) == 4
+    script.tell(a_job("j2", 4, 4))
+    assert script.phase("j2") == "Placing"
+
+
+def test_spare_tickets_are_never_gated(begin: Begin) -> None:
+    script = busy(begin(chosen(tickets="spare")), "a", "b").tell(a_pair())
+    assert [hold.is_gated for hold in script.take(ClaimProcessors)] == [False, False]
+    script.ignore(ClaimProcessors)
+    tell(script, "a", c0n1=HOUR)
+    tell(script, "b", c1n1=4 * HOUR)
+    script.after(700)  # the first comes up long before the other: one more behind it
+    assert sorted(gates(script)) == ["j1/1/0/1", "j1/1/0/2", "j1/1/1/1"]
+
+
+def test_the_start_is_one_for_all(queued: Script) -> None:
+    tell(queued, "a", c0n1=None)
+    tell(queued, "b", c1n1=None)
+    queued.tell_together(
+        ClaimGranted(claim=ClaimId("j1/1/0/1"), nonce="n"),
+        ClaimGranted(claim=ClaimId("j1/1/1/1"), nonce="n"),
+    )
+    assert len(queued.take(StopClaim)) == 4
+    assert len(queued.take(ArmClaim)) == 2
