@@ -63,7 +63,7 @@ class SiteStatus(Record, frozen=True, kw_only=True):
     site: str
     """Its name."""
     state: SiteState = "disconnected"
-    """`usable`, `drained`, `unusable`, `probing` or `disconnected`."""
+    """Its state."""
     processors: int = 0
     """Processors in all."""
     idle: int = 0
