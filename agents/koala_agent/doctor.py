@@ -19,7 +19,14 @@ from pathlib import Path
 from koala.common.identity.keys import expires_at
 from koala.common.identity.tls import identity_path
 from koala.common.runtime import clock
-from koala.common.runtime.checkup import Finding, NotableError, document, examine, is_well
+from koala.common.runtime.checkup import (
+    Finding,
+    NotableError,
+    Result,
+    document,
+    examine,
+    is_well,
+)
 from koala.common.wire.listen_ports import check_free
 from koala.errors import ConfigError, LocalManagerError, UnreachableError
 from koala_agent.accounts import accepted_users
@@ -29,7 +36,7 @@ from koala_agent.config import read_config
 from koala_agent.config_tables import Config
 from koala_agent.link.endpoints import certified_address, why_refused
 from koala_agent.link.enrolment import find_identity
-from koala_agent.lrm.dialect import Figures
+from koala_agent.lrm.dialect import Dialect, Figures
 from koala_agent.probes.gate_probe import OPEN_S, SHUT_S, probe_gate
 from koala_agent.probes.probe_job import LIMIT_S, may_submit, run_probe
 from koala_agent.site_access import agent_endpoint, mailbox_of, reached
@@ -74,6 +81,12 @@ def doctor(path: Path, *, is_probed: bool, as_json: bool) -> int:
             f" {SHUT_S + OPEN_S:g} s\n"
         )
     findings = asyncio.run(examine({"configuration": configuration, **checks}, show))
+    failed = {finding.check for finding in findings if finding.result is Result.FAILED}
+    if not (is_probed or config.system.is_emulated or failed & NEEDS_OF_PROBE):
+        sys.stderr.write(
+            f"koala-agent: next, `koala-agent doctor {path} --probe` submits a small job that calls"
+            " back from a compute node\n"
+        )
     if as_json:
         print(json.dumps({"version": JSON_VERSION, **document(findings)}, indent=2))
     return 0 if is_well(findings) else 1
@@ -91,19 +104,24 @@ async def _state_directory(config: Config) -> str:
     return f"{state_dir} {'is ours' if there == state_dir else 'can be made'}"
 
 
-async def answers_of_batch_system(config: Config) -> str:
+async def _batch_system(config: Config) -> str:
     """Check that the commands of the batch system are there and answer."""
     system = config.system
     if system.is_emulated:
         return f"{system.title}, {config.site.processors} processors on this machine"
-    dialect = dialect_of(config)
+    async with reached(config) as site:
+        return await ask_batch_system(config, dialect_of(config), site)
+
+
+async def ask_batch_system(config: Config, dialect: Dialect, runner: CommandRunner) -> str:
+    """Look for the commands of a batch system, and ask it for jobs and processors."""
+    system = config.system
     try:
-        async with reached(config) as site:
-            await _check_programs(config, site)
-            if system.check is not None:
-                await system.check(config.lrm, site)
-            dialect.read_jobs(await site.run(dialect.list_jobs()))
-            answers = tuple([await site.run(command) for command in dialect.figures()])
+        await _check_programs(config, runner)
+        if system.check is not None:
+            await system.check(config.lrm, runner)
+        dialect.read_jobs(await runner.run(dialect.list_jobs()))
+        answers = tuple([await runner.run(command) for command in dialect.figures()])
         figures = dialect.read_figures(answers)
     except LocalManagerError as error:
         if isinstance(error, SiteAwayError) or not (advice := _variables_left_out(config)):
@@ -311,7 +329,7 @@ async def _port_for_agents(config: Config) -> str:
 
 NEEDS: dict[str, Need] = {
     "state directory": _state_directory,
-    "batch system": answers_of_batch_system,
+    "batch system": _batch_system,
     "account": may_submit,
     "interpreter": _interpreter,
     "ports": _ports,
@@ -319,3 +337,13 @@ NEEDS: dict[str, Need] = {
     "certificate": _certificate,
     "port for agents": _port_for_agents,
 }
+NEEDS_OF_PROBE = {
+    "login node",
+    "state directory",
+    "batch system",
+    "account",
+    "interpreter",
+    "ports",
+    "mailbox",
+}
+"""Needs without which a probe job could tell nothing; it needs no daemon."""

@@ -145,9 +145,9 @@ def _add_kit_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--time-limit",
         type=_seconds,
-        default=60.0,
+        default=90.0,
         metavar="SECONDS",
-        help="shortest time limit of a job that the batch system keeps (default: %(default)g)",
+        help="time limit of the job that is to be ended at it (default: %(default)g)",
     )
 
 

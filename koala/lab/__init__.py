@@ -20,7 +20,8 @@
 - `drawing`, `progress`: pictures, and progress in terminals and notebooks.
 
 Below it: `sim`, simulated time; `workload`, which draws or reads jobs; `papers`, reproductions;
-`twin`, recorded jobs of clusters; `yardstick`, a benchmark; `commands`, all these as commands.
+`twin`, recorded jobs of clusters; `yardstick`, a benchmark; `backlog`, co-allocation over busy
+sites; `commands`, all these as commands.
 """
 
 from importlib import import_module

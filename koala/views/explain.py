@@ -61,15 +61,19 @@ def why(state: State, job_id: JobId, now: Instant) -> list[str]:  # noqa: C901 -
         case Placing():
             return _placing(state, job, now)
         case Claiming() as claiming:
-            return _claiming(state, job, claiming, now)
+            claimed = _claiming(state, job, claiming, now)
+            return [*claimed, *_batch_jobs(state, job, claiming.attempt)]
         case Queued() as queued:
-            return _queued(state, job, queued, now)
+            waiting = _queued(state, job, queued, now)
+            return [*waiting, *_batch_jobs(state, job, queued.attempt)]
         case Starting() as starting:
-            return _starting(state, job, starting, now)
+            started = _starting(state, job, starting, now)
+            return [*started, *_batch_jobs(state, job, starting.attempt)]
         case Releasing():
             return ["released; waits for all components to tell that they passed the barrier"]
         case Running(since=since, attempt=attempt):
-            return [f"running for {_span(now - since)}", _running(job, attempt)]
+            running = [f"running for {_span(now - since)}", _running(job, attempt)]
+            return [*running, *_batch_jobs(state, job, attempt)]
         case Stopping(reason=reason, attempt=attempt):
             return [f"being stopped: {reason}", *_fence(state, attempt)]
         case Finished() | Failed() | Cancelled() as phase:
@@ -389,6 +393,17 @@ def _running(job: Job, attempt: Attempt) -> str:
     open_ = [m for m in attempt.present if m.end is None]
     names = ", ".join(f"{job.spec.label(m.component)} at {m.site}" for m in open_)
     return f"{len(open_)} components have not ended: {names}"
+
+
+def _batch_jobs(state: State, job: Job, attempt: Attempt) -> list[str]:
+    """Name the batch jobs of the components; a site tells them once a starter has checked in."""
+    claims = [claim_of(state, member) for member in attempt.present]
+    return [
+        f"component {job.spec.label(claim.component)} is batch job {claim.grant.batch_job} at"
+        f" {claim.site}"
+        for claim in claims
+        if claim is not None and claim.grant is not None and claim.grant.batch_job
+    ]
 
 
 def _fence(state: State, attempt: Attempt) -> list[str]:

@@ -13,8 +13,9 @@ from koala.core.model.actions import PublishOutputs, StopClaim
 from koala.core.model.events import ClaimGone, ClaimGranted
 from koala.core.model.job import ClaimEnd, EndKind
 from koala.core.model.values import ClaimId, JobId, UserName
-from koala.views.accounting import DAY_S, By, Period, Report, civil_day
+from koala.views.accounting import DAY_S, By, Period, ReportBuilder, civil_day
 from koala.views.documents import whole_document
+from koala.views.explain import why
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
@@ -47,11 +48,11 @@ def finished(script: Script) -> Script:
 
 
 def rows(script: Script, by: By, **period: Any) -> list[dict[str, Any]]:
-    return list(Report(script.scheduler, by, Period(**period), script.now).document()["rows"])
+    return list(ReportBuilder(script.scheduler, by, Period(**period), script.now).report()["rows"])
 
 
 def total(script: Script, **period: Any) -> dict[str, Any]:
-    found = Report(script.scheduler, By.USER, Period(**period), script.now).document()["total"]
+    found = ReportBuilder(script.scheduler, By.USER, Period(**period), script.now).report()["total"]
     assert isinstance(found, dict)
     return found
 
@@ -77,6 +78,27 @@ def test_a_job_at_two_sites_counts_at_both_and_once_in_the_total(finished: Scrip
         1,
         1,
     )
+
+
+def test_why_names_the_batch_jobs_of_a_job_that_is_held_or_runs(script: Script) -> None:
+    script.tell(a_site("a", 4), a_site("b", 2), a_job("j1", 4, 2, owner=ANN))
+    first, second = script.claimed("j1")
+    script.tell(ClaimGranted(claim=ClaimId(first), nonce="n1", batch_job="4711"))
+    named = "component 0 is batch job 4711 at a"
+
+    def told() -> str:
+        lines = why(script.scheduler, JobId("j1"), script.now)
+        assert lines[-1] == named
+        return lines[0]
+
+    assert told() == "1 of 2 components claimed, 2 needed"
+    script.after(4).grant(second)
+    assert told().startswith("all components claimed; the start is prepared")
+    number, _ = script.armings("j1")
+    script.arm(first, number).arm(second, number).drop()
+    script.at(12).passed(first)
+    script.passed(second)
+    assert told().startswith("running for ")
 
 
 def test_each_claim_has_the_number_that_its_batch_system_gave_it(finished: Script) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,12 +16,16 @@ from koala.errors import ConfigError
 from koala_agent.config import parse_config
 from koala_agent.conformance.checks import CHECKS
 from koala_agent.lrm.batch_system import find_system, known_kinds, known_systems
-from tests.examples.toy import ToyQueue, install, install_toy, toy_queue
+from koala_agent.lrm.dialect import NAME_MAX
+from tests.examples.dialect_reference import written
+from tests.examples.toy import PAGE, ToyQueue, install, install_toy, toy_queue
 from tests.live.grid import ROOT, live_grid, until
 
 AGENT = '[agent]\nplain = true\nsite = "mine"\ndaemon = "127.0.0.1:7740"\nstate_dir = "state"\n'
 SITE = "[site]\nprocessors = 4\n"
 LIMIT_S = 300.0
+PYTHON_REPR = re.compile(r"\b[A-Z]\w+\([a-z_]+=|<[A-Z]\w+\.|\bb'|\['|\bNone\b")
+"""Objects of Python, as only its programmers read them."""
 
 
 @pytest.fixture
@@ -52,18 +57,37 @@ def run(module: str, *words: str, package: Path, folder: Path) -> subprocess.Com
     )
 
 
+def run_kit(
+    queue: ToyQueue, package: Path, folder: Path, *words: str
+) -> subprocess.CompletedProcess[str]:
+    config = folder / "mine.toml"
+    config.write_text(f"{AGENT}{SITE}{queue.lrm()}", encoding="utf-8")
+    command = ("conformance", str(config), "--time-limit", "1", *words)
+    return run("koala_agent", *command, package=package, folder=folder)
+
+
 def conformance(
     queue: ToyQueue, package: Path, folder: Path, *words: str
 ) -> dict[str, tuple[str, str]]:
     """Run the kit; its findings by check."""
-    config = folder / "mine.toml"
-    config.write_text(f"{AGENT}{SITE}{queue.lrm()}", encoding="utf-8")
-    command = ("conformance", str(config), "--json", "--time-limit", "1", *words)
-    ran = run("koala_agent", *command, package=package, folder=folder)
+    ran = run_kit(queue, package, folder, "--json", *words)
     assert ran.stdout, ran.stderr
     document = json.loads(ran.stdout)
     assert (ran.returncode == 0) == document["is_well"]
+    assert not PYTHON_REPR.search(ran.stdout), ran.stdout
     return {one["check"]: (one["result"], one["text"]) for one in document["checks"]}
+
+
+def test_the_page_has_what_the_code_says() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == written(page), "python -m tests.examples.dialect_reference writes it"
+    assert f"at most {NAME_MAX} characters" in page
+    rows = re.findall(
+        r"^\| (`[^|]*`) \| .* \|$", page.partition("| check | fails if")[2], re.MULTILINE
+    )
+    assert [name for row in rows for name in re.findall("`([^`]+)`", row)] == [
+        "batch system", *CHECKS, "commands",
+    ]  # fmt: skip
 
 
 @pytest.mark.live
@@ -84,8 +108,8 @@ SPOILT = {
         "once",
         "toysub",
         'echo "job $number is queued"',
-        'if [ -z "${AGAIN-}" ]; then AGAIN=1 "$bin/toysub" -n "$processors" "$1" <"$number/script"'
-        ' 9>&- & sleep 0.3; fi\necho "job $number is queued"',
+        'exec 9>&-\n[ -n "${AGAIN-}" ] || AGAIN=1 "$bin/toysub" -n "$processors" "$1"'
+        ' <"$number/script" >/dev/null\necho "job $number is queued"',
         "made 2 jobs",
     ),
     "a listing hides names": (
@@ -98,7 +122,7 @@ SPOILT = {
         "cancel running", "toydel", 'kill -TERM -"$pid"', "exit 0", "expected that j1/1/0/1 has",
     ),
     "a listing shows no ended job's status": (
-        "job", "toyrun", 'echo ended "$status"', "echo ended -", "exit status None",
+        "job", "toyrun", 'echo ended "$status"', "echo ended -", "no exit status",
     ),
     "an end at the time limit is told as another one": (
         "time limit", "toyrun", 'echo late -', "echo ended 1", "told as exited, exit status 1",
@@ -106,8 +130,11 @@ SPOILT = {
     "variables are lost": (
         "quoting", "toyrun", 'sh "$number/script"', 'env sh "$number/cut"', "as its output",
     ),
+    "names are cut": (
+        "listing", "toysub", 'echo "$1" >', 'echo "$1" | cut -c1-30 >', "under its number: job 2",
+    ),
     "the number is another one": (
-        "listing", "toysub", 'echo "job $number', 'echo "job 7$number', "with the numbers ['1']",
+        "listing", "toysub", 'echo "job $number', 'echo "job 7$number', "as job 71, listed as 1",
     ),
 }  # fmt: skip
 """A check, and how a command is spoilt so that the check fails, with what it says."""
@@ -154,9 +181,81 @@ def test_an_error_of_the_dialect_is_told_with_its_place(
     module.write_text(text.replace("if len(row) == 4", ""), encoding="utf-8")
     queue.replace("toylist", "flock 9", "flock 9; echo odd")
     found = conformance(queue, installed, tmp_path, "--only", "listing", "--limit", "5")
-    result, told = found["listing"]
+    result, told = found["batch system"]
     assert result == "failed"
     assert "a mistake in `read_jobs` of the dialect (__init__.py, line" in told
+    assert "exit status: 0, but the dialect does not accept the answer" in told
+    assert "standard output: odd\n" in told
+
+
+@pytest.mark.live
+def test_without_a_listing_that_works_no_other_check_is_made(
+    queue: ToyQueue, installed: Path, tmp_path: Path
+) -> None:
+    queue.replace("toylist", "flock 9", 'flock 9; [ ! -e 1 ] || { echo "no server" >&2; exit 3; }')
+    ran = run_kit(queue, installed, tmp_path, "--limit", "2")
+    assert ran.returncode == 1
+    ready, *failed, left_out = ran.stdout.splitlines()
+    assert ready.startswith("ok      batch system: ")
+    assert failed == [
+        "FAILED  listing: toylist: no server",
+        "        failed command: toylist",
+        "        exit status: 3",
+        "        standard output: nothing",
+        "        standard error: no server",
+    ]
+    others = ", ".join(name for name in CHECKS if name != "listing")
+    assert left_out == f"left out, as they need `listing`: {others}"
+
+
+@pytest.mark.live
+def test_a_cancel_that_fails_is_shown_with_its_answer(
+    queue: ToyQueue, installed: Path, tmp_path: Path
+) -> None:
+    queue.replace("toydel", 'kill -TERM -"$pid"', 'printf "not\\nyours" >&2; exit 4')
+    found = conformance(queue, installed, tmp_path, "--only", "cancel running", "--limit", "2")
+    result, told = found["cancel running"]
+    assert result == "failed"
+    first, command, *answer = told.splitlines()
+    assert "expected that j1/1/0/1 has ended); the last: j1/1/0/1 runs" in first
+    assert re.fullmatch(r"failed command, \d+ times: toydel 1", command)
+    assert answer == [
+        "exit status: 4", "standard output: nothing", "standard error: ", "  not", "  yours",
+    ]  # fmt: skip
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(
+    ("written", "factor", "limit", "result", "told"),
+    [
+        ("math.ceil({} / 4)", 4, "5", "ok", "with a limit of 5 s (kept as 8 s)"),
+        ("math.floor({} / 4)", 4, "5", "failed", "before its limit of 5 s"),
+        ("math.ceil({} / 3600)", 3600, "90", "warning", "--time-limit 2700 waits for so long"),
+        ("0 * math.ceil({})", 1, "2", "failed", "is the same for a time limit of 2 s"),
+    ],
+    ids=["rounded up", "rounded down", "hours", "without limits"],
+)
+def test_a_batch_system_may_count_other_units_of_time(
+    queue: ToyQueue,
+    installed: Path,
+    tmp_path: Path,
+    written: str,
+    factor: int,
+    limit: str,
+    result: str,
+    told: str,
+) -> None:
+    module = installed / "koala_toy" / "__init__.py"
+    text = module.read_text(encoding="utf-8")
+    old = "math.ceil(placeholder.time_limit_s)"
+    assert old in text
+    module.write_text(
+        text.replace(old, written.format("placeholder.time_limit_s")), encoding="utf-8"
+    )
+    queue.replace("toysub", "limit=$OPTARG", f"limit=$((OPTARG * {factor}))")
+    words = ("--only", "time limit", "--time-limit", limit)
+    found = conformance(queue, installed, tmp_path, *words, "--limit", "8")
+    assert (found["time limit"][0], told in found["time limit"][1]) == (result, True), found
 
 
 def test_the_kit_refuses_what_it_cannot_try(
@@ -187,8 +286,11 @@ def test_its_template_and_the_doctor_know_it(
     lrm = queue.lrm().partition("environment")[2]
     text = text.replace("~/.local/state/koala/mine", str(tmp_path / "state"))
     config.write_text(f"{text}environment{lrm}", encoding="utf-8")
-    words = ("doctor", str(config), "--probe")
+    words = ("doctor", str(config))
     ran = run("koala_agent", *words, package=installed, folder=tmp_path)
+    assert f"next, `koala-agent doctor {config} --probe` submits a small job" in ran.stderr
+    ran = run("koala_agent", *words, "--probe", package=installed, folder=tmp_path)
+    assert "--probe` submits" not in ran.stderr
     answer = "toy answers: it tells no processors, so Koala counts on 4 of its own (tried with 0.1)"
     assert f"ok      batch system: {answer}" in ran.stdout.splitlines(), ran.stdout
     assert "ok      probe job: node " in ran.stdout, "its dialect takes jobs without a folder"

@@ -147,6 +147,11 @@ def test_values_of_a_wrong_type_are_refused_before_a_run(
         (lambda: lab.Synthetic(model="das", sizes=(4, 2)), "--sizes 4:2: allowed are"),
         (lambda: lab.Synthetic(utilization=-1), "--utilization -1: allowed is more than 0"),
         (lambda: lab.Job(at=0, processors=1.5, run_s=1), "processors = 1.5: allowed is int"),  # type: ignore[arg-type]
+        (
+            lambda: lab.Job(at=0, processors=(1, 2), run_s=1, sites=("a",)),
+            "allowed is a site for each",
+        ),
+        (lambda: lab.Site("a", 8, users=lab.Log(__file__, jobs=2)), "allowed is a whole log, or"),
         (lambda: lab.Job(at="now", processors=1, run_s=1), "at = 'now': allowed is float"),  # type: ignore[arg-type]
         (lambda: lab.sweep(OWN, workers=-1, store=False), "workers = -1: allowed is 0 or more"),
         (lambda: OWN.changed(metrics={"x": lambda jobs: None}).run(), "x returned None: allowed"),
@@ -211,6 +216,19 @@ def test_a_part_of_a_log_is_replayed(tmp_path: Path) -> None:
     assert (len(rows), rows[2]["submit_time"], rows[2]["job_number"]) == (8, 300, 3)
     identities = [lab.Log(path, **cut).identity() for cut in ({}, {"jobs": 2}, {"end_s": 9})]  # type: ignore[arg-type]
     assert len(set(map(str, identities))) == len(identities)
+
+
+def test_components_run_at_their_sites_beside_a_part_of_a_log(tmp_path: Path) -> None:
+    """Of the three local jobs the second alone is in the part; it takes site a from 50 to 90."""
+    path = tmp_path / "log.swf"
+    lines = ((one, 100 * one, -1, 40, 8, -1, -1, 8, 40, *[-1] * 9) for one in range(1, 4))
+    path.write_text("".join(f"{' '.join(map(str, line))}\n" for line in lines), encoding="ascii")
+    users = lab.Log(path, begin_s=50, end_s=150)
+    sites = {"a": lab.Site("a", 8, users=users), "b": lab.Site("b", 8)}
+    jobs = [lab.Job(at=60, processors=(4, 2), run_s=5, sites=("a", "b"))]
+    found = lab.Experiment(grid=lab.grid(sites), workload=lab.Jobs(jobs)).run()
+    assert [(row["sites"], int(row["started_at"])) for row in found.jobs] == [(("a", "b"), 90)]
+    assert found.metrics["running_processor_s"] == pytest.approx(30)
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

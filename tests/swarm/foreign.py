@@ -12,7 +12,7 @@ from koala.core.model.grid import Assignment, Placement
 from koala.core.model.progress_reports import Correction
 from koala.core.model.values import JobId, SiteName
 from koala.core.model.visiting import Discipline
-from koala.core.policy_api import ClaimPlan, Policies
+from koala.core.policy_api import ClaimPlan, PartPlan, Policies, TicketPlan
 from koala.policies import chosen
 from koala.policies.slots import SLOTS
 
@@ -40,6 +40,8 @@ def policies_of(names: Mapping[str, str], foreign: Mapping[str, tuple[str, int]]
     """Make the policies of a scenario."""
     made: dict[str, Any] = dict(names)
     for slot, (misdeed, after) in foreign.items():
+        if slot == "tickets" and names.get(slot, "none") == "none":
+            continue  # nothing is asked of it
         own = SLOTS[slot].built_in[names.get(slot, SLOTS[slot].default)]
         made[slot] = _policy(own, COMMON.get(misdeed) or OF_SLOT[slot][misdeed], after)
     return chosen(LIVE, **made)
@@ -121,11 +123,23 @@ def overweights(_right: Any, question: Any) -> tuple[Correction, ...]:
     return tuple(Correction(component=one.component, weight=7.0) for one in question.members)
 
 
+def queues_many(_right: Any, question: Any) -> Any:
+    """Queue more tickets than allowed, for ever."""
+    parts = tuple(PartPlan(component=one.component, tickets=99, open=99) for one in question.parts)
+    return TicketPlan(parts=parts, hold_s=float("inf"))
+
+
+def gives_back_all(right: Any, _question: Any) -> Any:
+    """Give back what nobody holds."""
+    return replace(right, parts=tuple(replace(one, gives_back=True) for one in right.parts))
+
+
 COMMON: dict[str, Misdeed] = {"errs": errs, "ends": ends, "is silent": is_silent}
 OF_SLOT: dict[str, dict[str, Misdeed]] = {
     "placement": {"crowds": crowds, "is late": late},
     "claiming": {"claims": claims_all, "moves": moves_away, "preempts": preempts_all},
     "deadlines": {"claims": claims_all, "moves": moves_away, "preempts": preempts_all},
+    "tickets": {"queues many": queues_many, "gives back": gives_back_all},
     "progress": {"overweights": overweights},
     "queueing": {"nonsense": lambda *_: ("x", float("nan"))},
 }

@@ -63,7 +63,7 @@ class Run:
             scenario.settings,
             parameters=parameters,
             policies=self._policies(),
-            policy_names=(("placement", scenario.placement), ("queueing", scenario.queueing)),
+            policy_names=tuple(self._policy_names().items()),
             plan=plan,
             onlooker=self.oracle,
             program=self._program,
@@ -81,8 +81,15 @@ class Run:
         self.oracle.killing = [s.name for s in scenario.settings if s.facts.may_kill_local]
 
     def _policies(self) -> Policies:
-        names = {"placement": self.scenario.placement, "queueing": self.scenario.queueing}
-        return policies_of(names, self.scenario.foreign)
+        return policies_of(self._policy_names(), self.scenario.foreign)
+
+    def _policy_names(self) -> dict[str, str]:
+        drawn = self.scenario
+        return {
+            "placement": drawn.placement,
+            "queueing": drawn.queueing,
+            "tickets": drawn.tickets,
+        }
 
     def _program(self, claim: ClaimId) -> tuple[Seconds, int]:
         job, attempt, component = parts(claim)

@@ -38,6 +38,7 @@ from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala.queue_model import Discipline
 from tests.swarm import foreign
 from tests.swarm.focus import focused, rush
+from tests.swarm.system.agents import MUTE
 from tests.swarm.system.daemons import Custody
 from tests.swarm.system.faults import Chances, Fault, Incident
 from tests.swarm.system.world import STANDARD_PACE, Pace, Setting
@@ -73,6 +74,7 @@ class Scenario:
     queueing: str
     latency_s: Seconds
     bookable: tuple[tuple[SiteName, SiteName, float], ...] = ()
+    tickets: str = "none"
     pace: Pace = STANDARD_PACE
     faults_s: Seconds = FAULTS_S_MAX
     lasts_s_max: Seconds = 90.0  # of what happens for a while
@@ -124,7 +126,7 @@ def draw(seed: int) -> Scenario:
     scenario = _rush(random, scenario) if random.random() < 0.15 else scenario
     drawn = _hinted(seed, _pathed(seed, _timed(seed, _line_up(seed, scenario))))
     drawn = _sorted(seed, _in_turn(seed, _kept_together(seed, drawn)))
-    drawn = _owning(seed, focused(seed, _paced(seed, drawn)))
+    drawn = _busy(seed, _owning(seed, focused(seed, _paced(seed, drawn))))
     counted = Random(f"{seed}/counted").choice(("jobs", "jobs", "all"))
     return replace(
         drawn,
@@ -149,6 +151,43 @@ def _owning(seed: int, drawn: Scenario) -> Scenario:
         )
         specs[job] = replace(spec, components=components, input_mode=InputMode.WHOLE)
     return replace(drawn, specs=specs)
+
+
+def _busy(seed: int, drawn: Scenario) -> Scenario:
+    """Draw busy sites whose queues jobs enter, in a quarter of the seeds; from a stream of its own.
+    The seeds that find mutants are below the first of these. Minutes stand for hours."""
+    random = Random(f"{seed}/busy")
+    if seed < 1000 or random.random() >= 0.25:
+        return drawn
+    crowd = tuple(
+        (
+            random.uniform(0.0, FAULTS_S_MAX),
+            (setting := random.choice(drawn.settings)).name,
+            random.randint(1, setting.facts.processors),
+            random.choice((20.0, 100.0, 300.0)),
+        )
+        for _ in range(random.choice((5, 20, 40)))
+    )
+    hold_s = random.choice((1.0, 10.0, 60.0))
+    return replace(
+        drawn,
+        tickets=random.choice(("dodge", "dodge", "turns", "spare")),
+        settings=tuple(
+            replace(s, facts=replace(s.facts, gate=random.choice(("queue", "queue", MUTE, ""))))
+            for s in drawn.settings
+        ),
+        parameters=replace(
+            drawn.parameters,
+            tickets_max=random.choice((1, 3)),
+            tickets_user_max=random.choice((3, 100, 100)),
+            ticket_plan_s=random.choice((5.0, 20.0)),
+            ticket_slack_s=random.choice((0.0, 10.0)),
+            ticket_hold_min_s=hold_s,
+            ticket_hold_max_s=hold_s * random.choice((1.0, 4.0)),
+        ),
+        chances=replace(drawn.chances, gate_lost=random.choice((0.0, 0.0, 0.2))),
+        locals_=(*drawn.locals_, *crowd),
+    )
 
 
 def _sorted(seed: int, drawn: Scenario) -> Scenario:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from koala.common.runtime import clock
 from koala.errors import LocalManagerError
+from koala_agent.conformance.plain_words import (
+    exchange_text,
+    jobs_text,
+    quoted,
+    silence_text,
+)
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
-from koala_agent.lrm.dialect import BatchJob, Dialect, JobState, job_name, script
+from koala_agent.lrm.dialect import NAME_MAX, BatchJob, Dialect, JobState, job_name, script
 from koala_agent.lrm.local_manager import OUTPUT_FILE, Placeholder
 from koala_agent.transport.interface import Answer, Command, CommandRunner
 
@@ -25,6 +33,10 @@ LATER_CLAIM = "j1/1/2/1"
 LONG_S = 600
 """Duration of jobs that are ended before."""
 OUTPUT_MAX = 65_536
+FAILURES_MAX = 3
+"""Failed commands that a check shows, each kind of failure once."""
+ANSWERS_KEPT = 32
+"""Answers that may be with a reader of the dialect at a time."""
 
 
 def expect(is_right: object, found: str) -> None:
@@ -40,7 +52,7 @@ class BenchSettings:
     - `processors`: those that Koala may use, `folder`: one that the machines of the jobs see.
     - `account`: the name under which the batch system knows our jobs.
     - `limit_s`: longest wait for one thing to happen; `poll_s`: between two looks at the listing.
-    - `time_limit_s`: the shortest time limit of a job that the batch system keeps.
+    - `time_limit_s`: a short time limit, by default no whole minute.
     """
 
     processors: int
@@ -48,7 +60,7 @@ class BenchSettings:
     account: str
     limit_s: float = 120.0
     poll_s: float = 1.0
-    time_limit_s: float = 60.0
+    time_limit_s: float = 90.0
 
 
 class Bench:
@@ -56,10 +68,12 @@ class Bench:
     `clear`."""
 
     def __init__(self, dialect: Dialect, runner: CommandRunner, settings: BenchSettings) -> None:
-        self.dialect = dialect
+        self.failures = Failures(runner)
+        self.dialect = self.failures.noted(dialect)
         self.settings = settings
         self.scope = secrets.token_hex(4)
-        self._runner = runner
+        self.longest_claim = _longest_claim(self.scope)
+        self._runner: CommandRunner = self.failures
 
     @asynccontextmanager
     async def serving(
@@ -141,14 +155,22 @@ class Bench:
         return tuple([await self._runner.run(command) for command in commands])
 
     async def until(
-        self, read: Callable[[], Awaitable[Seen]], is_right: Callable[[Seen], bool], expected: str
+        self,
+        read: Callable[[], Awaitable[Seen]],
+        is_right: Callable[[Seen], bool],
+        expected: str,
+        *,
+        describe: Callable[[Seen], str] = str,
     ) -> Seen:
-        """Read again and again, until what is seen is right. Raises LocalManagerError."""
+        """Read again and again, until what is seen is right. Raises LocalManagerError with what
+        was seen, as `describe` puts it."""
         deadline = clock.now() + self.settings.limit_s
         while not is_right(seen := await read()):
             if clock.now() > deadline:
                 limit = f"{self.settings.limit_s:g} s"
-                raise LocalManagerError(f"not seen in {limit} (expected {expected}): {seen}")
+                raise LocalManagerError(
+                    f"seen after {limit}: {describe(seen)} (expected {expected})"
+                )
             await asyncio.sleep(self.settings.poll_s)
         return seen
 
@@ -158,12 +180,14 @@ class Bench:
         async def read() -> bytes:
             with suppress(FileNotFoundError):
                 written = (job.directory / OUTPUT_FILE).read_bytes()[:OUTPUT_MAX]
-                text = f"{written!r} in {job.directory / OUTPUT_FILE} (expected {expected!r})"
+                place = job.directory / OUTPUT_FILE
+                text = f"{quoted(written)} in {place} (expected {quoted(expected)} as its output)"
                 expect(expected.startswith(written), text)
                 return written
             return b""
 
-        await self.until(read, lambda seen: seen == expected, f"{expected!r} as its output")
+        right = f"{quoted(expected)} as its output"
+        await self.until(read, lambda seen: seen == expected, right, describe=quoted)
 
     async def clear(self) -> None:
         """End all jobs of this bench, and wait until none is left. Raises LocalManagerError."""
@@ -174,7 +198,14 @@ class Bench:
                 await self.cancel(job.number)
             return alive
 
-        await self.until(cancel_all, lambda alive: not alive, "an end of all cancelled jobs")
+        right = "an end of all cancelled jobs"
+        await self.until(cancel_all, lambda alive: not alive, right, describe=jobs_text)
+
+
+def _longest_claim(scope: str) -> str:
+    """Return a claim whose batch job has the longest name that Koala may give."""
+    numbers = "/999999999" * 3
+    return f"j{'9' * (NAME_MAX - len(job_name('j' + numbers, scope=scope)))}{numbers}"
 
 
 NOT_ENDED = tuple(state for state in JobState if state is not JobState.ENDED)
@@ -193,3 +224,75 @@ class LosingRunner:
         if command == self._lose_answer_to:
             raise LocalManagerError("the answer was lost on purpose", transient=True)
         return answer
+
+
+class Failures:
+    """A `CommandRunner` that notes which commands failed: by their exit status, without an answer,
+    or because the dialect did not accept their answer."""
+
+    def __init__(self, runner: CommandRunner) -> None:
+        self._runner = runner
+        self._answered: deque[tuple[Command, Answer]] = deque(maxlen=ANSWERS_KEPT)
+        self._failed: list[tuple[Command, Answer | str]] = []
+
+    async def run(self, command: Command, account: str = "") -> Answer:
+        """See `CommandRunner`."""
+        try:
+            answer = await self._runner.run(command, account)
+        except LocalManagerError as error:
+            self._failed.append((command, str(error)))
+            raise
+        self._answered.append((command, answer))
+        if answer.status:
+            self._failed.append((command, answer))
+        return answer
+
+    def noted(self, dialect: Dialect) -> Dialect:
+        """Return the dialect with each answer noted that it does not accept."""
+        return cast("Dialect", _NotedDialect(dialect, self))
+
+    def note_refused(self, answer: object) -> None:
+        """Note the answer, or the last of several, that a reader of the dialect did not accept."""
+        last = answer[-1] if isinstance(answer, tuple) and answer else answer
+        for command, one in self._answered:
+            if one is last and not one.status:
+                self._failed.append((command, one))
+
+    @property
+    def text(self) -> str:
+        """The failures in words, the first of each kind."""
+        kinds: Counter[tuple[str, str]] = Counter()
+        firsts: dict[tuple[str, str], tuple[Command, Answer | str]] = {}
+        for command, answer in self._failed:
+            detail = answer if isinstance(answer, str) else f"{answer.status} {answer.err}"
+            kind = (command.argv[0], detail)
+            kinds[kind] += 1
+            firsts.setdefault(kind, (command, answer))
+        shown = []
+        for kind, (command, answer) in list(firsts.items())[:FAILURES_MAX]:
+            if isinstance(answer, str):
+                shown.append(silence_text(command, answer, count=kinds[kind]))
+            else:
+                shown.append(exchange_text(command, answer, count=kinds[kind]))
+        return "\n".join(shown)
+
+
+class _NotedDialect:
+    def __init__(self, dialect: Dialect, failures: Failures) -> None:
+        self._dialect = dialect
+        self._failures = failures
+
+    def __getattr__(self, name: str) -> object:
+        value = getattr(self._dialect, name)
+        return self._noted(value) if name.startswith("read_") else value
+
+    def _noted(self, read: Callable[..., object]) -> Callable[..., object]:
+        @wraps(read)
+        def run(answer: object, **named: object) -> object:
+            try:
+                return read(answer, **named)
+            except LocalManagerError:
+                self._failures.note_refused(answer)
+                raise
+
+        return run

@@ -7,12 +7,14 @@ less, and LocalManagerError where a claim would be lost, run twice, or misjudged
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
+from koala.common.runtime import clock
 from koala.common.runtime.checkup import NotableError
-from koala.errors import LocalManagerError
+from koala.errors import KoalaError, LocalManagerError
 from koala_agent.conformance.bench import (
     CLAIM,
     LATER_CLAIM,
@@ -21,6 +23,7 @@ from koala_agent.conformance.bench import (
     BenchSettings,
     expect,
 )
+from koala_agent.conformance.plain_words import end_text, jobs_text, listed_text
 from koala_agent.lrm.dialect import Dialect, JobState
 from koala_agent.lrm.local_manager import EndCause, Ended, Listed, Queued, Running
 from koala_agent.transport.interface import CommandRunner
@@ -32,22 +35,35 @@ ODD = ("it's  $1", 'a "b" \\ `c` $(d) ${HOME}', "two\nlines", "naïve ☃", "", 
 ODD_NAMES = ("two words", 'it\'s; "odd" | $HOME', "naïve", "0", "-", "x" * 150, "koala-", "a\nb")
 OVER_LIMIT_S = 180.0
 """How long after its time limit a job may be ended: many batch systems look once a minute."""
+ROUNDED_MAX_S = 300.0
+"""A time limit that is kept as one of hours is not waited for, unless it is one of hours itself."""
+LIMITLESS_S = 1e9
+"""Time limits up to here must make different submissions."""
+NEAR_S = 0.01
 
 
 async def lists_by_name(bench: Bench) -> str:
     """Check that a job is listed under its name once its submission has returned: without, a claim
     whose submission got no answer would run twice."""
-    number = await bench.submit(bench.job())
-    jobs = [job for job in await bench.listed() if job.name == bench.name()]
+    seen = [await _listed_by_name(bench, claim) for claim in (CLAIM, bench.longest_claim)]
+    return f"{seen[0]}; names of {len(bench.name(bench.longest_claim))} characters are listed whole"
+
+
+async def _listed_by_name(bench: Bench, claim: str) -> str:
+    number, name = await bench.submit(bench.job(claim)), bench.name(claim)
+    listed = await bench.listed()
+    jobs = [job for job in listed if job.name == name]
     if not jobs:
+        others = jobs_text(job for job in listed if job.number == number)
         raise LocalManagerError(
-            f"job {number} is not listed under its name {bench.name()}, right after its submission"
+            f"job {number} is not listed under its name {name}, right after its submission; under"
+            f" its number: {others}"
         )
-    numbers = [job.number for job in jobs]
-    expect(numbers == [number], f"submitted as {number}, listed with the numbers {numbers}")
+    numbers = ", ".join(job.number for job in jobs)
+    expect(numbers == number, f"submitted as job {number}, listed as {numbers}")
     state = jobs[0].state
     expect(state in (JobState.QUEUED, JobState.RUNNING), f"job {number} is {state} at once")
-    return f"job {number} is {state} as {bench.name()}"
+    return f"job {number} is {state} as {name}"
 
 
 async def runs_as_told(bench: Bench) -> str:
@@ -126,7 +142,9 @@ async def takes_out_strays(bench: Bench) -> str:
             await manager.listing()
             return [job.number for job in await bench.alive()]
 
-        await bench.until(left, lambda numbers: numbers == [ours], f"job {ours} alone")
+        await bench.until(
+            left, lambda jobs: jobs == [ours], f"job {ours} alone", describe=", ".join
+        )
         _expect_listed([one for one in await manager.listing() if one.claim == CLAIM], Running)
     return "a second job of a claim and a job of an unknown claim are gone"
 
@@ -195,8 +213,9 @@ async def survives_odd_names(bench: Bench) -> str:
             continue  # no user can have such a name
     try:
         ours = await bench.submit(bench.job())
-        jobs = {job.number: job.name for job in await bench.listed()}
-        expect(jobs.get(ours) == bench.name(), f"job {ours} is hidden by odd names: {jobs}")
+        jobs = await bench.listed()
+        is_there = any(job.number == ours and job.name == bench.name() for job in jobs)
+        expect(is_there, f"job {ours} is hidden by odd names; listed: {jobs_text(jobs)}")
     finally:
         for odd in taken:
             await bench.cancel(odd)
@@ -221,7 +240,8 @@ async def counts(bench: Bench) -> str:
             now = bench.dialect.read_figures(await bench.answers(commands))
             return whole if now is None else now.idle
 
-        await bench.until(idle, lambda seen: seen < whole, "fewer idle processors beside a job")
+        right = f"fewer than {whole} idle processors beside a job"
+        await bench.until(idle, lambda seen: seen < whole, right)
     if whole < ours:
         raise NotableError(f"site.processors = {ours}, but it has {whole}")
     return f"{figures.idle} of {whole} processors were idle, {figures.queued_jobs} jobs waited"
@@ -253,13 +273,44 @@ async def keeps_gated(bench: Bench) -> str:
 
 
 async def keeps_time_limit(bench: Bench) -> str:
-    """Check that a job is ended at its time limit, and is told as such."""
+    """Check that a job is ended at its time limit, never before, and is told as such."""
     limit_s = bench.settings.time_limit_s
+    kept_s = _kept_limit_s(bench, limit_s)
+    expect(kept_s < math.inf, f"its submission is the same for a time limit of {limit_s:g} s")
+    rounded = "" if kept_s == limit_s else f" (kept as {kept_s:g} s)"
+    if kept_s > max(2 * limit_s, ROUNDED_MAX_S):
+        raise NotableError(
+            f"a time limit of {limit_s:g} s is kept as {kept_s:g} s, and was not tried:"
+            f" --time-limit {0.75 * kept_s:g} waits for so long"
+        )
     async with bench.serving() as (manager, witness):
+        submitted_at = clock.now()
         await manager.submit(bench.job(time_limit_s=limit_s))
         await witness.running(CLAIM)
-        end = await witness.ended(CLAIM, within_s=limit_s + OVER_LIMIT_S)
-    return _judged(end, EndCause.TIME_LIMIT, None)
+        end = await witness.ended(CLAIM, within_s=kept_s + OVER_LIMIT_S)
+        took_s = clock.now() - submitted_at
+    text = _judged(end, EndCause.TIME_LIMIT, None)
+    expect(took_s >= limit_s, f"ended after {took_s:.1f} s, before its limit of {limit_s:g} s")
+    return f"{text}, {took_s:.0f} s after its submission, with a limit of {limit_s:g} s{rounded}"
+
+
+def _kept_limit_s(bench: Bench, limit_s: float) -> float:
+    """Return the longest time limit that is submitted in the same words, as where a batch system
+    counts whole minutes or hours; infinite where limits change nothing."""
+
+    def is_same(other_s: float) -> bool:
+        one, other = bench.job(time_limit_s=limit_s), bench.job(time_limit_s=other_s)
+        return bench.submission(one) == bench.submission(other)
+
+    low, high = limit_s, 2 * limit_s
+    while is_same(high):
+        low, high = high, 2 * high
+        if high > LIMITLESS_S:
+            return math.inf
+    while high - low > NEAR_S:
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_same(middle) else (low, middle)
+    return round(low, 1)
 
 
 CHECKS: dict[str, Check] = {
@@ -291,10 +342,20 @@ async def tried(
         seen = await check(bench)
         await bench.clear()
     except Exception as error:
+        failed = bench.failures.text
         with suppress(Exception):
             await bench.clear()
-        raise _first(error) from error
+        raise with_failures(_first(error), failed) from error
     return seen
+
+
+def with_failures(error: Exception, failed: str) -> Exception:
+    """Return the error of a check with the commands that `failed` meanwhile."""
+    if not failed:
+        return error
+    if isinstance(error, NotableError):
+        return NotableError(f"{error}\n{failed}")
+    return LocalManagerError(f"{error}\n{failed}") if isinstance(error, KoalaError) else error
 
 
 def _first(error: Exception) -> Exception:
@@ -307,10 +368,10 @@ def _first(error: Exception) -> Exception:
 def _judged(end: Ended, cause: EndCause, exit_status: int | None) -> str:
     """Describe an end. Raises NotableError where it is told otherwise, and LocalManagerError where
     it would be taken for another program's."""
-    text = f"{end.cause}, exit status {end.exit_status}" + (f": {end.reason}" if end.reason else "")
+    text = end_text(end)
     if end.cause is cause and (cause is not EndCause.EXITED or end.exit_status == exit_status):
         return text
-    expected = f"{cause}, exit status {exit_status}"
+    expected = f"{cause}" if exit_status is None else f"{cause}, exit status {exit_status}"
     if end.exit_status is None and end.cause is EndCause.EXITED:
         raise NotableError(f"told as {text} (expected {expected}); starters tell more")
     raise LocalManagerError(f"told as {text} (expected {expected})")
@@ -318,4 +379,5 @@ def _judged(end: Ended, cause: EndCause, exit_status: int | None) -> str:
 
 def _expect_listed(listed: Sequence[Listed], kind: type[Listed]) -> None:
     kinds = [type(one) for one in listed]
-    expect(kinds == [kind], f"listed as {listed} (expected {kind.__name__})")
+    told = ", ".join(map(listed_text, listed)) or "nothing"
+    expect(kinds == [kind], f"listed: {told} (expected one that is {kind.__name__.lower()})")

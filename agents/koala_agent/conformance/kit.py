@@ -18,17 +18,20 @@ from pathlib import Path
 
 from koala.common.runtime import clock
 from koala.common.runtime.checkup import Finding, NotableError, Show, document, examine, is_well
-from koala.errors import ConfigError
+from koala.errors import ConfigError, KoalaError
 from koala_agent.assembly import FIGURES_S, dialect_of
 from koala_agent.config import read_config
 from koala_agent.config_tables import Config
-from koala_agent.conformance.bench import BenchSettings
-from koala_agent.conformance.checks import CHECKS, tried
-from koala_agent.doctor import answers_of_batch_system
+from koala_agent.conformance.bench import BenchSettings, Failures
+from koala_agent.conformance.checks import CHECKS, tried, with_failures
+from koala_agent.doctor import ask_batch_system
+from koala_agent.lrm.dialect import Dialect
 from koala_agent.site_access import account_at, reached
 from koala_agent.transport.interface import Answer, Command, CommandRunner
 
 JSON_VERSION = 1
+NEEDED_CHECK = "listing"
+"""Check without which all others fail: they would tell of nothing but its consequences."""
 NEEDED = (
     "a batch system whose commands run on this machine and whose nodes see agent.state_dir: a kind"
     " that is not emulated, transport.kind = 'local', starter.shared = true"
@@ -38,11 +41,11 @@ NEEDED = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KitOptions:
     """Options of the kit: the names of the checks to make (none: all), the longest wait for one
-    thing to happen, and the shortest time limit of a job."""
+    thing to happen, and a short time limit of a job."""
 
     only: Sequence[str] = ()
     limit_s: float = 120.0
-    time_limit_s: float = 60.0
+    time_limit_s: float = 90.0
 
 
 def conformance(path: Path, options: KitOptions, *, as_json: bool) -> int:
@@ -69,8 +72,13 @@ def conformance(path: Path, options: KitOptions, *, as_json: bool) -> int:
         findings = asyncio.run(_examine(config, folder, options, show))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    made = {finding.check for finding in findings}
+    left_out = [name for name in options.only or CHECKS if name not in made]
     if as_json:
-        print(json.dumps({"version": JSON_VERSION, **document(findings)}, indent=2))
+        found = {**document(findings), "left_out": left_out}
+        print(json.dumps({"version": JSON_VERSION, **found}, indent=2))
+    elif left_out:
+        print(f"left out, as they need `{findings[-1].check}`: {', '.join(left_out)}")
     return 0 if is_well(findings) else 1
 
 
@@ -92,8 +100,21 @@ async def _examine(config: Config, folder: Path, options: KitOptions, show: Show
             )
             for number, name in enumerate(options.only or CHECKS)
         }
-        answers = partial(answers_of_batch_system, config)
-        return await examine({"batch system": answers, **checks, "commands": runner.summary}, show)
+        found = await examine({"batch system": partial(_answers, config, dialect, runner)}, show)
+        if NEEDED_CHECK in checks and is_well(found):
+            found += await examine({NEEDED_CHECK: checks.pop(NEEDED_CHECK)}, show)
+        if not is_well(found):
+            return found
+        return [*found, *await examine({**checks, "commands": runner.summary}, show)]
+
+
+async def _answers(config: Config, dialect: Dialect, runner: CommandRunner) -> str:
+    """Make the doctor's check. Raises KoalaError with the commands that failed."""
+    failures = Failures(runner)
+    try:
+        return await ask_batch_system(config, failures.noted(dialect), failures)
+    except KoalaError as error:
+        raise with_failures(error, failures.text) from error
 
 
 class CountingRunner:

@@ -25,6 +25,9 @@ from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, Re
 from koala_agent.transport.interface import Answer, Command
 
 PREFIX = "koala"
+NAME_MAX = 64
+"""Characters of the longest name of a batch job: its claim has the largest numbers, of nine digits,
+and its job one of 18."""
 DIGITS_MAX = 15
 """Digits of a number of a batch system: all that a float holds exactly."""
 PROCESSORS_MAX = 10_000_000
@@ -35,12 +38,15 @@ class JobState(StrEnum):
     """State of a job in a batch system."""
 
     QUEUED = "queued"
+    """It waits to be started."""
     RUNNING = "running"
+    """It runs, or is being started or ended: its processors are taken."""
     STUCK = "stuck"
     """It can never start, and stays in the queue until it is cancelled."""
     HELD = "held"
     """It was started, runs no more, and stays in the queue until it is cancelled."""
     ENDED = "ended"
+    """Nothing of it is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +111,8 @@ class Gate:
     """Means to keep waiting jobs from starting, while they keep their place in the queue.
 
     - `name`: a noun for people, as in "user hold".
-    - `shut`, `open`: the orders. A job that has started must not be disturbed by them.
+    - `shut`, `open` make the commands about jobs with these numbers; they must not disturb a job
+      that has started.
     - `read` checks their answers: jobs that run or have ended are no error; it raises
       RequestRefusedError where the batch system does not let our account do it.
     - `is_native`: a job of a gated placeholder has it from its submission. `settle` changes from
@@ -137,7 +144,7 @@ class Dialect(ABC):
 
     @property
     def honours(self) -> tuple[str, ...]:
-        """See `LocalManager`."""
+        """RSL names of the resources that `submit` acts on; jobs that ask for others are warned."""
         return ()
 
     def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -9,8 +10,8 @@ import click
 from koala.cli.arguments import daemon_options, examples, offered, option, site_argument
 from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import is_coloured, note, print_answer, print_json, print_list, terminal_width
-from koala.cli.requests import ask_document, ask_documents
-from koala.errors import SpecError
+from koala.cli.requests import ask
+from koala.errors import SpecError, UnknownSiteError
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
@@ -28,8 +29,21 @@ optional_site_argument = click.argument(
 all_option = option("--all", "every", is_flag=True, help="All sites that the daemon knows.")
 
 
+class SiteGroup(LazyGroup):
+    """Group that takes a single word that is none of its commands for a site to show."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the called command: `koala site atlas` is `koala site show atlas`."""
+        is_alone = len(args) == 1 or args[1].startswith("-")
+        is_site = is_alone and self.get_command(ctx, args[0]) is None
+        return super().resolve_command(ctx, ["show", *args] if is_site else args)
+
+
 @click.group(
-    cls=LazyGroup,
+    cls=SiteGroup,
+    hidden={"show": f"{HERE}:show"},
     sections={
         "": {
             name: f"{HERE}:{name if name != 'list' else 'enrolled'}"
@@ -47,20 +61,40 @@ all_option = option("--all", "every", is_flag=True, help="All sites that the dae
 def site(context: click.Context, *, json: bool, address: str | None) -> None:
     """List, add, drain, resume or revoke sites.
 
-    Without a command, list the sites with their state and processors.
+    Without a command, list the sites with their state and processors. `koala site SITE` shows this
+    one.
     """
     if context.invoked_subcommand is not None:
         return
-    from koala.cli.render.documents import sites_text
-
-    sites = ask_documents(address, lambda client: client.sites())
+    sites = ask(address, lambda client: client.sites())
     print_list(
         "sites",
         sites,
-        lambda: sites_text(sites, width=terminal_width(), coloured=is_coloured()),
+        lambda: _text(sites),
         as_json=json,
         empty="no site has joined; `koala site list` shows those that were added",
     )
+
+
+@click.command
+@site_argument
+@daemon_options
+def show(*, site: str, json: bool, address: str | None) -> None:
+    """Show a site with its state and processors."""
+    sites = ask(address, lambda client: client.sites())
+    shown = [entry for entry in sites if entry.site == site]
+    if not shown:
+        known = ", ".join(entry.site for entry in sites) or "none"
+        raise UnknownSiteError(
+            f"no site {site!r}: known are {known}; `koala site --help` lists the commands"
+        )
+    print_answer(shown[0], lambda: _text(shown), as_json=json)
+
+
+def _text(sites: Sequence[SiteStatus]) -> str:
+    from koala.cli.render.documents import sites_text
+
+    return sites_text(sites, width=terminal_width(), coloured=is_coloured())
 
 
 @click.command
@@ -95,9 +129,7 @@ def add(*, site: str, owner: str, ttl: str, json: bool, address: str | None) -> 
     ttl_s = read_duration("--ttl", ttl)
     if not ttl_s:
         raise SpecError(f"--ttl {ttl!r}: allowed is a time that is not 0, as in 12h")
-    enrolment = ask_document(
-        address, lambda client: client.add_site(site, owner=owner, ttl_s=ttl_s)
-    )
+    enrolment = ask(address, lambda client: client.add_site(site, owner=owner, ttl_s=ttl_s))
     if json:
         print_json(enrolment)
         return
@@ -111,7 +143,7 @@ def enrolled(*, json: bool, address: str | None) -> None:
     """List the enrolled sites with the state of their certificates."""
     from koala.cli.render.access import enrolments_text
 
-    sites = ask_documents(address, lambda client: client.enrolments())
+    sites = ask(address, lambda client: client.enrolments())
     print_list("sites", sites, lambda: enrolments_text(sites, width=terminal_width()), as_json=json)
 
 
@@ -123,8 +155,8 @@ def revoke(*, site: str, json: bool, address: str | None) -> None:
 
     Its jobs run until their leases expire. `koala site add` enrols it again. For operators.
     """
-    enrolment = ask_document(address, lambda client: client.revoke_site(site))
-    print_answer(enrolment, lambda: f"{site}  {enrolment['state']}", as_json=json)
+    enrolment = ask(address, lambda client: client.revoke_site(site))
+    print_answer(enrolment, lambda: f"{site}  {enrolment.state}", as_json=json)
 
 
 @click.command
@@ -156,7 +188,7 @@ def metrics(*, json: bool, address: str | None) -> None:
     """Show the daemon's metrics."""
     from koala.cli.render.documents import metrics_text
 
-    shown = ask_document(address, lambda client: client.metrics())
+    shown = ask(address, lambda client: client.metrics())
     print_answer(shown, lambda: metrics_text(shown), as_json=json)
 
 
@@ -166,7 +198,7 @@ def queues(*, json: bool, address: str | None) -> None:
     """Show the placement queues with the jobs at their heads."""
     from koala.cli.render.queues import queues_text
 
-    shown = ask_document(address, lambda client: client.queues())
+    shown = ask(address, lambda client: client.queues())
     print_answer(shown, lambda: queues_text(shown, width=terminal_width()), as_json=json)
 
 
@@ -180,8 +212,6 @@ def _chosen(site: str | None, every: bool) -> str | None:
 def _change(
     site: str | None, verb: str, json: bool, address: str | None, *, is_awaited: bool = False
 ) -> None:
-    from koala.cli.render.documents import sites_text
-
     async def change(client: AsyncClient) -> list[SiteStatus]:
         names = [site] if site is not None else [entry.site for entry in await client.sites()]
         sites = [await client.change_site(name, verb) for name in names]
@@ -190,10 +220,10 @@ def _change(
             sites = [entry for entry in await client.sites() if entry.site in names]
         return sites
 
-    sites = ask_documents(address, change)
+    sites = ask(address, change)
     print_answer(
         {"sites": sites} if site is None else sites[0],
-        lambda: sites_text(sites, width=terminal_width(), coloured=is_coloured()),
+        lambda: _text(sites),
         as_json=json,
     )
 

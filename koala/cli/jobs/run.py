@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from click.exceptions import Exit
@@ -46,6 +46,7 @@ OPTIONS = {
 @examples(
     "koala run --sites 2 -n 4 -- hostname",
     "koala run --site atlas --site boreas --time 1h -- python train.py",
+    "koala run --site atlas -n 3 --site boreas -n 4 -- hostname",
     "koala run --stage tools --output 'results/*.csv' -- tools/measure.sh",
 )
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -57,7 +58,10 @@ OPTIONS = {
     help="Run on N different sites.",
     unset="1, or as many as --site",
 )
-@option("-n", "--processes", type=Whole(1), default=1, help="Processes on each site.")
+@option(
+    "-n", "--processes", type=Whole(1), multiple=True, metavar="N",
+    help="Processes on each site, or on that of the --site in the same place.", unset="1",
+)  # fmt: skip
 @option(
     "--time", "wall_time", metavar="TIME", help="Time limit, such as 30 (minutes) or 1h30m.",
     unset="that of the site's batch system",
@@ -87,7 +91,7 @@ def run(
     *,
     site: Sequence[str],
     sites: int | None,
-    processes: int,
+    processes: Sequence[int],
     wall_time: str | None,
     memory: str | None,
     gpus: int | None,
@@ -113,12 +117,19 @@ def run(
     if twice := next((one for one in site if site.count(one) > 1), None):
         raise SpecError(f"--site {twice}, twice: allowed is once; -n N runs more processes there")
     names: list[str | None] = [*site] or [None] * (sites or 1)
+    if len(processes) > 1 and len(processes) != len(site):
+        given = " ".join(f"-n {one}" for one in processes)
+        raise SpecError(
+            f"{given}: allowed is one, or one for each --site, as in --site atlas -n 3 --site"
+            " boreas -n 4"
+        )
+    sizes = processes if len(processes) > 1 else [*processes, 1][:1] * len(names)
     components = [
         Component(
             executable=command[0],
             arguments=command[1:],
             site=one,
-            processors=processes,
+            processors=size,
             environment=read_definitions(env, option="--env"),
             wall_time=wall_time,
             memory=memory,
@@ -127,7 +138,7 @@ def run(
             outputs=[one for one in output if _is_pattern(one)],
             stage=stage,
         )
-        for one in names
+        for one, size in zip(names, sizes, strict=True)
     ]
     job = Job(
         name=name or Path(command[0]).name,
@@ -149,9 +160,9 @@ def run(
     except KeyboardInterrupt:
         offer_to_cancel(address, interrupt)
         raise
-    if end is not None and end["phase"] != "Finished":
-        note(f"{end['job']} {end['phase']}: {end['text']}")
-        raise Exit(end["status"] if 0 < end["status"] <= STATUS_MAX else 1)
+    if end is not None and end.phase != "Finished":
+        note(f"{end.job} {end.phase}: {end.text}")
+        raise Exit(end.status if 0 < end.status <= STATUS_MAX else 1)
 
 
 def _in_options(error: SpecError) -> SpecError:
@@ -163,9 +174,18 @@ def _in_options(error: SpecError) -> SpecError:
     return SpecError("\n".join(dict.fromkeys(mistakes)))
 
 
+class _JobEnd(NamedTuple):
+    """End of the job, and the exit status of its programs."""
+
+    job: str
+    phase: str
+    text: str
+    status: int
+
+
 async def _run(
     client: AsyncClient, job: Job, interrupt: InterruptNotice, *, as_json: bool, detach: bool
-) -> dict[str, Any] | None:
+) -> _JobEnd | None:
     """Submit the job, show its output until it is over, and return its end."""
     after = await newest_notice(client)
     submitted = await client.submit(job)
@@ -183,12 +203,7 @@ async def _run(
     ends = await show_logs_meanwhile(client, submitted.job, waiting, as_json=as_json, by_site=True)
     end = ends[submitted.job]
     status = (await client.show(submitted.job)).status
-    return {
-        "job": submitted.job,
-        "phase": end.phase,
-        "text": end.text,
-        "status": 1 if status is None else status,
-    }
+    return _JobEnd(submitted.job, end.phase, end.text, 1 if status is None else status)
 
 
 def _is_pattern(name: str) -> bool:

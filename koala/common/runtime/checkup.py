@@ -15,6 +15,7 @@ from koala.errors import KoalaError
 
 Check = Callable[[], Awaitable[str]]
 Show = Callable[["Finding"], None]
+MARK_WIDTH = 8
 
 
 class Result(StrEnum):
@@ -39,9 +40,10 @@ class Finding:
 
     @property
     def line(self) -> str:
-        """The finding as a line of text."""
+        """The finding as a line of text; further lines of it are indented."""
         mark = self.result.upper() if self.result is Result.FAILED else self.result
-        return f"{mark:<8}{self.check}: {self.text}"
+        text = self.text.replace("\n", f"\n{' ' * MARK_WIDTH}")
+        return f"{mark:<{MARK_WIDTH}}{self.check}: {text}"
 
 
 async def examine(checks: Mapping[str, Check], show: Show) -> list[Finding]:

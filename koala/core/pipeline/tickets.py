@@ -168,7 +168,8 @@ def _part(state: State, job: Job, member: Member, now: Instant) -> TicketPart:
 
 def _apply(state: State, attempt: Attempt, plan: TicketPlan, now: Instant) -> None:
     job = state.jobs[attempt.job]
-    spared = _tickets_left(state, job)
+    lacking = sum(not one.tickets and one.claim is None for one in attempt.members)
+    spare = _tickets_left(state, job) - lacking  # the first of each component comes before others
     for one in plan.parts:
         member = attempt.members[one.component]
         assert member.site is not None
@@ -184,12 +185,14 @@ def _apply(state: State, attempt: Attempt, plan: TicketPlan, now: Instant) -> No
             open_ = 0
         for place, ticket in enumerate(member.tickets):
             _set_gate(state, attempt, state.ledger[ticket], is_gated=can_gate and place >= open_)
-        while len(member.tickets) < most and spared > 0 and is_usable(site):
+        while len(member.tickets) < most and is_usable(site):
+            if member.tickets and spare <= 0:
+                break
             is_gated = len(member.tickets) >= open_
             if is_gated and not can_gate:
                 break
+            spare -= bool(member.tickets)
             _queue_ticket(state, attempt, member, plan.hold_s, now, is_gated=is_gated)
-            spared -= 1
 
 
 def _queue_ticket(
@@ -271,7 +274,7 @@ def on_ticket_gone(
     member.tickets = tuple(one for one in member.tickets if one != ticket.id)
     if end.kind in LOSSES:
         member.refusal = end.reason or end.kind.value
-        member.tickets_max = len(member.tickets)
+        member.tickets_max = max(1, len(member.tickets))
         note_refusal(state, job, ticket, end, now)
         if not member.tickets and member.claim is None:
             set_back(state, attempt, f"{describe(job, member)}: {end.describe()}", now)

@@ -15,6 +15,7 @@ SIMULATIONS: dict[str, str] = {
     "sq": "koala.lab.commands.papers.synchronous:sq",
     "hints": "koala.lab.commands.papers.hints:hints",
     "trace": "koala.lab.commands.trace:trace",
+    "backlog": "koala.lab.commands.backlog:backlog",
     "workload": "koala.lab.commands.workload:workload",
 }
 """Maps each simulation to its function, in the order of the help text."""

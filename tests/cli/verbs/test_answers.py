@@ -23,7 +23,7 @@ def test_an_unknown_job_exits_with_1_and_is_named(grid: Up, verb: str) -> None:
     assert "j999999" in run.stderr
 
 
-@pytest.mark.parametrize("verb", [("drain",), ("resume",), ("sites", "lost")])
+@pytest.mark.parametrize("verb", [("drain",), ("resume",), ("sites", "lost"), ("site",)])
 def test_an_unknown_site_exits_with_1_and_the_known_ones_are_named(
     grid: Up, verb: tuple[str, ...]
 ) -> None:
@@ -31,6 +31,13 @@ def test_an_unknown_site_exits_with_1_and_the_known_ones_are_named(
     assert (run.returncode, run.stdout) == (1, "")
     assert "mars" in run.stderr
     assert "delft" in run.stderr
+
+
+def test_a_site_is_shown_by_its_name(grid: Up) -> None:
+    head, row = grid.koala("site", "delft").stdout.splitlines()
+    assert (head.split()[0], row.split()[0]) == ("SITE", "delft")
+    assert json.loads(grid.koala("sites", "delft", "--json").stdout)["site"] == "delft"
+    assert json.loads(grid.koala("site", "--json", "show", "delft").stdout)["site"] == "delft"
 
 
 def test_a_job_is_shown_as_text_and_as_json(grid: Up, finished: str) -> None:

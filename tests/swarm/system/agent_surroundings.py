@@ -178,6 +178,7 @@ class SimulatedFolders(ClaimFolders):
             time_limit_s=hold.hold_s + wall_time_s + leases.kill_s,
             argv=(json.dumps(spec),),
             may_kill=hold.may_kill,
+            is_gated=hold.is_gated,
             directory=self.folder(claim.id),
         )
 
@@ -192,9 +193,9 @@ class SimulatedManager:
 
     starts_after_stop = False
     honours: tuple[str, ...] = ()
-    gate = ""
 
     def __init__(self, agent: Agent, *, restored: tuple[ClaimId, ...]) -> None:
+        self.gate = agent.gate
         self._agent = agent
         self._restored = restored
         self._closed = asyncio.Event()
@@ -223,6 +224,7 @@ class SimulatedManager:
             claim=claim,
             processors=placeholder.processors,
             time_limit_s=placeholder.time_limit_s,
+            is_gated=placeholder.is_gated,
             begin=lambda job: agent.begin(claim, spec, job),
         )
         await self._command(
@@ -231,6 +233,9 @@ class SimulatedManager:
 
     async def set_gate(self, claim: str, *, is_gated: bool) -> None:
         """See LocalManager."""
+        await self._command(
+            lambda answer: self._agent.batch.set_gate(claim, answer, is_gated=is_gated)
+        )
 
     async def withdraw(self, claim: str) -> None:
         """See LocalManager."""

@@ -6,6 +6,7 @@ Its disk, the batch system and the starters survive it.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from koala.core.model.grid import SiteFacts
 from koala.core.model.values import Instant, Seconds, SiteName
 from koala.errors import JournalError
 from koala_agent.claim_surroundings import ClaimSurroundings
+from koala_agent.claims import states
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import Limits
 from koala_agent.claims.states import Claim
@@ -48,6 +50,8 @@ from tests.swarm.system.starters import Folder
 from tests.swarm.system.table import require_follows, require_stored
 
 MAILBOX = "box"
+MUTE = "mute"
+"""Gate of a site that tells no expected starts."""
 RESTART_S = 1.0
 """Delay after which a supervisor restarts a process that ended by itself."""
 
@@ -89,6 +93,8 @@ class Agent(Process):
         self.disk.now = lambda: self.engine.now
         self.batch = batch
         self.sources = sources
+        self.gate = facts.gate
+        self.tells_starts = facts.gate != MUTE
         self.begin = begin
         self.dial = dial
         self.shared = shared
@@ -104,6 +110,7 @@ class Agent(Process):
             may_kill_local=facts.may_kill_local,
             mips=facts.mips,
             slots=facts.slots or 0,
+            gate=facts.gate,
         )
         self.description = codec.SiteDescription(version="simulated", site=site, facts=told)
         self._settings = SiteSettings(name=site, daemon="daemon", limits=limits)
@@ -304,6 +311,29 @@ class Agent(Process):
             startable=figures.startable,
             queued_jobs=figures.queued_jobs,
             local_processors=figures.local_processors,
+            foreign_queued=figures.local_queued,
+            waits=self._waits(),
+        )
+
+    def _waits(self) -> tuple[messages.Wait, ...]:
+        """Return the expected starts of tickets, in whole minutes as of a real site."""
+        tickets = [
+            one.id
+            for one in self.claims.values()
+            if one.hold.waits and isinstance(one.state, states.Asked)
+        ]
+        if not tickets:
+            return ()
+        starts = self.batch.starts(tickets) if self.tells_starts else {}
+        return tuple(
+            messages.Wait(
+                claim=claim,
+                start_in_s=None
+                if starts.get(claim, math.inf) == math.inf
+                else float(round(starts[claim] - self.engine.now)),
+                source="queue",
+            )
+            for claim in tickets
         )
 
     async def idle(self) -> Idle:

@@ -8,7 +8,7 @@ once. A job that it reports as gone is gone: the report "ended" comes after the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -27,6 +27,8 @@ from koala_agent.lrm.local_manager import (
 )
 from tests.swarm.system.faults import FaultPlan
 
+LISTING_S = 30.0
+"""Time after which a manager sees that a gate is not what it ordered."""
 SIGKILL_S_MAX = 2.0
 """Longest time from a batch system's TERM to its KILL."""
 
@@ -49,6 +51,7 @@ class Job:
     processors: int
     time_limit_s: Seconds
     begin: Callable[[Job], Runs]
+    is_gated: bool = False
     runs: Runs | None = None
     is_unwanted: bool = False
     queued_at: Instant = 0.0
@@ -64,6 +67,7 @@ class Figures:
     startable: int
     local_processors: int
     queued_jobs: int
+    local_queued: int
 
 
 Answer = Callable[[LocalManagerError | None], None]
@@ -116,9 +120,32 @@ class BatchSystem:
                 if not (may_kill and self._make_room(job)):
                     estimate_s = min(job.time_limit_s, 1e9)
                     self.queue.submit(job.claim, processors=job.processors, estimate_s=estimate_s)
+                    if job.is_gated:
+                        self.queue.gate(job.claim)
                 self._advance()
 
         self._command(obey, answer, is_submission=True)
+
+    def set_gate(self, claim: str, answer: Answer, *, is_gated: bool) -> None:
+        """Gate a waiting job, or open it. The order may be lost without a word: then the manager's
+        next listing shows the difference, and the order is given again."""
+
+        def obey() -> None:
+            job = self.jobs.get(claim)
+            if job is None:
+                return
+            job.is_gated = is_gated
+            if self._plan.strikes("gate_lost", self._engine.now):
+                self._engine.after(LISTING_S, lambda: self._repair_gate(job))
+            else:
+                self._repair_gate(job)
+
+        self._command(obey, answer)
+
+    def _repair_gate(self, job: Job) -> None:
+        if self.jobs.get(job.claim) is job and job.claim in self.queue.order():
+            (self.queue.gate if job.is_gated else self.queue.open)(job.claim)
+            self._advance()
 
     def withdraw(self, claim: str, answer: Answer) -> None:
         """Dequeue or end a job."""
@@ -179,7 +206,13 @@ class BatchSystem:
             startable=self.queue.startable(self._engine.now),
             local_processors=sum(self._local_sizes.values()),
             queued_jobs=self.queue.waiting,
+            local_queued=len(self._local_waiting),
         )
+
+    def starts(self, claims: Collection[str]) -> dict[str, Instant]:
+        """Expected starts of those of these claims that wait, each as if it were open."""
+        waiting = [claim for claim in self.queue.order() if claim in claims]
+        return self.queue.forecast(waiting, self._engine.now)
 
     # --- the queue ---
 

@@ -92,6 +92,7 @@ class Chances:
     manager_deaf: float = 0.0  # it did what it was told, and the answer is lost
     manager_late: float = 0.0
     manager_forgets: float = 0.0
+    gate_lost: float = 0.0  # the batch system says that it gated or opened a job, and did not
     transfer_error: float = 0.0
     transfer_cut: float = 0.0
     transfer_spoilt: float = 0.0

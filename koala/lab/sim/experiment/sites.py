@@ -420,6 +420,7 @@ class Site:
                 idle=idle,
                 through=through,
                 rtt_s=2 * self.setting.latency_s,
+                local=self._usage.used_by(self.name, _LOCAL),
                 queued=len(self._waiting),
                 starts=starts,
             )

@@ -92,6 +92,10 @@ class Usage:
         """Return the processors in use at a site now."""
         return sum(self._used[site])
 
+    def used_by(self, site: SiteName, use: int) -> int:
+        """Return the processors in one use at a site now."""
+        return self._used[site][use]
+
     def advance(self, until: Instant) -> None:
         """Integrate the use up to an instant."""
         now, bin_until = self._now, self._bin_until

@@ -149,7 +149,7 @@ class TraceRun:
         self._forced_at = math.inf
 
     def _fail(self, processors: int, *, is_requeued: bool) -> None:
-        running = self._running()
+        running = self.running()
         victims: list[Ended] = []
         while self.queue.idle < processors:
             victims.append(running.pop())
@@ -167,7 +167,7 @@ class TraceRun:
                 self.killed += 1
         self.queue.lose(processors)
 
-    def _running(self) -> list[Ended]:
+    def running(self) -> list[Ended]:
         """List the running jobs in order of start."""
         by_key = {job[1]: job for job in self._ends}
         return [by_key[key] for key in self.queue.running]
@@ -179,7 +179,7 @@ class TraceRun:
         jobs = self._waiting
         return State(
             at=self.now,
-            running=tuple((job[1], job[0], start, job[2]) for _, _, job, start in self._running()),
+            running=tuple((job[1], job[0], start, job[2]) for _, _, job, start in self.running()),
             waiting=tuple((jobs[k][1], jobs[k][0], jobs[k][2]) for k in self.queue.order()),
             available=self.queue.available,
         )
@@ -209,7 +209,7 @@ class TraceRun:
             "killed": self.killed,
             "requeued": self.requeued,
             "available": self.queue.available,
-            "running": [(key, job, start) for _, key, job, start in self._running()],
+            "running": [(key, job, start) for _, key, job, start in self.running()],
             "waiting": [(key, self._waiting[key]) for key in self.queue.order()],
             "reservations": reservations,
         }

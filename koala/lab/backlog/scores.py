@@ -1,0 +1,181 @@
+"""Runs of policies in scenes, and the table over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import exp, log, nan
+from typing import Any
+
+from koala.lab.backlog.bound import BoundTask, summarised
+from koala.lab.backlog.scenes import END_S, Coallocated, Scene
+from koala.lab.experiments import Experiment
+from koala.lab.rows import Row, Rows
+from koala.lab.sim.metrics import JobRecord
+from koala.lab.sweeps import Point
+
+PLAIN = "plain jobs"
+"""Name of the bound in tables."""
+RATIOS = ("median_s", "p90_s", "mean_s")
+"""Metrics that are given as ratios to the bound."""
+
+
+def waits(jobs: Iterable[JobRecord]) -> list[float]:
+    """Return the wait of each job; one that has not started at the end has waited until then."""
+    return [
+        (END_S if job.started_at is None else job.started_at) - job.submitted_at for job in jobs
+    ]
+
+
+def median_s(jobs: Sequence[JobRecord]) -> float:
+    """Return the median wait."""
+    return summarised(waits(jobs))["median_s"]
+
+
+def p90_s(jobs: Sequence[JobRecord]) -> float:
+    """Return the 90th percentile of the waits."""
+    return summarised(waits(jobs))["p90_s"]
+
+
+def mean_s(jobs: Sequence[JobRecord]) -> float:
+    """Return the mean wait."""
+    return summarised(waits(jobs))["mean_s"]
+
+
+def in_72h_percent(jobs: Sequence[JobRecord]) -> float:
+    """Return the share of the jobs that started in 72 hours."""
+    return summarised(waits(jobs))["in_72h_percent"]
+
+
+METRICS = {one.__name__: one for one in (median_s, p90_s, mean_s, in_72h_percent)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """Settings of a comparison: scenes, their jobs, and policies of tickets. `parameters` are those of the
+    scheduler that differ from the defaults."""
+
+    scenes: tuple[Scene, ...]
+    percent: float = 10.0
+    run_s: int = 3600
+    every_s: int = 432_000
+    policies: tuple[str, ...]
+    has_gate: bool = True
+    has_forecast: bool = True
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def jobs(self, scene: Scene) -> Coallocated:
+        """Return the jobs in a scene."""
+        return Coallocated(
+            sites=tuple((one.name, one.processors) for one in scene.machines),
+            percent=self.percent,
+            run_s=self.run_s,
+            every_s=self.every_s,
+        )
+
+    def points(self) -> tuple[Point, ...]:
+        """List each scene under each policy. Raises ConfigError."""
+        found = []
+        for scene in self.scenes:
+            grid = scene.grid(has_gate=self.has_gate, has_forecast=self.has_forecast)
+            base = Experiment(
+                grid=grid,
+                workload=self.jobs(scene),
+                parameters=self.parameters,
+                until_s=END_S,
+                is_whole=True,
+                metrics=METRICS,
+            )
+            for policy in self.policies:
+                labels = (("sites", scene.name), ("policy", policy))
+                found.append(Point(labels=labels, base=replace(base, tickets=policy)))
+        return tuple(found)
+
+    def bounds(self, seeds: Iterable[int]) -> tuple[BoundTask, ...]:
+        """List the local queues alone, and with the plain jobs of each seed."""
+        alone = [BoundTask(scene=scene) for scene in self.scenes]
+        plain = [
+            BoundTask(scene=scene, jobs=self.jobs(scene), seed=seed)
+            for scene in self.scenes
+            for seed in seeds
+        ]
+        return (*alone, *plain)
+
+
+Values = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The local queues of each scene alone, and the plain jobs of each scene and seed."""
+
+    alone: Mapping[str, Values]
+    plain: Mapping[tuple[str, int], Values]
+
+
+def table(rows: Iterable[Row], policies: Sequence[str], bounds: Bounds) -> Rows:
+    """Summarise the runs: a row for the plain jobs, and one for each policy.
+
+    Ratios of waits are geometric means over scenes and seeds. Waste is the processor time that
+    claims held before a start, in percent of that which jobs ran. Harm is the change of the local
+    jobs' mean wait by these jobs, and a mean, as are the shares.
+    """
+    by_policy: dict[str, list[tuple[Row, Values, float]]] = {name: [] for name in policies}
+    for row in rows:
+        cell = (row["sites"], row["seed"])
+        alone_s = bounds.alone[row["sites"]]["local_wait_mean"]
+        by_policy[row["policy"]].append((row, bounds.plain[cell], alone_s))
+    plain: list[dict[str, Any]] = [
+        {"sites": sites, "given_back": 0.0, "held_processor_s": 0.0, "jobs": 1.0, **values}
+        for (sites, _), values in bounds.plain.items()
+    ]
+    own: list[tuple[Row, Values, float]] = [
+        (row, row, bounds.alone[row["sites"]]["local_wait_mean"]) for row in plain
+    ]
+    return Rows([_scored(PLAIN, own), *(_scored(name, by_policy[name]) for name in policies)])
+
+
+def _scored(name: str, runs: Sequence[tuple[Mapping[str, Any], Values, float]]) -> Row:
+    row: Row = {"policy": name, "runs": len(runs)}
+    for metric in RATIOS:
+        logs = [
+            log(own[metric] / plain[metric])
+            for own, plain, _ in runs
+            if own[metric] and plain[metric]
+        ]
+        row[f"{metric.removesuffix('_s')}_ratio"] = exp(_mean(logs))
+    ran = sum(own.get("running_processor_s", 0.0) for own, _, _ in runs)
+    held = sum(own["held_processor_s"] for own, _, _ in runs)
+    row["waste_percent"] = 100 * held / ran if ran else 0.0
+    row["in_72h_percent"] = _mean([own["in_72h_percent"] for own, _, _ in runs])
+    jobs = sum(own["jobs"] for own, _, _ in runs)
+    row["given_back"] = sum(own["given_back"] for own, _, _ in runs) / jobs if jobs else nan
+    row["harm_s"] = _mean([own["local_wait_mean"] - alone_s for own, _, alone_s in runs])
+    return row
+
+
+def scene_rows(rows: Iterable[Row], policies: Sequence[str], bounds: Bounds) -> Rows:
+    """Return a row for each scene and policy: means over the seeds of median, 90th percentile and
+    mean of the waits, in hours."""
+    runs: dict[tuple[str, str], list[Values]] = {}
+    for (sites, _), values in bounds.plain.items():
+        runs.setdefault((sites, PLAIN), []).append(values)
+    for row in rows:
+        runs.setdefault((row["sites"], row["policy"]), []).append(row)
+    return Rows(
+        {
+            "sites": sites,
+            "policy": policy,
+            **{
+                f"{metric.removesuffix('_s')}_h": _mean([one[metric] for one in found]) / 3600
+                for metric in RATIOS
+            },
+        }
+        for sites in bounds.alone
+        for policy in (PLAIN, *policies)
+        if (found := runs.get((sites, policy)))
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else nan

@@ -1,0 +1,155 @@
+"""The backlog: its bound by hand, its jobs, its table by the definitions, and its command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from math import sqrt
+from pathlib import Path
+
+import pytest
+
+from koala.errors import ConfigError
+from koala.lab.backlog.bound import BoundTask, run_bound, simulate
+from koala.lab.backlog.scenes import DAY_S, Coallocated, Machine, Scene, scene_of
+from koala.lab.backlog.scores import PLAIN, Bounds, scene_rows, table
+from tests.cli.command import koala_here
+
+DAY = int(DAY_S)
+
+
+def write(path: Path, jobs: Iterable[tuple[int, int, int, int]], *, processors: int = 8) -> Path:
+    """Write a log of (submit, processors, run time, estimate); it begins with a job at 0."""
+    lines = [f"; MaxProcs: {processors}", "0 0 0 1 1 -1 -1 1 1 -1 1 1 -1 1 -1 -1 -1 -1"]
+    lines += [
+        f"{number} {at} 0 {run_s} {size} -1 -1 {size} {estimate_s} -1 1 1 -1 1 -1 -1 -1 -1"
+        for number, (at, size, run_s, estimate_s) in enumerate(jobs, 1)
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="ascii")
+    return path
+
+
+def daily(path: Path, *, at: int = 0) -> Path:
+    """Write a log of a machine that is taken whole for 12 hours of each day, and estimates 14."""
+    jobs = ((day * DAY + at, 8, DAY // 2, 14 * 3600) for day in range(120))
+    return write(path, jobs)
+
+
+def test_a_plain_job_waits_in_the_local_queue_as_any_other(tmp_path: Path) -> None:
+    """On day 15 of the log, the fifth of the 60 days, a job takes all from 0:00 to 12:00."""
+    machine = Machine(daily(tmp_path / "a.swf"), day=20)
+    alone = simulate(machine)
+    assert alone.utilization == 0.5
+    assert alone.local_waits_s == (0.0,) * 90
+    hour = 3600
+    at = 15 * DAY
+    queue = simulate(machine, [(at + hour, 4, hour), (at + 2 * hour, 4, 23 * hour)])
+    assert [*queue.plain_waits_s] == [11 * hour, 10 * hour]
+    # It runs until 11:00 of the next day, so that all that come later are late, too.
+    assert max(queue.local_waits_s) == 11 * hour
+    assert queue.window_wait_s == pytest.approx(sum(queue.local_waits_s) / 60)
+
+
+def test_a_plain_job_that_does_not_start_has_waited_until_the_end(tmp_path: Path) -> None:
+    machine = Machine(write(tmp_path / "a.swf", [(11 * DAY, 8, 90 * DAY, 90 * DAY)]), day=20)
+    queue = simulate(machine, [(30 * DAY, 1, 60)])
+    assert queue.plain_waits_s == (60 * DAY,)
+
+
+def test_a_job_is_bounded_by_the_last_of_its_parts(tmp_path: Path) -> None:
+    """One machine is taken in the mornings, the other in the afternoons."""
+    one = Machine(daily(tmp_path / "a.swf"), day=20)
+    other = Machine(daily(tmp_path / "b.swf", at=DAY // 2), day=20)
+    sites = ((one.name, 8), (other.name, 8))
+    jobs = Coallocated(sites=sites, percent=50, run_s=60, every_s=20 * DAY)
+    bound = run_bound(BoundTask(scene=Scene((one, other)), jobs=jobs, seed=3)).values
+    waits = sorted(DAY // 2 - int(job.at) % (DAY // 2) for job in jobs.jobs(3))
+    assert bound["median_s"] == waits[1]
+    assert bound["mean_s"] == sum(waits) / 3
+    assert bound["p90_s"] == pytest.approx(waits[1] + 0.8 * (waits[2] - waits[1]))
+    assert bound["in_72h_percent"] == 100
+
+
+def test_there_is_a_job_in_each_interval_for_a_share_of_each_site() -> None:
+    drawn = Coallocated(sites=(("a", 338), ("b", 7)), percent=10, run_s=60, every_s=5 * DAY)
+    jobs = drawn.jobs(1)
+    assert [int(job.at - 10 * DAY) // (5 * DAY) for job in jobs] == list(range(12))
+    assert {(job.processors, job.sites) for job in jobs} == {((34, 1), ("a", "b"))}
+    assert drawn.jobs(1) == jobs
+    assert drawn.jobs(2) != jobs
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a.swf+b.swf", "allowed are logs with days"),
+        ("a.swf:x+b.swf:20", "allowed are logs with days"),
+        ("a.swf:9+b.swf:20", "allowed are days from 10"),
+        ("a.swf:20", "allowed are at least two"),
+        ("a.swf:20+a.swf:20", "allowed are at least two"),
+    ],
+)
+def test_wrong_scenes_are_refused(text: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        scene_of(text)
+
+
+def test_the_table_has_the_figures_of_its_definitions() -> None:
+    plain = {"median_s": 10.0, "p90_s": 20.0, "mean_s": 10.0, "in_72h_percent": 100.0}
+    bounds = Bounds(
+        alone={"x": {"local_wait_mean": 5.0}},
+        plain={("x", seed): {**plain, "local_wait_mean": 7.0} for seed in (1, 2)},
+    )
+    runs = [
+        {
+            "sites": "x",
+            "policy": "dodge",
+            "seed": seed,
+            "jobs": 4.0,
+            "median_s": 10.0 * seed,
+            "p90_s": 20.0,
+            "mean_s": 15.0,
+            "in_72h_percent": 50.0 * seed,
+            "held_processor_s": 3.0 * seed,
+            "running_processor_s": 90.0,
+            "given_back": 2.0,
+            "local_wait_mean": 6.0,
+        }
+        for seed in (1, 2)
+    ]
+    first, row = table(runs, ["dodge"], bounds)
+    assert (first["policy"], first["median_ratio"], first["harm_s"]) == (PLAIN, 1.0, 2.0)
+    assert row["median_ratio"] == pytest.approx(sqrt(2))
+    assert (row["p90_ratio"], row["mean_ratio"]) == pytest.approx((1.0, 1.5))
+    assert (row["waste_percent"], row["in_72h_percent"]) == (5.0, 75.0)
+    assert (row["given_back"], row["harm_s"]) == (0.5, 1.0)
+    hours = scene_rows(runs, ["dodge"], bounds)
+    assert [(one["policy"], round(one["median_h"] * 3600, 6)) for one in hours] == [
+        (PLAIN, 10.0),
+        ("dodge", 15.0),
+    ]
+
+
+def test_the_command_compares_policies_with_plain_jobs(tmp_path: Path) -> None:
+    """Both machines get a little more work than they can do, so they are never idle. A second call
+    finds all runs in the store."""
+    half = DAY // 2
+    for name in ("a", "b"):
+        jobs = ((number * half, 8, half + 600, 14 * 3600) for number in range(200))
+        write(tmp_path / f"{name}.swf", jobs)
+    words = (
+        "simulate", "backlog", f"{tmp_path}/a.swf:10+{tmp_path}/b.swf:14", "--policy", "none",
+        "--policy", "dodge", "--size", "50", "--run", "600", "--workers", "1",
+        "--store", str(tmp_path / "store"), "--out", str(tmp_path / "out"), "--json",
+    )  # fmt: skip
+    done = koala_here(*words)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    rows = {row["policy"]: row for row in found["policies"]}
+    assert list(rows) == [PLAIN, "none", "dodge"]
+    assert (rows["none"]["in_72h_percent"], rows["dodge"]["in_72h_percent"]) == (0, 100)
+    assert rows["dodge"]["mean_ratio"] < 2
+    assert found["alone"]["a:10+b:14"]["a:10 utilization"] == 1
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["runs.csv", "sites.csv", "table.csv"]
+    assert koala_here(*words).stdout == done.stdout

@@ -1,0 +1,151 @@
+"""Tickets at a simulated site: they wait, obey their gates, and their starts are expected."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from koala.common.protocol.messages import Program
+from koala.core.model.actions import ClaimProcessors, StopClaim
+from koala.core.model.events import ClaimGone, ClaimGranted, Event, SiteReported
+from koala.core.model.values import ClaimId, SiteName, UserName
+from koala.lab.sim.engine import Engine
+from koala.lab.sim.experiment.setting import LocalJob, NoFaults
+from koala.lab.sim.experiment.sites import FORECAST_S, Order, Site
+from koala.lab.sim.experiment.usage import Usage
+from koala.policies import chosen
+from koala.queue_model import Discipline
+from tests.harness.builders import a_component
+from tests.lab.sim.experiment.small import Watched, local, site, submission
+
+DELFT = SiteName("delft")
+OLD, YOUNG = ClaimId("j1/1/0/1"), ClaimId("j1/1/0/2")
+
+
+def ticket(claim: ClaimId = OLD, *, is_gated: bool = False) -> ClaimProcessors:
+    """A ticket for 4 processors: 40 s of hold, and a program of 5 s."""
+    return ClaimProcessors(
+        claim=claim,
+        site=DELFT,
+        processors=4,
+        ask_number=1,
+        port=20_000,
+        hold_s=40.0,
+        program=Program(executable="a", wall_time_s=5.0),
+        owner=UserName("ada"),
+        waits=True,
+        is_gated=is_gated,
+    )
+
+
+def told_by(
+    *users: LocalJob, orders: dict[float, Order], until: float, has_forecast: bool = True
+) -> list[tuple[float, Event]]:
+    """What a site of 8 processors under EASY tells, with the instants."""
+    engine = Engine()
+    told: list[tuple[float, Event]] = []
+    setting = replace(
+        site("delft", 8, *users), discipline=Discipline.EASY, has_forecast=has_forecast
+    )
+    place = Site(
+        engine,
+        setting,
+        faults=NoFaults(),
+        program=lambda _: (5.0, 0),
+        usage=Usage({DELFT: 8}, bin_s=60.0),
+        emit=lambda event: told.append((engine.now, event)),
+    )
+    place.begin()
+    for at, order in orders.items():
+        engine.at(at, partial(place.receive, order))
+    engine.run(until)
+    return told
+
+
+def grants(told: list[tuple[float, Event]]) -> dict[str, float]:
+    return {str(event.claim): at for at, event in told if isinstance(event, ClaimGranted)}
+
+
+def starts(told: list[tuple[float, Event]]) -> list[tuple[float, object]]:
+    return [(at, e.starts) for at, e in told if isinstance(e, SiteReported) and e.starts]
+
+
+def test_a_ticket_has_no_grace_time() -> None:
+    told = told_by(local(0.0, 8, 5000.0), orders={10.0: ticket()}, until=5001.0)
+    assert grants(told) == {OLD: 5000.0}
+    assert not [event for _, event in told if isinstance(event, ClaimGone)]
+
+
+def test_a_gated_ticket_lets_others_pass_and_goes_before_later_jobs_once_it_is_opened() -> None:
+    """The job of 20 starts at 100 in its place; that of 150 has come later than the ticket."""
+    users = (local(0.0, 8, 100.0), local(20.0, 8, 100.0), local(150.0, 8, 100.0))
+    gate, free = ticket(is_gated=True), ticket()
+    told = told_by(*users, orders={10.0: free, 30.0: gate, 160.0: free, 170.0: free}, until=400.0)
+    assert grants(told) == {OLD: 200.0}
+
+
+def test_a_gate_comes_too_late_for_a_ticket_that_has_started() -> None:
+    told = told_by(orders={10.0: ticket(), 20.0: ticket(is_gated=True)}, until=100.0)
+    assert grants(told) == {OLD: 10.0}
+    ends = [(at, event.end.reason) for at, event in told if isinstance(event, ClaimGone)]
+    assert ends == [(50.0, "its hold deadline came")]
+
+
+def test_expected_starts_are_those_of_the_oldest_tickets_and_are_told_again() -> None:
+    """The local job says 1,000 s and ends after 700. The younger ticket is told of once the other
+    has gone."""
+    users = (LocalJob(0.0, 8, 700.0, 1000.0),)
+    orders: dict[float, Order] = {
+        10.0: ticket(is_gated=True),
+        20.0: ticket(YOUNG, is_gated=True),
+        500.0: StopClaim(claim=OLD, site=DELFT),
+    }
+    told = told_by(*users, orders=orders, until=900.0)
+    assert starts(told) == [
+        (10.0, ((OLD, 990.0),)),
+        (20.0, ((OLD, 980.0),)),
+        (20.0 + FORECAST_S, ((OLD, 980.0 - FORECAST_S),)),
+        (500.0, ((YOUNG, 500.0),)),
+        (500.0 + FORECAST_S, ((YOUNG, 0.0),)),
+    ]
+    last = [event for at, event in told if at == 20.0 and isinstance(event, SiteReported)]
+    assert (last[0].local, last[0].idle, last[0].queued) == (8, 0, 0)
+
+
+def test_a_site_without_forecasts_says_once_that_it_knows_none() -> None:
+    told = told_by(local(0.0, 8, 5000.0), orders={10.0: ticket()}, until=4000.0, has_forecast=False)
+    assert starts(told) == [(10.0, ((OLD, None),))]
+
+
+@pytest.mark.parametrize(("policy", "started_at"), [("none", 500.0), ("dodge", 300.0)])
+def test_a_job_with_tickets_starts_where_one_that_looks_for_idle_processors_must_wait(
+    policy: str, started_at: float
+) -> None:
+    """Both sites are full until 300, and local jobs that come later take them until 500. The
+    invariants of the core are checked at every event."""
+
+    def busy(name: str) -> list[LocalJob]:
+        return [local(0.0, 8, 300.0), local(100.0, 8, 200.0)]
+
+    places = [
+        replace(site(name, 8, *busy(name), gate="place"), discipline=Discipline.EASY)
+        for name in ("delft", "leiden")
+    ]
+    job = submission(
+        "j1",
+        50.0,
+        a_component(4, site="delft", wall_time_s=60.0),
+        a_component(4, site="leiden", wall_time_s=60.0),
+        run_s=60.0,
+    )
+    world = Watched(
+        places,
+        job,
+        policies=chosen(tickets=policy),
+        parameters={"scan": "change", "start": "early"},
+    )
+    found = world.play()["j1"]
+    assert found.phase == "Finished"
+    assert found.started_at == pytest.approx(started_at, abs=1.0)
