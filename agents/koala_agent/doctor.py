@@ -34,6 +34,7 @@ from koala_agent.assembly import dialect_of
 from koala_agent.background import find
 from koala_agent.config import read_config
 from koala_agent.config_tables import Config
+from koala_agent.gate_probe import OPEN_S, SHUT_S, probe_gate
 from koala_agent.link.endpoints import certified_address, why_refused
 from koala_agent.link.enrolment import find_identity
 from koala_agent.lrm.dialect import Dialect, Figures
@@ -63,7 +64,7 @@ def doctor(path: Path, *, is_probed: bool, as_json: bool) -> int:
     async def configuration() -> str:
         return f"{path} is valid"
 
-    needs = {**NEEDS, "probe job": run_probe} if is_probed else NEEDS
+    needs = {**NEEDS, "probe job": run_probe, "gate": probe_gate} if is_probed else NEEDS
     if config.transport.kind == "ssh":
         needs = {"login node": _login_node, **needs}
     if config.starter.line == "files":
@@ -75,7 +76,10 @@ def doctor(path: Path, *, is_probed: bool, as_json: bool) -> int:
             print(finding.line, flush=True)
 
     if is_probed:
-        sys.stderr.write(f"koala-agent: the probe job may take up to {LIMIT_S:g} s\n")
+        sys.stderr.write(
+            f"koala-agent: the probe job may take up to {LIMIT_S:g} s, and those of the gate up to"
+            f" {SHUT_S + OPEN_S:g} s\n"
+        )
     findings = asyncio.run(examine({"configuration": configuration, **checks}, show))
     failed = {finding.check for finding in findings if finding.result is Result.FAILED}
     if not (is_probed or config.system.is_emulated or failed & NEEDS_OF_PROBE):

@@ -7,11 +7,12 @@
 #
 # Every cluster is one slurmctld plus one slurmd per virtual node, all on the
 # loopback interface, with its own ClusterName, ports, state and spool folders.
-# No systemd, no cgroups, no database (slurmdbd); works as root, and as an
-# ordinary user (jobs then run as that user only).
+# No systemd, no cgroups; works as root, and as an ordinary user (jobs then
+# run as that user only).
 #
 # Needs: slurmctld slurmd slurm-client (Debian: slurm-wlm), python3; for
-#        KOALA_DEV_AUTH=munge also munge.
+#        KOALA_DEV_AUTH=munge also munge; for KOALA_DEV_PRIORITY=age also
+#        slurmdbd and MariaDB's server.
 #
 # Parameters (environment):
 #   KOALA_DEV_CLUSTERS   "name:NODESxCPUS ..."      default "alpha:2x8 beta:2x16"
@@ -24,6 +25,8 @@
 #   KOALA_DEV_WAIT_S     patience for `up`          default 30
 #   KOALA_DEV_SCHED      extra SchedulerParameters  default see below
 #
+#   KOALA_DEV_PRIORITY   fifo, or age: by the age of jobs, with limits and a database (slurmdbd)
+#                        of its own, for root and nobody alone  default fifo
 #   KOALA_DEV_SLURM_ROOT  folder of another Debian (debian-root.sh), whose Slurm is used with that
 #                        Debian's libraries, in the file system of this one  default: this machine's
 #
@@ -41,6 +44,7 @@ KOALA_DEV_FEATURES=${KOALA_DEV_FEATURES:-}
 KOALA_DEV_LICENSES=${KOALA_DEV_LICENSES:-}
 KOALA_DEV_NODE_TIMEOUT=${KOALA_DEV_NODE_TIMEOUT:-10}
 KOALA_DEV_WAIT_S=${KOALA_DEV_WAIT_S:-30}
+KOALA_DEV_PRIORITY=${KOALA_DEV_PRIORITY:-fifo}
 KOALA_DEV_SLURM_ROOT=${KOALA_DEV_SLURM_ROOT:-}
 # Short periods: a test must not wait for the 30/60 s default loops.
 KOALA_DEV_SCHED=${KOALA_DEV_SCHED:-"bf_interval=1,bf_resolution=1,sched_interval=1,batch_sched_delay=0"}
@@ -79,6 +83,46 @@ start_munge() {   # a private munged: own key, own socket
   head -c 128 /dev/urandom > "$m/key"; chmod 600 "$m/key"
   munged --socket="$m/socket" --key-file="$m/key" --pid-file="$m/pid" \
          --log-file="$m/log" --seed-file="$m/seed" --num-threads=2 --force 2>>"$m/stderr"
+}
+
+priority() {      # dir of a cluster ; lines of its slurm.conf
+  if [ "$KOALA_DEV_PRIORITY" = fifo ]; then
+    printf '%s\n' PriorityType=priority/basic AccountingStorageType=accounting_storage/none
+    return
+  fi
+  printf '%s\n' PriorityType=priority/multifactor PriorityWeightAge=1000000 PriorityMaxAge=0-1 PriorityCalcPeriod=00:01 \
+    AccountingStorageType=accounting_storage/slurmdbd AccountingStorageHost=localhost \
+    "AccountingStoragePort=$(cat "${1%/*}/database/port")" AccountingStorageEnforce=associations,limits,qos
+}
+
+# A private MariaDB and slurmdbd, which know the clusters and the accounts that may submit.
+start_database() { # dir
+  local b=$1/database ports c i name
+  mkdir -p "$b"; read -r -a ports <<<"$(free_ports 2)"
+  echo "${ports[0]}" > "$b/port"
+  mariadb-install-db --no-defaults --datadir="$b/data" --auth-root-authentication-method=normal --user="$(id -un)" > "$b/install.log" 2>&1
+  setsid mariadbd --no-defaults --user="$(id -un)" --datadir="$b/data" --socket="$b/socket" --bind-address=127.0.0.1 \
+    --port="${ports[1]}" --pid-file="$b/mariadbd.pid" > "$b/mariadbd.log" 2>&1 &
+  until_done mariadb --no-defaults -S "$b/socket" -u root -e 'SELECT 1' || die "MariaDB did not come up; see $b"
+  mariadb --no-defaults -S "$b/socket" -u root -e "CREATE DATABASE slurm_acct_db;
+    CREATE USER slurm@localhost IDENTIFIED BY 'x'; GRANT ALL ON *.* TO slurm@localhost"
+  printf '%s\n' AuthType=auth/none DbdHost=localhost "DbdPort=${ports[0]}" "SlurmUser=$(id -un)" "LogFile=$b/slurmdbd.log" \
+    "PidFile=$b/slurmdbd.pid" StorageType=accounting_storage/mysql StorageHost=127.0.0.1 "StoragePort=${ports[1]}" \
+    StorageUser=slurm StoragePass=x StorageLoc=slurm_acct_db > "$b/slurmdbd.conf"
+  chmod 600 "$b/slurmdbd.conf"
+  printf '%s\n' ClusterName=none "SlurmctldHost=$(hostname -s)(127.0.0.1)" AuthType=auth/none \
+    AccountingStorageType=accounting_storage/slurmdbd AccountingStorageHost=localhost "AccountingStoragePort=${ports[0]}" > "$b/slurm.conf"
+  export SLURM_CONF=$b/slurm.conf
+  slurmdbd
+  until_done sacctmgr -n show cluster || die "slurmdbd did not come up; see $b"
+  for c in $KOALA_DEV_CLUSTERS; do sacctmgr -i add cluster "${c%%:*}"; done > "$b/sacctmgr.log"
+  { sacctmgr -i add account koala; for name in root nobody; do sacctmgr -i add user $name account=koala; done; } >> "$b/sacctmgr.log"
+  unset SLURM_CONF
+}
+
+until_done() {    # command ; try it until it succeeds
+  local end=$(( $(date +%s) + KOALA_DEV_WAIT_S ))
+  until "$@" >/dev/null 2>&1; do [ "$(date +%s)" -lt "$end" ] || return 1; sleep 0.1; done
 }
 
 write_conf() {    # dir name nodes cpus ; ports from free_ports
@@ -124,11 +168,10 @@ SelectTypeParameters=CR_CPU
 ReturnToService=2
 SchedulerType=sched/backfill
 SchedulerParameters=$KOALA_DEV_SCHED
-PriorityType=priority/basic
+$(priority "$d")
 # end records without a database: one text line per finished job
 JobCompType=jobcomp/filetxt
 JobCompLoc=$d/jobcomp.txt
-AccountingStorageType=accounting_storage/none
 # scancel: TERM, then KILL after KillWait seconds
 KillWait=3
 MinJobAge=300
@@ -158,6 +201,7 @@ up() {
     stepd=(-d "$dir/bin/slurmstepd")
   fi
   [ "$KOALA_DEV_AUTH" = munge ] && start_munge "$dir"
+  [ "$KOALA_DEV_PRIORITY" = fifo ] || start_database "$dir"
   for c in $KOALA_DEV_CLUSTERS; do
     name=${c%%:*}; spec=${c#*:}; nodes=${spec%x*}; cpus=${spec#*x}; d=$dir/$name
     write_conf "$d" "$name" "$nodes" "$cpus"
@@ -183,7 +227,7 @@ down() {
   local dir d i files=()
   dir=$(cd "$1" && pwd)
   for d in "$dir"/*/; do
-    d=${d%/}; [ -f "$d/slurm.conf" ] || continue
+    d=${d%/}; [ -f "$d/slurm.conf" ] && [ ! -f "$d/slurmdbd.conf" ] || continue
     # the jobs first: a slurmd that ends leaves its slurmstepd (and the job) alive
     if [ -s "$d/slurmctld.pid" ] && alive "$(cat "$d/slurmctld.pid")"; then
       export SLURM_CONF=$d/slurm.conf
@@ -196,6 +240,8 @@ down() {
     files+=("$d"/slurmd-*.pid "$d/slurmctld.pid")
   done
   stop_pidfiles "${files[@]}" "$dir/munge/pid"
+  stop_pidfiles "$dir/database/slurmdbd.pid"
+  stop_pidfiles "$dir/database/mariadbd.pid"
   for d in "$dir"/*/; do
     if [ -f "${d}slurm.conf" ]; then kill_strays "SLURM_CONF=${d}slurm.conf" slurmstepd SLURM_JOB_ID; fi
   done
@@ -212,5 +258,5 @@ case "${1:-}" in
   up)     up "${2:-}" ;;
   down)   [ -d "${2:-}" ] || die "down needs the folder that up printed"; down "$2" ;;
   status) [ -d "${2:-}" ] || die "status needs the folder that up printed"; status "$2" ;;
-  *)      sed -n '2,27s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *)      sed -n '2,30s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

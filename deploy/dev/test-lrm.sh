@@ -19,19 +19,19 @@ install() {
   apt-get update -qq
   # RUNLEVEL=1 keeps the packages from starting services of their own.
   RUNLEVEL=1 apt-get install -y -qq --no-install-recommends \
-    slurm-wlm slurm-client munge gridengine-master gridengine-exec gridengine-client msmtp-mta \
+    slurm-wlm slurm-client munge slurmdbd mariadb-server gridengine-master gridengine-exec gridengine-client msmtp-mta \
     postgresql openssh-server libpam-google-authenticator libdbd-pg-perl libjson-perl libyaml-perl libsort-versions-perl \
     libterm-ui-perl libcapture-tiny-perl \
     mpich libmpich-dev openmpi-bin libopenmpi-dev gcc libc6-dev >/dev/null
 }
 
-if ! command -v slurmctld >/dev/null || ! command -v sge_qmaster >/dev/null || ! command -v google-authenticator >/dev/null || ! command -v mpicc.mpich >/dev/null ||
+if ! command -v slurmctld >/dev/null || ! command -v slurmdbd >/dev/null || ! command -v sge_qmaster >/dev/null || ! command -v google-authenticator >/dev/null || ! command -v mpicc.mpich >/dev/null ||
   ! perl -MDBD::Pg -MCapture::Tiny -MSort::Versions -MJSON -e 1 2>/dev/null || ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1; then
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && command -v debconf-set-selections >/dev/null; then
-    say "installing Slurm, Grid Engine, MPICH and what OAR needs from Debian's packages"
+    say "installing Slurm with a database, Grid Engine, MPICH and what OAR needs from Debian's packages"
     install
   else
-    say "slurmctld, sge_qmaster, mpicc.mpich, PostgreSQL or a module of Perl is missing, and only root on a Debian can install them here"
+    say "slurmctld, slurmdbd, sge_qmaster, mpicc.mpich, PostgreSQL or a module of Perl is missing, and only root on a Debian can install them here"
   fi
 fi
 

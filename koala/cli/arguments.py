@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -121,7 +121,13 @@ NAMES = {"JOB": "job", "SITE": "site", "USER": "user"}
 """Metavars of options whose values the shell completes with names that the daemon knows."""
 
 
-def offered(*words: str, names_of: str = "") -> dict[str, Any]:
+class Offered(TypedDict):
+    """Attributes of an option or argument that the shell completes."""
+
+    shell_complete: Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def offered(*words: str, names_of: str = "") -> Offered:
     """Return the attributes of an option or argument that the shell completes: with these words, or
     with the names of jobs, sites or users that the daemon knows."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import get_completion_class, shell_complete
@@ -15,9 +15,7 @@ from koala.errors import KoalaError, SpecError
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
-    from koala.client.records import Record
-
-Document = Mapping[str, Any]
+    from koala.views.records.base import Record
 
 VARIABLE = "_KOALA_COMPLETE"
 SHELLS = {
@@ -69,7 +67,7 @@ REQUESTS: dict[str, Callable[[AsyncClient], Awaitable[Sequence[Record]]]] = {
     "site": lambda client: client.sites(),
     "user": lambda client: client.users(),
 }
-"""How the daemon is asked for names, by the key that a document has its name under."""
+"""How the daemon is asked for names, by the attribute that has the name."""
 
 
 def names_of(kind: str, address: str | None) -> list[str]:
@@ -80,7 +78,7 @@ def names_of(kind: str, address: str | None) -> list[str]:
 
     async def ask() -> list[str]:
         async with asyncio.timeout(ANSWER_S), AsyncClient(address) as client:
-            return [str(one[kind]) for one in await REQUESTS[kind](client)]
+            return [str(getattr(one, kind)) for one in await REQUESTS[kind](client)]
 
     with suppress(KoalaError, OSError, TimeoutError):
         return asyncio.run(ask())[::-1]

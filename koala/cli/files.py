@@ -13,11 +13,10 @@ from click.exceptions import Exit
 from koala.cli.arguments import daemon_options, examples, file, offered, option
 from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import note, print_answer, print_json, print_list, terminal_width
-from koala.cli.requests import ask_document, ask_documents
+from koala.cli.requests import ask
 from koala.errors import RejectedError, SpecError
 
 if TYPE_CHECKING:
-    from koala.cli.render.table import Document
     from koala.client import AsyncClient
     from koala.client.records import AddedFile, ReplicaFile
 
@@ -98,7 +97,7 @@ def add(
                 for site in sites
             ]
 
-        _show_added(ask_documents(address, take), json)
+        _show_added(ask(address, take), json)
         return
     found = [(one, _renamed(own, path.resolve().name, name)) for one, own in files_below(path)]
     if not found:
@@ -121,7 +120,7 @@ def add(
                     before += entry.size_bytes
         return added
 
-    _show_added(ask_documents(address, request), json)
+    _show_added(ask(address, request), json)
 
 
 @click.command
@@ -147,7 +146,7 @@ def where(*, name: str, json: bool, address: str | None) -> None:
             raise RejectedError(f"no file {name!r}: `koala files` lists all")
         return chosen
 
-    entries = ask_documents(address, request)
+    entries = ask(address, request)
     print_answer(
         {"files": entries}, lambda: files_text(entries, width=terminal_width()), as_json=json
     )
@@ -165,14 +164,14 @@ def remove(*, name: str, site: str, json: bool, address: str | None) -> None:
 
     A file that a job still needs cannot be removed. Files of a site are its administrator's.
     """
-    removed = ask_document(address, lambda client: client.remove_file(name, site=site))
+    removed = ask(address, lambda client: client.remove_file(name, site=site))
     if json:
         print_json(removed)
     else:
-        for one in removed["removed"]:
-            print(f"{removed['file']}  removed from {one}")
-    if removed["left"]:
-        note(f"{removed['file']} is still at {', '.join(removed['left'])}, which did not answer:"
+        for one in removed.removed:
+            print(f"{removed.file}  removed from {one}")
+    if removed.left:
+        note(f"{removed.file} is still at {', '.join(removed.left)}, which did not answer:"
              " try again when it is connected")  # fmt: skip
         raise Exit(1)
 
@@ -180,14 +179,14 @@ def remove(*, name: str, site: str, json: bool, address: str | None) -> None:
 def _list(json: bool, address: str | None) -> None:
     from koala.cli.render.documents import files_text
 
-    entries = ask_documents(address, lambda client: client.files())
+    entries = ask(address, lambda client: client.files())
     print_list("files", entries, lambda: files_text(entries, width=terminal_width()), as_json=json)
 
 
-def _show_added(entries: Sequence[Document], json: bool) -> None:
+def _show_added(entries: Sequence[AddedFile], json: bool) -> None:
     print_answer(
         {"files": entries},
-        lambda: "\n".join(f"{entry['file']}  at {entry['site']}" for entry in entries),
+        lambda: "\n".join(f"{entry.file}  at {entry.site}" for entry in entries),
         as_json=json,
     )
 

@@ -11,14 +11,19 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from koala.views.records.base import Record
 
 JSON_VERSION = 1
 """Version of the documents of `--json` (docs/api.md)."""
 
 
-def print_json(document: Mapping[str, object], *, indent: int | None = 2) -> None:
+def print_json(document: Mapping[str, object] | Record, *, indent: int | None = 2) -> None:
     """Print a document as JSON, in one line without `indent`, and flush."""
     print(json_text(document, indent=indent), flush=True)
 
@@ -28,10 +33,12 @@ _CONTROL = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\u
 an escape is allowed."""
 
 
-def json_text(document: Mapping[str, object], indent: int | None = None) -> str:
-    """Format a document as JSON, its version first."""
-    versioned = {"version": JSON_VERSION, **document}
-    text = json.dumps(versioned, indent=indent, ensure_ascii=False)
+def json_text(document: Mapping[str, object] | Record, indent: int | None = None) -> str:
+    """Format a document as JSON, its version first; it may be a record, or have records."""
+    names = document if isinstance(document, Mapping) else document.document
+    versioned = {"version": JSON_VERSION, **names}
+    plain = attrgetter("document")
+    text = json.dumps(versioned, indent=indent, ensure_ascii=False, default=plain)
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -66,7 +73,9 @@ def print_list(
         note(empty or f"no {name}")
 
 
-def print_answer(document: Mapping[str, object], text: Callable[[], str], *, as_json: bool) -> None:
+def print_answer(
+    document: Mapping[str, object] | Record, text: Callable[[], str], *, as_json: bool
+) -> None:
     """Print an answer, as JSON or as text."""
     if as_json:
         print_json(document)

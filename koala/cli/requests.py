@@ -7,8 +7,8 @@ which `koala.cli.main` turns into messages and exit statuses.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 
     from koala.client.client import AsyncClient
     from koala.client.connection import Connection
-    from koala.client.records import Record
 
 T = TypeVar("T")
-R = TypeVar("R", bound="Record")
-Document: TypeAlias = Mapping[str, Any]
 
 _ADDRESS = re.compile(r"(?:[^\s:]+|\[[0-9A-Fa-f:]+\]):(?P<port>[0-9]{1,5})|unix:\S+")
 PORT_MAX = 65_535
@@ -71,18 +68,6 @@ def _runner() -> asyncio.Runner:
         command.meta[RUNNER] = command.with_resource(asyncio.Runner())
     runner: asyncio.Runner = command.meta[RUNNER]
     return runner
-
-
-def ask_documents(
-    address: str | None, request: Callable[[AsyncClient], Awaitable[Sequence[R]]]
-) -> list[Document]:
-    """Run one request for a list of records and return their documents."""
-    return [record.document for record in ask(address, request)]
-
-
-def ask_document(address: str | None, request: Callable[[AsyncClient], Awaitable[R]]) -> Document:
-    """Run one request for a record and return its document."""
-    return ask(address, request).document
 
 
 def _check_address(address: str | None) -> None:

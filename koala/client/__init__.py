@@ -6,7 +6,7 @@ types of results.
 
 client               `AsyncClient` and its handle; `grid_calls`, `file_calls` have more methods
 sync                 `Client`; `background` runs the coroutines in a thread
-description          `Job` and `Component`; `phases`: names of final phases
+description          `Job` and `Component`
 submission           one of several submissions; `batched_submission` sends them
 
 records              types of results
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from koala.client.client import AsyncClient, AsyncJobHandle
     from koala.client.description import Component, Job
-    from koala.client.phases import TERMINAL_PHASES
     from koala.client.submission import Submission
     from koala.client.sync import Client, JobHandle
+    from koala.views.records.phases import TERMINAL_PHASES
 
 __all__ = [
     "TERMINAL_PHASES",
@@ -36,14 +36,14 @@ __all__ = [
     "Submission",
 ]
 _MODULES = {
-    "TERMINAL_PHASES": "phases",
-    "AsyncClient": "client",
-    "AsyncJobHandle": "client",
-    "Client": "sync",
-    "Component": "description",
-    "Job": "description",
-    "JobHandle": "sync",
-    "Submission": "submission",
+    "TERMINAL_PHASES": "koala.views.records.phases",
+    "AsyncClient": "koala.client.client",
+    "AsyncJobHandle": "koala.client.client",
+    "Client": "koala.client.sync",
+    "Component": "koala.client.description",
+    "Job": "koala.client.description",
+    "JobHandle": "koala.client.sync",
+    "Submission": "koala.client.submission",
 }
 
 
@@ -51,6 +51,6 @@ def __getattr__(name: str) -> object:
     """Import what is asked for: a command needs little of this package, and starts faster."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    found: object = getattr(import_module(_MODULES[name]), name)
     globals()[name] = found
     return found

@@ -27,7 +27,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from contextlib import aclosing, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from koala.client.batched_submission import staged_message, submit_messages
 from koala.client.connection import CALL_S, Connection, until
@@ -35,25 +35,24 @@ from koala.client.description import Job
 from koala.client.fetching import prepare_folder, write_files
 from koala.client.file_calls import AsyncFileCalls
 from koala.client.grid_calls import AsyncGridCalls
-from koala.client.phases import TERMINAL_PHASES
-from koala.client.records import (
-    NO_NOTICE,
-    CancelResult,
-    Explanation,
-    JobDetails,
-    JobSummary,
-    JobTimeline,
-    LogPart,
-    Notice,
-    OutputFile,
-    OutputPart,
-    read_record,
-)
+from koala.client.records import LogPart, OutputFile, OutputPart
 from koala.client.resumable_stream import StreamOpened
 from koala.client.submission import Submission
 from koala.common.identity.credentials import Credentials
 from koala.common.wire.v1 import koala_pb2 as pb
 from koala.errors import KoalaError, TimeLimitError, UnreachableError
+from koala.views.records.base import Moment
+from koala.views.records.jobs import (
+    NO_NOTICE,
+    CancelResult,
+    Explanation,
+    JobDetails,
+    JobPage,
+    JobSummary,
+    JobTimeline,
+    Notice,
+)
+from koala.views.records.phases import TERMINAL_PHASES, Phase
 
 PAGE = 1_000  # jobs of a list in one message
 
@@ -173,7 +172,7 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
         names = [jobs] if isinstance(jobs, str) else list(jobs)
         reply = await self._daemon.call("Cancel", pb.CancelRequest(jobs=names), pb.CancelReply)
         return [
-            read_record(CancelResult, {"job": r.job, "phase": r.phase, "error": r.error})
+            CancelResult(job=r.job, phase=cast(Phase, r.phase), error=r.error)
             for r in reply.results
         ]
 
@@ -202,9 +201,9 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
                 page=page,
                 jobs=jobs,
             )
-            document = await self._daemon.document("List", request)
-            found += [read_record(JobSummary, job) for job in document["jobs"]]
-            after = document.get("next") or ""
+            one_page = await self._daemon.record(JobPage, "List", request)
+            found += one_page.jobs
+            after = one_page.next or ""
             if not after:
                 return found
 
@@ -420,15 +419,14 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
 
 
 def _notice(notice: pb.Notice) -> Notice:
-    document = {
-        "number": notice.number,
-        "at": notice.at,
-        "job": notice.job,
-        "site": notice.site,
-        "phase": notice.phase,
-        "text": notice.text,
-    }
-    return read_record(Notice, document)
+    return Notice(
+        number=notice.number,
+        at=Moment.of(notice.at),
+        job=notice.job,
+        site=notice.site,
+        phase=cast(Phase, notice.phase),
+        text=notice.text,
+    )
 
 
 class AsyncJobHandle:

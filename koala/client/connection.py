@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -27,7 +26,7 @@ from koala.common.wire.v1.koala_pb2_grpc import KoalaStub
 from koala.errors import KoalaError, NoAnswerError, SpecError, TimeLimitError, UnreachableError
 
 if TYPE_CHECKING:
-    from koala.client.records import R
+    from koala.views.records.base import R
 
 CALL_S = 60.0
 DEFAULT_ADDRESS = "127.0.0.1:7740"
@@ -102,23 +101,11 @@ class Connection:
         except TimeoutError as error:
             raise self._late() from error
 
-    async def document(self, method: str, request: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Call a method that answers with a JSON document."""
-        document = json.loads((await self.call(method, request, pb.Document)).json)
-        assert isinstance(document, dict)
-        return document
-
     async def record(self, kind: type[R], method: str, request: Any) -> R:  # noqa: ANN401
-        """Call a method that answers with a JSON document, and read it as a record."""
-        from koala.client.records import read_record  # noqa: PLC0415 - late, for commands to start fast
+        """Call a method that answers with a JSON document, and decode it."""
+        from koala.views.records.base import decode  # noqa: PLC0415 - late, for commands to start fast
 
-        return read_record(kind, await self.document(method, request))
-
-    async def records(self, kind: type[R], method: str, request: Any, name: str) -> list[R]:  # noqa: ANN401
-        """Call a method whose document has a list under this name, and read its records."""
-        from koala.client.records import read_record  # noqa: PLC0415 - as above
-
-        return [read_record(kind, one) for one in (await self.document(method, request))[name]]
+        return decode(kind, (await self.call(method, request, pb.Document)).json)
 
     async def stream(self, method: str, request: Any) -> AsyncGenerator[Any, None]:  # noqa: ANN401
         """Call a streaming method and yield its messages."""

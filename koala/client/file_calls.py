@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from koala.client.connection import Connection
-from koala.client.records import AddedFile, RemovedFile, ReplicaFile, read_record
 from koala.client.uploads import LocalFile, Progress, send
 from koala.common.wire.v1 import koala_pb2 as pb
 from koala.errors import UnreachableError
+from koala.views.records.grid import AddedFile, Files, RemovedFile, ReplicaFile
 
 
 async def upload(daemon: Connection, local: LocalFile, progress: Progress) -> None:
@@ -34,7 +34,7 @@ class AsyncFileCalls:
 
     async def files(self) -> list[ReplicaFile]:
         """List the files that the caller's jobs can read."""
-        return await self._daemon.records(ReplicaFile, "ListFiles", pb.Empty(), "files")
+        return list((await self._daemon.record(Files, "ListFiles", pb.Empty())).files)
 
     async def add_file(
         self,
@@ -88,8 +88,7 @@ class AsyncFileCalls:
                 progress(reply.moved_bytes)
                 if reply.is_done:
                     size_bytes = request.size_bytes or reply.moved_bytes
-                    document = {"file": reply.file, "site": reply.site, "size_bytes": size_bytes}
-                    return read_record(AddedFile, document)
+                    return AddedFile(file=reply.file, site=reply.site, size_bytes=size_bytes)
         raise UnreachableError(f"{self._daemon.address}: the answer was cut; the same call goes on")
 
     async def remove_file(self, name: str, *, site: str = "") -> RemovedFile:

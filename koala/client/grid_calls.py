@@ -5,18 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 
 from koala.client.connection import Connection
-from koala.client.records import (
-    AuditLine,
-    DaemonInfo,
-    Enrolment,
-    Metrics,
-    Queues,
-    Report,
-    SiteStatus,
-    User,
-    read_record,
-)
 from koala.common.wire.v1 import koala_pb2 as pb
+from koala.views.records.access import AuditLine, AuditLines, Enrolment, Enrolments, User, Users
+from koala.views.records.accounts import ClaimReport, Report
+from koala.views.records.base import Moment
+from koala.views.records.grid import DaemonInfo, Metrics, Queues, Sites, SiteStatus
 
 
 class AsyncGridCalls:
@@ -28,20 +21,19 @@ class AsyncGridCalls:
     async def hello(self) -> DaemonInfo:
         """Return the daemon's protocol, version and epoch, and the caller's user and role."""
         reply = await self._daemon.call("Hello", pb.HelloRequest(), pb.HelloReply)
-        document = {
-            "protocol": reply.protocol,
-            "version": reply.version,
-            "epoch": reply.epoch,
-            "user": reply.user,
-            "role": reply.role,
-            "now": reply.now or None,
-            "relay": reply.relay,
-        }
-        return read_record(DaemonInfo, document)
+        return DaemonInfo(
+            protocol=reply.protocol,
+            version=reply.version,
+            epoch=reply.epoch,
+            user=reply.user,
+            role=reply.role,
+            now=Moment.of(reply.now),
+            relay=reply.relay,
+        )
 
     async def sites(self) -> list[SiteStatus]:
         """List the sites."""
-        return await self._daemon.records(SiteStatus, "Sites", pb.Empty(), "sites")
+        return list((await self._daemon.record(Sites, "Sites", pb.Empty())).sites)
 
     async def change_site(self, site: str, verb: str) -> SiteStatus:
         """Apply `drain`, `resume` or `lost`; return the changed site. Raises UnknownSiteError."""
@@ -76,7 +68,7 @@ class AsyncGridCalls:
         until: datetime | float | None = None,
         user: str = "",
         site: str = "",
-    ) -> Report:
+    ) -> Report | ClaimReport:
         """Account for the cost of jobs, a row for each `by`: user, site, day, job or claim.
 
         `since` and `until` are instants, as datetimes or in seconds of the epoch, None for no
@@ -85,10 +77,9 @@ class AsyncGridCalls:
         request = pb.ReportRequest(
             by=by, since=_seconds(since), until=_seconds(until), user=user, site=site
         )
-        document = await self._daemon.document("Report", request)
-        if by != "claim":
-            return read_record(Report, document)
-        return read_record(Report, document, {**document, "rows": [], "claims": document["rows"]})
+        if by == "claim":
+            return await self._daemon.record(ClaimReport, "Report", request)
+        return await self._daemon.record(Report, "Report", request)
 
     # --- sites and users --------------------------------------------------------------------------
 
@@ -104,7 +95,7 @@ class AsyncGridCalls:
 
     async def enrolments(self) -> list[Enrolment]:
         """List the added sites with the state of their certificates."""
-        return await self._daemon.records(Enrolment, "ListEnrolments", pb.Empty(), "sites")
+        return list((await self._daemon.record(Enrolments, "ListEnrolments", pb.Empty())).sites)
 
     async def add_user(self, name: str, *, role: str = "user", expires_s: float = 0.0) -> User:
         """Add a user; return a `token`, shown only once."""
@@ -117,11 +108,12 @@ class AsyncGridCalls:
 
     async def users(self) -> list[User]:
         """List the added users. For administrators."""
-        return await self._daemon.records(User, "ListUsers", pb.Empty(), "users")
+        return list((await self._daemon.record(Users, "ListUsers", pb.Empty())).users)
 
     async def audit(self, *, last: int = 0) -> list[AuditLine]:
         """Return the newest lines of the audit log, oldest first. For administrators."""
-        return await self._daemon.records(AuditLine, "Audit", pb.AuditRequest(last=last), "audit")
+        request = pb.AuditRequest(last=last)
+        return list((await self._daemon.record(AuditLines, "Audit", request)).audit)
 
 
 def _seconds(instant: datetime | float | None) -> float | None:

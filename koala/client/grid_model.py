@@ -14,16 +14,20 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from koala.client import AsyncClient
-from koala.client.records import Notice
 from koala.common.runtime import clock
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import KoalaError, UnauthenticatedError, UnreachableError
+from koala.views.records.base import Record
+from koala.views.records.grid import Queues, SiteStatus
+from koala.views.records.jobs import Explanation, JobDetails, JobSummary, Notice
 from koala.views.usage import UsageHistory
 
 GATHER_S = 0.25
@@ -35,9 +39,9 @@ RETRY_S = 1.0
 JOBS_AT_ONCE = 500
 JOBS_MAX = 200_000
 CHANGES_KEPT = 600
-DOCUMENTS_KEPT = 200
+ANSWERS_KEPT = 200
 
-Document = dict[str, Any]
+R = TypeVar("R", bound=Record)
 log = get_logger()
 
 
@@ -47,19 +51,19 @@ class Change:
 
     serial: int
     number: int
-    jobs: tuple[Document, ...] = ()
-    sites: tuple[Document, ...] = ()
+    jobs: tuple[JobSummary, ...] = ()
+    sites: tuple[SiteStatus, ...] = ()
     has_sample: bool = False  # of the use of the processors
     trouble: str | None = None
     texts: dict[str, bytes] = field(default_factory=dict)  # events made of it, by topic
 
 
 class GridModel:
-    """Summaries of jobs and documents of sites, and the changes that streams send on."""
+    """Jobs and sites, and the changes that streams send on."""
 
     def __init__(self, client: AsyncClient, *, refused: Callable[[], None]) -> None:
-        self.jobs: dict[str, Document] = {}
-        self.sites: dict[str, Document] = {}
+        self.jobs: dict[str, JobSummary] = {}
+        self.sites: dict[str, SiteStatus] = {}
         self.usage = UsageHistory()
         self.number = 0
         self.trouble = "the daemon has not answered yet"
@@ -76,7 +80,7 @@ class GridModel:
         self._whole_due_s = 0.0  # by the clock of this process: all jobs are not read earlier
         self._sites_due_s = 0.0
         self._are_sites_old = False  # they were not read in the last round
-        self._documents: dict[tuple[str, str], tuple[int, Document]] = {}
+        self._answers: dict[tuple[type, str], tuple[int, Record]] = {}
         self._versions: dict[str, int] = {}  # of jobs: the serial of the last change
 
     # --- following the daemon ---------------------------------------------------------------------
@@ -170,29 +174,29 @@ class GridModel:
         self.is_loaded.set()
         return pause_s
 
-    async def _read_sites(self) -> list[Document]:
+    async def _read_sites(self) -> list[SiteStatus]:
         """Read the sites; return those that are known if it is too early to ask again."""
         began_s = clock.now()
         self._are_sites_old = began_s < self._sites_due_s
         if self._are_sites_old:
             return list(self.sites.values())
-        sites = [dict(site) for site in await self._client.sites()]
+        sites = await self._client.sites()
         self._sites_due_s = clock.now() + QUIET * (clock.now() - began_s)
         return sites
 
-    async def _read_jobs(self, jobs: Sequence[str] = ()) -> list[Document]:
-        return [dict(job) for job in await self._client.list_jobs(jobs=jobs)]
+    async def _read_jobs(self, jobs: Sequence[str] = ()) -> list[JobSummary]:
+        return await self._client.list_jobs(jobs=jobs)
 
     def _store(
-        self, found: list[Document], sites: list[Document], number: int, *, is_whole: bool
+        self, found: list[JobSummary], sites: list[SiteStatus], number: int, *, is_whole: bool
     ) -> None:
-        changed = [one for one in map(_interned, found) if self.jobs.get(one["job"]) != one]
-        self.jobs.update((one["job"], one) for one in changed)
+        changed = [one for one in map(_interned, found) if self.jobs.get(one.job) != one]
+        self.jobs.update((one.job, one) for one in changed)
         for job in list(self.jobs)[: max(0, len(self.jobs) - JOBS_MAX)]:
             del self.jobs[job]
-        moved = [site for site in sites if self.sites.get(site["site"]) != site]
-        gone = self.sites.keys() - {site["site"] for site in sites}
-        self.sites = {site["site"]: site for site in sites}
+        moved = [site for site in sites if self.sites.get(site.site) != site]
+        gone = self.sites.keys() - {site.site for site in sites}
+        self.sites = {site.site: site for site in sites}
         at = clock.unix_now()
         has_sample = self.usage.add(at, sites)
         was_troubled, self.trouble = bool(self.trouble), ""
@@ -215,14 +219,14 @@ class GridModel:
     def _publish(
         self,
         *,
-        jobs: tuple[Document, ...] = (),
-        sites: tuple[Document, ...] = (),
+        jobs: tuple[JobSummary, ...] = (),
+        sites: tuple[SiteStatus, ...] = (),
         has_sample: bool = False,
         trouble: str | None = None,
     ) -> None:
         self._serial += 1
         for one in jobs:
-            self._versions[one["job"]] = self._serial
+            self._versions[one.job] = self._serial
         self._changes.append(
             Change(
                 serial=self._serial,
@@ -262,40 +266,46 @@ class GridModel:
             if after >= self._serial:
                 await wake.wait()
 
-    async def _ask(self, kind: str, job: str) -> Document:
-        match kind:
-            case "why":
-                return dict(await self._client.why(job))
-            case "queues":
-                return dict(await self._client.queues())
-            case _:
-                return dict(await self._client.show(job))
+    async def show(self, job: str) -> JobDetails:
+        """Return all of a job. Raises KoalaError."""
+        return await self._answer(JobDetails, job, lambda: self._client.show(job))
 
-    async def document(self, kind: str, job: str = "") -> Document:
-        """Return `show` or `why` of a job, read once for each change of the job; or `queues`.
+    async def why(self, job: str) -> Explanation:
+        """Return why a job waits, or how it ended. Raises KoalaError."""
+        return await self._answer(Explanation, job, lambda: self._client.why(job))
 
-        A document of a job that is not over is at most `SITES_S` old. Raises KoalaError.
+    async def queues(self) -> Queues:
+        """Return the placement queues. Raises KoalaError."""
+        return await self._answer(Queues, "", self._client.queues)
+
+    async def _answer(self, kind: type[R], job: str, ask: Callable[[], Awaitable[R]]) -> R:
+        """Ask once for each change of the job; without one, for each change of the grid.
+
+        An answer about a job that is not over is at most `SITES_S` old.
         """
         summary = self.jobs.get(job)
-        is_over = summary is not None and summary["ended_at"] is not None
+        is_over = summary is not None and summary.ended_at is not None
         age = 0 if is_over else int(clock.now() / SITES_S)
         changed = self._versions.get(job, 0) if job else self._serial
         version = changed * 1_000_000_000 + age
-        found = self._documents.get((kind, job))
-        if found is not None and found[0] == version:
-            return found[1]
-        document = await self._ask(kind, job)
-        self._documents.pop((kind, job), None)
-        self._documents[kind, job] = (version, document)
-        while len(self._documents) > DOCUMENTS_KEPT:
-            del self._documents[next(iter(self._documents))]
-        return document
+        known, answer = self._answers.get((kind, job), (-1, None))
+        if known == version and isinstance(answer, kind):
+            return answer
+        answer = await ask()
+        self._answers.pop((kind, job), None)
+        self._answers[kind, job] = (version, answer)
+        while len(self._answers) > ANSWERS_KEPT:
+            del self._answers[next(iter(self._answers))]
+        return answer
 
 
-def _interned(summary: Document) -> Document:
+def _interned(summary: JobSummary) -> JobSummary:
     """Share the texts that many summaries have: the model keeps very many."""
-    for name in ("job", "owner", "phase", "priority"):
-        summary[name] = sys.intern(summary[name])
-    summary["sites"] = [sys.intern(site) for site in summary["sites"]]
-    summary["programs"] = [sys.intern(program) for program in summary["programs"]]
-    return summary
+    return replace(
+        summary,
+        job=sys.intern(summary.job),
+        owner=sys.intern(summary.owner),
+        priority=sys.intern(summary.priority),
+        sites=tuple(map(sys.intern, summary.sites)),
+        programs=tuple(map(sys.intern, summary.programs)),
+    )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from koala.cli.output import say
-from koala.client.phases import TERMINAL_PHASES
 from koala.common.runtime import clock
 from koala.local.demo_scenario import PROCESSES_MAX, PlannedJob
 from koala.local.demo_summary import summary_rows
@@ -46,7 +44,7 @@ class DemoRun:
                 poll.cancel()
             await self._update(client, view)
         names = self._scene.names
-        return summary_rows(names, [(await client.show(job)).document for job in names])
+        return summary_rows(names, [await client.show(job) for job in names])
 
     async def _submit(self, client: AsyncClient) -> None:
         for job in self._planned:
@@ -59,11 +57,7 @@ class DemoRun:
         """Wait until the jobs that are not over have at most `processes` processes."""
         sizes = dict(zip(self._scene.names, (job.processes for job in self._planned), strict=False))
         while True:
-            alive = [
-                job["job"]
-                for job in await client.list_jobs()
-                if job["phase"] not in TERMINAL_PHASES
-            ]
+            alive = [job.job for job in await client.list_jobs() if not job.is_over]
             if sum(sizes.get(job, 0) for job in alive) <= processes:
                 return
             await asyncio.sleep(POLL_S)
@@ -74,12 +68,11 @@ class DemoRun:
             await asyncio.sleep(POLL_S)
 
     async def _update(self, client: AsyncClient, view: LiveView | PlainView) -> None:
-        self._scene.jobs = [job.document for job in await client.list_jobs()]
-        self._scene.sites = [site.document for site in await client.sites()]
+        self._scene.jobs = await client.list_jobs()
+        self._scene.sites = await client.sites()
         self._scene.elapsed_s = clock.now() - self._begun_s
         view.update(self._scene)
 
     async def _show_events(self, client: AsyncClient, view: LiveView | PlainView) -> None:
-        events: AsyncIterator[Any] = client.watch(after=0)
-        async for notice in events:
+        async for notice in client.watch(after=0):
             view.add_event(notice)

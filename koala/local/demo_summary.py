@@ -1,4 +1,4 @@
-"""Summary of the demo: a line for each job, from the daemon's job documents. Pure."""
+"""Summary of the demo: a line for each job, from the details of the jobs. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Any
 
 from koala.cli.render.documents import seconds
 from koala.cli.render.table import clean, column, table
+from koala.views.records.jobs import JobDetails, Part
 
-Document = Mapping[str, Any]
 
-
-def summary_rows(names: Mapping[str, str], jobs: Sequence[Document]) -> list[dict[str, Any]]:
+def summary_rows(names: Mapping[str, str], jobs: Sequence[JobDetails]) -> list[dict[str, Any]]:
     """Build the `--json` rows, one for each job; `names` maps job ids to examples."""
-    return [_row(names[job["job"]], job) for job in jobs]
+    return [_row(names[job.job], job) for job in jobs]
 
 
 def summary_text(rows: Sequence[Mapping[str, Any]], *, width: int | None = None) -> str:
@@ -52,28 +51,28 @@ def _decimal(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
-def _row(name: str, job: Document) -> dict[str, Any]:
-    timeline = job["timeline"]
-    skew_s = timeline["start_skew_s"]
+def _row(name: str, job: JobDetails) -> dict[str, Any]:
+    timeline = job.timeline
+    skew_s = timeline.start_skew_s
     return {
-        "job": job["job"],
+        "job": job.job,
         "example": name,
-        "phase": job["phase"],
-        "reason": job["reason"],
-        "sites": [part["site"] for part in job["parts"] if part["site"] is not None],
-        "attempts": job["attempts"],
-        "placement_tries": job["placement_tries"],
-        "claiming_tries": job["claiming_tries"],
-        "transfer_s": timeline["transfer_s"],
-        "transfer_bytes": timeline["transfer_bytes"],
-        "start_delay_s": timeline["start_delay_s"],
+        "phase": job.phase,
+        "reason": job.reason,
+        "sites": [part.site for part in job.parts if part.site is not None],
+        "attempts": job.attempts,
+        "placement_tries": job.placement_tries,
+        "claiming_tries": job.claiming_tries,
+        "transfer_s": timeline.transfer_s,
+        "transfer_bytes": timeline.transfer_bytes,
+        "start_delay_s": timeline.start_delay_s,
         "start_skew_ms": None if skew_s is None else round(skew_s * 1000, 3),
-        "held_processor_s": round(timeline["processor_wasted_s"], 3),
-        "status": _status(job["parts"]),
+        "held_processor_s": round(timeline.processor_wasted_s, 3),
+        "status": _status(job.parts),
     }
 
 
-def _status(parts: Sequence[Document]) -> int | None:
+def _status(parts: Sequence[Part]) -> int | None:
     """Exit status of a job: the first of its programs that is not 0."""
-    statuses = [s for part in parts if part["end"] for s in part["end"]["statuses"]]
+    statuses = [s for part in parts if part.end for s in part.end.statuses]
     return next((status for status in statuses if status), 0 if statuses else None)

@@ -14,12 +14,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from koala.client.phases import TERMINAL_PHASES
 from koala.common.runtime.child_lifetime import end_once
 from koala.errors import KoalaError, first_error
 from koala.local.grid_file import GridFolder
 from koala.local.processes import Processes
 from koala.local.web_page import start_page
+from koala.views.records.phases import TERMINAL_PHASES
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient

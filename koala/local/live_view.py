@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from koala.cli.output import say
 from koala.cli.render.documents import notice_text
 from koala.cli.render.table import clean, painted
-from koala.client.phases import TERMINAL_PHASES
+from koala.views.records.grid import SiteStatus
+from koala.views.records.jobs import JobSummary, Notice
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -32,8 +33,8 @@ class Scene:
     names: dict[str, str] = field(default_factory=dict)
     planned: int = 0
     elapsed_s: float = 0.0
-    jobs: Sequence[Mapping[str, Any]] = ()
-    sites: Sequence[Mapping[str, Any]] = ()
+    jobs: Sequence[JobSummary] = ()
+    sites: Sequence[SiteStatus] = ()
     events: deque[str] = field(default_factory=lambda: deque(maxlen=EVENTS_SHOWN))
 
 
@@ -50,14 +51,14 @@ class PlainView:
     def __exit__(self, *details: object) -> None:
         return
 
-    def add_event(self, notice: Mapping[str, Any]) -> None:
+    def add_event(self, notice: Notice) -> None:
         """Print the notice if its job has a new phase, or if it is about a site."""
-        job = notice["job"]
-        if job and self._phases.get(job) == notice["phase"]:
+        job = notice.job
+        if job and self._phases.get(job) == notice.phase:
             return
-        self._phases[job] = notice["phase"]
-        subject = f"{job} {self._names.get(job, '')}".strip() or notice["site"]
-        say(f"{subject:<20} {notice['phase']:<9} {clean(notice['text'])}".rstrip())
+        self._phases[job] = notice.phase
+        subject = f"{job} {self._names.get(job, '')}".strip() or notice.site
+        say(f"{subject:<20} {notice.phase:<9} {clean(notice.text)}".rstrip())
 
     def update(self, scene: Scene) -> None:
         """Do nothing: lines are printed with the events."""
@@ -82,7 +83,7 @@ class LiveView:
         assert self._live is not None
         self._live.stop()
 
-    def add_event(self, notice: Mapping[str, Any]) -> None:
+    def add_event(self, notice: Notice) -> None:
         """Add the notice to the last events."""
         self._scene.events.append(notice_text(notice))
 
@@ -98,7 +99,7 @@ def panels(scene: Scene) -> Group:
     from rich.table import Table
     from rich.text import Text
 
-    over = sum(job["phase"] in TERMINAL_PHASES for job in scene.jobs)
+    over = sum(job.is_over for job in scene.jobs)
     head = Text.assemble(
         ("koala demo", "bold"),
         f"  {scene.elapsed_s:.0f} s  {len(scene.jobs)} of {scene.planned} jobs submitted,"
@@ -106,15 +107,15 @@ def panels(scene: Scene) -> Group:
     )
     sites = Table("site", "idle", "", box=None, pad_edge=False, expand=False)
     for site in scene.sites:
-        sites.add_row(site["site"], f"{site['idle']}/{site['processors']}", bar(site))
+        sites.add_row(site.site, f"{site.idle}/{site.processors}", bar(site))
     jobs = Table("job", "example", "phase", "sites", "", box=None, pad_edge=False, expand=False)
     for job in list(scene.jobs)[-JOBS_SHOWN:]:
         jobs.add_row(
-            job["job"],
-            scene.names.get(job["job"], ""),
-            Text.from_ansi(painted(clean(job["phase"]))),
-            " ".join(job["sites"]),
-            Text(clean(job["reason"])[:60], style="dim"),
+            job.job,
+            scene.names.get(job.job, ""),
+            Text.from_ansi(painted(clean(job.phase))),
+            " ".join(job.sites),
+            Text(clean(job.reason)[:60], style="dim"),
         )
     legend = Text.assemble(
         ("█", "blue"), " ours  ", ("█", "bright_black"), " the site's own users  ",
@@ -124,13 +125,13 @@ def panels(scene: Scene) -> Group:
     return Group(head, Text(), sites, legend, Text(), jobs, Text(), *events)
 
 
-def bar(site: Mapping[str, Any]) -> Text:
+def bar(site: SiteStatus) -> Text:
     """Build the bar of a site's processors: claimed ones, those of local users, idle ones."""
     from rich.text import Text
 
-    processors = max(1, site["processors"])
-    ours = _cells(site["claimed"], processors)
-    idle = min(_cells(site["idle"], processors), BAR_CELLS - ours)
+    processors = max(1, site.processors)
+    ours = _cells(site.claimed, processors)
+    idle = min(_cells(site.idle, processors), BAR_CELLS - ours)
     return Text.assemble(
         ("█" * ours, "blue"),
         ("█" * (BAR_CELLS - ours - idle), "bright_black"),

@@ -1,8 +1,9 @@
-"""Views of the scheduler's state for people: documents, explanations and accounts.
+"""Views of the scheduler's state for people: records, explanations and accounts.
 
 Pure functions of the core's state; the core does not depend on them.
 
-documents    JSON documents of jobs, sites and files: `koala show`, `list` and `sites`
+records      types of all that is shown; they know nothing of the core, and clients use them too
+documents    builders of the records of jobs, sites and files: `koala show`, `list` and `sites`
 queues       that of the placement queues
 explain      the sentences of `koala why`
 accounting   the figures of `koala report`
@@ -10,5 +11,5 @@ gantt        the course of a job as bars; `gantt_svg` draws it, with elements of
 spans        the course of a job that is over as spans, for traces
 units        amounts as text
 cells, barrier, usage
-             documents as the pages and `koala top` show them
+             records as the pages and `koala top` show them
 """

@@ -17,13 +17,16 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 from statistics import median
-from typing import Any
+
+from msgspec.structs import replace
 
 from koala.core.model.charges import Charge
 from koala.core.model.claim import claim_charge
 from koala.core.model.job import SITE_FAULTS, Cancelled, Failed, Finished, Job
 from koala.core.model.values import Instant, JobId, Seconds, SiteName, UserName
 from koala.core.state import State
+from koala.views.records import accounts
+from koala.views.records.base import Moment, moment_of
 
 DAY_S = 86_400.0
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
@@ -66,7 +69,7 @@ def civil_day(at: Instant) -> str:
     return date.fromordinal(_EPOCH_ORDINAL + int(at // DAY_S)).isoformat()
 
 
-class Report:
+class ReportBuilder:
     """Rows of a period and their total; `by` claim has one row a claim and no total.
 
     It begins with the jobs of a state; purged jobs are added in parts. Only jobs whose owner
@@ -85,7 +88,7 @@ class Report:
         self._period = period
         self._sees = sees
         self._table = _Table(by=by, period=period, now=now)
-        self._claims: list[dict[str, Any]] = []
+        self._claims: list[accounts.ClaimCost] = []
         self._known = frozenset(state.jobs)
         live = _live_charges(state, now)
         for job in state.jobs.values():
@@ -97,23 +100,28 @@ class Report:
             if job.id not in self._known:
                 self._count(job, [])
 
-    def document(self) -> dict[str, Any]:
-        """Make the JSON document of the report."""
-        period = self._period
-        bounds = {
-            "by": self._by.value,
-            "since": None if period.since == -math.inf else period.since,
-            "until": None if period.until == math.inf else period.until,
-            "user": period.user,
-            "site": period.site,
-        }
+    def report(self) -> accounts.Report | accounts.ClaimReport:
+        """Make the report."""
+        by, period = self._by.value, self._period
+        since = None if period.since == -math.inf else Moment.of(period.since)
+        until = None if period.until == math.inf else Moment.of(period.until)
         if self._by is By.CLAIM:
-            claims = sorted(self._claims, key=lambda row: _in_order(row["job"]))
-            return {**bounds, "rows": claims, "total": None}
+            claims = tuple(sorted(self._claims, key=lambda row: _in_order(row.job)))
+            return accounts.ClaimReport(
+                by=by, since=since, until=until, user=period.user, site=period.site, claims=claims
+            )
         table = self._table
         keys = sorted(table.rows, key=_in_order if self._by is By.JOB else None)
-        rows = [{self._by.value: key, **table.rows[key].document()} for key in keys]
-        return {**bounds, "rows": rows, "total": table.total.document()}
+        rows = tuple(replace(table.rows[key].document(), **{by: key}) for key in keys)
+        return accounts.Report(
+            by=by,
+            since=since,
+            until=until,
+            user=period.user,
+            site=period.site,
+            rows=rows,
+            total=table.total.document(),
+        )
 
     def _count(self, job: Job, live: list[Charge]) -> None:
         if not (self._sees(job.spec.owner) and self._period.has_user(job.spec.owner)):
@@ -133,8 +141,8 @@ def _in_order(job: str) -> tuple[int, str]:
     return len(job), job
 
 
-def charges_document(state: State, job: Job, now: Instant) -> list[dict[str, Any]]:
-    """Make the accounting rows of a job's claims, living ones included."""
+def claim_costs(state: State, job: Job, now: Instant) -> list[accounts.ClaimCost]:
+    """Account for a job's claims, living ones included."""
     whole = Period()
     charges = [*job.charges, *_live_charges(state, now).get(job.id, ())]
     rows = [_claim_row(job, charge, whole, now) for charge in charges]
@@ -162,21 +170,21 @@ class _Row:
     failed_claims: int = 0
     setbacks: int = 0
 
-    def document(self) -> dict[str, Any]:
-        """Make the JSON document of the row."""
-        return {
-            "jobs_finished": self.finished,
-            "jobs_failed": self.failed,
-            "jobs_cancelled": self.cancelled,
-            "claims": self.claims,
-            "run_s": self.seconds.get("run_s", 0.0),
-            "held_s": self.seconds.get("held_s", 0.0),
-            "wasted_s": self.seconds.get("wasted_s", 0.0),
-            "skew_median_s": median(self.skews) if self.skews else None,
-            "skew_max_s": max(self.skews, default=None),
-            "failed_claims": self.failed_claims,
-            "setbacks": self.setbacks,
-        }
+    def document(self) -> accounts.ReportRow:
+        """Make the row, without its subject."""
+        return accounts.ReportRow(
+            jobs_finished=self.finished,
+            jobs_failed=self.failed,
+            jobs_cancelled=self.cancelled,
+            claims=self.claims,
+            run_s=self.seconds.get("run_s", 0.0),
+            held_s=self.seconds.get("held_s", 0.0),
+            wasted_s=self.seconds.get("wasted_s", 0.0),
+            skew_median_s=median(self.skews) if self.skews else None,
+            skew_max_s=max(self.skews, default=None),
+            failed_claims=self.failed_claims,
+            setbacks=self.setbacks,
+        )
 
 
 class _Table:
@@ -278,7 +286,7 @@ def _spans(
             yield kind, since, until
 
 
-def _claim_row(job: Job, charge: Charge, period: Period, now: Instant) -> dict[str, Any] | None:
+def _claim_row(job: Job, charge: Charge, period: Period, now: Instant) -> accounts.ClaimCost | None:
     """Make the row of a claim; None if it is not in the period."""
     given_up = any(setback.attempt == charge.attempt for setback in job.setbacks)
     spans = list(_spans(charge, period, now, is_given_up=given_up))
@@ -287,17 +295,17 @@ def _claim_row(job: Job, charge: Charge, period: Period, now: Instant) -> dict[s
     seconds = {"run_s": 0.0, "held_s": 0.0, "wasted_s": 0.0}
     for kind, since, until in spans:
         seconds[kind] += charge.processors * (until - since)
-    return {
-        "claim": charge.claim,
-        "batch_job": charge.batch_job,
-        "job": job.id,
-        "user": job.spec.owner,
-        "site": charge.site,
-        "processors": charge.processors,
-        "asked_at": charge.asked_at,
-        "granted_at": charge.granted_at,
-        "passed_at": charge.passed_at,
-        "ended_at": charge.ended_at,
-        "end": charge.end,
+    return accounts.ClaimCost(
+        claim=charge.claim,
+        batch_job=charge.batch_job,
+        job=job.id,
+        user=job.spec.owner,
+        site=charge.site,
+        processors=charge.processors,
+        asked_at=Moment.of(charge.asked_at),
+        granted_at=moment_of(charge.granted_at),
+        passed_at=moment_of(charge.passed_at),
+        ended_at=moment_of(charge.ended_at),
+        end=charge.end,
         **seconds,
-    }
+    )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from koala.views.cells import milliseconds
 from koala.views.gantt import tick_places
-
-Document = Mapping[str, Any]
+from koala.views.records.base import seconds_of
+from koala.views.records.jobs import JobDetails
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,20 +38,20 @@ class Barrier:
     missing: tuple[str, ...]
 
 
-def barrier(job: Document, now_at: float) -> Barrier:
-    """Lay out the barrier by the job's document."""
-    parts = [part for part in job["parts"] if not part["is_dropped"]]
-    came = [part["claimed_at"] for part in parts if part["claimed_at"] is not None]
-    passed = [part["passed_at"] for part in parts if part["passed_at"] is not None]
+def barrier(job: JobDetails, now_at: float) -> Barrier:
+    """Lay out the barrier of a job."""
+    parts = [part for part in job.parts if not part.is_dropped]
+    came = [float(part.claimed_at) for part in parts if part.claimed_at is not None]
+    passed = [float(part.passed_at) for part in parts if part.passed_at is not None]
     first_at = min(came, default=None)
-    end_at = max(passed) if passed else (job["ended_at"] or now_at)
+    end_at = max(passed) if passed else seconds_of(job.ended_at) or now_at
     span_s = max(1e-3, end_at - first_at) if first_at is not None else 1.0
     first_pass_at = min(passed, default=None)
     skew_s = max(passed) - min(passed) if passed else None
     pass_span_s = max(1e-3, skew_s or 0.0) * 1.1
     arrivals = []
     for part in parts:
-        arrived_at, passed_at = part["claimed_at"], part["passed_at"]
+        arrived_at, passed_at = seconds_of(part.claimed_at), seconds_of(part.passed_at)
         left = width = passed_left = passed_text = ""
         if arrived_at is not None and first_at is not None:
             begin = 100 * (arrived_at - first_at) / span_s
@@ -65,8 +63,8 @@ def barrier(job: Document, now_at: float) -> Barrier:
         state = "passed" if passed_at else "waits" if arrived_at else "missing"
         arrivals.append(
             Arrival(
-                label=part["label"],
-                site=part["site"] or "",
+                label=part.label,
+                site=part.site or "",
                 state=state,
                 arrived_at=arrived_at,
                 passed_at=passed_at,
@@ -80,12 +78,12 @@ def barrier(job: Document, now_at: float) -> Barrier:
         (f"{100 * at / pass_span_s:.3f}%", f"+{at * 1000:g} ms")
         for at in tick_places(pass_span_s, most=5)
     )
-    released = [at for at, text in job["story"] if text.startswith("Releasing")]
+    released = [float(at) for at, text in job.story if text.startswith("Releasing")]
     return Barrier(
         arrivals=tuple(arrivals),
         first_at=first_at,
         released_at=released[-1] if released else None,
-        start_at=job["timeline"]["start_at"],
+        start_at=seconds_of(job.timeline.start_at),
         skew_s=skew_s,
         ticks=ticks,
         missing=tuple(one.label for one in arrivals if one.state == "missing"),

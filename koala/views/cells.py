@@ -1,18 +1,23 @@
-"""Documents of the daemon as the texts that the pages show. Pure.
+"""Records of the daemon as the texts that the pages show. Pure.
 
 Templates and event streams use the same texts, so a page and its changes cannot differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Literal
+
+import msgspec
 
 from koala.views import units
+from koala.views.records.base import Moment, seconds_of
+from koala.views.records.grid import SiteStatus
+from koala.views.records.jobs import JobSummary
+from koala.views.records.phases import PHASES
 from koala.views.usage import Use, use_of
 
-Document = Mapping[str, Any]
 NOTHING = "–"
 
 STAGES = {
@@ -28,9 +33,63 @@ STAGES = {
     "Finished": "finished",
     "Failed": "failed",
     "Cancelled": "cancelled",
+    "Damaged": "failed",
 }
 """The colour of each phase: a class of the style sheet."""
 TONES = {"usable": "good", "probing": "fair", "drained": "fair", "unusable": "bad"}
+
+
+class JobCells(msgspec.Struct, frozen=True, kw_only=True):
+    """Cells of a job's row. Instants are seconds; `wait_until` is the end of its waiting."""
+
+    job: str
+    name: str
+    owner: str
+    phase: str
+    stage: str
+    size: str
+    sites: str
+    priority: str
+    submitted_at: float
+    wait_until: float | None
+    started_at: float | None
+    ended_at: float | None
+    reason: str
+    haystack: str
+    places: tuple[str, ...]
+
+
+class SiteCells(msgspec.Struct, frozen=True, kw_only=True):
+    """Cells of a site's row, and the widths of its bar in per cent."""
+
+    site: str
+    state: str
+    tone: str
+    is_drained: bool
+    processors: str
+    running: str
+    waiting: str
+    others: str
+    idle: str
+    rtt: str
+    trouble: str
+    widths: dict[str, str]
+
+
+class LinkCells(msgspec.Struct, frozen=True, kw_only=True):
+    """Cells of a link's row."""
+
+    link: str
+    bandwidth: str
+    copies: str
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A stage of the pipeline, and how far the job is with it."""
+
+    word: str
+    state: Literal["done", "here", "next"]
+    stage: str
 
 
 def stage(phase: str) -> str:
@@ -38,82 +97,76 @@ def stage(phase: str) -> str:
     return STAGES[phase]
 
 
-def job_cells(job: Document) -> dict[str, Any]:
-    """Cells of a job's row. `since` and `until` bound the time that the row shows."""
-    started_at, ended_at = job["started_at"], job["ended_at"]
-    programs = [program.rsplit("/", 1)[-1] for program in job.get("programs", ())]
-    name = job.get("name") or ", ".join(programs)
-    components = job["components"]
-    return {
-        "job": job["job"],
-        "name": name,
-        "owner": job["owner"],
-        "phase": job["phase"],
-        "stage": stage(job["phase"]),
-        "size": f"{job['processors']} in {components}"
-        if components > 1
-        else str(job["processors"]),
-        "sites": ", ".join(dict.fromkeys(job["sites"])) or NOTHING,
-        "priority": job["priority"],
-        "submitted_at": job["submitted_at"],
-        "wait_until": started_at if started_at is not None else ended_at,
-        "started_at": started_at,
-        "ended_at": ended_at,
-        "reason": job["reason"],
-        "haystack": search_text(job),
-        "places": list(dict.fromkeys(job["sites"])),
-    }
+def job_cells(job: JobSummary) -> JobCells:
+    """Fill the cells of a job's row."""
+    programs = [program.rsplit("/", 1)[-1] for program in job.programs]
+    places = tuple(dict.fromkeys(job.sites))
+    return JobCells(
+        job=job.job,
+        name=job.name or ", ".join(programs),
+        owner=job.owner,
+        phase=job.phase,
+        stage=stage(job.phase),
+        size=f"{job.processors} in {job.components}" if job.components > 1 else str(job.processors),
+        sites=", ".join(places) or NOTHING,
+        priority=job.priority,
+        submitted_at=float(job.submitted_at),
+        wait_until=seconds_of(job.started_at or job.ended_at),
+        started_at=seconds_of(job.started_at),
+        ended_at=seconds_of(job.ended_at),
+        reason=job.reason,
+        haystack=search_text(job),
+        places=places,
+    )
 
 
-def search_text(job: Document) -> str:
+def search_text(job: JobSummary) -> str:
     """Lower-case text of a job in which the filter of the list looks for words."""
-    words = (job["job"], job.get("name", ""), job["owner"], job["reason"])
-    return " ".join((*words, *job["sites"], *job.get("programs", ()))).lower()
+    words = (job.job, job.name or "", job.owner, job.reason)
+    return " ".join((*words, *job.sites, *job.programs)).lower()
 
 
-def site_cells(site: Document) -> dict[str, Any]:
-    """Cells of a site's row, and the widths of its bar in per cent."""
+def site_cells(site: SiteStatus) -> SiteCells:
+    """Fill the cells of a site's row."""
     use = use_of(site)
-    state = site["state"]
-    if state == "disconnected" and site.get("enrolment") in ("revoked", "expired"):
-        state = site["enrolment"]
-    if site.get("is_drained") and state not in ("drained", "disconnected"):
+    state: str = site.state
+    if state == "disconnected" and site.enrolment in ("revoked", "expired"):
+        state = site.enrolment
+    if site.is_drained and state not in ("drained", "disconnected"):
         state = f"{state}, drained"
-    return {
-        "site": site["site"],
-        "state": state,
-        "tone": TONES.get(site["state"], "bad"),
-        "is_drained": bool(site.get("is_drained")),
-        "processors": str(site["processors"]),
-        "running": str(use.running),
-        "waiting": str(use.waiting),
-        "others": str(use.others),
-        "idle": str(use.idle),
-        "rtt": NOTHING if site["rtt_s"] is None else f"{site['rtt_s'] * 1000:.0f} ms",
-        "trouble": trouble(site),
-        "widths": widths(use),
-    }
+    return SiteCells(
+        site=site.site,
+        state=state,
+        tone=TONES.get(site.state, "bad"),
+        is_drained=site.is_drained,
+        processors=str(site.processors),
+        running=str(use.running),
+        waiting=str(use.waiting),
+        others=str(use.others),
+        idle=str(use.idle),
+        rtt=NOTHING if site.rtt_s is None else f"{site.rtt_s * 1000:.0f} ms",
+        trouble=trouble(site),
+        widths=widths(use),
+    )
 
 
-def trouble(site: Document) -> str:
+def trouble(site: SiteStatus) -> str:
     """Describe the trouble of a site in one line; empty if it has none."""
-    if site.get("trouble"):
-        return str(site["trouble"])
-    if site["errors"]:
-        return "one error" if site["errors"] == 1 else f"{site['errors']} errors in a row"
-    return ""
+    if site.trouble or not site.errors:
+        return site.trouble
+    return "one error" if site.errors == 1 else f"{site.errors} errors in a row"
 
 
-def link_cells(sites: Sequence[Document]) -> list[dict[str, str]]:
-    """Cells of all links; links with copies under way first."""
-    links = [(site["site"], link) for site in sites for link in site["links"]]
-    links.sort(key=lambda found: -found[1]["copies"])
+def link_cells(sites: Sequence[SiteStatus]) -> list[LinkCells]:
+    """Fill the cells of all links; links with copies under way first."""
+    links = [(site.site, link) for site in sites for link in site.links]
+    links.sort(key=lambda found: -found[1].copies)
     return [
-        {
-            "link": f"{source} → {link['to']}",
-            "bandwidth": bandwidth(link["bytes_per_s"]),
-            "copies": str(link["copies"]),
-        }
+        LinkCells(
+            link=f"{source} → {link.to}",
+            bandwidth=bandwidth(link.bytes_per_s),
+            copies=str(link.copies),
+        )
         for source, link in links
     ]
 
@@ -157,16 +210,16 @@ def processor_time(seconds: float | None) -> str:
     return f"{seconds / 3600:,.1f} h" if seconds >= 36_000 else f"{seconds:,.1f} s"
 
 
-def moment(at: float | None) -> str:
+def moment(at: Moment | float | None) -> str:
     """Format an instant in UTC; the browser shows it in the time zone of its user."""
     if at is None:
         return NOTHING
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{datetime.fromtimestamp(float(at), UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def iso(at: float) -> str:
+def iso(at: Moment | float) -> str:
     """Format an instant for machines."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    return datetime.fromtimestamp(float(at), UTC).isoformat(timespec="milliseconds")
 
 
 def size(size_bytes: float | None) -> str:
@@ -179,7 +232,7 @@ def bandwidth(bytes_per_s: float | None) -> str:
     return NOTHING if bytes_per_s is None else f"{size(bytes_per_s)}/s"
 
 
-def steps(job: Document) -> list[dict[str, Any]]:
+def steps(job: JobSummary) -> list[Step]:
     """Stages of the pipeline in order, with how far the job is."""
     order = ("Placing", "Claiming", "Starting", "Running", "Finished")
     words = ("Placing", "Claiming", "Barrier", "Running", "Ended")
@@ -190,25 +243,23 @@ def steps(job: Document) -> list[dict[str, Any]]:
         "Releasing": "Starting",
         "Stopping": "Running",
     }
-    phase = here.get(job["phase"], job["phase"])
+    phase = here.get(job.phase, job.phase)
     at = order.index(phase) if phase in order else 4
     return [
-        {
-            "word": job["phase"] if index == at else word,
-            "state": "done" if index < at else "here" if index == at else "next",
-            "stage": stage(job["phase"]) if index == at else "",
-        }
+        Step(
+            word=job.phase if index == at else word,
+            state="done" if index < at else "here" if index == at else "next",
+            stage=stage(job.phase) if index == at else "",
+        )
         for index, word in enumerate(words)
     ]
 
 
-def filters_of(jobs: Sequence[Document]) -> dict[str, list[str]]:
+def filters_of(jobs: Sequence[JobSummary]) -> dict[str, list[str]]:
     """Owners, phases and sites that a filter can offer."""
-    owners = {job["owner"] for job in jobs}
-    sites = {site for job in jobs for site in job["sites"]}
-    phases = {job["phase"] for job in jobs}
+    phases = {job.phase for job in jobs}
     return {
-        "owners": sorted(owners),
-        "phases": [phase for phase in STAGES if phase in phases],
-        "sites": sorted(sites),
+        "owners": sorted({job.owner for job in jobs}),
+        "phases": [phase for phase in PHASES if phase in phases],
+        "sites": sorted({site for job in jobs for site in job.sites}),
     }

@@ -1,21 +1,24 @@
 """Course of a job over its components, from submission to end, as bars on one axis. Pure.
 
-The web page, the terminal and the picture of `koala timeline` draw it from the job's document. A
+The web page, the terminal and the picture of `koala timeline` draw it from the job's record. A
 claim's bar has three parts: asked for, held at the barrier, and running. Parts of attempts that
-were given up are wasted. Claims of every attempt are there, as far as the document has them.
+were given up are wasted. Claims of every attempt are there, as far as the record has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TypeAlias
 
 from koala.core.model.values import claim_numbers
+from koala.views.records.accounts import ClaimCost
+from koala.views.records.base import Moment
+from koala.views.records.jobs import JobDetails, JobTimeline, PartCourse, Timeline
 from koala.views.units import duration
 
-Document = Mapping[str, Any]
+Course: TypeAlias = JobDetails | JobTimeline
 SPAN_MIN_S = 0.05
 NEAR = 0.012
 """Marks closer than this share of the axis are one."""
@@ -105,41 +108,45 @@ class _Axis:
         self.last_at = last_at
         self.span_s = max(SPAN_MIN_S, last_at - first_at)
 
-    def place(self, at: float) -> float:
-        return max(0.0, min(1.0, (at - self.first_at) / self.span_s))
+    def after(self, at: Moment | None) -> float:
+        """Seconds from the begin of the axis to an instant; None is the end of the axis."""
+        return (self.last_at if at is None else float(at)) - self.first_at
 
-    def bar(self, kind: BarKind, since: float, until: float, text: str) -> Bar:
-        words = f"{text}: {duration(max(0.0, until - since))}"
+    def place(self, at: Moment | None) -> float:
+        return max(0.0, min(1.0, self.after(at) / self.span_s))
+
+    def bar(self, kind: BarKind, since: Moment, until: Moment | None, text: str) -> Bar:
+        words = f"{text}: {duration(max(0.0, self.after(until) - self.after(since)))}"
         return Bar(kind=kind, since=self.place(since), until=self.place(until), text=words)
 
 
-def gantt(job: Document, now_at: float) -> Gantt:
-    """Lay out the course of a job by its document, of `show` or `timeline`."""
+def gantt(job: Course, now_at: float) -> Gantt:
+    """Lay out the course of a job, as `show` or `timeline` gives it."""
     axis = _axis(job, now_at)
     return Gantt(
         rows=tuple(_rows(job, axis)),
         ticks=_ticks(axis),
-        marks=_marks(job["timeline"], axis),
+        marks=_marks(job.timeline, axis),
         setbacks=tuple(_setbacks(job, axis)),
         span_s=axis.span_s,
-        summary=f"{job['job']} over {duration(axis.span_s)}",
+        summary=f"{job.job} over {duration(axis.span_s)}",
     )
 
 
-def _axis(job: Document, now_at: float) -> _Axis:
-    first_at = job["timeline"]["submitted_at"]
-    last_at = job["timeline"]["ended_at"] or max(now_at, first_at)
-    ends = [claim["ended_at"] or claim["passed_at"] or first_at for claim in job["charges"]]
-    return _Axis(first_at, max([last_at, *ends]))
+def _axis(job: Course, now_at: float) -> _Axis:
+    first_at, ended_at = float(job.timeline.submitted_at), job.timeline.ended_at
+    last_at = max(now_at, first_at) if ended_at is None else float(ended_at)
+    ends = [claim.ended_at or claim.passed_at for claim in job.charges]
+    return _Axis(first_at, max([last_at, *(float(end) for end in ends if end is not None)]))
 
 
-def _marks(timeline: Document, axis: _Axis) -> tuple[Mark, ...]:
+def _marks(timeline: Timeline, axis: _Axis) -> tuple[Mark, ...]:
     points = (
-        ("A", timeline["submitted_at"]),
-        ("B", timeline["placed_at"]),
-        ("C", timeline["claimed_at"]),
-        ("D", timeline["started_at"]),
-        ("E", timeline["ended_at"]),
+        ("A", timeline.submitted_at),
+        ("B", timeline.placed_at),
+        ("C", timeline.claimed_at),
+        ("D", timeline.started_at),
+        ("E", timeline.ended_at),
     )
     marks: list[Mark] = []
     for letter, at in points:
@@ -153,39 +160,38 @@ def _marks(timeline: Document, axis: _Axis) -> tuple[Mark, ...]:
     return tuple(marks)
 
 
-def _setbacks(job: Document, axis: _Axis) -> Iterator[Mark]:
+def _setbacks(job: Course, axis: _Axis) -> Iterator[Mark]:
     """Yield the attempts that were given up."""
-    for setback in job["setbacks"]:
-        after = duration(max(0.0, setback["at"] - axis.first_at))
-        reason = f": {setback['reason']}" if setback["reason"] else ""
-        text = f"attempt {setback['attempt']} given up after {after}{reason}"
-        yield Mark(place=axis.place(setback["at"]), text=text)
+    for setback in job.setbacks:
+        after = duration(max(0.0, axis.after(setback.at)))
+        reason = f": {setback.reason}" if setback.reason else ""
+        text = f"attempt {setback.attempt} given up after {after}{reason}"
+        yield Mark(place=axis.place(setback.at), text=text)
 
 
-def _rows(job: Document, axis: _Axis) -> Iterator[Row]:
-    parts = {part["component"]: part for part in job["parts"]}
-    claims = sorted(job["charges"], key=lambda claim: claim_numbers(claim["claim"]))
+def _rows(job: Course, axis: _Axis) -> Iterator[Row]:
+    parts = {part.component: part for part in job.parts}
+    claims = sorted(job.charges, key=lambda claim: claim_numbers(claim.claim))
     rows: dict[tuple[int, int, str], list[Bar]] = {}
     for claim in claims:
-        attempt, component, number = claim_numbers(claim["claim"])
-        bars = rows.setdefault((attempt, component, claim["site"]), [])
+        attempt, component, number = claim_numbers(claim.claim)
+        bars = rows.setdefault((attempt, component, claim.site), [])
         bars.extend(_claim_bars(claim, number, axis))
-    for part in job["parts"]:  # claims that were asked for and not granted yet have no charge
-        if part["site"]:
-            key = (job["attempts"], part["component"], part["site"])
+    for part in job.parts:  # claims that were asked for and not granted yet have no charge
+        if part.site:
+            key = (job.attempts, part.component, part.site)
             rows.setdefault(key, _asked_bars(part, axis))
     for (attempt, component, site), bars in sorted(rows.items()):
-        label = parts[component]["label"] if component in parts else str(component)
-        copies = _transfer_bars(job, label, site, axis) if attempt == job["attempts"] else []
+        label = parts[component].label if component in parts else str(component)
+        copies = _transfer_bars(job, label, site, axis) if attempt == job.attempts else []
         yield Row(label=label, site=site, attempt=attempt, bars=(*copies, *bars))
 
 
-def _claim_bars(claim: Document, number: int, axis: _Axis) -> list[Bar]:
-    is_wasted = claim["wasted_s"] > 0
-    granted_at, passed_at, ended_at = claim["granted_at"], claim["passed_at"], claim["ended_at"]
-    until = axis.last_at if ended_at is None else ended_at
+def _claim_bars(claim: ClaimCost, number: int, axis: _Axis) -> list[Bar]:
+    is_wasted = claim.wasted_s > 0
+    granted_at, passed_at, until = claim.granted_at, claim.passed_at, claim.ended_at
     words = "claiming" if number == 1 else f"claiming, try {number}"
-    bars = [axis.bar(BarKind.CLAIMING, claim["asked_at"], granted_at or until, words)]
+    bars = [axis.bar(BarKind.CLAIMING, claim.asked_at, granted_at or until, words)]
     if granted_at is not None:
         kind = BarKind.WASTED if is_wasted else BarKind.BARRIER
         words = "held, given up" if is_wasted else "held at the barrier"
@@ -196,23 +202,21 @@ def _claim_bars(claim: Document, number: int, axis: _Axis) -> list[Bar]:
     return bars
 
 
-def _asked_bars(part: Document, axis: _Axis) -> list[Bar]:
+def _asked_bars(part: PartCourse, axis: _Axis) -> list[Bar]:
     """Bar of a claim that waits for its site's answer."""
-    asked_at = part.get("asked_at")
-    if asked_at is None:
+    if part.asked_at is None:
         return []
-    words = "claiming" if part["claims"] < 2 else f"claiming, try {part['claims']}"
-    return [axis.bar(BarKind.CLAIMING, asked_at, axis.last_at, words)]
+    words = "claiming" if part.claims < 2 else f"claiming, try {part.claims}"
+    return [axis.bar(BarKind.CLAIMING, part.asked_at, None, words)]
 
 
-def _transfer_bars(job: Document, label: str, site: str, axis: _Axis) -> list[Bar]:
+def _transfer_bars(job: Course, label: str, site: str, axis: _Axis) -> list[Bar]:
     bars = []
-    for transfer in job.get("transfers", ()):
-        if label in transfer["components"] and transfer["target"] == site:
-            ended_at = transfer["told_at"] if transfer["is_done"] else axis.last_at
-            words = f"{transfer['file']} from {transfer['source']}"
-            since, until = transfer["started_at"], ended_at or axis.last_at
-            bars.append(axis.bar(BarKind.TRANSFER, since, until, words))
+    for transfer in job.transfers:
+        if label in transfer.components and transfer.target == site:
+            until = transfer.told_at if transfer.is_done else None
+            words = f"{transfer.file} from {transfer.source}"
+            bars.append(axis.bar(BarKind.TRANSFER, transfer.started_at, until, words))
     return bars
 
 

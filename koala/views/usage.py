@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+
+from koala.views.records.grid import SiteStatus
 
 SAMPLES_MAX = 360
 STEP_S = 5.0
 """So the pictures go back half an hour."""
-
-Document: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,18 +36,17 @@ class Use:
         )
 
 
-def use_of(site: Document) -> Use:
-    """Divide the processors of a site by its document. A site that is away has none."""
-    if site["state"] == "disconnected":
+def use_of(site: SiteStatus) -> Use:
+    """Divide the processors of a site. A site that is away has none."""
+    if site.state == "disconnected":
         return Use()
-    running = site.get("running", 0)
-    waiting = max(0, site["claimed"] - running)
-    others = max(0, min(site["local"], site["processors"] - running - waiting))
-    idle = max(0, site["processors"] - running - waiting - others)
-    return Use(running=running, waiting=waiting, others=others, idle=idle)
+    waiting = max(0, site.claimed - site.running)
+    others = max(0, min(site.local, site.processors - site.running - waiting))
+    idle = max(0, site.processors - site.running - waiting - others)
+    return Use(running=site.running, waiting=waiting, others=others, idle=idle)
 
 
-def total_use(sites: Iterable[Document]) -> Use:
+def total_use(sites: Iterable[SiteStatus]) -> Use:
     """Add up the use of all sites."""
     return sum((use_of(site) for site in sites), Use())
 
@@ -60,7 +58,7 @@ class UsageHistory:
         self.whole: deque[tuple[float, Use]] = deque(maxlen=SAMPLES_MAX)
         self.sites: dict[str, deque[tuple[float, Use]]] = {}
 
-    def add(self, at: float, sites: Iterable[Document]) -> bool:
+    def add(self, at: float, sites: Iterable[SiteStatus]) -> bool:
         """Add a sample; False if the last one is too young."""
         if self.whole and at - self.whole[-1][0] < STEP_S:
             return False
@@ -68,7 +66,7 @@ class UsageHistory:
         for site in sites:
             use = use_of(site)
             whole += use
-            line = self.sites.setdefault(site["site"], deque(maxlen=SAMPLES_MAX))
+            line = self.sites.setdefault(site.site, deque(maxlen=SAMPLES_MAX))
             line.append((at, use))
         self.whole.append((at, whole))
         return True

@@ -17,12 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from koala.errors import ConfigError, ExhaustedError, KoalaError, RejectedError
 from koala.policies.changes import parse_changes
+from koala.web.playback import PastRun
 
-Document: TypeAlias = dict[str, Any]
 Words: TypeAlias = tuple[str, ...]
 
 PROCESSES_MAX = 2
@@ -43,7 +43,7 @@ class ReaderGoneError(Exception):
 class _Replay:
     """A process that runs, and how many wait for it. Errors are results of the task."""
 
-    task: asyncio.Task[Document | KoalaError]
+    task: asyncio.Task[PastRun | KoalaError]
     waiting: int = 0
 
 
@@ -57,7 +57,7 @@ class PastRuns:
         self._journal = journal
         self._group = group
         self._time_max_s = time_max_s
-        self._known: OrderedDict[Words, Document] = OrderedDict()
+        self._known: OrderedDict[Words, PastRun] = OrderedDict()
         self._replays: dict[Words, _Replay] = {}
 
     async def __aenter__(self) -> Self:
@@ -79,9 +79,7 @@ class PastRuns:
             raise RejectedError("no past run is shown here: start `koala web --journal STATE`")
         return self._journal
 
-    async def read(
-        self, changes: Words = (), *, is_gone: Callable[[], Awaitable[bool]]
-    ) -> Document:
+    async def read(self, changes: Words = (), *, is_gone: Callable[[], Awaitable[bool]]) -> PastRun:
         """Return the run, or with changes (KEY=VALUE) the what-if beside it.
 
         Raises RejectedError, ConfigError for wrong changes, ExhaustedError at a limit, and
@@ -116,7 +114,7 @@ class PastRuns:
             raise found
         return found
 
-    async def _run(self, journal: Path, changes: Words) -> Document | KoalaError:
+    async def _run(self, journal: Path, changes: Words) -> PastRun | KoalaError:
         try:
             found = await _replayed(journal, changes, self._time_max_s)
         except KoalaError as error:
@@ -155,7 +153,7 @@ def command(journal: Path, changes: Words) -> list[str]:
     return ["koala", "replay", str(journal), *(word for one in changes for word in ("--with", one))]
 
 
-async def _replayed(journal: Path, changes: Words, time_max_s: float) -> Document:
+async def _replayed(journal: Path, changes: Words, time_max_s: float) -> PastRun:
     """Run the command in a process. Raises RejectedError, ConfigError."""
     words = [*command(journal, changes)[1:], "--summary", "--claims", "--json"]
     process = await asyncio.create_subprocess_exec(
@@ -182,7 +180,7 @@ async def _replayed(journal: Path, changes: Words, time_max_s: float) -> Documen
             await process.wait()
     if process.returncode != 0:
         raise _error(errors.decode("utf-8", "replace"))
-    found: Document = await asyncio.to_thread(json.loads, out)
+    found: PastRun = await asyncio.to_thread(json.loads, out)
     return found
 
 

@@ -6,12 +6,13 @@ changes, and simulated with them. The playback shows the first and the last of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, NewType
 
 from koala.views.cells import NOTHING, duration, milliseconds, processor_time
 
-Document: TypeAlias = Mapping[str, Any]
+PastRun = NewType("PastRun", dict[str, Any])
+"""What `koala replay --json --claims` printed; the laboratory says what is in it."""
 
 CLAIMS_MAX = 20_000
 """Claims of a run that the playback draws: the newest ones."""
@@ -48,7 +49,7 @@ FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 """Figures of a run: name in the document, word, and format."""
 
 
-def playback_data(document: Document) -> dict[str, Any]:
+def playback_data(document: PastRun) -> dict[str, object]:
     """Return the jobs and claims of each run as rows of instants, for the page's script."""
     runs = {name: _run(document, name) for name in run_names(document)}
     ends = [
@@ -61,12 +62,12 @@ def playback_data(document: Document) -> dict[str, Any]:
     }
 
 
-def run_names(document: Document) -> list[str]:
+def run_names(document: PastRun) -> list[str]:
     """List the runs of the playback."""
     return list(RUNS) if _is_what_if(document) else ["recorded"]
 
 
-def sites(document: Document) -> list[tuple[str, int]]:
+def sites(document: PastRun) -> list[tuple[str, int]]:
     """List the sites with their processors."""
     rows = document["sites"]
     if _is_what_if(document):
@@ -74,7 +75,7 @@ def sites(document: Document) -> list[tuple[str, int]]:
     return [(row["site"], row["processors"]) for row in rows]
 
 
-def figure_rows(document: Document) -> list[tuple[str, list[str]]]:
+def figure_rows(document: PastRun) -> list[tuple[str, list[str]]]:
     """Format the figures: a word, and a cell for each column."""
     figures = document["figures"]
     if not _is_what_if(document):
@@ -91,7 +92,7 @@ def figure_rows(document: Document) -> list[tuple[str, list[str]]]:
     ]
 
 
-def moved_jobs(document: Document) -> list[tuple[str, list[str]]]:
+def moved_jobs(document: PastRun) -> list[tuple[str, list[str]]]:
     """Format the jobs whose waits differ most between the two simulations: their waits in each
     column, and the difference."""
     found = []
@@ -118,11 +119,11 @@ def _written(value: float | None, form: Callable[[float], str]) -> str:
     return NOTHING if value is None else form(value)
 
 
-def _is_what_if(document: Document) -> bool:
+def _is_what_if(document: PastRun) -> bool:
     return "changes" in document
 
 
-def _run(document: Document, name: str) -> dict[str, list[list[Any]]]:
+def _run(document: PastRun, name: str) -> dict[str, list[list[Any]]]:
     jobs, claims = document["jobs"], document["claims"]
     if _is_what_if(document):
         jobs, claims = [row[name] for row in jobs if row[name] is not None], claims[name]

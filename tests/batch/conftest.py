@@ -37,6 +37,7 @@ OF_OTHER_DEBIAN = {
 }
 PACKAGES = {
     "slurm": ("/usr/sbin/slurmctld", "slurm-wlm"),
+    "database": ("/usr/sbin/slurmdbd", "slurmdbd mariadb-server"),
     "gridengine": ("/usr/sbin/sge_qmaster", "gridengine-master gridengine-exec"),
 }
 
@@ -72,6 +73,16 @@ def newer_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     need("newer slurm")
     folder = tmp_path_factory.mktemp("newer")
     with slurm_clusters(folder, "iota:2x8", root=os.environ.get(OTHER_DEBIAN, "")) as systems:
+        yield systems
+
+
+@pytest.fixture(scope="session")
+def slurm_by_age(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System]]:
+    """zeta, a cluster of 2 nodes of 8 whose priorities grow with the age of jobs."""
+    need("slurm")
+    need("database")
+    folder = tmp_path_factory.mktemp("age")
+    with slurm_clusters(folder, "zeta:2x8", by_age=True) as systems:
         yield systems
 
 

@@ -6,18 +6,29 @@ import asyncio
 import json
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.agent.live.agent_process import COMMAND, environment
+from tests.batch.conftest import ONE_OF_EACH, cleared
 from tests.batch.systems.system import System
 from tests.live.grid import until
 
 pytestmark = pytest.mark.lrm
 
 
-async def test_a_probe_job_goes_through_the_queue(system: System, tmp_path: Path) -> None:
+@pytest.fixture(params=[*ONE_OF_EACH, "slurm by age"])
+def system(request: pytest.FixtureRequest) -> Iterator[System]:
+    """One of each kind, and a Slurm whose priorities grow with the age of jobs."""
+    by_age = {"slurm by age": ("slurm_by_age", "zeta")}
+    yield from cleared(request, *{**ONE_OF_EACH, **by_age}[request.param])
+
+
+async def test_a_probe_job_goes_through_the_queue_and_the_gate_is_tried(
+    system: System, tmp_path: Path
+) -> None:
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     config = tmp_path / "agent.toml"
@@ -41,6 +52,10 @@ async def test_a_probe_job_goes_through_the_queue(system: System, tmp_path: Path
     assert checks["account"]["result"] == "ok", checks
     assert checks["probe job"]["result"] == "ok", checks
     assert "reached 127.0.0.1 with Python 3." in checks["probe job"]["text"]
+    assert checks["gate"]["result"] == "ok", checks
+    assert "did not start in" in checks["gate"]["text"]
+    if system.kind == "slurm":
+        assert checks["gate"]["text"].endswith(" stayed")
     await until(lambda: system.numbers("koala-") == [])
 
 

@@ -1,13 +1,19 @@
-"""Documents as the daemon gives them, with defaults: a test names only what it is about."""
+"""Records as the daemon gives them, with defaults: a test names only what it is about."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from koala.views.records.accounts import ClaimCost, ReportRow
+from koala.views.records.base import Moment
+from koala.views.records.grid import SiteStatus
+from koala.views.records.jobs import JobDetails, JobTimeline, Part, Timeline
+from tests.views.records import record_of
 
-def a_timeline(**changes: Any) -> dict[str, Any]:
+
+def a_timeline(**changes: Any) -> Timeline:
     """A job submitted at 1000 that has gone its whole way."""
-    return {
+    plain = {
         "submitted_at": 1000.0,
         "placed_at": 1002.1,
         "claim_at": None,
@@ -26,12 +32,13 @@ def a_timeline(**changes: Any) -> dict[str, Any]:
         "start_delay_s": 0.0,
         "start_lateness_s": 0.1,
         "start_skew_s": 0.0021,
-    } | changes
+    }
+    return record_of(Timeline, plain | changes)
 
 
-def a_part(**changes: Any) -> dict[str, Any]:
+def a_part(**changes: Any) -> Part:
     """A component that ended well at delft."""
-    return {
+    plain = {
         "component": 0,
         "label": "west",
         "processors": 4,
@@ -57,12 +64,13 @@ def a_part(**changes: Any) -> dict[str, Any]:
             "cpu_s": 1.0,
             "memory_bytes": 1,
         },
-    } | changes
+    }
+    return record_of(Part, plain | changes)
 
 
-def a_charge(**changes: Any) -> dict[str, Any]:
+def a_charge(**changes: Any) -> ClaimCost:
     """Return the cost of the job's first claim."""
-    return {
+    plain = {
         "claim": "j1/1/0/1",
         "batch_job": "4711",
         "job": "j1",
@@ -77,12 +85,13 @@ def a_charge(**changes: Any) -> dict[str, Any]:
         "run_s": 51.2,
         "held_s": 4.8,
         "wasted_s": 0.0,
-    } | changes
+    }
+    return record_of(ClaimCost, plain | changes)
 
 
-def a_report_row(**changes: Any) -> dict[str, Any]:
+def a_report_row(**changes: Any) -> ReportRow:
     """The figures of somebody who ran one job."""
-    return {
+    plain = {
         "jobs_finished": 1,
         "jobs_failed": 0,
         "jobs_cancelled": 0,
@@ -94,12 +103,13 @@ def a_report_row(**changes: Any) -> dict[str, Any]:
         "skew_max_s": 0.0021,
         "failed_claims": 0,
         "setbacks": 0,
-    } | changes
+    }
+    return record_of(ReportRow, plain | changes)
 
 
-def a_job(**changes: Any) -> dict[str, Any]:
+def a_job(**changes: Any) -> JobDetails:
     """A finished job of two components."""
-    return {
+    plain = {
         "job": "j1",
         "owner": "ann",
         "phase": "Finished",
@@ -127,16 +137,33 @@ def a_job(**changes: Any) -> dict[str, Any]:
         "parts": [a_part(), a_part(component=1, label="east", site="vu", file_site=None)],
         "progress": None,
         "claims_stopping": 0,
-        "now_at": None,
         "setbacks": [],
         "charges": [a_charge()],
         "story": [[1000.0, "Placing: submitted"], [1019.0, "Finished: every component ended well"]],
-    } | changes
+    }
+    return record_of(JobDetails, plain | changes)
 
 
-def a_site(**changes: Any) -> dict[str, Any]:
+def a_course(now_at: float | None = None, **changes: Any) -> JobTimeline:
+    """The timeline of that job."""
+    job = a_job(**changes)
+    return JobTimeline(
+        job=job.job,
+        phase=job.phase if job.phase != "Damaged" else "Failed",
+        attempts=job.attempts,
+        timeline=job.timeline,
+        transfers=job.transfers,
+        setbacks=job.setbacks,
+        story=job.story,
+        parts=job.parts,
+        charges=job.charges,
+        now_at=None if now_at is None else Moment.of(now_at),
+    )
+
+
+def a_site(**changes: Any) -> SiteStatus:
     """A usable site with some idle processors."""
-    return {
+    plain = {
         "site": "delft",
         "state": "usable",
         "processors": 64,
@@ -152,4 +179,5 @@ def a_site(**changes: Any) -> dict[str, Any]:
         "gpus": 0,
         "idle_gpus": 0,
         "is_drained": False,
-    } | changes
+    }
+    return record_of(SiteStatus, plain | changes)

@@ -320,12 +320,12 @@ def test_a_query_imports_only_what_it_needs(words: list[str]) -> None:
     loaded = modules_after(code)
     heavy = {
         "rich",
-        "msgspec",
         "structlog",
         "psutil",
         "koala.job_descriptions",
         "koala.core",
         "pydantic",
+        *(("msgspec",) if words[0] == "submit" else ()),  # its answer is no record
     }
     assert heavy & loaded == set()
     assert "koala_agent" not in loaded

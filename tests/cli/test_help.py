@@ -15,7 +15,6 @@ from koala.cli.admin.report import BY
 from koala.cli.admin.users import ROLES
 from koala.cli.arguments import Number, Words
 from koala.cli.help_text import SHORT_NOTE
-from koala.cli.jobs.status import PHASES
 from koala.cli.main import COMMANDS, application
 from koala.core.model.job import TERMINAL_PHASES, TRANSITIONS
 from koala.daemon.auth.access_rules import Role
@@ -23,6 +22,7 @@ from koala.lab import workloads
 from koala.lab.commands.trace import FORMATS
 from koala.lab.commands.workload import MODELS
 from koala.views.accounting import By
+from koala.views.records.phases import PHASES
 from koala_agent.main import COMMANDS as AGENT_COMMANDS
 from koala_agent.main import main as agent_main
 from tests.cli.command import koala_here

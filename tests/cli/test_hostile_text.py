@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from koala.cli.admin.report import csv_text
 from koala.cli.jobs.logs import LabelledLines, TextDecoder, Writer, _shared_names
@@ -19,8 +20,13 @@ from koala.cli.render import access as render_access
 from koala.cli.render import documents as render
 from koala.cli.render import job_list
 from koala.cli.render.table import clean
-from koala.client.records import JobDetails, LogPart, Part
+from koala.client.records import LogPart
 from koala.local import demo_summary as summary
+from koala.views.records.access import AuditLine, Enrolment, User
+from koala.views.records.accounts import ClaimReport, Report
+from koala.views.records.base import Moment, Record
+from koala.views.records.grid import DiskSpace, Metrics, QueueLengths, ReplicaFile, SiteCounts
+from koala.views.records.jobs import Explanation, JobDetails, Notice, Part, StoryLine
 from tests.cli.pictures import a_charge, a_job, a_part, a_report_row, a_site
 
 HOSTILE = "a\x1b[2J\x1b]0;t\x07\x9b31m\u202eb\r\nc\x00\x7f\u2028d"
@@ -35,8 +41,13 @@ def spoilt(document: Any) -> Any:
     match document:
         case dict():
             return {key: spoilt(value) for key, value in document.items()}
+        case Record():
+            names = document.__struct_fields__
+            return replace(document, **{name: spoilt(getattr(document, name)) for name in names})
+        case StoryLine():
+            return StoryLine(document.at, HOSTILE)
         case list() | tuple():
-            return [spoilt(value) for value in document]
+            return tuple(spoilt(value) for value in document)
         case str():
             return HOSTILE
         case _:
@@ -47,13 +58,17 @@ PROGRESS = {
     "policy": "SQ", "skew_s": 0.1, "largest_skew_s": 0.2, "asynchrony_s": 0.5, "corrections": 1,
     "shares": {HOSTILE: 0.5}, "skews": [[1.0, 0.1], [2.0, 0.2]],
 }  # fmt: skip
-NOTICE = {"number": 1, "at": 1.0, "job": "j1", "site": "delft", "phase": "Running", "text": "t"}
-ENROLMENT = {"site": "s", "state": "joined", "owner": "o", "joined_at": 1.0, "expires_at": 2.0,
-             "join_expires_at": None, "by": "b"}  # fmt: skip
-USER = {"user": "u", "role": "user", "state": "good", "shows": "token", "expires_at": 1.0,
-        "by": "b"}  # fmt: skip
-LINE = {"at": "2026", "who": "w", "role": "r", "from": "f", "verb": "v", "object": "o",
-        "outcome": "done"}  # fmt: skip
+AT = Moment.of(1.0)
+NOTICE = Notice(number=1, at=AT, job="j1", site="delft", phase="Running", text="t")
+ENROLMENT = Enrolment(site="s", state="joined", owner="o", added_at=AT, joined_at=AT, expires_at=AT,
+                      join_expires_at=None, revoked_at=None, certificate="c", by="b")  # fmt: skip
+USER = User(user="u", role="user", state="good", shows="token", added_at=AT, expires_at=AT,
+            revoked_at=None, by="b")  # fmt: skip
+LINE = AuditLine(time="2026", who="w", role="r", source="f", verb="v", object="o", outcome="done")
+METRICS = Metrics(sites=SiteCounts(known=1, connected=1),
+                  disk=DiskSpace(free_bytes=1, is_low=False),
+                  queues=QueueLengths(placement=0, delayed=0, transfers=0, inbox=0),
+                  replaced_policies={HOSTILE: "p"})  # fmt: skip
 SUMMED = {"job": "j1", "example": "e", "phase": "Failed", "sites": ["s"], "placement_tries": 1,
           "claiming_tries": 1, "transfer_s": 1.0, "start_delay_s": 1.0, "start_skew_ms": 1.0,
           "held_processor_s": 1.0, "status": 1, "reason": "r"}  # fmt: skip
@@ -64,17 +79,17 @@ SHOWN: dict[str, tuple[Callable[[Any], str], Any]] = {
     "sites": (render.sites_text, [a_site()]),
     "files": (
         render.files_text,
-        [{"file": "f", "size_bytes": 1, "sites": ["s"], "checksum": "c"}],
+        [ReplicaFile(file="f", size_bytes=1, sites=("s",), checksum="c")],
     ),
-    "why": (render.why_text, {"why": ["w"]}),
+    "why": (render.why_text, Explanation(job="j1", phase="Failed", why=("w",))),
     "watch": (render.notice_text, NOTICE),
-    "report": (render.report_text, {"by": "site", "rows": [{"site": "s", **a_report_row()}] * 2,
-                                    "total": a_report_row()}),
+    "report": (render.report_text, Report(by="site", rows=(a_report_row(site="s"),) * 2,
+                                          total=a_report_row())),
     "site list": (render_access.enrolments_text, [ENROLMENT]),
     "user list": (render_access.users_text, [USER]),
     "audit": (render_access.audit_text, [LINE]),
     "summary": (summary.summary_text, [SUMMED]),
-    "metrics": (render.metrics_text, {"policy": "p", "sites": {HOSTILE: 1}}),
+    "metrics": (render.metrics_text, METRICS),
 }  # fmt: skip
 
 
@@ -83,7 +98,7 @@ def test_no_text_in_a_document_reaches_the_terminal_raw(name: str) -> None:
     show, document = SHOWN[name]
     hostile = spoilt(document)
     if name == "report":
-        hostile |= {"by": "site"}
+        hostile = replace(hostile, by="site")
     text = show(hostile)
     assert is_shown(text), [c for c in text if not c.isprintable() and c != "\n"]
 
@@ -123,7 +138,7 @@ def test_components_that_look_alike_have_their_index_before_their_lines() -> Non
     """A label may be the index of another component, or differ in what is not shown."""
     labels = ["1", "", "a\x1b[0m", "b", clean("a\x1b[0m")]
     parts = tuple(Part(component=n, label=label) for n, label in enumerate(labels))
-    job = JobDetails(job="j1", parts=parts)
+    job = JobDetails(job="j1", phase="Running", parts=parts)
     lines = LabelledLines(is_labelled=True, shared=_shared_names(job))
     shown = [lines.add(Writer(n, label, 3, "stdout"), "x\n") for n, label in enumerate(labels)]
     alike = clean("a\x1b[0m")
@@ -150,9 +165,9 @@ def test_a_character_may_be_in_two_parts_of_a_log() -> None:
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=cmd|"/c x"!A1'])
 def test_a_cell_of_csv_is_no_formula(name: str) -> None:
-    document = {"by": "user", "rows": [{"user": name, **a_report_row()}], "total": None}
-    (_, row) = csv.reader(io.StringIO(csv_text(document)))
+    report = Report(by="user", rows=(a_report_row(user=name),))
+    (_, row) = csv.reader(io.StringIO(csv_text(report)))
     assert row[0] == f"'{name.strip()}"
     assert row[1] == "1", "numbers stay numbers"
-    charge = csv_text({"by": "claim", "rows": [a_charge(batch_job=name)], "total": None})
+    charge = csv_text(ClaimReport(by="claim", claims=(a_charge(batch_job=name),)))
     assert f"'{name.strip()[0]}" in charge

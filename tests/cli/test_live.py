@@ -8,7 +8,9 @@ import pytest
 from rich.console import Console
 
 from koala.local.live_view import BAR_CELLS, LiveView, PlainView, Scene, bar, panels
+from koala.views.records.jobs import Notice
 from tests.cli.pictures import a_job, a_site
+from tests.views.records import record_of
 
 
 def drawn(scene: Scene) -> list[str]:
@@ -19,15 +21,9 @@ def drawn(scene: Scene) -> list[str]:
     return [line.rstrip() for line in captured.get().splitlines()]
 
 
-def a_notice(**changes: object) -> dict[str, object]:
-    return {
-        "number": 1,
-        "at": 0.0,
-        "job": "j1",
-        "site": "",
-        "phase": "Placing",
-        "text": "",
-    } | changes
+def a_notice(**changes: str) -> Notice:
+    plain = {"number": 1, "at": 0.0, "job": "j1", "phase": "Placing"}
+    return record_of(Notice, plain | changes)
 
 
 def test_the_scene_shows_sites_jobs_and_events() -> None:

@@ -26,7 +26,11 @@ from koala.cli.render.table import columns, table
 from koala.cli.render.timeline import places, reached, timeline_text
 from koala.errors import SpecError
 from koala.local.demo_summary import summary_rows, summary_text
-from tests.cli.pictures import a_charge, a_job, a_part, a_report_row, a_site, a_timeline
+from koala.views.records.accounts import ClaimReport, Report
+from koala.views.records.base import Moment
+from koala.views.records.grid import DiskSpace, Metrics, QueueLengths, ReplicaFile, SiteCounts
+from koala.views.records.jobs import Explanation, Notice
+from tests.cli.pictures import a_charge, a_course, a_job, a_part, a_report_row, a_site, a_timeline
 
 
 def test_an_instant_beyond_all_calendars_has_words() -> None:
@@ -36,7 +40,7 @@ def test_an_instant_beyond_all_calendars_has_words() -> None:
 
 
 def test_the_timeline_shows_figure_1_of_the_paper() -> None:
-    assert timeline_text(a_job(), width=78, zone=UTC) == "\n".join(
+    assert timeline_text(a_course(), width=78, zone=UTC) == "\n".join(
         [
             "j1  Finished",
             "",
@@ -83,7 +87,7 @@ def test_the_timeline_of_a_waiting_job_ends_where_it_is() -> None:
         transfer_estimate_s=None,
         start_skew_s=None,
     )
-    job = a_job(phase="Placing", timeline=waiting, charges=[], now_at=1003.0)
+    job = a_course(1003.0, phase="Placing", timeline=waiting, charges=[])
     lines = timeline_text(job, zone=UTC).splitlines()
     assert lines[lines.index("A") + 1] == "+  ..."
     assert len(reached(waiting)) == 1
@@ -100,7 +104,7 @@ def test_a_point_of_a_wrong_clock_makes_no_line_longer() -> None:
     """A site may say a minute too late when it started; the job took a tenth of a second."""
     line = a_timeline(placed_at=1000.0, claimed_at=1000.0, started_at=1060.0, ended_at=1000.1)
     assert places(reached(line), 78)[-1] == 77
-    drawn = timeline_text(a_job(timeline=line), width=78, zone=UTC).splitlines()
+    drawn = timeline_text(a_course(timeline=line), width=78, zone=UTC).splitlines()
     letters = next(index for index, line in enumerate(drawn) if line.startswith("A "))
     assert len(drawn[letters]) == len(drawn[letters + 1]) == 78, "letters and line"
 
@@ -209,7 +213,7 @@ def test_a_list_has_the_columns_that_were_asked_for_or_lines_of_a_template() -> 
     assert lines(jobs, 5, True) == "j1 delft,vu 1000\nj2 delft,vu 1000"
     with pytest.raises(SpecError, match="--format 'colour': allowed are job, name, phase"):
         read_format("--format", "job,colour", now=0.0)
-    with pytest.raises(SpecError, match="allowed are job, owner"):
+    with pytest.raises(SpecError, match="allowed are job, name, owner"):
         read_format("--format", "{colour}", now=0.0)(jobs, None, False)
 
 
@@ -237,11 +241,11 @@ def test_sites_show_gpus_where_there_are_any() -> None:
 
 
 def test_sites_that_are_away_show_why_and_that_they_are_drained() -> None:
-    gone = {"state": "disconnected", "expires_at": None, "revoked_at": None}
+    gone = {"state": "disconnected"}
     sites = [
-        a_site(**gone, enrolment="revoked") | {"revoked_at": 1000.0, "is_drained": True},
-        a_site(site="vu", **gone, enrolment="expired") | {"expires_at": 1000.0},
-        a_site(site="uva", **gone, enrolment="enrolled") | {"is_drained": True},
+        a_site(**gone, enrolment="revoked", revoked_at=1000.0, is_drained=True),
+        a_site(site="vu", **gone, enrolment="expired", expires_at=1000.0),
+        a_site(site="uva", **gone, enrolment="enrolled", is_drained=True),
         a_site(site="leiden", **gone, enrolment="awaited"),
         a_site(site="utrecht", state="drained", enrolment="enrolled", is_drained=True),
         a_site(site="old", state="disconnected"),
@@ -266,7 +270,7 @@ def test_sites_that_are_away_show_why_and_that_they_are_drained() -> None:
 
 
 def test_files_show_their_replicas() -> None:
-    entry = {"file": "a.dat", "size_bytes": 3_000_000, "checksum": "", "sites": ["delft", "vu"]}
+    entry = ReplicaFile(file="a.dat", size_bytes=3_000_000, checksum="", sites=("delft", "vu"))
     assert files_text([entry]).splitlines() == [
         "FILE     SIZE  SITES      CHECKSUM",
         "a.dat  3.0 MB  delft, vu  -",
@@ -274,18 +278,20 @@ def test_files_show_their_replicas() -> None:
 
 
 def test_a_notice_begins_with_its_number() -> None:
-    notice = {"number": 7, "at": 1000.0, "job": "j1", "site": "", "phase": "Placing", "text": "x"}
+    notice = Notice(number=7, at=Moment.of(1000.0), job="j1", phase="Placing", text="x")
     assert notice_text(notice, zone=UTC) == "7  1970-01-01 00:16:40  j1  Placing  x"
 
 
 def test_a_report_has_a_row_for_each_user_and_a_total() -> None:
-    none = a_report_row(jobs_finished=0, jobs_failed=3, skew_median_s=None, skew_max_s=None)
-    document = {
-        "by": "user",
-        "rows": [{"user": "ann", **a_report_row()}, {"user": "", **none}],
-        "total": a_report_row(jobs_failed=3, claims=4, setbacks=2),
-    }
-    assert report_text(document).splitlines() == [
+    none = a_report_row(
+        user="", jobs_finished=0, jobs_failed=3, skew_median_s=None, skew_max_s=None
+    )
+    report = Report(
+        by="user",
+        rows=(a_report_row(user="ann"), none),
+        total=a_report_row(jobs_failed=3, claims=4, setbacks=2),
+    )
+    assert report_text(report).splitlines() == [
         "USER    FINISHED  FAILED  CANCELLED  CLAIMS       RUN  HELD  WASTED    SKEW  LARGEST"
         "  CLAIMS FAILED  SETBACKS",
         "ann            1       0          0       2  12,345.6   4.8     0.0  2.1 ms   2.1 ms"
@@ -299,14 +305,13 @@ def test_a_report_has_a_row_for_each_user_and_a_total() -> None:
 
 
 def test_a_report_as_csv_has_the_names_of_the_document() -> None:
-    rows = [{"site": "delft", **a_report_row()}]
-    document = {"by": "site", "rows": rows, "total": a_report_row()}
-    assert csv_text(document).splitlines() == [
+    report = Report(by="site", rows=(a_report_row(site="delft"),), total=a_report_row())
+    assert csv_text(report).splitlines() == [
         "site,jobs_finished,jobs_failed,jobs_cancelled,claims,run_s,held_s,wasted_s,"
         "skew_median_s,skew_max_s,failed_claims,setbacks",
         "delft,1,0,0,2,12345.6,4.8,0.0,0.0021,0.0021,0,0",
     ]
-    claims = {"by": "claim", "rows": [a_charge()], "total": None}
+    claims = ClaimReport(by="claim", claims=(a_charge(),))
     assert csv_text(claims).splitlines() == [
         "claim,batch_job,user,site,processors,granted_at,passed_at,ended_at,end,"
         "run_s,held_s,wasted_s",
@@ -315,10 +320,15 @@ def test_a_report_as_csv_has_the_names_of_the_document() -> None:
 
 
 def test_metrics_are_flat_names_with_figures() -> None:
-    assert metrics_text({"jobs": {"Running": 2}, "commit_s": 0.00123456789}).splitlines() == [
-        "jobs.Running  2",
-        "commit_s      0.00123457",
-    ]
+    metrics = Metrics(
+        jobs={"Running": 2},
+        commit_longest_s=0.00123456789,
+        sites=SiteCounts(known=3, connected=2),
+        queues=QueueLengths(placement=0, delayed=0, transfers=0, inbox=0),
+        disk=DiskSpace(free_bytes=1, is_low=False),
+    )
+    lines = dict(line.split() for line in metrics_text(metrics).splitlines())
+    assert (lines["jobs.Running"], lines["commit_longest_s"]) == ("2", "0.00123457")
 
 
 def test_a_list_shows_the_copies_that_a_job_waits_for() -> None:
@@ -330,11 +340,14 @@ def test_a_list_shows_the_copies_that_a_job_waits_for() -> None:
 
 
 def test_reasons_are_a_line_each() -> None:
-    assert why_text({"job": "j1", "why": ["first", "second\x1b[2J"]}) == "first\nsecond?[2J"
+    assert (
+        why_text(Explanation(job="j1", phase="Failed", why=("first", "second\x1b[2J")))
+        == "first\nsecond?[2J"
+    )
 
 
 def test_the_summary_names_what_did_not_finish() -> None:
-    bad_end = {"text": "exit status 3", "statuses": [0, 3]}
+    bad_end = {"kind": "exited", "text": "exit status 3", "statuses": [0, 3]}
     pictures = [
         a_job(),
         a_job(

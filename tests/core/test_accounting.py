@@ -13,7 +13,7 @@ from koala.core.model.actions import PublishOutputs, StopClaim
 from koala.core.model.events import ClaimGone, ClaimGranted
 from koala.core.model.job import ClaimEnd, EndKind
 from koala.core.model.values import ClaimId, JobId, UserName
-from koala.views.accounting import DAY_S, By, Period, Report, civil_day
+from koala.views.accounting import DAY_S, By, Period, ReportBuilder, civil_day
 from koala.views.documents import whole_document
 from koala.views.explain import why
 from tests.harness.builders import a_job, a_site
@@ -48,11 +48,11 @@ def finished(script: Script) -> Script:
 
 
 def rows(script: Script, by: By, **period: Any) -> list[dict[str, Any]]:
-    return list(Report(script.scheduler, by, Period(**period), script.now).document()["rows"])
+    return list(ReportBuilder(script.scheduler, by, Period(**period), script.now).report()["rows"])
 
 
 def total(script: Script, **period: Any) -> dict[str, Any]:
-    found = Report(script.scheduler, By.USER, Period(**period), script.now).document()["total"]
+    found = ReportBuilder(script.scheduler, By.USER, Period(**period), script.now).report()["total"]
     assert isinstance(found, dict)
     return found
 

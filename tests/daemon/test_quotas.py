@@ -30,6 +30,7 @@ from koala.daemon.quotas import (
 from koala.daemon.storage.records import Notice
 from koala.errors import ExhaustedError, KoalaError, SpecError, UnknownJobError
 from koala.job_descriptions.job_reader import description_bytes
+from koala.views.records.jobs import JobPage
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import FAST, config_of, running
 from tests.harness.builders import a_spec
@@ -568,23 +569,23 @@ async def test_a_list_comes_in_pages_and_is_whole(tmp_path: Path) -> None:
         names = [(await client.submit(ONE)).job for _ in range(7)]
         await client.cancel(names[3])
 
-        async def page(after: str, size: int, **more: Any) -> dict[str, Any]:
+        async def page(after: str, size: int, **more: Any) -> JobPage:
             request = pb.ListRequest(after=after, page=size, **more)
-            return await client._daemon.document("List", request)
+            return await client._daemon.record(JobPage, "List", request)
 
         first = await page("", 3)
-        assert [job["job"] for job in first["jobs"]] == names[:3]
-        assert first["next"] == names[2]
-        second = await page(first["next"], 3)
-        assert [job["job"] for job in second["jobs"]] == names[3:6]
-        last = await page(second["next"], 3)
-        assert ([job["job"] for job in last["jobs"]], last["next"]) == (names[6:], None)
-        assert [j["job"] for j in (await page("j2", 9, phases=["Cancelled"]))["jobs"]] == [names[3]]
+        assert [job.job for job in first.jobs] == names[:3]
+        assert first.next == names[2]
+        second = await page(names[2], 3)
+        assert [job.job for job in second.jobs] == names[3:6]
+        last = await page(names[5], 3)
+        assert ([job.job for job in last.jobs], last.next) == (names[6:], None)
+        assert [j.job for j in (await page("j2", 9, phases=["Cancelled"])).jobs] == [names[3]]
         with pytest.raises(SpecError, match="after = 'x': allowed is a job's id"):
             await page("x", 3)
         with pytest.raises(SpecError, match="last = 3 with page = 2"):
             await page("", 2, last=3)
-        assert [job["job"] for job in await client.list_jobs(last=2)] == names[-2:]
-        assert [job["job"] for job in await client.list_jobs()] == names
+        assert [job.job for job in await client.list_jobs(last=2)] == names[-2:]
+        assert [job.job for job in await client.list_jobs()] == names
         some = await client.list_jobs(jobs=[names[5], "j999", "x", names[2]])
-        assert [job["job"] for job in some] == [names[2], names[5]]
+        assert [job.job for job in some] == [names[2], names[5]]

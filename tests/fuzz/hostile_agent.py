@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeAlias
 
+import msgspec
 from google.protobuf.message import DecodeError
 
 from koala.cli.output import clean_lines
@@ -130,7 +131,8 @@ class Life:
         for job in self.scheduler.jobs:
             for words in why(self.scheduler, job, self.now):
                 require_readable(clean_lines(words))  # as it is printed
-            json.dumps(whole_document(self.scheduler, job, self.now), allow_nan=False)
+            found = whole_document(self.scheduler, job, self.now)
+            json.dumps(msgspec.to_builtins(found, enc_hook=float), allow_nan=False)
         again = Scheduler(Parameters(), chosen())
         for kind, body, at, answers in self.journal:
             again.replay(decode_event(kind, body), at, json.loads(answers))

@@ -177,7 +177,7 @@ class Script:
         return self.job(name).phase_name
 
     def picture(self, name: str) -> dict[str, Any]:
-        return job_document(self.scheduler, JobId(name))
+        return job_document(self.scheduler, JobId(name)).document
 
     def reason(self, name: str) -> str:
         return str(getattr(self.job(name).phase, "reason", ""))

@@ -144,7 +144,7 @@ async def test_the_records_know_every_name_of_the_documents(
     shown += [notice async for notice in job.watch(after=0)]
     assert {type(one).__name__ for one in shown} >= {"Enrolment", "User", "ReplicaFile"}
     for record in shown:
-        known = {field.name for field in fields(record)}  # type: ignore[arg-type]
+        known = {field.name for field in fields(record)}
         assert set(record.document) <= known, f"{type(record).__name__} does not know a name"
     details = await client.show(job.job)
     for name in ("parts", "transfers", "charges"):

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from pathlib import Path
 from typing import TypeVar
 
+from koala.queue_model.local_users import LoadParameters
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.claim_processes import ProcessIdentity, members, scan
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
@@ -90,6 +91,11 @@ class Pipe:
     def close(self) -> None:
         os.close(self._descriptor)
 
+
+CROWD = LoadParameters(
+    arrivals_per_hour=3_600_000.0, run_mean_s=1e6, run_max_s=1e9, size_min=2, size_max=2
+)
+"""Local jobs of 2 processors that fill the site within milliseconds, and stay."""
 
 Serve = Callable[..., AbstractAsyncContextManager[tuple[EmulatedLocalManager, Witness]]]
 Ask = Callable[..., Placeholder]

@@ -15,7 +15,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "koala.queue_model": ("koala.common",),
     "koala.policies": ("koala.core",),
     "koala.job_descriptions": ("koala.core",),
-    "koala.views": ("koala.core",),
+    "koala.views.records": ("koala.errors",),
+    "koala.views": ("koala.core", "koala.views.records"),
     "koala_agent": ("koala.queue_model",),
     "koala.client": ("koala.job_descriptions", "koala.views"),
     "koala.daemon": ("koala.job_descriptions", "koala.policies", "koala.views"),
@@ -25,7 +26,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "koala.lab": ("koala.local",),
 }
 """The rooms, from the ground up, and the rooms that each stands upon. A room may import these, and
-those that they stand upon."""
+those that they stand upon. A room within another is named before it."""
 
 BARRED = {
     "koala.client": ("koala.core",),

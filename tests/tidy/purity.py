@@ -40,8 +40,9 @@ STANDARD = {
 }  # fmt: skip
 """The modules of the standard library that neither read nor change the world."""
 VIEWS = "koala.views"
-VIEWS_STANDARD = STANDARD | {"datetime"}
-"""Views also format days; the calls of `datetime` that read the clock are found by name."""
+VIEWS_MAY_IMPORT = STANDARD | {"datetime", "msgspec"}
+"""Views also format days, and make records. The calls of `datetime` that read the clock are found
+by name."""
 
 KIT = "koala.policies.conformance"
 """A command that authors of policies run."""
@@ -105,8 +106,8 @@ def _imports(module: Module) -> Iterator[tuple[ast.AST, str]]:
                 module.name in REGISTRIES and is_within(found.target, *OWN_FUNCTIONS)
             )
         else:
-            standard = VIEWS_STANDARD if is_within(module.name, VIEWS) else STANDARD
-            allowed = top_level(found.target) in standard
+            others = VIEWS_MAY_IMPORT if is_within(module.name, VIEWS) else STANDARD
+            allowed = top_level(found.target) in others
         if not allowed:
             kind = "the world" if top_level(found.target) in sys.stdlib_module_names else "others"
             yield found.node, f"imports {found.target}, which belongs to {kind}"

@@ -1,12 +1,15 @@
-"""Documents of jobs as the daemon gives them, for pictures of their course."""
+"""Records of jobs as the daemon gives them, for pictures of their course."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from koala.views.records.jobs import JobDetails
+from tests.views.records import record_of
 
-def job_of(phase: str = "Finished", **more: Any) -> dict[str, Any]:
-    """The document of a job of two components, the first of which was tried twice."""
+
+def job_of(phase: str = "Finished", **more: Any) -> JobDetails:
+    """A job of two components, the first of which was tried twice."""
     parts = [
         {
             "component": index, "label": label, "processors": 2, "site": site, "claim_phase": None,
@@ -23,7 +26,7 @@ def job_of(phase: str = "Finished", **more: Any) -> dict[str, Any]:
             "run_s": 1.0, "held_s": 2.0, "wasted_s": wasted_s,
         }  # fmt: skip
 
-    return {
+    plain = {
         "job": "j7", "name": "", "owner": "ann", "phase": phase, "priority": "low",
         "processors": 4, "components": 2, "sites": ["delft", "vu"], "programs": ["/bin/true"],
         "submitted_at": 100.0, "started_at": 106.01, "ended_at": 110.0, "attempts": 2,
@@ -37,7 +40,7 @@ def job_of(phase: str = "Finished", **more: Any) -> dict[str, Any]:
             {
                 "file": "x", "source": "vu", "target": "delft", "components": ["left"],
                 "started_at": 101.0, "told_at": 102.0, "is_done": True, "share": 1.0,
-                "size_bytes": 5.0, "rate_bps": None, "left_s": 0.0,
+                "size_bytes": 5, "rate_bps": None, "left_s": 0.0,
             }
         ],
         "charges": [
@@ -48,6 +51,6 @@ def job_of(phase: str = "Finished", **more: Any) -> dict[str, Any]:
         "setbacks": [
             {"attempt": 1, "at": 103.5, "sites": ["leiden"], "reason": "Placing: leiden failed"}
         ],
-        "now_at": None,
         "story": [[100.0, "submitted"], [105.5, "Releasing: released"]],
-    } | more  # fmt: skip
+    }  # fmt: skip
+    return record_of(JobDetails, plain | more)

@@ -7,6 +7,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
+from msgspec.structs import replace
 
 from koala.cli.render.gantt import gantt_text
 from koala.core.model.actions import PublishOutputs, StopClaim
@@ -15,6 +16,8 @@ from koala.core.model.values import JobId
 from koala.views.documents import timeline_document
 from koala.views.gantt import BarKind, gantt, tick_places
 from koala.views.gantt_svg import gantt_svg
+from koala.views.records.base import Moment
+from koala.views.records.jobs import JobDetails
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 from tests.views.jobs import job_of
@@ -23,7 +26,7 @@ HOSTILE = "<script>alert(1)</script>\x1b[2J\x00&amp;\u202e"
 COLOUR = re.compile(r"\x1b\[[0-9]*m")
 
 
-def waiting(**more: Any) -> dict[str, Any]:
+def waiting(**more: Any) -> JobDetails:
     """A job that was not placed yet."""
     timeline = dict.fromkeys(("placed_at", "claimed_at", "started_at", "ended_at", "start_at"))
     return job_of(
@@ -82,8 +85,13 @@ def test_the_terminal_draws_a_line_for_each_component_and_a_sign_for_each_stage(
 
 
 def test_the_shortest_stage_has_a_character() -> None:
-    charge = job_of()["charges"][-1]
-    short = charge | {"granted_at": 103.0, "passed_at": 106.01, "ended_at": 106.011}
+    charge = job_of().charges[-1]
+    short = replace(
+        charge,
+        granted_at=Moment.of(103.0),
+        passed_at=Moment.of(106.01),
+        ended_at=Moment.of(106.011),
+    )
     (lane,) = (
         line
         for line in gantt_text(gantt(job_of(charges=[short]), 200.0)).split("\n")
@@ -103,8 +111,8 @@ def test_the_drawing_fits_the_terminal_and_colours_change_no_character(width: in
 
 
 def test_a_claim_without_an_answer_has_a_bar_up_to_now() -> None:
-    parts = [part | {"asked_at": 101.0, "claims": 2} for part in job_of()["parts"]]
-    job = waiting() | {"phase": "Claiming", "attempts": 1, "parts": parts}
+    parts = tuple(replace(part, asked_at=Moment.of(101.0), claims=2) for part in job_of().parts)
+    job = replace(waiting(), phase="Claiming", attempts=1, parts=parts)
     chart = gantt(job, now_at=110.0)
     assert [[bar.kind for bar in row.bars] for row in chart.rows] == [[BarKind.CLAIMING]] * 2
     assert chart.rows[0].bars[0].text == "claiming, try 2: 9.0 s"
@@ -112,18 +120,18 @@ def test_a_claim_without_an_answer_has_a_bar_up_to_now() -> None:
 
 
 def test_a_claim_without_an_answer_at_the_site_of_an_attempt_before_has_a_bar() -> None:
-    parts = [one | {"site": None} for one in job_of()["parts"]]
-    parts[0] |= {"site": "leiden", "asked_at": 104.0, "claims": 1}
-    job = job_of("Claiming", charges=job_of()["charges"][:1], parts=parts)
+    first, second = (replace(one, site=None) for one in job_of().parts)
+    first = replace(first, site="leiden", asked_at=Moment.of(104.0), claims=1)
+    job = job_of("Claiming", charges=job_of().charges[:1], parts=[first, second])
     found = [(row.attempt, row.site, row.stages[-1].text) for row in gantt(job, 200.0).rows]
     assert found[1:] == [(2, "leiden", "claiming: 6.0 s")]
     assert found[0][:2] == (1, "leiden")
 
 
 def test_a_job_of_very_many_components_is_cut_and_says_so() -> None:
-    part = job_of()["parts"][0]
-    parts = [part | {"component": index, "label": f"p{index:03}"} for index in range(100)]
-    lines = gantt_text(gantt(waiting() | {"parts": parts}, 110.0)).split("\n")
+    part = job_of().parts[0]
+    parts = tuple(replace(part, component=index, label=f"p{index:03}") for index in range(100))
+    lines = gantt_text(gantt(replace(waiting(), parts=parts), 110.0)).split("\n")
     assert len(lines) < 70
     assert "and 40 more components (--svg draws them all)" in lines
 
@@ -145,8 +153,9 @@ def test_the_picture_has_a_rectangle_for_each_bar_and_says_what_it_is() -> None:
 
 
 def test_hostile_names_become_no_markup_and_no_control_character() -> None:
-    parts = [part | {"label": HOSTILE} for part in job_of()["parts"]]
-    job = job_of(parts=parts, setbacks=[job_of()["setbacks"][0] | {"reason": HOSTILE}])
+    whole = job_of()
+    parts = [replace(part, label=HOSTILE) for part in whole.parts]
+    job = job_of(parts=parts, setbacks=[replace(whole.setbacks[0], reason=HOSTILE)])
     chart = gantt(job, 200.0)
     root = fromstring(gantt_svg(chart))
     assert not [one for one in root.iter() if one.tag.endswith("script")]
@@ -162,8 +171,9 @@ def test_the_document_of_a_timeline_has_the_claims_and_setbacks_of_all_attempts(
     script.grant(first).after(5).gone(second, EndKind.FAILED)
     script.gone(first).after(1)
     found = timeline_document(script.scheduler, JobId("j1"), script.now)
-    chart = gantt(found, found["now_at"])
-    assert [setback["attempt"] for setback in found["setbacks"]] == [1]
-    assert found["setbacks"][0]["reason"] in {text for _, text in script.job("j1").story}
+    assert found.now_at is not None
+    chart = gantt(found, float(found.now_at))
+    assert [setback.attempt for setback in found.setbacks] == [1]
+    assert found.setbacks[0].reason in {text for _, text in script.job("j1").story}
     assert [(row.attempt, row.site) for row in chart.rows][:2] == [(1, "a"), (1, "b")]
     assert [bar.kind for bar in chart.rows[0].bars] == ["claiming", "wasted"]

@@ -1,10 +1,11 @@
-"""Documents of sites: their links."""
+"""Records of sites: their links."""
 
 from __future__ import annotations
 
 from koala.core.model.actions import ClaimProcessors, StartTransfer
-from koala.views.cells import link_cells
+from koala.views.cells import LinkCells, link_cells
 from koala.views.documents import sites_document
+from koala.views.records.grid import LinkStatus
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
@@ -15,13 +16,14 @@ def test_a_link_has_its_copies_and_then_its_bandwidth() -> None:
     script.tell(a_site("delft", 8), a_site("home", 1)).replica("data", "home", 1_000_000)
     script.tell(a_job("j1", 8, file="data"))
     sites = sites_document(script.scheduler)
-    assert {site["site"]: site["links"] for site in sites} == {
-        "delft": [],
-        "home": [{"to": "delft", "bytes_per_s": None, "copies": 1}],
+    assert {site.site: site.links for site in sites} == {
+        "delft": (),
+        "home": (LinkStatus(to="delft", bytes_per_s=None, copies=1),),
     }
-    assert link_cells(sites) == [{"link": "home → delft", "bandwidth": "–", "copies": "1"}]
+    assert link_cells(sites) == [LinkCells(link="home → delft", bandwidth="–", copies="1")]
     (transfer,) = script.scheduler.files.transfers
     script.at(2.0).fetched(transfer, 1_000_000, 2.0)
-    (link,) = sites_document(script.scheduler)[1]["links"]
-    assert (link["to"], link["copies"]) == ("delft", 0)
-    assert link["bytes_per_s"] > 0
+    (link,) = sites_document(script.scheduler)[1].links
+    assert (link.to, link.copies) == ("delft", 0)
+    assert link.bytes_per_s is not None
+    assert link.bytes_per_s > 0

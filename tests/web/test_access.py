@@ -188,7 +188,7 @@ async def test_a_mistake_in_a_page_is_said_in_words_and_one_line(
         raise ValueError("no number\nof this kind")
 
     async with web(tmp_path, monkeypatch) as found, found.signed_in() as browser:
-        monkeypatch.setattr(GridModel, "document", fail)
+        monkeypatch.setattr(GridModel, "queues", fail)
         capsys.readouterr()
         for _ in range(3):
             answer = await browser.get("/queues")

@@ -16,7 +16,14 @@ import pytest
 
 from koala.errors import ConfigError, ExhaustedError, RejectedError
 from koala.web.past_runs import PROCESSES_MAX, PastRuns, ReaderGoneError
-from koala.web.playback import COLUMNS, FIGURES, JOBS_SHOWN, difference, playback_data
+from koala.web.playback import (
+    COLUMNS,
+    FIGURES,
+    JOBS_SHOWN,
+    PastRun,
+    difference,
+    playback_data,
+)
 from koala.web.settings import WebSettings
 from tests.cli.command import koala_here
 from tests.harness.builders import a_spec
@@ -43,14 +50,14 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(grid.records(), tmp_path_factory.mktemp("state"))
 
 
-def document(journal: Path, *changes: str) -> dict[str, Any]:
+def document(journal: Path, *changes: str) -> PastRun:
     """Return what `koala replay --json` prints."""
     options = [word for change in changes for word in ("--with", change)]
     run = koala_here("replay", str(journal), *options, "--summary", "--claims", "--json")
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
     assert isinstance(found, dict)
-    return found
+    return PastRun(found)
 
 
 class Tables(HTMLParser):

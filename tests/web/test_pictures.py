@@ -1,10 +1,11 @@
-"""Pictures and pages follow from the documents of the daemon, whose texts never become markup."""
+"""Pictures and pages follow from the records of the daemon, whose texts never become markup."""
 
 from __future__ import annotations
 
 from html.parser import HTMLParser
 
 import pytest
+from msgspec.structs import replace
 
 from koala.views.barrier import barrier
 from koala.views.cells import (
@@ -17,6 +18,7 @@ from koala.views.cells import (
     steps,
 )
 from koala.views.gantt import KINDS, LETTERS, gantt
+from koala.views.records.grid import LinkStatus, SiteStatus
 from koala.views.usage import STEP_S, UsageHistory, Use, use_of
 from koala.web.charts import usage_chart
 from koala.web.pages.jobs import JobFilter
@@ -26,12 +28,10 @@ from tests.views.jobs import job_of
 
 HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(1)>&amp;{{ 7*7 }}"
 
-SITE = {
-    "site": "delft", "state": "usable", "processors": 10, "idle": 1, "claimed": 6, "held": 1,
-    "running": 4, "local": 3, "errors": 0, "unusable_until": None, "owner": None, "users": 0,
-    "grace_s": 2.0, "may_kill_local": False, "rtt_s": 0.0123, "is_drained": False, "trouble": "",
-    "enrolment": None, "expires_at": None, "revoked_at": None,
-}  # fmt: skip
+SITE = SiteStatus(
+    site="delft", state="usable", processors=10, idle=1, claimed=6, held=1, running=4, local=3,
+    grace_s=2.0, rtt_s=0.0123,
+)  # fmt: skip
 
 
 def test_the_barrier_has_arrivals_passes_and_the_missing() -> None:
@@ -40,9 +40,8 @@ def test_the_barrier_has_arrivals_passes_and_the_missing() -> None:
     assert found.skew_s == pytest.approx(0.01)
     assert [one.passed_text for one in found.arrivals] == ["+0.0 ms", "+10.0 ms"]
     assert found.released_at == 105.5
-    parts = job_of()["parts"]
-    parts[0] |= {"passed_at": None}
-    parts[1] |= {"passed_at": None, "claimed_at": None}
+    left, right = (replace(part, passed_at=None) for part in job_of().parts)
+    parts = [left, replace(right, claimed_at=None)]
     waits = barrier(job_of("Claiming", parts=parts, ended_at=None), now_at=104.0)
     assert [one.state for one in waits.arrivals] == ["waits", "missing"]
     assert waits.missing == ("right",)
@@ -52,13 +51,13 @@ def test_the_barrier_has_arrivals_passes_and_the_missing() -> None:
 def test_the_processors_of_a_site_are_divided_without_remainder() -> None:
     use = use_of(SITE)
     assert use == Use(running=4, waiting=2, others=3, idle=1)
-    assert use.processors == SITE["processors"]
-    assert use_of(SITE | {"state": "disconnected"}) == Use()
-    crowded = use_of(SITE | {"local": 99})
+    assert use.processors == SITE.processors
+    assert use_of(replace(SITE, state="disconnected")) == Use()
+    crowded = use_of(replace(SITE, local=99))
     assert (crowded.others, crowded.idle, crowded.processors) == (4, 0, 10)
-    cells = site_cells(SITE | {"errors": 2, "is_drained": True})
-    assert (cells["state"], cells["trouble"]) == ("usable, drained", "2 errors in a row")
-    assert cells["widths"]["waiting_at"] == "40.00%"
+    cells = site_cells(replace(SITE, errors=2, is_drained=True))
+    assert (cells.state, cells.trouble) == ("usable, drained", "2 errors in a row")
+    assert cells.widths["waiting_at"] == "40.00%"
 
 
 def test_the_use_over_time_is_sampled_and_drawn() -> None:
@@ -66,7 +65,7 @@ def test_the_use_over_time_is_sampled_and_drawn() -> None:
     assert usage_chart(history.whole) is None
     assert history.add(0.0, [SITE])
     assert not history.add(STEP_S / 2, [SITE])
-    assert history.add(STEP_S, [SITE, SITE | {"site": "vu"}])
+    assert history.add(STEP_S, [SITE, replace(SITE, site="vu")])
     chart = usage_chart(history.whole)
     assert chart is not None
     assert chart.peak == 20
@@ -78,7 +77,7 @@ def test_durations_and_stages_are_words_for_people() -> None:
     assert said == ["–", "12.3 ms", "500 ms", "12.3 s", "1 min", "1 h 1 min", "1 d 1 h", "−500 ms"]
     assert processor_time(72_000) == "20.0 h"
     assert stage("Delayed") == "waiting"
-    assert [step["state"] for step in steps(job_of("Releasing"))] == [
+    assert [step.state for step in steps(job_of("Releasing"))] == [
         "done", "done", "here", "next", "next"
     ]  # fmt: skip
 
@@ -109,7 +108,7 @@ def test_nothing_that_users_write_becomes_markup() -> None:
     job = job_of(
         "Failed", name=HOSTILE, owner=HOSTILE, reason=HOSTILE, sites=[HOSTILE],
         story=[[100.0, HOSTILE]], description=HOSTILE,
-        parts=[part | {"label": HOSTILE, "executable": HOSTILE} for part in job_of()["parts"]],
+        parts=[replace(part, label=HOSTILE, executable=HOSTILE) for part in job_of().parts],
     )  # fmt: skip
     templates = make_templates(WebSettings(), daemon="d:1")
     frame = {"user": HOSTILE, "role": "user", "is_operator": True, "csrf": "c", "number": 1,
@@ -127,12 +126,12 @@ def test_nothing_that_users_write_becomes_markup() -> None:
         offers={"owners": [HOSTILE], "phases": [], "sites": [HOSTILE]}, jobs=[cells], blank=cells,
         count=1, known=1, page=2, pages=3, rows=50, searched=1,
     )  # fmt: skip
-    link = {"to": HOSTILE, "bytes_per_s": 1, "copies": 1}
+    link = LinkStatus(to=HOSTILE, bytes_per_s=1, copies=1)
     grid = templates.get_template("grid.html").render(
-        **frame, here="grid", sites=[site_cells(SITE | {"site": HOSTILE, "trouble": HOSTILE})],
+        **frame, here="grid", sites=[site_cells(replace(SITE, site=HOSTILE, trouble=HOSTILE))],
         total=dict.fromkeys(("processors", "running", "waiting", "others", "idle"), "1"),
         chart=None, counts=[(HOSTILE, "waiting", 1)], jobs=[cells], alive=1, all_links=1,
-        links=link_cells([{"site": HOSTILE, "links": [link]}]),
+        links=link_cells([replace(SITE, site=HOSTILE, links=(link,))]),
     )  # fmt: skip
     error = templates.get_template("error.html").render(
         **frame, here="", heading="Not Found", text=HOSTILE

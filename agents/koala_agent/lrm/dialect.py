@@ -9,10 +9,11 @@ name SCOPE.
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -54,8 +55,8 @@ class BatchJob:
 
     `cause` counts when it has ended, is stuck or held: WITHDRAWN where the request can never be
     met, LOST where the site failed. `is_again`: the batch system runs it, or will, for a second
-    time. `is_limited`: it waits because its user has reached a limit. `owner` is empty where only
-    jobs of the account are listed.
+    time. `is_limited`: it waits because its user has reached a limit. `is_gated`: it waits because
+    one of the dialect's gates is shut. `owner` is empty where only jobs of the account are listed.
     """
 
     number: str
@@ -67,13 +68,14 @@ class BatchJob:
     reason: str = ""
     is_again: bool = False
     is_limited: bool = False
+    is_gated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """Processors of the queue or partition, idle ones that a job without wishes could have, and the
-    number of jobs that wait for processors (not for an instant, another job, or a hold). The
-    `resources` of the site and its idle GPUs."""
+    number of jobs that wait for processors (not for an instant, another job, a hold, or a gate).
+    The `resources` of the site and its idle GPUs."""
 
     processors: int
     idle: int
@@ -83,11 +85,54 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow:
+    """Job of any user that runs, or waits for processors, with the time that it may still run."""
+
+    number: str
+    processors: int
+    left_s: float
+    is_running: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """Command whose answer is words for a person; `read` gives none for an answer without any."""
 
     command: Command
     read: Callable[[Answer], str]
+
+
+Order = Callable[[Sequence[str]], Command]
+"""Makes the command about jobs with these numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """Means to keep waiting jobs from starting, while they keep their place in the queue.
+
+    - `name`: a noun for people, as in "user hold".
+    - `shut`, `open`: the orders. A job that has started must not be disturbed by them.
+    - `read` checks their answers: jobs that run or have ended are no error; it raises
+      RequestRefusedError where the batch system does not let our account do it.
+    - `is_native`: a job of a gated placeholder has it from its submission. `settle` changes from
+      what the submission did to this one; by default that is `shut`.
+    - `keeps_place`: False where this batch system, as it is configured, makes a job lose its place
+      by it. Such a gate is opened where it is found, and never shut.
+    - `renew_s`: how long it stays shut without being shut again.
+    - `place` asks for words that are the same as long as the place is kept, empty before they are
+      known; None where there are none. `note` is what else its users should know.
+    """
+
+    name: str
+    shut: Order
+    open: Order
+    read: Callable[[Answer], None]
+    is_native: bool = False
+    settle: Order | None = None
+    keeps_place: bool = True
+    renew_s: float = math.inf
+    place: Callable[[str], Question] | None = None
+    note: str = ""
 
 
 class Dialect(ABC):
@@ -156,6 +201,35 @@ class Dialect(ABC):
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures | None:
         """Parse the processors now; None where the batch system does not tell them."""
         return None
+
+    def list_queue(self) -> Command | None:
+        """List the jobs of all users, from which expected starts follow; None where a listing does
+        not tell the processors and limits of others' jobs."""
+        return None
+
+    def read_queue(self, answer: Answer) -> tuple[QueueRow, ...]:
+        """Parse the jobs, the waiting ones in the order in which they would start. One that is
+        gated has the place that it would have if it were open; jobs that wait for something else
+        than processors are left out."""
+        return ()
+
+    def gates(self) -> tuple[Command, ...]:
+        """Query what decides which gate keeps a job's place; empty where nothing decides it."""
+        return ()
+
+    def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
+        """Return the gates, the best first. With none our claims wait in no queue for long."""
+        return ()
+
+
+def user_hold(shut: Sequence[str], open_: Sequence[str], *, read: Callable[[Answer], None]) -> Gate:
+    """Return the gate of a batch system whose users hold and release jobs by number, and submit
+    them held."""
+
+    def order(words: Sequence[str]) -> Order:
+        return lambda numbers: Command(argv=(*words, *numbers))
+
+    return Gate(name="user hold", shut=order(shut), open=order(open_), read=read, is_native=True)
 
 
 def honoured(

@@ -141,11 +141,11 @@ class Examination:
 
     async def _disk(self) -> str:
         try:
-            disk = (await self._client.metrics())["disk"]
+            disk = (await self._client.metrics()).disk
         except DeniedError:
             return "only an operator can see it"
-        free = _gigabytes(disk["free_bytes"])
-        if disk["is_low"]:
+        free = _gigabytes(disk.free_bytes)
+        if disk.is_low:
             raise KoalaError(
                 f"{free} are free: it accepts no jobs until an administrator makes room"
             )

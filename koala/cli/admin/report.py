@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from koala.cli.arguments import Words, daemon_options, examples, option, read_instant
 from koala.cli.output import print_answer, terminal_width
-from koala.cli.requests import ask_document
+from koala.cli.requests import ask
 from koala.errors import SpecError
+
+if TYPE_CHECKING:
+    from koala.views.records.accounts import ClaimReport, Report
 
 FIGURES = (
     "jobs_finished",
@@ -81,7 +83,7 @@ def report(
     first, last = read_instant("--since", since), read_instant("--until", until)
     if first is not None and last is not None and first >= last:
         raise SpecError(f"--since {since} is not before --until {until}")
-    shown = ask_document(
+    shown = ask(
         address,
         lambda client: client.report(by, since=first, until=last, user=user, site=site),
     )
@@ -93,8 +95,8 @@ def report(
     print_answer(shown, lambda: report_text(shown, width=terminal_width()), as_json=json)
 
 
-def csv_text(document: Mapping[str, Any]) -> str:
-    """Format the rows as CSV, with the keys of the document as header.
+def csv_text(report: Report | ClaimReport) -> str:
+    """Format the rows as CSV, with the names of the document as header.
 
     - The total is left out. Readers can sum it, except that a job at several sites counts at each.
     - Text that a spreadsheet would read as a formula is prefixed with an apostrophe.
@@ -102,12 +104,11 @@ def csv_text(document: Mapping[str, Any]) -> str:
     import csv
     from io import StringIO
 
-    by = document["by"]
-    names = CLAIM if by == "claim" else (by, *FIGURES)
+    names = CLAIM if report.by == "claim" else (report.by, *FIGURES)
     text = StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
-    writer.writerows({key: _cell(row[key]) for key in names} for row in document["rows"])
+    writer.writerows({key: _cell(row[key]) for key in names} for row in report["rows"])
     return text.getvalue()
 
 

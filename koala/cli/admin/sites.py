@@ -10,7 +10,7 @@ import click
 from koala.cli.arguments import daemon_options, examples, offered, option, site_argument
 from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import is_coloured, note, print_answer, print_json, print_list, terminal_width
-from koala.cli.requests import Document, ask_document, ask_documents
+from koala.cli.requests import ask
 from koala.errors import SpecError, UnknownSiteError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def site(context: click.Context, *, json: bool, address: str | None) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    sites = ask_documents(address, lambda client: client.sites())
+    sites = ask(address, lambda client: client.sites())
     print_list(
         "sites",
         sites,
@@ -81,17 +81,17 @@ def site(context: click.Context, *, json: bool, address: str | None) -> None:
 @daemon_options
 def show(*, site: str, json: bool, address: str | None) -> None:
     """Show a site with its state and processors."""
-    sites = ask_documents(address, lambda client: client.sites())
-    shown = [entry for entry in sites if entry["site"] == site]
+    sites = ask(address, lambda client: client.sites())
+    shown = [entry for entry in sites if entry.site == site]
     if not shown:
-        known = ", ".join(entry["site"] for entry in sites) or "none"
+        known = ", ".join(entry.site for entry in sites) or "none"
         raise UnknownSiteError(
             f"no site {site!r}: known are {known}; `koala site --help` lists the commands"
         )
     print_answer(shown[0], lambda: _text(shown), as_json=json)
 
 
-def _text(sites: Sequence[Document]) -> str:
+def _text(sites: Sequence[SiteStatus]) -> str:
     from koala.cli.render.documents import sites_text
 
     return sites_text(sites, width=terminal_width(), coloured=is_coloured())
@@ -129,9 +129,7 @@ def add(*, site: str, owner: str, ttl: str, json: bool, address: str | None) -> 
     ttl_s = read_duration("--ttl", ttl)
     if not ttl_s:
         raise SpecError(f"--ttl {ttl!r}: allowed is a time that is not 0, as in 12h")
-    enrolment = ask_document(
-        address, lambda client: client.add_site(site, owner=owner, ttl_s=ttl_s)
-    )
+    enrolment = ask(address, lambda client: client.add_site(site, owner=owner, ttl_s=ttl_s))
     if json:
         print_json(enrolment)
         return
@@ -145,7 +143,7 @@ def enrolled(*, json: bool, address: str | None) -> None:
     """List the enrolled sites with the state of their certificates."""
     from koala.cli.render.access import enrolments_text
 
-    sites = ask_documents(address, lambda client: client.enrolments())
+    sites = ask(address, lambda client: client.enrolments())
     print_list("sites", sites, lambda: enrolments_text(sites, width=terminal_width()), as_json=json)
 
 
@@ -157,8 +155,8 @@ def revoke(*, site: str, json: bool, address: str | None) -> None:
 
     Its jobs run until their leases expire. `koala site add` enrols it again. For operators.
     """
-    enrolment = ask_document(address, lambda client: client.revoke_site(site))
-    print_answer(enrolment, lambda: f"{site}  {enrolment['state']}", as_json=json)
+    enrolment = ask(address, lambda client: client.revoke_site(site))
+    print_answer(enrolment, lambda: f"{site}  {enrolment.state}", as_json=json)
 
 
 @click.command
@@ -190,7 +188,7 @@ def metrics(*, json: bool, address: str | None) -> None:
     """Show the daemon's metrics."""
     from koala.cli.render.documents import metrics_text
 
-    shown = ask_document(address, lambda client: client.metrics())
+    shown = ask(address, lambda client: client.metrics())
     print_answer(shown, lambda: metrics_text(shown), as_json=json)
 
 
@@ -200,7 +198,7 @@ def queues(*, json: bool, address: str | None) -> None:
     """Show the placement queues with the jobs at their heads."""
     from koala.cli.render.queues import queues_text
 
-    shown = ask_document(address, lambda client: client.queues())
+    shown = ask(address, lambda client: client.queues())
     print_answer(shown, lambda: queues_text(shown, width=terminal_width()), as_json=json)
 
 
@@ -222,7 +220,7 @@ def _change(
             sites = [entry for entry in await client.sites() if entry.site in names]
         return sites
 
-    sites = ask_documents(address, change)
+    sites = ask(address, change)
     print_answer(
         {"sites": sites} if site is None else sites[0],
         lambda: _text(sites),

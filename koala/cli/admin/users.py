@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from koala.cli.arguments import Whole, Words, daemon_options, examples, offered, option
 from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import note, print_answer, print_json, print_list, terminal_width
-from koala.cli.requests import ask, ask_document, ask_documents
+from koala.cli.requests import ask
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
+    from koala.views.records.access import User
 
 HERE = "koala.cli.admin.users"
 
@@ -51,18 +52,17 @@ def add(*, name: str, role: str, expires: str, json: bool, address: str | None) 
 
     expires_s = read_duration("--expires", expires)
 
-    async def request(client: AsyncClient) -> dict[str, Any]:
-        made = await client.add_user(name, role=role, expires_s=expires_s)
-        return {**made.document, "address": client.address}
+    async def request(client: AsyncClient) -> tuple[User, str]:
+        return await client.add_user(name, role=role, expires_s=expires_s), client.address
 
-    made = ask(address, request)
+    made, there = ask(address, request)
     if json:
-        print_json(made)
+        print_json({**made.document, "address": there})
         return
-    found = Credentials(
-        address=made["address"], user=name, token=made["token"], authority=made["ca"].encode()
-    )
-    note(f"the credentials of {name}, {made['role']}; they are not shown again")
+    assert made.token is not None
+    assert made.ca is not None
+    found = Credentials(address=there, user=name, token=made.token, authority=made.ca.encode())
+    note(f"the credentials of {name}, {made.role}; they are not shown again")
     print(credentials_text(found), end="")
 
 
@@ -72,7 +72,7 @@ def list_users(*, json: bool, address: str | None) -> None:
     """List the added users."""
     from koala.cli.render.access import users_text
 
-    users = ask_documents(address, lambda client: client.users())
+    users = ask(address, lambda client: client.users())
     print_list("users", users, lambda: users_text(users, width=terminal_width()), as_json=json)
 
 
@@ -81,8 +81,8 @@ def list_users(*, json: bool, address: str | None) -> None:
 @daemon_options
 def revoke(*, name: str, json: bool, address: str | None) -> None:
     """Revoke a user's credentials. The user's jobs stay."""
-    user = ask_document(address, lambda client: client.revoke_user(name))
-    print_answer(user, lambda: f"{name}  {user['state']}", as_json=json)
+    user = ask(address, lambda client: client.revoke_user(name))
+    print_answer(user, lambda: f"{name}  {user.state}", as_json=json)
 
 
 @click.command
@@ -92,5 +92,5 @@ def audit(*, last: int, json: bool, address: str | None) -> None:
     """Show the audit log: calls that changed something or were refused. For administrators."""
     from koala.cli.render.access import audit_text
 
-    lines = ask_documents(address, lambda client: client.audit(last=last))
+    lines = ask(address, lambda client: client.audit(last=last))
     print_list("lines", lines, lambda: audit_text(lines, width=terminal_width()), as_json=json)

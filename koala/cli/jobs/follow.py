@@ -15,9 +15,9 @@ from koala.cli.arguments import Whole, daemon_options, examples, jobs_argument, 
 from koala.cli.jobs.interrupt import InterruptNotice
 from koala.cli.output import is_coloured, note, print_json, say
 from koala.cli.requests import ask
-from koala.client.phases import TERMINAL_PHASES
 from koala.common.runtime.progress_bar import QUIET_VARIABLE
 from koala.errors import KoalaError
+from koala.views.records.phases import TERMINAL_PHASES
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
@@ -77,9 +77,9 @@ def watch(*, after: int, job: str, site: str, json: bool, address: str | None) -
             interrupt.update(job, (await client.show(job)).phase)
         async for notice in client.watch(after=after, job=job, site=site):
             if json:
-                print_json(notice.document, indent=None)
+                print_json(notice, indent=None)
             else:
-                print(notice_text(notice.document, coloured=is_coloured()), flush=True)
+                print(notice_text(notice, coloured=is_coloured()), flush=True)
 
     with interrupt:
         ask(address, request)
@@ -158,8 +158,8 @@ async def _showing_copies(
             await asyncio.sleep(COPIES_EVERY_S)
             with suppress(KoalaError):
                 for job in await client.list_jobs(jobs=sorted(waited)[:COPIES_MAX]):
-                    if job.document.get("copying"):
-                        progress.update(job.job, job.phase, copying_text(job.document))
+                    if job.copying is not None:
+                        progress.update(job.job, job.phase, copying_text(job))
 
     showing = asyncio.gather(show()) if is_live else None
     try:

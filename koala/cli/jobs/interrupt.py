@@ -11,8 +11,8 @@ import click
 
 from koala.cli.output import note, say
 from koala.cli.requests import ask
-from koala.client.phases import TERMINAL_PHASES
 from koala.errors import KoalaError
+from koala.views.records.phases import TERMINAL_PHASES
 
 JOBS_NAMED_MAX = 20
 """Jobs named in the message of Ctrl-C; its cancel command names all of them."""

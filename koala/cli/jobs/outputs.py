@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -62,16 +62,16 @@ def outputs(
                 job, to, component=chosen, force=force, progress=update
             )
 
-    files = [_document(one) for one in ask(address, request)]
+    files = ask(address, request)
     if json:
-        print_json({"job": job, "files": files})
+        print_json({"job": job, "files": [_plain(one) for one in files]})
     elif files:
         print(outputs_text(files, width=terminal_width()))
     else:
         say(f"{job} has no output files")
 
 
-def _document(file: OutputFile) -> dict[str, Any]:
-    """Make the document of a file, with its path if it was fetched."""
+def _plain(file: OutputFile) -> dict[str, object]:
+    """Describe a file in JSON, with its path if it was fetched."""
     fetched = {} if file.path is None else {"path": str(file.path)}
     return {"name": file.name, "size_bytes": file.size_bytes, **fetched}

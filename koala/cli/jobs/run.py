@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from click.exceptions import Exit
@@ -160,9 +160,9 @@ def run(
     except KeyboardInterrupt:
         offer_to_cancel(address, interrupt)
         raise
-    if end is not None and end["phase"] != "Finished":
-        note(f"{end['job']} {end['phase']}: {end['text']}")
-        raise Exit(end["status"] if 0 < end["status"] <= STATUS_MAX else 1)
+    if end is not None and end.phase != "Finished":
+        note(f"{end.job} {end.phase}: {end.text}")
+        raise Exit(end.status if 0 < end.status <= STATUS_MAX else 1)
 
 
 def _in_options(error: SpecError) -> SpecError:
@@ -174,9 +174,18 @@ def _in_options(error: SpecError) -> SpecError:
     return SpecError("\n".join(dict.fromkeys(mistakes)))
 
 
+class _JobEnd(NamedTuple):
+    """End of the job, and the exit status of its programs."""
+
+    job: str
+    phase: str
+    text: str
+    status: int
+
+
 async def _run(
     client: AsyncClient, job: Job, interrupt: InterruptNotice, *, as_json: bool, detach: bool
-) -> dict[str, Any] | None:
+) -> _JobEnd | None:
     """Submit the job, show its output until it is over, and return its end."""
     after = await newest_notice(client)
     submitted = await client.submit(job)
@@ -194,12 +203,7 @@ async def _run(
     ends = await show_logs_meanwhile(client, submitted.job, waiting, as_json=as_json, by_site=True)
     end = ends[submitted.job]
     status = (await client.show(submitted.job)).status
-    return {
-        "job": submitted.job,
-        "phase": end.phase,
-        "text": end.text,
-        "status": 1 if status is None else status,
-    }
+    return _JobEnd(submitted.job, end.phase, end.text, 1 if status is None else status)
 
 
 def _is_pattern(name: str) -> bool:

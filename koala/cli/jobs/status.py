@@ -22,28 +22,14 @@ from koala.cli.arguments import (
     read_instant,
 )
 from koala.cli.output import is_coloured, note, print_answer, print_json, print_list, terminal_width
-from koala.cli.requests import Document, ask, ask_document, ask_documents
+from koala.cli.requests import ask
 from koala.common.runtime import clock
 from koala.errors import SpecError
+from koala.views.records.phases import PHASES
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
-    from koala.client.records import JobSummary
-
-PHASES = (
-    "Waiting",
-    "Delayed",
-    "Placing",
-    "Claiming",
-    "Queued",
-    "Starting",
-    "Releasing",
-    "Running",
-    "Stopping",
-    "Finished",
-    "Failed",
-    "Cancelled",
-)
+    from koala.views.records.jobs import JobSummary, JobTimeline
 
 
 @examples(
@@ -97,12 +83,12 @@ def list_jobs(
         chosen = [
             job
             for job in found
-            if (since_at is None or job["submitted_at"] >= since_at)
+            if (since_at is None or float(job.submitted_at) >= since_at)
             and (site is None or site in job.sites)
         ]
         return chosen[-last:] if last else chosen
 
-    jobs = ask_documents(address, request)
+    jobs = ask(address, request)
     print_list("jobs", jobs, lambda: render(jobs, terminal_width(), is_coloured()), as_json=json)
 
 
@@ -113,7 +99,7 @@ def show(*, job: str, json: bool, address: str | None) -> None:
     """Show a job's components, start and recent history."""
     from koala.cli.render.documents import job_text
 
-    shown = ask_document(address, lambda client: client.show(job))
+    shown = ask(address, lambda client: client.show(job))
     print_answer(
         shown,
         lambda: job_text(shown, width=terminal_width(), coloured=is_coloured()),
@@ -128,7 +114,7 @@ def why(*, job: str, json: bool, address: str | None) -> None:
     """Explain why a job waits, or how it ended."""
     from koala.cli.render.documents import why_text
 
-    shown = ask_document(address, lambda client: client.why(job))
+    shown = ask(address, lambda client: client.why(job))
     print_answer(shown, lambda: why_text(shown), as_json=json)
 
 
@@ -148,7 +134,7 @@ def timeline(*, job: str, svg: Path | None, json: bool, address: str | None) -> 
     """
     if svg is not None and json:
         raise SpecError("--svg and --json cannot be combined")
-    shown = ask_document(address, lambda client: client.timeline(job))
+    shown = ask(address, lambda client: client.timeline(job))
     if svg is not None:
         _write_picture(shown, svg)
         return
@@ -160,13 +146,14 @@ def timeline(*, job: str, svg: Path | None, json: bool, address: str | None) -> 
     )
 
 
-def _write_picture(shown: Document, path: Path) -> None:
+def _write_picture(shown: JobTimeline, path: Path) -> None:
     """Write the course of a job as SVG."""
     from koala.common.runtime.atomic_file import write_atomically
     from koala.views.gantt import gantt
     from koala.views.gantt_svg import gantt_svg
+    from koala.views.records.base import seconds_of
 
-    text = gantt_svg(gantt(shown, shown["now_at"] or 0.0))
+    text = gantt_svg(gantt(shown, seconds_of(shown.now_at) or 0.0))
     if str(path) == STANDARD_INPUT:
         print(text, end="")
     else:
@@ -183,7 +170,7 @@ def cancel(*, jobs: Sequence[str], json: bool, address: str | None) -> None:
     """Cancel jobs. A job that is over stays unchanged."""
     results = ask(address, lambda client: client.cancel(jobs))
     if json:
-        print_json({"jobs": [result.document for result in results]})
+        print_json({"jobs": results})
     for result in results:
         if result.error:
             note(result.error)

@@ -1,23 +1,40 @@
-"""The daemon's documents as text. Pure: a document in, text out.
+"""The daemon's records as text. Pure: a record in, text out.
 
-The documents are those of `--json` (docs/api.md). An unknown value is shown as `-`.
+The records are those of docs/api.md. An unknown value is shown as `-`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING
 
-from koala.cli.render.table import NOTHING, Column, Document, clean, column, painted, table
+from koala.cli.render.table import NOTHING, Column, clean, column, painted, table
 from koala.views import units
+from koala.views.records.accounts import ClaimCost, ClaimReport, Report, ReportRow
+from koala.views.records.base import Moment
+from koala.views.records.grid import Metrics, ReplicaFile, SiteStatus
+from koala.views.records.jobs import (
+    Deadline,
+    Explanation,
+    JobDetails,
+    JobProgress,
+    Notice,
+    Part,
+    StoryLine,
+    Timeline,
+    Transfer,
+)
+
+if TYPE_CHECKING:
+    from koala.client.records import OutputFile
 
 STORY_LINES = 12
 AWAY = ("revoked", "expired")  # states of an enrolment that keep a site away
 
 
 def sites_text(
-    sites: Sequence[Document],
+    sites: Sequence[SiteStatus],
     *,
     zone: tzinfo | None = None,
     width: int | None = None,
@@ -29,49 +46,49 @@ def sites_text(
         column("STATE", _site_state),
         column(">PROCESSORS", "processors"),
         column(">IDLE", "idle"),
-        *([column(">GPUS", _gpus)] if any(site.get("gpus") for site in sites) else []),
+        *([column(">GPUS", _gpus)] if any(site.gpus for site in sites) else []),
         column(">CLAIMED", "claimed"),
         column(">ERRORS", "errors", rank=1),
-        column(">ROUND TRIP", lambda site: milliseconds(site["rtt_s"]), rank=3),
+        column(">ROUND TRIP", lambda site: milliseconds(site.rtt_s), rank=3),
         column("FOR", _whose, rank=2),
     )
     troubles = [
-        f"{site['site']} needs its administrator: {clean(site['trouble'])}"
+        f"{clean(site.site)} needs its administrator: {clean(site.trouble)}"
         for site in sites
-        if site.get("trouble")
+        if site.trouble
     ]
     absences = [
-        f"{clean(site['site'])} is away: {why}" for site in sites if (why := _why_away(site, zone))
+        f"{clean(site.site)} is away: {why}" for site in sites if (why := _why_away(site, zone))
     ]
-    notices = [f"{site['site']}: {clean(site['notice'])}" for site in sites if site.get("notice")]
+    notices = [f"{clean(site.site)}: {clean(site.notice)}" for site in sites if site.notice]
     return "\n".join(
         (table(heads, sites, width=width, coloured=coloured), *absences, *troubles, *notices)
     )
 
 
-def _gpus(site: Document) -> str:
+def _gpus(site: SiteStatus) -> str:
     """Format the GPUs of a site, as in `2 of 4 idle`."""
-    gpus = site["gpus"]
-    return f"{site['idle_gpus']} of {gpus} idle" if gpus else NOTHING
+    gpus = site.gpus
+    return f"{site.idle_gpus} of {gpus} idle" if gpus else NOTHING
 
 
-def _site_state(site: Document) -> str:
+def _site_state(site: SiteStatus) -> str:
     """Format a site's state, with `drained` added for a drained site that is away."""
-    state: str = site["state"]
-    if state == "disconnected" and site.get("enrolment") in AWAY:
-        state = site["enrolment"]
-    return f"{state}, drained" if site["is_drained"] and state != "drained" else state
+    state: str = site.state
+    if state == "disconnected" and site.enrolment in AWAY:
+        state = site.enrolment
+    return f"{state}, drained" if site.is_drained and state != "drained" else state
 
 
-def _why_away(site: Document, zone: tzinfo | None) -> str:
+def _why_away(site: SiteStatus, zone: tzinfo | None) -> str:
     """Explain why a site cannot reconnect by itself; empty if no reason is known."""
-    if site["state"] != "disconnected":
+    if site.state != "disconnected":
         return ""
-    match site.get("enrolment"):
+    match site.enrolment:
         case "revoked":
-            return f"it was revoked at {moment(site['revoked_at'], zone)} (koala audit: by whom)"
+            return f"it was revoked at {moment(site.revoked_at, zone)} (koala audit: by whom)"
         case "expired":
-            at = moment(site["expires_at"], zone)
+            at = moment(site.expires_at, zone)
             return f"its certificate expired at {at}; koala site add lets it join again"
         case "awaited":
             return "a join token was made for it, and not used yet"
@@ -79,71 +96,71 @@ def _why_away(site: Document, zone: tzinfo | None) -> str:
             return ""
 
 
-def _whose(site: Document) -> str:
+def _whose(site: SiteStatus) -> str:
     """Format the users that may use a site."""
-    users = site["users"]
+    users = site.users
     some = f"{users} users" if users > 1 else "one user"
-    return site["owner"] or (some if users else "everybody")
+    return site.owner or (some if users else "everybody")
 
 
-def files_text(files: Sequence[Document], *, width: int | None = None) -> str:
+def files_text(files: Sequence[ReplicaFile], *, width: int | None = None) -> str:
     """Format `koala files`: one line a logical file."""
     heads = (
         column("FILE", "file"),
-        column(">SIZE", lambda entry: size(entry["size_bytes"])),
+        column(">SIZE", lambda entry: size(entry.size_bytes)),
         column("SITES", "sites"),
-        column("CHECKSUM", lambda entry: (entry["checksum"] or NOTHING)[:16], rank=1),
+        column("CHECKSUM", lambda entry: (entry.checksum or NOTHING)[:16], rank=1),
     )
     return table(heads, files, width=width)
 
 
-def outputs_text(files: Sequence[Document], *, width: int | None = None) -> str:
+def outputs_text(files: Sequence[OutputFile], *, width: int | None = None) -> str:
     """Format `koala outputs`: one line an output file; only the path of each if fetched."""
-    if any("path" in file for file in files):
-        return "\n".join(clean(file["path"]) for file in files)
-    heads = (column("FILE", "name"), column(">SIZE", lambda file: size(file["size_bytes"])))
+    if any(file.path for file in files):
+        return "\n".join(clean(str(file.path)) for file in files)
+    heads = (column("FILE", "name"), column(">SIZE", lambda file: size(file.size_bytes)))
     return table(heads, files, width=width)
 
 
 def job_text(
-    job: Document,
+    job: JobDetails,
     *,
     zone: tzinfo | None = None,
     width: int | None = None,
     coloured: bool = False,
 ) -> str:
     """Format `koala show`: the job, its components and its recent history."""
-    timeline: Document = job["timeline"]
-    phase = painted(clean(job["phase"])) if coloured else clean(job["phase"])
-    whose = f"{job['job']} of {job['owner'] or 'nobody'}, {job['priority']} priority"
+    timeline = job.timeline
+    phase = painted(clean(job.phase)) if coloured else clean(job.phase)
+    whose = f"{job.job} of {job.owner or 'nobody'}, {job.priority} priority"
     facts = [
         ("job", clean(whose)),
-        ("phase", f"{phase}{': ' + clean(job['reason']) if job['reason'] else ''}"),
-        ("submitted", moment(job["submitted_at"], zone)),
-        ("deadline", _deadline(job["deadline"], zone)),
-        ("attempt", f"{job['attempts']}, after {_tries(job['placement_tries'], 'placement')} and"
-                    f" {_tries(job['claiming_tries'], 'claiming')}"),
-        ("files", _transfer(timeline, job.get("transfers", ()))),
+        ("phase", f"{phase}{': ' + clean(job.reason) if job.reason else ''}"),
+        ("submitted", moment(job.submitted_at, zone)),
+        ("deadline", _deadline(job.deadline, zone)),
+        ("attempt", f"{job.attempts}, after {_tries(job.placement_tries, 'placement')} and"
+                    f" {_tries(job.claiming_tries, 'claiming')}"),
+        ("files", _transfer(timeline, job.transfers)),
         ("start", _start(timeline)),
-        ("held", f"{processor_seconds(timeline['processor_wasted_s'])} before the start,"
-                 f" {timeline['processor_run_s']:,.1f} after it"),
+        ("held", f"{processor_seconds(timeline.processor_wasted_s)} before the start,"
+                 f" {timeline.processor_run_s:,.1f} after it"),
     ]  # fmt: skip
-    if job["progress"]:
-        facts += _progress(job["progress"])
-    if job["claims_stopping"]:
+    if job.progress:
+        facts += _progress(job.progress)
+    if job.claims_stopping:
         facts.append(
-            ("stopping", f"{job['claims_stopping']} claims whose sites have not confirmed it")
+            ("stopping", f"{job.claims_stopping} claims whose sites have not confirmed it")
         )
     lines = [f"{name:<10} {text}" for name, text in facts if text]
     return "\n".join(
         [
             *lines,
             "",
-            parts_text(job["parts"], width=width),
+            parts_text(job.parts, width=width),
             "",
-            *([transfers_text(job["transfers"], width=width), ""] if job.get("transfers") else []),
-            *([_claims_text(job["charges"], zone=zone, width=width), ""] if job["charges"] else []),
-            *story_lines(job["story"], zone),
+            *([transfers_text(job.transfers, width=width), ""] if job.transfers else []),
+            *([_claims_text(job.charges, zone=zone, width=width), ""] if job.charges else []),
+            *story_lines(job.story, zone),
         ]
     )
 
@@ -151,18 +168,18 @@ def job_text(
 BARS = "▁▂▃▄▅▆▇█"
 
 
-def _progress(progress: Document) -> list[tuple[str, str]]:
+def _progress(progress: JobProgress) -> list[tuple[str, str]]:
     """Format the progress skew of the components, now and over time."""
-    shares = ", ".join(f"{clean(label)} {share:.0%}" for label, share in progress["shares"].items())
-    allowed = progress["asynchrony_s"]
+    shares = ", ".join(f"{clean(label)} {share:.0%}" for label, share in progress.shares.items())
+    allowed = progress.asynchrony_s
     words = [
-        f"{clean(progress['policy'])}: skew {seconds(progress['skew_s'])},"
-        f" at most {seconds(progress['largest_skew_s'])}",
+        f"{clean(progress.policy)}: skew {seconds(progress.skew_s)},"
+        f" at most {seconds(progress.largest_skew_s)}",
         *([f"{seconds(allowed)} allowed"] if allowed is not None else []),
-        units.counted(progress["corrections"], "correction"),
+        units.counted(progress.corrections, "correction"),
         *([f"held back: {shares}"] if shares else []),
     ]
-    points = progress["skews"]
+    points = progress.skews
     largest = max(skew for _, skew in points) or 1.0
     steps = len(BARS) - 1
     bars = "".join(BARS[round(skew / largest * steps)] for _, skew in points[-64:])
@@ -171,11 +188,11 @@ def _progress(progress: Document) -> list[tuple[str, str]]:
     return [("progress", "; ".join(words)), ("skew", over)]
 
 
-def parts_text(parts: Sequence[Document], *, width: int | None = None) -> str:
+def parts_text(parts: Sequence[Part], *, width: int | None = None) -> str:
     """Format the components of a job."""
     heads = (
         column("COMPONENT", "label"),
-        column("SITE", lambda one: one["site"] or (one["fixed_site"] and f"({one['fixed_site']})")),
+        column("SITE", lambda one: one.site or (one.fixed_site and f"({one.fixed_site})")),
         column(">PROCESSORS", "processors", rank=1),
         column(">PROCESSES", "processes", rank=3),
         column("FILE FROM", "file_site", rank=4),
@@ -185,58 +202,61 @@ def parts_text(parts: Sequence[Document], *, width: int | None = None) -> str:
     return table(heads, parts, width=width)
 
 
-def transfers_text(transfers: Sequence[Document], *, width: int | None = None) -> str:
+def transfers_text(transfers: Sequence[Transfer], *, width: int | None = None) -> str:
     """Format the copies of a job's input file in its current attempt."""
     heads = (
         column("FILE OF", "components", rank=4),
         column("FILE", "file"),
         column("FROM", "source", rank=1),
         column("TO", "target", rank=1),
-        column(">MOVED", lambda one: size(one["moved_bytes"]), rank=3),
-        column(">OF", lambda one: size(one["size_bytes"]), rank=3),
-        column(">SHARE", lambda one: f"{one['share']:.0%}"),
+        column(">MOVED", lambda one: size(one.moved_bytes), rank=3),
+        column(">OF", lambda one: size(one.size_bytes), rank=3),
+        column(">SHARE", lambda one: f"{one.share:.0%}"),
         column(">RATE", _rate, rank=2),
-        column(">TIME LEFT", lambda one: "done" if one["is_done"] else seconds(one["left_s"])),
+        column(">TIME LEFT", lambda one: "done" if one.is_done else seconds(one.left_s)),
     )  # fmt: skip
     return table(heads, transfers, width=width)
 
 
-def _rate(transfer: Document) -> str:
-    rate_bps = transfer["rate_bps"]
+def _rate(transfer: Transfer) -> str:
+    rate_bps = transfer.rate_bps
     return NOTHING if rate_bps is None else f"{size(rate_bps)}/s"
 
 
-def why_text(document: object) -> str:
+def why_text(found: Explanation) -> str:
     """Format `koala why`: one line a sentence."""
-    lines = document.get("why", ()) if isinstance(document, Mapping) else document
-    assert isinstance(lines, Iterable)
-    return "\n".join(clean(str(line)) for line in lines)
+    return "\n".join(map(clean, found.why))
 
 
-def metrics_text(document: Document) -> str:
+def metrics_text(found: Metrics) -> str:
     """Format `koala metrics`: one line a figure, nested names joined by dots."""
-    figures = [(clean(name), clean(value)) for name, value in _flat("", document)]
+    figures = [(clean(name), clean(value)) for name, value in _flat("", found.document)]
     longest = max((len(name) for name, _ in figures), default=0)
     return "\n".join(f"{name:<{longest}}  {value}" for name, value in figures)
 
 
-def report_text(document: Document, *, zone: tzinfo | None = None, width: int | None = None) -> str:
+def report_text(
+    report: Report | ClaimReport, *, zone: tzinfo | None = None, width: int | None = None
+) -> str:
     """Format `koala report`: its rows, and the total below them."""
-    if document["by"] == "claim":
-        return _claims_text(document["rows"], zone=zone, width=width)
-    by = document["by"]
-    rows = [{**row, by: row[by] or "nobody"} for row in document["rows"]]
-    if len(rows) != 1:
-        rows.append({**document["total"], by: "TOTAL"})
+    if isinstance(report, ClaimReport):
+        return _claims_text(report.claims, zone=zone, width=width)
+    by, rows = report.by, list(report.rows)
+    if len(rows) != 1 and report.total is not None:
+        rows.append(report.total)
+
+    def subject(row: ReportRow) -> str:
+        return "TOTAL" if row is report.total else getattr(row, by) or "nobody"
+
     heads = (
-        column(by.upper(), by),
+        column(by.upper(), subject),
         column(">FINISHED", "jobs_finished"),
         column(">FAILED", "jobs_failed"),
         column(">CANCELLED", "jobs_cancelled", rank=1),
         column(">CLAIMS", "claims", rank=3),
         *_costs(),
-        column(">SKEW", lambda row: milliseconds(row["skew_median_s"]), rank=4),
-        column(">LARGEST", lambda row: milliseconds(row["skew_max_s"]), rank=5),
+        column(">SKEW", lambda row: milliseconds(row.skew_median_s), rank=4),
+        column(">LARGEST", lambda row: milliseconds(row.skew_max_s), rank=5),
         column(">CLAIMS FAILED", "failed_claims", rank=6),
         column(">SETBACKS", "setbacks", rank=2),
     )
@@ -249,8 +269,8 @@ COSTS_LEGEND = "(RUN, HELD and WASTED in processor-seconds)"
 def _costs() -> tuple[Column, ...]:
     """Return the columns of processor-seconds."""
 
-    def amount(key: str) -> Callable[[Document], str]:
-        return lambda row: f"{row[key]:,.1f}"
+    def amount(name: str) -> Callable[[ReportRow | ClaimCost], str]:
+        return lambda row: f"{getattr(row, name):,.1f}"
 
     return tuple(
         column(f">{kind.upper()}", amount(f"{kind}_s")) for kind in ("run", "held", "wasted")
@@ -258,7 +278,7 @@ def _costs() -> tuple[Column, ...]:
 
 
 def _claims_text(
-    claims: Sequence[Document], *, zone: tzinfo | None = None, width: int | None = None
+    claims: Sequence[ClaimCost], *, zone: tzinfo | None = None, width: int | None = None
 ) -> str:
     """Format the cost of each claim."""
     heads = (
@@ -266,25 +286,26 @@ def _claims_text(
         column("SITE", "site"),
         column("BATCH JOB", "batch_job", rank=1),
         column(">PROCESSORS", "processors", rank=3),
-        column("CHECKED IN", lambda row: moment(row["granted_at"], zone), rank=2),
+        column("CHECKED IN", lambda row: moment(row.granted_at, zone), rank=2),
         *_costs(),
         column("END", "end", rank=4),
     )
     return f"{table(heads, claims, width=width)}\n{COSTS_LEGEND}"
 
 
-def notice_text(notice: Document, *, zone: tzinfo | None = None, coloured: bool = False) -> str:
+def notice_text(notice: Notice, *, zone: tzinfo | None = None, coloured: bool = False) -> str:
     """Format `koala watch`: one line an event, its number first so that a watch can resume."""
-    subject = notice["job"] or notice["site"] or "daemon"
-    phase = painted(clean(notice["phase"])) if coloured else clean(notice["phase"])
-    words = [str(notice["number"]), moment(notice["at"], zone), clean(subject), phase]
-    return "  ".join(word for word in [*words, clean(notice["text"])] if word)
+    subject = notice.job or notice.site or "daemon"
+    phase = painted(clean(notice.phase)) if coloured else clean(notice.phase)
+    words = [str(notice.number), moment(notice.at, zone), clean(subject), phase]
+    return "  ".join(word for word in [*words, clean(notice.text)] if word)
 
 
-def moment(at: float | None, zone: tzinfo | None = None) -> str:
+def moment(at: Moment | float | None, zone: tzinfo | None = None) -> str:
     """Format an instant of the daemon as local time, to the second."""
     if at is None:
         return NOTHING
+    at = float(at)
     try:
         return datetime.fromtimestamp(at, zone).astimezone(zone).strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, ValueError, OSError):  # as far as calendars go
@@ -321,61 +342,63 @@ def _tries(count: int, kind: str) -> str:
     return units.counted(count, f"{kind} try", f"{kind} tries")
 
 
-def _deadline(deadline: Document | None, zone: tzinfo | None) -> str:
+def _deadline(deadline: Deadline | None, zone: tzinfo | None) -> str:
     if deadline is None:
         return ""
-    text = moment(deadline["deadline_at"], zone)
-    left = deadline["tries_left"]
+    text = moment(deadline.deadline_at, zone)
+    left = deadline.tries_left
     if not left:
         return text
-    next_at = moment(deadline["next_try_at"], zone)
+    next_at = moment(deadline.next_try_at, zone)
     return f"{text}, {_tries(left, 'claiming')} left, the next at {next_at}"
 
 
-def _transfer(timeline: Document, transfers: Sequence[Document]) -> str:
-    under_way = [one for one in transfers if not one["is_done"]]
+def _transfer(timeline: Timeline, transfers: Sequence[Transfer]) -> str:
+    under_way = [one for one in transfers if not one.is_done]
     if under_way:
-        moved, whole = (sum(one[key] for one in transfers) for key in ("moved_bytes", "size_bytes"))
-        lefts = [one["left_s"] for one in under_way]
-        left = "longer than was expected" if None in lefts else f"{seconds(max(lefts))} left"
+        moved = sum(one.moved_bytes for one in transfers)
+        whole = sum(one.size_bytes for one in transfers)
+        lefts = [one.left_s for one in under_way if one.left_s is not None]
+        is_late = len(lefts) < len(under_way)
+        left = "longer than was expected" if is_late else f"{seconds(max(lefts))} left"
         return f"{size(moved)} of {size(whole)} moved, {left}"
-    if not timeline["transfer_bytes"] and not timeline["transfer_estimate_s"]:
+    if not timeline.transfer_bytes and not timeline.transfer_estimate_s:
         return ""
     return (
-        f"{size(timeline['transfer_bytes'])} moved in {seconds(timeline['transfer_s'])}"
-        f" (estimated {seconds(timeline['transfer_estimate_s'])})"
+        f"{size(timeline.transfer_bytes)} moved in {seconds(timeline.transfer_s)}"
+        f" (estimated {seconds(timeline.transfer_estimate_s)})"
     )
 
 
-def _start(timeline: Document) -> str:
-    if timeline["start_skew_s"] is None:
+def _start(timeline: Timeline) -> str:
+    if timeline.start_skew_s is None:
         return ""
     return (
-        f"skew {milliseconds(timeline['start_skew_s'])} between components,"
-        f" {seconds(timeline['start_lateness_s'])} after the planned start{_put_off(timeline)}"
+        f"skew {milliseconds(timeline.start_skew_s)} between components,"
+        f" {seconds(timeline.start_lateness_s)} after the planned start{_put_off(timeline)}"
     )
 
 
-def _put_off(timeline: Document) -> str:
-    delay_s = timeline["start_delay_s"]
-    return f", which was put off by {seconds(delay_s)}" if delay_s > 0 else ""
+def _put_off(timeline: Timeline) -> str:
+    delay_s = timeline.start_delay_s
+    return f", which was put off by {seconds(delay_s)}" if delay_s else ""
 
 
-def _claim(part: Document) -> str:
-    if part["is_dropped"]:
+def _claim(part: Part) -> str:
+    if part.is_dropped:
         return "dropped"
-    if part["claim_phase"] is None:
-        return NOTHING if part["claim"] is None else f"{part['claim']} over"
-    return f"{part['claim']} {part['claim_phase']}"
+    if part.claim_phase is None:
+        return NOTHING if part.claim is None else f"{part.claim} over"
+    return f"{part.claim} {part.claim_phase}"
 
 
-def _end(part: Document) -> str:
-    if part["end"] is not None:
-        return clean(part["end"]["text"])
-    return clean(part["refusal"]) or NOTHING
+def _end(part: Part) -> str:
+    if part.end is not None:
+        return clean(part.end["text"])
+    return clean(part.refusal or "") or NOTHING
 
 
-def story_lines(story: Sequence[Sequence[Any]], zone: tzinfo | None = None) -> list[str]:
+def story_lines(story: Sequence[StoryLine], zone: tzinfo | None = None) -> list[str]:
     """Format the last lines of the job's history."""
     lines = [f"{moment(at, zone)}  {clean(text)}" for at, text in story[-STORY_LINES:]]
     left_out = len(story) - len(lines)

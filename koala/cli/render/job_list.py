@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import tzinfo
 
 from koala.cli.render.documents import moment, seconds, size
-from koala.cli.render.table import NOTHING, Column, Document, clean, column, table
+from koala.cli.render.table import NOTHING, Column, clean, column, table
 from koala.errors import SpecError
+from koala.views.records.jobs import JobSummary
 
-Render = Callable[[Sequence[Document], int | None, bool], str]
+Render = Callable[[Sequence[JobSummary], int | None, bool], str]
 """Makes the text of jobs, for a width of the terminal, coloured or not."""
 
 
@@ -18,7 +19,7 @@ def read_format(option: str, text: str | None, *, now: float) -> Render:
     """Make what formats the list: the columns that are named, or a template. Raises SpecError."""
     if text is not None and "{" in text:
         return lambda jobs, _width, _is_coloured: "\n".join(
-            _line(option, text, job) for job in jobs
+            _line(option, text, job.document) for job in jobs
         )
     names = [] if text is None else text.lower().split(",")
     known = {one.name: one for one in job_columns()}
@@ -29,21 +30,21 @@ def read_format(option: str, text: str | None, *, now: float) -> Render:
     )
 
 
-def _line(option: str, template: str, job: Document) -> str:
+def _line(option: str, template: str, names: Mapping[str, object]) -> str:
     values = {
         name: ",".join(map(str, value)) if isinstance(value, list) else value
-        for name, value in job.items()
+        for name, value in names.items()
     }
     try:
         return clean(template.format_map(values))
     except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
         raise SpecError(
-            f"{option} {template!r}: {error}: allowed are {', '.join(job)} in braces"
+            f"{option} {template!r}: {error}: allowed are {', '.join(names)} in braces"
         ) from None
 
 
 def jobs_text(
-    jobs: Sequence[Document],
+    jobs: Sequence[JobSummary],
     *,
     names: Sequence[str] = (),
     now: float | None = None,
@@ -61,39 +62,38 @@ def job_columns(*, now: float | None = None, zone: tzinfo | None = None) -> tupl
     """Return the columns of `koala list`; `now` is for the time that running jobs have run."""
     return (
         column("JOB", "job"),
-        column("NAME", lambda job: job.get("name"), rank=1, is_optional=True),
+        column("NAME", "name", rank=1, is_optional=True),
         column("PHASE", "phase"),
         column("PRIORITY", "priority", rank=9),
         column(">PARTS", "components", rank=8),
         column(">PROCESSORS", "processors", rank=5),
         column("PROGRAM", _programs, rank=4),
         column("SITES", "sites", rank=3),
-        column("SUBMITTED", lambda job: moment(job["submitted_at"], zone), rank=7),
+        column("SUBMITTED", lambda job: moment(job.submitted_at, zone), rank=7),
         column(">ELAPSED", lambda job: _elapsed(job, now), rank=6),
         column("USER", "owner", rank=2),
-        column("REASON", lambda job: job["reason"] or copying_text(job) or " "),
+        column("REASON", lambda job: job.reason or copying_text(job) or " "),
     )
 
 
-def copying_text(job: Document) -> str:
+def copying_text(job: JobSummary) -> str:
     """Format the progress of the copies that a job waits for."""
-    copies = job.get("copying")
-    if not copies:
+    copies = job.copying
+    if copies is None:
         return ""
-    share = copies["moved_bytes"] / copies["size_bytes"] if copies["size_bytes"] else 0.0
-    left = "" if copies["left_s"] is None else f", {seconds(copies['left_s'])} left"
-    return f"copies files: {share:.0%} of {size(copies['size_bytes'])}{left}"
+    share = copies.moved_bytes / copies.size_bytes if copies.size_bytes else 0.0
+    left = "" if copies.left_s is None else f", {seconds(copies.left_s)} left"
+    return f"copies files: {share:.0%} of {size(copies.size_bytes)}{left}"
 
 
-def _programs(job: Document) -> list[str]:
-    return [path.rpartition("/")[2] or path for path in job.get("programs", ())]
+def _programs(job: JobSummary) -> list[str]:
+    return [path.rpartition("/")[2] or path for path in job.programs]
 
 
-def _elapsed(job: Document, now: float | None) -> str:
+def _elapsed(job: JobSummary, now: float | None) -> str:
     """Format the time since the start of a job, to its end if it has ended, as H:MM:SS."""
-    start, end = job.get("started_at"), job.get("ended_at")
-    end = now if end is None else end
-    if start is None or end is None:
+    end = now if job.ended_at is None else float(job.ended_at)
+    if job.started_at is None or end is None:
         return NOTHING
-    minutes, rest = divmod(max(0, round(end - start)), 60)
+    minutes, rest = divmod(max(0, round(end - float(job.started_at))), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

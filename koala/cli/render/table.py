@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -35,7 +36,6 @@ TONES = {
 """Terminal colour codes of phases and states."""
 
 
-Document = Mapping[str, Any]
 NOTHING = "-"
 LAST_MIN = 24
 """Characters of a text in the last column before it is cut."""
@@ -43,7 +43,7 @@ LAST_MIN = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """Column of a table: its title, and the cell of a document.
+    """Column of a table: its title, and the cell of a row.
 
     Columns with the highest rank are dropped first where the terminal is too narrow; the first
     column never is. An optional column is shown only if one of its cells has something.
@@ -60,9 +60,9 @@ class Column:
         """Name in lists of columns."""
         return self.title.lower().replace(" ", "_")
 
-    def cell(self, document: Any) -> str:  # noqa: ANN401 - a document, or a row of cells
+    def cell(self, row: Any) -> str:  # noqa: ANN401 - a record, or a row of cells
         """Format the cell: no value is `-`, lists have commas."""
-        value = self.of(document)
+        value = self.of(row)
         if isinstance(value, (list, tuple)):
             value = ", ".join(map(str, value))
         return clean(str(value)) if value not in (None, "") else NOTHING
@@ -75,15 +75,19 @@ def column(
     rank: int = 0,
     is_optional: bool = False,
 ) -> Column:
-    """Make a column; `of` is a key of the documents, or makes the cell. Numbers, whose title begins
-    with `>`, are right-aligned."""
+    """Make a column; `of` is an attribute of the rows, or a key of plain ones, or makes the cell.
+    Numbers, whose title begins with `>`, are right-aligned."""
     return Column(
         title=title.removeprefix(">"),
-        of=itemgetter(of) if isinstance(of, str) else of,
+        of=partial(_value, of) if isinstance(of, str) else of,
         is_number=title.startswith(">"),
         rank=rank,
         is_optional=is_optional,
     )
+
+
+def _value(name: str, row: object) -> object:
+    return row[name] if isinstance(row, Mapping) else getattr(row, name)
 
 
 def columns(*titles: str) -> tuple[Column, ...]:
@@ -93,16 +97,16 @@ def columns(*titles: str) -> tuple[Column, ...]:
 
 def table(
     heads: Sequence[Column],
-    documents: Iterable[Any],
+    records: Iterable[Any],
     *,
     width: int | None = None,
     coloured: bool = False,
 ) -> str:
-    """Format a line for each document below the titles.
+    """Format a line for each row below the titles.
 
     Where they are wider than `width`, drop the least important columns, and say so below.
     """
-    rows = [[head.cell(one) for head in heads] for one in documents]
+    rows = [[head.cell(one) for head in heads] for one in records]
     shown = [
         index
         for index, head in enumerate(heads)

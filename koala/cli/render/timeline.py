@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
-from typing import Any
 
 from koala.cli.render.documents import moment, processor_seconds, seconds, transfers_text
 from koala.cli.render.gantt import gantt_text
 from koala.cli.render.table import NOTHING
 from koala.views.gantt import gantt
+from koala.views.records.base import seconds_of
+from koala.views.records.jobs import JobTimeline, Timeline
 
 GAP = 4
 WIDTH_MIN = 40
@@ -32,7 +33,7 @@ class Point:
 
 
 def timeline_text(
-    job: Mapping[str, Any],
+    job: JobTimeline,
     *,
     width: int = 78,
     zone: tzinfo | None = None,
@@ -40,32 +41,36 @@ def timeline_text(
 ) -> str:
     """Draw the course over the sites, the line A to E with the times between its points, and the
     full figures below."""
-    timeline: Mapping[str, Any] = job["timeline"]
+    timeline = job.timeline
     points = reached(timeline)
     marks = dict(zip((p.letter for p in points), places(points, width), strict=True))
-    lines = [f"{job['job']}  {job['phase']}", ""]
-    chart = gantt(job, job["now_at"] or 0.0)
+    lines = [f"{job.job}  {job.phase}", ""]
+    chart = gantt(job, seconds_of(job.now_at) or 0.0)
     lines += [gantt_text(chart, width=width, coloured=coloured), ""]
     lines += [_letters(points, marks), _line(points, marks)]
     for name, start, end, value in _spans(timeline):
         if start in marks and end in marks:
             lines.append(_span(f"{name} {value}", marks[start], marks[end]))
     lines += ["", *_instants(points, zone), "", *_figures(timeline)]
-    if job.get("transfers"):
-        lines += ["", transfers_text(job["transfers"], width=width)]
+    if job.transfers:
+        lines += ["", transfers_text(job.transfers, width=width)]
     return "\n".join(lines)
 
 
-def reached(timeline: Mapping[str, Any]) -> list[Point]:
+def reached(timeline: Timeline) -> list[Point]:
     """Return the points that the job has reached so far."""
     named = (
-        ("A", "submitted", timeline["submitted_at"]),
-        ("B", "placed", timeline["placed_at"]),
-        ("C", "claimed", timeline["claimed_at"]),
-        ("D", "started", timeline["started_at"]),
-        ("E", "ended", timeline["ended_at"]),
+        ("A", "submitted", timeline.submitted_at),
+        ("B", "placed", timeline.placed_at),
+        ("C", "claimed", timeline.claimed_at),
+        ("D", "started", timeline.started_at),
+        ("E", "ended", timeline.ended_at),
     )
-    return [Point(letter=letter, name=name, at=at) for letter, name, at in named if at is not None]
+    return [
+        Point(letter=letter, name=name, at=float(at))
+        for letter, name, at in named
+        if at is not None
+    ]
 
 
 def places(points: Sequence[Point], width: int) -> list[int]:
@@ -80,14 +85,14 @@ def places(points: Sequence[Point], width: int) -> list[int]:
     return columns if whole_s > 0 else [GAP * 2 * i for i in range(len(points))]
 
 
-def _spans(timeline: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+def _spans(timeline: Timeline) -> list[tuple[str, str, str, str]]:
     """Return the named times of the figure, each between two points."""
     times = {point.letter: point.at for point in reached(timeline)}
 
     def between(start: str, end: str) -> str:
         return seconds(times[end] - times[start]) if start in times and end in times else NOTHING
 
-    estimate_s = timeline["transfer_estimate_s"]
+    estimate_s = timeline.transfer_estimate_s
     return [
         ("TWT", "A", "D", between("A", "D")),
         ("PGT", "B", "C", between("B", "C")),
@@ -131,17 +136,17 @@ def _instants(points: Sequence[Point], zone: tzinfo | None) -> list[str]:
     ]
 
 
-def _figures(timeline: Mapping[str, Any]) -> list[str]:
+def _figures(timeline: Timeline) -> list[str]:
     """Format the figures under the paper's names."""
     named = (
-        ("TWT", "total waiting time", seconds(timeline["total_waiting_s"])),
-        ("FTT", "file transfer time, estimated", seconds(timeline["transfer_estimate_s"])),
-        ("", "file transfer time, real", seconds(timeline["transfer_s"])),
-        ("PGT", "processor gained time", processor_seconds(timeline["processor_gained_s"])),
-        ("PWT", "processor wasted time", processor_seconds(timeline["processor_wasted_s"])),
-        ("ACT", "additional claiming tries", str(timeline["extra_claiming_tries"])),
-        ("", "start delay", seconds(timeline["start_delay_s"])),
-        ("", "start lateness", seconds(timeline["start_lateness_s"])),
-        ("", "start skew", seconds(timeline["start_skew_s"])),
+        ("TWT", "total waiting time", seconds(timeline.total_waiting_s)),
+        ("FTT", "file transfer time, estimated", seconds(timeline.transfer_estimate_s)),
+        ("", "file transfer time, real", seconds(timeline.transfer_s)),
+        ("PGT", "processor gained time", processor_seconds(timeline.processor_gained_s)),
+        ("PWT", "processor wasted time", processor_seconds(timeline.processor_wasted_s)),
+        ("ACT", "additional claiming tries", str(timeline.extra_claiming_tries)),
+        ("", "start delay", seconds(timeline.start_delay_s)),
+        ("", "start lateness", seconds(timeline.start_lateness_s)),
+        ("", "start skew", seconds(timeline.start_skew_s)),
     )
     return [f"{name:<4} {words:<32} {value}" for name, words, value in named]

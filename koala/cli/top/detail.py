@@ -7,10 +7,11 @@ import textwrap
 from koala.cli.render.documents import story_lines
 from koala.cli.render.gantt import gantt_text
 from koala.cli.render.table import clean, columns, cut, painted, table
-from koala.cli.top.scene import Document, TopScene
+from koala.cli.top.scene import TopScene
 from koala.views.barrier import Barrier, barrier
 from koala.views.cells import milliseconds
 from koala.views.gantt import gantt
+from koala.views.records.jobs import JobDetails
 from koala.views.units import duration
 
 READING = ["reading ..."]
@@ -21,17 +22,17 @@ def job_lines(scene: TopScene, width: int, *, coloured: bool) -> list[str]:
     job = scene.job
     if job is None:
         return READING
-    name = f" {clean(job['name'])}" if job["name"] else ""
-    head = cut(f"{job['phase']}  {job['job']}{name} of {clean(job['owner'])}", width)
+    name = f" {clean(job.name)}" if job.name else ""
+    head = cut(f"{job.phase}  {job.job}{name} of {clean(job.owner)}", width)
     if coloured:
-        head = head.replace(job["phase"], painted(job["phase"]), 1)
+        head = head.replace(job.phase, painted(job.phase), 1)
     chart = gantt(job, scene.now_at)
     lines = [head, "", *gantt_text(chart, width=width, coloured=coloured).split("\n"), ""]
     lines += barrier_lines(job, scene.now_at, width)
-    return [*lines, "", *(cut(line, width) for line in story_lines(job["story"]))]
+    return [*lines, "", *(cut(line, width) for line in story_lines(job.story))]
 
 
-def barrier_lines(job: Document, now_at: float, width: int) -> list[str]:
+def barrier_lines(job: JobDetails, now_at: float, width: int) -> list[str]:
     """Draw the components that have come to the barrier, and their passes, in milliseconds."""
     found = barrier(job, now_at)
     if found.first_at is None:
@@ -51,10 +52,10 @@ def barrier_lines(job: Document, now_at: float, width: int) -> list[str]:
     return [cut(head, width), *table(heads, rows, width=width).split("\n")]
 
 
-def _barrier_words(found: Barrier, job: Document, now_at: float) -> str:
+def _barrier_words(found: Barrier, job: JobDetails, now_at: float) -> str:
     if found.skew_s is not None:
         return f"the programs started within {milliseconds(found.skew_s)}"
-    if job["ended_at"] is not None:
+    if job.ended_at is not None:
         return "it was not passed"
     missing = ", ".join(clean(one) for one in found.missing)
     words = f"waits for {missing}" if missing else "all components are here"
@@ -67,10 +68,10 @@ def why_lines(scene: TopScene, width: int) -> list[str]:
     """Wrap the sentences of `koala why`."""
     if scene.why is None:
         return READING
-    head = cut(f"{scene.why['job']}  {scene.why['phase']}", width)
+    head = cut(f"{scene.why.job}  {scene.why.phase}", width)
     wrapped = (
         textwrap.wrap(clean(sentence), max(1, width - 2), subsequent_indent="  ")
-        for sentence in scene.why["why"]
+        for sentence in scene.why.why
     )
     return [head, "", *(line for lines in wrapped for line in lines)]
 

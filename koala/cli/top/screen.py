@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from koala.cli.render.table import NOTHING, clean, column, cut, table
 from koala.cli.top.detail import job_lines, log_lines, why_lines
-from koala.cli.top.scene import Document, TopScene, waited_s
+from koala.cli.top.scene import TopScene, waited_s
 from koala.cli.top.state import KEYS, Order, Prompt, TopState, View
-from koala.views.cells import site_cells
+from koala.views.cells import site_cells, trouble
+from koala.views.records.grid import SiteStatus
+from koala.views.records.jobs import JobSummary
 from koala.views.units import duration
 from koala.views.usage import total_use, use_of
 
@@ -103,25 +105,24 @@ def _sites(scene: TopScene, width: int, room: int, *, coloured: bool) -> list[st
     """Draw sites; where there is no room for all, those with trouble and with claims first."""
     heads = (
         column("SITE", "site"),
-        column("STATE", "state"),
-        column("USE", "bar", rank=2),
-        column(">RUNNING", "running"),
-        column(">HELD", "waiting"),
-        column(">LOCAL", "others", rank=1),
-        column(">IDLE", "idle"),
-        column("TROUBLE", "trouble", is_optional=True),
+        column("STATE", lambda site: site_cells(site).state),
+        column("USE", bar, rank=2),
+        column(">RUNNING", lambda site: use_of(site).running),
+        column(">HELD", lambda site: use_of(site).waiting),
+        column(">LOCAL", lambda site: use_of(site).others, rank=1),
+        column(">IDLE", lambda site: use_of(site).idle),
+        column("TROUBLE", trouble, is_optional=True),
     )
     shown = list(scene.sites)
     if len(shown) > room - 1:
-        shown.sort(key=lambda site: (site["state"] == "usable", -site["claimed"]))
+        shown.sort(key=lambda site: (site.state == "usable", -site.claimed))
         shown = shown[: room - 2]
-    cells = [{**site_cells(site), "bar": bar(site)} for site in shown]
-    lines = table(heads, cells, width=width, coloured=coloured).split("\n")[: len(shown) + 1]
+    lines = table(heads, shown, width=width, coloured=coloured).split("\n")[: len(shown) + 1]
     more = len(scene.sites) - len(shown)
     return [*lines, f"and {more:,} more sites"] if more else lines
 
 
-def bar(site: Document) -> str:
+def bar(site: SiteStatus) -> str:
     """Draw the use of a site's processors; each use has at least one sign."""
     use = use_of(site)
     whole = max(1, use.processors)
@@ -144,7 +145,7 @@ def _jobs(scene: TopScene, state: TopState, width: int, room: int, *, coloured: 
         column(">RAN", lambda job: _ran(job, scene.now_at), rank=6),
         column("REASON", "reason", rank=7, is_optional=True),
     )
-    chosen = next((at for at, job in enumerate(scene.jobs) if job["job"] == state.chosen), 0)
+    chosen = next((at for at, job in enumerate(scene.jobs) if job.job == state.chosen), 0)
     rows = room - 1
     first = max(0, min(chosen - rows // 2, len(scene.jobs) - rows))
     shown = scene.jobs[first : first + rows]
@@ -152,7 +153,7 @@ def _jobs(scene: TopScene, state: TopState, width: int, room: int, *, coloured: 
     lines = text.split("\n")[: len(shown) + 1]
     marked = [f"  {lines[0]}"]
     for job, line in zip(shown, lines[1:], strict=True):
-        is_chosen = job["job"] == state.chosen
+        is_chosen = job.job == state.chosen
         drawn = f"{'>' if is_chosen else ' '} {line}"
         marked.append(f"{REVERSED}{drawn}{PLAIN}" if is_chosen and coloured else drawn)
     if not shown:
@@ -160,15 +161,16 @@ def _jobs(scene: TopScene, state: TopState, width: int, room: int, *, coloured: 
     return marked
 
 
-def _name(job: Document) -> str:
-    programs = ", ".join(program.rpartition("/")[2] for program in job.get("programs", ()))
-    return cut(str(job.get("name") or programs), 16)
+def _name(job: JobSummary) -> str:
+    programs = ", ".join(program.rpartition("/")[2] for program in job.programs)
+    return cut(job.name or programs, 16)
 
 
-def _ran(job: Document, now_at: float) -> str:
-    if job["started_at"] is None:
+def _ran(job: JobSummary, now_at: float) -> str:
+    if job.started_at is None:
         return NOTHING
-    return duration(max(0.0, (job["ended_at"] or now_at) - job["started_at"]))
+    until = now_at if job.ended_at is None else float(job.ended_at)
+    return duration(max(0.0, until - float(job.started_at)))
 
 
 def _window(lines: list[str], state: TopState, room: int, *, is_at_end: bool = False) -> list[str]:

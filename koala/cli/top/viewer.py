@@ -9,16 +9,16 @@ import sys
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from koala.cli.jobs.logs import LogPrinter
 from koala.cli.top.keys import key_mode, read_keys, waiting_bytes
-from koala.cli.top.scene import Document, TopScene, chosen_jobs, counts
+from koala.cli.top.scene import TopScene, chosen_jobs, counts
 from koala.cli.top.screen import screen_lines
 from koala.cli.top.state import Order, Request, TopState, View
-from koala.client.phases import TERMINAL_PHASES
 from koala.common.runtime import clock
 from koala.errors import KoalaError, UnauthenticatedError
+from koala.views.records.jobs import Explanation, JobDetails, JobSummary
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from koala.client import AsyncClient
     from koala.client.grid_model import GridModel
 
+A = TypeVar("A", JobDetails, Explanation)
 REFRESH_S = 1.0
 """Greatest age of the screen, for the times in it."""
 PAUSE_S = 0.1
@@ -83,11 +84,11 @@ class Viewer:
         self._wake = asyncio.Event()
         self._group = asyncio.TaskGroup()
         self._reading: asyncio.Task[None] | None = None
-        self._shown: list[Document] = []
+        self._shown: list[JobSummary] = []
         self._counts: dict[str, int] = {}
         self._chosen_by: object = None
-        self._job: Document | None = None
-        self._why: Document | None = None
+        self._job: JobDetails | None = None
+        self._why: Explanation | None = None
         self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._log_of = ""
         self._is_coloured = not os.environ.get("NO_COLOR")
@@ -149,11 +150,11 @@ class Viewer:
         if chosen_by != self._chosen_by or state.order is Order.WAIT:
             self._chosen_by = chosen_by
             self._shown, self._counts = chosen_jobs(jobs, state, now_at), counts(jobs)
-        if state.view is View.GRID and state.chosen not in {job["job"] for job in self._shown}:
-            state.chosen = self._shown[0]["job"] if self._shown else ""
+        if state.view is View.GRID and state.chosen not in {job.job for job in self._shown}:
+            state.chosen = self._shown[0].job if self._shown else ""
 
-    def _of_chosen(self, document: Document | None) -> Document | None:
-        return document if document and document["job"] == self._state.chosen else None
+    def _of_chosen(self, found: A | None) -> A | None:
+        return found if found is not None and found.job == self._state.chosen else None
 
     async def _follow_changes(self) -> None:
         """Draw after each change of the model."""
@@ -168,9 +169,9 @@ class Viewer:
             state = self._state
             try:
                 if state.view is View.JOB and state.chosen:
-                    self._job = await self._model.document("show", state.chosen)
+                    self._job = await self._model.show(state.chosen)
                 elif state.view is View.WHY and state.chosen:
-                    self._why = await self._model.document("why", state.chosen)
+                    self._why = await self._model.why(state.chosen)
             except KoalaError as error:
                 state.message = str(error)
             self._wake.set()
@@ -207,10 +208,10 @@ class Viewer:
         data = waiting_bytes(descriptor)
         if not data:
             self.ended.set()
-        jobs = [job["job"] for job in self._shown]
+        jobs = [job.job for job in self._shown]
         for key in read_keys(data):
             chosen = self._model.jobs.get(self._state.chosen)
-            is_over = chosen is not None and chosen["phase"] in TERMINAL_PHASES
+            is_over = chosen is not None and chosen.is_over
             match self._state.press(key, jobs, is_over=is_over):
                 case Request.QUIT:
                     self.ended.set()

@@ -34,7 +34,7 @@ STATUSES_MAX = 65_536
 HONOURS_MAX = 100
 USERS_MAX = 10_000
 WAITS_MAX = 10_000
-"""Tickets of one site whose waits are reported."""
+"""Claims of one site whose waits are reported."""
 WATERMARK_BYTES_MAX = 64
 """Bytes of a watermark's chain, and of its seal."""
 NAMES_MAX = 1_000

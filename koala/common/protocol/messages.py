@@ -379,7 +379,7 @@ class Goodbye:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Expected wait of a ticket.
+    """Expected wait of a claim in the local queue.
 
     `start_in_s` is the time until it would start if it were open from now on, also of a gated one;
     None: unknown. `source` is how that is known.
@@ -396,7 +396,7 @@ class SiteFigures:
 
     They include all asks up to number `through`. `trouble` is the reason why the site takes no new
     claims, or none of some users; empty when nothing is wrong. `resources` are all that it has.
-    `foreign_queued` are the jobs of others that wait for processors, `waits` those of its tickets.
+    `foreign_queued` are the jobs of others that wait for processors.
     """
 
     idle: Processors

@@ -23,8 +23,8 @@ import os
 from collections import deque
 from contextlib import suppress
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -32,6 +32,7 @@ from koala.common.runtime.clock import now, unix_now
 from koala.common.runtime.structured_log import get_logger
 from koala.common.runtime.token_bucket import TokenBucket
 from koala.daemon.auth.credential_store import USER
+from koala.views.records.access import AuditLine
 
 FILE = "audit.jsonl"
 BYTES_MAX = 64 * 1024 * 1024
@@ -102,11 +103,11 @@ class Audit:
         file.add(line)
         return True
 
-    def last(self, count: int) -> list[dict[str, Any]]:
+    def last(self, count: int) -> list[AuditLine]:
         """Read the newest lines of both files, oldest first. Blocks."""
         most = min(count or LAST, LAST_MAX)
         both = (_last(self._known.path, most), _last(self._strangers.path, most))
-        return list(heapq.merge(*both, key=lambda line: str(line.get("at", ""))))[-most:]
+        return list(heapq.merge(*both, key=attrgetter("time")))[-most:]
 
     def close(self) -> None:
         """Close the files; a later line opens them again."""
@@ -176,15 +177,15 @@ def _identity(path: Path) -> tuple[int, int, int] | None:
     return found.st_dev, found.st_ino, found.st_size
 
 
-def _last(path: Path, count: int) -> list[dict[str, Any]]:
+def _last(path: Path, count: int) -> list[AuditLine]:
     """Read the newest lines of a file and of the one that it replaced, oldest first."""
-    kept: deque[dict[str, Any]] = deque(maxlen=count)
+    kept: deque[AuditLine] = deque(maxlen=count)
     for part in (_older(path), path):
         with suppress(FileNotFoundError), part.open("rb") as file:
             for line in deque(file, maxlen=count):
                 # A line may be torn, when the disk was full.
                 with suppress(msgspec.DecodeError, RecursionError):
-                    kept.append(msgspec.json.decode(line, type=dict[str, Any]))
+                    kept.append(msgspec.json.decode(line, type=AuditLine))
     return list(kept)
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -62,6 +62,14 @@ class Certificate:
     expires_at: float
 
 
+class AuthorityDocument(TypedDict):
+    """The authority, as `koala admin authority show --json` prints it."""
+
+    expires_at: float
+    fingerprint: str
+    certificate: str
+
+
 class CertificateAuthority:
     """Certificate authority of a daemon; `certificate` is its own one, in PEM."""
 
@@ -92,7 +100,7 @@ class CertificateAuthority:
             raise ConfigError(f"{path}: the authority cannot be used: {error}") from error
         return cls(folder, key, own)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> AuthorityDocument:
         """Return expiry, fingerprint and certificate for documents."""
         return {
             "expires_at": self._own.not_valid_after_utc.timestamp(),

@@ -18,7 +18,6 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -39,6 +38,8 @@ from koala.errors import (
     UnauthenticatedError,
     UnknownNameError,
 )
+from koala.views.records.access import Enrolment, User
+from koala.views.records.base import Moment, moment_of
 
 FILE = "enrolments.json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -423,34 +424,34 @@ class CredentialStore:
             raise RejectedError(reason) from error
 
 
-def site_document(record: SiteRecord) -> dict[str, Any]:
-    """Render a site's enrolment without secrets."""
-    return {
-        "site": record.name,
-        "owner": record.owner or None,
-        "state": record.state,
-        "by": record.by,
-        "added_at": record.added_at,
-        "joined_at": record.joined_at or None,
-        "expires_at": record.expires_at if record.serial else None,
-        "join_expires_at": record.join_expires_at if record.is_awaited else None,
-        "revoked_at": record.revoked_at or None,
-        "certificate": record.serial or None,
-    }
+def enrolment_of(record: SiteRecord) -> Enrolment:
+    """Describe a site's enrolment without secrets."""
+    return Enrolment(
+        site=record.name,
+        owner=record.owner or None,
+        state=record.state,
+        by=record.by,
+        added_at=Moment.of(record.added_at),
+        joined_at=moment_of(record.joined_at or None),
+        expires_at=moment_of(record.expires_at if record.serial else None),
+        join_expires_at=moment_of(record.join_expires_at if record.is_awaited else None),
+        revoked_at=moment_of(record.revoked_at or None),
+        certificate=record.serial or None,
+    )
 
 
-def user_document(record: UserRecord) -> dict[str, Any]:
-    """Render a user without secrets."""
-    return {
-        "user": record.name,
-        "role": record.role.value,
-        "state": record.state,
-        "shows": "token" if record.token_id else None,
-        "by": record.by,
-        "added_at": record.added_at,
-        "expires_at": record.expires_at,
-        "revoked_at": record.revoked_at or None,
-    }
+def user_of(record: UserRecord) -> User:
+    """Describe a user without secrets."""
+    return User(
+        user=record.name,
+        role=record.role.value,
+        state=record.state,
+        shows="token" if record.token_id else None,
+        by=record.by,
+        added_at=Moment.of(record.added_at),
+        expires_at=moment_of(record.expires_at),
+        revoked_at=moment_of(record.revoked_at or None),
+    )
 
 
 def _check_name(pattern: re.Pattern[str], what: str, name: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import grpc
+from msgspec.structs import replace
 
 from koala.common.identity.tls import JoinToken
 from koala.common.runtime.clock import unix_now
@@ -23,8 +24,9 @@ from koala.core.model.values import SiteName
 from koala.daemon.auth.access_rules import Role, caller_of_call
 from koala.daemon.auth.audit import Audit
 from koala.daemon.auth.certificate_authority import CertificateAuthority
-from koala.daemon.auth.credential_store import CredentialStore, site_document, user_document
+from koala.daemon.auth.credential_store import CredentialStore, enrolment_of, user_of
 from koala.errors import ExhaustedError, KoalaError, RejectedError, SpecError
+from koala.views.records.access import AuditLines, Enrolment, Enrolments, User, Users
 
 EXPIRES_S_MAX = 10 * 365 * 86_400.0
 RENEWALS_AT_ONCE = 10
@@ -121,7 +123,7 @@ class Registrar:
         self._audit = audit
         self._disconnect = disconnect
 
-    def add_site(self, request: AddSiteRequest) -> dict[str, Any]:
+    def add_site(self, request: AddSiteRequest) -> Enrolment:
         """Add a site and return its join token. Raises SpecError, RejectedError."""
         secret = self._credentials.add_site(
             request.name, owner=request.owner, by=caller_of_call().name, ttl_s=request.ttl_s
@@ -133,22 +135,22 @@ class Registrar:
             secret=secret,
             authority=self._authority.certificate,
         )
-        return {**site_document(self._credentials.sites[request.name]), "token": token.text()}
+        return replace(enrolment_of(self._credentials.sites[request.name]), token=token.text())
 
-    def revoke_site(self, name: str) -> dict[str, Any]:
+    def revoke_site(self, name: str) -> Enrolment:
         """Revoke a site's certificates and end its session. Raises UnknownNameError."""
         by = caller_of_call().name
         record = self._credentials.revoke_site(name)
         log.warning("site.revoked", site=name, by=by)
         self._disconnect(SiteName(name), f"the certificate of {name} was revoked by {by}")
-        return site_document(record)
+        return enrolment_of(record)
 
-    def sites(self) -> dict[str, Any]:
+    def sites(self) -> Enrolments:
         """Return every site that was ever added."""
         known = self._credentials.sites
-        return {"sites": [site_document(known[name]) for name in sorted(known)]}
+        return Enrolments(sites=tuple(enrolment_of(known[name]) for name in sorted(known)))
 
-    def add_user(self, request: AddUserRequest) -> dict[str, Any]:
+    def add_user(self, request: AddUserRequest) -> User:
         """Add a user and return the token, shown only once. Raises SpecError, RejectedError."""
         role, by = _role(request.role), caller_of_call().name
         if not 0 <= request.expires_s <= EXPIRES_S_MAX:
@@ -158,23 +160,23 @@ class Registrar:
         assert self._authority is not None
         log.info("user.added", user=request.name, role=role.value, by=by)
         ca = self._authority.certificate.decode()
-        return {**user_document(self._credentials.users[request.name]), "token": token, "ca": ca}
+        return replace(user_of(self._credentials.users[request.name]), token=token, ca=ca)
 
-    def revoke_user(self, name: str) -> dict[str, Any]:
+    def revoke_user(self, name: str) -> User:
         """Revoke a user's credentials. Raises UnknownNameError, SpecError for the last
         administrator."""
         record = self._credentials.revoke_user(name)
         log.warning("user.revoked", user=name, by=caller_of_call().name)
-        return user_document(record)
+        return user_of(record)
 
-    def users(self) -> dict[str, Any]:
+    def users(self) -> Users:
         """Return every user that was ever added."""
         users = self._credentials.users
-        return {"users": [user_document(users[name]) for name in sorted(users)]}
+        return Users(users=tuple(user_of(users[name]) for name in sorted(users)))
 
-    async def audit(self, last: int) -> dict[str, Any]:
+    async def audit(self, last: int) -> AuditLines:
         """Return the newest lines of the audit log, oldest first."""
-        return {"audit": await asyncio.to_thread(self._audit.last, last)}
+        return AuditLines(audit=tuple(await asyncio.to_thread(self._audit.last, last)))
 
     @property
     def _credentials(self) -> CredentialStore:

@@ -10,7 +10,8 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+from msgspec.structs import replace
 
 from koala.common.files.names import check_name, own_prefix, shown
 from koala.common.protocol.names import SHARED
@@ -26,6 +27,7 @@ from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext
 from koala.errors import ExhaustedError, RejectedError, SpecError, UnknownSiteError
 from koala.views.documents import files_document
+from koala.views.records import grid
 
 STALLED_S = 60.0
 REPLY_S = 1.0
@@ -180,20 +182,20 @@ class FileService:
             )
         return site, False
 
-    def documents(self, batch: BatchContext, caller: Caller) -> list[dict[str, Any]]:
+    def visible(self, batch: BatchContext, caller: Caller) -> grid.Files:
         """List the catalogue as a caller sees it: the files that it may read, at its sites."""
         user = UserName(caller.name)
         sees_all = caller.sees("")
         sites = batch.scheduler.sites.values()
         seen = {site.name for site in sites if sees_all or site.facts.admits(user)}
         found = [
-            document | {"sites": [site for site in document["sites"] if site in seen]}
-            for document in files_document(batch.scheduler)
-            if sees_all or may_read(caller.name, document["file"])
+            replace(file, sites=tuple(site for site in file.sites if site in seen))
+            for file in files_document(batch.scheduler)
+            if sees_all or may_read(caller.name, file.file)
         ]
-        return [document for document in found if document["sites"] or sees_all]
+        return grid.Files(files=tuple(file for file in found if file.sites or sees_all))
 
-    async def remove(self, request: pb.RemoveFileRequest, caller: Caller) -> dict[str, Any]:
+    async def remove(self, request: pb.RemoveFileRequest, caller: Caller) -> grid.RemovedFile:
         """Remove a user's file from one site, or from all; return where it was and is gone.
 
         Raises RejectedError for a file of a site itself, or one that a job needs.
@@ -205,9 +207,9 @@ class FileService:
         results = await asyncio.gather(
             *(self._remove_at(site, name) for site in sites if site not in away)
         )
-        gone = [site for site, is_gone in results if is_gone]
-        left = [site for site in sites if site not in gone]
-        return {"file": name, "removed": gone, "left": left}
+        gone = tuple(site for site, is_gone in results if is_gone)
+        left = tuple(site for site in sites if site not in gone)
+        return grid.RemovedFile(file=name, removed=gone, left=left)
 
     async def _remove_at(self, site: SiteName, name: FileName) -> tuple[SiteName, bool]:
         with self.additions.removing(site, name) as gone:

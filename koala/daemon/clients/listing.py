@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from msgspec.structs import replace
 
 from koala.common.wire.v1 import koala_pb2 as pb
 from koala.core.model.job import Job
@@ -20,6 +21,7 @@ from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext
 from koala.errors import SpecError
 from koala.views.documents import copying, summary
+from koala.views.records.jobs import JobSummary
 
 PAGE_MAX = 1_000
 PART = 500
@@ -62,7 +64,7 @@ class Listing:
             jobs=frozenset(request.jobs),
         )
 
-    async def read(self, event_loop: EventLoop) -> tuple[list[dict[str, Any]], JobId | None]:
+    async def read(self, event_loop: EventLoop) -> tuple[list[JobSummary], JobId | None]:
         """Read summaries of the jobs in order; after a full page also the next page's `after`."""
         names = await event_loop.ask(lambda batch: self._names(batch.scheduler.jobs))
         if self.last:
@@ -70,17 +72,17 @@ class Listing:
         elif self.after >= 0:
             names = names[bisect_right(names, self.after, key=_number) :]
         most = self.last or self.page or len(names)
-        found: list[dict[str, Any]] = []
+        found: list[JobSummary] = []
         for first in range(0, len(names), PART):
             part = names[first : first + PART]
 
-            def query(batch: BatchContext, part: Sequence[JobId] = part) -> list[dict[str, Any]]:
+            def query(batch: BatchContext, part: Sequence[JobId] = part) -> list[JobSummary]:
                 jobs = batch.scheduler.jobs
-                shown = [jobs[name] for name in part if name in jobs]
+                wanted = [jobs[name] for name in part if name in jobs]
                 return [
-                    document
-                    | {"copying": copying(batch.scheduler, jobs[document["job"]], batch.now)}
-                    for document in self.documents(shown)
+                    replace(summary(job), copying=copying(batch.scheduler, job, batch.now))
+                    for job in wanted
+                    if self.has(job)
                 ]
 
             found += await event_loop.ask(query)
@@ -90,7 +92,7 @@ class Listing:
         if self.last:
             found.reverse()
         is_full = self.page > 0 and len(found) == self.page
-        return found, JobId(found[-1]["job"]) if is_full else None
+        return found, JobId(found[-1].job) if is_full else None
 
     def _names(self, known: Mapping[JobId, Job]) -> list[JobId]:
         """Return the ids of the jobs to read, in order of submission."""
@@ -98,11 +100,8 @@ class Listing:
             return list(known)
         return sorted((JobId(job) for job in self.jobs if job in known), key=_number)
 
-    def documents(self, jobs: Iterable[Job]) -> list[dict[str, Any]]:
-        """Summarize the jobs that match and that the caller may see."""
-        return [summary(job) for job in jobs if self._is_wanted(job)]
-
-    def _is_wanted(self, job: Job) -> bool:
+    def has(self, job: Job) -> bool:
+        """Return True for a job that matches and that the caller may see."""
         owner = job.spec.owner
         return (
             (self.sees_all or self.caller.sees(owner))
@@ -112,24 +111,10 @@ class Listing:
         )
 
 
-def damaged_document(job: str) -> dict[str, Any]:
+def damaged_job(job: str) -> JobSummary:
     """Return the placeholder, in a list, of an archived job that is damaged."""
-    return {
-        "job": job,
-        "name": "",
-        "owner": "",
-        "phase": "Damaged",
-        "priority": "",
-        "processors": 0,
-        "components": 0,
-        "sites": [],
-        "programs": [],
-        "submitted_at": 0.0,
-        "started_at": None,
-        "ended_at": None,
-        "attempts": 0,
-        "reason": "it does not match its checksum: the journal is damaged",
-    }
+    reason = "it does not match its checksum: the journal is damaged"
+    return JobSummary(job=job, name="", phase="Damaged", priority="", reason=reason)
 
 
 def _number(job: str) -> int:

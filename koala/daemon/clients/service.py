@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import grpc
-import msgspec
+from msgspec.structs import replace
 
 from koala.common.protocol.versions import PROTOCOL
 from koala.common.wire.status import from_submitted
@@ -36,7 +36,7 @@ from koala.daemon.auth.access_rules import Caller, caller_of_call
 from koala.daemon.auth.enrolment_service import Registrar
 from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
 from koala.daemon.clients.file_service import FileService
-from koala.daemon.clients.listing import Listing, damaged_document
+from koala.daemon.clients.listing import Listing, damaged_job
 from koala.daemon.clients.logs import Logs, LogsWanted
 from koala.daemon.clients.outputs import Outputs, OutputsWanted
 from koala.daemon.clients.site_status import SiteStatus
@@ -49,10 +49,12 @@ from koala.daemon.storage.archive import ArchiveQuery, changed_row_error
 from koala.daemon.storage.journal import Journal
 from koala.errors import ExhaustedError, RejectedError, SpecError, UnknownJobError, UnknownSiteError
 from koala.job_descriptions import write_job
-from koala.views.accounting import By, Period, Report
-from koala.views.documents import timeline_document, whole_document
+from koala.views.accounting import By, Period, ReportBuilder
+from koala.views.documents import phase_of, summary, timeline_document, whole_document
 from koala.views.explain import why
 from koala.views.queues import queues_document
+from koala.views.records import accounts, grid, jobs
+from koala.views.records.base import Record, encode
 
 SUBMISSIONS_MAX = 1_000
 SITE_VERBS = ("drain", "resume", "lost")
@@ -89,7 +91,7 @@ class Service(KoalaServicer):
     stream_quota: ConcurrencyQuota
     call_queue: FairQueue
     submit_service: SubmitService
-    metrics: Callable[[Scheduler], dict[str, Any]]
+    metrics: Callable[[Scheduler], grid.Metrics]
 
     async def Hello(self, _: pb.HelloRequest, __: Context) -> pb.HelloReply:  # noqa: N802
         epoch, now = await self.event_loop.ask(lambda batch: (batch.scheduler.epoch, batch.now))
@@ -153,23 +155,24 @@ class Service(KoalaServicer):
         found, next_after = await listing.read(self.event_loop)
         if request.past and not 0 < request.last <= len(found):
             found = [*await self._older(listing, found), *found]
-        return _document({"jobs": found[-request.last :], "next": next_after})
+        return _document(jobs.JobPage(jobs=tuple(found[-request.last :]), next=next_after))
 
     async def _older(
-        self, listing: Listing, found: Sequence[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+        self, listing: Listing, found: Sequence[jobs.JobSummary]
+    ) -> list[jobs.JobSummary]:
         """Read matching jobs of the archive, in the order of their ends."""
         caller = listing.caller
-        known = {document["job"] for document in found}
+        known = {job.job for job in found}
         wanted = ArchiveQuery(owner=owner_wanted(caller, listing.owner))
-        older: list[dict[str, Any]] = []
+        older: list[jobs.JobSummary] = []
         looked_at = 0
         slot = self.archive.slot(caller.name)
         async with slot, aclosing(self.archive.read(wanted)) as parts:
             async for part in parts:
                 looked_at += len(part.jobs) + len(part.damaged)
-                older += map(damaged_document, part.damaged)
-                older += listing.documents(job for job in part.jobs if job.id not in known)
+                older += map(damaged_job, part.damaged)
+                wanted_jobs = [job for job in part.jobs if job.id not in known and listing.has(job)]
+                older += map(summary, wanted_jobs)
                 has_enough = 0 < listing.last <= len(found) + len(older)
                 if has_enough or looked_at >= PAST_JOBS_MAX:
                     break
@@ -179,30 +182,31 @@ class Service(KoalaServicer):
     async def Show(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
 
-        def read(batch: BatchContext) -> tuple[dict[str, Any], JobSpec]:
-            document = _visible_job(batch, request.job, caller)
-            return document, batch.scheduler.jobs[document["job"]].spec
+        def read(batch: BatchContext) -> tuple[jobs.JobDetails, JobSpec]:
+            job = _known(batch, request.job, caller)
+            found = whole_document(batch.scheduler, job, batch.now)
+            return found, batch.scheduler.jobs[job].spec
 
-        document, spec = await self._query_job(request.job, read)
+        found, spec = await self._query_job(request.job, read)
         description = await asyncio.to_thread(_description, spec)
-        return _document({**document, "description": description})
+        return _document(replace(found, description=description))
 
     async def Why(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
 
-        def explain(batch: BatchContext) -> dict[str, Any]:
+        def explain(batch: BatchContext) -> jobs.Explanation:
             job = batch.scheduler.jobs[_known(batch, request.job, caller)]
             lines = why(batch.scheduler, job.id, batch.now)
             if isinstance(job.phase, (Placing, Claiming)):
                 lines += self.site_status.troubles(batch.scheduler, job.spec)
-            return {"job": job.id, "phase": job.phase_name, "why": lines}
+            return jobs.Explanation(job=job.id, phase=phase_of(job), why=tuple(lines))
 
         return _document(await self._query_job(request.job, explain))
 
     async def Timeline(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
 
-        def timeline(batch: BatchContext) -> dict[str, Any]:
+        def timeline(batch: BatchContext) -> jobs.JobTimeline:
             job = _known(batch, request.job, caller)
             return timeline_document(batch.scheduler, job, batch.now)
 
@@ -221,15 +225,12 @@ class Service(KoalaServicer):
     async def Sites(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
 
-        def documents(batch: BatchContext) -> list[dict[str, Any]]:
+        def read(batch: BatchContext) -> grid.Sites:
             shown = _shown(batch, caller)
-            return [
-                document
-                for document in self.site_status.documents(batch.scheduler, batch.now)
-                if document["site"] in shown
-            ]
+            found = self.site_status.sites(batch.scheduler, batch.now)
+            return grid.Sites(sites=tuple(site for site in found if site.site in shown))
 
-        return _document({"sites": await self.event_loop.ask(documents)})
+        return _document(await self.event_loop.ask(read))
 
     async def ChangeSite(self, request: pb.SiteRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
@@ -238,13 +239,13 @@ class Service(KoalaServicer):
             verbs = ", ".join(SITE_VERBS)
             raise SpecError(f"verb = {request.verb[:40]!r}: allowed are {verbs}")
 
-        def change(batch: BatchContext) -> dict[str, Any]:
+        def change(batch: BatchContext) -> grid.SiteStatus:
             site = batch.scheduler.sites.get(SiteName(request.site))
             facts = site.facts if site is not None else None
             caller.require_change_of(request.site, facts, request.verb)
             _change_site(batch, SiteName(request.site), request.verb, UserName(caller.name))
-            documents = self.site_status.documents(batch.scheduler, batch.now)
-            return next(document for document in documents if document["site"] == request.site)
+            found = self.site_status.sites(batch.scheduler, batch.now)
+            return next(one for one in found if one.site == request.site)
 
         return _document(await self.event_loop.ask(change))
 
@@ -252,8 +253,7 @@ class Service(KoalaServicer):
 
     async def ListFiles(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
-        files = await self.event_loop.ask(lambda batch: self.files.documents(batch, caller))
-        return _document({"files": files})
+        return _document(await self.event_loop.ask(lambda batch: self.files.visible(batch, caller)))
 
     async def Upload(self, messages: AsyncIterator[pb.UploadUp], context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
         user = caller_of_call().name
@@ -278,10 +278,9 @@ class Service(KoalaServicer):
     async def Queues(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
 
-        def document(batch: BatchContext) -> dict[str, Any]:
-            return queues_document(batch.scheduler, caller.sees)
-
-        return _document(await self.event_loop.ask(document))
+        return _document(
+            await self.event_loop.ask(lambda batch: queues_document(batch.scheduler, caller.sees))
+        )
 
     async def Report(self, request: pb.ReportRequest, _: Context) -> pb.Document:  # noqa: N802
         by, period = _wanted_report(request)
@@ -289,12 +288,14 @@ class Service(KoalaServicer):
         async with self.archive.slot(caller.name):  # a scan of all jobs takes long, too
             return _document(await self._report(by, period, caller))
 
-    async def _report(self, by: By, period: Period, caller: Caller) -> dict[str, Any]:
-        def begin(batch: BatchContext) -> Report:
+    async def _report(
+        self, by: By, period: Period, caller: Caller
+    ) -> accounts.Report | accounts.ClaimReport:
+        def begin(batch: BatchContext) -> ReportBuilder:
             shown = _shown(batch, caller)
             if period.site is not None and period.site not in shown:
                 raise _unknown_site(shown, period.site)
-            return Report(batch.scheduler, by, period, batch.now, caller.sees)
+            return ReportBuilder(batch.scheduler, by, period, batch.now, caller.sees)
 
         report = await self.event_loop.ask(begin)  # first: jobs that it lacks are archived by then
         owner = owner_wanted(caller, period.user or "")
@@ -311,7 +312,7 @@ class Service(KoalaServicer):
                         " shorter periods (since, until)"
                     )
                 report.add(part.jobs)
-        return report.document()
+        return report.report()
 
     # --- sites and users --------------------------------------------------------------------------
 
@@ -451,10 +452,6 @@ def _known(batch: BatchContext, job: str, caller: Caller) -> JobId:
     return JobId(job)
 
 
-def _visible_job(batch: BatchContext, job: str, caller: Caller) -> dict[str, Any]:
-    return whole_document(batch.scheduler, _known(batch, job, caller), batch.now)
-
-
 def _description(spec: JobSpec) -> str:
     """Write a job as RSL; empty for one that RSL has no words for."""
     try:
@@ -463,5 +460,5 @@ def _description(spec: JobSpec) -> str:
         return ""
 
 
-def _document(found: dict[str, Any]) -> pb.Document:
-    return pb.Document(json=msgspec.json.encode(found).decode())
+def _document(found: Record) -> pb.Document:
+    return pb.Document(json=encode(found).decode())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from msgspec.structs import replace
 
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant, SiteName
@@ -12,11 +13,13 @@ from koala.core.scheduler import Scheduler
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.auth.credential_store import SiteRecord
 from koala.views.documents import sites_document
+from koala.views.records import grid
+from koala.views.records.base import moment_of
 
 
 @dataclass(frozen=True, slots=True)
 class SiteStatus:
-    """Renderer of site documents (docs/api.md), with the agents' problems and certificates.
+    """Maker of the records of sites (docs/api.md), with the agents' problems and certificates.
 
     `enrolled` are the sites that were ever added.
     """
@@ -24,20 +27,27 @@ class SiteStatus:
     registry: AgentRegistry
     enrolled: Mapping[str, SiteRecord]
 
-    def documents(self, scheduler: Scheduler, now: Instant) -> list[dict[str, Any]]:
-        """Render all sites, in order of name."""
-        drained = {site.name for site in scheduler.sites.values() if site.is_drained}
-        return [
-            {
-                **document,
-                "is_drained": document["site"] in drained,
-                "trouble": self._trouble(document["site"]),
-                "notice": self.registry.notice(document["site"]),
-                "version": self.registry.version(document["site"]),
-                **self._enrolment(document["site"]),
-            }
-            for document in sites_document(scheduler, now)
-        ]
+    def sites(self, scheduler: Scheduler, now: Instant) -> tuple[grid.SiteStatus, ...]:
+        """Describe all sites, in order of name."""
+        return tuple(map(self._whole, sites_document(scheduler, now)))
+
+    def _whole(self, site: grid.SiteStatus) -> grid.SiteStatus:
+        """Add to a site's record what the core does not know."""
+        record = self.enrolled.get(site.site)
+        found = replace(
+            site,
+            trouble=self._trouble(site.site),
+            notice=self.registry.notice(SiteName(site.site)),
+            version=self.registry.version(SiteName(site.site)),
+        )
+        if record is None:
+            return found
+        return replace(
+            found,
+            enrolment=record.state,
+            expires_at=moment_of(record.expires_at if record.serial else None),
+            revoked_at=moment_of(record.revoked_at or None),
+        )
 
     def troubles(self, scheduler: Scheduler, spec: JobSpec) -> list[str]:
         """Describe the problems of the sites at which a job may run, one in a line."""
@@ -56,13 +66,3 @@ class SiteStatus:
         return self.registry.trouble(SiteName(site)) or (
             "" if record is None else record.clock_trouble
         )
-
-    def _enrolment(self, site: str) -> dict[str, Any]:
-        record = self.enrolled.get(site)
-        if record is None:
-            return {"enrolment": None, "expires_at": None, "revoked_at": None}
-        return {
-            "enrolment": record.state,
-            "expires_at": record.expires_at if record.serial else None,
-            "revoked_at": record.revoked_at or None,
-        }

@@ -31,7 +31,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any, TypeAlias, cast
+from typing import IO, TypeAlias, cast
 
 import msgspec
 
@@ -78,7 +78,7 @@ class Backup:
     spooled: int
     has_spool: bool
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """Return the backup as `--json` prints it."""
         document = asdict(self)
         return {"backup": str(document.pop("path")), **document}

@@ -14,6 +14,7 @@ from koala.core.model.job import Finished, Job
 from koala.core.model.values import Instant, JobId, Seconds
 from koala.lab.sim.statistics import mean, percent
 from koala.views.documents import timeline
+from koala.views.records.base import seconds_of
 
 SLOWDOWN_BOUND_S = 10.0
 """Jobs shorter than this count as if they had run so long."""
@@ -115,15 +116,18 @@ def record_of(job: Job) -> JobRecord:
         preemptions=job.preemptions,
         placement_tries=job.placement_tries,
         claiming_tries=job.claiming_tries,
-        **{name: times[name] for name in _TIMES},
+        submitted_at=float(times.submitted_at),
+        placed_at=seconds_of(times.placed_at),
+        claimed_at=seconds_of(times.claimed_at),
+        start_at=seconds_of(times.start_at),
+        started_at=seconds_of(times.started_at),
+        ended_at=seconds_of(times.ended_at),
+        processor_gained_s=times.processor_gained_s,
+        processor_wasted_s=times.processor_wasted_s,
+        processor_run_s=times.processor_run_s,
+        start_delay_s=times.start_delay_s,
+        start_lateness_s=times.start_lateness_s,
     )
-
-
-_TIMES = (
-    *("submitted_at", "placed_at", "claimed_at", "start_at", "started_at", "ended_at"),
-    *("processor_gained_s", "processor_wasted_s", "processor_run_s"),
-    *("start_delay_s", "start_lateness_s"),
-)
 
 
 def row(record: JobRecord) -> list[Any]:

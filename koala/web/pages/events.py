@@ -7,10 +7,10 @@ shows it as Last-Event-ID, and gets all that came since then; or it is told to l
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -141,11 +141,11 @@ def _concerns(change: Change, topic: str) -> bool:
         return bool(change.jobs)
     kind, _, site = topic.rpartition(":")
     if kind == "site":
-        is_there = any(one["site"] == site for one in change.sites)
-        return is_there or any(site in job["sites"] for job in change.jobs)
-    return any(job["job"] == topic for job in change.jobs)
+        is_there = any(one.site == site for one in change.sites)
+        return is_there or any(site in job.sites for job in change.jobs)
+    return any(job.job == topic for job in change.jobs)
 
 
 def _event(name: str, number: int, document: object) -> bytes:
-    data = json.dumps(document, separators=(",", ":"))
-    return f"event: {name}\nid: {number}\ndata: {data}\n\n".encode()
+    data = msgspec.json.encode(document)
+    return b"event: %b\nid: %d\ndata: %b\n\n" % (name.encode(), number, data)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from koala.client.grid_model import GridModel
 from koala.errors import UnknownSiteError
-from koala.views.cells import job_cells, link_cells, site_cells, stage, total_cells
+from koala.views.cells import (
+    JobCells,
+    LinkCells,
+    job_cells,
+    link_cells,
+    site_cells,
+    stage,
+    total_cells,
+)
 from koala.views.usage import total_use
 from koala.web import charts
 from koala.web.pages.viewer import Viewer, action, signed_in
@@ -34,13 +42,23 @@ async def show(_: Request, viewer: Viewer) -> Response:
     )
 
 
-def under_way(model: GridModel) -> dict[str, Any]:
+class UnderWay(TypedDict):
+    """Values of the part `under_way.html`."""
+
+    counts: list[tuple[str, str, int]]
+    jobs: list[JobCells]
+    alive: int
+    links: list[LinkCells]
+    all_links: int
+
+
+def under_way(model: GridModel) -> UnderWay:
     """Collect the values of the part `under_way.html`: jobs under way, and links."""
     counts: dict[str, int] = {}
     for job in model.jobs.values():
-        counts[job["phase"]] = counts.get(job["phase"], 0) + 1
+        counts[job.phase] = counts.get(job.phase, 0) + 1
     links = link_cells(list(model.sites.values()))
-    alive = [job for job in reversed(model.jobs.values()) if job["ended_at"] is None]
+    alive = [job for job in reversed(model.jobs.values()) if job.ended_at is None]
     return {
         "counts": [(phase, stage(phase), count) for phase, count in counts.items()],
         "jobs": [job_cells(job) for job in alive[:JOBS_SHOWN]],
@@ -59,7 +77,7 @@ async def site(request: Request, viewer: Viewer) -> Response:
     found = model.sites.get(name)
     if found is None:
         raise UnknownSiteError(f"no site {name!r}")
-    jobs = [job for job in reversed(model.jobs.values()) if name in job["sites"]]
+    jobs = [job for job in reversed(model.jobs.values()) if name in job.sites]
     return viewer.page(
         "site.html",
         here="grid",

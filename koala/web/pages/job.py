@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from koala.client.phases import TERMINAL_PHASES
 from koala.client.records import OutputFile, OutputPart
 from koala.common.runtime import clock
 from koala.errors import DeniedError, KoalaError, RejectedError, SpecError
@@ -19,6 +17,8 @@ from koala.views.barrier import barrier
 from koala.views.cells import job_cells, steps
 from koala.views.gantt import KINDS, LETTERS, gantt
 from koala.views.gantt_svg import gantt_svg
+from koala.views.records.jobs import JobDetails
+from koala.views.records.phases import TERMINAL_PHASES
 from koala.web.identities import Identity
 from koala.web.pages.viewer import Viewer, action, followed, signed_in
 
@@ -28,8 +28,8 @@ async def show(request: Request, viewer: Viewer) -> Response:
     """Show all about a job."""
     name = request.path_params["job"]
     model = viewer.identity.model
-    job = await model.document("show", name)
-    why = await model.document("why", name)
+    job = await model.show(name)
+    why = await model.why(name)
     now_at = clock.unix_now()
     return viewer.page(
         "job.html",
@@ -37,16 +37,17 @@ async def show(request: Request, viewer: Viewer) -> Response:
         job=job,
         cells=job_cells(job),
         steps=steps(job),
-        why=why["why"],
+        why=why.why,
         gantt=gantt(job, now_at),
         kinds=KINDS.items(),
         letters=LETTERS,
         barrier=barrier(job, now_at),
-        is_over=job["phase"] in TERMINAL_PHASES,
+        is_over=job.is_over,
         outputs=await _outputs(viewer.identity, job),
         total={
-            kind: sum(claim[kind] for claim in job["charges"])
-            for kind in ("run_s", "held_s", "wasted_s")
+            "run_s": sum(claim.run_s for claim in job.charges),
+            "held_s": sum(claim.held_s for claim in job.charges),
+            "wasted_s": sum(claim.wasted_s for claim in job.charges),
         },
     )
 
@@ -54,16 +55,16 @@ async def show(request: Request, viewer: Viewer) -> Response:
 @signed_in
 async def timeline(request: Request, viewer: Viewer) -> Response:
     """Draw the course of a job as a picture."""
-    job = await viewer.identity.model.document("show", request.path_params["job"])
+    job = await viewer.identity.model.show(request.path_params["job"])
     return Response(gantt_svg(gantt(job, clock.unix_now())), media_type="image/svg+xml")
 
 
-async def _outputs(identity: Identity, job: dict[str, Any]) -> list[OutputFile]:
+async def _outputs(identity: Identity, job: JobDetails) -> list[OutputFile]:
     """Names and sizes of the output files; none before the job has finished."""
-    if job["phase"] != "Finished":
+    if job.phase != "Finished":
         return []
     try:
-        return await identity.client.list_outputs(job["job"])
+        return await identity.client.list_outputs(job.job)
     except RejectedError:
         return []
 
@@ -107,7 +108,7 @@ async def logs(request: Request, viewer: Viewer) -> Response:
     """Stream what the programs of a job write, from the begin on, as server-sent events."""
     job = request.path_params["job"]
     summary = await viewer.identity.client.why(job)  # an unknown job is an error, not a stream
-    is_over = summary["phase"] in TERMINAL_PHASES
+    is_over = summary.phase in TERMINAL_PHASES
     return StreamingResponse(
         _log_events(viewer.identity, job, follow=not is_over), media_type="text/event-stream"
     )
@@ -136,6 +137,6 @@ async def cancel(request: Request, viewer: Viewer) -> Response:
     """Cancel a job; the daemon decides who may."""
     job = request.path_params["job"]
     (result,) = await viewer.identity.client.cancel(job)
-    if result["error"]:
-        raise DeniedError(result["error"])
+    if result.error:
+        raise DeniedError(result.error)
     return viewer.go(f"/jobs/{job}")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from koala.client import AsyncClient
-from koala.client.phases import TERMINAL_PHASES
-from koala.views.cells import STAGES, filters_of, job_cells, search_text
+from koala.views.cells import filters_of, job_cells, search_text
+from koala.views.records.jobs import JobSummary
+from koala.views.records.phases import PHASES, TERMINAL_PHASES
 from koala.web.pages.viewer import Viewer, signed_in, whole
 
 ROWS = 50
@@ -40,13 +40,13 @@ class JobFilter:
         """Read the filter of an address."""
         return cls(**{name: values.get(name, "").strip()[:TEXT_MAX] for name in FIELDS})
 
-    def has(self, job: Mapping[str, Any]) -> bool:
+    def has(self, job: JobSummary) -> bool:
         """Return True if the job passes."""
-        if self.owner and job["owner"] != self.owner:
+        if self.owner and job.owner != self.owner:
             return False
-        if self.site and self.site not in job["sites"]:
+        if self.site and self.site not in job.sites:
             return False
-        if self.phase and not self._has_phase(job["phase"]):
+        if self.phase and not self._has_phase(job.phase):
             return False
         return not self.text or all(word in search_text(job) for word in self.text.lower().split())
 
@@ -92,9 +92,7 @@ async def show(request: Request, viewer: Viewer) -> Response:
     )
 
 
-async def _with_archived(
-    client: AsyncClient, wanted: JobFilter, page: int
-) -> list[Mapping[str, Any]]:
+async def _with_archived(client: AsyncClient, wanted: JobFilter, page: int) -> list[JobSummary]:
     """Read the newest jobs that pass, archived ones among them, up to one beyond the page."""
     match wanted.phase:
         case "":
@@ -102,35 +100,20 @@ async def _with_archived(
         case "over":
             phases = TERMINAL_PHASES
         case "alive":
-            phases = tuple(phase for phase in STAGES if phase not in TERMINAL_PHASES)
+            phases = tuple(phase for phase in PHASES if phase not in TERMINAL_PHASES)
         case phase:
             phases = (phase,)
     is_searched = wanted.site or wanted.text
     last = PAST_SEARCHED_MAX if is_searched else page * ROWS + 1
     listed = await client.list_jobs(past=True, last=last, owner=wanted.owner, phases=phases)
-    return [job.document for job in reversed(listed) if wanted.has(job.document)]
+    return [job for job in reversed(listed) if wanted.has(job)]
 
 
-def _passing(jobs: dict[str, dict[str, Any]], wanted: JobFilter) -> Iterator[Mapping[str, Any]]:
+def _passing(jobs: dict[str, JobSummary], wanted: JobFilter) -> Iterator[JobSummary]:
     for job in reversed(jobs.values()):
         if wanted.has(job):
             yield job
 
 
-_BLANK = job_cells(
-    {
-        "job": "j0",
-        "owner": "",
-        "phase": "Placing",
-        "priority": "low",
-        "processors": 0,
-        "components": 1,
-        "sites": [],
-        "programs": [],
-        "submitted_at": 0.0,
-        "started_at": None,
-        "ended_at": None,
-        "reason": "",
-    }
-)
+_BLANK = job_cells(JobSummary(job="j0", phase="Placing", components=1))
 """Cells of the row that the browser copies for a new job."""

@@ -18,31 +18,33 @@ HEADS_EXPLAINED = 5
 async def show(_: Request, viewer: Viewer) -> Response:
     """Show the queues that are not empty."""
     model = viewer.identity.model
-    document = await model.document("queues")
-    queues = [queue for queue in document["queues"] if queue["jobs"]]
-    ageing_s, now_at = document["ageing_s"], clock.unix_now()
+    found = await model.queues()
+    queues = [queue for queue in found.queues if queue.jobs]
+    ageing_s, now_at = found.ageing_s, clock.unix_now()
     return viewer.page(
         "queues.html",
         here="queues",
-        discipline=document["discipline"],
+        discipline=found.discipline,
         ageing_s=ageing_s,
         queues=queues,
         why={
-            queue["queue"]: await _why(model, queue["first"][0]["job"])
+            queue.queue: await _why(model, queue.first[0].job)
             for queue in queues[:HEADS_EXPLAINED]
-            if queue["first"]
+            if queue.first
         },
         aged={
-            job["job"]
+            job.job
             for queue in queues
-            for job in queue["first"]
-            if ageing_s is not None and job["queued_at"] and now_at - job["queued_at"] >= ageing_s
+            for job in queue.first
+            if ageing_s is not None
+            and job.queued_at is not None
+            and now_at - float(job.queued_at) >= ageing_s
         },
     )
 
 
-async def _why(model: GridModel, job: str) -> list[str]:
+async def _why(model: GridModel, job: str) -> tuple[str, ...]:
     try:
-        return list((await model.document("why", job))["why"])
+        return (await model.why(job)).why
     except UnknownJobError:  # it has left meanwhile
-        return []
+        return ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -17,6 +16,7 @@ from koala.web.past_runs import PastRuns, ReaderGoneError, Words, command
 from koala.web.playback import (
     COLUMNS,
     RUNS,
+    PastRun,
     figure_rows,
     moved_jobs,
     playback_data,
@@ -77,7 +77,7 @@ def _past(request: Request) -> PastRuns:
     return past
 
 
-async def _read(request: Request, viewer: Viewer, changes: Words) -> dict[str, Any]:
+async def _read(request: Request, viewer: Viewer, changes: Words) -> PastRun:
     """Return a run. Raises DeniedError, and what `PastRuns.read` raises."""
     past = _past(request)
     _ = past.journal  # a page that is not there is not denied

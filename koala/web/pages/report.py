@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from koala.errors import SpecError
+from koala.views.records.accounts import ReportRow
 from koala.web.pages.viewer import Viewer, known, signed_in
 
 BY = {"user": "User", "site": "Site", "day": "Day"}
@@ -27,8 +28,7 @@ async def show(request: Request, viewer: Viewer) -> Response:
         user=query.get("user", "").strip(),
         site=query.get("site", "").strip(),
     )
-    document = dict(report)
-    most = max((sum(row[kind] for kind in KINDS) for row in document["rows"]), default=0.0)
+    most = max((row.run_s + row.held_s + row.wasted_s for row in report.rows), default=0.0)
     return viewer.page(
         "report.html",
         here="report",
@@ -39,16 +39,16 @@ async def show(request: Request, viewer: Viewer) -> Response:
         wanted_user=query.get("user", ""),
         wanted_site=query.get("site", ""),
         sites=sorted(viewer.identity.model.sites),
-        report=document,
-        bars=[_bar(row, most) for row in document["rows"]],
+        report=report,
+        bars=[_bar(row, most) for row in report.rows],
     )
 
 
-def _bar(row: dict[str, float], most: float) -> list[dict[str, str]]:
+def _bar(row: ReportRow, most: float) -> list[dict[str, str]]:
     """Parts of the bar of a row, in per cent of the greatest."""
     parts, at = [], 0.0
     for kind in KINDS:
-        share = 100 * row[kind] / most if most > 0 else 0.0
+        share = 100 * getattr(row, kind) / most if most > 0 else 0.0
         parts.append({"kind": kind, "left": f"{at:.2f}%", "width": f"{share:.2f}%"})
         at += share
     return parts

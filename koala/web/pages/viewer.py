@@ -8,7 +8,6 @@ from functools import partial, wraps
 from http import HTTPStatus
 from operator import attrgetter
 from secrets import compare_digest
-from typing import Any
 from urllib.parse import parse_qs, quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -210,6 +209,6 @@ def whole(text: str | None, *, low: int, high: int, default: int) -> int:
     return default
 
 
-def known(names: Mapping[str, Any], name: str, default: str) -> str:
+def known(names: Mapping[str, object], name: str, default: str) -> str:
     """Take a word of an address if it is known."""
     return name if name in names else default

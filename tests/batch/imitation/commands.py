@@ -1,5 +1,6 @@
-"""Be qsub, qstat, qdel, qsig or pbsnodes, by the name of the call; PBS_CONF_FILE names the server's
-socket. An option that OpenPBS does not have, or the imitation does not know, ends it with 2."""
+"""Be qsub, qstat, qdel, qhold, qrls, qsig or pbsnodes, by the name of the call; PBS_CONF_FILE names
+the server's socket. An option that OpenPBS does not have, or the imitation does not know, ends it
+with 2."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ OPTIONS = {
     "qsub": "a:A:c:C:e:fhIj:J:k:l:m:M:N:o:p:P:q:r:R:S:u:v:VW:Xz",
     "qstat": "fF:x",
     "qdel": "W:x",
+    "qhold": "h:",
+    "qrls": "h:",
     "qsig": "s:",
     "pbsnodes": "aF:o:r:v",
 }
@@ -37,6 +40,10 @@ def main() -> int:
             return _ask("jobs", numbers, with_history="-x" in given)
         case "qdel":
             return _ask("delete", numbers)
+        case "qhold" | "qrls":
+            if given.get("-h", "u") != "u":
+                return _fail(f"{command}: the imitation has holds of users alone\n", 2)
+            return _ask("hold", numbers, is_over=command == "qrls")
         case "qsig":
             return _ask("signal", numbers[0], given["-s"])
         case _ if "-o" in given or "-r" in given:
@@ -69,6 +76,7 @@ def _submit(pairs: list[tuple[str, str]]) -> int:
         "project": given.get("-P", "_pbs_project_default"),
         "Rerunable": "False" if given.get("-r") == "n" else "True",
         "Priority": int(given.get("-p", "0")),
+        "Hold_Types": "u" if "-h" in given else "n",
         "Resource_List": resources,
     }
     return _ask("submit", wishes, script)

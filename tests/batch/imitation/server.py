@@ -62,6 +62,7 @@ class Server:
             "submit": self._submit,
             "jobs": self._tell_jobs,
             "delete": self._delete,
+            "hold": self._hold,
             "signal": self._signal,
             "nodes": self._tell_nodes,
             "offline": self._set_offline,
@@ -95,7 +96,7 @@ class Server:
             **wishes,
             "queue": queue,
             "Job_Owner": f"{pwd.getpwuid(os.geteuid()).pw_name}@localhost",
-            "job_state": "Q",
+            "job_state": "Q" if wishes["Hold_Types"] == "n" else "H",
             "server": SERVER,
             "ctime": time.ctime(now),
             "run_count": 0,
@@ -145,14 +146,23 @@ class Server:
         self._save()
         return said
 
+    def _hold(self, numbers: list[str], is_over: bool) -> Said:
+        said: Said = (0, "", "")
+        for number in numbers:
+            job = self._jobs.get(number)
+            if job is None or job["job_state"] == "F":
+                said = _error("qhold", UNKNOWN_JOB, f"Unknown Job Id {number}.{SERVER}")
+                continue
+            job["Hold_Types"] = "n" if is_over else "u"
+            if job["job_state"] in "QH":
+                job["job_state"] = "Q" if is_over else "H"
+        self._save()
+        return said
+
     def _signal(self, number: str, name: str) -> Said:
-        """Suspend a job, resume it, hold it, or put it back into the queue."""
+        """Suspend a job, resume it, or put it back into the queue."""
         job = self._jobs[number]
         match name:
-            case "hold":
-                job["job_state"] = "H"
-            case "release":
-                job["job_state"] = "Q"
             case "suspend" | "resume":
                 is_over = name == "resume"
                 job["job_state"] = "R" if is_over else "S"

@@ -18,7 +18,7 @@ from koala_agent.lrm.batch.pbs import PBS
 from tests.batch.systems.system import GPUS, System
 
 IMITATION = Path(__file__).parents[1] / "imitation"
-COMMANDS = ("qsub", "qstat", "qdel", "qsig", "pbsnodes")
+COMMANDS = ("qsub", "qstat", "qdel", "qhold", "qrls", "qsig", "pbsnodes")
 START_S = 30.0
 
 

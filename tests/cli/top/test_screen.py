@@ -7,18 +7,21 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.text import Text
 
 from koala.cli.top.keys import SEQUENCES, read_keys
 from koala.cli.top.scene import TopScene, chosen_jobs, counts
 from koala.cli.top.screen import bar, screen_lines
 from koala.cli.top.state import Order, Prompt, Request, TopState, View
+from koala.views.records.grid import SiteStatus
+from koala.views.records.jobs import Explanation
 from tests.cli.pictures import a_job, a_site, a_timeline
 
 HOSTILE = "\x1b[2Jevil\x07\n<b>\u202e"
 
 
-def the_site(**changes: Any) -> dict[str, Any]:
+def the_site(**changes: Any) -> SiteStatus:
     """A site as daemons of this release name it."""
     more = {"local": 8, "running": 20, "held": 4, "trouble": ""}
     return a_site(**{**more, **changes})
@@ -41,7 +44,7 @@ def scene(**changes: Any) -> TopScene:
 
 
 def ids(state: TopState) -> list[str]:
-    return [job["job"] for job in chosen_jobs(JOBS, state, 1100.0)]
+    return [job.job for job in chosen_jobs(JOBS, state, 1100.0)]
 
 
 def test_jobs_under_way_come_first_and_each_order_is_reached_by_a_key() -> None:
@@ -118,11 +121,12 @@ def test_no_screen_is_larger_than_the_terminal(
     site = the_site(site=HOSTILE, trouble=HOSTILE)
     state = TopState()
     for key in keys:
-        state.press(key, [job["job"] for job in JOBS])
+        state.press(key, [job.job for job in JOBS])
     drawn = screen_lines(
         scene(
             sites=[site] * 30, jobs=[*JOBS, hostile], trouble=HOSTILE, job=hostile,
-            why={"job": "j9", "phase": "Failed", "why": [HOSTILE * 20]}, log=[HOSTILE + "\n"] * 40,
+            why=Explanation(job="j9", phase="Failed", why=(HOSTILE * 20,)),
+            log=[HOSTILE + "\n"] * 40,
         ),
         state, width=width, height=height, coloured=coloured,
     )  # fmt: skip
@@ -136,14 +140,14 @@ def test_no_screen_is_larger_than_the_terminal(
 
 def test_trouble_is_said_in_words_and_many_sites_leave_room_for_jobs() -> None:
     sites = [the_site(site=f"s{index:03}", claimed=index) for index in range(1000)]
-    sites[500] |= {"state": "unusable"}
+    sites[500] = replace(sites[500], state="unusable")
     lines = screen_lines(
         scene(sites=sites, trouble="no daemon answers"), TopState(), width=80, height=24
     )
     assert "! not current: no daemon answers" in lines
     assert "and 997 more sites" in lines
     assert [line.split()[0] for line in lines if line.startswith("s")] == ["s500", "s999", "s998"]
-    assert [job["job"] for job in JOBS] == [line[2:4] for line in lines if line[:3] == "  j"]
+    assert [job.job for job in JOBS] == [line[2:4] for line in lines if line[:3] == "  j"]
 
 
 def test_the_bar_of_a_site_has_a_sign_for_each_use() -> None:
@@ -174,7 +178,7 @@ def test_any_bytes_are_read_to_their_end(data: bytes) -> None:
 
 
 def test_a_terminal_of_two_columns_gets_the_sentences_cut() -> None:
-    why = {"job": "j1", "phase": "Placing", "why": ["no site has 64 idle processors"]}
+    why = Explanation(job="j1", phase="Placing", why=("no site has 64 idle processors",))
     state = TopState(view=View.WHY, chosen="j1", message=HOSTILE)
     lines = screen_lines(scene(why=why), state, width=2, height=9)
     assert all(len(line) <= 2 for line in lines[:-1]), lines

@@ -59,7 +59,7 @@ def start_at(script: Script, name: str = "j1") -> float:
 
 def shown(script: Script, name: str = "j1") -> dict[str, Any]:
     """Return what users see of the job now."""
-    return whole_document(script.scheduler, JobId(name), script.now)
+    return whole_document(script.scheduler, JobId(name), script.now).document
 
 
 def test_a_file_that_comes_early_lets_the_job_be_claimed_and_started_at_once(

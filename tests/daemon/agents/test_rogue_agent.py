@@ -41,7 +41,7 @@ from koala.daemon.agents.session import (
     Session,
     Timing,
 )
-from koala.views.accounting import By, Period, Report
+from koala.views.accounting import By, Period, ReportBuilder
 from tests.daemon.agents.test_links import round_trip
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -333,7 +333,7 @@ def test_nobody_is_charged_for_instants_that_a_site_makes_up(lie: Instant) -> No
     for said in (report, over):
         for event in reports.report_events(said, DELFT, scheduler, rtt_s=0.0, now=now):
             scheduler.handle(event, now)
-    rows = Report(scheduler, By.CLAIM, Period(), now).document()["rows"]
+    rows = ReportBuilder(scheduler, By.CLAIM, Period(), now).report()["rows"]
     (row,) = [row for row in rows if row["claim"] == claim.id]
     longest_s = now + 2 * reports.CLOCK_ERROR_S
     assert row["run_s"] + row["held_s"] + row["wasted_s"] <= claim.processors * longest_s

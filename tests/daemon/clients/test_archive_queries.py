@@ -31,7 +31,7 @@ from koala.daemon.storage.folder import FILE, MARK
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import RESTORE, Batch
 from koala.errors import DamagedError, ExhaustedError, JournalError, RejectedError, UnknownJobError
-from koala.views.accounting import Report
+from koala.views.accounting import ReportBuilder
 from tests.common.files.stage import comes_true
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
@@ -424,10 +424,10 @@ async def test_reports_of_one_user_look_at_the_state_one_after_the_other(
     looks, reads, go_on = 0, 0, asyncio.Event()
     original = Journal.jobs
 
-    def look(*arguments: Any) -> Report:
+    def look(*arguments: Any) -> ReportBuilder:
         nonlocal looks
         looks += 1
-        return Report(*arguments)
+        return ReportBuilder(*arguments)
 
     async def jobs(journal: Journal, wanted: ArchiveQuery) -> archive.ArchivePage:
         nonlocal reads
@@ -435,7 +435,7 @@ async def test_reports_of_one_user_look_at_the_state_one_after_the_other(
         await go_on.wait()
         return await original(journal, wanted)
 
-    monkeypatch.setattr("koala.daemon.clients.service.Report", look)
+    monkeypatch.setattr("koala.daemon.clients.service.ReportBuilder", look)
     monkeypatch.setattr(Journal, "jobs", jobs)
     async with served(tmp_path) as (daemon, client), asyncio.TaskGroup() as group:
         reporting = [group.create_task(client.report("user")) for _ in range(5)]

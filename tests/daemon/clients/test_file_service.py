@@ -58,7 +58,7 @@ def caller(name: str, role: Role = Role.USER) -> Caller:
 
 
 def seen(service: FileService, batch: BatchContext, by: Caller) -> list[str]:
-    return [entry["file"] for entry in service.documents(batch, by)]
+    return [entry.file for entry in service.visible(batch, by).files]
 
 
 def test_a_user_sees_common_own_and_shared_files_and_an_operator_all(

@@ -36,6 +36,7 @@ class Job:
     reason: str = "None"
     restarts: int = 0
     is_listed: bool = True
+    comment: str = "(null)"
 
 
 class Listener(Shell):
@@ -68,7 +69,7 @@ class Listener(Shell):
                 await self._heard.wait()
 
     def _looks(self) -> int:
-        return sum(argv[0] == "qstat" or "-O" in argv for argv in self.said)
+        return sum(argv[0] == "qstat" or "all" in argv for argv in self.said)
 
 
 class Cluster(Listener):
@@ -83,6 +84,10 @@ class Cluster(Listener):
         self.forgets = False
         self.has_figures = True
         self.refusal = ""
+        self.config = "PriorityType            = priority/basic\n"
+        self.refused_change = ""  # of a job
+        self.is_stubborn = False  # takes changes of jobs, and makes none
+        self.queue = ""
 
     def job(self, name: str) -> Job:
         """The one under this name."""
@@ -102,12 +107,26 @@ class Cluster(Listener):
         match command.argv:
             case ("sbatch", *options):
                 return self._submit([str(option) for option in options])
-            case ("squeue", *_, "-O", _):
+            case ("squeue", "-h", "-a", "-t", "all", *_):
                 return self._list()
             case ("scancel", number):
                 return self._cancel(number)
             case ("scontrol", "-o", "show", "job", number):
                 return self._show(number)
+            case ("scontrol", "update", jobs, *changes):
+                return self._update(jobs.removeprefix("JobId=").split(","), changes)
+            case _:
+                return self._tell(command.argv)
+
+    def _tell(self, argv: tuple[str, ...]) -> Answer:
+        """What is asked of the cluster as a whole."""
+        match argv:
+            case ("scontrol", "show", "config"):
+                return Answer(status=0, out=self.config, err="")
+            case ("squeue", *_, columns) if columns.startswith("JobID:24,State:24,NumCPUs"):
+                return Answer(status=0, out=self.queue, err="")
+            case ("sinfo", *_, "%N"):
+                return Answer(status=0, out="n[1-2]\n", err="")
             case ("sinfo", *_) if not self.has_figures:
                 return Answer(status=1, out="", err="slurm_load_node error: Socket timed out")
             case ("sinfo", *_):
@@ -123,18 +142,38 @@ class Cluster(Listener):
             return Answer(status=0, out="", err="sbatch: Job 1 to start at 2099-01-01T00:00:00")
         number = str(len(self.jobs) + 1)
         (name,) = [option for option in options if option.startswith("--job-name=")]
-        self.jobs[number] = Job(name.partition("=")[2])
+        comments = [option[10:] for option in options if option.startswith("--comment=")]
+        self.jobs[number] = Job(name.partition("=")[2], comment=(*comments, "(null)")[0])
         if self.is_deaf_to_submissions:
             raise LocalManagerError("sbatch gave no answer in 15 s", transient=True)
         return Answer(status=0, out=f"{number}\n", err="")
 
     def _list(self) -> Answer:
         lines = [
-            row(COLUMNS, number, job.state, str(job.code), str(job.restarts), job.name, job.reason)
+            row(
+                COLUMNS,
+                *(number, job.state, str(job.code), str(job.restarts), job.name, job.reason),
+                job.comment,
+            )
             for number, job in self.jobs.items()
             if job.is_listed
         ]
         return Answer(status=0, out="\n".join(lines), err="")
+
+    def _update(self, numbers: list[str], changes: list[str]) -> Answer:
+        if self.refused_change and any(
+            change.startswith(self.refused_change) for change in changes
+        ):
+            return Answer(status=1, out="", err=f"Access/permission denied for job {numbers[0]}")
+        for number in numbers:
+            for change in changes:
+                if change.startswith("Comment=") and not self.is_stubborn:
+                    self.jobs[number].comment = change[8:]
+        return Answer(status=0, out="", err="")
+
+    def changes(self) -> list[tuple[str, ...]]:
+        """The changes of jobs: their numbers, and what of them was changed."""
+        return [argv[2:] for argv in self.said if argv[:2] == ("scontrol", "update")]
 
     def _cancel(self, number: str) -> Answer:
         job = self.jobs.get(number)

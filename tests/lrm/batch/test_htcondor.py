@@ -51,7 +51,8 @@ def test_a_job_starts_once_and_stays_nowhere() -> None:
     assert f'+KoalaClaim = "{NAME}"' in lines
     assert "request_cpus = 4" in lines
     assert "allowed_job_duration = 91" in lines
-    assert "requirements = ((NumShadowStarts ?: 0) < 1)" in lines
+    once = "((NumShadowStarts ?: 0) < 1)"
+    assert f"requirements = {once} && (MY.KoalaGated =!= true)" in lines
     assert "leave_in_queue = False" in lines
     (removed,) = (line for line in lines if line.startswith("periodic_remove "))
     assert "JobStatus == 1 && NumShadowStarts > 0" in removed
@@ -264,6 +265,15 @@ def test_figures_of_a_pool() -> None:
     found = POOL.read_figures(answers)
     assert (found.processors, found.idle, found.queued_jobs) == (16, 12, 2)
     assert (found.resources.gpus, found.idle_gpus, found.resources.host_memory_mb) == (4, 3, 8192)
+
+
+def test_jobs_that_are_gated_do_not_wait() -> None:
+    gated = recorded("totals.txt").out.replace(
+        "Total for query: 0 jobs; 0 completed, 0 removed, 0",
+        "Total for query: 1 jobs; 0 completed, 0 removed, 1",
+    )
+    answers = (recorded("slots.json"), said(gated), recorded("schedds.json"))
+    assert POOL.read_figures(answers).queued_jobs == 1
 
 
 def test_jobs_of_other_schedds_wait_too() -> None:

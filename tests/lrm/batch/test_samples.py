@@ -13,7 +13,7 @@ import pytest
 from koala.common.protocol.messages import SiteResources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.gridengine import GridEngine
-from koala_agent.lrm.batch.slurm import Slurm
+from koala_agent.lrm.batch.slurm import WAITING_COLUMNS, Slurm
 from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
 from koala_agent.lrm.dialect import BatchJob, Figures, JobState
 from koala_agent.lrm.local_manager import EndCause
@@ -27,6 +27,12 @@ CELL = SAMPLES / "sge-8.1.9"
 def said(path: Path | str) -> Answer:
     out = path.read_text(encoding="utf-8") if isinstance(path, Path) else path
     return Answer(status=0, out=out, err="")
+
+
+def waiting(number: str, reason: str, comment: str = "(null)") -> str:
+    """A row of the jobs of Slurm that wait."""
+    fields = zip((number, reason, comment), WAITING_COLUMNS, strict=True)
+    return "".join(text.ljust(width) for text, (_, width) in fields) + "\n"
 
 
 def by_name(jobs: list[BatchJob]) -> dict[str, BatchJob]:
@@ -255,7 +261,7 @@ def test_who_waits_for_something_else_has_no_right_to_what_is_idle(
     reason: str, has_a_right: bool
 ) -> None:
     row = ("n1", "batch*", "up", "0/8/0/8", "idle", "64000", "0")
-    answers = (said(nodes(row)), said(f"17_[1-4] {reason}\n"), said(""), said(""), said(""))
+    answers = (said(nodes(row)), said(waiting("17_[1-4]", reason)), said(""), said(""), said(""))
     assert Slurm().read_figures(answers).queued_jobs == int(has_a_right)
 
 

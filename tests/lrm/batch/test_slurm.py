@@ -30,9 +30,11 @@ from tests.lrm.batch.dialects import (
 from tests.lrm.batch.first_claim import said
 
 
-def slurm_row(number: str, name: str, state: str, code: str, reason: str) -> str:
+def slurm_row(
+    number: str, name: str, state: str, code: str, reason: str, comment: str = "(null)"
+) -> str:
     """Padded by bytes, as Slurm does."""
-    fields = zip((number, state, code, "0", name, reason), COLUMNS, strict=True)
+    fields = zip((number, state, code, "0", name, reason, comment), COLUMNS, strict=True)
     row = b"".join(text.encode().ljust(width) for text, (_, width) in fields)
     return row.decode()
 

@@ -38,6 +38,7 @@ async def main() -> None:
                     time_limit_s=asked["time_limit_s"],
                     argv=tuple(asked["argv"]),
                     directory=Path(asked["directory"]),
+                    is_gated=asked["is_gated"],
                 )
             )
             print("submitted", asked["claim"], flush=True)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,7 @@ class KilledAgent:
             "time_limit_s": placeholder.time_limit_s,
             "argv": placeholder.argv,
             "directory": str(placeholder.directory),
+            "is_gated": placeholder.is_gated,
         }
         self._process.stdin.write(json.dumps(asked).encode() + b"\n")
         await self.until(f"submitted {placeholder.claim}")
@@ -101,6 +103,7 @@ async def test_what_runs_is_adopted_and_what_waits_keeps_its_place(
 ) -> None:
     async with launch() as agent:
         await agent.submit(ask("a", "sh", "-c", f"echo $$ > {pipe.path}; exec sleep 1000"))
+        await agent.submit(replace(ask("first", processors=8), is_gated=True))
         await agent.submit(ask("second", processors=8))
         await agent.submit(ask("third", processors=8))
         await agent.until("Running a")
@@ -110,6 +113,7 @@ async def test_what_runs_is_adopted_and_what_waits_keeps_its_place(
     async with serve() as (manager, witness):
         assert await manager.listing() == (
             Running(claim="a"),
+            Queued(claim="first"),
             Queued(claim="second"),
             Queued(claim="third"),
         )
@@ -119,7 +123,10 @@ async def test_what_runs_is_adopted_and_what_waits_keeps_its_place(
         assert (end.cause, end.exit_status) == (EndCause.WITHDRAWN, None)
         assert identify(pid) is None
         await witness.running("second")
+        await manager.set_gate("first", is_gated=False)
         await manager.withdraw("second")
+        await witness.running("first")
+        await manager.withdraw("first")
         await witness.running("third")
 
 

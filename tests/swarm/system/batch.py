@@ -27,6 +27,8 @@ from koala_agent.lrm.local_manager import (
 )
 from tests.swarm.system.faults import FaultPlan
 
+LISTING_S = 30.0
+"""Time after which a manager sees that a gate is not what it ordered."""
 SIGKILL_S_MAX = 2.0
 """Longest time from a batch system's TERM to its KILL."""
 
@@ -125,18 +127,25 @@ class BatchSystem:
         self._command(obey, answer, is_submission=True)
 
     def set_gate(self, claim: str, answer: Answer, *, is_gated: bool) -> None:
-        """Gate a waiting job, or open it; the order may be lost without a word."""
+        """Gate a waiting job, or open it. The order may be lost without a word: then the manager's
+        next listing shows the difference, and the order is given again."""
 
         def obey() -> None:
             job = self.jobs.get(claim)
-            is_lost = self._plan.strikes("gate_lost", self._engine.now)
-            if job is None or claim not in self.queue.order() or is_lost:
+            if job is None:
                 return
             job.is_gated = is_gated
-            (self.queue.gate if is_gated else self.queue.open)(claim)
-            self._advance()
+            if self._plan.strikes("gate_lost", self._engine.now):
+                self._engine.after(LISTING_S, lambda: self._repair_gate(job))
+            else:
+                self._repair_gate(job)
 
         self._command(obey, answer)
+
+    def _repair_gate(self, job: Job) -> None:
+        if self.jobs.get(job.claim) is job and job.claim in self.queue.order():
+            (self.queue.gate if job.is_gated else self.queue.open)(job.claim)
+            self._advance()
 
     def withdraw(self, claim: str, answer: Answer) -> None:
         """Dequeue or end a job."""

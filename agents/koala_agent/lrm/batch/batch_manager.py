@@ -29,6 +29,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from koala.common.protocol.messages import Wait
 from koala.common.runtime.clock import boot_id
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
@@ -41,6 +42,8 @@ from koala_agent.lrm.batch.claim_tracking import (
     others_waiting,
     presumed_figures,
 )
+from koala_agent.lrm.batch.forecast import forecast
+from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
 from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
@@ -61,6 +64,7 @@ class BatchSettings:
     """Settings of a batch manager; times in seconds.
 
     - `processors`: the most that claims and figures may count.
+    - `waits_s`: between two looks at the whole queue, for the expected starts of waiting claims.
     - `missing_s`: a job without listing and record counts as ended after this time, because the
       record of an end comes late; `unrecorded_s`: the same where records cannot be read.
     - `limited_s`: a user who was refused more counts as limited for this time.
@@ -76,6 +80,7 @@ class BatchSettings:
     scope: str
     poll_s: float = 1.0
     figures_s: float = 5.0
+    waits_s: float = 30.0
     missing_s: float = 10.0
     unrecorded_s: float = 120.0
     limited_s: float = 60.0
@@ -119,8 +124,11 @@ class BatchManager:
             make_room=settings.make_room,
         )
         self._claims = TrackedClaims(self._table, clock=clock)
+        self._gatekeeper = Gatekeeper(dialect, self._breaker, self._claims, clock=clock)
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None
+        self._waits: tuple[Wait, ...] = ()
+        self._waits_due_at = -math.inf
         self._reported_idle: Idle | None = None
         self._opened = asyncio.Event()
         self._closing = asyncio.Event()
@@ -147,8 +155,7 @@ class BatchManager:
 
     @property
     def gate(self) -> str:
-        """Empty: jobs of batch systems are not gated."""
-        return ""
+        return self._gatekeeper.name
 
     def number(self, claim: str) -> str:
         tracked = self._claims.get(claim)
@@ -169,6 +176,7 @@ class BatchManager:
         while not self._closing.is_set():
             try:
                 await self._poll()
+                await self._gatekeeper.poll()
                 is_changed = self._report_changes()
                 if is_changed or self._clock() - figures_at >= self._settings.figures_s:
                     figures_at = -math.inf  # due until they are there
@@ -200,6 +208,8 @@ class BatchManager:
     async def submit(self, placeholder: Placeholder) -> None:
         claim = placeholder.claim
         check(placeholder, self._settings.processors)
+        if placeholder.is_gated:
+            await self._gatekeeper.check()
         tracked = self._claims.get(claim)
         if tracked is not None and tracked.needs_submission():
             account = tracked.row.account
@@ -207,16 +217,21 @@ class BatchManager:
             await self._poll()  # sent before, and never answered: a listing knows
             self._breaker.check(account)
             tracked = self._claims.get(claim)
+        gate = SUBMITTED if placeholder.is_gated else ""
         if tracked is None:
             row = ClaimRow(
                 claim=claim,
                 processors=placeholder.processors,
                 account=placeholder.account,
                 gpus=placeholder.resources.gpus or 0,
+                is_gated=placeholder.is_gated,
+                gate=gate,
             )
             tracked = self._claims.add(row)
         elif not tracked.needs_submission():
             return
+        else:
+            self._claims.change(tracked, is_gated=placeholder.is_gated, gate=gate)
         tracked.is_submitting = True
         try:
             await self._send(tracked, placeholder)
@@ -225,7 +240,11 @@ class BatchManager:
             tracked.submitted_in_poll = self._poll_count
 
     async def set_gate(self, claim: str, *, is_gated: bool) -> None:
-        """See `LocalManager`; there is no gate."""
+        """See `LocalManager`. What fails is tried again with the polls."""
+        tracked = self._claims.get(claim)
+        if tracked is not None:
+            await self._gatekeeper.set(tracked, is_gated=is_gated)
+            self._poll_soon.set()
 
     async def withdraw(self, claim: str) -> None:
         await self._ask_reason(claim)
@@ -433,6 +452,26 @@ class BatchManager:
         self._figures = figures or presumed_figures(
             self._claims.open(), allowed=self._settings.processors
         )
+        await self._forecast(self._figures)
+
+    async def _forecast(self, figures: Figures) -> None:
+        """Ask for the whole queue now and then, while claims of ours wait in it. A queue that
+        cannot be had only leaves their starts unknown."""
+        ours = {one.row.number: one for one in self._claims.open() if one.is_waiting()}
+        command = self._dialect.list_queue() if ours else None
+        if command is None:
+            self._waits = ()
+            return
+        if self._clock() < self._waits_due_at:
+            return
+        self._waits_due_at = self._clock() + self._settings.waits_s
+        try:
+            rows = await asyncio.to_thread(self._dialect.read_queue, await self._ask(command))
+        except LocalManagerError as error:
+            log.debug("batch.queue_unknown", reason=str(error))
+            self._waits = ()
+            return
+        self._waits = await asyncio.to_thread(forecast, rows, ours, figures)
 
     # Doing ------------------------------------------------------------------------------------
 
@@ -463,6 +502,7 @@ class BatchManager:
         tracked.is_listed = True
         if tracked.row.is_unwanted:
             await self._cancel(number, account)
+        await self._gatekeeper.settle(tracked)
         self._poll_soon.set()
 
     async def _cancel(self, number: str, account: str) -> None:
@@ -518,7 +558,8 @@ class BatchManager:
         idle = idle_of(self._figures, self._counted(), allowed=allowed, unsure=unsure)
         if self._silence:
             return replace(idle, idle=0, startable=0, idle_gpus=0, trouble=self._silence)
-        idle = replace(idle, trouble=self._breaker.summary)
+        troubles = (self._breaker.summary, self._gatekeeper.trouble)
+        idle = replace(idle, trouble="; ".join(filter(None, troubles)), waits=self._waits)
         is_limited = self._clock() - self._claims.limited_at < self._settings.limited_s
         return replace(idle, startable=0) if is_limited else idle
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from koala.common.runtime.structured_log import get_logger
+from koala.errors import LocalManagerError
 from koala_agent.lrm.dialect import PROCESSORS_MAX, BatchJob, Figures, JobState, claim_of
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.local_manager import EndCause, Ended, Idle, Listed, Queued, Running
@@ -22,7 +23,9 @@ ENDED_MAX = 10_000
 class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     """Claim as it is stored, from just before its submission. `number` is empty until the batch
     system has assigned it; `is_unwanted` is set by a withdrawal, with a `verdict` when the agent
-    itself withdrew it; `account` is the one that it runs as, empty for the agent's own."""
+    itself withdrew it; `account` is the one that it runs as, empty for the agent's own. One that
+    `is_gated` must not start; `gate` is what was used for that last, empty for a claim that never
+    was gated."""
 
     claim: str
     processors: int
@@ -32,6 +35,8 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     end: tuple[EndCause, int | None, str] | None = None
     account: str = ""
     gpus: int = 0
+    is_gated: bool = False
+    gate: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,7 +44,9 @@ class TrackedClaim:
     """Claim of ours.
 
     `reported` is the last reported kind of state. `is_listed` is set when the batch system has
-    listed the job under this number in this life, and no later poll missed it.
+    listed the job under this number in this life, and no later poll missed it. `is_gated` is what
+    the last listing says; the other fields of gates are the gatekeeper's: an order is due, what it
+    came to, when and how often it was tried, and when it must be renewed.
     """
 
     row: ClaimRow
@@ -51,6 +58,12 @@ class TrackedClaim:
     submitted_in_poll: int = 0  # the last poll that had begun at the end of its submission
     is_limited: bool = False  # it waits because our user has reached a limit
     waited_for: str = ""  # the batch system's words for the wait of a claim that is withdrawn
+    is_gated: bool = False
+    is_gate_due: bool = False
+    gate_error: LocalManagerError | None = None
+    gate_tries: int = 0
+    gate_again_at: float = -math.inf
+    gate_renew_at: float = -math.inf
 
     def needs_submission(self) -> bool:
         """Return True when the claim has no batch job yet, and none is being submitted."""
@@ -60,6 +73,15 @@ class TrackedClaim:
         """Return True for a wanted claim that the batch system's queue has."""
         is_queued = self.is_listed and self.state is JobState.QUEUED
         return is_queued and not self.row.is_unwanted and self.row.end is None
+
+    def may_start(self) -> bool:
+        """Return True for a claim that waits and is not to be gated."""
+        return self.state is JobState.QUEUED and not self.row.is_gated
+
+    def is_eligible(self) -> bool:
+        """Return True for a claim that waits for processors, as the batch system counts it."""
+        is_queued = self.state is JobState.QUEUED and self.row.end is None
+        return is_queued and not self.is_gated
 
     def listed(self) -> Listed:
         """Return the claim as it is listed."""
@@ -171,6 +193,7 @@ class TrackedClaims:
             return
         tracked.state = own.state
         tracked.is_limited = own.is_limited
+        tracked.is_gated = own.is_gated
         if own.is_limited:
             self.limited_at = self._clock()
         if own.state is JobState.ENDED:
@@ -225,27 +248,28 @@ def idle_of(
     figures: Figures, claims_known: Iterable[TrackedClaim], *, allowed: int, unsure: int = 0
 ) -> Idle:
     """Derive the idle processors: the last figures less the waiting claims, which will take some of
-    them. `unsure` are the processors of claims in an unknown state; at most those in use are
-    counted.
+    them, unless they are gated. `unsure` are the processors of claims in an unknown state; at most
+    those in use are counted.
 
     Jobs that wait before ours have a right to the idle processors. Backfilling may decide
     otherwise; a claim that got no processors is refused after its grace time.
     """
     claims = [claim for claim in claims_known if claim.row.end is None]
-    running, waiting = (
-        sum(claim.row.processors for claim in claims if claim.state is state)
-        for state in (JobState.RUNNING, JobState.QUEUED)
-    )
+    queued = [claim for claim in claims if claim.may_start()]
+    running = sum(claim.row.processors for claim in claims if claim.state is JobState.RUNNING)
+    waiting = sum(claim.row.processors for claim in queued)
     in_use = figures.processors - figures.idle
     running += min(unsure, max(0, in_use - running))
     idle = max(0, min(figures.idle, allowed - running) - waiting)
     local = in_use - running
-    wanted = sum(claim.row.gpus for claim in claims if claim.state is JobState.QUEUED)
+    wanted = sum(claim.row.gpus for claim in queued)
+    foreign = others_waiting(figures, claims)
     return Idle(
         processors=min(figures.processors, allowed),
         idle=idle,
-        startable=0 if others_waiting(figures, claims) else idle,
+        startable=0 if foreign else idle,
         queued_jobs=figures.queued_jobs,
+        foreign_queued=foreign,
         local_processors=min(max(0, local), PROCESSORS_MAX),
         idle_gpus=max(0, figures.idle_gpus - wanted),
         resources=figures.resources,
@@ -255,16 +279,13 @@ def idle_of(
 def presumed_figures(claims: Iterable[TrackedClaim], *, allowed: int) -> Figures:
     """Return the figures of a batch system that tells none: nobody but our claims uses the
     processors that we may have."""
-    rows = [(claim.state, claim.row.processors) for claim in claims]
-    waiting = [size for state, size in rows if state is JobState.QUEUED]
-    taken = sum(size for _, size in rows) - sum(waiting)
-    return Figures(processors=allowed, idle=max(0, allowed - taken), queued_jobs=len(waiting))
+    every = list(claims)
+    taken = sum(claim.row.processors for claim in every if claim.state is not JobState.QUEUED)
+    waiting = sum(claim.is_eligible() for claim in every)
+    return Figures(processors=allowed, idle=max(0, allowed - taken), queued_jobs=waiting)
 
 
 def others_waiting(figures: Figures, claims_known: Iterable[TrackedClaim]) -> int:
     """Count the jobs of others that wait for processors."""
-    ours = sum(
-        claim.row.end is None and claim.state is JobState.QUEUED and not claim.is_limited
-        for claim in claims_known
-    )
+    ours = sum(claim.is_eligible() and not claim.is_limited for claim in claims_known)
     return max(0, figures.queued_jobs - ours)

@@ -34,10 +34,12 @@ from koala_agent.lrm.dialect import (
     BatchJob,
     Dialect,
     Figures,
+    Gate,
     JobState,
     check_status,
     honoured,
     is_count,
+    user_hold,
 )
 from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
 from koala_agent.starter.batch_rules import BatchRules
@@ -137,7 +139,8 @@ class GridEngine(Dialect):
         native: list[str] = []
         if asked.native:
             native = _native_options(asked.native, self.native, self.gpu_resource)
-        return Command(argv=(*argv, *self.options, *native), stdin=script)
+        gate = ("-h",) if placeholder.is_gated else ()
+        return Command(argv=(*argv, *self.options, *native, *gate), stdin=script)
 
     def _resources(self, asked: Resources, processors: int) -> list[str]:
         """Return what a job requests with `-l`. Raises RequestRefusedError for a constraint that
@@ -223,6 +226,20 @@ class GridEngine(Dialect):
             resources=SiteResources(gpus=self.gpus),
         )
 
+    def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
+        """See Dialect: a job is sorted in by its priority and its number, held or not."""
+        return (user_hold(("qhold",), ("qrls",), read=_read_hold),)
+
+
+def _read_hold(answer: Answer) -> None:
+    """Check the answer of qhold and qrls, which has a line for each job that it did not change."""
+    lines = (answer.out + answer.err).splitlines()
+    wrong = [line for line in lines if line.startswith("denied") and "does not exist" not in line]
+    if wrong:
+        raise RequestRefusedError(f"qhold: {'; '.join(wrong)[:300]}")
+    if answer.status != 0 and not any("does not exist" in line for line in lines):
+        raise LocalManagerError(f"qhold: {answer.complaint()}", transient=True)
+
 
 def _idle_gpus(hosts: ET.Element, resource: str) -> int:
     """Sum up what is left of a resource on the hosts."""
@@ -267,6 +284,7 @@ def _row(row: ET.Element) -> BatchJob:
         cause=EndCause.LOST,
         reason=f"Grid Engine: state {letters}",
         is_again="R" in letters,
+        is_gated="h" in letters and _state(letters) is JobState.QUEUED,
     )
 
 
@@ -383,7 +401,7 @@ SYSTEM = BatchSystem(
     settings=GridEngineTable,
     template=files("koala_agent.lrm.batch") / "gridengine.toml",
     dialect=_dialect,
-    programs=("qsub", "qstat", "qdel", "qacct", "qconf", "qrsh"),
+    programs=("qsub", "qstat", "qdel", "qhold", "qrls", "qacct", "qconf", "qrsh"),
     found_by=("qsub", "qconf"),
     variables=("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT", "SGE_ARCH"),
     rules=BatchRules(

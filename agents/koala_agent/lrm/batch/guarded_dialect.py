@@ -6,20 +6,23 @@ import traceback
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 from koala.errors import KoalaError, LocalManagerError
-from koala_agent.lrm.dialect import Dialect
+from koala_agent.lrm.dialect import Dialect, Gate
+
+Guarded = TypeVar("Guarded", Dialect, Gate)
 
 
-def guarded(dialect: Dialect) -> Dialect:
-    """Return the dialect with each error that it does not raise on purpose, as an IndexError for an
-    answer of another form, told with its place as a transient LocalManagerError."""
-    return cast("Dialect", _GuardedDialect(dialect))
+def guarded(dialect: Guarded) -> Guarded:
+    """Return the dialect, or its gate, with each error that it does not raise on purpose, as an
+    IndexError for an answer of another form, told with its place as a transient
+    LocalManagerError."""
+    return cast("Guarded", _GuardedDialect(dialect))
 
 
 class _GuardedDialect:
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect | Gate) -> None:
         self._dialect = dialect
 
     def __getattr__(self, name: str) -> object:

@@ -9,6 +9,8 @@
 - HTCondor by itself runs a job again after an eviction, and keeps a failed one held. So a job
   matches no machine after its first start, and the schedd removes one that was evicted or held,
   with or without an agent.
+- A hold takes a job that has started meanwhile off its machine. So what keeps a job from starting
+  is an attribute that its requirements look at; it is changed without any trace in its place.
 - A job that ends leaves `condor_q` at once, for `condor_history`.
 - HTCondor accepts requests that no machine can ever meet: `condor_status` is asked before. Limits
   that are shared over the pool (licences) it does not list.
@@ -20,7 +22,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from signal import SIGKILL
 from typing import Any
@@ -35,6 +39,7 @@ from koala_agent.lrm.dialect import (
     BatchJob,
     Dialect,
     Figures,
+    Gate,
     JobState,
     Question,
     check_status,
@@ -78,7 +83,7 @@ JOB_COLUMNS = (
     *("ClusterId", "KoalaClaim", "Owner", "JobStatus", "NumShadowStarts", "ServerTime"),
     *("EnteredCurrentStatus", "ExitBySignal", "ExitCode", "ExitSignal", "HoldReason"),
     *("HoldReasonCode", "LastHoldReason", "LastHoldReasonCode", "RemoveReason"),
-    *("VacateReason", "VacateReasonCode"),
+    *("VacateReason", "VacateReasonCode", "KoalaGated"),
 )
 SLOT_COLUMNS = (
     *("Name", "State", "Activity", "PartitionableSlot", "DynamicSlot", "Cpus", "TotalSlotCpus"),
@@ -96,6 +101,7 @@ BY_USER, TOO_LONG, RAN_TOO_LONG, MEMORY, SPOOLING = 1, 46, 47, 34, 16
 and the script that has not arrived."""
 SPOOL_S = 60
 """Longest time that a script may take to arrive; its agent may have been killed."""
+IDLE_AND_GATED = f"JobStatus == {IDLE} && KoalaGated =?= true"
 NUMBER_MAX = 2**31
 VACATE_S = 20
 """Seconds between TERM and KILL."""
@@ -107,6 +113,8 @@ HISTORY_MAX = 100_000
 
 ONCE = "(NumShadowStarts ?: 0) < 1"
 """Requirement of a job that has not been started yet."""
+OPEN = "MY.KoalaGated =!= true"
+"""Requirement of a job that is not gated."""
 FAILED = (
     f"(JobStatus == {IDLE} && NumShadowStarts > 0) || (JobStatus == {HELD} &&"
     f" (HoldReasonCode =!= {SPOOLING} || time() - EnteredCurrentStatus > {5 * SPOOL_S}))"
@@ -136,7 +144,7 @@ NATIVE_OWN = (
     *("accounting_group", "allowed_", "arguments", "batch_name", "concurrency_limits", "container"),
     *("cron_", "deferral_", "docker_", "elif", "else", "endif", "env", "error", "executable"),
     *("getenv", "hold", "if", "include", "initial", "input", "job_lease", "job_max_vacate"),
-    *("keep_claim_idle", "kill_sig", "koalaclaim", "leave_in_queue", "log", "machine_count"),
+    *("keep_claim_idle", "kill_sig", "koala", "leave_in_queue", "log", "machine_count"),
     *("max_idle", "max_materialize", "max_retries", "next_job_start", "noop_job", "notif"),
     *("on_exit", "output", "periodic_", "preserve_relative", "queue", "remove_kill", "request_"),
     *("require", "retry_", "should_transfer", "stream_", "success_exit", "transfer_", "universe"),
@@ -180,12 +188,14 @@ class HTCondor(Dialect):
             f'+KoalaClaim = "{name}"',
             f'batch_name = "{name}"',
             f"request_cpus = {placeholder.processors}",
-            f"requirements = {_all_of([ONCE, *self._wishes(asked)])}",
+            f"requirements = {_all_of([ONCE, OPEN, *self._wishes(asked)])}",
             f"periodic_remove = {FAILED}",
             f"+PeriodicRemoveReason = {WHY_FAILED}",
             f"job_max_vacate_time = {VACATE_S}",
             f"job_lease_duration = {LEASE_S}",
         ]
+        if placeholder.is_gated:
+            lines.append("+KoalaGated = true")
         if placeholder.time_limit_s < math.inf:
             lines.append(f"allowed_job_duration = {math.ceil(placeholder.time_limit_s)}")
         if memory_mb := _memory_mb(placeholder):
@@ -298,7 +308,7 @@ class HTCondor(Dialect):
         schedds = ("condor_status", "-schedd", "-json", "-attributes", "Name,TotalIdleJobs")
         return (
             Command(argv=slots),
-            Command(argv=("condor_q", "-allusers", "-totals")),
+            Command(argv=("condor_q", "-allusers", "-totals", "-constraint", IDLE_AND_GATED)),
             Command(argv=schedds),
         )
 
@@ -323,6 +333,32 @@ class HTCondor(Dialect):
                 host_memory_mb=max((_number(ad, "TotalSlotMemory") for ad in whole), default=0),
             ),
         )
+
+    def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
+        """See Dialect: the order of an owner's jobs is that of their submission."""
+        gate = Gate(
+            name="requirement",
+            shut=partial(_qedit, "true"),
+            open=partial(_qedit, "false"),
+            read=_read_qedit,
+            is_native=True,
+        )
+        return (gate,)
+
+
+def _qedit(value: str, numbers: Sequence[str]) -> Command:
+    which = " || ".join(f"ClusterId == {number}" for number in numbers)
+    return Command(argv=("condor_qedit", "-constraint", which, "KoalaGated", value))
+
+
+def _read_qedit(answer: Answer) -> None:
+    """Check the answer of condor_qedit, which fails where none of the jobs is there any more."""
+    if answer.status == 0 or "by constraint" in answer.err + answer.out:
+        return
+    message = f"condor_qedit: {answer.complaint()}"
+    if AWAY.search(message) is None and FAULTS.search(message) is not None:
+        raise RequestRefusedError(message)
+    raise LocalManagerError(message, transient=True)
 
 
 def _memory_mb(placeholder: Placeholder) -> int:
@@ -373,14 +409,16 @@ def _words(ad: dict[str, Any], name: str) -> str:
 
 
 def _idle_jobs(totals: Answer, schedds: list[dict[str, Any]]) -> int:
-    """Sum up the jobs that wait at our schedd, and those that other schedds report."""
+    """Sum up the jobs that wait at our schedd, without those that are gated, which the query was
+    for, and those that other schedds report."""
     check_status(totals, "condor_q")
     ours = re.search(r"^-- Schedd: (\S+)", totals.out, re.MULTILINE)
-    counts = re.findall(r"^Total for .*?([0-9]{1,9}) idle", totals.out, re.MULTILINE)
+    counts = re.findall(r"^Total for (.*?):.*?([0-9]{1,9}) idle", totals.out, re.MULTILINE)
     if ours is None or not counts:
         raise LocalManagerError("condor_q: its totals cannot be read", transient=True)
     others = (ad for ad in schedds if ad.get("Name") != ours[1])
-    return max(map(int, counts)) + _sum(list(others), "TotalIdleJobs")
+    idle = max(int(count) for _, count in counts) - int(dict(counts).get("query", 0))
+    return idle + _sum(list(others), "TotalIdleJobs")
 
 
 def _row(ad: dict[str, Any]) -> BatchJob:
@@ -407,6 +445,7 @@ def _row(ad: dict[str, Any]) -> BatchJob:
         cause=cause,
         reason=reason,
         is_again=status == IDLE and has_started,
+        is_gated=status == IDLE and _is_true(ad, "KoalaGated"),
     )
 
 
@@ -489,7 +528,10 @@ SYSTEM = BatchSystem(
     settings=HTCondorTable,
     template=files("koala_agent.lrm.batch") / "htcondor.toml",
     dialect=_dialect,
-    programs=("condor_submit", "condor_q", "condor_rm", "condor_history", "condor_status"),
+    programs=(
+        *("condor_submit", "condor_q", "condor_rm", "condor_qedit", "condor_history"),
+        "condor_status",
+    ),
     found_by=("condor_submit",),
     variables=("CONDOR_CONFIG",),
     lists_gpus=True,

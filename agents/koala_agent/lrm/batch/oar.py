@@ -35,11 +35,13 @@ from koala_agent.lrm.dialect import (
     BatchJob,
     Dialect,
     Figures,
+    Gate,
     JobState,
     check_word,
     honoured,
     is_count,
     read_json,
+    user_hold,
     with_output,
 )
 from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
@@ -140,7 +142,7 @@ class OAR(Dialect):
         if project:
             argv += ["--project", _word("project", project)]
         native = _native_options(asked.native, self.native) if asked.native else []
-        argv += [*self.options, *native]
+        argv += [*self.options, *native, *(["--hold"] if placeholder.is_gated else [])]
         script = with_output(placeholder, script)
         first, rest = script.split("\n", 1)
         folder = "" if placeholder.body else str(placeholder.directory)
@@ -220,6 +222,10 @@ class OAR(Dialect):
             ),
         )
 
+    def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
+        """See Dialect: the order of jobs is that of their numbers."""
+        return (user_hold(("oarhold",), ("oarresume",), read=_read_hold),)
+
     def _has_a_right(self, job: dict[str, Any]) -> bool:
         """Test for a job that waits for processors: not for an instant, nor for its quota, nor
         behind ours as best-effort jobs do."""
@@ -227,6 +233,19 @@ class OAR(Dialect):
         is_waiting = job.get("state") == "Waiting" and job.get("reservation") in (None, "None")
         is_behind = _is_best_effort(job) and self.queue != BEST_EFFORT
         return is_ours and is_waiting and not is_behind and not _is_limited(job)
+
+
+def _read_hold(answer: Answer) -> None:
+    """Check the answer of oarhold and oarresume, which has a line for each job that is not in the
+    state for it. Raises LocalManagerError."""
+    lines = [line for line in answer.err.splitlines() if line.strip()]
+    wrong = [line for line in lines if "not in the" not in line and "does not exist" not in line]
+    if answer.status == 0 or (lines and not wrong):
+        return
+    message = f"oarhold: {'; '.join(wrong)[:300] or answer.complaint()}"
+    if "not the right user" in message:
+        raise RequestRefusedError(message)
+    raise LocalManagerError(message, transient=True)
 
 
 def _request(placeholder: Placeholder) -> str:
@@ -318,6 +337,7 @@ def _row(number: str, job: dict[str, Any]) -> BatchJob:
         reason=reason,
         is_again=_count(job.get("resubmit_job_id")) > 0,
         is_limited=state is JobState.QUEUED and _is_limited(job),
+        is_gated=word == "Hold",
     )
 
 
@@ -358,7 +378,7 @@ SYSTEM = BatchSystem(
     settings=OARTable,
     template=files("koala_agent.lrm.batch") / "oar.toml",
     dialect=_dialect,
-    programs=("oarsub", "oarstat", "oardel", "oarnodes"),
+    programs=("oarsub", "oarstat", "oardel", "oarhold", "oarresume", "oarnodes"),
     found_by=("oarsub",),
     lists_gpus=True,
     tried_with="2.6.1",

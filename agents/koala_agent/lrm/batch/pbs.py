@@ -9,6 +9,8 @@ its record says so to users.
   but a job that could not begin goes back to the queue in spite of it, and `run_count` tells.
 - The script writes its output itself: PBS would copy it after the end.
 - A request that no machine can ever meet stays in the queue; the scheduler's comment says so.
+- A hold of a job that runs would checkpoint it, where the site has that: it starts anew then. It is
+  held between two listings of which the first has it as waiting.
 - A job that ends leaves `qstat`. `qstat -x` has it where the server keeps the history of jobs
   (`job_history_enable`), which it does not by default.
 """
@@ -31,11 +33,13 @@ from koala_agent.lrm.dialect import (
     BatchJob,
     Dialect,
     Figures,
+    Gate,
     JobState,
     check_word,
     honoured,
     is_count,
     read_json,
+    user_hold,
     with_output,
 )
 from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
@@ -81,6 +85,8 @@ FAULTS = re.compile(
 AWAY = re.compile(r"(?i)cannot connect|connection|communication|timed? ?out|shutting down")
 GONE = re.compile(r"Unknown Job Id|Job has finished|not configured to maintain job history")
 """Messages for a job that the server has no more."""
+STARTED = "Request invalid for state of job"
+"""Message about a job that is on its way in or out."""
 
 
 NATIVE_OPTIONS = ("-l", "-p", "-m", "-M")
@@ -131,8 +137,9 @@ class PBS(Dialect):
             if value:
                 argv += [option, value]
         native = _native_options(asked.native, self.native) if asked.native else []
+        gate = ("-h",) if placeholder.is_gated else ()
         script = with_output(placeholder, script)
-        return Command(argv=(*argv, *self.options, *native), stdin=script)
+        return Command(argv=(*argv, *self.options, *native, *gate), stdin=script)
 
     def read_submitted(self, answer: Answer) -> str:
         """See Dialect; the answer is NUMBER.SERVER."""
@@ -165,7 +172,7 @@ class PBS(Dialect):
 
     def read_withdrawn(self, answer: Answer) -> None:
         """See Dialect; a job that is on its way out is in no state to be deleted."""
-        is_ending = "Request invalid for state of job" in answer.err
+        is_ending = STARTED in answer.err
         if answer.status != 0 and not is_ending and GONE.search(answer.err) is None:
             raise LocalManagerError(f"qdel: {answer.complaint()}", transient=True)
 
@@ -206,6 +213,10 @@ class PBS(Dialect):
             ),
         )
 
+    def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
+        """See Dialect: the time for which a job was eligible stands still and is not lost."""
+        return (user_hold(("qhold", "-h", "u"), ("qrls", "-h", "u"), read=_read_hold),)
+
     def _serves(self, node: dict[str, Any]) -> bool:
         """Test for a node of our queue: one of its own, one that lists it, or one of all queues."""
         listed = _part(node, "resources_available").get("Qlist", "")
@@ -220,6 +231,18 @@ class PBS(Dialect):
         is_waiting = job.get("job_state") in ("Q", "B")
         may_run = NEVER not in comment and LIMITED.search(comment) is None
         return is_ours and is_waiting and may_run
+
+
+def _read_hold(answer: Answer) -> None:
+    """Check the answer of qhold and qrls, which has a line for each job that it did not change."""
+    lines = [line for line in answer.err.splitlines() if line.strip()]
+    wrong = [line for line in lines if GONE.search(line) is None and STARTED not in line]
+    if answer.status == 0 or (lines and not wrong):
+        return
+    message = f"qhold: {'; '.join(wrong)[:300] or answer.complaint()}"
+    if AWAY.search(message) is None and FAULTS.search(message) is not None:
+        raise RequestRefusedError(message)
+    raise LocalManagerError(message, transient=True)
 
 
 def _chunk(placeholder: Placeholder) -> str:
@@ -317,6 +340,7 @@ def _row(number: str, job: dict[str, Any]) -> BatchJob:
         reason="" if cause is EndCause.EXITED and not exit_status else reason,
         is_again=starts > (0 if state is JobState.QUEUED else 1),
         is_limited=state is JobState.QUEUED and LIMITED.search(comment) is not None,
+        is_gated=state is JobState.QUEUED and "u" in str(job.get("Hold_Types", "n")),
     )
 
 
@@ -389,7 +413,7 @@ SYSTEM = BatchSystem(
     settings=PBSTable,
     template=files("koala_agent.lrm.batch") / "pbs.toml",
     dialect=_dialect,
-    programs=("qsub", "qstat", "qdel", "pbsnodes"),
+    programs=("qsub", "qstat", "qdel", "qhold", "qrls", "pbsnodes"),
     found_by=("qsub", "pbsnodes", "qmgr"),
     variables=("PBS_CONF_FILE", "PBS_SERVER"),
     lists_gpus=True,

@@ -28,6 +28,7 @@ from signal import SIGKILL
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
+from koala_agent.lrm.batch.slurm_gates import FAR, GATED, gates_of
 from koala_agent.lrm.batch.slurm_nodes import (
     NODE_COLUMNS,
     Node,
@@ -35,12 +36,15 @@ from koala_agent.lrm.batch.slurm_nodes import (
     rules_of,
     split_columns,
 )
+from koala_agent.lrm.batch.slurm_queue import LIMITS, NEVER, NO_RIGHT, queue_of
 from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
     BatchJob,
     Dialect,
     Figures,
+    Gate,
     JobState,
+    QueueRow,
     check_status,
     honoured,
     is_count,
@@ -56,6 +60,17 @@ COLUMNS = (
     ("RestartCnt", 12),
     ("Name", 200),
     ("Reason", 400),
+    ("Comment", 40),
+)
+WAITING_COLUMNS = (("JobID", 24), ("Reason", 80), ("Comment", 40))
+QUEUE_COLUMNS = (
+    ("JobID", 24),
+    ("State", 24),
+    ("NumCPUs", 12),
+    ("TimeLeft", 24),
+    ("PriorityLong", 24),
+    ("Reason", 80),
+    ("Comment", 40),
 )
 STATES: dict[str, JobState] = {
     "PENDING": JobState.QUEUED,
@@ -96,42 +111,6 @@ HONOURED = (
     *("gpus", "gpuType", "constraint", "licenses", "exclusive"),
 )
 """Resources of jobs that it always acts on."""
-
-NEVER = (
-    "PartitionConfig",
-    "PartitionNodeLimit",
-    "PartitionTimeLimit",
-    "BadConstraints",
-    "InvalidAccount",
-    "InvalidQOS",
-    "AccountNotAllowed",
-    "QOSNotAllowed",
-    "AssocMaxWallDurationPerJobLimit",
-    "QOSMaxWallDurationPerJobLimit",
-    "AssocMaxCpuPerJobLimit",
-    "QOSMaxCpuPerJobLimit",
-)
-"""Reasons of requests that Slurm accepts and never starts."""
-
-LIMITS = ("QOS", "Assoc", "MaxJobs", "MaxCpuPerAccount", "MaxMemPerLimit")
-"""Prefixes of reasons that mean that the user, or an account, has reached a limit."""
-
-NO_RIGHT = (
-    *NEVER,
-    *LIMITS,
-    "Dependency",
-    "DependencyNeverSatisfied",
-    "JobHeld",
-    "BeginTime",
-    "JobArrayTaskLimit",
-    "Licenses",
-    "Reservation",
-    "ReqNodeNotAvail",
-    "Nodes required for job are DOWN",
-    "PartitionDown",
-    "PartitionInactive",
-)
-"""Prefixes of reasons of jobs that wait for something else than the idle processors."""
 
 REFUSALS = re.compile(
     r"(?i)not available|more processors|time limit|exceed|violat|too (?:many|large)|inactive|drain"
@@ -229,7 +208,8 @@ class Slurm(Dialect):
         if asked.is_exclusive:
             argv.append("--exclusive")
         native = _native_options(asked.native, self.native) if asked.native else ()
-        return (*argv, *self.options, *native)
+        gate = (f"--begin={FAR}", f"--comment={GATED}") if placeholder.is_gated else ()
+        return (*argv, *self.options, *native, *gate)
 
     def read_submitted(self, answer: Answer) -> str:
         """See Dialect; the answer is NUMBER or NUMBER;CLUSTER."""
@@ -239,9 +219,8 @@ class Slurm(Dialect):
         raise _refusal("sbatch", answer)
 
     def list_jobs(self) -> Command:
-        columns = ",".join(f"{name}:{width}" for name, width in COLUMNS)
         whose = ("--me",) if not self.user else (f"--user={self.user}",)
-        return Command(argv=("squeue", "-h", "-a", "-t", "all", *whose, "-O", columns))
+        return Command(argv=("squeue", "-h", "-a", "-t", "all", *whose, "-O", _widths(COLUMNS)))
 
     def read_jobs(self, answer: Answer) -> list[BatchJob]:
         check_status(answer, "squeue")
@@ -290,10 +269,9 @@ class Slurm(Dialect):
     def figures(self) -> tuple[Command, ...]:
         """See Dialect: CPUs of nodes, jobs that wait for them, and how partitions share them."""
         where = (f"--partition={self.partition}",) if self.partition else ()
-        columns = ",".join(f"{name}:{width}" for name, width in NODE_COLUMNS)
         return (
-            Command(argv=("sinfo", "-h", "-N", *where, "-O", columns)),
-            Command(argv=("squeue", "-h", *where, "-t", "PENDING", "-o", "%i %r")),
+            Command(argv=("sinfo", "-h", "-N", *where, "-O", _widths(NODE_COLUMNS))),
+            Command(argv=("squeue", "-h", *where, "-t", "PENDING", "-O", _widths(WAITING_COLUMNS))),
             Command(argv=("scontrol", "-o", "show", "partition")),
             Command(argv=("scontrol", "show", "config")),
             Command(argv=("scontrol", "-o", "show", "licenses")),
@@ -312,14 +290,47 @@ class Slurm(Dialect):
             rows = [row for row in rows if row.is_default]
         rules = rules_of(partitions.out, config.out)
         by_name = {row.name: row for row in rows}  # a node may be in several partitions
-        waiting = [line.partition(" ")[2] for line in pending.out.splitlines()]
+        waiting = [split_columns(line, WAITING_COLUMNS) for line in pending.out.splitlines()]
         return Figures(
             processors=sum(row.processors() for row in by_name.values()),
             idle=sum(row.idle_for(rules[row.partition]) for row in by_name.values()),
-            queued_jobs=sum(not reason.strip().startswith(NO_RIGHT) for reason in waiting),
+            queued_jobs=sum(
+                is_count(number[:1]) and comment != GATED and not reason.startswith(NO_RIGHT)
+                for number, reason, comment in waiting
+            ),
             idle_gpus=sum(row.idle_gpus(rules[row.partition]) for row in every),
             resources=resources_of(every, rules, licenses.out),
         )
+
+    def list_queue(self) -> Command:
+        """See Dialect. A site may hide the jobs of others (PrivateData): they seem to be none."""
+        where = (f"--partition={self.partition}",) if self.partition else ()
+        states = ("-t", "PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING")
+        return Command(argv=("squeue", "-h", *where, *states, "-O", _widths(QUEUE_COLUMNS)))
+
+    def read_queue(self, answer: Answer) -> tuple[QueueRow, ...]:
+        """See Dialect."""
+        check_status(answer, "squeue")
+        rows = [split_columns(line, QUEUE_COLUMNS) for line in answer.out.splitlines()]
+        return queue_of([row for row in rows if is_count(row[0][:1]) and is_count(row[2])])
+
+    def gates(self) -> tuple[Command, ...]:
+        """See Dialect: the configuration, and all nodes."""
+        return (
+            Command(argv=("scontrol", "show", "config")),
+            Command(argv=("sinfo", "-h", "-a", "-o", "%N")),
+        )
+
+    def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
+        """See Dialect."""
+        config, nodes = answers
+        for answer, command in zip(answers, ("scontrol", "sinfo"), strict=True):
+            check_status(answer, command)
+        return gates_of(config.out, ",".join(nodes.out.split()))
+
+
+def _widths(columns: tuple[tuple[str, int], ...]) -> str:
+    return ",".join(f"{name}:{width}" for name, width in columns)
 
 
 def _refusal(command: str, answer: Answer) -> LocalManagerError:
@@ -332,7 +343,7 @@ def _refusal(command: str, answer: Answer) -> LocalManagerError:
 
 
 def _row(fields: list[str]) -> BatchJob:
-    number, state, code, restarts, name, reason = fields
+    number, state, code, restarts, name, reason, comment = fields
     # A member of a job array or of a heterogeneous job has its place behind the number.
     plain = re.fullmatch(r"([0-9]{1,15})(?:[_+.].*)?", number)
     wait_status = _wait_status(code)
@@ -343,7 +354,8 @@ def _row(fields: list[str]) -> BatchJob:
         return _ended(plain[1], name, state, wait_status, reason)
     now = STATES.get(state, JobState.RUNNING)
     cause = EndCause.LOST
-    if now is JobState.QUEUED and reason.startswith(NEVER):
+    is_gated = now is JobState.QUEUED and comment == GATED
+    if now is JobState.QUEUED and reason.startswith(NEVER) and not is_gated:
         now, cause = JobState.STUCK, EndCause.WITHDRAWN
     return BatchJob(
         number=plain[1],
@@ -353,6 +365,7 @@ def _row(fields: list[str]) -> BatchJob:
         reason=reason,
         is_again=is_count(restarts) and int(restarts) > 0,
         is_limited=now is JobState.QUEUED and reason.startswith(LIMITS),
+        is_gated=is_gated,
     )
 
 

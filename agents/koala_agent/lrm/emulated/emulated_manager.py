@@ -8,6 +8,8 @@ same state directory finds them, or finds that they ended.
 - The job table is written before a process is started and after. A job found between the two after
   a crash is ended and reported as lost, never run twice. Changes of one turn are one transaction.
 - After a reboot everything that had not ended is lost.
+- A gated job keeps its place in the queue, also over a restart. One that waits for GPUs is gated in
+  the queue, too.
 - Local users' jobs are virtual and do not survive a restart (`local_load`).
 
 One task owns all state and takes its events (a process exited, a limit passed, a local job arrived)
@@ -41,6 +43,7 @@ from koala_agent.lrm.emulated.gpu_pool import VARIABLE, GpuPool
 from koala_agent.lrm.emulated.idle_starters import OpenConnection, no_connection
 from koala_agent.lrm.emulated.local_load import LocalKey, LocalLoad
 from koala_agent.lrm.emulated.process_trees import ProcessTrees, Usage
+from koala_agent.lrm.emulated.start_forecasts import FORECAST_S, StartForecasts
 from koala_agent.lrm.job_table import (
     Alive,
     JobRow,
@@ -116,6 +119,7 @@ class EmulatedLocalManager:
             processors=settings.processors, discipline=settings.discipline
         )
         self._local = LocalLoad(self._queue, clock=clock, post=self._post, advance=self._advance)
+        self._forecasts = StartForecasts(self._queue, clock=clock)
         self._gpus = GpuPool(settings.gpus)
         self._resources = SiteResources(gpus=settings.gpus)
         self._wake: asyncio.TimerHandle | None = None
@@ -136,8 +140,8 @@ class EmulatedLocalManager:
 
     @property
     def starts_after_stop(self) -> bool:
-        """True when the queue is empty: a claim at the tail then starts next."""
-        return self._queue.waiting == 0
+        """True when no job waits that may start: a claim at the tail then starts next."""
+        return self._queue.waiting == len(self._queue.gated)
 
     @property
     def honours(self) -> tuple[str, ...]:
@@ -146,8 +150,8 @@ class EmulatedLocalManager:
 
     @property
     def gate(self) -> str:
-        """Empty: its jobs are not gated."""
-        return ""
+        """The queue itself passes over gated jobs."""
+        return "queue"
 
     def number(self, claim: str) -> str:
         """See `LocalManager`. Its jobs have no other names than their claims."""
@@ -191,7 +195,10 @@ class EmulatedLocalManager:
             self._store_changes()
             self._opened.set()
             async with asyncio.TaskGroup() as group:
-                helpers = [group.create_task(self._trees.run())]
+                helpers = [
+                    group.create_task(self._trees.run()),
+                    group.create_task(self._renew_forecasts()),
+                ]
                 if settings.load is not None:
                     load = self._local.run(settings.load, random.Random(settings.seed))
                     helpers.append(group.create_task(load))
@@ -217,8 +224,7 @@ class EmulatedLocalManager:
     async def submit(self, placeholder: Placeholder) -> None:
         """See `LocalManager`; a job that could never start is refused, not transient."""
         await self.opened()
-        if self._is_closing:
-            raise LocalManagerError("the local manager is closing", transient=True)
+        self._require_open()
         if placeholder.claim in self._jobs:
             await self._stored()  # the call before may have been cancelled
             return
@@ -236,9 +242,10 @@ class EmulatedLocalManager:
         self._jobs[job.claim] = job
         self._unfinished += 1
         if gpus:
-            self._gpus.ask(job.claim, gpus)
-        elif (
+            self._ask_gpus(job)
+        if (
             placeholder.may_kill
+            and self._is_eligible(job)
             and self._settings.may_kill_local
             and self._local.make_room(placeholder.processors, job.claim)
         ):
@@ -252,7 +259,17 @@ class EmulatedLocalManager:
         await self._stored()
 
     async def set_gate(self, claim: str, *, is_gated: bool) -> None:
-        """See `LocalManager`; there is no gate."""
+        """See `LocalManager`."""
+        await self.opened()
+        self._require_open()
+        job = self._jobs.get(claim)
+        if (
+            job is not None
+            and isinstance(job.state, Waiting)
+            and job.placeholder.is_gated != is_gated
+        ):
+            self._change_gate(job, is_gated=is_gated)
+        await self._stored()
 
     async def withdraw(self, claim: str) -> None:
         await self.opened()
@@ -272,6 +289,10 @@ class EmulatedLocalManager:
     async def idle(self) -> Idle:
         await self.opened()
         return self._idle_now()
+
+    def _require_open(self) -> None:
+        if self._is_closing:
+            raise LocalManagerError("the local manager is closing", transient=True)
 
     # The inbox --------------------------------------------------------------------------------
 
@@ -308,6 +329,34 @@ class EmulatedLocalManager:
     def _enqueue(self, job: _Job) -> None:
         asked = job.placeholder
         self._queue.submit(job.claim, processors=asked.processors, estimate_s=asked.time_limit_s)
+        if not self._is_eligible(job):
+            self._queue.gate(job.claim)
+
+    def _is_eligible(self, job: _Job) -> bool:
+        """Return False for a job that is gated, or waits for GPUs."""
+        return not job.placeholder.is_gated and not self._lacks_gpus(job)
+
+    def _lacks_gpus(self, job: _Job) -> bool:
+        return bool(job.placeholder.resources.gpus) and not job.gpus
+
+    def _ask_gpus(self, job: _Job) -> None:
+        self._gpus.ask(job.claim, job.placeholder.resources.gpus or 0)
+        if job.placeholder.is_gated:
+            self._gpus.gate(job.claim)
+
+    def _change_gate(self, job: _Job, *, is_gated: bool) -> None:
+        """Gate or open a waiting job."""
+        job.placeholder = replace(job.placeholder, is_gated=is_gated)
+        if is_gated:
+            self._gpus.gate(job.claim)
+            job.gpus = ()
+            self._queue.gate(job.claim)
+        else:
+            self._gpus.open(job.claim)
+            if self._is_eligible(job):
+                self._queue.open(job.claim)
+        self._save(job)
+        self._advance()
 
     def _advance(self) -> None:
         """Start the jobs that the model selects; called at once after every change to the queue."""
@@ -317,7 +366,7 @@ class EmulatedLocalManager:
             job = self._jobs[claim]
             job.gpus = gpus
             self._save(job)
-            self._enqueue(job)
+            self._queue.open(claim)
         for key in self._queue.advance(self._clock()):
             if isinstance(key, LocalKey):
                 self._local.start(key)
@@ -333,6 +382,11 @@ class EmulatedLocalManager:
         if (wake_at := self._queue.wake_at) < math.inf:
             left_s = max(0.0, wake_at - self._clock())
             self._wake = self._loop.call_later(left_s, self._post, self._advance)
+
+    async def _renew_forecasts(self) -> None:
+        while True:
+            await asyncio.sleep(FORECAST_S)
+            self._post(self._report_idle)
 
     def _report_idle(self) -> None:
         idle = self._idle_now()
@@ -350,6 +404,10 @@ class EmulatedLocalManager:
             local_processors=self._local.processors,
             idle_gpus=0 if self._is_closing else self._gpus.idle,
             resources=self._resources,
+            waits=self._forecasts.waits(
+                is_known=lambda claim: not self._lacks_gpus(self._jobs[claim])
+            ),
+            foreign_queued=self._local.waiting,
         )
 
     # The life of a job ------------------------------------------------------------------------
@@ -438,8 +496,7 @@ class EmulatedLocalManager:
         """End a job on request, whatever its state."""
         match job.state:
             case Waiting():
-                if not self._gpus.release(job.claim):
-                    self._queue.withdraw(job.claim)
+                self._queue.withdraw(job.claim)
                 self._finish(job, Over(cause, reason, None, 0.0, 0))
                 self._advance()
             case Starting() if job.is_launching:
@@ -560,9 +617,9 @@ class EmulatedLocalManager:
         if asked.processors > self._settings.processors or gpus > self._gpus.total:
             has = f"{self._settings.processors} processors and {self._gpus.total} GPUs"
             self._finish(job, Over(EndCause.LOST, f"the site has only {has} now", None, 0.0, 0))
-        elif gpus and not job.gpus:
-            self._gpus.ask(job.claim, gpus)
         else:
+            if self._lacks_gpus(job):
+                self._ask_gpus(job)
             self._enqueue(job)
 
     def _occupy(self, job: _Job) -> None:

@@ -2,51 +2,64 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 class GpuPool:
-    """GPUs with the numbers 0 to `total` - 1, and the claims that wait for some, in order.
+    """GPUs with the numbers 0 to `total` - 1, and the claims that want some, in order.
 
-    A claim gets its GPUs before it queues for processors, so that it never has part of what it
-    needs.
+    A claim gets its GPUs before it may start, so that it never has part of what it needs. A gated
+    one has none and keeps its place.
     """
 
     def __init__(self, total: int) -> None:
         self.total = total
+        self._wanted: dict[str, int] = {}
         self._held: dict[str, tuple[int, ...]] = {}
-        self._waiting: deque[tuple[str, int]] = deque()
+        self._gated: set[str] = set()
 
     @property
     def idle(self) -> int:
         """Number of GPUs that no claim holds, and none that waits will get."""
-        return max(0, len(self._free()) - sum(count for _, count in self._waiting))
+        return max(0, len(self._free()) - sum(self._waiting().values()))
 
     def ask(self, claim: str, count: int) -> None:
         """Let a claim wait for so many GPUs."""
-        self._waiting.append((claim, count))
+        self._wanted[claim] = count
 
     def occupy(self, claim: str, numbers: tuple[int, ...]) -> None:
         """Note that a claim of an earlier life holds these GPUs."""
+        self._wanted[claim] = len(numbers)
         self._held[claim] = numbers
+
+    def gate(self, claim: str) -> None:
+        """Let a claim have no GPUs until it is opened."""
+        self._gated.add(claim)
+        self._held.pop(claim, None)
+
+    def open(self, claim: str) -> None:
+        """Let a gated claim wait for its GPUs again."""
+        self._gated.discard(claim)
 
     def allocate(self) -> dict[str, tuple[int, ...]]:
         """Allocate GPUs to the claims that waited longest; return the GPUs of each."""
         given: dict[str, tuple[int, ...]] = {}
-        while self._waiting and self._waiting[0][1] <= len(free := self._free()):
-            claim, count = self._waiting.popleft()
+        for claim, count in self._waiting().items():
+            free = self._free()
+            if count > len(free):
+                break
             given[claim] = self._held[claim] = tuple(free[:count])
         return given
 
-    def release(self, claim: str) -> bool:
-        """Take back a claim's GPUs; return True if it still waited for them."""
+    def release(self, claim: str) -> None:
+        """Take back what a claim holds or waits for."""
+        self._wanted.pop(claim, None)
         self._held.pop(claim, None)
-        others = [entry for entry in self._waiting if entry[0] != claim]
-        was_waiting = len(others) < len(self._waiting)
-        self._waiting = deque(others)
-        return was_waiting
+        self._gated.discard(claim)
+
+    def _waiting(self) -> dict[str, int]:
+        others = self._held.keys() | self._gated
+        return {claim: count for claim, count in self._wanted.items() if claim not in others}
 
     def _free(self) -> list[int]:
         held = {number for numbers in self._held.values() for number in numbers}

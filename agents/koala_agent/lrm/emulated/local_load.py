@@ -45,6 +45,11 @@ class LocalLoad:
         self._waiting: dict[LocalKey, LocalJob] = {}
         self._running: dict[LocalKey, tuple[LocalJob, asyncio.TimerHandle]] = {}  # youngest last
 
+    @property
+    def waiting(self) -> int:
+        """Number of local jobs that wait."""
+        return len(self._waiting)
+
     async def run(self, load: LoadParameters, rng: random.Random) -> None:
         """Submit local jobs at their instants, without end."""
         began_at, speed = self._clock(), load.speed

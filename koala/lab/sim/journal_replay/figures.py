@@ -11,26 +11,39 @@ from koala.core.model.values import Instant, JobId, SiteName
 from koala.core.scheduler import Scheduler
 from koala.lab.sim.journal_replay.run_history import ClaimNote, RunHistory
 from koala.views.documents import job_document
+from koala.views.records.base import seconds_of
 
 Row = Mapping[str, Any]
-_INSTANTS = ("submitted_at", "placed_at", "claimed_at", "started_at", "ended_at")
 
 
 def job_row(scheduler: Scheduler, job: JobId) -> dict[str, Any]:
     """Compute the figures of a job; None where it did not reach one."""
     found = job_document(scheduler, job)
-    timeline = found["timeline"]
-    is_finished = found["phase"] == "Finished"
+    times = found.timeline
+    submitted_at, ended_at = float(times.submitted_at), seconds_of(times.ended_at)
     return {
         "job": job,
-        **{name: found[name] for name in ("phase", "reason", "priority", "processors", "sites")},
-        **{name: timeline[name] for name in _INSTANTS},
-        "response_s": timeline["ended_at"] - timeline["submitted_at"] if is_finished else None,
-        "wait_s": timeline["total_waiting_s"],
-        **{name: timeline[name] for name in ("start_delay_s", "start_skew_s")},
-        **{name: found[name] for name in ("attempts", "placement_tries", "claiming_tries")},
-        "held_processor_s": timeline["processor_wasted_s"],
-        "run_processor_s": timeline["processor_run_s"],
+        "phase": found.phase,
+        "reason": found.reason,
+        "priority": found.priority,
+        "processors": found.processors,
+        "sites": list(found.sites),
+        "submitted_at": submitted_at,
+        "placed_at": seconds_of(times.placed_at),
+        "claimed_at": seconds_of(times.claimed_at),
+        "started_at": seconds_of(times.started_at),
+        "ended_at": ended_at,
+        "response_s": None
+        if ended_at is None or found.phase != "Finished"
+        else ended_at - submitted_at,
+        "wait_s": times.total_waiting_s,
+        "start_delay_s": times.start_delay_s,
+        "start_skew_s": times.start_skew_s,
+        "attempts": found.attempts,
+        "placement_tries": found.placement_tries,
+        "claiming_tries": found.claiming_tries,
+        "held_processor_s": times.processor_wasted_s,
+        "run_processor_s": times.processor_run_s,
     }
 
 

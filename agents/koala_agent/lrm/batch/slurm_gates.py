@@ -1,0 +1,102 @@
+"""Gates of Slurm: what keeps a waiting job from starting, and its place in the queue.
+
+Which one keeps the place depends on what the priority is made of. With the age of jobs, which only
+a database makes count, a hold or a start time in the future sets it to zero; that of a job which
+excludes all nodes grows. Without, such a job goes to the end once the scheduler has looked at it,
+and a start time takes nothing away. No column of a listing has the excluded nodes, and a reason
+comes late: a job that is gated has a comment that says so, set by the same command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+
+from koala.errors import LocalManagerError
+from koala_agent.lrm.dialect import Gate, Question
+from koala_agent.lrm.local_manager import RequestRefusedError
+from koala_agent.transport.interface import Answer, Command
+
+GATED = "koala-gated"
+"""Comment of a job that is gated."""
+FAR, FAR_RENEW_S = "now+7days", 86_400.0
+"""Start time of a job that is gated by it, which is set anew once a day."""
+NODES_RENEW_S = 3600.0
+"""How often the excluded nodes are set anew, for nodes that were added."""
+NICE = 1_000_000_000
+"""Nice value of a job that is gated by it."""
+DONE = re.compile(r"(?i)invalid job id|already finished|no longer pending|not pending")
+"""Messages about jobs that have started or ended."""
+GATE_REFUSALS = re.compile(r"(?i)denied|not permitted|not allowed|invalid|disabled|not supported")
+"""Messages of `scontrol update` for what our account may not change."""
+
+
+def gates_of(config: str, nodes: str) -> tuple[Gate, ...]:
+    """Return the gates, the best first, under what `scontrol show config` says; `nodes` are all
+    nodes."""
+    found = dict(re.findall(r"^(\w+) *= *(.*?) *$", config, re.MULTILINE))
+    has_age = found.get("PriorityType", "").endswith("multifactor")
+    resets_age = (
+        has_age
+        and found.get("AccountingStorageType", "").endswith("slurmdbd")
+        and "ACCRUE_ALWAYS" not in found.get("PriorityFlags", "")
+    )
+    place = partial(_place, "AccrueTime" if has_age else "Priority")
+    by_nodes = Gate(
+        name="excluded nodes",
+        shut=partial(_update, (f"ExcNodeList={nodes}", f"Comment={GATED}")),
+        settle=partial(_update, (f"ExcNodeList={nodes}", "StartTime=now")),
+        open=partial(_update, ("ExcNodeList=", "Comment=")),
+        read=_read_update,
+        keeps_place=resets_age,
+        renew_s=NODES_RENEW_S,
+        place=place,
+    )
+    by_time = Gate(
+        name="start time",
+        shut=partial(_update, (f"StartTime={FAR}", f"Comment={GATED}")),
+        is_native=True,
+        open=partial(_update, ("StartTime=now", "Comment=")),
+        read=_read_update,
+        keeps_place=not resets_age,
+        renew_s=FAR_RENEW_S,
+        place=place,
+    )
+    by_nice = Gate(
+        name="nice value",
+        shut=partial(_update, (f"Nice={NICE}", f"Comment={GATED}")),
+        settle=partial(_update, (f"Nice={NICE}", "StartTime=now")),
+        open=partial(_update, ("Nice=0", "Comment=")),
+        read=_read_update,
+        place=place,
+        note="processors that nobody else wants start a job in spite of it",
+    )
+    return (by_nodes, by_time, by_nice) if resets_age else (by_time, by_nice, by_nodes)
+
+
+def _update(changes: tuple[str, ...], numbers: Sequence[str]) -> Command:
+    return Command(argv=("scontrol", "update", f"JobId={','.join(numbers)}", *changes))
+
+
+def _read_update(answer: Answer) -> None:
+    """Check the answer of `scontrol update`, which has a line for each job that it did not change.
+    Raises LocalManagerError."""
+    lines = [line for line in answer.err.splitlines() if line.strip() and not DONE.search(line)]
+    if answer.status == 0 or (not lines and answer.err.strip()):
+        return
+    complaint = "; ".join(lines)[:300] or answer.complaint()
+    message = f"scontrol update: {complaint}"
+    if "Unable to contact" not in complaint and GATE_REFUSALS.search(complaint) is not None:
+        raise RequestRefusedError(message)
+    raise LocalManagerError(message, transient=True)
+
+
+def _place(key: str, number: str) -> Question:
+    """Ask for what decides a job's place, which is a time or a number."""
+
+    def read(answer: Answer) -> str:
+        found = re.search(rf"\b({key}=[0-9]\S*)", answer.out) if answer.status == 0 else None
+        return "" if found is None else found[1]
+
+    return Question(command=Command(argv=("scontrol", "-o", "show", "job", number)), read=read)

@@ -1,0 +1,93 @@
+"""The queue of Slurm: why jobs wait, and the order in which they would start."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from koala_agent.lrm.batch.slurm_gates import GATED
+from koala_agent.lrm.dialect import DIGITS_MAX, QueueRow
+
+NEVER = (
+    "PartitionConfig",
+    "PartitionNodeLimit",
+    "PartitionTimeLimit",
+    "BadConstraints",
+    "InvalidAccount",
+    "InvalidQOS",
+    "AccountNotAllowed",
+    "QOSNotAllowed",
+    "AssocMaxWallDurationPerJobLimit",
+    "QOSMaxWallDurationPerJobLimit",
+    "AssocMaxCpuPerJobLimit",
+    "QOSMaxCpuPerJobLimit",
+)
+"""Reasons of requests that Slurm accepts and never starts."""
+
+LIMITS = ("QOS", "Assoc", "MaxJobs", "MaxCpuPerAccount", "MaxMemPerLimit")
+"""Prefixes of reasons that mean that the user, or an account, has reached a limit."""
+
+NO_RIGHT = (
+    *NEVER,
+    *LIMITS,
+    "Dependency",
+    "DependencyNeverSatisfied",
+    "JobHeld",
+    "BeginTime",
+    "JobArrayTaskLimit",
+    "Licenses",
+    "Reservation",
+    "ReqNodeNotAvail",
+    "Nodes required for job are DOWN",
+    "PartitionDown",
+    "PartitionInactive",
+)
+"""Prefixes of reasons of jobs that wait for something else than the idle processors."""
+
+LEFT = re.compile(r"(?:([0-9]{1,6})-)?(?:([0-9]{1,2}):)?([0-9]{1,2}):([0-9]{1,2})")
+"""Time that a job may still run, as [D-][HH:]MM:SS."""
+
+
+def queue_of(rows: Sequence[Sequence[str]]) -> tuple[QueueRow, ...]:
+    """Return the jobs of `QUEUE_COLUMNS`, the waiting ones in the order of their priorities."""
+    running, waiting = [], []
+    for number, state, processors, left, priority, reason, comment in rows:
+        is_running = state != "PENDING"
+        row = QueueRow(
+            number=number,
+            processors=int(processors),
+            left_s=_seconds(left),
+            is_running=is_running,
+        )
+        if is_running:
+            running.append(row)
+        elif comment == GATED or not reason.startswith(NO_RIGHT):
+            waiting.append((row, _count(priority)))
+    return (*running, *_ordered(waiting))
+
+
+def _ordered(waiting: list[tuple[QueueRow, int]]) -> list[QueueRow]:
+    """Sort jobs by priority. A gated one that the scheduler has looked at has none: it counts as
+    the next one that was submitted."""
+    by_number = sorted(waiting, key=lambda pair: _count(pair[0].number), reverse=True)
+    later = min((priority for _, priority in waiting if priority), default=0)
+    keyed = []
+    for row, priority in by_number:
+        later = priority or later
+        keyed.append((-later, _count(row.number), row))
+    return [row for *_, row in sorted(keyed, key=lambda key: key[:2])]
+
+
+def _count(text: str) -> int:
+    """Return the number at the start of a text; a member of a job array has more behind it."""
+    found = re.match(rf"[0-9]{{1,{DIGITS_MAX}}}", text)
+    return 0 if found is None else int(found[0])
+
+
+def _seconds(text: str) -> float:
+    """Return a time limit: inf for none, 0 for one that is over."""
+    if (found := LEFT.fullmatch(text)) is None:
+        return 0.0 if text == "INVALID" else math.inf
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)

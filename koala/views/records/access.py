@@ -1,0 +1,112 @@
+"""Enrolments of sites, users, the audit log."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from koala.views.records.base import Moment, Record
+
+
+class Enrolment(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A site that was added."""
+
+    site: str
+    """Its name."""
+    owner: str | None
+    """Its owner; null: all users."""
+    state: str
+    """awaited, enrolled, expired, token expired or revoked."""
+    by: str
+    """Operator who added it."""
+    added_at: Moment
+    """When it was added."""
+    joined_at: Moment | None
+    """When it joined; null: it has not."""
+    expires_at: Moment | None
+    """Expiry of its certificate."""
+    join_expires_at: Moment | None
+    """Expiry of its join token."""
+    revoked_at: Moment | None
+    """When it was revoked; null: it was not."""
+    certificate: str | None
+    """Number of its certificate."""
+    token: str | None = None
+    """Join token, in the result of `add_site` only."""
+
+    def __repr__(self) -> str:  # without the token
+        return f"Enrolment(site={self.site!r}, state={self.state!r})"
+
+
+class Enrolments(Record, frozen=True, kw_only=True):
+    """All sites that were ever added."""
+
+    sites: tuple[Enrolment, ...] = ()
+    """The sites, in order of name."""
+
+
+class User(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A user that was added."""
+
+    user: str
+    """Its name."""
+    role: str
+    """user, operator or administrator."""
+    state: str
+    """good, expired or revoked."""
+    shows: str | None
+    """What it shows to the daemon: `token`, or null."""
+    by: str
+    """Administrator who added it."""
+    added_at: Moment
+    """When it was added."""
+    expires_at: Moment | None
+    """When its credentials expire; null: never."""
+    revoked_at: Moment | None
+    """When it was revoked; null: it was not."""
+    token: str | None = None
+    """Token, in the result of `add_user` only."""
+    ca: str | None = None
+    """Certificate of the daemon's authority, in the result of `add_user` only."""
+
+    def __repr__(self) -> str:  # without the token
+        return f"User(user={self.user!r}, role={self.role!r}, state={self.state!r})"
+
+
+class Users(Record, frozen=True, kw_only=True):
+    """All users that were ever added."""
+
+    users: tuple[User, ...] = ()
+    """The users, in order of name."""
+
+
+class AuditLine(Record, frozen=True, kw_only=True):
+    """A call that changed something, or that was refused."""
+
+    time: str = msgspec.field(default="", name="at")
+    """When it was made (ISO 8601)."""
+    who: str = ""
+    """The caller."""
+    role: str = ""
+    """Its role."""
+    source: str = msgspec.field(default="", name="from")
+    """Its address."""
+    verb: str = ""
+    """The call."""
+    object: str = ""
+    """What it was about."""
+    outcome: str = ""
+    """What came of it."""
+
+    @property
+    def at(self) -> datetime:
+        """When it was made."""
+        return datetime.fromisoformat(self.time)
+
+
+class AuditLines(Record, frozen=True, kw_only=True):
+    """The newest lines of the audit log."""
+
+    audit: tuple[AuditLine, ...] = ()
+    """The lines, oldest first."""

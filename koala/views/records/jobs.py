@@ -1,0 +1,382 @@
+"""Jobs: in a list, in whole, as a timeline; explanations and notices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from koala.views.records.accounts import ClaimCost
+from koala.views.records.base import Moment, Record
+from koala.views.records.phases import TERMINAL_PHASES, Phase
+
+
+class StoryLine(NamedTuple):
+    """Event of a job, as a sentence."""
+
+    at: Moment
+    text: str
+
+
+class Copying(Record, frozen=True, kw_only=True):
+    """Copies under way for a job, together."""
+
+    moved_bytes: int
+    """Bytes that have arrived, by the last reports."""
+    size_bytes: int
+    """Bytes in all."""
+    left_s: float | None
+    """Remaining time; null: overdue."""
+
+
+class JobSummary(Record, frozen=True, kw_only=True):
+    """One job of a list."""
+
+    job: str
+    """Id of the job."""
+    name: str | None = None
+    """Name that its owner gave it; empty: none."""
+    owner: str = ""
+    """User who submitted it."""
+    phase: Phase | Literal["Damaged"]
+    """Phase now. An archived job is Damaged if it does not match its checksum."""
+    priority: str = "low"
+    """`high` or `low`."""
+    processors: int = 0
+    """Processors of all components."""
+    components: int = 0
+    """Number of components."""
+    sites: tuple[str, ...] = ()
+    """Execution sites of the present attempt, one for each component."""
+    programs: tuple[str, ...] = ()
+    """Executables of the components, each once."""
+    submitted_at: Moment = Moment.of(0.0)
+    """When it was submitted."""
+    started_at: Moment | None = None
+    """When its last component passed the barrier in the last attempt."""
+    ended_at: Moment | None = None
+    """When it ended."""
+    attempts: int = 0
+    """Attempts so far."""
+    reason: str = ""
+    """Why it Failed or is Stopping, who cancelled it (`by ann`), or the jobs that it waits for."""
+    copying: Copying | None = None
+    """Copies of its input files under way; null: none."""
+
+    @property
+    def is_over(self) -> bool:
+        """True if the job has ended."""
+        return self.phase in TERMINAL_PHASES
+
+
+class PartEnd(Record, frozen=True, kw_only=True):
+    """End of a component."""
+
+    kind: str
+    """Kind of the end."""
+    text: str = ""
+    """The end as a sentence."""
+    statuses: tuple[int, ...] = ()
+    """Exit status of each process, or the negative number of its signal."""
+    ended_at: Moment | None = None
+    """When it ended."""
+    cpu_s: float | None = None
+    """Processor time that it used."""
+    memory_bytes: int | None = None
+    """Most memory that it used."""
+
+
+class PartCourse(Record, frozen=True, kw_only=True):
+    """One component of a job in the present attempt, as a timeline has it."""
+
+    component: int
+    """Index of the component."""
+    label: str = ""
+    """Its label, or its index."""
+    processors: int = 0
+    """Number of processors."""
+    site: str | None = None
+    """Execution site; null: not placed."""
+    claims: int = 0
+    """Claims of it so far in this attempt."""
+    asked_at: Moment | None = None
+    """When its live claim was asked for; null: none is live."""
+
+
+class Part(PartCourse, frozen=True, kw_only=True):
+    """One component of a job, and its place in the present attempt."""
+
+    processes: int = 0
+    """Number of processes."""
+    gpus: int = 0
+    """GPUs that it asks for."""
+    executable: str = ""
+    """Its program."""
+    fixed_site: str | None = None
+    """Site that the description names."""
+    start_type: str = ""
+    """How it takes part in the common start."""
+    file_site: str | None = None
+    """Source of the input file."""
+    mips: float = 0.0
+    """Rate that the placement promised; 0: none."""
+    booked_bps: float = 0.0
+    """Bandwidth booked for its file now, in bytes a second."""
+    is_fetched: bool = False
+    """Its file is there."""
+    is_dropped: bool = False
+    """It takes no part in the attempt."""
+    claim: str | None = None
+    """Id of its last claim."""
+    claim_phase: str | None = None
+    """Phase of the claim; null: it is over."""
+    claimed_at: Moment | None = None
+    """When its claim checked in."""
+    passed_at: Moment | None = None
+    """When it passed the barrier."""
+    refusal: str | None = None
+    """Why its last claim was refused; empty or null: it was not."""
+    end: PartEnd | None = None
+    """How it ended; null: it has not."""
+
+
+class Timeline(Record, frozen=True, kw_only=True):
+    """Points A to E of a job (KOALA, figure 1), and the times between them."""
+
+    submitted_at: Moment = Moment.of(0.0)
+    """Point A."""
+    placed_at: Moment | None = None
+    """Point B."""
+    claim_at: Moment | None = None
+    """Next claiming try (JCT)."""
+    claimed_at: Moment | None = None
+    """Point C."""
+    start_at: Moment | None = None
+    """Planned start (JST). With `start = "early"` it is the latest one until all files and claims
+    are there."""
+    started_at: Moment | None = None
+    """Point D."""
+    ended_at: Moment | None = None
+    """Point E."""
+    total_waiting_s: float | None = None
+    """Submission to start (TWT)."""
+    transfer_estimate_s: float | None = None
+    """Estimated time of the transfers (FTT)."""
+    transfer_s: float | None = None
+    """Their real time."""
+    transfer_bytes: int | None = None
+    """Their size."""
+    processor_gained_s: float = 0.0
+    """Processor-seconds placed and not yet claimed (PGT)."""
+    processor_wasted_s: float = 0.0
+    """Processor-seconds claimed and not yet started (PWT), up to now."""
+    processor_run_s: float = 0.0
+    """Processor-seconds after the start, up to now."""
+    extra_claiming_tries: int = 0
+    """Claiming tries beyond the first (ACT)."""
+    start_delay_s: float | None = None
+    """Last planned start less the first one."""
+    start_lateness_s: float | None = None
+    """Start less the planned start."""
+    start_skew_s: float | None = None
+    """Last pass of the barrier less the first one."""
+
+
+class Transfer(Record, frozen=True, kw_only=True):
+    """Copy of an input file to a site."""
+
+    transfer: str = ""
+    """Id of the copy."""
+    file: str = ""
+    """Name of the file in the catalogue."""
+    source: str = ""
+    """Site that sends it."""
+    target: str = ""
+    """Site that receives it."""
+    components: tuple[str, ...] = ()
+    """Labels of the components that read it."""
+    size_bytes: int = 0
+    """Size of the file."""
+    moved_bytes: int = 0
+    """Bytes that have arrived."""
+    share: float = 0.0
+    """The same as a share, 0 to 1."""
+    rate_bps: float | None = None
+    """Last reported rate in bytes a second; null before the first report."""
+    left_s: float | None = None
+    """Remaining time; null: it takes longer than expected."""
+    started_at: Moment
+    """Start of the copy."""
+    told_at: Moment | None = None
+    """When the site last reported."""
+    is_done: bool = False
+    """It is complete."""
+
+
+class Deadline(Record, frozen=True, kw_only=True):
+    """Deadline of a job, and its next tries."""
+
+    deadline_at: Moment
+    """The deadline."""
+    next_try_at: Moment | None = None
+    """Next claiming try; null: none is left."""
+    tries_left: int = 0
+    """Claiming tries that are left."""
+
+
+class JobProgress(Record, frozen=True, kw_only=True):
+    """Progress of components that are kept together."""
+
+    policy: str
+    """Policy that keeps them together."""
+    asynchrony_s: float | None = None
+    """Skew that is allowed."""
+    deviation_s: float | None = None
+    """Deviation from it that is allowed."""
+    skew_s: float = 0.0
+    """Skew now."""
+    largest_skew_s: float = 0.0
+    """Largest skew so far."""
+    corrections: int = 0
+    """Corrections so far."""
+    shares: Mapping[str, float] = {}
+    """Shares of components that are held back, by label."""
+    skews: tuple[tuple[float, float], ...] = ()
+    """Pairs of seconds since the start and skew."""
+
+
+class Setback(Record, frozen=True, kw_only=True):
+    """An attempt that was given up."""
+
+    attempt: int
+    """Number of the attempt, from 1 on."""
+    at: Moment
+    """When it was given up."""
+    sites: tuple[str, ...] = ()
+    """Sites where it was placed."""
+    reason: str = ""
+    """Why; empty for old ones of a long life."""
+
+
+class JobDetails(JobSummary, frozen=True, kw_only=True):
+    """All that the daemon shows of one job."""
+
+    status: int | None = None
+    """Exit status of a Failed job, or the negative number of a signal."""
+    queue: str | None = None
+    """Present or last queue: `high`, `low`, `global`, or the site of a local queue; null: none."""
+    placement_tries: int = 0
+    """Placement tries so far."""
+    claiming_tries: int = 0
+    """Claiming tries so far."""
+    retries: int = 0
+    """Attempts that it was given back to its queue for."""
+    failures: int = 0
+    """Attempts ended by a site's fault."""
+    preemptions: int = 0
+    """Attempts preempted by a job of high priority."""
+    claim_fraction: float = 0.0
+    """L of the next placement."""
+    timeline: Timeline = Timeline()
+    """Points A to E, and the times between them."""
+    deadline: Deadline | None = None
+    """Its deadline; null: none."""
+    parts: tuple[Part, ...] = ()
+    """Its components."""
+    progress: JobProgress | None = None
+    """Progress of components that are kept together; null: they are not."""
+    transfers: tuple[Transfer, ...] = ()
+    """Copies of input files in the last attempt."""
+    claims_stopping: int = 0
+    """Claims of a job that is over that sites have not confirmed as stopped."""
+    charges: tuple[ClaimCost, ...] = ()
+    """Cost of the newest 60 claims that held processors."""
+    setbacks: tuple[Setback, ...] = ()
+    """Attempts that were given up."""
+    story: tuple[StoryLine, ...] = ()
+    """Pairs of instant and sentence."""
+    description: str = ""
+    """The job as RSL; empty if RSL has no words for it."""
+
+
+class JobTimeline(Record, frozen=True, kw_only=True):
+    """Timeline of a job, with its transfers, the claims of all attempts, and its history."""
+
+    job: str
+    """Id of the job."""
+    phase: Phase
+    """Phase now."""
+    attempts: int = 0
+    """Attempts so far."""
+    timeline: Timeline = Timeline()
+    """Points A to E, and the times between them."""
+    transfers: tuple[Transfer, ...] = ()
+    """Copies of input files in the last attempt."""
+    setbacks: tuple[Setback, ...] = ()
+    """Attempts that were given up."""
+    story: tuple[StoryLine, ...] = ()
+    """Pairs of instant and sentence."""
+    parts: tuple[PartCourse, ...] = ()
+    """Its components."""
+    charges: tuple[ClaimCost, ...] = ()
+    """Cost of the newest 1,000 claims that held processors."""
+    now_at: Moment | None = None
+    """Instant of the answer; null: the job is over."""
+
+
+class JobPage(Record, frozen=True, kw_only=True):
+    """A page of the list of jobs, in order of submission."""
+
+    jobs: tuple[JobSummary, ...] = ()
+    """The jobs; each is correct for some instant of the call."""
+    next: str | None = None
+    """`after` of the next page; null: there is none."""
+
+
+class Explanation(Record, frozen=True, kw_only=True):
+    """Sentences that explain why a job waits, or how it ended."""
+
+    job: str
+    """Id of the job."""
+    phase: Phase
+    """Phase now."""
+    why: tuple[str, ...] = ()
+    """The sentences."""
+
+    def __str__(self) -> str:
+        return "\n".join(self.why)
+
+
+class CancelResult(Record, frozen=True, kw_only=True):
+    """Answer to one cancellation."""
+
+    job: str
+    """Id of the job."""
+    phase: Phase | Literal[""]
+    """Phase now; empty for an unknown job."""
+    error: str = ""
+    """Why it was not cancelled; empty: it was."""
+
+
+class Notice(Record, frozen=True, kw_only=True):
+    """Event of a job or site."""
+
+    number: int
+    """Number of the event; numbers increase by one, over restarts."""
+    at: Moment
+    """When it happened."""
+    job: str = ""
+    """Id of the job; empty for an event of a site."""
+    site: str = ""
+    """Name of the site; empty for an event of a job."""
+    phase: Phase | Literal[""] = ""
+    """Phase of the job at that time; empty for an event of a site."""
+    text: str = ""
+    """What it adds to the phase; may be empty."""
+
+    def __bool__(self) -> bool:
+        """Return True except for a mark, which has the number 0."""
+        return self.number > 0
+
+
+NO_NOTICE = Notice(number=0, at=Moment.of(0.0))
+"""Mark in a stream of notices."""

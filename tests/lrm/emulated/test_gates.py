@@ -1,0 +1,206 @@
+"""Gates of the emulated local manager, and expected starts, with real processes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from koala.common.protocol.messages import Resources
+from koala.errors import LocalManagerError
+from koala.queue_model import Discipline
+from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
+from koala_agent.lrm.local_manager import Ended, Idle, Placeholder, Queued, Running
+from tests.lrm.harness import CROWD, Ask, Pipe, Serve
+
+pytestmark = pytest.mark.live
+
+
+def gated(placeholder: Placeholder) -> Placeholder:
+    return replace(placeholder, is_gated=True)
+
+
+async def waits(manager: EmulatedLocalManager) -> dict[str, float | None]:
+    """Return the expected waits of claims, to 10 s."""
+    return {
+        wait.claim: None if wait.start_in_s is None else round(wait.start_in_s, -1)
+        for wait in (await manager.idle()).waits
+    }
+
+
+async def test_a_gated_claim_starts_when_it_is_opened(serve: Serve, ask: Ask) -> None:
+    async with serve() as (manager, witness):
+        assert manager.gate
+        await manager.submit(gated(ask("a", "true", processors=8)))
+        idle = await manager.idle()
+        assert (idle.idle, idle.startable, idle.queued_jobs) == (8, 8, 1)
+        assert manager.starts_after_stop
+        assert await manager.listing() == (Queued(claim="a"),)
+        await manager.set_gate("a", is_gated=False)
+        assert (await witness.ended("a")).exit_status == 0
+
+
+@pytest.mark.parametrize("discipline", list(Discipline))
+async def test_a_gated_claim_is_passed_over_and_keeps_its_place(
+    serve: Serve, ask: Ask, discipline: Discipline
+) -> None:
+    async with serve(discipline=discipline) as (manager, witness):
+        await manager.submit(ask("a", processors=8))
+        for claim in ("early", "second", "third"):
+            await manager.submit(ask(claim, processors=8))
+        await manager.set_gate("early", is_gated=True)
+        await manager.withdraw("a")
+        await witness.running("second")
+        await manager.set_gate("early", is_gated=False)
+        await manager.withdraw("second")
+        await witness.running("early")
+        assert Queued(claim="third") in await manager.listing()
+
+
+async def test_jobs_behind_a_claim_that_is_gated_start_at_once(serve: Serve, ask: Ask) -> None:
+    async with serve(discipline=Discipline.FCFS) as (manager, witness):
+        await manager.submit(ask("a", processors=5))
+        await manager.submit(ask("head", processors=8))
+        await manager.submit(ask("behind", processors=3))
+        assert (await manager.idle()).startable == 0
+        await manager.set_gate("head", is_gated=True)
+        await witness.running("behind")
+
+
+async def test_a_gate_changes_nothing_but_waiting_claims(serve: Serve, ask: Ask) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(ask("ended", "true"))
+        await witness.ended("ended")
+        await manager.submit(ask("running"))
+        await witness.running("running")
+        await manager.submit(ask("waiting", processors=8))
+        before = await manager.listing()
+        for is_gated in (True, True, False, False):
+            for claim in ("ended", "running", "waiting", "unknown"):
+                await manager.set_gate(claim, is_gated=is_gated)
+            assert await manager.listing() == before
+        await manager.withdraw("running")
+        await witness.running("waiting")
+
+
+async def test_a_gated_claim_can_be_withdrawn(serve: Serve, ask: Ask) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(gated(ask("a", processors=8)))
+        await manager.withdraw("a")
+        await witness.ended("a")
+        assert (await manager.idle()).queued_jobs == 0
+        await manager.submit(ask("b", "true", processors=8))
+        await witness.ended("b")
+
+
+async def test_a_gate_outlives_its_agent_with_the_place_of_the_claim(
+    serve: Serve, ask: Ask
+) -> None:
+    async with serve(kill=False) as (manager, witness):
+        await manager.submit(ask("a", processors=8))
+        await manager.submit(ask("early", processors=8))
+        await manager.submit(ask("second", processors=8))
+        await manager.submit(gated(ask("open", processors=8)))
+        await manager.set_gate("early", is_gated=True)
+        await manager.set_gate("open", is_gated=False)
+        await witness.running("a")
+    async with serve() as (manager, witness):
+        await manager.withdraw("a")
+        await witness.running("second")
+        await manager.set_gate("early", is_gated=False)
+        await manager.withdraw("second")
+        await witness.running("early")
+        await manager.withdraw("early")
+        await witness.running("open")
+
+
+async def test_a_claim_that_may_kill_and_is_gated_kills_nothing(serve: Serve, ask: Ask) -> None:
+    async with serve(load=CROWD, may_kill_local=True) as (manager, witness):
+        await witness.until(Idle, lambda idle: idle.local_processors == 8)
+        await manager.submit(replace(gated(ask("a", processors=3)), may_kill=True))
+        assert (await manager.idle()).local_processors == 8
+
+
+async def test_a_manager_that_closes_sets_no_gate(serve: Serve) -> None:
+    async with serve() as (manager, _):
+        await manager.close()
+        with pytest.raises(LocalManagerError, match="is closing") as caught:
+            await manager.set_gate("a", is_gated=True)
+        assert caught.value.transient
+
+
+# Expected starts --------------------------------------------------------------------------------
+
+
+async def test_waits_follow_from_the_limits_of_all_jobs(serve: Serve, ask: Ask) -> None:
+    """A gated claim is taken as if it alone were opened now."""
+    async with serve(discipline=Discipline.FCFS) as (manager, witness):
+        await manager.submit(ask("running", processors=8, time_limit_s=1000))
+        await manager.submit(gated(ask("first", processors=8, time_limit_s=3000)))
+        await manager.submit(ask("second", processors=8, time_limit_s=500))
+        await manager.submit(gated(ask("third", processors=8)))
+        await witness.running("running")
+        assert await waits(manager) == {"first": 1000, "second": 1000, "third": 1500}
+        assert {wait.source for wait in (await manager.idle()).waits} == {"forecast"}
+        await manager.set_gate("first", is_gated=False)
+        assert await waits(manager) == {"first": 1000, "second": 4000, "third": 4500}
+        await manager.withdraw("first")
+        assert await waits(manager) == {"second": 1000, "third": 1500}
+
+
+async def test_a_wait_behind_a_job_without_a_limit_is_unknown(serve: Serve, ask: Ask) -> None:
+    async with serve() as (manager, _):
+        await manager.submit(ask("running", processors=8, time_limit_s=float("inf")))
+        await manager.submit(ask("a", processors=8))
+        assert await waits(manager) == {"a": None}
+
+
+async def test_waits_are_told_when_a_claim_is_gated(serve: Serve, ask: Ask) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(ask("running", processors=8, time_limit_s=1000))
+        await manager.submit(ask("a", processors=8, time_limit_s=1000))
+        await manager.submit(ask("b", processors=8))
+        witness.reports.clear()
+        await manager.set_gate("a", is_gated=True)
+        told = await witness.until(Idle, lambda idle: len(idle.waits) == 2)
+        assert max(wait.start_in_s or 0.0 for wait in told.waits) < 1001
+
+
+async def test_jobs_of_others_that_wait_are_counted_apart(serve: Serve, ask: Ask) -> None:
+    few = replace(CROWD, waiting_max=4)
+    async with serve(load=few) as (manager, witness):
+        await witness.until(Idle, lambda idle: idle.foreign_queued == 4)
+        await manager.submit(ask("a"))
+        await manager.submit(gated(ask("b")))
+        idle = await manager.idle()
+        assert (idle.foreign_queued, idle.queued_jobs) == (4, 6)
+
+
+# GPUs -------------------------------------------------------------------------------------------
+
+
+async def test_a_gated_claim_has_no_gpus_and_keeps_its_place_for_them(
+    serve: Serve, ask: Ask, pipe: Pipe
+) -> None:
+    wish = Resources(gpus=2)
+
+    def wanting(claim: str) -> Placeholder:
+        show = f"echo $KOALA_CLAIM $CUDA_VISIBLE_DEVICES > {pipe.path}"
+        return replace(ask(claim, "sh", "-c", f"{show}; sleep 1000", processors=8), resources=wish)
+
+    async with serve(gpus=3) as (manager, _):
+        await manager.submit(ask("a", processors=8))
+        await manager.submit(wanting("early"))
+        await manager.submit(wanting("second"))
+        assert (await manager.idle()).idle_gpus == 0
+        assert (await waits(manager))["second"] is None, "it waits for GPUs, too"
+        await manager.set_gate("early", is_gated=True)
+        await manager.withdraw("a")
+        assert await pipe.line() == "second 0,1"
+        assert (await manager.idle()).idle_gpus == 1
+        await manager.set_gate("early", is_gated=False)
+        assert (await manager.idle()).idle_gpus == 0
+        await manager.submit(ask("third", processors=8))
+        await manager.withdraw("second")
+        assert await pipe.line() == "early 0,1"
+        assert [type(entry) for entry in await manager.listing()] == [Ended, Running, Ended, Queued]
