@@ -379,15 +379,18 @@ class Goodbye:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Expected wait of a claim in the local queue.
+    """Wait of a claim in the local queue.
 
     `start_in_s` is the time until it would start if it were open from now on, also of a gated one;
-    None: unknown. `source` is how that is known.
+    None: unknown. `source` is how that is known. `number` is that of its batch job, and `reason` is
+    why it waits, in the batch system's words; empty: unknown.
     """
 
     claim: ClaimId
     start_in_s: Annotated[float | None, Amount()] = None
     source: Annotated[str, Printable()] = ""
+    number: Annotated[str, Text()] = ""
+    reason: Reason = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from koala.common.protocol.messages import (
     SiteFigures,
     Stop,
     ToAgent,
+    Wait,
     Watermark,
     Welcome,
 )
@@ -146,6 +147,13 @@ class AgentRegistry:
     def version(self, site: SiteName) -> str | None:
         """Return the version of the software of a site's agent; None while it is not connected."""
         return None if self._sessions.of(site) is None else self._versions.get(site)
+
+    def waits(self, site: SiteName) -> tuple[Wait, ...]:
+        """Return the waits of claims in the queue of a site, by its newest report; none while it is
+        away."""
+        connection = self._sessions.of(site)
+        report = None if connection is None else connection.report
+        return () if report is None else report.waits
 
     def notice(self, site: SiteName) -> str:
         """Return the notice of a site's agent to users; empty while it is not connected."""
