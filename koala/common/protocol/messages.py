@@ -399,7 +399,8 @@ class SiteFigures:
 
     They include all asks up to number `through`. `trouble` is the reason why the site takes no new
     claims, or none of some users; empty when nothing is wrong. `resources` are all that it has.
-    `foreign_queued` are the jobs of others that wait for processors.
+    `foreign_queued` are the jobs of others that wait for processors. `gate` is as in the facts, by
+    now.
     """
 
     idle: Processors
@@ -412,6 +413,7 @@ class SiteFigures:
     resources: SiteResources = NO_RESOURCES
     waits: Annotated[tuple[Wait, ...], Truncated(WAITS_MAX)] = ()
     foreign_queued: int = 0
+    gate: Annotated[str, Printable()] = ""
 
 
 # Orders about claims -----------------------------------------------------------------------------

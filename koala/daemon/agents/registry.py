@@ -378,7 +378,8 @@ class AgentRegistry:
             is_other = known is not None and reports.contradicts_facts(report, known.facts)
             if known and is_other and not self._consume_registration_token(connection):
                 # Its next report repeats the change.
-                report = replace(report, processors=0, resources=known.facts.resources)
+                facts = known.facts
+                report = replace(report, processors=0, resources=facts.resources, gate=facts.gate)
 
         def handle_report(batch: BatchContext) -> bool:
             is_known = not isinstance(report, Report) or report.claim in batch.scheduler.ledger

@@ -295,6 +295,7 @@ class BatchManager:
         While a controller is away nothing is startable: jobs that may run elsewhere should."""
         try:
             await self._poll()
+            await self._gatekeeper.poll()  # a site without figures yet has to know its gate
             await self._poll_figures()
         except LocalManagerError as error:
             if not error.transient:
