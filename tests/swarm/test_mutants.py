@@ -44,7 +44,7 @@ FOUND_BY = {
     "a_releasing_job_is_preempted": 734,
     "a_link_is_booked_twice": 14,
     "a_slot_without_a_guard": 51,
-    "plans_that_are_believed": 103,
+    "plans_that_are_believed": 12,
     "a_snapshot_without_the_timers": 0,
     "a_mark_that_is_not_read": 1,
     "answers_before_the_commit": 143,

@@ -25,6 +25,9 @@ FAR_HOLDS = 3
 FAR_HOLDS_UNGATED = 2
 LOOK_S = 10.0
 """Time that the others have to start, before a component that came up far too early goes."""
+REST_HOLDS = 3
+"""Without a gate, a component that came up far too early is queued again after so many holds, or
+when the others are near. Else it would come up again at once where nothing is in its way."""
 NEWS_S = 30.0
 """Time that a site has to tell the first expected start of a ticket."""
 
@@ -33,9 +36,10 @@ def dodge(question: TicketQuestion) -> TicketPlan:
     """Open a component when it is expected within the slack of the slowest one, or while another
     one holds. Without expected starts the components take turns."""
     waiting = [part for part in question.parts if part.held_s is None]
-    if any(not part.is_known and part.waited_s < NEWS_S for part in waiting):
+    queued = [part for part in waiting if part.tickets or part.given_back_s is None]
+    if any(not part.is_known and part.waited_s < NEWS_S for part in queued):
         return _closed(question)
-    if any(part.start_s is None for part in waiting):
+    if any(part.start_s is None for part in queued):
         return turns(question)
     hold_s = _hold_s(question)
     last_s = max([question.files_s, *[part.start_s or 0.0 for part in waiting]])
@@ -96,7 +100,9 @@ def _plan(
             open=1 if is_open and not is_held else 0,
             gives_back=gives_back,
         )
-    tickets = max(part.tickets, 0 if is_held and not gives_back else 1)
+    rested_s = FOREVER if part.given_back_s is None else part.given_back_s
+    is_resting = last_s > far_s and (gives_back or rested_s < REST_HOLDS * hold_s)
+    tickets = max(part.tickets, 0 if is_resting or (is_held and not gives_back) else 1)
     is_too_early = part.start_s is not None and part.start_s + hold_s < last_s
     if tickets == part.tickets and is_too_early and part.waited_s >= hold_s:
         tickets += 1

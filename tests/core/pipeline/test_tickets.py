@@ -260,6 +260,26 @@ def test_spare_tickets_are_never_gated(begin: Begin) -> None:
     assert sorted(gates(script)) == ["j1/1/0/1", "j1/1/0/2", "j1/1/1/1"]
 
 
+def test_a_spare_component_that_came_up_far_too_early_rests(begin: Begin) -> None:
+    """Nothing is in its way: queued at once it would come up and go again and again. When the other
+    is near it is queued sooner."""
+    script = busy(begin(chosen(tickets="spare")), "a", "b", gate="").ignore(ClaimProcessors)
+    script.tell(a_pair())
+    tell(script, "b", c1n1=4 * HOUR)
+    script.grant("j1/1/0/1").after(11)
+    script.expect(StopClaim, claim="j1/1/0/1")
+    script.gone("j1/1/0/1").after(1700)
+    assert sorted(gates(script)) == ["j1/1/1/1"]
+    script.after(300)
+    assert sorted(gates(script)) == ["j1/1/0/2", "j1/1/1/1"]
+    script.grant("j1/1/0/2").after(11)
+    script.expect(StopClaim, claim="j1/1/0/2")
+    script.gone("j1/1/0/2")
+    tell(script, "b", c1n1=1000.0)
+    script.after(301)
+    assert sorted(gates(script)) == ["j1/1/0/3", "j1/1/1/1"]
+
+
 def test_the_start_is_one_for_all(queued: Script) -> None:
     tell(queued, "a", c0n1=None)
     tell(queued, "b", c1n1=None)

@@ -146,7 +146,7 @@ async def test_a_hold_of_a_claim_that_never_was_gated_is_its_owners(
 async def test_the_next_agent_opens_by_the_gate_that_was_shut(
     serve: Serve, cluster: Cluster, placeholder: Placeholder
 ) -> None:
-    """Though the site has another configuration by then; and shuts it anew."""
+    """Though the site has another configuration by then; and shuts it again."""
     async with serve() as (manager, _):
         await manager.submit(placeholder)
         await manager.set_gate(CLAIM, is_gated=True)

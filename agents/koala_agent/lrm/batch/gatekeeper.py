@@ -69,8 +69,7 @@ class Gatekeeper:
 
     @property
     def trouble(self) -> str:
-        """What keeps claims from being gated or opened, for the site's administrator; empty for
-        nothing."""
+        """Words for the administrator: why claims are not gated or opened; empty for none."""
         return self._refusal or self._stubborn
 
     async def learn(self) -> None:
@@ -119,8 +118,8 @@ class Gatekeeper:
                 log.warning("gate.not_settled", claim=tracked.row.claim, reason=str(error))
 
     async def poll(self) -> None:
-        """Ask for the gates when it is time, and order anew what the last listing has otherwise
-        than it is wanted."""
+        """Ask for the gates when it is time, and order once more what the last listing has
+        otherwise than it is wanted."""
         try:
             await self.learn()
         except LocalManagerError as error:
@@ -240,7 +239,7 @@ def _may_change(tracked: TrackedClaim) -> bool:
 
 
 def _is_wrong(tracked: TrackedClaim, now: float) -> bool:
-    """Test for a listed job that is not as it is wanted, or has to be gated anew by now."""
+    """Test for a listed job that is not as it is wanted, or must be gated again by now."""
     row = tracked.row
     if tracked.is_submitting or not tracked.is_waiting() or not (row.gate or row.is_gated):
         return False
