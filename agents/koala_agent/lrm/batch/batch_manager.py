@@ -290,11 +290,13 @@ class BatchManager:
         return None if tracked is None else tracked.listed()
 
     async def idle(self) -> Idle:
-        """See `LocalManager`. Polls first, because the figures must include all claims so far.
+        """See `LocalManager`. Polls first, because the figures must include all claims so far; the
+        gate is known afterwards, which the agent tells when it registers.
         While a controller is away nothing is startable: jobs that may run elsewhere should."""
         try:
             await self._poll()
             await self._poll_figures()
+            await self._gatekeeper.try_to_learn()
         except LocalManagerError as error:
             if not error.transient:
                 raise
