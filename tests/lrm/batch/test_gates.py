@@ -103,7 +103,11 @@ async def test_a_gate_that_is_refused_gives_way_to_the_next_and_the_last_is_told
         await witness.until(Idle, lambda idle: idle.trouble == "" and idle.idle == 12)
         cluster.now += GATES_S
         await cluster.polls()
-        assert manager.gate == "start time"
+        assert manager.gate == "nice value"
+        cluster.config = BY_AGE
+        cluster.now += GATES_S
+        await cluster.polls()
+        assert manager.gate == "excluded nodes"
 
 
 async def test_a_command_that_was_lost_and_a_change_of_somebody_else_are_repaired(

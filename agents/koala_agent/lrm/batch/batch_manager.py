@@ -295,8 +295,8 @@ class BatchManager:
         While a controller is away nothing is startable: jobs that may run elsewhere should."""
         try:
             await self._poll()
-            await self._gatekeeper.poll()  # a site without figures yet has to know its gate
             await self._poll_figures()
+            await self._gatekeeper.try_to_learn()
         except LocalManagerError as error:
             if not error.transient:
                 raise

@@ -2,8 +2,8 @@
 
 What is wanted is in the claim's row before the batch system hears of it, with the gate that is
 used: after a crash at any instant the row tells how to open the job. One command is for all claims
-that want the same at the time. A gate that the batch system refuses is not tried again until it is
-asked for its gates again; the next one that keeps a job's place is used instead.
+that want the same at the time. A gate that the batch system refuses is not tried again until its
+configuration makes other gates; the next one that keeps a job's place is used instead.
 
 Each poll compares: a job that is not as it is wanted (somebody else has changed it, a command got
 lost) gets the command once more, ever less often. A claim that was never gated is left alone, so
@@ -79,9 +79,18 @@ class Gatekeeper:
         self._ask_at = self._clock() + UNKNOWN_S
         commands = self._dialect.gates()
         answers = tuple([await self._breaker.run(command, "") for command in commands])
+        known = [(gate.name, gate.keeps_place) for gate in self._gates]
         self._gates = tuple(guarded(gate) for gate in self._dialect.read_gates(answers))
-        self._refused.clear()
+        if [(gate.name, gate.keeps_place) for gate in self._gates] != known:
+            self._refused.clear()
         self._ask_at = self._clock() + GATES_S
+
+    async def try_to_learn(self) -> None:
+        """Ask which gates there are, when it is time; without an answer they stay as they are."""
+        try:
+            await self.learn()
+        except LocalManagerError as error:
+            log.warning("gate.unknown", reason=str(error))
 
     async def check(self) -> None:
         """Check that there is a gate for a claim that is to be submitted. Raises
@@ -120,10 +129,7 @@ class Gatekeeper:
     async def poll(self) -> None:
         """Ask for the gates when it is time, and order once more what the last listing has
         otherwise than it is wanted."""
-        try:
-            await self.learn()
-        except LocalManagerError as error:
-            log.warning("gate.unknown", reason=str(error))
+        await self.try_to_learn()
         now = self._clock()
         wrong = [tracked for tracked in self._claims.open() if _is_wrong(tracked, now)]
         for tracked in wrong:
