@@ -268,9 +268,9 @@ def test_a_spare_component_that_came_up_far_too_early_rests(begin: Begin) -> Non
     tell(script, "b", c1n1=4 * HOUR)
     script.grant("j1/1/0/1").after(11)
     script.expect(StopClaim, claim="j1/1/0/1")
-    script.gone("j1/1/0/1").after(1700)
+    script.gone("j1/1/0/1").after(3500)
     assert sorted(gates(script)) == ["j1/1/1/1"]
-    script.after(300)
+    script.after(400)
     assert sorted(gates(script)) == ["j1/1/0/2", "j1/1/1/1"]
     script.grant("j1/1/0/2").after(11)
     script.expect(StopClaim, claim="j1/1/0/2")
