@@ -291,7 +291,8 @@ class Facts:
 
     They are constant for the life of the agent's process, except `starts_after_stop` and `gate`.
     Empty or 0: none, or unknown. `gate` is how the site keeps a waiting claim from starting, with
-    its place in the queue. `notice` is for the site's users; no decision depends on it.
+    its place in the queue, `hold_max_s` the longest hold that its owner allows. `notice` is for the
+    site's users; no decision depends on it.
     """
 
     processors: Processors = 0
@@ -307,6 +308,7 @@ class Facts:
     slots: Processors = 0
     notice: Annotated[str, Printable()] = ""
     gate: Annotated[str, Printable()] = ""
+    hold_max_s: Annotated[float, Amount()] = 0.0
 
 
 # The session -------------------------------------------------------------------------------------
