@@ -43,7 +43,7 @@ def ticket(claim: ClaimId = OLD, *, is_gated: bool = False) -> ClaimProcessors:
 def told_by(
     *users: LocalJob, orders: dict[float, Order], until: float, has_forecast: bool = True
 ) -> list[tuple[float, Event]]:
-    """What a site of 8 processors under EASY tells, with the instants."""
+    """Events of a site of 8 processors under EASY, with their instants."""
     engine = Engine()
     told: list[tuple[float, Event]] = []
     setting = replace(
