@@ -35,7 +35,7 @@ waiting_max = 2
 """
     for site, run_s in (("delft", 1e5), ("leiden", 1e9))
 }
-"""Local users who fill a site and stay, and a short queue of others. Those of Leiden stay longer, by
+"""Local users who fill a site and stay, and a short queue of others. Those of Leiden stay longer by
 far."""
 GATED = "the first gated, with its place kept"
 PARAMETERS: dict[str, Any] = {

@@ -21,7 +21,6 @@ from koala.common.runtime.child_lifetime import serve
 from tests.swarm.run import Run
 from tests.swarm.scenario import BUSY_FIRST, draw
 
-
 BUSY_SHARE = 20
 """One seed in so many of a short campaign is of busy sites: it takes three times as long."""
 
