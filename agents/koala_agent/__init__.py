@@ -1,6 +1,6 @@
 """The agent: one process in front of the local resource manager of one site.
 
-main, background, doctor    the commands; `doctor --probe` submits the `probe_job`
+main, background, doctor    the commands; `doctor --probe` submits the jobs of `probes`
 config, config_tables       the configuration; `accounts` and `site_access` interpret it
 assembly                    builds a live site from it
 site                        the agent of one site: passes messages between the parts below

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import secrets
 from collections.abc import Callable, Coroutine
@@ -362,6 +363,7 @@ def _description(
         slots=config.site.slots or 0,
         notice=config.system.notice,
         gate=manager.gate,
+        hold_max_s=longest_s if math.isfinite(longest_s := config.site.longest_hold_s) else 0.0,
     )
     name = SiteName(config.agent.site)
     return codec.SiteDescription(version=version, site=name, facts=facts)

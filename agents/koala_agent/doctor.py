@@ -34,11 +34,11 @@ from koala_agent.assembly import dialect_of
 from koala_agent.background import find
 from koala_agent.config import read_config
 from koala_agent.config_tables import Config
-from koala_agent.gate_probe import OPEN_S, SHUT_S, probe_gate
 from koala_agent.link.endpoints import certified_address, why_refused
 from koala_agent.link.enrolment import find_identity
 from koala_agent.lrm.dialect import Dialect, Figures
-from koala_agent.probe_job import LIMIT_S, may_submit, run_probe
+from koala_agent.probes.gate_probe import OPEN_S, SHUT_S, probe_gate
+from koala_agent.probes.probe_job import LIMIT_S, may_submit, run_probe
 from koala_agent.site_access import agent_endpoint, mailbox_of, reached
 from koala_agent.starter.mailbox.layout import POLL_S, UP
 from koala_agent.starter_link.mailbox import make_mailbox

@@ -87,7 +87,7 @@ def _run_command(name: str, words: Sequence[str]) -> int:
         parser.add_argument(
             "--probe",
             action="store_true",
-            help="submit a small batch job that calls back from a compute node",
+            help="submit small batch jobs: one calls back from a compute node, two try the gate",
         )
     if name == "conformance":
         _add_kit_options(parser)

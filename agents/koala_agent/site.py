@@ -351,6 +351,7 @@ class Site:
                 resources=idle.resources,
                 waits=idle.waits,
                 foreign_queued=idle.foreign_queued,
+                gate=self._manager.gate,
             )
             self._link.send_figures(figures, is_due=is_due)
 

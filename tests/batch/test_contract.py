@@ -17,9 +17,18 @@ from koala.errors import LocalManagerError
 from koala_agent.conformance.bench import BenchSettings
 from koala_agent.conformance.checks import CHECKS, tried
 from koala_agent.lrm.batch.batch_manager import BatchManager
-from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Idle, Queued, Running
+from koala_agent.lrm.local_manager import (
+    OUTPUT_FILE,
+    EndCause,
+    Idle,
+    Listed,
+    Placeholder,
+    Queued,
+    Running,
+)
+from koala_agent.transport.interface import Answer
 from koala_agent.transport.shell import Shell, plain_environment
-from tests.batch.conftest import ONE_OF_EACH, Serve, cleared
+from tests.batch.conftest import ONE_OF_EACH, WITHOUT_OAR, Serve, cleared
 from tests.batch.systems.system import GPUS, System
 from tests.live.grid import until
 from tests.lrm.harness import LIMIT_S, Ask
@@ -27,12 +36,13 @@ from tests.lrm.harness import LIMIT_S, Ask
 pytestmark = pytest.mark.lrm
 
 SYSTEMS = {**ONE_OF_EACH, "newer slurm": ("newer_slurm", "iota")}
+FOR_GATES = {"slurm by age": ("slurm_by_age", "zeta")}
 
 
 @pytest.fixture(params=list(SYSTEMS))
 def system(request: pytest.FixtureRequest) -> Iterator[System]:
     """One of each kind, and Slurm once more, of another generation."""
-    yield from cleared(request, *SYSTEMS[request.param])
+    yield from cleared(request, *{**SYSTEMS, **FOR_GATES}[request.param])
 
 
 SLOW = ("time limit",)
@@ -246,3 +256,96 @@ async def test_a_request_that_could_never_run_is_refused_for_good(serve: Serve, 
             await manager.submit(ask("j1/1/0/1", processors=17))
         assert not caught.value.transient
         assert await manager.listing() == ()
+
+
+# Gates --------------------------------------------------------------------------------------------
+
+GATES = {
+    **dict.fromkeys(("alpha", "iota"), "start time"),
+    "zeta": "excluded nodes",
+    **dict.fromkeys(("gamma", "omega", "sigma"), "user hold"),
+    "kappa": "requirement",
+}
+BY_AGE = "slurm by age"
+FIRST, SECOND, SMALL = "j1/1/0/1", "j2/1/0/1", "j3/1/0/1"
+
+
+def gated(placeholder: Placeholder) -> Placeholder:
+    return replace(placeholder, is_gated=True)
+
+
+async def states(manager: BatchManager) -> dict[str, type[Listed]]:
+    return {one.claim: type(one) for one in await manager.listing()}
+
+
+def place_of(manager: BatchManager, claim: str, system: System) -> str:
+    """The batch system's words for a claim's place; empty where it has none."""
+    dialect = system.dialect
+    answers = [Answer(status=0, out=system.run(*one.argv), err="") for one in dialect.gates()]
+    gate = dialect.read_gates(tuple(answers))[0]
+    if gate.place is None:
+        return ""
+    question = gate.place(manager.number(claim))
+    return question.read(Answer(status=0, out=system.run(*question.command.argv), err=""))
+
+
+async def known_place(manager: BatchManager, claim: str, system: System) -> str:
+    """The same, once the scheduler has looked at the job."""
+    if system.kind == "slurm":
+        await until(lambda: place_of(manager, claim, system) != "")
+    return place_of(manager, claim, system)
+
+
+@pytest.mark.parametrize("system", ["slurm", BY_AGE], indirect=True)
+async def test_a_gated_claim_is_passed_over_and_starts_first_when_it_is_opened(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    """As in the conformance kit; and the batch system's own words for its place stay."""
+    async with serve() as (manager, witness):
+        await manager.submit(gated(ask(FIRST, processors=16)))
+        assert manager.gate == GATES[system.name]
+        idle = await manager.idle()
+        assert (idle.startable, idle.foreign_queued) == (16, 0)
+        await manager.submit(ask(SMALL, processors=1))
+        await witness.running(SMALL)
+        assert await states(manager) == {FIRST: Queued, SMALL: Running}
+        await manager.submit(ask(SECOND, processors=16))
+        assert (await states(manager))[SECOND] is Queued
+        place = await known_place(manager, FIRST, system)
+        await manager.set_gate(FIRST, is_gated=False)
+        await manager.withdraw(SMALL)
+        await witness.running(FIRST)
+        assert (await states(manager))[SECOND] is Queued
+        assert place_of(manager, FIRST, system) == place
+
+
+@pytest.mark.parametrize("system", [*WITHOUT_OAR, BY_AGE, "newer slurm"], indirect=True)
+async def test_a_claim_that_waits_is_gated_and_outlives_its_agent(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    other = system.submit("sleep 1000\n", processors=16)
+    async with serve(kill=False) as (manager, witness):
+        await witness.until(Idle, lambda idle: idle.local_processors == 16)
+        await manager.submit(ask(FIRST, processors=16))
+        await manager.submit(ask(SECOND, processors=16))
+        place = await known_place(manager, FIRST, system)
+        await manager.set_gate(FIRST, is_gated=True)
+        await manager.set_gate(SECOND, is_gated=True)
+        assert manager.gate == GATES[system.name]
+        await witness.until(Idle, lambda idle: idle.queued_jobs == idle.foreign_queued == 0)
+    async with serve() as (manager, witness):
+        await manager.submit(ask(SMALL, processors=1))
+        system.cancel(other)
+        await witness.running(SMALL)
+        assert await states(manager) == {FIRST: Queued, SECOND: Queued, SMALL: Running}
+        assert place_of(manager, FIRST, system) == place
+        await manager.set_gate(SECOND, is_gated=False)
+        await manager.set_gate(FIRST, is_gated=False)
+        await manager.withdraw(SMALL)
+        await witness.running(FIRST)
+        assert (await states(manager))[SECOND] is Queued
+        await manager.set_gate(SECOND, is_gated=True)
+        await manager.set_gate(FIRST, is_gated=True)  # it runs: too late
+        await manager.withdraw(SECOND)
+        assert (await witness.ended(SECOND)).cause is EndCause.WITHDRAWN
+        assert (await states(manager))[FIRST] is Running

@@ -17,7 +17,7 @@ import pytest
 
 from koala.client import AsyncClient
 from koala_agent.config import read_config
-from koala_agent.probe_job import run_probe
+from koala_agent.probes.probe_job import run_probe
 from tests.batch.systems.jobs import ended_well, finished, log_of, running
 from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.ssh_sites import grid_behind_ssh

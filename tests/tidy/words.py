@@ -115,7 +115,7 @@ def riddles(module: Module) -> Iterator[str]:
 
 RETIRED = {
     "bell", "bodies", "book", "carrier", "chronicle", "courier", "desk", "door", "doors", "errand",
-    "gate", "gauge", "ground", "guard", "holdings", "look", "looked", "losing", "marks",
+    "gauge", "ground", "guard", "holdings", "look", "looked", "losing", "marks",
     "mirror", "news", "notices", "pump", "roster", "standing", "strangers", "tell", "texts",
     "tidings", "turnstile",
 }  # fmt: skip

@@ -30,11 +30,11 @@ class _State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asked(_State, frozen=True, tag="Asked"):
-    """Submitted to the local manager, or about to be; no starter has checked in. A ticket has no
-    `grace_until`. `submit_at` is when a submission that failed for a while is tried again, and
-    `gate_at` when its gate is; None: neither failed. `failures` are those in a row."""
+    """Submitted to the local manager, or about to be; no starter has checked in. `submit_at` is
+    when a submission that failed for a while is tried again, and `gate_at` when its gate is; None:
+    neither failed. `failures` are those in a row."""
 
-    grace_until: float | None
+    grace_until: float
     submit_at: float | None = None
     trouble: str = ""
     gate_at: float | None = None
@@ -178,7 +178,7 @@ def due_at_of(state: State) -> float | None:
     match state:
         case Asked():
             dues = (state.grace_until, state.submit_at, state.gate_at)
-            return min((at for at in dues if at is not None), default=None)
+            return min([at for at in dues if at is not None])
         case Withdrawing() | Stopping() | Ended() | Collecting() | Gone():
             return state.due_at
         case Granted() | Armed() | Passed():

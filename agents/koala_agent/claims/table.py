@@ -12,7 +12,8 @@ Events in, outputs out; no I/O, clock or randomness. Guarantees:
 - A claim is bound for good to its first nonce; any other starter is dismissed.
 - Gone is reported only after the local manager confirmed that nothing is left. The report is
   repeated until it is acknowledged; then the claim is forgotten but for its name.
-- The agent ends claims on its own only by its site's rules. A ticket has no grace time.
+- The agent ends claims on its own only by its site's rules. The grace time of a ticket is a day
+  from the last time that the daemon asked for it.
 - The gate that the daemon wants for a ticket is stored, and set again until the local manager has
   taken it, also after a restart. A bound claim has none.
 - While files of an ended program are collected, no starter is left to ping. The agent pings in its
@@ -124,6 +125,9 @@ RETRY_S = 1.0
 TICKET_RETRY_MAX_S = 60.0
 """Pauses before a command is repeated that failed: the first, and the longest for a ticket. A claim
 with a grace time has no time for longer ones."""
+
+TICKET_S = 86_400.0
+"""Time after which a ticket is withdrawn that its daemon has not asked for again."""
 
 PINGED_MAX = 1_000
 """Pings of which the answers are awaited to measure the daemon's clock."""
@@ -259,8 +263,8 @@ class ClaimTable:
         hold = order.hold
         claim = self.claims.get(hold.claim)
         if claim is not None:
-            if isinstance(claim.state, Asked) and hold.is_gated != claim.hold.is_gated:
-                claim = self._change_gate(claim, claim.state, is_gated=hold.is_gated)
+            if isinstance(claim.state, Asked) and claim.hold.waits:
+                claim = self._ask_again(claim, claim.state, hold)
             self._report(claim)
         elif hold.is_granted or hold.claim in self._forgotten:
             self._report_unknown(hold.claim)
@@ -268,7 +272,7 @@ class ClaimTable:
             end = ClaimEnd(kind=EndKind.REFUSED, reason=reason)
             self._to_daemon(_gone(hold.claim, end))
         else:
-            state = Asked(grace_until=self._grace_until(hold))
+            state = Asked(grace_until=self._now + self._grace_s(hold))
             claim = self._store(Claim(hold=hold, secret=order.secret, state=state))
             self._emit(Submit(claim=claim))
 
@@ -282,12 +286,18 @@ class ClaimTable:
     def _set_gate(self, claim: Claim) -> None:
         self._emit(SetGate(claim=claim.id, is_gated=claim.hold.is_gated))
 
-    def _grace_until(self, hold: Hold) -> float | None:
-        """Return the instant until which the claim may wait in the queue; None for a ticket."""
-        return None if hold.waits else self._now + self._grace_s(hold)
+    def _ask_again(self, claim: Claim, state: Asked, hold: Hold) -> Claim:
+        """Renew the time of a ticket, and change its gate if the daemon does."""
+        state = msgspec.structs.replace(state, grace_until=self._now + self._grace_s(hold))
+        if hold.is_gated == claim.hold.is_gated:
+            return self._replace_state(claim, state)
+        return self._change_gate(claim, state, is_gated=hold.is_gated)
 
     def _grace_s(self, hold: Hold) -> float:
-        """Return the grace time of a claim; it is longer when it preempts other jobs."""
+        """Return the grace time of a claim: that of its site, longer when it preempts other jobs. A
+        ticket waits until its daemon has not asked for it for a day."""
+        if hold.waits:
+            return TICKET_S
         return self._limits.grace_s + (self._leases.kill_s if hold.is_preempting else 0.0)
 
     def _refusal(self, hold: Hold) -> str:
@@ -780,7 +790,7 @@ class ClaimTable:
             return
         again_at = self._now + self._limits.again_s
         match claim.state:
-            case Asked(grace_until=float(grace_until), trouble=trouble) if self._now >= grace_until:
+            case Asked(grace_until=grace_until, trouble=trouble) if self._now >= grace_until:
                 reason = f"not started within {self._grace_s(claim.hold):g} s"
                 why = f"{reason}: {trouble}" if trouble else reason
                 self._withdraw(claim, ClaimEnd(kind=EndKind.REFUSED, reason=why))
@@ -821,7 +831,8 @@ class ClaimTable:
         state = claim.state
         match state:
             case Asked():
-                state = Asked(grace_until=self._grace_until(claim.hold), trouble=state.trouble)
+                grace_until = self._now + self._grace_s(claim.hold)
+                state = Asked(grace_until=grace_until, trouble=state.trouble)
             case Stopping(fence_at=float()):
                 fence_at = self._now + self._lease_s(claim)
                 state = msgspec.structs.replace(state, due_at=again_at, fence_at=fence_at)

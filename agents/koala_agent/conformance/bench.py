@@ -29,6 +29,7 @@ from koala_agent.transport.interface import Answer, Command, CommandRunner
 Seen = TypeVar("Seen")
 CLAIM = "j1/1/0/1"
 OTHER_CLAIM = "j1/1/1/1"
+LATER_CLAIM = "j1/1/2/1"
 LONG_S = 600
 """Duration of jobs that are ended before."""
 OUTPUT_MAX = 65_536
@@ -107,6 +108,7 @@ class Bench:
         processors: int = 1,
         time_limit_s: float = LONG_S,
         environment: tuple[tuple[str, str], ...] = (),
+        is_gated: bool = False,
     ) -> Placeholder:
         """Make a job; unless told otherwise it sleeps until it is ended."""
         return Placeholder(
@@ -115,6 +117,7 @@ class Bench:
             time_limit_s=time_limit_s,
             argv=argv or ("sleep", str(LONG_S)),
             environment=environment,
+            is_gated=is_gated,
             directory=self.settings.folder / "work" / claim.replace("/", "-"),
         )
 

@@ -15,7 +15,14 @@ from contextlib import suppress
 from koala.common.runtime import clock
 from koala.common.runtime.checkup import NotableError
 from koala.errors import KoalaError, LocalManagerError
-from koala_agent.conformance.bench import CLAIM, OTHER_CLAIM, Bench, BenchSettings, expect
+from koala_agent.conformance.bench import (
+    CLAIM,
+    LATER_CLAIM,
+    OTHER_CLAIM,
+    Bench,
+    BenchSettings,
+    expect,
+)
 from koala_agent.conformance.plain_words import end_text, jobs_text, listed_text
 from koala_agent.lrm.dialect import Dialect, JobState
 from koala_agent.lrm.local_manager import EndCause, Ended, Listed, Queued, Running
@@ -240,6 +247,31 @@ async def counts(bench: Bench) -> str:
     return f"{figures.idle} of {whole} processors were idle, {figures.queued_jobs} jobs waited"
 
 
+async def keeps_gated(bench: Bench) -> str:
+    """Check that a gated job is passed over, and starts before a later one when it is opened."""
+    answers = await bench.answers(bench.dialect.gates())
+    gates = [gate.name for gate in bench.dialect.read_gates(answers) if gate.keeps_place]
+    if not gates:
+        return "it has no gate: claims do not wait in its queue for long"
+    whole = bench.settings.processors
+    async with bench.serving() as (manager, witness):
+        await manager.submit(bench.job(processors=whole, is_gated=True))
+        await manager.submit(bench.job(OTHER_CLAIM))
+        await witness.running(OTHER_CLAIM)
+        _expect_listed([one for one in await manager.listing() if one.claim == CLAIM], Queued)
+        await manager.submit(bench.job(LATER_CLAIM, processors=whole))
+        await manager.set_gate(CLAIM, is_gated=False)
+        await manager.withdraw(OTHER_CLAIM)
+        await witness.running(CLAIM)
+        later = [one for one in await manager.listing() if one.claim == LATER_CLAIM]
+        await manager.withdraw(LATER_CLAIM)
+        await witness.ended(LATER_CLAIM)
+    seen = f"{manager.gate}: a gated job was passed over, and started once it was opened"
+    if not isinstance(later[0], Queued):
+        raise NotableError(f"{seen}; whether it keeps its place was not seen: none had to wait")
+    return f"{seen}, before a later one"
+
+
 async def keeps_time_limit(bench: Bench) -> str:
     """Check that a job is ended at its time limit, never before, and is told as such."""
     limit_s = bench.settings.time_limit_s
@@ -295,6 +327,7 @@ CHECKS: dict[str, Check] = {
     "cancelled by others": tells_cancelled,
     "odd names": survives_odd_names,
     "figures": counts,
+    "gate": keeps_gated,
     "time limit": keeps_time_limit,
 }
 """All checks, by the words that stand for them."""

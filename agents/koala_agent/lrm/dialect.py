@@ -111,7 +111,8 @@ class Gate:
     """Means to keep waiting jobs from starting, while they keep their place in the queue.
 
     - `name`: a noun for people, as in "user hold".
-    - `shut`, `open`: the orders. A job that has started must not be disturbed by them.
+    - `shut`, `open` make the commands about jobs with these numbers; they must not disturb a job
+      that has started.
     - `read` checks their answers: jobs that run or have ended are no error; it raises
       RequestRefusedError where the batch system does not let our account do it.
     - `is_native`: a job of a gated placeholder has it from its submission. `settle` changes from

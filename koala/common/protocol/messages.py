@@ -291,7 +291,8 @@ class Facts:
 
     They are constant for the life of the agent's process, except `starts_after_stop` and `gate`.
     Empty or 0: none, or unknown. `gate` is how the site keeps a waiting claim from starting, with
-    its place in the queue. `notice` is for the site's users; no decision depends on it.
+    its place in the queue, `hold_max_s` the longest hold that its owner allows. `notice` is for the
+    site's users; no decision depends on it.
     """
 
     processors: Processors = 0
@@ -307,6 +308,7 @@ class Facts:
     slots: Processors = 0
     notice: Annotated[str, Printable()] = ""
     gate: Annotated[str, Printable()] = ""
+    hold_max_s: Annotated[float, Amount()] = 0.0
 
 
 # The session -------------------------------------------------------------------------------------
@@ -379,15 +381,18 @@ class Goodbye:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Expected wait of a claim in the local queue.
+    """Wait of a claim in the local queue.
 
     `start_in_s` is the time until it would start if it were open from now on, also of a gated one;
-    None: unknown. `source` is how that is known.
+    None: unknown. `source` is how that is known. `number` is that of its batch job, and `reason` is
+    why it waits, in the batch system's words; empty: unknown.
     """
 
     claim: ClaimId
     start_in_s: Annotated[float | None, Amount()] = None
     source: Annotated[str, Printable()] = ""
+    number: Annotated[str, Text()] = ""
+    reason: Reason = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,7 +401,8 @@ class SiteFigures:
 
     They include all asks up to number `through`. `trouble` is the reason why the site takes no new
     claims, or none of some users; empty when nothing is wrong. `resources` are all that it has.
-    `foreign_queued` are the jobs of others that wait for processors.
+    `foreign_queued` are the jobs of others that wait for processors. `gate` is as in the facts, by
+    now.
     """
 
     idle: Processors
@@ -409,6 +415,7 @@ class SiteFigures:
     resources: SiteResources = NO_RESOURCES
     waits: Annotated[tuple[Wait, ...], Truncated(WAITS_MAX)] = ()
     foreign_queued: int = 0
+    gate: Annotated[str, Printable()] = ""
 
 
 # Orders about claims -----------------------------------------------------------------------------

@@ -108,7 +108,8 @@ class Claim:
     is_ticket: bool = False
     is_gated: bool = False
     start_at: Instant | None = None  # of a ticket: when it would start if it were eligible now
-    has_told_start: bool = False  # its site has reported a start, or that it knows none
+    has_told_start: bool = False  # its site has told one
+    told_at: Instant = 0.0  # when its site was last told that it is wanted
     phase: Asked | Held | Stopped = Asked()
 
     @property

@@ -43,6 +43,9 @@ from koala.core.queries import (
 from koala.core.sites import is_usable, note_ask
 from koala.core.state import State
 
+TOLD_AGAIN_S = 6 * 3600.0
+"""Time after which a site is told again that a ticket is wanted: a quarter of an agent's patience
+(`koala_agent.claims.table.TICKET_S`)."""
 LOSSES = (EndKind.REFUSED, EndKind.FAILED, EndKind.SITE)
 """Ends of tickets after which no other is queued in their place."""
 
@@ -132,6 +135,7 @@ def plan_tickets(state: State, attempt: Attempt, now: Instant) -> None:
 
 
 _STEP_MIN_S = 0.01
+_HOLD_MIN_S = 1.0
 
 
 def ticket_question(state: State, attempt: Attempt, now: Instant) -> TicketQuestion:
@@ -139,10 +143,18 @@ def ticket_question(state: State, attempt: Attempt, now: Instant) -> TicketQuest
     job = state.jobs[attempt.job]
     limits = state.parameters
     walls = [one.wall_time_s for one in job.spec.components]
-    longest_s = FOREVER if job.spec.max_hold_s is None else job.spec.max_hold_s
+    run_s = max(FOREVER if one is None else one for one in walls)
+    longest_s = job.spec.max_hold_s
+    if longest_s is None:  # nothing is known of an endless run
+        longest_s = limits.hold_s if run_s == FOREVER else FOREVER
+    facts = [
+        state.sites[member.site].facts for member in attempt.members if member.site is not None
+    ]
+    allowed_s = min(one.hold_max_s for one in facts) - 2 * _arming_s(state)
+    longest_s = max(_HOLD_MIN_S, min(longest_s, allowed_s))
     return TicketQuestion(
         parts=tuple(_part(state, job, member, now) for member in attempt.members),
-        run_s=max(FOREVER if one is None else one for one in walls),
+        run_s=run_s,
         files_s=max(0.0, files_arrive_at(state, job, attempt) - now),
         tickets_max=limits.tickets_max,
         slack_s=limits.ticket_slack_s,
@@ -189,7 +201,8 @@ def _apply(state: State, attempt: Attempt, plan: TicketPlan, now: Instant) -> No
         if _is_shut(site):
             open_ = 0
         for place, ticket in enumerate(member.tickets):
-            _set_gate(state, attempt, state.ledger[ticket], is_gated=can_gate and place >= open_)
+            is_gated = can_gate and place >= open_
+            _set_gate(state, attempt, state.ledger[ticket], now, is_gated=is_gated)
         while len(member.tickets) < most and is_usable(site):
             if member.tickets and spare <= 0:
                 break
@@ -209,7 +222,6 @@ def _queue_ticket(
     component = job.spec.components[member.component]
     member.claims += 1
     identity = claim_id(job.id, attempt=attempt.number, component=member.component, n=member.claims)
-    arming_s = state.parameters.lead_max_s + state.parameters.late_max_s
     ticket = Claim(
         id=identity,
         job=job.id,
@@ -220,22 +232,32 @@ def _queue_ticket(
         start_type=component.start_type,
         asked_at=now,
         ask_number=note_ask(site, identity, 0),
-        hold_s=hold_s + 2 * arming_s,
+        hold_s=hold_s + 2 * _arming_s(state),
         grace_until=FOREVER,
         fence_s=state.parameters.fence_s,
         is_ticket=True,
         is_gated=is_gated,
+        told_at=now,
     )
     member.tickets = (*member.tickets, identity)
     state.ledger[identity] = ticket
     state.actions.append(hold(state, attempt, ticket))
 
 
-def _set_gate(state: State, attempt: Attempt, ticket: Claim, *, is_gated: bool) -> None:
-    """Gate a ticket or open it: its site gets the claim again, with the other word."""
-    if ticket.is_gated != is_gated:
+def _set_gate(
+    state: State, attempt: Attempt, ticket: Claim, now: Instant, *, is_gated: bool
+) -> None:
+    """Gate a ticket or open it: its site gets the claim again, with the other word. It also gets it
+    now and then without a change, for it withdraws a ticket that nobody asks for any more."""
+    if ticket.is_gated != is_gated or now - ticket.told_at >= TOLD_AGAIN_S:
         ticket.is_gated = is_gated
+        ticket.told_at = now
         state.actions.append(hold(state, attempt, ticket))
+
+
+def _arming_s(state: State) -> Seconds:
+    """Return the longest time that an arming takes; a hold must outlast some."""
+    return state.parameters.lead_max_s + state.parameters.late_max_s
 
 
 # --- what happens to tickets ---
@@ -327,7 +349,7 @@ def on_starts_told(
         if ticket is None or found is None:
             continue
         ticket.start_at = None if start_s is None else now + start_s
-        if not ticket.has_told_start:
+        if start_s is not None and not ticket.has_told_start:
             ticket.has_told_start = True
             news[ticket.job] = found[0]
     for attempt in news.values():

@@ -16,7 +16,7 @@ from koala_agent.claims.events import (
     SubmitFailed,
     Withdraw,
 )
-from koala_agent.claims.table import TICKET_RETRY_MAX_S
+from koala_agent.claims.table import TICKET_RETRY_MAX_S, TICKET_S
 from tests.agent.claims.table_script import CLAIM, STOP, TableScript, a_hold, reports
 
 TICKET = a_hold(waits=True)
@@ -44,13 +44,25 @@ def pauses(script: TableScript, failed: GateFailed | SubmitFailed, times: int) -
     return found
 
 
+def is_at_rest(script: TableScript) -> bool:
+    """Tell whether nothing is to be done but to withdraw the ticket after a day."""
+    wake_at = script.table.wake_at
+    return wake_at is None or wake_at >= TICKET_S
+
+
 def test_a_ticket_waits_until_it_is_stopped(script: TableScript) -> None:
     script.tell(TICKET)
-    assert script.table.wake_at is None
     script.restarted()
-    assert script.table.wake_at is None
-    script.at = 1e6
+    script.at = TICKET_S - 1
     assert orders(script.tell(STOP)) == [Withdraw(claim=CLAIM)]
+
+
+def test_a_ticket_that_nobody_asks_for_any_more_is_withdrawn(script: TableScript) -> None:
+    script.tell(GATED)
+    script.at = 0.9 * TICKET_S
+    assert orders(script.tell(GATED)) == []  # the daemon says it again: another day
+    assert orders(script.wake()) == [Withdraw(claim=CLAIM)]
+    assert script.at == 1.9 * TICKET_S
 
 
 def test_a_hold_with_another_gate_is_stored_and_then_carried_out(script: TableScript) -> None:
@@ -74,7 +86,7 @@ def test_a_gate_that_failed_is_set_again_later_and_later(script: TableScript) ->
     script.tell(TICKET, GATED)
     assert pauses(script, FAILED, 4) == [1.0, 2.0, 4.0, 8.0]
     assert max(pauses(script, FAILED, 2_000)) == TICKET_RETRY_MAX_S
-    assert script.table.wake_at is None
+    assert is_at_rest(script)
 
 
 def test_an_order_after_failures_is_repeated_soon_again(script: TableScript) -> None:
@@ -82,7 +94,7 @@ def test_an_order_after_failures_is_repeated_soon_again(script: TableScript) -> 
     pauses(script, FAILED, 4)
     script.tell(FAILED)
     assert orders(script.tell(TICKET)) == [OPEN]
-    assert script.table.wake_at is None
+    assert is_at_rest(script)
     assert pauses(script, FAILED, 1) == [1.0]
 
 
@@ -123,7 +135,7 @@ def test_a_submission_and_a_gate_that_failed_are_both_repeated(script: TableScri
     script.tell(TICKET, NO_ANSWER, GATED, FAILED)
     repeated = orders(script.wake())
     assert [type(order) for order in repeated] == [SetGate, Submit]
-    assert script.table.wake_at is None
+    assert is_at_rest(script)
 
 
 def test_a_submission_of_a_ticket_is_tried_later_and_later(script: TableScript) -> None:
@@ -138,7 +150,7 @@ def test_a_bound_claim_ignores_gates(script: TableScript) -> None:
     assert not script.stored[CLAIM].hold.is_gated
     assert orders(script.tell(FAILED)) == []
     assert orders(script.tell(LISTED)) == []
-    assert script.table.wake_at is None
+    assert is_at_rest(script)
 
 
 def test_a_gated_claim_whose_job_started_all_the_same_is_granted(script: TableScript) -> None:

@@ -110,3 +110,34 @@ async def test_what_does_not_start_within_the_grace_time_is_refused(tmp_path: Pa
         gone = await session.claim(second, GONE)
         assert gone.end.kind == "refused"
         assert agent.processes(), "the first is left alone"
+
+
+SLURM = """#!/bin/sh
+case $0:$* in
+*/squeue:*) test ! -e {away} ;;
+*"/scontrol:show config") echo "PriorityType = priority/basic" ;;
+*/sinfo:*%N) echo "n[1-2]" ;;
+esac
+"""
+
+
+async def test_a_gate_that_is_known_later_is_told_with_the_figures(tmp_path: Path) -> None:
+    """The batch system was away when the agent registered."""
+    away = tmp_path / "away"
+    away.touch()
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("sbatch", "squeue", "scancel", "sinfo", "scontrol"):
+        (programs / name).write_text(SLURM.format(away=away), encoding="utf-8")
+        (programs / name).chmod(0o755)
+    path = f"{programs}:/usr/bin:/bin"
+    lrm = f'[lrm]\nkind = "slurm"\npoll_s = 0.1\nenvironment = {{ PATH = "{path}" }}\n'
+    async with (
+        fake_daemon() as daemon,
+        agent_process(tmp_path, daemon.target, job=a_job(), rest=lrm),
+    ):
+        session = await daemon.live()
+        assert session.register.facts.gate == ""
+        away.unlink()
+        told = await session.next("site", lambda report: report.gate != "")
+        assert told.gate == "start time"

@@ -103,7 +103,11 @@ async def test_a_gate_that_is_refused_gives_way_to_the_next_and_the_last_is_told
         await witness.until(Idle, lambda idle: idle.trouble == "" and idle.idle == 12)
         cluster.now += GATES_S
         await cluster.polls()
-        assert manager.gate == "start time"
+        assert manager.gate == "nice value"
+        cluster.config = BY_AGE
+        cluster.now += GATES_S
+        await cluster.polls()
+        assert manager.gate == "excluded nodes"
 
 
 async def test_a_command_that_was_lost_and_a_change_of_somebody_else_are_repaired(
@@ -146,7 +150,7 @@ async def test_a_hold_of_a_claim_that_never_was_gated_is_its_owners(
 async def test_the_next_agent_opens_by_the_gate_that_was_shut(
     serve: Serve, cluster: Cluster, placeholder: Placeholder
 ) -> None:
-    """Though the site has another configuration by then; and shuts it anew."""
+    """Though the site has another configuration by then; and shuts it again."""
     async with serve() as (manager, _):
         await manager.submit(placeholder)
         await manager.set_gate(CLAIM, is_gated=True)

@@ -2,8 +2,12 @@
 
 batch_manager     submission, polling and ends of claims; the same for all batch systems
 claim_tracking    the claims between two polls, what a listing says of them, and what is idle
+gatekeeper        gates waiting claims and opens them, and repairs what a listing has otherwise
+forecast          expected starts of waiting claims, by running a queue forward
 guarded_dialect   makes a dialect's mistakes errors of its site, which end no agent
 slurm_nodes       features and GPUs of the nodes of one of them
+slurm_gates       its gates, which depend on its configuration
+slurm_queue       its jobs in the order of their starts
 condor_analysis   why a job of another one waits
 native            options that a job passes on to the batch system
 account_breaker   a circuit breaker for accounts whose commands fail

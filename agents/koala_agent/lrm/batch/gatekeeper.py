@@ -2,8 +2,8 @@
 
 What is wanted is in the claim's row before the batch system hears of it, with the gate that is
 used: after a crash at any instant the row tells how to open the job. One command is for all claims
-that want the same at the time. A gate that the batch system refuses is not tried again until it is
-asked for its gates again; the next one that keeps a job's place is used instead.
+that want the same at the time. A gate that the batch system refuses is not tried again until its
+configuration makes other gates; the next one that keeps a job's place is used instead.
 
 Each poll compares: a job that is not as it is wanted (somebody else has changed it, a command got
 lost) gets the command once more, ever less often. A claim that was never gated is left alone, so
@@ -69,8 +69,7 @@ class Gatekeeper:
 
     @property
     def trouble(self) -> str:
-        """What keeps claims from being gated or opened, for the site's administrator; empty for
-        nothing."""
+        """Words for the administrator: why claims are not gated or opened; empty for none."""
         return self._refusal or self._stubborn
 
     async def learn(self) -> None:
@@ -80,9 +79,18 @@ class Gatekeeper:
         self._ask_at = self._clock() + UNKNOWN_S
         commands = self._dialect.gates()
         answers = tuple([await self._breaker.run(command, "") for command in commands])
+        known = [(gate.name, gate.keeps_place) for gate in self._gates]
         self._gates = tuple(guarded(gate) for gate in self._dialect.read_gates(answers))
-        self._refused.clear()
+        if [(gate.name, gate.keeps_place) for gate in self._gates] != known:
+            self._refused.clear()
         self._ask_at = self._clock() + GATES_S
+
+    async def try_to_learn(self) -> None:
+        """Ask which gates there are, when it is time; without an answer they stay as they are."""
+        try:
+            await self.learn()
+        except LocalManagerError as error:
+            log.warning("gate.unknown", reason=str(error))
 
     async def check(self) -> None:
         """Check that there is a gate for a claim that is to be submitted. Raises
@@ -119,12 +127,9 @@ class Gatekeeper:
                 log.warning("gate.not_settled", claim=tracked.row.claim, reason=str(error))
 
     async def poll(self) -> None:
-        """Ask for the gates when it is time, and order anew what the last listing has otherwise
-        than it is wanted."""
-        try:
-            await self.learn()
-        except LocalManagerError as error:
-            log.warning("gate.unknown", reason=str(error))
+        """Ask for the gates when it is time, and order once more what the last listing has
+        otherwise than it is wanted."""
+        await self.try_to_learn()
         now = self._clock()
         wrong = [tracked for tracked in self._claims.open() if _is_wrong(tracked, now)]
         for tracked in wrong:
@@ -240,7 +245,7 @@ def _may_change(tracked: TrackedClaim) -> bool:
 
 
 def _is_wrong(tracked: TrackedClaim, now: float) -> bool:
-    """Test for a listed job that is not as it is wanted, or has to be gated anew by now."""
+    """Test for a listed job that is not as it is wanted, or must be gated again by now."""
     row = tracked.row
     if tracked.is_submitting or not tracked.is_waiting() or not (row.gate or row.is_gated):
         return False

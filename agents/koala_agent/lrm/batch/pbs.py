@@ -9,8 +9,8 @@ its record says so to users.
   but a job that could not begin goes back to the queue in spite of it, and `run_count` tells.
 - The script writes its output itself: PBS would copy it after the end.
 - A request that no machine can ever meet stays in the queue; the scheduler's comment says so.
-- A hold of a job that runs would checkpoint it, where the site has that: it starts anew then. It is
-  held between two listings of which the first has it as waiting.
+- A hold of a job that runs would checkpoint it, where the site has that, and it would start again.
+  So only a job that the last listing has as waiting is held.
 - A job that ends leaves `qstat`. `qstat -x` has it where the server keeps the history of jobs
   (`job_history_enable`), which it does not by default.
 """

@@ -312,7 +312,8 @@ class Slurm(Dialect):
         """See Dialect."""
         check_status(answer, "squeue")
         rows = [split_columns(line, QUEUE_COLUMNS) for line in answer.out.splitlines()]
-        return queue_of([row for row in rows if is_count(row[0][:1]) and is_count(row[2])])
+        rows = [row for row in rows if is_count(row[0][:1]) and is_count(row[2])]
+        return queue_of(rows, gated=GATED)
 
     def gates(self) -> tuple[Command, ...]:
         """See Dialect: the configuration, and all nodes."""

@@ -1,4 +1,4 @@
-"""Gates of Slurm: what keeps a waiting job from starting, and its place in the queue.
+"""Gates by `scontrol update`: what keeps a waiting job from starting, and its place in the queue.
 
 Which one keeps the place depends on what the priority is made of. With the age of jobs, which only
 a database makes count, a hold or a start time in the future sets it to zero; that of a job which
@@ -21,9 +21,9 @@ from koala_agent.transport.interface import Answer, Command
 GATED = "koala-gated"
 """Comment of a job that is gated."""
 FAR, FAR_RENEW_S = "now+7days", 86_400.0
-"""Start time of a job that is gated by it, which is set anew once a day."""
+"""Start time of a job that is gated by it, which is put off once a day."""
 NODES_RENEW_S = 3600.0
-"""How often the excluded nodes are set anew, for nodes that were added."""
+"""Time after which nodes that were added are excluded, too."""
 NICE = 1_000_000_000
 """Nice value of a job that is gated by it."""
 DONE = re.compile(r"(?i)invalid job id|already finished|no longer pending|not pending")
@@ -39,7 +39,7 @@ def gates_of(config: str, nodes: str) -> tuple[Gate, ...]:
     has_age = found.get("PriorityType", "").endswith("multifactor")
     resets_age = (
         has_age
-        and found.get("AccountingStorageType", "").endswith("slurmdbd")
+        and found.get("AccountingStorageType", "").endswith("dbd")
         and "ACCRUE_ALWAYS" not in found.get("PriorityFlags", "")
     )
     place = partial(_place, "AccrueTime" if has_age else "Priority")

@@ -1,4 +1,4 @@
-"""The queue of Slurm: why jobs wait, and the order in which they would start."""
+"""The queue as `squeue` lists it: why jobs wait, and the order in which they would start."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Sequence
 
-from koala_agent.lrm.batch.slurm_gates import GATED
 from koala_agent.lrm.dialect import DIGITS_MAX, QueueRow
 
 NEVER = (
@@ -23,7 +22,7 @@ NEVER = (
     "AssocMaxCpuPerJobLimit",
     "QOSMaxCpuPerJobLimit",
 )
-"""Reasons of requests that Slurm accepts and never starts."""
+"""Reasons of requests that are accepted and never start."""
 
 LIMITS = ("QOS", "Assoc", "MaxJobs", "MaxCpuPerAccount", "MaxMemPerLimit")
 """Prefixes of reasons that mean that the user, or an account, has reached a limit."""
@@ -49,8 +48,9 @@ LEFT = re.compile(r"(?:([0-9]{1,6})-)?(?:([0-9]{1,2}):)?([0-9]{1,2}):([0-9]{1,2}
 """Time that a job may still run, as [D-][HH:]MM:SS."""
 
 
-def queue_of(rows: Sequence[Sequence[str]]) -> tuple[QueueRow, ...]:
-    """Return the jobs of `QUEUE_COLUMNS`, the waiting ones in the order of their priorities."""
+def queue_of(rows: Sequence[Sequence[str]], *, gated: str) -> tuple[QueueRow, ...]:
+    """Return the jobs of `QUEUE_COLUMNS`, the waiting ones in the order of their priorities;
+    `gated` is the comment of those that are gated."""
     running, waiting = [], []
     for number, state, processors, left, priority, reason, comment in rows:
         is_running = state != "PENDING"
@@ -62,7 +62,7 @@ def queue_of(rows: Sequence[Sequence[str]]) -> tuple[QueueRow, ...]:
         )
         if is_running:
             running.append(row)
-        elif comment == GATED or not reason.startswith(NO_RIGHT):
+        elif comment == gated or not reason.startswith(NO_RIGHT):
             waiting.append((row, _count(priority)))
     return (*running, *_ordered(waiting))
 

@@ -9,7 +9,7 @@ import pytest
 
 from koala.errors import LocalManagerError
 from koala_agent.config import parse_config
-from koala_agent.probe_job import run_probe
+from koala_agent.probes.probe_job import run_probe
 
 CONFIG = """\
 [agent]

@@ -21,7 +21,7 @@ from koala_agent.assembly import dialect_of
 from koala_agent.config_tables import Config
 from koala_agent.lrm.dialect import Dialect, Gate, JobState, Order, job_name, script
 from koala_agent.lrm.local_manager import Placeholder, RequestRefusedError
-from koala_agent.probe_job import POLLS_MIN, a_placeholder
+from koala_agent.probes.probe_job import POLLS_MIN, a_placeholder
 from koala_agent.site_access import reached
 from koala_agent.transport.interface import CommandRunner
 

@@ -9,11 +9,11 @@ import pytest
 
 from koala.common.runtime.checkup import NotableError
 from koala.errors import LocalManagerError
-from koala_agent import gate_probe
-from koala_agent.gate_probe import Trial
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_gates import GATED, gates_of
 from koala_agent.lrm.local_manager import Placeholder, RequestRefusedError
+from koala_agent.probes import gate_probe
+from koala_agent.probes.gate_probe import Trial
 from koala_agent.transport.interface import Answer
 from tests.lrm.batch.imitated_slurm import Cluster, Job
 
