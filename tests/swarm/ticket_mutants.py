@@ -12,6 +12,7 @@ from koala.core.pipeline import claim_end, claiming, ending, tickets, wanted
 from koala.core.queries import claim_of
 from koala.queue_model import queue
 from koala_agent.claims import table
+from koala_agent.claims.events import BatchFound
 from tests.swarm.mutating import Patches, mutant, replaced
 
 # The core -----------------------------------------------------------------------------------------
@@ -20,7 +21,7 @@ from tests.swarm.mutating import Patches, mutant, replaced
 @mutant
 def a_second_ticket_is_kept() -> Patches:
     """A ticket that starts while another one holds for its component is not stopped."""
-    real = tickets.stop_claim
+    real = ending.stop_claim
 
     def stop_claim(state: Any, claim: Claim) -> None:
         if claim_of(state, state.placed[claim.job].members[claim.component]) in (None, claim):
@@ -33,7 +34,7 @@ def a_second_ticket_is_kept() -> Patches:
 @mutant
 def tickets_outlive_the_start() -> Patches:
     """Tickets stay in the local queues when all components are held."""
-    real = tickets.withdraw_tickets
+    real = ending.withdraw_tickets
 
     def withdraw_tickets(state: Any, member: Member, *, keep: int | None = None) -> None:
         if keep is not None:
@@ -159,7 +160,7 @@ def a_restarted_agent_forgets_gates() -> Patches:
     real = table.ClaimTable._on_queue
 
     def on_queue(self: Any, claim: Any, state: Any, event: Any) -> None:
-        if not isinstance(event, table.BatchFound):
+        if not isinstance(event, BatchFound):
             real(self, claim, state, event)
 
     with replaced((table.ClaimTable, "_on_queue"), by=on_queue):
