@@ -114,7 +114,7 @@ swarm: $(STAMP)  ## Random grids, jobs and faults in simulated time (SEEDS=10000
 	@$(BIN)/python -m tests.swarm.swarm --seeds $(SEEDS) --jobs 2 $(ARGS)
 
 .PHONY: sweep
-sweep: $(STAMP)  ## One story with a crash at every point of it, and pairs of them (ARGS="--pairs 5000")
+sweep: $(STAMP)  ## Two stories with a crash at every point of them, and pairs of them (ARGS="--pairs 5000")
 	@$(BIN)/python -m tests.swarm.crash_points --jobs 2 $(ARGS)
 
 .PHONY: traces

@@ -46,6 +46,7 @@ def check(state: State, now: Instant) -> None:
     _check_sites(state)
     _check_transfers(state)
     _check_bookings(state)
+    _check_budgets(state)
     is_full = len(waiting) >= state.parameters.queue_jobs_max
     assert is_full or not delayed, f"{delayed[:3]} are delayed though there is room"
 
@@ -112,9 +113,12 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
 
 def _check_tickets(state: State, job: Job, attempt: Attempt) -> None:
     """Check that each component holds, or waits with tickets of its own site."""
+    budget = state.user_budgets.get(job.spec.owner)
     for member in attempt.members:
         phase = _phase(state, member)
         assert phase is None or isinstance(phase, Granted), f"{job.id} {phase}: {job.story}"
+        is_charged = budget is not None and member.claim is not None and member.claim in budget
+        assert phase is None or is_charged, f"{member.claim} is held uncharged"
         for name in member.tickets:
             ticket = state.ledger[name]
             assert isinstance(ticket.phase, Asked), f"{name} {ticket.phase}: {job.story}"
@@ -192,6 +196,18 @@ def _check_bookings(state: State) -> None:
     for link, bps in booked_bandwidth(state).items():
         most = state.files.bookable.get(link, 0.0)
         assert bps <= most * (1 + _ROUNDING), f"{link} has {most} B/s, and {bps} are booked"
+
+
+def _check_budgets(state: State) -> None:
+    """Check that no hold budget is spent beyond its limit."""
+    limits = state.parameters
+    for budgets, limit_s in (
+        (state.user_budgets, limits.hold_budget_user_s),
+        (state.site_budgets, limits.hold_budget_site_s),
+    ):
+        for payer, budget in budgets.items():
+            spent_s = budget.spent_s
+            assert spent_s <= limit_s + _ROUNDING, f"{payer} holds {spent_s} of {limit_s}"
 
 
 def _check_transfers(state: State) -> None:

@@ -1,9 +1,12 @@
-"""Crash one scenario at every point: `python -m tests.swarm.crash_points [--pairs 5000]`.
+"""Crash two scenarios at every point: `python -m tests.swarm.crash_points [--pairs 5000]`.
 
-The scenario has three components on four sites, a copy of an input file, a preemption and a cancel.
+The first has three components on four sites, a copy of an input file, a preemption and a cancel. In
+the second a job waits in the queues of two busy sites: claims are gated, opened, held, given back
+and started.
+
 A *point* is an observable step of a process: before and after each durable write, before each
 message that leaves it, at each command to a batch system; or a message with which its connection
-breaks. The scenario runs once for each point, and then for pairs of them: a second crash during the
+breaks. A scenario runs once for each point, and then for pairs of them: a second crash during the
 recovery from the first. Every promise is checked as in the swarm.
 """
 
@@ -13,8 +16,9 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from random import Random
 
@@ -25,6 +29,7 @@ from koala.core.model.values import FileName, JobId, Priority, SiteName, UserNam
 from tests.swarm.run import Run
 from tests.swarm.scenario import BANDWIDTH_BPS, Scenario
 from tests.swarm.swarm import begin
+from tests.swarm.system.agents import MUTE
 from tests.swarm.system.daemons import Custody
 from tests.swarm.system.faults import Chances, Fault
 from tests.swarm.system.world import Pace, Setting
@@ -34,9 +39,19 @@ RECOVERY_POINTS = 60
 """Number of points after the first crash that count as its recovery."""
 SITES = tuple(SiteName(name) for name in ("s1", "s2", "s3", "s4"))
 LOW, HIGH, UNWANTED = (JobId(name) for name in ("j1", "j2", "j3"))
+PARAMETERS = Parameters(
+    bandwidth_default_bps=BANDWIDTH_BPS,
+    claim_fraction=0.5,
+    claiming_step_min_s=0.5,
+    hold_lease_s=20.0,
+    run_lease_s=20.0,
+    kill_s=1.0,
+    pause_max_s=0.0,
+    probe_after_s=5.0,
+)
 
 
-def story() -> Scenario:
+def preempted() -> Scenario:
     """Return the scenario: a high job waits for its file while a low one takes the processors of
     its placement, and is preempted; a third one runs beside them, and is cancelled."""
     file = FileName("file")
@@ -63,16 +78,7 @@ def story() -> Scenario:
             )
             for name in SITES
         ),
-        parameters=Parameters(
-            bandwidth_default_bps=BANDWIDTH_BPS,
-            claim_fraction=0.5,
-            claiming_step_min_s=0.5,
-            hold_lease_s=20.0,
-            run_lease_s=20.0,
-            kill_s=1.0,
-            pause_max_s=0.0,
-            probe_after_s=5.0,
-        ),
+        parameters=PARAMETERS,
         specs=specs,
         arrivals={HIGH: 0.5, LOW: 1.0, UNWANTED: 4.0},
         programs={
@@ -95,6 +101,39 @@ def story() -> Scenario:
     )
 
 
+def queued() -> Scenario:
+    """Return the scenario: a pair waits for local jobs at two sites. One site tells no expected
+    starts, so the components take turns: the first comes up early and gives back."""
+    pair = JobSpec(components=_components(3, 3), owner=UserName("ann"))
+    first, last, *_ = SITES
+    return replace(
+        preempted(),
+        settings=tuple(
+            Setting(name=name, facts=SiteFacts(processors=4, grace_s=2.0, gate=gate))
+            for name, gate in ((first, MUTE), (last, "queue"))
+        ),
+        parameters=replace(
+            PARAMETERS,
+            tickets_max=2,
+            ticket_plan_s=2.0,
+            ticket_slack_s=1.0,
+            ticket_hold_min_s=6.0,
+            ticket_hold_max_s=6.0,
+        ),
+        specs={LOW: pair},
+        arrivals={LOW: 1.0},
+        programs={(LOW, component): (4.0, 0) for component in range(2)},
+        replicas=(),
+        locals_=((0.0, first, 4, 8.0), (0.0, last, 4, 16.0)),
+        tickets="dodge",
+        again={},
+        cancels={},
+    )
+
+
+STORIES: dict[str, Callable[[], Scenario]] = {"preempted": preempted, "queued": queued}
+
+
 def _components(*sizes: int) -> tuple[ComponentSpec, ...]:
     return tuple(ComponentSpec(executable="/bin/true", processors=size) for size in sizes)
 
@@ -110,9 +149,9 @@ class Result:
     seen: dict[str, int]
 
 
-def play(faults: Sequence[Fault]) -> Result:
-    """Run the scenario with these crashes."""
-    run = Run(replace(story(), only=frozenset(faults)))
+def play(faults: Sequence[Fault], story: str) -> Result:
+    """Run a scenario with these crashes."""
+    run = Run(replace(STORIES[story](), only=frozenset(faults)))
     broken = ""
     try:
         run.play()
@@ -136,13 +175,14 @@ def pairs(firsts: Iterable[Result], count: int) -> list[tuple[Fault, Fault]]:
     return random.sample(every, k=min(count, len(every)))
 
 
-def play_all(lots: Sequence[Sequence[Fault]], jobs: int) -> Iterator[Result]:
+def play_all(lots: Sequence[Sequence[Fault]], story: str, jobs: int) -> Iterator[Result]:
     """Run all lots of crashes."""
+    told = partial(play, story=story)
     if jobs == 1:
-        yield from map(play, lots)
+        yield from map(told, lots)
         return
     with get_context("spawn").Pool(jobs, begin, (os.getpid(),)) as pool:
-        yield from pool.imap(play, lots, chunksize=10)
+        yield from pool.imap(told, lots, chunksize=10)
 
 
 def with_progress(results: Iterable[Result]) -> Iterator[Result]:
@@ -161,22 +201,35 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--pairs", type=int, default=5000)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", help="these crashes: kind:number,...")
+    parser.add_argument("--story", choices=STORIES, action="append", help="by default all")
     options = parser.parse_args(arguments)
+    stories = options.story or [*STORIES]
     if options.only:
         words = (entry.rsplit(":", 1) for entry in options.only.split(","))
-        result = play([(kind, int(number)) for kind, number in words])
+        result = play([(kind, int(number)) for kind, number in words], stories[0])
         print(result.broken or "nothing breaks")
         return 1 if result.broken else 0
-    whole = play(())
-    singles = list(with_progress(play_all([(point,) for point in whole.points], options.jobs)))
-    doubles = list(with_progress(play_all(pairs(singles, options.pairs), options.jobs)))
+    return max(sweep(story, options.pairs // len(stories), options.jobs) for story in stories)
+
+
+def sweep(story: str, count: int, jobs: int) -> int:
+    """Crash a scenario at every point, and at so many pairs; return 1 when a promise broke."""
+    whole = play((), story)
+    points = [(point,) for point in whole.points]
+    singles = list(with_progress(play_all(points, story, jobs)))
+    doubles = list(with_progress(play_all(pairs(singles, count), story, jobs)))
     broken = [result for result in (whole, *singles, *doubles) if result.broken]
     for result in broken[:3]:
         print(result.broken)
-        crashes = ",".join(f"{kind}:{number}" for kind, number in result.faults)
-        print(f"repeat with: python -m tests.swarm.crash_points --only {crashes}")
-    print(f"{len(singles)} points, {len(doubles)} pairs of them, {len(broken)} broken")
+        print(f"repeat with: {command(story, result.faults)}")
+    print(f"{story}: {len(singles)} points, {len(doubles)} pairs of them, {len(broken)} broken")
     return 1 if broken else 0
+
+
+def command(story: str, faults: Sequence[Fault]) -> str:
+    """Return the command that repeats a run."""
+    crashes = ",".join(f"{kind}:{number}" for kind, number in faults)
+    return f"python -m tests.swarm.crash_points --story {story} --only {crashes}"
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from tests.swarm import core_mutants, outer_mutants
+from tests.swarm import core_mutants, outer_mutants, ticket_mutants
 from tests.swarm.focus import is_focused
 from tests.swarm.mutating import MUTANTS
 from tests.swarm.swarm import attempt
 
 __all__ = ["MUTANTS", "found_by"]
-MODULES = (core_mutants, outer_mutants)
+MODULES = (core_mutants, outer_mutants, ticket_mutants)
 """Imported for registration of their mutants."""
 
 

@@ -34,6 +34,7 @@ from tests.swarm.site_errors import Errors
 from tests.swarm.system.batch import SIGKILL_S_MAX
 from tests.swarm.system.daemons import Daemon
 from tests.swarm.system.starters import Starter
+from tests.swarm.ticket_rules import Tickets
 
 EVENTS_KEPT = 60
 ENDS = ("Finished", "Failed", "Cancelled")
@@ -111,6 +112,7 @@ class Oracle:
         self.drained: dict[SiteName, bool] = {}
         self.notices: dict[int, Notice] = {}  # that watchers were told
         self.errors = Errors(parameters.errors_counted)
+        self.tickets = Tickets()
         self._hash = hashlib.sha256()
 
     @property
@@ -336,6 +338,7 @@ class Oracle:
                 self.given_up.add(event.claim)
         self.errors.heard(event)
         self.errors.require_rests(scheduler, self.parameters.consecutive_errors_max)
+        self.tickets.require_short_holds(scheduler, now)
 
     def _require_own_end(self, event: ClaimGone) -> None:
         """Require that a program's own end is real: it ends the job, or its part in it."""
@@ -347,6 +350,7 @@ class Oracle:
     def committed(self, scheduler: Scheduler, event: Event, actions: list[Action]) -> None:
         """Check the actions that are about to be sent."""
         self.errors.durable(event)
+        self.tickets.committed(event, actions)
         if isinstance(event, ClaimGone):
             self.heard_gone.add(event.claim)
         self._note_drain(event)
@@ -369,6 +373,8 @@ class Oracle:
                     text = f"{action.claim} is released under {action.number} after {known}"
                     require(known == action.number, 3, text)
                     self.free.setdefault((job, attempt), self._free_of(job, attempt))
+                case ClaimProcessors(waits=True, is_gated=True):
+                    self.count("gated")
                 case ClaimProcessors(claim=claim, site=site):
                     self.errors.asked.setdefault(claim, site)
                     self._set_deadline(scheduler, claim)
@@ -378,6 +384,8 @@ class Oracle:
                     is_resting = unusable is not None and not scheduler.sites[site].is_probing
                     text = f"{action.claim} is asked of {site}, which rests"
                     require(not is_resting or self._is_hit_now(scheduler, site), 7, text)
+                    if action.waits:
+                        self.count("opened")
                 case Announce(job=job_id) if job_id is not None:
                     self._on_announced(scheduler, action, job_id)
                 case _:
@@ -443,6 +451,8 @@ class Oracle:
             require(is_well, 3, f"{job} is Finished and {undone} did not end well")
         if said.phase == "Stopping":
             self.count(said.text.split(":", 1)[0].split(" by ", 1)[0][:24])
+        if "gives back" in said.text:
+            self.count("gives back")
         if "preempted by" in said.text and said.phase == "Stopping":
             other = JobId(said.text.rsplit(" ", 1)[1])
             priorities = (truth.spec.priority, self.jobs[other].spec.priority)
@@ -496,6 +506,7 @@ class Oracle:
         self.note("a backup is restored")
         self.count("restored")
         self.errors.is_known = False
+        self.tickets.restored()
         self.notices.clear()
         # A site that came later is not known, nor what was said of it.
         self.drained = {name: site.is_drained for name, site in daemon.scheduler.sites.items()}

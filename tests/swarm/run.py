@@ -162,6 +162,7 @@ class Run:
 
     def _check_again(self) -> None:
         self._check()
+        self._check_gates()
         self.world.engine.after(CHECK_S, self._check_again)
 
     def _check(self) -> None:
@@ -181,6 +182,19 @@ class Run:
             if is_there:
                 late_s -= answer_s(claim, limits.fence_s)
             require(late_s < slack_s, 5, f"{claim.id} is dead for {late_s:g} s and waited for")
+
+    def _check_gates(self) -> None:
+        """Check that gates in force are those that the daemon wants, once faults have stopped."""
+        daemon, now = self.world.daemon, self.world.engine.now
+        if not daemon.is_up or now < self.scenario.faults_s + self.scenario.lasts_s_max:
+            return
+        for name, site in self.world.sites.items():
+            if not daemon.scheduler.sites[name].is_connected:
+                continue
+            for claim, is_gated in site.batch.gates().items():
+                self.oracle.tickets.require_gate(
+                    daemon.scheduler, ClaimId(claim), now, is_gated=is_gated
+                )
 
     def _play_out(self) -> None:
         """Play until all is over and gone, or the bound is reached."""

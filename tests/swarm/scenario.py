@@ -54,6 +54,8 @@ HARD = (
 """Kinds of faults that together leave one component alive and unreachable, while the job is
 lost."""
 BANDWIDTH_BPS = 1_000_000.0
+BUSY_FIRST = 1000
+"""First seed that may draw busy sites: most seeds that find mutants are below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,9 +157,9 @@ def _owning(seed: int, drawn: Scenario) -> Scenario:
 
 def _busy(seed: int, drawn: Scenario) -> Scenario:
     """Draw busy sites whose queues jobs enter, in a quarter of the seeds; from a stream of its own.
-    The seeds that find mutants are below the first of these. Minutes stand for hours."""
+    Minutes stand for hours."""
     random = Random(f"{seed}/busy")
-    if seed < 1000 or random.random() >= 0.25:
+    if seed < BUSY_FIRST or random.random() >= 0.25:
         return drawn
     crowd = tuple(
         (

@@ -11,10 +11,12 @@ from functools import partial
 
 import pytest
 
-from tests.agent.claims import test_table
+from tests.agent.claims import test_table, test_table_gates
 from tests.agent.claims.table_script import TableScript
 from tests.agent.starter import test_barrier
 from tests.core import test_leases
+from tests.core.pipeline import test_tickets
+from tests.harness.script import Script
 from tests.swarm.mutants import MUTANTS, found_by
 
 FOUND_BY = {
@@ -67,6 +69,19 @@ FOUND_BY = {
     "a_hold_without_an_end": 24,
     "an_end_before_the_program_is_dead": 8,
     "a_program_that_stays_held": 91,
+    "a_second_ticket_is_kept": 1203,
+    "tickets_outlive_the_start": 1016,
+    "tickets_of_an_attempt_that_ended_stay": 1237,
+    "holds_are_not_charged": 1016,
+    "a_hold_is_never_given_back": 1026,
+    "a_hold_that_was_given_back_stays": 1016,
+    "tickets_are_fenced": 1237,
+    "an_ended_ticket_stays_in_its_member": 1237,
+    "all_gates_open_after_a_cut": 1203,
+    "a_ticket_has_a_grace_time": 1237,
+    "gates_that_failed_are_not_repeated": 1030,
+    "gates_are_not_changed": 1041,
+    "gates_that_do_not_hold": 1016,
 }
 FOUND_BY_FILES = {
     "a_start_after_d": 101,
@@ -87,14 +102,26 @@ GUARDS: dict[str, Callable[[], None]] = {
         test_table.test_a_refusal_after_a_submission_without_an_answer_is_confirmed_first,
         TableScript(),
     ),
+    "a_restarted_agent_forgets_gates": partial(
+        test_table_gates.test_the_gate_of_a_listed_claim_is_set_again_after_a_restart,
+        TableScript(),
+    ),
+    "a_hold_over_budget_is_kept": partial(
+        test_tickets.test_a_hold_over_budget_is_given_back_at_once, Script
+    ),
+    "a_ticket_of_another_attempt_holds": partial(
+        test_tickets.test_a_ticket_of_an_earlier_attempt_holds_nothing, Script
+    ),
 }
-"""Mutants that tests of starter, claim table and leases find.
+"""Mutants that tests of starter, claim table, leases and tickets find.
 
 - No run reaches the first without another bug: a Release leaves only when all have armed under its
   number, over ordered links, and no member arms again after that. The starter checks all the same,
   for a faulty daemon.
 - The swarm finds the second by one seed in ten thousand, the third by one in a thousand: too rare
   for a named seed.
+- Tickets are short in the swarm: few agents crash between the store of a gate and its order, no
+  budget is used up, and no ticket starts while its Stop is under way and the next attempt waits.
 - The swarm finds pings that are not noted as a run without end, which takes ten seconds (seed 43).
 """
 

@@ -102,11 +102,14 @@ def plan_when_due(state: State, attempt: Attempt, now: Instant) -> None:
         assert member.site is not None
         site = state.sites[member.site]
         is_lost = not site.is_connected and now - site.disconnected_at > state.parameters.fence_s
-        is_shut = site.is_connected and not is_usable(site)
-        if (is_lost or is_shut) and fixed_site(job, member.component) is None:
+        if (is_lost or _is_shut(site)) and fixed_site(job, member.component) is None:
             set_back(state, attempt, f"{site.name} takes no claims now", now)
             return
     plan_tickets(state, attempt, now)
+
+
+def _is_shut(site: Site) -> bool:
+    return site.is_connected and not is_usable(site)
 
 
 def plan_tickets(state: State, attempt: Attempt, now: Instant) -> None:
@@ -194,6 +197,8 @@ def _apply(state: State, attempt: Attempt, plan: TicketPlan, now: Instant) -> No
         open_ = one.open
         if open_ and not is_affordable(state, job, [member], now, hold_s=plan.hold_s):
             member.refusal = "the hold budget is used up"
+            open_ = 0
+        if _is_shut(site):
             open_ = 0
         for place, ticket in enumerate(member.tickets):
             is_gated = can_gate and place >= open_

@@ -116,7 +116,8 @@ def _closed(question: TicketQuestion) -> TicketPlan:
     plans = [
         _plan(part, question, hold_s, 0.0, far_s=FOREVER, is_open=False) for part in question.parts
     ]
-    return TicketPlan(parts=tuple(plans), hold_s=hold_s, again_s=NEWS_S)
+    again_s = min(NEWS_S, _again_s(question, hold_s))
+    return TicketPlan(parts=tuple(plans), hold_s=hold_s, again_s=again_s)
 
 
 def _hold_s(question: TicketQuestion) -> Seconds:

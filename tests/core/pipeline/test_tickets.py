@@ -7,10 +7,16 @@ from typing import Any
 import pytest
 
 from koala.core.model.actions import ArmClaim, ClaimProcessors, StopClaim
-from koala.core.model.events import ClaimGranted, DaemonStarted, SiteReported
+from koala.core.model.events import (
+    ClaimGranted,
+    DaemonStarted,
+    SiteDrained,
+    SiteReported,
+    SiteResumed,
+)
 from koala.core.model.job import EndKind
 from koala.core.model.job_spec import Deadline
-from koala.core.model.values import ClaimId, SiteName
+from koala.core.model.values import ClaimId, SiteName, UserName
 from koala.policies import chosen
 from tests.core.conftest import Begin
 from tests.harness.builders import a_component, a_job, a_site
@@ -156,6 +162,18 @@ def test_a_hold_ends_after_a_sixth_of_the_run(queued: Script) -> None:
     assert "j1/1/0/4" in gates(queued)  # as many as before
 
 
+def test_a_hold_ends_in_time_while_another_part_has_no_expected_start(begin: Begin) -> None:
+    script = busy(begin(chosen(tickets="dodge"), tickets_max=1), "a", "b").ignore(ClaimProcessors)
+    script.tell(a_pair())
+    tell(script, "a", c0n1=600.0)
+    tell(script, "b", c1n1=600.0)
+    script.grant("j1/1/0/1").after(590)
+    script.gone("j1/1/1/1", EndKind.VANISHED)
+    assert opened(script) == []  # the site tells soon when the next one would start
+    script.after(11)
+    script.expect(StopClaim, claim="j1/1/0/1")
+
+
 def test_what_comes_up_far_too_early_is_given_back_soon(queued: Script) -> None:
     tell(queued, "a", c0n1=4 * HOUR)
     tell(queued, "b", c1n1=4 * HOUR)
@@ -235,6 +253,29 @@ def test_a_held_part_at_a_silent_site_is_given_up(queued: Script) -> None:
     queued.grant("j1/1/0/1").disconnect("a").after(80)
     queued.expect(StopClaim, claim="j1/1/0/1")
     assert queued.phase("j1") == "Queued"
+
+
+def test_no_ticket_of_a_fixed_component_is_opened_at_a_drained_site(queued: Script) -> None:
+    tell(queued, "a", c0n1=600.0)
+    tell(queued, "b", c1n1=600.0)
+    assert opened(queued) == ["j1/1/0/1", "j1/1/1/1"]
+    queued.tell(SiteDrained(site=SiteName("a"), by=UserName("root"))).after(300)
+    assert opened(queued) == ["j1/1/1/1"]
+    assert "j1/1/0/1" in gates(queued)  # its place is kept for the day when the site comes back
+    queued.tell(SiteResumed(site=SiteName("a"), by=UserName("root"))).after(300)
+    assert opened(queued) == ["j1/1/0/1", "j1/1/1/1"]
+
+
+def test_a_ticket_of_an_earlier_attempt_holds_nothing(begin: Begin) -> None:
+    """It started while its Stop was on the way."""
+    script = busy(begin(chosen(tickets="dodge"), tickets_max=1), "a", "b")
+    script.ignore(ClaimProcessors).tell(a_job("j1", 5, 5)).ignore(StopClaim)
+    script.tell(SiteDrained(site=SiteName("a"), by=UserName("root"))).after(300)
+    script.tell(SiteResumed(site=SiteName("a"), by=UserName("root"))).after(300)
+    assert sorted(gates(script)) == ["j1/2/0/1", "j1/2/1/1"]
+    script.tell(ClaimGranted(claim=ClaimId("j1/1/0/1"), nonce="n"))
+    assert sorted(gates(script)) == ["j1/2/0/1", "j1/2/1/1"]
+    assert "holds" not in script.story("j1")
 
 
 def test_a_cancelled_job_keeps_no_ticket(queued: Script) -> None:

@@ -25,6 +25,7 @@ from koala_agent.lrm.local_manager import (
     RequestRefusedError,
     Running,
 )
+from tests.swarm.breach import require
 from tests.swarm.system.faults import FaultPlan
 
 LISTING_S = 30.0
@@ -51,7 +52,8 @@ class Job:
     processors: int
     time_limit_s: Seconds
     begin: Callable[[Job], Runs]
-    is_gated: bool = False
+    is_gated: bool = False  # as ordered
+    is_shut: bool = False  # in force
     runs: Runs | None = None
     is_unwanted: bool = False
     queued_at: Instant = 0.0
@@ -122,6 +124,7 @@ class BatchSystem:
                     self.queue.submit(job.claim, processors=job.processors, estimate_s=estimate_s)
                     if job.is_gated:
                         self.queue.gate(job.claim)
+                        job.is_shut = True
                 self._advance()
 
         self._command(obey, answer, is_submission=True)
@@ -145,6 +148,7 @@ class BatchSystem:
     def _repair_gate(self, job: Job) -> None:
         if self.jobs.get(job.claim) is job and job.claim in self.queue.order():
             (self.queue.gate if job.is_gated else self.queue.open)(job.claim)
+            job.is_shut = job.is_gated
             self._advance()
 
     def withdraw(self, claim: str, answer: Answer) -> None:
@@ -197,6 +201,11 @@ class BatchSystem:
                 answer(None)
 
         engine.after(plan.command_s(engine.now), reach)
+
+    def gates(self) -> dict[str, bool]:
+        """Return the claims that wait, and whether each is gated."""
+        gated = self.queue.gated
+        return {key: key in gated for key in self.queue.order() if key in self.jobs}
 
     @property
     def figures(self) -> Figures:
@@ -263,6 +272,7 @@ class BatchSystem:
     # --- a batch job's life ---
 
     def _start(self, job: Job) -> None:
+        require(not job.is_shut, 9, f"{job.claim} starts at {self._site} and is gated")
         job.runs = job.begin(job)
         if job.time_limit_s < math.inf:
             limit = partial(self._end_by, job, EndCause.TIME_LIMIT)
@@ -337,6 +347,7 @@ class BatchSystem:
         job.timers.clear()
         self.queue.end(claim)
         self.queue.submit(claim, processors=job.processors, estimate_s=60.0)
+        self._engine.after(LISTING_S, lambda: self._repair_gate(job))
         self._advance()
 
     def cancel_as_site(self, claim: str) -> None:

@@ -1,0 +1,76 @@
+"""A pair over two Slurm clusters that are never idle: it waits in both queues, and starts at one
+moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from koala.client import AsyncClient
+from tests.batch.systems.grids import grid_over
+from tests.batch.systems.jobs import check_one_start, ended_well
+from tests.batch.systems.system import System
+from tests.harness.moments import moment
+from tests.live.grid import Grid
+
+pytestmark = pytest.mark.lrm
+
+SITES = ("alpha", "beta")
+RUN_S = 6
+BACKLOG = 6
+"""Jobs of others at each cluster, each of half of it: three rounds of two."""
+PACE = {
+    "ticket_plan_s": 2.0,
+    "ticket_slack_s": 3.0,
+    "ticket_hold_min_s": 10.0,
+    "ticket_hold_max_s": 20.0,
+}
+"""Seconds stand for minutes."""
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory, slurm: dict[str, System]) -> Iterator[Grid]:
+    """Daemon and agents in front of the two clusters."""
+    with grid_over(tmp_path_factory.mktemp("busy"), slurm, limits=PACE) as grid:
+        yield grid
+
+
+def backlog(system: System) -> list[str]:
+    """Fill a cluster with jobs of somebody else, and its queue."""
+    half = system.processors // 2
+    script = f"#!/bin/sh\n#SBATCH --time=1\nexec sleep {RUN_S}\n"
+    return [system.submit(script, processors=half, name="others") for _ in range(BACKLOG)]
+
+
+def pair(slurm: dict[str, System]) -> str:
+    """Return a job of half of each cluster."""
+    parts = (
+        f"(&(executable=/bin/true)(count={slurm[site].processors // 2})(jobType=single)"
+        f"(maxWallTime=1)(resourceManagerContact={site}))"
+        for site in SITES
+    )
+    return "+" + "".join(parts)
+
+
+async def test_a_pair_comes_out_of_two_queues_at_one_moment(
+    grid: Grid, client: AsyncClient, slurm: dict[str, System]
+) -> None:
+    for system in slurm.values():
+        backlog(system)
+    for site in SITES:
+        await grid.crowded(client, site)
+    name = (await client.submit(pair(slurm))).job
+    await grid.phase(client, name, "Queued")
+    why = ""
+    async with asyncio.timeout(grid.patience_s):
+        while not all(f" at {site} (" in why for site in SITES):
+            await moment()
+            lines = (await client.why(name)).why
+            why = "\n".join(line for line in lines if "waits as batch job" in line)
+    assert all(system.numbers("koala-") for system in slurm.values())
+    shown = await ended_well(client, name)
+    check_one_start(shown)
+    await grid.at_rest(client)
+    assert all(system.numbers("koala-") == [] for system in slurm.values())

@@ -1,0 +1,151 @@
+"""Jobs over busy sites on a grid of real processes: their claims wait in the local queues, are
+gated and opened, and come up together, whatever is killed meanwhile.
+
+Local users have each busy site for good. They are gone when its agent is started again without
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koala.client import AsyncClient
+from tests.harness.moments import moment
+from tests.live.grid import CALM, Grid, live_grid
+
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
+
+PROCESSORS = 4
+HOLD_S = 120.0
+"""Longest hold of what came up first: no busy machine outlasts it."""
+CROWDS = {
+    site: f"""
+[load]
+arrivals_per_hour = 36000
+run_mean_s = {run_s}
+run_max_s = 1e12
+size_min = {PROCESSORS}
+size_max = {PROCESSORS}
+waiting_max = 2
+"""
+    for site, run_s in (("delft", 1e5), ("leiden", 1e9))
+}
+"""Local users who fill a site and stay, and a short queue of others. Those of Leiden stay longer by
+far."""
+GATED = "the first gated, with its place kept"
+PARAMETERS: dict[str, Any] = {
+    **CALM,
+    "ticket_plan_s": 1.0,
+    "ticket_slack_s": 1.0,
+    "ticket_hold_min_s": 0.1,
+    "ticket_hold_max_s": HOLD_S,
+}
+
+
+@asynccontextmanager
+async def queued_pair(
+    folder: Path, *busy: str, tickets: str, **parameters: float
+) -> AsyncIterator[tuple[Grid, AsyncClient, str]]:
+    """A grid with crowds at some of its two sites, and a job in the queues of both."""
+    policies = f'[policies]\ntickets = "{tickets}"\n'
+    with live_grid(
+        folder,
+        sites={"delft": PROCESSORS, "leiden": PROCESSORS},
+        parameters={**PARAMETERS, **parameters},
+        more={"daemon": policies, **{site: CROWDS[site] for site in busy}},
+    ) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            for site in busy:
+                await grid.crowded(client, site)
+            evidence = grid.evidence
+            parts = [evidence.component(site=site, count=2) for site in grid.sites]
+            job = (await client.submit(evidence.job(*parts))).job
+            await grid.phase(client, job, "Queued")
+            yield grid, client, job
+
+
+async def why(client: AsyncClient, job: str, *wanted: str) -> None:
+    """Wait until `koala why` says each of these of a job."""
+    while True:
+        said = "\n".join((await client.why(job))["why"])
+        if all(words in said for words in wanted):
+            return
+        await moment()
+
+
+def leave(grid: Grid, site: str) -> None:
+    """Let the local users of a site go: its agent is killed and comes back without them."""
+    grid.kill(site)
+    grid.config(site).write_text(grid.agent_toml(site, PROCESSORS).replace(CROWDS[site], ""))
+    grid.start(site)
+
+
+async def comes_up(grid: Grid, client: AsyncClient, job: str) -> list[float]:
+    """The job Finishes in its first attempt; the instants at which its parts passed."""
+    assert await client.wait(job) == "Finished", await client.show(job)
+    await grid.at_rest(client)
+    assert grid.evidence.finished(job, processes=4) == 1
+    shown = await client.show(job)
+    assert shown["attempts"] == 1
+    passed = [part["passed_at"] for part in shown["parts"]]
+    assert max(passed) - min(passed) < PARAMETERS["late_max_s"]
+    return passed
+
+
+async def test_gated_claims_keep_their_places_over_kills_and_start_together(tmp_path: Path) -> None:
+    """Delft would start first, by far: its claim is gated, and stays so while nothing else is in
+    its way."""
+    async with queued_pair(tmp_path, "delft", "leiden", tickets="dodge") as (grid, client, job):
+        await why(client, job, "may start, expected in")
+        grid.kill("daemon")
+        grid.start("daemon")
+        await grid.ready(client)
+        await why(client, job, "may start, expected in")
+        leave(grid, "delft")
+        await grid.ready(client)
+        await why(client, job, "component 0 at delft: 3 claims in its queue", GATED)
+        await grid.idle(client, PROCESSORS)
+        grid.kill("delft", "daemon")
+        grid.start()
+        await grid.ready(client)
+        await grid.idle(client, PROCESSORS)
+        assert not grid.starters()
+        await why(client, job, GATED)
+        leave(grid, "leiden")
+        await comes_up(grid, client, job)
+
+
+async def test_what_came_up_first_holds_over_kills_until_the_other_comes_up(tmp_path: Path) -> None:
+    async with queued_pair(tmp_path, "leiden", tickets="turns") as (grid, client, job):
+        holds = "component 0 at delft: holds 2 processors"
+        await why(client, job, holds, "component 1 at leiden: 3 claims in its queue")
+        held = grid.starters(f"{job}/")
+        assert len(held) == 1
+        for name in ("daemon", "delft"):
+            grid.kill(name)
+            grid.start(name)
+            await grid.ready(client)
+            await why(client, job, holds)
+            assert grid.starters(f"{job}/") == held
+        leave(grid, "leiden")
+        await comes_up(grid, client, job)
+
+
+async def test_what_came_up_too_early_is_given_back_and_gated(tmp_path: Path) -> None:
+    """Then its site is idle, and its next claim starts when the other part holds."""
+    short: dict[str, float] = {"ticket_hold_max_s": 4.0}
+    async with queued_pair(tmp_path, "leiden", tickets="turns", **short) as (grid, client, job):
+        await why(client, job, "component 0 at delft: 3 claims in its queue", GATED)
+        story = [text for _, text in (await client.show(job))["story"]]
+        assert any("component 0 gives back 2 processors at delft" in text for text in story)
+        await grid.nothing_left(f"{job}/")
+        await grid.idle(client, PROCESSORS)
+        await why(client, job, GATED)
+        leave(grid, "leiden")
+        await comes_up(grid, client, job)

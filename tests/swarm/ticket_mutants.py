@@ -1,0 +1,183 @@
+"""Mutants of tickets, in core and agents: deliberate bugs that the swarm must find."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from koala.core import leases, scheduler
+from koala.core.model.claim import Claim, Stopped
+from koala.core.model.job import Attempt, Member, Queued
+from koala.core.pipeline import claim_end, claiming, ending, tickets, wanted
+from koala.core.queries import claim_of
+from koala.queue_model import queue
+from koala_agent.claims import table
+from koala_agent.claims.events import BatchFound
+from tests.swarm.mutating import Patches, mutant, replaced
+
+# The core -----------------------------------------------------------------------------------------
+
+
+@mutant
+def a_second_ticket_is_kept() -> Patches:
+    """A ticket that starts while another one holds for its component is not stopped."""
+    real = ending.stop_claim
+
+    def stop_claim(state: Any, claim: Claim) -> None:
+        if claim_of(state, state.placed[claim.job].members[claim.component]) in (None, claim):
+            real(state, claim)
+
+    with replaced((tickets, "stop_claim"), by=stop_claim):
+        yield
+
+
+@mutant
+def tickets_outlive_the_start() -> Patches:
+    """Tickets stay in the local queues when all components are held."""
+    real = ending.withdraw_tickets
+
+    def withdraw_tickets(state: Any, member: Member, *, keep: int | None = None) -> None:
+        if keep is not None:
+            real(state, member, keep=keep)
+
+    with replaced((tickets, "withdraw_tickets"), by=withdraw_tickets):
+        yield
+
+
+@mutant
+def tickets_of_an_attempt_that_ended_stay() -> Patches:
+    """A job that is cancelled, fails or is set back forgets its tickets, and does not stop them."""
+
+    def withdraw_tickets(_state: Any, member: Member) -> None:
+        member.tickets = ()
+
+    with replaced((ending, "withdraw_tickets"), by=withdraw_tickets):
+        yield
+
+
+@mutant
+def a_hold_over_budget_is_kept() -> Patches:
+    """A ticket that comes up when the budget is used up holds all the same."""
+    with replaced((tickets, "is_affordable"), by=lambda *_question, **_hold: True):
+        yield
+
+
+@mutant
+def holds_are_not_charged() -> Patches:
+    """A ticket that holds costs no budget."""
+    with replaced((tickets, "charge_hold"), by=lambda *_charge: None):
+        yield
+
+
+@mutant
+def a_hold_is_never_given_back() -> Patches:
+    """What came up long before the others holds until its starter ends by itself."""
+    with replaced((tickets, "give_back"), by=lambda *_hold: None):
+        yield
+
+
+@mutant
+def a_hold_that_was_given_back_stays() -> Patches:
+    """A component gives its processors back, and does not stop its claim."""
+    with replaced((tickets, "stop_claim"), by=lambda _state, _claim: None):
+        yield
+
+
+@mutant
+def tickets_are_fenced() -> Patches:
+    """A ticket is given up because its site is away."""
+    with replaced((leases, "Asked"), by=()):
+        yield
+
+
+@mutant
+def an_ended_ticket_stays_in_its_member() -> Patches:
+    """The end of a ticket is not taken note of."""
+
+    def on_ticket_gone(state: Any, attempt: Attempt, *rest: Any) -> None:
+        tickets.plan_tickets(state, attempt, rest[-1])
+
+    with replaced((claim_end, "on_ticket_gone"), by=on_ticket_gone):
+        yield
+
+
+@mutant
+def a_ticket_of_another_attempt_holds() -> Patches:
+    """A ticket that starts after its attempt ended holds for the next one."""
+    real = tickets.on_ticket_started
+
+    def on_ticket_started(state: Any, event: Any, now: float) -> None:
+        ticket = state.ledger.get(event.claim)
+        attempt = state.placed.get(ticket.job) if ticket is not None else None
+        is_late = ticket is not None and ticket.is_ticket and isinstance(ticket.phase, Stopped)
+        if is_late and attempt is not None and isinstance(state.jobs[ticket.job].phase, Queued):
+            member = attempt.members[ticket.component]
+            if member.claim is None and ticket.attempt != attempt.number:
+                claiming.bind(ticket, event, now)
+                member.claim = ticket.id
+        real(state, event, now)
+
+    with replaced((scheduler, "on_ticket_started"), by=on_ticket_started):
+        yield
+
+
+@mutant
+def all_gates_open_after_a_cut() -> Patches:
+    """A site that registers again is told that no ticket is gated."""
+    real = wanted.hold
+
+    def hold(*question: Any) -> Any:
+        return replace(real(*question), is_gated=False)
+
+    with replaced((wanted, "hold"), by=hold):
+        yield
+
+
+# The agent and the local queue --------------------------------------------------------------------
+
+
+@mutant
+def a_ticket_has_a_grace_time() -> Patches:
+    """An agent withdraws a ticket that has not started within the grace time."""
+
+    def grace_until(self: Any, hold: Any) -> float:
+        return float(self._now + self._grace_s(hold))
+
+    with replaced((table.ClaimTable, "_grace_until"), by=grace_until):
+        yield
+
+
+@mutant
+def gates_that_failed_are_not_repeated() -> Patches:
+    """A gate that the local manager did not set is forgotten."""
+    with replaced((table.ClaimTable, "_gate_failed"), by=lambda *_failure: None):
+        yield
+
+
+@mutant
+def a_restarted_agent_forgets_gates() -> Patches:
+    """A gate that was stored and not yet ordered when the agent ended is forgotten."""
+    real = table.ClaimTable._on_queue
+
+    def on_queue(self: Any, claim: Any, state: Any, event: Any) -> None:
+        if not isinstance(event, BatchFound):
+            real(self, claim, state, event)
+
+    with replaced((table.ClaimTable, "_on_queue"), by=on_queue):
+        yield
+
+
+@mutant
+def gates_are_not_changed() -> Patches:
+    """An agent keeps the gate with which a ticket was queued."""
+    with replaced(
+        (table.ClaimTable, "_change_gate"), by=lambda _self, claim, _state, is_gated: claim
+    ):
+        yield
+
+
+@mutant
+def gates_that_do_not_hold() -> Patches:
+    """A gated job in a local queue starts like any other."""
+    with replaced((queue.LocalQueue, "gate"), by=lambda _self, _key: None):
+        yield

@@ -1,0 +1,90 @@
+"""Check of tickets from outside: none is given up because of the time that it waits, and none that
+came up holds longer than a plan may let it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from koala.core.model.actions import Action, ClaimProcessors, StopClaim
+from koala.core.model.claim import Asked
+from koala.core.model.events import ClaimFenced, ClaimGone, ClaimGranted, Event
+from koala.core.model.job import Queued
+from koala.core.model.values import FOREVER, ClaimId, Instant, Seconds
+from koala.core.scheduler import Scheduler
+from tests.swarm.breach import require
+
+LATE = "not started within"
+"""First words of an agent's refusal after the grace time."""
+HELD_S = 0.1
+"""Limit on the time from the end of a hold to the plan that ends it."""
+GATED_S = 60.0
+"""Limit on the time without faults until the gate that the daemon ordered is in force."""
+
+
+class Tickets:
+    """Tickets that wait in local queues, as is durable, and their gates."""
+
+    def __init__(self) -> None:
+        self._waiting: set[ClaimId] = set()
+        self._wrong: dict[ClaimId, tuple[bool, Instant]] = {}
+
+    def committed(self, event: Event, actions: Sequence[Action]) -> None:
+        """Require that a ticket waits as long as it takes: while its site is away, too."""
+        match event:
+            case ClaimGranted(claim=claim):
+                self._waiting.discard(claim)
+            case ClaimFenced(claim=claim):
+                require(claim not in self._waiting, 9, f"{claim} is fenced in the local queue")
+            case ClaimGone(claim=claim, end=end):
+                is_late = claim in self._waiting and end.reason.startswith(LATE)
+                require(not is_late, 9, f"{claim} is a ticket: {end.reason}")
+                self._waiting.discard(claim)
+            case _:
+                pass
+        for action in actions:
+            match action:
+                case ClaimProcessors(waits=True, is_granted=False):
+                    self._waiting.add(action.claim)
+                case StopClaim():
+                    self._waiting.discard(action.claim)
+                case _:
+                    pass
+
+    def restored(self) -> None:
+        """Forget all: the backup may know less."""
+        self._waiting.clear()
+
+    def require_short_holds(self, scheduler: Scheduler, now: Instant) -> None:
+        """Require that what came up before the others is given back in time."""
+        timer_at = scheduler.timers.next_at
+        if timer_at is not None and timer_at <= now:
+            return  # the core is about to be woken for it
+        for attempt in scheduler.placed.values():
+            job = scheduler.jobs[attempt.job]
+            if not isinstance(job.phase, Queued):
+                continue
+            own_s = FOREVER if job.spec.max_hold_s is None else job.spec.max_hold_s
+            most_s = min(own_s, scheduler.parameters.ticket_hold_max_s)
+            for member in attempt.members:
+                held_s = 0.0 if member.claimed_at is None else now - member.claimed_at
+                text = f"{member.claim} holds for {held_s:g} s: allowed is {most_s:g} s"
+                require(held_s <= most_s + HELD_S, 5, text)
+
+    def require_gate(
+        self, scheduler: Scheduler, claim: ClaimId, now: Instant, *, is_gated: bool
+    ) -> None:
+        """Require that the gate in force at a site is the one that the daemon wants, when nothing
+        has failed for a while."""
+        ticket = scheduler.ledger.get(claim)
+        if ticket is None or not isinstance(ticket.phase, Asked) or ticket.is_gated == is_gated:
+            self._wrong.pop(claim, None)
+            return
+        was_gated, since = self._wrong.setdefault(claim, (is_gated, now))
+        if was_gated != is_gated:
+            self._wrong[claim] = (is_gated, now)
+            return
+        wrong_s: Seconds = now - since
+        words = ("open", "gated")
+        text = f"{claim} is {words[is_gated]} for {wrong_s:g} s and ordered {words[not is_gated]}"
+        require(wrong_s <= GATED_S, 9, text)
