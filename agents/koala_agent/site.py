@@ -169,7 +169,6 @@ class Site:
             )
         self._tasks = asyncio.TaskGroup()
         self._idle: Idle | None = None
-        self._gate = ""  # that the daemon knows
         self._is_due = False
         self._logs = asyncio.Semaphore(LOGS_MAX)
 
@@ -192,7 +191,6 @@ class Site:
                 await self._files.ready()
                 await self._manager.opened()
                 await self._query_idle()
-                self._gate = self._manager.gate
                 helpers.append(start(self._send_figures()))
                 helpers += [start(helper()) for helper in self._surroundings.helpers]
                 if self._renewal is not None:
@@ -353,11 +351,9 @@ class Site:
                 resources=idle.resources,
                 waits=idle.waits,
                 foreign_queued=idle.foreign_queued,
+                gate=self._manager.gate,
             )
             self._link.send_figures(figures, is_due=is_due)
-            if self._manager.gate != self._gate:  # told when the agent registers
-                self._gate = self._manager.gate
-                self._link.redial("the local manager has another gate")
 
     async def _query_idle(self) -> Idle | None:
         """Query the site's processors; None when the local manager does not answer."""

@@ -103,7 +103,7 @@ class Connection:
 
     async def record(self, kind: type[R], method: str, request: Any) -> R:  # noqa: ANN401
         """Call a method that answers with a JSON document, and decode it."""
-        from koala.views.records.base import decode  # noqa: PLC0415 - late, for commands to start fast
+        from koala.client.answers import decode  # noqa: PLC0415 - late, for commands to start fast
 
         return decode(kind, (await self.call(method, request, pb.Document)).json)
 

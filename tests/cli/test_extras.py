@@ -68,7 +68,8 @@ def test_all_but_drawings_can_be_loaded_without_the_extra() -> None:
 
 def commands(tmp_path: Path) -> Iterator[tuple[str, ...]]:
     """Every command that needs the extra."""
-    needed = {"trace": str(tmp_path / "none.swf"), "workload": "lublin"}
+    log = str(tmp_path / "none.swf")
+    needed = {"trace": log, "workload": "lublin", "backlog": f"{log}:10+{log}:20"}
     for name in SIMULATIONS:
         yield ("simulate", name, *needed.get(name, "").split())
     yield "reproduce", "koala"

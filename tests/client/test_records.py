@@ -12,9 +12,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle, Client, JobHandle
+from koala.client.answers import decode
 from koala.client.records import ClaimReport, JobDetails, SiteStatus
 from koala.errors import KoalaError
-from koala.views.records.base import Moment, decode, encode
+from koala.views.records.base import Moment, encode
 from tests.cli.pictures import a_job, a_report_row
 from tests.tidy.sources import ROOT
 

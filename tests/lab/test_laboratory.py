@@ -229,6 +229,15 @@ def test_components_run_at_their_sites_beside_a_part_of_a_log(tmp_path: Path) ->
     found = lab.Experiment(grid=lab.grid(sites), workload=lab.Jobs(jobs)).run()
     assert [(row["sites"], int(row["started_at"])) for row in found.jobs] == [(("a", "b"), 90)]
     assert found.metrics["running_processor_s"] == pytest.approx(30)
+    small = {"a": lab.Site("a", 2), "b": lab.Site("b", 8)}
+    jobs = [lab.Job(at=0, processors=(2, 8), run_s=5, sites=("a", "b"))]
+    whole = lab.Experiment(grid=lab.grid(small), workload=lab.Jobs(jobs))
+    assert whole.run().metrics["finished"] == 1
+    other = [lab.Job(at=0, processors=(8, 2), run_s=5, sites=("a", "b"))]
+    assert whole.changed(workload=lab.Jobs(other)).run().metrics["dropped.too_large"] == 1
+    lost = [lab.Job(at=0, processors=(8, 2), run_s=5, sites=("a", "c"))]
+    with pytest.raises(ConfigError, match="site c: allowed are a, b"):
+        whole.changed(workload=lab.Jobs(lost)).run()
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

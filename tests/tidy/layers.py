@@ -15,7 +15,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "koala.queue_model": ("koala.common",),
     "koala.policies": ("koala.core",),
     "koala.job_descriptions": ("koala.core",),
-    "koala.views.records": ("koala.errors",),
+    "koala.views.records": (),
     "koala.views": ("koala.core", "koala.views.records"),
     "koala_agent": ("koala.queue_model",),
     "koala.client": ("koala.job_descriptions", "koala.views"),

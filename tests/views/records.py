@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from koala.views.records.base import R, decode
+from koala.client.answers import decode
+from koala.views.records.base import R
 
 
 def record_of(kind: type[R], values: Any) -> R:

@@ -379,15 +379,18 @@ class Goodbye:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Expected wait of a claim in the local queue.
+    """Wait of a claim in the local queue.
 
     `start_in_s` is the time until it would start if it were open from now on, also of a gated one;
-    None: unknown. `source` is how that is known.
+    None: unknown. `source` is how that is known. `number` is that of its batch job, and `reason` is
+    why it waits, in the batch system's words; empty: unknown.
     """
 
     claim: ClaimId
     start_in_s: Annotated[float | None, Amount()] = None
     source: Annotated[str, Printable()] = ""
+    number: Annotated[str, Text()] = ""
+    reason: Reason = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,7 +399,8 @@ class SiteFigures:
 
     They include all asks up to number `through`. `trouble` is the reason why the site takes no new
     claims, or none of some users; empty when nothing is wrong. `resources` are all that it has.
-    `foreign_queued` are the jobs of others that wait for processors.
+    `foreign_queued` are the jobs of others that wait for processors. `gate` is as in the facts, by
+    now.
     """
 
     idle: Processors
@@ -409,6 +413,7 @@ class SiteFigures:
     resources: SiteResources = NO_RESOURCES
     waits: Annotated[tuple[Wait, ...], Truncated(WAITS_MAX)] = ()
     foreign_queued: int = 0
+    gate: Annotated[str, Printable()] = ""
 
 
 # Orders about claims -----------------------------------------------------------------------------

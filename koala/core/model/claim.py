@@ -108,7 +108,7 @@ class Claim:
     is_ticket: bool = False
     is_gated: bool = False
     start_at: Instant | None = None  # of a ticket: when it would start if it were eligible now
-    has_told_start: bool = False  # its site has reported a start, or that it knows none
+    has_told_start: bool = False  # its site has
     phase: Asked | Held | Stopped = Asked()
 
     @property

@@ -322,7 +322,7 @@ def on_starts_told(
         if ticket is None or found is None:
             continue
         ticket.start_at = None if start_s is None else now + start_s
-        if not ticket.has_told_start:
+        if start_s is not None and not ticket.has_told_start:
             ticket.has_told_start = True
             news[ticket.job] = found[0]
     for attempt in news.values():

@@ -22,6 +22,7 @@ from koala.common.protocol.messages import (
     SiteFigures,
     Stop,
     ToAgent,
+    Wait,
     Watermark,
     Welcome,
 )
@@ -146,6 +147,13 @@ class AgentRegistry:
     def version(self, site: SiteName) -> str | None:
         """Return the version of the software of a site's agent; None while it is not connected."""
         return None if self._sessions.of(site) is None else self._versions.get(site)
+
+    def waits(self, site: SiteName) -> tuple[Wait, ...]:
+        """Return the waits of claims in the queue of a site, by its newest report; none while it is
+        away."""
+        connection = self._sessions.of(site)
+        report = None if connection is None else connection.report
+        return () if report is None else report.waits
 
     def notice(self, site: SiteName) -> str:
         """Return the notice of a site's agent to users; empty while it is not connected."""
@@ -370,7 +378,8 @@ class AgentRegistry:
             is_other = known is not None and reports.contradicts_facts(report, known.facts)
             if known and is_other and not self._consume_registration_token(connection):
                 # Its next report repeats the change.
-                report = replace(report, processors=0, resources=known.facts.resources)
+                facts = known.facts
+                report = replace(report, processors=0, resources=facts.resources, gate=facts.gate)
 
         def handle_report(batch: BatchContext) -> bool:
             is_known = not isinstance(report, Report) or report.claim in batch.scheduler.ledger

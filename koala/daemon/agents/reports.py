@@ -56,7 +56,8 @@ def registration_events(
         yield ev.SiteDisconnected(site=name)  # the newest session wins
     facts = facts_of(registration.facts)
     if site is not None:  # until its first report says more
-        facts = replace(facts, resources=site.facts.resources)
+        gate = facts.gate or site.facts.gate
+        facts = replace(facts, resources=site.facts.resources, gate=gate)
     yield ev.SiteRegistered(site=name, facts=facts, idle=min(registration.idle, facts.processors))
     replica_reports.reset(name)
     for report in inventory:
@@ -136,8 +137,10 @@ def _of_claim(report: Report, claim: Claim) -> Iterator[ev.Event]:
 
 
 def contradicts_facts(report: SiteFigures, facts: SiteFacts) -> bool:
-    """Return True if a site's figures name another size, or other resources, than its facts."""
-    return report.processors not in (0, facts.processors) or report.resources != facts.resources
+    """Return True if a site's figures name another size, other resources, or another gate than its
+    facts."""
+    is_resized = report.processors not in (0, facts.processors)
+    return is_resized or (report.resources, report.gate) != (facts.resources, facts.gate)
 
 
 def _of_site(
@@ -147,10 +150,12 @@ def _of_site(
     # An agent whose batch system has not answered yet knows its configuration alone.
     is_silent = bool(report.trouble) and report.resources == NO_RESOURCES
     if site is not None and is_silent:
-        report = replace(report, resources=site.facts.resources)
+        report = replace(report, resources=site.facts.resources, gate=site.facts.gate)
     if site is not None and contradicts_facts(report, site.facts):
         processors = report.processors or site.facts.processors
-        facts = replace(site.facts, processors=processors, resources=report.resources)
+        facts = replace(
+            site.facts, processors=processors, resources=report.resources, gate=report.gate
+        )
         yield ev.SiteRegistered(site=name, facts=facts, idle=report.idle)
     yield ev.SiteReported(
         site=name,
@@ -161,7 +166,11 @@ def _of_site(
         idle_gpus=min(report.idle_gpus, report.resources.gpus),
         tells_resources=not is_silent,
         queued=report.foreign_queued,
-        starts=tuple((wait.claim, wait.start_in_s) for wait in report.waits),
+        starts=tuple(
+            (wait.claim, wait.start_in_s)
+            for wait in report.waits
+            if (claim := scheduler.ledger.get(wait.claim)) is not None and claim.site == name
+        ),
     )
 
 

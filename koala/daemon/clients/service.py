@@ -27,7 +27,7 @@ from koala.core.model.events import (
     SiteDrained,
     SiteResumed,
 )
-from koala.core.model.job import Cancelled, Claiming, Placing
+from koala.core.model.job import Cancelled, Claiming, Placing, Queued
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import JobId, SiteName, UserName
 from koala.core.purge import state_of_jobs
@@ -197,7 +197,8 @@ class Service(KoalaServicer):
         def explain(batch: BatchContext) -> jobs.Explanation:
             job = batch.scheduler.jobs[_known(batch, request.job, caller)]
             lines = why(batch.scheduler, job.id, batch.now)
-            if isinstance(job.phase, (Placing, Claiming)):
+            if isinstance(job.phase, (Placing, Claiming, Queued)):
+                lines += self.site_status.waits(batch.scheduler, job)
                 lines += self.site_status.troubles(batch.scheduler, job.spec)
             return jobs.Explanation(job=job.id, phase=phase_of(job), why=tuple(lines))
 

@@ -52,8 +52,8 @@ METRICS = {one.__name__: one for one in (median_s, p90_s, mean_s, in_72h_percent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """Settings of a comparison: scenes, their jobs, and policies of tickets. `parameters` are those of the
-    scheduler that differ from the defaults."""
+    """Settings of a comparison: scenes, their jobs, and policies of tickets. `parameters` are those
+    of the scheduler that differ from the defaults."""
 
     scenes: tuple[Scene, ...]
     percent: float = 10.0

@@ -25,7 +25,7 @@ FAR_HOLDS = 3
 FAR_HOLDS_UNGATED = 2
 LOOK_S = 10.0
 """Time that the others have to start, before a component that came up far too early goes."""
-REST_HOLDS = 3
+REST_HOLDS = 6
 """Without a gate, a component that came up far too early is queued again after so many holds, or
 when the others are near. Else it would come up again at once where nothing is in its way."""
 NEWS_S = 30.0

@@ -10,8 +10,6 @@ from typing import Any, ClassVar, TypeVar, overload
 
 import msgspec
 
-from koala.errors import KoalaError
-
 R = TypeVar("R", bound="Record")
 
 
@@ -123,19 +121,6 @@ def encode(record: Record) -> bytes:
     return _encoder.encode(record)
 
 
-@cache
-def _decoder(kind: type[R]) -> msgspec.json.Decoder[R]:
+def decoder(kind: type[R]) -> msgspec.json.Decoder[R]:
+    """Make a decoder of JSON as records. Names that they do not know are left out."""
     return msgspec.json.Decoder(kind, dec_hook=_moment)
-
-
-def decode(kind: type[R], text: str | bytes) -> R:
-    """Decode JSON as a record. Names that it does not know are left out. Raises KoalaError for
-    JSON of another form."""
-    try:
-        record: R = _decoder(kind).decode(text)
-    except msgspec.DecodeError as error:
-        raise KoalaError(
-            f"the daemon's answer is no {kind.__name__} that this client knows: {error};"
-            " compare the versions of daemon and client (`koala doctor`)"
-        ) from error
-    return record

@@ -359,6 +359,7 @@ def test_waits_of_tickets_cross_the_link_whole_and_unknown_is_not_now() -> None:
             messages.Wait(claim=ClaimId("j1/2/0/3")),
         ),
         foreign_queued=3,
+        gate="user hold",
     )
     assert FROM_AGENT.decode(codec.encode(figures, lambda: FACTS)) == figures
 

@@ -121,8 +121,8 @@ esac
 """
 
 
-async def test_a_gate_that_is_known_later_is_told_by_another_registration(tmp_path: Path) -> None:
-    """The batch system was away when the agent registered; facts come with a registration alone."""
+async def test_a_gate_that_is_known_later_is_told_with_the_figures(tmp_path: Path) -> None:
+    """The batch system was away when the agent registered."""
     away = tmp_path / "away"
     away.touch()
     programs = tmp_path / "bin"
@@ -139,5 +139,5 @@ async def test_a_gate_that_is_known_later_is_told_by_another_registration(tmp_pa
         session = await daemon.live()
         assert session.register.facts.gate == ""
         away.unlink()
-        session = await daemon.live()
-        assert session.register.facts.gate == "start time"
+        told = await session.next("site", lambda report: report.gate != "")
+        assert told.gate == "start time"

@@ -353,6 +353,23 @@ def test_an_end_has_no_more_statuses_than_there_are_processes() -> None:
     assert [event.end.statuses for event in gone] == [tuple(range(claim.processors))]
 
 
+def test_a_site_tells_the_starts_of_its_own_claims_alone() -> None:
+    scheduler = a_grid()
+    own = next(claim for claim in scheduler.ledger.values() if claim.site == DELFT)
+    waits = (*scheduler.ledger, ClaimId("j9/1/0/1"))
+    figures = messages.SiteFigures(
+        idle=8,
+        through=0,
+        processors=8,
+        local_processors=0,
+        queued_jobs=0,
+        waits=tuple(messages.Wait(claim=claim, start_in_s=5.0) for claim in waits),
+    )
+    (event,) = reports.report_events(figures, DELFT, scheduler, rtt_s=0.0, now=1.0)
+    assert isinstance(event, ev.SiteReported)
+    assert event.starts == ((own.id, 5.0),)
+
+
 def test_an_inventory_is_kept_up_to_so_many_bytes() -> None:
     """It is kept until its end comes, which may be never."""
     session = Session(Allowlist(epoch=1, sites={}, is_open=True), Timing(), now=0.0)

@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterable
 from math import sqrt
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from koala.errors import ConfigError
 from koala.lab.backlog.bound import BoundTask, run_bound, simulate
 from koala.lab.backlog.scenes import DAY_S, Coallocated, Machine, Scene, scene_of
-from koala.lab.backlog.scores import PLAIN, Bounds, scene_rows, table
+from koala.lab.backlog.scores import PLAIN, Bounds, Campaign, scene_rows, table
 from tests.cli.command import koala_here
 
 DAY = int(DAY_S)
@@ -68,6 +69,25 @@ def test_a_job_is_bounded_by_the_last_of_its_parts(tmp_path: Path) -> None:
     assert bound["mean_s"] == sum(waits) / 3
     assert bound["p90_s"] == pytest.approx(waits[1] + 0.8 * (waits[2] - waits[1]))
     assert bound["in_72h_percent"] == 100
+
+
+def test_local_jobs_wait_as_without_koala_while_nothing_of_it_starts(tmp_path: Path) -> None:
+    """The grid's sites and the quicker loop of the bound are the same queue, to the last bit."""
+    draws = Random(5)
+    machines = []
+    for name in ("a", "b"):
+        jobs = [
+            (at, draws.randint(1, 8), run_s, run_s * draws.choice([1, 3]))
+            for at in range(0, 100 * DAY, 3 * 3600)
+            for run_s in [draws.randint(60, 9 * 3600)]
+        ]
+        machines.append(Machine(write(tmp_path / f"{name}.swf", jobs), day=10))
+    scene = Scene(tuple(machines))
+    campaign = Campaign(scenes=(scene,), policies=("none",), percent=100, every_s=60 * DAY)
+    found = campaign.points()[0].base.run().metrics
+    assert found["in_72h_percent"] == 0
+    alone = run_bound(BoundTask(scene=scene)).values["local_wait_mean"]
+    assert found["local_wait_mean"] == alone > 600
 
 
 def test_there_is_a_job_in_each_interval_for_a_share_of_each_site() -> None:

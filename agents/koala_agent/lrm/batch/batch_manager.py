@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from koala.common.protocol.messages import Wait
+from koala.common.protocol.names import ClaimId
 from koala.common.runtime.clock import boot_id
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
@@ -127,7 +128,7 @@ class BatchManager:
         self._gatekeeper = Gatekeeper(dialect, self._breaker, self._claims, clock=clock)
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None
-        self._waits: tuple[Wait, ...] = ()
+        self._forecasts: dict[str, Wait] = {}  # by number
         self._waits_due_at = -math.inf
         self._reported_idle: Idle | None = None
         self._opened = asyncio.Event()
@@ -291,8 +292,7 @@ class BatchManager:
         return None if tracked is None else tracked.listed()
 
     async def idle(self) -> Idle:
-        """See `LocalManager`. Polls first, because the figures must include all claims so far; the
-        gate is known afterwards, which the agent tells when it registers.
+        """See `LocalManager`. Polls first, because the figures must include all claims so far.
         While a controller is away nothing is startable: jobs that may run elsewhere should."""
         try:
             await self._poll()
@@ -463,7 +463,7 @@ class BatchManager:
         ours = {one.row.number: one for one in self._claims.open() if one.is_waiting()}
         command = self._dialect.list_queue() if ours else None
         if command is None:
-            self._waits = ()
+            self._forecasts = {}
             return
         if self._clock() < self._waits_due_at:
             return
@@ -472,9 +472,21 @@ class BatchManager:
             rows = await asyncio.to_thread(self._dialect.read_queue, await self._ask(command))
         except LocalManagerError as error:
             log.debug("batch.queue_unknown", reason=str(error))
-            self._waits = ()
+            self._forecasts = {}
             return
-        self._waits = await asyncio.to_thread(forecast, rows, ours, figures)
+        self._forecasts = await asyncio.to_thread(forecast, rows, ours, figures)
+
+    def _waits(self) -> tuple[Wait, ...]:
+        """Return the waits of our claims, with the forecasts that there are."""
+        return tuple(
+            replace(
+                self._forecasts.get(one.row.number) or Wait(claim=ClaimId(one.row.claim)),
+                number=one.row.number,
+                reason=one.reason,
+            )
+            for one in self._claims.open()
+            if one.is_waiting()
+        )
 
     # Doing ------------------------------------------------------------------------------------
 
@@ -562,7 +574,7 @@ class BatchManager:
         if self._silence:
             return replace(idle, idle=0, startable=0, idle_gpus=0, trouble=self._silence)
         troubles = (self._breaker.summary, self._gatekeeper.trouble)
-        idle = replace(idle, trouble="; ".join(filter(None, troubles)), waits=self._waits)
+        idle = replace(idle, trouble="; ".join(filter(None, troubles)), waits=self._waits())
         is_limited = self._clock() - self._claims.limited_at < self._settings.limited_s
         return replace(idle, startable=0) if is_limited else idle
 

@@ -57,6 +57,7 @@ class TrackedClaim:
     is_submitting: bool = False  # its submission is under way
     submitted_in_poll: int = 0  # the last poll that had begun at the end of its submission
     is_limited: bool = False  # it waits because our user has reached a limit
+    reason: str = ""  # why it waits, in the words of the last listing
     waited_for: str = ""  # the batch system's words for the wait of a claim that is withdrawn
     is_gated: bool = False
     is_gate_due: bool = False
@@ -193,6 +194,7 @@ class TrackedClaims:
             return
         tracked.state = own.state
         tracked.is_limited = own.is_limited
+        tracked.reason = own.reason
         tracked.is_gated = own.is_gated
         if own.is_limited:
             self.limited_at = self._clock()

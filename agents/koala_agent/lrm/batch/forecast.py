@@ -18,7 +18,7 @@ FORECASTS_MAX = 50
 
 def forecast(
     rows: Sequence[QueueRow], ours: Mapping[str, TrackedClaim], figures: Figures
-) -> tuple[Wait, ...]:
+) -> dict[str, Wait]:
     """Return the expected starts of our claims, by number, where the queue is served in its order
     with backfilling; none for one that would never start."""
     queue: LocalQueue[str] = local_queue(
@@ -37,12 +37,12 @@ def forecast(
         if ours[number].row.is_gated:
             queue.gate(number)
     starts = queue.forecast(known, 0.0)
-    return tuple(
-        Wait(
+    return {
+        number: Wait(
             claim=ClaimId(ours[number].row.claim),
             start_in_s=round(starts[number], 1),
             source=SOURCE,
         )
         for number in known
         if starts[number] < math.inf
-    )
+    }

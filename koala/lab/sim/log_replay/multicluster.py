@@ -258,7 +258,7 @@ class GridReplay:
         for count, job in enumerate(self._jobs):
             if progress is not None and count % 1000 == 0:
                 progress(count)
-            parts = self._parts(job.size)
+            parts = self._parts(job.size) if not job.sites else self._at_sites(job)
             if parts is None or not self._fits_queue(job, parts):
                 self._leave_out(job)
                 continue
@@ -291,6 +291,17 @@ class GridReplay:
             known = ", ".join(self._processors)
             raise ConfigError(f"job {job.number}: queue {job.queue}: allowed are {known}")
         return len(parts) > 1 or parts[0] <= self._processors[job.queue]
+
+    def _at_sites(self, job: GridJob) -> Sizes | None:
+        """Return the sizes of components that have sites, if these could hold them. Raises
+        ConfigError."""
+        sizes = (job.size,) if isinstance(job.size, int) else job.size
+        left = dict(self._processors)
+        for site, size in zip(job.sites, sizes, strict=True):
+            if site not in left:
+                raise ConfigError(f"job {job.number}: site {site}: allowed are {', '.join(left)}")
+            left[site] -= size
+        return sizes if min(left.values()) >= 0 else None
 
     def _parts(self, size: int | Sizes) -> Sizes | None:
         if size not in self._known:

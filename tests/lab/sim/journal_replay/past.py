@@ -24,7 +24,7 @@ from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Notice, Record
 from koala.lab.sim.journal_replay.run_history import RunHistory
 from koala.lab.sim.journal_replay.whatif import WhatIf, compare
-from koala.policies import chosen
+from koala.policies import DEFAULTS, chosen
 from koala.policies.changes import Changes
 from tests.swarm.run import Run
 from tests.swarm.scenario import Scenario
@@ -46,7 +46,7 @@ class Told:
 
     def compare(self, **changes: object) -> WhatIf:
         """Simulated as it was, and with changes."""
-        policies = {k: str(v) for k, v in changes.items() if k in ("placement", "queueing")}
+        policies = {k: str(v) for k, v in changes.items() if k in DEFAULTS}
         others = {k: v for k, v in changes.items() if k not in policies}
         wanted = Changes(policies=policies, parameters=others)
         return compare(self.history, self.scheduler, wanted, lambda _n, _r: lambda _at: None)
@@ -112,12 +112,15 @@ class Grid:
     sites: Mapping[str, int]
     run_s: Mapping[str, Seconds] = field(default_factory=dict)  # by job; 10 else
     starts_after_stop: bool = False
+    gate: str = ""
     chances: Chances = field(default_factory=Chances)
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         facts = {
-            name: SiteFacts(processors=processors, starts_after_stop=self.starts_after_stop)
+            name: SiteFacts(
+                processors=processors, starts_after_stop=self.starts_after_stop, gate=self.gate
+            )
             for name, processors in self.sites.items()
         }
         self.world = World(

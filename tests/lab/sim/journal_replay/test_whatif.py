@@ -111,6 +111,22 @@ def test_other_users_are_where_they_were() -> None:
         assert row["started_at"] == pytest.approx(10.0, abs=1.5)
 
 
+@pytest.mark.parametrize(("gate", "holds"), [("place", 1), ("", 2)])
+def test_tickets_come_up_when_the_recorded_users_have_gone(gate: str, holds: int) -> None:
+    """leiden is free from 200 on, and delft from 800 on. A ticket that comes up at leiden is given
+    back after 300 s; the next waits for delft behind its gate, and without one it comes up, too."""
+    grid = Grid(sites={"delft": 8, "leiden": 8}, gate=gate)
+    grid.local_job("delft", 6, at=5.0, run_s=795.0)
+    grid.local_job("leiden", 6, at=5.0, run_s=195.0)
+    parts = [a_component(4, site, wall_time_s=900.0) for site in ("delft", "leiden")]
+    grid.submit("j1", a_spec(*parts), at=10.0)
+    comparison = grid.told(2000.0).compare(tickets="turns")
+    for row in rows(comparison, "j1").values():
+        assert row["started_at"] == pytest.approx(800.0, abs=1.5)
+    held_s = comparison.document()["figures"]["what_if"]["held_processor_s"]
+    assert held_s == pytest.approx(holds * 4 * 300.0, abs=20.0)
+
+
 def test_a_site_whose_manager_erred_errs_again() -> None:
     """All claims fail; a threshold that is never reached shows that they go on failing."""
     every = {"errors_counted": "all"}
