@@ -194,6 +194,7 @@ def serve(system: System, tmp_path: Path) -> Serve:
             scope=f"{abs(hash(str(tmp_path))) % 16**8:08x}",
             poll_s=0.2,
             figures_s=0.5,
+            waits_s=0.5,
             missing_s=8.0,
             account=pwd.getpwuid(os.geteuid()).pw_name,
         )

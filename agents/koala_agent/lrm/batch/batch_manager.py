@@ -245,6 +245,7 @@ class BatchManager:
         """See `LocalManager`. What fails is tried again with the polls."""
         tracked = self._claims.get(claim)
         if tracked is not None:
+            self._waits_due_at = -math.inf  # its place, and those behind it, are others now
             await self._gatekeeper.set(tracked, is_gated=is_gated)
             self._poll_soon.set()
 
