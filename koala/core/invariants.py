@@ -113,11 +113,12 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
 
 def _check_tickets(state: State, job: Job, attempt: Attempt) -> None:
     """Check that each component holds, or waits with tickets of its own site."""
-    budget = state.user_budgets.get(job.spec.owner, ())
+    budget = state.user_budgets.get(job.spec.owner)
     for member in attempt.members:
         phase = _phase(state, member)
         assert phase is None or isinstance(phase, Granted), f"{job.id} {phase}: {job.story}"
-        assert phase is None or member.claim in budget, f"{member.claim} is held uncharged"
+        is_charged = budget is not None and member.claim is not None and member.claim in budget
+        assert phase is None or is_charged, f"{member.claim} is held uncharged"
         for name in member.tickets:
             ticket = state.ledger[name]
             assert isinstance(ticket.phase, Asked), f"{name} {ticket.phase}: {job.story}"

@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeAlias
 
 from koala.common.protocol.messages import NO_RESOURCES, SiteResources
 from koala.core.model.values import (
-    FOREVER,
     ClaimId,
     FileName,
     Inputs,
@@ -48,7 +47,7 @@ class SiteFacts:
     - `resources`: what it has beside processors, by its newest report.
     - `gate`: name of the gate by which a waiting claim cannot start, and keeps its place in the
       local queue; empty where there is none.
-    - `hold_max_s`: longest hold before the barrier that its owner allows.
+    - `hold_max_s`: longest hold before the barrier that its owner allows, None for no limit.
     """
 
     processors: int
@@ -64,7 +63,7 @@ class SiteFacts:
     users: tuple[UserName, ...] = ()
     resources: SiteResources = NO_RESOURCES
     gate: str = ""
-    hold_max_s: Seconds = FOREVER
+    hold_max_s: Seconds | None = None
 
     def admits(self, user: UserName | None) -> bool:
         """Return True if this user's jobs may see the site; None is an unknown user."""

@@ -147,10 +147,13 @@ def ticket_question(state: State, attempt: Attempt, now: Instant) -> TicketQuest
     longest_s = job.spec.max_hold_s
     if longest_s is None:  # nothing is known of an endless run
         longest_s = limits.hold_s if run_s == FOREVER else FOREVER
-    facts = [
-        state.sites[member.site].facts for member in attempt.members if member.site is not None
+    allowed = [
+        state.sites[member.site].facts.hold_max_s
+        for member in attempt.members
+        if member.site is not None
     ]
-    allowed_s = min(one.hold_max_s for one in facts) - 2 * _arming_s(state)
+    allowed_s = min([one for one in allowed if one is not None], default=FOREVER)
+    allowed_s -= 2 * _arming_s(state)
     longest_s = max(_HOLD_MIN_S, min(longest_s, allowed_s))
     return TicketQuestion(
         parts=tuple(_part(state, job, member, now) for member in attempt.members),

@@ -6,7 +6,6 @@ from dataclasses import fields
 
 from koala.common.protocol.messages import Facts
 from koala.core.model.grid import MIPS_DEFAULT, SiteFacts
-from koala.core.model.values import FOREVER
 
 
 def facts_of(facts: Facts) -> SiteFacts:
@@ -15,7 +14,7 @@ def facts_of(facts: Facts) -> SiteFacts:
     reported = {
         field.name: getattr(facts, field.name) for field in fields(facts) if field.name in known
     }
-    unknown = {"owner": None, "mips": MIPS_DEFAULT, "slots": None, "hold_max_s": FOREVER}
+    unknown = {"owner": None, "mips": MIPS_DEFAULT, "slots": None, "hold_max_s": None}
     return SiteFacts(
         **{name: value or unknown.get(name, value) for name, value in reported.items()}
     )

@@ -129,6 +129,7 @@ class BatchManager:
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None
         self._forecasts: dict[str, Wait] = {}  # by number
+        self._looked_for: frozenset[str] = frozenset()  # numbers when the queue was asked for last
         self._waits_due_at = -math.inf
         self._reported_idle: Idle | None = None
         self._opened = asyncio.Event()
@@ -457,15 +458,16 @@ class BatchManager:
         await self._forecast(self._figures)
 
     async def _forecast(self, figures: Figures) -> None:
-        """Ask for the whole queue now and then, while claims of ours wait in it. A queue that
-        cannot be had only leaves their starts unknown."""
+        """Ask for the whole queue now and then, while claims of ours wait in it, and at once for a
+        new one. A queue that cannot be had only leaves their starts unknown."""
         ours = {one.row.number: one for one in self._claims.open() if one.is_waiting()}
         command = self._dialect.list_queue() if ours else None
         if command is None:
             self._forecasts = {}
             return
-        if self._clock() < self._waits_due_at:
+        if self._clock() < self._waits_due_at and self._looked_for.issuperset(ours):
             return
+        self._looked_for = frozenset(ours)
         self._waits_due_at = self._clock() + self._settings.waits_s
         try:
             rows = await asyncio.to_thread(self._dialect.read_queue, await self._ask(command))
