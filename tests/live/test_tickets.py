@@ -44,6 +44,7 @@ PARAMETERS: dict[str, Any] = {
     "ticket_slack_s": 1.0,
     "ticket_hold_min_s": 0.1,
     "ticket_hold_max_s": HOLD_S,
+    "hold_s": HOLD_S,
 }
 
 

@@ -10,9 +10,9 @@ import argparse
 import sys
 from collections.abc import Iterable
 
-from tests.swarm import core_mutants, outer_mutants, ticket_mutants
 from tests.swarm.focus import is_focused
-from tests.swarm.mutating import MUTANTS
+from tests.swarm.planted import core_mutants, outer_mutants, ticket_mutants
+from tests.swarm.planted.mutating import MUTANTS
 from tests.swarm.swarm import attempt
 
 __all__ = ["MUTANTS", "found_by"]

@@ -373,9 +373,11 @@ class Oracle:
                     text = f"{action.claim} is released under {action.number} after {known}"
                     require(known == action.number, 3, text)
                     self.free.setdefault((job, attempt), self._free_of(job, attempt))
-                case ClaimProcessors(waits=True, is_gated=True):
-                    self.count("gated")
                 case ClaimProcessors(claim=claim, site=site):
+                    if action.waits:
+                        self.count("gated" if action.is_gated else "opened")
+                    if action.is_gated and claim in self.errors.asked:
+                        continue  # it is kept from starting
                     self.errors.asked.setdefault(claim, site)
                     self._set_deadline(scheduler, claim)
                     text = f"{claim} is asked of {site}, which is drained"
@@ -384,8 +386,6 @@ class Oracle:
                     is_resting = unusable is not None and not scheduler.sites[site].is_probing
                     text = f"{action.claim} is asked of {site}, which rests"
                     require(not is_resting or self._is_hit_now(scheduler, site), 7, text)
-                    if action.waits:
-                        self.count("opened")
                 case Announce(job=job_id) if job_id is not None:
                     self._on_announced(scheduler, action, job_id)
                 case _:

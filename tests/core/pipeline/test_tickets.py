@@ -23,6 +23,7 @@ from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script
 
 HOUR = 3600.0
+OPERATOR = UserName("operator")
 PAIR = ("j1/1/0/1", "j1/1/0/2", "j1/1/0/3"), ("j1/1/1/1", "j1/1/1/2", "j1/1/1/3")
 
 
@@ -259,10 +260,10 @@ def test_no_ticket_of_a_fixed_component_is_opened_at_a_drained_site(queued: Scri
     tell(queued, "a", c0n1=600.0)
     tell(queued, "b", c1n1=600.0)
     assert opened(queued) == ["j1/1/0/1", "j1/1/1/1"]
-    queued.tell(SiteDrained(site=SiteName("a"), by=UserName("root"))).after(300)
+    queued.tell(SiteDrained(site=SiteName("a"), by=OPERATOR)).after(300)
     assert opened(queued) == ["j1/1/1/1"]
     assert "j1/1/0/1" in gates(queued)  # its place is kept for the day when the site comes back
-    queued.tell(SiteResumed(site=SiteName("a"), by=UserName("root"))).after(300)
+    queued.tell(SiteResumed(site=SiteName("a"), by=OPERATOR)).after(300)
     assert opened(queued) == ["j1/1/0/1", "j1/1/1/1"]
 
 
@@ -270,8 +271,8 @@ def test_a_ticket_of_an_earlier_attempt_holds_nothing(begin: Begin) -> None:
     """It started while its Stop was on the way."""
     script = busy(begin(chosen(tickets="dodge"), tickets_max=1), "a", "b")
     script.ignore(ClaimProcessors).tell(a_job("j1", 5, 5)).ignore(StopClaim)
-    script.tell(SiteDrained(site=SiteName("a"), by=UserName("root"))).after(300)
-    script.tell(SiteResumed(site=SiteName("a"), by=UserName("root"))).after(300)
+    script.tell(SiteDrained(site=SiteName("a"), by=OPERATOR)).after(300)
+    script.tell(SiteResumed(site=SiteName("a"), by=OPERATOR)).after(300)
     assert sorted(gates(script)) == ["j1/2/0/1", "j1/2/1/1"]
     script.tell(ClaimGranted(claim=ClaimId("j1/1/0/1"), nonce="n"))
     assert sorted(gates(script)) == ["j1/2/0/1", "j1/2/1/1"]

@@ -22,7 +22,7 @@ from koala_agent.starter import state_machine
 from koala_agent.starter.messages import PingAnswered, ReleaseOrder
 from koala_agent.starter.state_machine import pacing
 from koala_agent.starter.state_machine.phases import Holding
-from tests.swarm.mutating import Patches, mutant, replaced
+from tests.swarm.planted.mutating import Patches, mutant, replaced
 
 # The daemon ---------------------------------------------------------------------------------------
 

@@ -9,11 +9,13 @@ from koala.core import leases, scheduler
 from koala.core.model.claim import Claim, Stopped
 from koala.core.model.job import Attempt, Member, Queued
 from koala.core.pipeline import claim_end, claiming, ending, tickets, wanted
+from koala.core.pipeline.ending import stop_claim as really_stop
+from koala.core.pipeline.ending import withdraw_tickets as really_withdraw
 from koala.core.queries import claim_of
 from koala.queue_model import queue
 from koala_agent.claims import table
 from koala_agent.claims.events import BatchFound
-from tests.swarm.mutating import Patches, mutant, replaced
+from tests.swarm.planted.mutating import Patches, mutant, replaced
 
 # The core -----------------------------------------------------------------------------------------
 
@@ -21,11 +23,10 @@ from tests.swarm.mutating import Patches, mutant, replaced
 @mutant
 def a_second_ticket_is_kept() -> Patches:
     """A ticket that starts while another one holds for its component is not stopped."""
-    real = ending.stop_claim
 
     def stop_claim(state: Any, claim: Claim) -> None:
         if claim_of(state, state.placed[claim.job].members[claim.component]) in (None, claim):
-            real(state, claim)
+            really_stop(state, claim)
 
     with replaced((tickets, "stop_claim"), by=stop_claim):
         yield
@@ -34,11 +35,10 @@ def a_second_ticket_is_kept() -> Patches:
 @mutant
 def tickets_outlive_the_start() -> Patches:
     """Tickets stay in the local queues when all components are held."""
-    real = ending.withdraw_tickets
 
     def withdraw_tickets(state: Any, member: Member, *, keep: int | None = None) -> None:
         if keep is not None:
-            real(state, member, keep=keep)
+            really_withdraw(state, member, keep=keep)
 
     with replaced((tickets, "withdraw_tickets"), by=withdraw_tickets):
         yield

@@ -39,7 +39,7 @@ from koala.core.pipeline import (
 from koala.daemon.loop import group_commit
 from koala.policies import slots
 from tests.swarm import oracle
-from tests.swarm.mutating import Patches, mutant, replaced
+from tests.swarm.planted.mutating import Patches, mutant, replaced
 
 
 @mutant
