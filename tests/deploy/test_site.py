@@ -9,6 +9,7 @@ from pathlib import Path
 
 from koala_agent.config import read_config
 from koala_agent.lrm.batch.slurm import Slurm
+from koala_agent.lrm.batch.slurm_gates import gates_of
 from koala_agent.lrm.local_manager import Placeholder
 from tests.tidy.sources import ROOT
 
@@ -41,10 +42,15 @@ def test_sudo_allows_the_commands_that_are_run_as_an_account_and_no_others() -> 
         slurm.list_jobs(),
         slurm.withdraw("1"),
         slurm.record("1"),
+        *(
+            order(["1"])
+            for gate in gates_of("PriorityType = priority/basic", "n[1-2]")
+            for order in (gate.shut, gate.open)
+        ),
     ]
     run = {" ".join(command.argv) for command in commands if command is not None}
     allowed = alias("Cmnd_Alias", "KOALA_SUBMIT") + alias("Cmnd_Alias", "KOALA_LOOK")
-    words = [line.removeprefix("/usr/bin/").removesuffix(" *") for line in allowed]
+    words = [line.removeprefix("/usr/bin/").removesuffix("*").strip() for line in allowed]
     assert all(any(command.startswith(start) for start in words) for command in run)
     assert all(any(command.startswith(start) for command in run) for start in words)
 

@@ -124,8 +124,9 @@ def queued() -> Scenario:
         arrivals={LOW: 1.0},
         programs={(LOW, component): (4.0, 0) for component in range(2)},
         replicas=(),
-        locals_=((0.0, first, 4, 8.0), (0.0, last, 4, 16.0)),
+        locals_=((0.0, first, 4, 40.0), (0.0, last, 4, 60.0)),
         tickets="dodge",
+        faults_s=200.0,
         again={},
         cancels={},
     )

@@ -79,7 +79,7 @@ FOUND_BY = {
     "an_ended_ticket_stays_in_its_member": 1237,
     "all_gates_open_after_a_cut": 1203,
     "a_ticket_has_a_grace_time": 1237,
-    "gates_that_failed_are_not_repeated": 1030,
+    "gates_that_failed_are_not_repeated": 1086,
     "gates_are_not_changed": 1041,
     "gates_that_do_not_hold": 1016,
 }

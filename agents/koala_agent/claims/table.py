@@ -263,7 +263,7 @@ class ClaimTable:
         hold = order.hold
         claim = self.claims.get(hold.claim)
         if claim is not None:
-            if isinstance(claim.state, Asked) and claim.hold.waits:
+            if isinstance(claim.state, Asked):
                 claim = self._ask_again(claim, claim.state, hold)
             self._report(claim)
         elif hold.is_granted or hold.claim in self._forgotten:
@@ -287,8 +287,9 @@ class ClaimTable:
         self._emit(SetGate(claim=claim.id, is_gated=claim.hold.is_gated))
 
     def _ask_again(self, claim: Claim, state: Asked, hold: Hold) -> Claim:
-        """Renew the time of a ticket, and change its gate if the daemon does."""
-        state = msgspec.structs.replace(state, grace_until=self._now + self._grace_s(hold))
+        """Renew the time of a ticket; change the gate of a claim if the daemon does."""
+        if hold.waits:
+            state = msgspec.structs.replace(state, grace_until=self._now + self._grace_s(hold))
         if hold.is_gated == claim.hold.is_gated:
             return self._replace_state(claim, state)
         return self._change_gate(claim, state, is_gated=hold.is_gated)

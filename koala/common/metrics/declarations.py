@@ -23,6 +23,7 @@ PHASE = Label(
         "delayed",
         "placing",
         "claiming",
+        "queued",
         "starting",
         "releasing",
         "running",

@@ -61,7 +61,7 @@ def test_people_get_a_table_and_files_when_they_ask(tmp_path: Path) -> None:
 def test_a_simulation_imports_only_what_it_needs() -> None:
     words = [*BRIEF, "--reps", "1"]
     code = f"from koala.cli.main import main; main(['simulate', 'koala', *{words}])"
-    heavy = {"grpc", "rich", "structlog", "msgspec", "asyncio", "matplotlib", "numpy"}
+    heavy = {"grpc", "rich", "structlog", "asyncio", "matplotlib", "numpy"}
     assert heavy & modules_after(code) == set()
 
 

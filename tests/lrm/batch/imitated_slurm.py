@@ -119,7 +119,7 @@ class Cluster(Listener):
                 return self._tell(command.argv)
 
     def _tell(self, argv: tuple[str, ...]) -> Answer:
-        """What is asked of the cluster as a whole."""
+        """Answer a question about the cluster as a whole."""
         match argv:
             case ("scontrol", "show", "config"):
                 return Answer(status=0, out=self.config, err="")
