@@ -15,7 +15,7 @@ class KoalaScheduler(PythonPackage):
 
     license("Apache-2.0")
 
-    version("0.2.0", url="file://{0}/koala-scheduler-0.2.0.tar.gz".format(os.getcwd()))
+    version("0.3.0", url="file://{0}/koala-scheduler-0.3.0.tar.gz".format(os.getcwd()))
 
     variant("sim", default=False, description="Simulations, figures and the reproduction of papers")
 
