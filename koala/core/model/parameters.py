@@ -93,8 +93,8 @@ class Parameters:
             )
         if self.ticket_hold_min_s > self.ticket_hold_max_s:
             raise ConfigError(
-                f"ticket_hold_min_s = {self.ticket_hold_min_s:g}: allowed is at most"
-                f" ticket_hold_max_s = {self.ticket_hold_max_s:g}"
+                f"ticket_hold_min_s = {self.ticket_hold_min_s:g} (expected at most"
+                f" ticket_hold_max_s = {self.ticket_hold_max_s:g})"
             )
         promise_s = self.late_max_s + self.lead_min_s
         lease_s = self.hold_lease_s * 5 / 6  # what is left of one just before the next ping

@@ -56,7 +56,7 @@ class User(Record, frozen=True, kw_only=True, omit_defaults=True):
     state: str
     """good, expired or revoked."""
     shows: str | None
-    """What it shows to the daemon: `token`, or null."""
+    """Proof that it shows to the daemon: `token`, or null."""
     by: str
     """Administrator who added it."""
     added_at: Moment
@@ -95,9 +95,9 @@ class AuditLine(Record, frozen=True, kw_only=True):
     verb: str = ""
     """The call."""
     object: str = ""
-    """What it was about."""
+    """Object of the call."""
     outcome: str = ""
-    """What came of it."""
+    """Outcome of the call."""
 
     @property
     def at(self) -> datetime:

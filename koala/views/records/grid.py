@@ -73,7 +73,7 @@ class SiteStatus(Record, frozen=True, kw_only=True):
     idle_gpus: int = 0
     """Idle GPUs."""
     resources: Resources = Resources()
-    """What it has besides."""
+    """Resources that it has besides."""
     claimed: int = 0
     """Processors of claims."""
     errors: int = 0

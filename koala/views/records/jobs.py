@@ -371,7 +371,7 @@ class Notice(Record, frozen=True, kw_only=True):
     phase: Phase | Literal[""] = ""
     """Phase of the job at that time; empty for an event of a site."""
     text: str = ""
-    """What it adds to the phase; may be empty."""
+    """Text that it adds to the phase; may be empty."""
 
     def __bool__(self) -> bool:
         """Return True except for a mark, which has the number 0."""
