@@ -120,8 +120,8 @@ def run(
     if len(processes) > 1 and len(processes) != len(site):
         given = " ".join(f"-n {one}" for one in processes)
         raise SpecError(
-            f"{given}: allowed is one, or one for each --site, as in --site atlas -n 3 --site"
-            " boreas -n 4"
+            f"{given} (expected one, or one for each --site, as in --site atlas -n 3 --site"
+            " boreas -n 4)"
         )
     sizes = processes if len(processes) > 1 else [*processes, 1][:1] * len(names)
     components = [

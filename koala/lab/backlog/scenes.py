@@ -33,7 +33,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         if self.day < BEFORE_D:
-            raise ConfigError(f"{self}: allowed are days from {BEFORE_D}, as logs begin earlier")
+            raise ConfigError(f"{self} (expected a day from {BEFORE_D} on: the log begins earlier)")
 
     @property
     def log(self) -> Log:
@@ -80,8 +80,8 @@ class Scene:
         names = [one.name for one in self.machines]
         if len(names) < 2 or len({*names}) < len(names):
             raise ConfigError(
-                f"{'+'.join(map(str, self.machines))}: allowed are at least two logs with different"
-                " names or days"
+                f"{'+'.join(map(str, self.machines))} (expected two or more logs with different"
+                " names or days)"
             )
 
     def grid(self, *, has_gate: bool = True, has_forecast: bool = True) -> Grid:

@@ -60,7 +60,7 @@ def test_a_command_of_one_process_needs_no_options_and_no_label(grid: Up) -> Non
     [
         (("--sites", "2", "--site", "vu", "--", "true"), "allowed is one of them"),
         (("--site", "vu", "--site", "vu", "--", "true"), "--site vu, twice: allowed is once"),
-        (("-n", "2", "-n", "3", "--", "true"), "-n 2 -n 3: allowed is one, or one for each --site"),
+        (("-n", "2", "-n", "3", "--", "true"), "-n 2 -n 3 (expected one, or one for each --site"),
         (("--sites", "2", "-n", "2", "-n", "3", "--", "true"), "one for each --site, as in --site"),
         (("--sites", "3", "--", "true"), "the job needs 3 different sites: there are 2"),
         (("--site", "nowhere", "--", "true"), "nowhere"),
