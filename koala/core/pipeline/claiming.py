@@ -59,6 +59,7 @@ from koala.core.resources import needs_resources
 from koala.core.sites import increase_window, is_usable, note_ask
 from koala.core.state import State
 
+BUDGET_IS_USED = "the hold budget is used up"
 _Payer = TypeVar("_Payer", UserName, SiteName)
 TROUBLE_TEXTS = {
     Trouble.REFUSED: "refused it",
@@ -365,7 +366,7 @@ def charge_hold(
 
 def postpone_claim(state: State, job: Job, member: Member, now: Instant) -> None:
     """Postpone the claim of a member, because it would be over a hold budget."""
-    member.refusal = "the hold budget is used up"
+    member.refusal = BUDGET_IS_USED
     job.not_before = now + state.parameters.scan_interval_s  # a budget comes back slowly
 
 

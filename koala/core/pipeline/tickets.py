@@ -26,6 +26,7 @@ from koala.core.model.values import (
     SiteName,
 )
 from koala.core.pipeline.claiming import (
+    BUDGET_IS_USED,
     bind,
     charge_hold,
     is_affordable,
@@ -204,9 +205,13 @@ def _apply(state: State, attempt: Attempt, plan: TicketPlan, now: Instant) -> No
         site = state.sites[member.site]
         can_gate = bool(site.facts.gate)
         open_ = one.open
-        if open_ and not is_affordable(state, job, [member], now, hold_s=plan.hold_s):
-            member.refusal = "the hold budget is used up"
-            open_ = 0
+        if open_:
+            is_paid = is_affordable(state, job, [member], now, hold_s=plan.hold_s)
+            if not is_paid:
+                member.refusal = BUDGET_IS_USED
+                open_ = 0
+            elif member.refusal == BUDGET_IS_USED:
+                member.refusal = ""
         if _is_shut(site):
             open_ = 0
         for place, ticket in enumerate(member.tickets):
@@ -267,7 +272,7 @@ def on_ticket_started(state: State, event: ev.ClaimGranted, now: Instant) -> Non
     job = state.jobs[attempt.job]
     member.tickets = tuple(one for one in member.tickets if one != ticket.id)
     if not is_affordable(state, job, [member], now, hold_s=ticket.hold_s):
-        member.refusal = "the hold budget is used up"
+        member.refusal = BUDGET_IS_USED
         member.given_back_at = now
         stop_claim(state, ticket)
     elif member.claim is not None:
