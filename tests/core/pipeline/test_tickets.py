@@ -222,7 +222,7 @@ def test_a_budget_that_comes_back_opens_a_ticket_and_is_told_no_more(begin: Begi
     busy(script, "a", "b").tell(a_pair()).ignore(StopClaim)
     script.grant("j1/1/0/1").after(301).gone("j1/1/0/1")
     assert opened(script) == []
-    assert "component 1 at b: 3 claims" in told(script) and BUDGET_IS_USED in told(script)
+    assert BUDGET_IS_USED in told(script)
     script.after(25 * HOUR)
     assert opened(script) == ["j1/1/1/1"]
     assert BUDGET_IS_USED not in told(script)

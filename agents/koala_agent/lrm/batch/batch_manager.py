@@ -228,6 +228,7 @@ class BatchManager:
                 gpus=placeholder.resources.gpus or 0,
                 is_gated=placeholder.is_gated,
                 gate=gate,
+                native=placeholder.resources.native or "",
             )
             tracked = self._claims.add(row)
         elif not tracked.needs_submission():
