@@ -485,7 +485,7 @@ class BatchManager:
             replace(
                 self._forecasts.get(one.row.number) or Wait(claim=ClaimId(one.row.claim)),
                 number=one.row.number,
-                reason=one.reason,
+                reason=one.reason if one.gate_error is None else f"its gate: {one.gate_error}",
             )
             for one in self._claims.open()
             if one.is_waiting()
