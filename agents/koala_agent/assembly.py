@@ -96,6 +96,7 @@ def live_site(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> L
     Raises ConfigError and JournalError when the state directory cannot be used.
     """
     site = accepted_users(config)
+    share = config.site.held_share_max
     settings = SiteSettings(
         name=config.agent.site,
         daemon=config.agent.daemon,
@@ -103,6 +104,8 @@ def live_site(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> L
             grace_s=config.site.grace_s,
             processors_max=config.site.largest_claim,
             hold_max_s=config.site.longest_hold_s,
+            tickets_max=config.site.tickets_max,
+            held_max=None if share is None else int(share * config.site.processors),
             users=site.users,
             users_key=site.key,
             collect_max_s=COLLECT_MAX_S,
@@ -364,6 +367,8 @@ def _description(
         notice=config.system.notice,
         gate=manager.gate,
         hold_max_s=longest_s if math.isfinite(longest_s := config.site.longest_hold_s) else 0.0,
+        tickets_max=config.site.tickets_max or 0,
+        held_share_max=config.site.held_share_max or 0.0,
     )
     name = SiteName(config.agent.site)
     return codec.SiteDescription(version=version, site=name, facts=facts)

@@ -28,6 +28,7 @@ from koala.common.protocol.messages import (
     Stop,
     ToDaemon,
     TryPaths,
+    Wait,
 )
 from koala.common.protocol.names import ClaimId, is_claim_id
 from koala.common.runtime.clock import boot_id
@@ -38,6 +39,7 @@ from koala.errors import LocalManagerError, SpecError
 from koala_agent.claim_folders import Preparation
 from koala_agent.claim_surroundings import ClaimSurroundings
 from koala_agent.claims import states as claim_states
+from koala_agent.claims import tickets
 from koala_agent.claims.committed import CommittedClaims
 from koala_agent.claims.events import (
     BatchEnded,
@@ -219,10 +221,15 @@ class ClaimDriver:
 
     @property
     def trouble(self) -> str:
-        """Reason why starters cannot be reached in time; empty when they can."""
-        if self._mailbox is None:
-            return ""
-        return self._mailbox.trouble or too_short(self._leases)
+        """Reasons why starters cannot be reached in time, and why claims do not wait in the local
+        queue; empty when all is well."""
+        mailbox = self._mailbox
+        unreached = "" if mailbox is None else mailbox.trouble or too_short(self._leases)
+        return "; ".join(filter(None, (unreached, self._table.trouble)))
+
+    def untaken(self) -> tuple[Wait, ...]:
+        """Return the waits of claims that the local queue has not taken so far."""
+        return tickets.waits(self._table.claims.values())
 
     async def opened(self) -> None:
         """Wait until starters can check in."""

@@ -112,7 +112,8 @@ class Gate:
 
     - `name`: a noun for people, as in "user hold".
     - `shut`, `open` make the commands about jobs with these numbers; they must not disturb a job
-      that has started.
+      that has started. `open_native` returns the latter for jobs with these options of their own,
+      where the gate takes something of them away.
     - `read` checks their answers: jobs that run or have ended are no error; it raises
       RequestRefusedError where the batch system does not let our account do it.
     - `is_native`: a job of a gated placeholder has it from its submission. `settle` changes from
@@ -128,6 +129,7 @@ class Gate:
     shut: Order
     open: Order
     read: Callable[[Answer], None]
+    open_native: Callable[[str], Order] | None = None
     is_native: bool = False
     settle: Order | None = None
     keeps_place: bool = True

@@ -291,7 +291,8 @@ class Facts:
 
     They are constant for the life of the agent's process, except `starts_after_stop` and `gate`.
     Empty or 0: none, or unknown. `gate` is how the site keeps a waiting claim from starting, with
-    its place in the queue, `hold_max_s` the longest hold that its owner allows. `notice` is for the
+    its place in the queue. Its owner allows holds of `hold_max_s`, `tickets_max` waiting claims, and
+    those that came up to hold a share `held_share_max` of the processors. `notice` is for the
     site's users; no decision depends on it.
     """
 
@@ -309,6 +310,8 @@ class Facts:
     notice: Annotated[str, Printable()] = ""
     gate: Annotated[str, Printable()] = ""
     hold_max_s: Annotated[float, Amount()] = 0.0
+    tickets_max: Processors = 0
+    held_share_max: Annotated[float, Amount()] = 0.0
 
 
 # The session -------------------------------------------------------------------------------------

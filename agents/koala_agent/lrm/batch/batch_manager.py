@@ -228,6 +228,7 @@ class BatchManager:
                 gpus=placeholder.resources.gpus or 0,
                 is_gated=placeholder.is_gated,
                 gate=gate,
+                native=placeholder.resources.native or "",
             )
             tracked = self._claims.add(row)
         elif not tracked.needs_submission():
@@ -484,7 +485,7 @@ class BatchManager:
             replace(
                 self._forecasts.get(one.row.number) or Wait(claim=ClaimId(one.row.claim)),
                 number=one.row.number,
-                reason=one.reason,
+                reason=one.reason if one.gate_error is None else f"its gate: {one.gate_error}",
             )
             for one in self._claims.open()
             if one.is_waiting()

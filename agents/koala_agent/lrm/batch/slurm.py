@@ -327,7 +327,7 @@ class Slurm(Dialect):
         config, nodes = answers
         for answer, command in zip(answers, ("scontrol", "sinfo"), strict=True):
             check_status(answer, command)
-        return gates_of(config.out, ",".join(nodes.out.split()))
+        return gates_of(config.out, ",".join(nodes.out.split()), self.options)
 
 
 def _widths(columns: tuple[tuple[str, int], ...]) -> str:
