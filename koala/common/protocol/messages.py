@@ -37,6 +37,7 @@ from koala.common.protocol.limits import (
     HONOURS_MAX,
     HOSTS_MAX,
     NAMES_MAX,
+    OUTLOOK_MAX,
     PROCESSORS_MAX,
     REASON_MAX,
     STATUSES_MAX,
@@ -292,7 +293,7 @@ class Facts:
     They are constant for the life of the agent's process, except `starts_after_stop` and `gate`.
     Empty or 0: none, or unknown. `gate` is how the site keeps a waiting claim from starting, with
     its place in the queue, `hold_max_s` the longest hold that its owner allows. `notice` is for the
-    site's users; no decision depends on it.
+    site's users, and so is `system`, the name of its batch system; no decision depends on them.
     """
 
     processors: Processors = 0
@@ -309,6 +310,7 @@ class Facts:
     notice: Annotated[str, Printable()] = ""
     gate: Annotated[str, Printable()] = ""
     hold_max_s: Annotated[float, Amount()] = 0.0
+    system: Annotated[str, Printable()] = ""
 
 
 # The session -------------------------------------------------------------------------------------
@@ -396,13 +398,23 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """Time until a claim of so many processors, which may run for `run_s`, would start if it were
+    asked for now."""
+
+    processors: Processors
+    run_s: Annotated[float, Amount()]
+    start_in_s: Annotated[float, Amount()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteFigures:
     """Current figures of a site.
 
     They include all asks up to number `through`. `trouble` is the reason why the site takes no new
     claims, or none of some users; empty when nothing is wrong. `resources` are all that it has.
     `foreign_queued` are the jobs of others that wait for processors. `gate` is as in the facts, by
-    now.
+    now, and `gate_tried` what a probe saw of it, and when. `outlook` is empty where it is unknown.
     """
 
     idle: Processors
@@ -416,6 +428,8 @@ class SiteFigures:
     waits: Annotated[tuple[Wait, ...], Truncated(WAITS_MAX)] = ()
     foreign_queued: int = 0
     gate: Annotated[str, Printable()] = ""
+    gate_tried: Reason = ""
+    outlook: Annotated[tuple[Outlook, ...], Truncated(OUTLOOK_MAX)] = ()
 
 
 # Orders about claims -----------------------------------------------------------------------------
