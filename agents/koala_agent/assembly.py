@@ -365,6 +365,7 @@ def _description(
         mips=config.site.mips,
         slots=config.site.slots or 0,
         notice=config.system.notice,
+        system="" if config.system.is_emulated else config.system.title,
         gate=manager.gate,
         hold_max_s=longest_s if math.isfinite(longest_s := config.site.longest_hold_s) else 0.0,
         tickets_max=config.site.tickets_max or 0,

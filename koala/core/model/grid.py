@@ -115,6 +115,7 @@ class Site:
     no_preempt_until: Instant = 0.0
     window: float = 8.0  # limit of unanswered claims (queries.sites_with_full_window)
     narrowed_at_ask: int = 0  # the last ask number when a refusal decreased the window
+    start_ratios: tuple[float, ...] = ()  # of claims' waits to what was stated, the newest last
 
     def idle(self) -> int:
         """Return the idle processors of the last report minus the claims asked or granted since."""
