@@ -22,7 +22,8 @@ from koala.common.protocol.names import SiteName
 from koala.common.runtime import clock
 from koala.common.runtime.disk_space import MB, DiskSpace
 from koala.common.runtime.structured_log import get_logger
-from koala_agent.accounts import AcceptedUsers, AccountSwitches, accepted_users, own_environment
+from koala_agent import environments
+from koala_agent.accounts import AcceptedUsers, AccountSwitches, accepted_users
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claim_surroundings import ClaimSurroundings, StoreThread
 from koala_agent.claims.settings import Limits
@@ -54,6 +55,7 @@ from koala_agent.site_access import (
     WILDCARDS,
     account_at,
     agent_addresses,
+    local_transport,
     mailbox_of,
     ssh_transport,
 )
@@ -61,8 +63,6 @@ from koala_agent.starter_link.inherited_connections import LOCAL, InheritedConne
 from koala_agent.starter_link.mailbox import Mailbox
 from koala_agent.state_folder import check_state
 from koala_agent.transport.interface import CommandRunner, Transport
-from koala_agent.transport.local import LocalTransport
-from koala_agent.transport.shell import plain_environment
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_host import SSHHosts
 
@@ -293,12 +293,7 @@ def _agent_addresses(config: Config) -> tuple[str, ...]:
 def _transport(config: Config, site: AcceptedUsers, hosts: SSHHosts, *, umask: int) -> Transport:
     if config.transport.kind == "ssh":
         return ssh_transport(config, hosts)
-    return LocalTransport(
-        environment=plain_environment(config.lrm.environment),
-        umask=umask,
-        limit_s=config.lrm.command_limit_s,
-        switches=site.switches,
-    )
+    return local_transport(config, switches=site.switches, umask=umask)
 
 
 def _local_manager(
@@ -324,7 +319,7 @@ def _local_manager(
             seed=config.lrm.seed,
             load=local_load(config, speed=config.lrm.speed),
             may_kill_local=config.lrm.may_kill_local,
-            environment=own_environment(),
+            environment=environments.of_programs(),
             umask=umask,
             switches=site.switches,
             make_room=disk.give_up_ballast,

@@ -41,7 +41,7 @@ def slurm_row(
 
 def test_sbatch_never_requeues_and_rounds_limits_up() -> None:
     command = SLURM.submit(placeholder(), name="koala-ab-j12.1.0.1", script="#!/bin/sh\n")
-    assert command.stdin == "#!/bin/sh\n"
+    assert command.stdin == "#!/bin/bash -p\n"
     assert command.argv == (
         "sbatch",
         "--parsable",

@@ -138,6 +138,11 @@ NATIVE_OWN = (
 """Options of `sbatch` that Koala sets or counts, or that would change how its batch job runs."""
 
 
+OWN_VARIABLES = ("SBATCH_*", "SLURM_*")
+"""Variables that are options of `sbatch`: Koala's are in its command line, or in the agent's file.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slurm(Dialect):
     """Submission options of the site; empty ones are left to Slurm."""
@@ -156,13 +161,18 @@ class Slurm(Dialect):
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         """See Dialect. One task for each processor or `cpus_per_task` of them, on any machines."""
-        return Command(argv=self._sbatch(placeholder, name=name), stdin=script)
+        return Command(
+            argv=self._sbatch(placeholder, name=name),
+            stdin=_for_programs(script),
+            hands_on=True,
+            without=OWN_VARIABLES,
+        )
 
     def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
         """See Dialect: `sbatch` queues requests that can never be met, except where the site has
         EnforcePartLimits."""
         argv = self._sbatch(placeholder, name=name)
-        return Command(argv=(*argv, "--test-only"), stdin=script)
+        return Command(argv=(*argv, "--test-only"), stdin=_for_programs(script))
 
     def read_asked(self, answer: Answer) -> None:
         """See Dialect. Its start time is an estimate, and is not read."""
@@ -328,6 +338,12 @@ class Slurm(Dialect):
         for answer, command in zip(answers, ("scontrol", "sinfo"), strict=True):
             check_status(answer, command)
         return gates_of(config.out, ",".join(nodes.out.split()), self.options)
+
+
+def _for_programs(script: str) -> str:
+    """Let a shell run the script that keeps exported functions, such as `module`; dash drops them.
+    With -p it reads no start-up file of the site's."""
+    return script.replace("#!/bin/sh\n", "#!/bin/bash -p\n", 1)
 
 
 def _widths(columns: tuple[tuple[str, int], ...]) -> str:
