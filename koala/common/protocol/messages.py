@@ -186,6 +186,22 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """Queue (partition) of a local manager, with what one job may have there; 0: no limit is known.
+
+    `longest_s` is the longest time, `usual_s` the time of a job that asks for none. Jobs without a
+    queue of their own go to the default one.
+    """
+
+    name: Annotated[str, Printable()]
+    is_default: bool = False
+    longest_s: Annotated[float, Amount()] = 0.0
+    usual_s: Annotated[float, Amount()] = 0.0
+    processors: Processors = 0
+    hosts: Processors = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteResources:
     """Resources that a site has beside its processors, idle or not.
 
@@ -201,7 +217,7 @@ class SiteResources:
     licenses: Annotated[
         tuple[tuple[Annotated[str, Printable()], int], ...], Truncated(NAMES_MAX)
     ] = ()
-    queues: Names = ()
+    queues: Annotated[tuple[Queue, ...], Truncated(NAMES_MAX)] = ()
     is_complete: bool = False
 
 
