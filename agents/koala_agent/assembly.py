@@ -394,7 +394,9 @@ def dialect_of(config: Config) -> Dialect:
         native = (EVERY,) if config.accounts.mode == "user" else ()
     make = config.system.dialect
     assert make is not None, config.lrm.kind
-    return guarded(make(config.lrm, DialectSettings(native=native, gpus=config.site.gpus)))
+    user = account_at(config) if config.accounts.mode == "user" else ""
+    settings = DialectSettings(native=native, gpus=config.site.gpus, user=user)
+    return guarded(make(config.lrm, settings))
 
 
 def _files_settings(

@@ -196,7 +196,7 @@ def reclaimable(
     is_last = job.deadline_at is not None and next_try_at(state, job, attempt, now) is None
     if state.parameters.at_deadline != "kill" or not is_last or job.spec.distinct:
         return ()
-    if any(needs_resources(component) for component in job.spec.components):
+    if needs_resources(job.spec.components, state.sites.values()):
         return ()
     ours: dict[SiteName, int] = {}
     for claim in state.ledger.values():
