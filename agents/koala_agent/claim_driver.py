@@ -36,7 +36,6 @@ from koala.common.runtime.driver import Driver
 from koala.common.runtime.structured_log import get_logger
 from koala.common.runtime.threads import BatchedCalls
 from koala.errors import LocalManagerError, SpecError
-from koala_agent.claim_folders import Preparation
 from koala_agent.claim_surroundings import ClaimSurroundings
 from koala_agent.claims import states as claim_states
 from koala_agent.claims import tickets
@@ -79,6 +78,7 @@ from koala_agent.lrm.local_manager import (
 )
 from koala_agent.placeholders.allowed_programs import NotAllowedError
 from koala_agent.placeholders.file_sync import FileSyncServer, Message
+from koala_agent.placeholders.submission import Preparation
 from koala_agent.starter_link.inherited_connections import LOCAL
 from koala_agent.starter_link.listener import StarterListener
 from koala_agent.starter_link.mailbox import Mailbox, too_short
@@ -385,6 +385,7 @@ class ClaimDriver:
             port=self.port,
             leases=self._leases,
             input_path=self._surroundings.input_path(claim.hold),
+            times=self._manager.times(claim.hold.program.resources()),
         )
         if archive is None:
             return await self._preparations.call(order)

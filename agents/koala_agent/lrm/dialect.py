@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from koala.common.protocol import names
-from koala.common.protocol.messages import NO_RESOURCES, SiteResources
+from koala.common.protocol.messages import NO_RESOURCES, Queue, SiteResources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.claim_processes import CLAIM_VARIABLE, SCOPE_VARIABLE
 from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
@@ -82,6 +82,15 @@ class Figures:
     queued_jobs: int
     idle_gpus: int = 0
     resources: SiteResources = NO_RESOURCES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of the queues for one job of ours, and the instant (seconds since the epoch) at which
+    the site closes for a maintenance; infinite: none is known."""
+
+    queues: tuple[Queue, ...] = ()
+    closes_at: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +213,14 @@ class Dialect(ABC):
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures | None:
         """Parse the processors now; None where the batch system does not tell them."""
         return None
+
+    def limits(self) -> tuple[Command, ...]:
+        """Query the limits of jobs, which change seldom; none where nothing tells them."""
+        return ()
+
+    def read_limits(self, answers: tuple[Answer, ...]) -> Limits:
+        """Parse the limits. Commands that fail tell none."""
+        return Limits()
 
     def list_queue(self) -> Command | None:
         """List the jobs of all users, from which expected starts follow; None where a listing does

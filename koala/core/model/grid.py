@@ -116,6 +116,7 @@ class Site:
     no_preempt_until: Instant = 0.0
     window: float = 8.0  # limit of unanswered claims (queries.sites_with_full_window)
     narrowed_at_ask: int = 0  # the last ask number when a refusal decreased the window
+    start_ratios: tuple[float, ...] = ()  # of claims' waits to what was stated, the newest last
 
     def idle(self) -> int:
         """Return the idle processors of the last report minus the claims asked or granted since."""
@@ -126,6 +127,8 @@ class Site:
     def expected_wait_s(self, processors: int, run_s: Seconds) -> Seconds | None:
         """Return the time until a claim of this size would start if it were asked for now; None if
         the site does not tell."""
+        if self.idle() >= processors:
+            return 0.0
         larger = [
             start_s
             for size, most_s, start_s in self.outlook

@@ -36,6 +36,7 @@ from koala.core.pipeline.ending import drop_member, fail, on_missed
 from koala.core.pipeline.refusals import has_refused, reset_refusals
 from koala.core.pipeline.requeueing import set_back
 from koala.core.pipeline.start_barrier import advance_start
+from koala.core.pipeline.stated_starts import note_start
 from koala.core.pipeline.wanted import hold
 from koala.core.policy_api import ClaimPlan, ClaimQuestion, PendingPart, ReclaimableSite, Victim
 from koala.core.queries import (
@@ -195,7 +196,7 @@ def reclaimable(
     is_last = job.deadline_at is not None and next_try_at(state, job, attempt, now) is None
     if state.parameters.at_deadline != "kill" or not is_last or job.spec.distinct:
         return ()
-    if any(needs_resources(component) for component in job.spec.components):
+    if needs_resources(job.spec.components, state.sites.values()):
         return ()
     ours: dict[SiteName, int] = {}
     for claim in state.ledger.values():
@@ -412,6 +413,7 @@ def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
     if len(state.queues) and claim.site in sites_with_full_window(state):
         state.request_scan()
     increase_window(state.sites[claim.site], limit=state.parameters.claims_open_max)
+    note_start(state.sites[claim.site], claim, now)
     bind(claim, event, now)
     found = member_of(state, claim)
     if found is None:

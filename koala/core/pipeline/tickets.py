@@ -33,6 +33,7 @@ from koala.core.pipeline.claiming import (
 from koala.core.pipeline.ending import drop_member, stop_claim, withdraw_tickets
 from koala.core.pipeline.refusals import note_refusal
 from koala.core.pipeline.requeueing import set_back
+from koala.core.pipeline.stated_starts import note_start, note_told_start
 from koala.core.pipeline.ticket_sites import (
     hold_at,
     leave_site,
@@ -331,6 +332,8 @@ def _set_gate(
     """Gate a ticket or open it: its site gets the claim again, with the other word. It also gets it
     now and then without a change, for it withdraws a ticket that nobody asks for any more."""
     if ticket.is_gated != is_gated or now - ticket.told_at >= TOLD_AGAIN_S:
+        if ticket.is_gated != is_gated:
+            ticket.stated = None
         ticket.is_gated = is_gated
         ticket.told_at = now
         state.actions.append(hold(state, attempt, ticket))
@@ -349,6 +352,7 @@ def on_ticket_started(state: State, event: ev.ClaimGranted, now: Instant) -> Non
     ticket = state.ledger.get(event.claim)
     if ticket is None or not ticket.is_ticket or not isinstance(ticket.phase, Asked):
         return
+    note_start(state.sites[ticket.site], ticket, now)
     bind(ticket, event, now)
     found = ticket_of(state, ticket)
     if found is None:
@@ -435,14 +439,17 @@ def _end_hold(member: Member, now: Instant) -> None:
 def on_starts_told(
     state: State, starts: tuple[tuple[ClaimId, Seconds | None], ...], now: Instant
 ) -> None:
-    """Note the expected starts of tickets; plan at once for a job that was not told any before."""
+    """Note the expected starts of claims; plan at once for a job with tickets that was not told any
+    before."""
     news: dict[JobId, Attempt] = {}
     for name, start_s in starts:
         ticket = state.ledger.get(name)
-        found = None if ticket is None else ticket_of(state, ticket)
-        if ticket is None or found is None:
+        if ticket is None or not isinstance(ticket.phase, Asked):
             continue
-        ticket.start_at = None if start_s is None else now + start_s
+        note_told_start(state.sites[ticket.site], ticket, start_s, now)
+        found = ticket_of(state, ticket)
+        if found is None:
+            continue
         if start_s is not None and not ticket.has_told_start:
             ticket.has_told_start = True
             news[ticket.job] = found[0]

@@ -317,6 +317,8 @@ async def test_expected_starts_come_from_the_queue_run_forward(
         await manager.submit(gated)
         await manager.submit(replace(other(placeholder, 2), processors=16))
         cluster.now += 60
-        told = await witness.until(Idle, lambda idle: len(idle.waits) == 2)
+        told = await witness.until(
+            Idle, lambda idle: [one.start_in_s is not None for one in idle.waits] == [True] * 2
+        )
         waits = {wait.claim: wait.start_in_s for wait in told.waits}
         assert waits == {CLAIM: 3600.0, "j2/1/0/1": 3600.0}
