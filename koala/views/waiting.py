@@ -134,17 +134,18 @@ def _start(wait: jobs.QueueWait, now: Instant) -> str:
 def wait_of_member(state: State, job: Job, member: Member, queues: SiteQueues, now: Instant) -> str:
     """Describe what a component waits for in local queues, or holds meanwhile; empty for one that
     has passed the barrier or ended."""
-    waits = waits_of(state, job, member.component, queues, now)
-    if waits:
-        open_ = [wait for wait in waits if not wait.is_gated]
-        first = min(open_ or waits, key=lambda one: float(one.start_at or FOREVER))
-        others = counted(len(waits) - 1, "further claim")
-        return describe_wait(first, now) + (f"; {others} behind it" if len(waits) > 1 else "")
     claim = None if member.claim is None else state.ledger.get(member.claim)
-    if claim is None:
+    if claim is not None and claim.grant is not None:
+        return describe_hold(claim, now) if claim.passed_at is None else ""
+    waits = waits_of(state, job, member.component, queues, now)
+    if not waits:
         return f"no claim waits at {member.site}" if member.end is None else ""
-    is_held = claim.grant is not None and claim.passed_at is None
-    return describe_hold(claim, now) if is_held else ""
+    open_ = [wait for wait in waits if not wait.is_gated]
+    first = min(open_ or waits, key=lambda one: float(one.start_at or FOREVER))
+    others = counted(len(waits) - 1, "further claim")
+    elsewhere = ", ".join(dict.fromkeys(one.site for one in waits if one.site != first.site))
+    also = f", also at {elsewhere}" if elsewhere else " behind it"
+    return describe_wait(first, now) + (f"; {others}{also}" if len(waits) > 1 else "")
 
 
 def describe_hold(claim: Claim, now: Instant) -> str:

@@ -72,7 +72,8 @@ def test_every_attribute_of_a_component_reaches_its_field() -> None:
 def test_every_attribute_of_the_job_reaches_its_field() -> None:
     spec = read_job(
         "+(priority=high)(inputFile=(data/one 10K))(inputMode=chunk)(deadline='+90')(hint=io 0.25)"
-        "(maxHold=0.5)(quorum=1)(redundancy=2)(retry=3)(rerun=no)(progress=SQ)(connect=(all 29500)(1 0 80))"
+        "(maxHold=0.5)(quorum=1)(redundancy=2)(retry=3)(rerun=no)(progress=SQ)"
+        "(connect=(all 29500)(1 0 80))"
         "(&(executable=a))(&(executable=b))"
     ).spec
     assert spec == JobSpec(

@@ -322,18 +322,34 @@ def _find_queues(
     state: State, job: Job, closed: Collection[SiteName], now: Instant
 ) -> Placement | None:
     """Find sites for the components of a job, as if nothing ran there: those with the shortest
-    queues at which it fits."""
+    queues at which it fits, beside those that it asks for."""
     every = [site.name for site in by_expected_wait(state, job) if site.name not in closed]
+    view = empty_grid_view(state, job, closed, held_room)
+    request = whole_request(state, job, now)
+    fixed = tuple([part for part in request.parts if part.site is not None])
+    free = tuple([part for part in request.parts if part.site is None])
+    first: tuple[Assignment, ...] = ()
+    if fixed and job.needed == len(request.parts):
+        answer = ask_placement(state, job, replace(request, parts=fixed), view)
+        if answer is None or not free:
+            return answer
+        first = answer.assignments
+        for one in first:
+            component = job.spec.components[one.component]
+            view.take(one.site, component.processors, component.gpus or 0)
+            view.book(one)
+        request = replace(request, parts=free, beside=tuple([one.site for one in first]))
 
     def find(count: int) -> Placement | None:
-        shut = [site for site in state.sites if site not in every[:count]]
-        view = empty_grid_view(state, job, shut, held_room)
-        return find_placement(state, job, view, job.needed, now)
+        trial = view.copy()
+        trial.close(every[count:])
+        if not first:
+            return find_placement(state, job, trial, job.needed, now)
+        answer = ask_placement(state, job, request, trial)
+        return answer and Placement(assignments=(*first, *answer.assignments))
 
     low, high = 1, len(every)
     found = find(high)
-    if all(fixed_site(job, index) for index in range(len(job.spec.components))):
-        return found
     while found is not None and low < high:
         middle = (low + high) // 2
         fewer = find(middle)

@@ -182,7 +182,8 @@ def plan_tickets(state: State, attempt: Attempt, now: Instant) -> None:
     for member in attempt.present:
         if member.refusal in PAUSES:
             member.refusal = ""
-    for one in plan.parts:
+    members = attempt.members
+    for one in sorted(plan.parts, key=lambda one: one.site in members[one.component].others):
         _apply(state, attempt, one, plan.hold_s, now)
     plan_at = now + min(max(plan.again_s, _STEP_MIN_S), state.parameters.ticket_plan_s)
     state.enter(job, Queued(attempt=attempt, plan_at=plan_at), "", now)
@@ -367,6 +368,8 @@ def on_ticket_started(state: State, event: ev.ClaimGranted, now: Instant) -> Non
         member.refusal = pause
         member.given_back_at = now
         stop_claim(state, ticket)
+        label = job.spec.label(member.component)
+        state.announce(job, f"component {label} may not hold at {site.name}: {pause}", now)
     else:
         processor_s = ticket.processors * ticket.hold_s
         charge_hold(state, job, ticket.id, ticket.site, processor_s, now)
