@@ -96,6 +96,7 @@ def live_site(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> L
     Raises ConfigError and JournalError when the state directory cannot be used.
     """
     site = accepted_users(config)
+    share = config.site.held_share_max
     settings = SiteSettings(
         name=config.agent.site,
         daemon=config.agent.daemon,
@@ -103,6 +104,8 @@ def live_site(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> L
             grace_s=config.site.grace_s,
             processors_max=config.site.largest_claim,
             hold_max_s=config.site.longest_hold_s,
+            tickets_max=config.site.tickets_max,
+            held_max=None if share is None else int(share * config.site.processors),
             users=site.users,
             users_key=site.key,
             collect_max_s=COLLECT_MAX_S,
@@ -357,8 +360,11 @@ def _description(
         mips=config.site.mips,
         slots=config.site.slots or 0,
         notice=config.system.notice,
+        system="" if config.system.is_emulated else config.system.title,
         gate=manager.gate,
         hold_max_s=longest_s if math.isfinite(longest_s := config.site.longest_hold_s) else 0.0,
+        tickets_max=config.site.tickets_max or 0,
+        held_share_max=config.site.held_share_max or 0.0,
     )
     name = SiteName(config.agent.site)
     return codec.SiteDescription(version=version, site=name, facts=facts)
@@ -388,7 +394,9 @@ def dialect_of(config: Config) -> Dialect:
         native = (EVERY,) if config.accounts.mode == "user" else ()
     make = config.system.dialect
     assert make is not None, config.lrm.kind
-    return guarded(make(config.lrm, DialectSettings(native=native, gpus=config.site.gpus)))
+    user = account_at(config) if config.accounts.mode == "user" else ""
+    settings = DialectSettings(native=native, gpus=config.site.gpus, user=user)
+    return guarded(make(config.lrm, settings))
 
 
 def _files_settings(
