@@ -24,12 +24,20 @@ from koala.core.model.values import (
     JobId,
     Seconds,
     SiteName,
-    claim_id,
 )
-from koala.core.pipeline.claiming import bind, charge_hold, is_affordable, start_if_held
+from koala.core.pipeline.claiming import (
+    BUDGET_IS_USED,
+    bind,
+    charge_hold,
+    is_affordable,
+    new_claim,
+    order_claim,
+    start_if_held,
+)
 from koala.core.pipeline.ending import stop_claim, withdraw_tickets
 from koala.core.pipeline.refusals import note_refusal
 from koala.core.pipeline.requeueing import set_back
+from koala.core.pipeline.stated_starts import note_start, note_told_start
 from koala.core.pipeline.wanted import hold
 from koala.core.policy_api import TicketPart, TicketPlan, TicketQuestion
 from koala.core.queries import (
@@ -40,7 +48,7 @@ from koala.core.queries import (
     is_held,
     ticket_of,
 )
-from koala.core.sites import is_usable, note_ask
+from koala.core.sites import is_usable
 from koala.core.state import State
 
 TOLD_AGAIN_S = 6 * 3600.0
@@ -198,9 +206,13 @@ def _apply(state: State, attempt: Attempt, plan: TicketPlan, now: Instant) -> No
         site = state.sites[member.site]
         can_gate = bool(site.facts.gate)
         open_ = one.open
-        if open_ and not is_affordable(state, job, [member], now, hold_s=plan.hold_s):
-            member.refusal = "the hold budget is used up"
-            open_ = 0
+        if open_:
+            is_paid = is_affordable(state, job, [member], now, hold_s=plan.hold_s)
+            if not is_paid:
+                member.refusal = BUDGET_IS_USED
+                open_ = 0
+            elif member.refusal == BUDGET_IS_USED:
+                member.refusal = ""
         if _is_shut(site):
             open_ = 0
         for place, ticket in enumerate(member.tickets):
@@ -219,32 +231,14 @@ def _apply(state: State, attempt: Attempt, plan: TicketPlan, now: Instant) -> No
 def _queue_ticket(
     state: State, attempt: Attempt, member: Member, hold_s: Seconds, now: Instant, *, is_gated: bool
 ) -> None:
-    job = state.jobs[attempt.job]
     assert member.site is not None
-    site = state.sites[member.site]
-    component = job.spec.components[member.component]
-    member.claims += 1
-    identity = claim_id(job.id, attempt=attempt.number, component=member.component, n=member.claims)
-    ticket = Claim(
-        id=identity,
-        job=job.id,
-        attempt=attempt.number,
-        component=member.component,
-        site=site.name,
-        processors=component.processors,
-        start_type=component.start_type,
-        asked_at=now,
-        ask_number=note_ask(site, identity, 0),
-        hold_s=hold_s + 2 * _arming_s(state),
-        grace_until=FOREVER,
-        fence_s=state.parameters.fence_s,
-        is_ticket=True,
-        is_gated=is_gated,
-        told_at=now,
-    )
-    member.tickets = (*member.tickets, identity)
-    state.ledger[identity] = ticket
-    state.actions.append(hold(state, attempt, ticket))
+    hold_s += 2 * _arming_s(state)
+    ticket = new_claim(state, attempt, member, state.sites[member.site], now, hold_s=hold_s)
+    ticket.is_ticket = True
+    ticket.is_gated = is_gated
+    ticket.told_at = now
+    member.tickets = (*member.tickets, ticket.id)
+    order_claim(state, attempt, ticket)
 
 
 def _set_gate(
@@ -253,6 +247,8 @@ def _set_gate(
     """Gate a ticket or open it: its site gets the claim again, with the other word. It also gets it
     now and then without a change, for it withdraws a ticket that nobody asks for any more."""
     if ticket.is_gated != is_gated or now - ticket.told_at >= TOLD_AGAIN_S:
+        if ticket.is_gated != is_gated:
+            ticket.stated = None
         ticket.is_gated = is_gated
         ticket.told_at = now
         state.actions.append(hold(state, attempt, ticket))
@@ -271,6 +267,7 @@ def on_ticket_started(state: State, event: ev.ClaimGranted, now: Instant) -> Non
     ticket = state.ledger.get(event.claim)
     if ticket is None or not ticket.is_ticket or not isinstance(ticket.phase, Asked):
         return
+    note_start(state.sites[ticket.site], ticket, now)
     bind(ticket, event, now)
     found = ticket_of(state, ticket)
     if found is None:
@@ -279,7 +276,7 @@ def on_ticket_started(state: State, event: ev.ClaimGranted, now: Instant) -> Non
     job = state.jobs[attempt.job]
     member.tickets = tuple(one for one in member.tickets if one != ticket.id)
     if not is_affordable(state, job, [member], now, hold_s=ticket.hold_s):
-        member.refusal = "the hold budget is used up"
+        member.refusal = BUDGET_IS_USED
         member.given_back_at = now
         stop_claim(state, ticket)
     elif member.claim is not None:
@@ -344,14 +341,17 @@ def give_back(state: State, attempt: Attempt, member: Member, reason: str, now: 
 def on_starts_told(
     state: State, starts: tuple[tuple[ClaimId, Seconds | None], ...], now: Instant
 ) -> None:
-    """Note the expected starts of tickets; plan at once for a job that was not told any before."""
+    """Note the expected starts of claims; plan at once for a job with tickets that was not told any
+    before."""
     news: dict[JobId, Attempt] = {}
     for name, start_s in starts:
         ticket = state.ledger.get(name)
-        found = None if ticket is None else ticket_of(state, ticket)
-        if ticket is None or found is None:
+        if ticket is None or not isinstance(ticket.phase, Asked):
             continue
-        ticket.start_at = None if start_s is None else now + start_s
+        note_told_start(state.sites[ticket.site], ticket, start_s, now)
+        found = ticket_of(state, ticket)
+        if found is None:
+            continue
         if start_s is not None and not ticket.has_told_start:
             ticket.has_told_start = True
             news[ticket.job] = found[0]
