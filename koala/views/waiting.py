@@ -103,7 +103,9 @@ def describe_wait(wait: jobs.QueueWait, now: Instant) -> str:
     if wait.is_gated:
         words.append("gated, with its place kept")
     if wait.start_at is not None:
-        words.append(f"{_start(wait, now)}")
+        words.append(_start(wait, now))
+    elif wait.source:
+        words.append(f"start unknown ({wait.source})")
     if wait.withdrawn_at is not None:
         words.append(f"withdrawn in {span(float(wait.withdrawn_at) - now)}")
     return ", ".join(words)
