@@ -11,7 +11,7 @@ from typing import cast
 
 from msgspec.structs import asdict, replace
 
-from koala.common.protocol.messages import SiteResources
+from koala.common.protocol.messages import Queue, SiteResources
 from koala.core.model.grid import Site
 from koala.core.model.job import (
     Attempt,
@@ -470,8 +470,19 @@ def _resources(resources: SiteResources) -> grid.Resources:
         host_gpus=resources.host_gpus,
         features=resources.features,
         licenses=dict(resources.licenses),
-        queues=resources.queues,
+        queues=tuple(map(_queue, resources.queues)),
         host_memory_mb=resources.host_memory_mb,
+    )
+
+
+def _queue(queue: Queue) -> grid.LocalQueue:
+    return grid.LocalQueue(
+        name=queue.name,
+        is_default=queue.is_default,
+        longest_s=queue.longest_s or None,
+        usual_s=queue.usual_s or None,
+        processors=queue.processors or None,
+        hosts=queue.hosts or None,
     )
 
 

@@ -15,8 +15,9 @@ import pytest
 
 from koala.client import AsyncClient
 from koala_agent.conformance.witness import Witness
+from koala_agent.environments import of_commands
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
-from koala_agent.transport.shell import Shell, plain_environment
+from koala_agent.transport.shell import Shell
 from tests.agent.transport.servers import a_server
 from tests.batch.systems.gridengine import grid_engine_cells
 from tests.batch.systems.htcondor import condor_pools
@@ -199,7 +200,7 @@ def serve(system: System, tmp_path: Path) -> Serve:
             account=pwd.getpwuid(os.geteuid()).pw_name,
         )
         witness = Witness()
-        shell = Shell(environment=plain_environment(system.environment), limit_s=4.0)
+        shell = Shell(environment=of_commands(system.environment), limit_s=4.0)
         manager = BatchManager(settings, system.dialect, shell, on_report=witness, clock=boot_clock)
         async with serving(manager, kill=kill):
             yield manager, witness

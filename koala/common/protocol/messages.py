@@ -187,6 +187,22 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """Queue (partition) of a local manager, with what one job may have there; 0: no limit is known.
+
+    `longest_s` is the longest time, `usual_s` the time of a job that asks for none. Jobs without a
+    queue of their own go to the default one.
+    """
+
+    name: Annotated[str, Printable()]
+    is_default: bool = False
+    longest_s: Annotated[float, Amount()] = 0.0
+    usual_s: Annotated[float, Amount()] = 0.0
+    processors: Processors = 0
+    hosts: Processors = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteResources:
     """Resources that a site has beside its processors, idle or not.
 
@@ -202,7 +218,7 @@ class SiteResources:
     licenses: Annotated[
         tuple[tuple[Annotated[str, Printable()], int], ...], Truncated(NAMES_MAX)
     ] = ()
-    queues: Names = ()
+    queues: Annotated[tuple[Queue, ...], Truncated(NAMES_MAX)] = ()
     is_complete: bool = False
 
 
@@ -292,7 +308,8 @@ class Facts:
 
     They are constant for the life of the agent's process, except `starts_after_stop` and `gate`.
     Empty or 0: none, or unknown. `gate` is how the site keeps a waiting claim from starting, with
-    its place in the queue, `hold_max_s` the longest hold that its owner allows. `notice` is for the
+    its place in the queue. Its owner allows holds of `hold_max_s`, `tickets_max` waiting claims,
+    and those that came up to hold a share `held_share_max` of the processors. `notice` is for the
     site's users, and so is `system`, the name of its batch system; no decision depends on them.
     """
 
@@ -310,6 +327,8 @@ class Facts:
     notice: Annotated[str, Printable()] = ""
     gate: Annotated[str, Printable()] = ""
     hold_max_s: Annotated[float, Amount()] = 0.0
+    tickets_max: Processors = 0
+    held_share_max: Annotated[float, Amount()] = 0.0
     system: Annotated[str, Printable()] = ""
 
 

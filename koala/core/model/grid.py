@@ -48,6 +48,8 @@ class SiteFacts:
     - `gate`: name of the gate by which a waiting claim cannot start, and keeps its place in the
       local queue; empty where there is none.
     - `hold_max_s`: longest hold before the barrier that its owner allows, None for no limit.
+    - `tickets_max`, `held_share_max`: limits of its owner on the claims that wait in its queue, and
+      on the share of its processors that such claims hold before the barrier; None for no limit.
     """
 
     processors: int
@@ -64,6 +66,8 @@ class SiteFacts:
     resources: SiteResources = NO_RESOURCES
     gate: str = ""
     hold_max_s: Seconds | None = None
+    tickets_max: int | None = None
+    held_share_max: float | None = None
 
     def admits(self, user: UserName | None) -> bool:
         """Return True if this user's jobs may see the site; None is an unknown user."""

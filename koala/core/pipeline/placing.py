@@ -83,7 +83,7 @@ class CapacityCheck:
             fixed = fixed_site(job, index)
             owner = job.spec.owner
             shut = closed
-            if needs_resources(component):
+            if needs_resources([component], self._sites.values()):
                 lacking = [
                     n for n, site in self._sites.items() if describe_missing(component, site)
                 ]
@@ -188,7 +188,7 @@ def find_whole_placement(state: State, job: Job, view: GridView, now: Instant) -
     largest = [one for one in job.spec.components if one.processors == job.largest]
     if view.places(job.largest) < len(largest):
         return _refused(state)
-    shape = _shape(job)
+    shape = _shape(state, job)
     if view.has_refused(shape):
         return _refused(state)
     answer = ask_placement(state, job, whole_request(state, job, now), view)
@@ -204,7 +204,7 @@ def _refused(state: State) -> Placement | None:
     return answer
 
 
-def _shape(job: Job) -> Hashable:
+def _shape(state: State, job: Job) -> Hashable:
     """Cache key of a placement request of a job without a deadline, within one scan."""
     spec = job.spec
     return (
@@ -217,15 +217,15 @@ def _shape(job: Job) -> Hashable:
         spec.length_mi,
         spec.preferred_mips,
         spec.distinct,
-        tuple([(c.processors, c.site, c.inputs, _needs(c)) for c in spec.components]),
+        tuple([(c.processors, c.site, c.inputs, _needs(c, state)) for c in spec.components]),
     )
 
 
-def _needs(component: ComponentSpec) -> Hashable:
+def _needs(component: ComponentSpec, state: State) -> Hashable:
     """Return the part of a cache key for what a component needs beside processors."""
-    if not needs_resources(component):
+    if not needs_resources([component], state.sites.values()):
         return None
-    return tuple([getattr(component, name) for name in RESOURCES])
+    return (component.wall_time_s, *[getattr(component, name) for name in RESOURCES])
 
 
 def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:

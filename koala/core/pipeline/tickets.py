@@ -24,9 +24,16 @@ from koala.core.model.values import (
     JobId,
     Seconds,
     SiteName,
-    claim_id,
 )
-from koala.core.pipeline.claiming import bind, charge_hold, is_affordable, start_if_held
+from koala.core.pipeline.claiming import (
+    BUDGET_IS_USED,
+    bind,
+    charge_hold,
+    is_affordable,
+    new_claim,
+    order_claim,
+    start_if_held,
+)
 from koala.core.pipeline.ending import stop_claim, withdraw_tickets
 from koala.core.pipeline.refusals import note_refusal
 from koala.core.pipeline.requeueing import set_back
@@ -41,7 +48,7 @@ from koala.core.queries import (
     is_held,
     ticket_of,
 )
-from koala.core.sites import is_usable, note_ask
+from koala.core.sites import is_usable
 from koala.core.state import State
 
 TOLD_AGAIN_S = 6 * 3600.0
@@ -199,9 +206,13 @@ def _apply(state: State, attempt: Attempt, plan: TicketPlan, now: Instant) -> No
         site = state.sites[member.site]
         can_gate = bool(site.facts.gate)
         open_ = one.open
-        if open_ and not is_affordable(state, job, [member], now, hold_s=plan.hold_s):
-            member.refusal = "the hold budget is used up"
-            open_ = 0
+        if open_:
+            is_paid = is_affordable(state, job, [member], now, hold_s=plan.hold_s)
+            if not is_paid:
+                member.refusal = BUDGET_IS_USED
+                open_ = 0
+            elif member.refusal == BUDGET_IS_USED:
+                member.refusal = ""
         if _is_shut(site):
             open_ = 0
         for place, ticket in enumerate(member.tickets):
@@ -220,32 +231,14 @@ def _apply(state: State, attempt: Attempt, plan: TicketPlan, now: Instant) -> No
 def _queue_ticket(
     state: State, attempt: Attempt, member: Member, hold_s: Seconds, now: Instant, *, is_gated: bool
 ) -> None:
-    job = state.jobs[attempt.job]
     assert member.site is not None
-    site = state.sites[member.site]
-    component = job.spec.components[member.component]
-    member.claims += 1
-    identity = claim_id(job.id, attempt=attempt.number, component=member.component, n=member.claims)
-    ticket = Claim(
-        id=identity,
-        job=job.id,
-        attempt=attempt.number,
-        component=member.component,
-        site=site.name,
-        processors=component.processors,
-        start_type=component.start_type,
-        asked_at=now,
-        ask_number=note_ask(site, identity, 0),
-        hold_s=hold_s + 2 * _arming_s(state),
-        grace_until=FOREVER,
-        fence_s=state.parameters.fence_s,
-        is_ticket=True,
-        is_gated=is_gated,
-        told_at=now,
-    )
-    member.tickets = (*member.tickets, identity)
-    state.ledger[identity] = ticket
-    state.actions.append(hold(state, attempt, ticket))
+    hold_s += 2 * _arming_s(state)
+    ticket = new_claim(state, attempt, member, state.sites[member.site], now, hold_s=hold_s)
+    ticket.is_ticket = True
+    ticket.is_gated = is_gated
+    ticket.told_at = now
+    member.tickets = (*member.tickets, ticket.id)
+    order_claim(state, attempt, ticket)
 
 
 def _set_gate(
@@ -283,7 +276,7 @@ def on_ticket_started(state: State, event: ev.ClaimGranted, now: Instant) -> Non
     job = state.jobs[attempt.job]
     member.tickets = tuple(one for one in member.tickets if one != ticket.id)
     if not is_affordable(state, job, [member], now, hold_s=ticket.hold_s):
-        member.refusal = "the hold budget is used up"
+        member.refusal = BUDGET_IS_USED
         member.given_back_at = now
         stop_claim(state, ticket)
     elif member.claim is not None:

@@ -34,16 +34,18 @@ NEWS_S = 30.0
 
 def dodge(question: TicketQuestion) -> TicketPlan:
     """Open a component when it is expected within the slack of the slowest one, or while another
-    one holds. Without expected starts the components take turns."""
+    one holds. Without expected starts the components take turns. Those that may still be told are
+    waited for, unless one holds: then the others are open whatever is told."""
     waiting = [part for part in question.parts if part.held_s is None]
+    is_one_held = len(waiting) < len(question.parts)
     queued = [part for part in waiting if part.tickets or part.given_back_s is None]
-    if any(not part.is_known and part.waited_s < NEWS_S for part in queued):
-        return _closed(question)
-    if any(part.start_s is None for part in queued):
+    untold = [part for part in queued if part.start_s is None and not _may_be_told(part)]
+    if untold:
         return turns(question)
+    if not is_one_held and any(_may_be_told(part) for part in queued):
+        return _closed(question)
     hold_s = _hold_s(question)
     last_s = max([question.files_s, *[part.start_s or 0.0 for part in waiting]])
-    is_one_held = len(waiting) < len(question.parts)
     plans = []
     for part in question.parts:
         is_near = (part.start_s or 0.0) + question.slack_s >= last_s
@@ -123,6 +125,11 @@ def _closed(question: TicketQuestion) -> TicketPlan:
 def _hold_s(question: TicketQuestion) -> Seconds:
     run_s = question.run_s / HOLDS_OF_A_RUN
     return min(max(run_s, question.hold_min_s), question.hold_max_s)
+
+
+def _may_be_told(part: TicketPart) -> bool:
+    """Test for a component whose site has told no start so far, and may yet do so."""
+    return not part.is_known and part.waited_s < NEWS_S
 
 
 def _since_turn_s(part: TicketPart) -> Seconds:

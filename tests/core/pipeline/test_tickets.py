@@ -16,8 +16,10 @@ from koala.core.model.events import (
 )
 from koala.core.model.job import EndKind
 from koala.core.model.job_spec import Deadline
-from koala.core.model.values import ClaimId, SiteName, UserName
+from koala.core.model.values import ClaimId, JobId, SiteName, UserName
+from koala.core.pipeline.claiming import BUDGET_IS_USED
 from koala.policies import chosen
+from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script
@@ -68,6 +70,11 @@ def gates(script: Script) -> dict[str, bool]:
 
 def opened(script: Script) -> list[str]:
     return [claim for claim, is_gated in gates(script).items() if not is_gated]
+
+
+def told(script: Script) -> str:
+    """What is told about the wait of the job."""
+    return " ".join(why(script.scheduler, JobId("j1"), script.now))
 
 
 @pytest.fixture
@@ -170,8 +177,8 @@ def test_a_hold_ends_in_time_while_another_part_has_no_expected_start(begin: Beg
     tell(script, "b", c1n1=600.0)
     script.grant("j1/1/0/1").after(590)
     script.gone("j1/1/1/1", EndKind.VANISHED)
-    assert opened(script) == []  # the site tells soon when the next one would start
-    script.after(11)
+    assert opened(script) == ["j1/1/1/2"]  # whatever the site will tell of its start
+    script.after(9).expect_nothing().after(2)
     script.expect(StopClaim, claim="j1/1/0/1")
 
 
@@ -208,6 +215,17 @@ def test_a_hold_over_budget_is_given_back_at_once(begin: Begin) -> None:
     script.grant("j1/1/0/1")
     script.expect(StopClaim, claim="j1/1/0/1")
     assert script.picture("j1")["phase"] == "Queued"
+
+
+def test_a_budget_that_comes_back_opens_a_ticket_and_is_told_no_more(begin: Begin) -> None:
+    script = begin(chosen(tickets="turns"), hold_budget_user_s=2000.0).ignore(ClaimProcessors)
+    busy(script, "a", "b").tell(a_pair()).ignore(StopClaim)
+    script.grant("j1/1/0/1").after(301).gone("j1/1/0/1")
+    assert opened(script) == []
+    assert BUDGET_IS_USED in told(script)
+    script.after(25 * HOUR)
+    assert opened(script) == ["j1/1/1/1"]
+    assert BUDGET_IS_USED not in told(script)
 
 
 def test_a_site_without_a_gate_has_one_open_ticket(begin: Begin) -> None:

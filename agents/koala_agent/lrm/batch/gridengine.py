@@ -124,7 +124,7 @@ class GridEngine(Dialect):
             "-j",
             "y",
             "-S",
-            "/bin/sh",
+            "/bin/bash",
             "-N",
             name,
         ]

@@ -57,7 +57,7 @@ def queue_of(rows: Sequence[Sequence[str]], *, gated: str) -> tuple[QueueRow, ..
         row = QueueRow(
             number=number,
             processors=int(processors),
-            left_s=_seconds(left),
+            left_s=seconds_of(left),
             is_running=is_running,
         )
         if is_running:
@@ -85,7 +85,7 @@ def _count(text: str) -> int:
     return 0 if found is None else int(found[0])
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
     """Return a time limit: inf for none, 0 for one that is over."""
     if (found := LEFT.fullmatch(text)) is None:
         return 0.0 if text == "INVALID" else math.inf
