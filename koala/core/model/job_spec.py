@@ -211,7 +211,7 @@ class JobSpec:
         return replace(self, queue=site, components=components)
 
     def label(self, component: int) -> str:
-        """Return the component's label; without one the site that it alone asks for, or its index."""
+        """Return the component's label; without one the site that no other names, or its index."""
         own = self.components[component]
         if own.label or own.site is None:
             return own.label or str(component)

@@ -33,7 +33,6 @@ from koala.core.pipeline.claiming import (
 from koala.core.pipeline.ending import drop_member, stop_claim, withdraw_tickets
 from koala.core.pipeline.refusals import note_refusal
 from koala.core.pipeline.requeueing import set_back
-from koala.core.pipeline.stated_starts import note_start, note_told_start
 from koala.core.pipeline.ticket_sites import (
     hold_at,
     leave_site,
@@ -55,6 +54,7 @@ from koala.core.queries import (
 )
 from koala.core.sites import is_usable
 from koala.core.state import State
+from koala.core.stated_starts import note_start, note_told_start
 
 SHARE_IS_USED = "as much is held at the site as is allowed"
 PAUSES = (BUDGET_IS_USED, SHARE_IS_USED)
