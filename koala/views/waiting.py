@@ -14,9 +14,9 @@ from koala.core.model.claim import Asked, Claim
 from koala.core.model.job import Attempt, Claiming, Job, Member, Placing, Queued
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import FOREVER, ClaimId, Instant, Seconds, SiteName
-from koala.core.pipeline.stated_starts import stated_interval
 from koala.core.sites import is_usable
 from koala.core.state import State
+from koala.core.stated_starts import stated_interval
 from koala.views.records import jobs
 from koala.views.records.base import Moment, moment_of
 from koala.views.units import counted

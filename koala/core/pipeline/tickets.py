@@ -33,7 +33,6 @@ from koala.core.pipeline.claiming import (
 from koala.core.pipeline.ending import drop_member, stop_claim, withdraw_tickets
 from koala.core.pipeline.refusals import note_refusal
 from koala.core.pipeline.requeueing import set_back
-from koala.core.pipeline.stated_starts import note_start, note_told_start
 from koala.core.pipeline.wanted import hold
 from koala.core.policy_api import PartPlan, TicketPart, TicketPlan, TicketQuestion
 from koala.core.queries import (
@@ -47,6 +46,7 @@ from koala.core.queries import (
 )
 from koala.core.sites import is_usable
 from koala.core.state import State
+from koala.core.stated_starts import note_start, note_told_start
 from koala.core.ticket_sites import (
     hold_at,
     may_hold,
