@@ -480,6 +480,7 @@ SYSTEM = BatchSystem(
     programs=("sbatch", "squeue", "scancel", "sinfo", "scontrol", "srun"),
     found_by=("sbatch",),
     variables=("SLURM_CONF",),
+    places=("{SLURM_CONF}",),
     lists_gpus=True,
     rules=BatchRules(
         hosts_variable="SLURM_JOB_NODELIST",
