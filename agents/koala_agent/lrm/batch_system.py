@@ -83,7 +83,8 @@ class BatchSystem:
 
     - `found_by` are commands that together are there only where it is installed; by default all
       `programs`. `variables` of the environment select an installation; `places` are paths that
-      are there then, with variables as `{SLURM_CONF}`.
+      are there then, with variables as `{SLURM_CONF}`. `profile` are variables by which a user's
+      profile gives options to the command that submits, and the keys of `settings` for them.
     - `lists_gpus`: it lists GPUs itself, so that `site.gpus` means nothing.
     - `rules` are those by which starters find their hosts and start helpers there.
     - `check` is the doctor's check of its settings, beyond that the commands answer.
@@ -103,6 +104,7 @@ class BatchSystem:
     found_by: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
+    profile: Mapping[str, str] = field(default_factory=dict)
     lists_gpus: bool = False
     rules: BatchRules = field(default_factory=lambda: BatchRules(needs_keeper=True))
     check: Check | None = None
