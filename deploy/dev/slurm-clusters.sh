@@ -37,7 +37,9 @@
 # Profiles make clusters like those that people have; several may be combined:
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
+profiles=$here/slurm-profiles
 . "$here/processes.sh"
+. "$here/profiles.sh"
 
 KOALA_DEV_AUTH=${KOALA_DEV_AUTH:-none}
 KOALA_DEV_MEM_MB=${KOALA_DEV_MEM_MB:-64000}
@@ -50,7 +52,6 @@ KOALA_DEV_SLURM_ROOT=${KOALA_DEV_SLURM_ROOT:-}
 # Short periods: a test must not wait for the 30/60 s default loops.
 KOALA_DEV_SCHED=${KOALA_DEV_SCHED:-"bf_interval=1,bf_resolution=1,sched_interval=1,batch_sched_delay=0"}
 PATH=$PATH:/usr/sbin:/sbin
-chosen=()         # profiles
 
 die() { echo "slurm-clusters: $*" >&2; exit 1; }
 
@@ -87,25 +88,10 @@ start_munge() {   # a private munged: own key, own socket
          --log-file="$m/log" --seed-file="$m/seed" --num-threads=2 --force 2>>"$m/stderr"
 }
 
-# Profiles are files of shell in slurm-profiles: the first lines say what they are, and they may define
+# Profiles may define
 #   configure DIR NAME NODES CPUS   changes slurm.conf ($conf) and adds to settings.sh, by the functions below
 #   database DIR NAME NODES CPUS    tells the accounting database its accounts
 #   started DIR NAME NODES CPUS     makes reservations and jobs when the cluster is up
-in_profiles() {   # function arguments ; call this function of each chosen profile that has it
-  local profile
-  for profile in "${chosen[@]}"; do
-    (
-      . "$here/slurm-profiles/$profile.sh"
-      if declare -F "$1" >/dev/null; then "$@"; fi
-    )
-  done
-}
-
-have_function() { # function ; has a chosen profile this one?
-  local profile
-  for profile in "${chosen[@]}"; do grep -q "^$1() {" "$here/slurm-profiles/$profile.sh" && return; done
-  return 1
-}
 
 set_key() {       # KEY=VALUE ; this line in place of those of the same key
   sed -i "/^${1%%=*}=/d" "$conf"
@@ -333,24 +319,7 @@ status() {
   done < "$1/clusters.env"
 }
 
-usage() {
-  sed -n '/^# slurm-clusters/,/^set -/{/^#/s/^# \{0,1\}//p}' "$0"
-  awk 'FNR == 1 {top = 1} !/^#/ {top = 0} top {sub(/^# /, "  "); print}' "$here"/slurm-profiles/*.sh
-  exit 2
-}
-
-verb=${1:-} dir=
-[ $# = 0 ] || shift
-while [ $# -gt 0 ]; do
-  case "$1" in
-    --profile)
-      IFS=, read -r -a chosen <<<"${2:-}"
-      for profile in "${chosen[@]}"; do [ -f "$here/slurm-profiles/$profile.sh" ] || die "there is no profile '$profile'"; done
-      shift ;;
-    *) dir=$1 ;;
-  esac
-  shift
-done
+read_words "$@"
 if [ ${#chosen[@]} -gt 0 ]; then default="alpha:4x8"; else default="alpha:2x8 beta:2x16"; fi
 KOALA_DEV_CLUSTERS=${KOALA_DEV_CLUSTERS:-$default}
 

@@ -83,7 +83,7 @@ def slurm_by_age(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
     need("slurm")
     need("database")
     folder = tmp_path_factory.mktemp("age")
-    with slurm_clusters(folder, "zeta:2x8", by_age=True) as systems:
+    with slurm_clusters(folder, "zeta:2x8", profile="age") as systems:
         yield systems
 
 

@@ -7,12 +7,12 @@ configure() { # dir
   set_key PrivateData=cloud
   set_key "ResumeProgram=$1/resume"
   set_key "SuspendProgram=$1/suspend"
+  # Slurm ends what its program leaves in its session, and gives it no open files.
   cat > "$1/resume" <<E2
 #!/bin/sh
 for node in \$(scontrol show hostnames "\$1"); do
-  (sleep 3; exec "$1/start-node" "\$node" -b) &
+  setsid sh -c 'sleep 3; exec "\$0" "\$1" -b' "$1/start-node" "\$node" </dev/null >>"$1/log/start.log" 2>&1 &
 done
-wait
 E2
   cat > "$1/suspend" <<E2
 #!/bin/sh
