@@ -71,7 +71,8 @@ async def test_a_components_own_files_reach_its_site_only(
         await client.add_file(tmp_path / name, name=f"own/{name}", site="leiden")
     component = '(executable=/bin/sh)(arguments="-c" "cd $KOALA_INPUTS; find . -type l | sort")'
     job = await client.submit(
-        f"+(inputFile=own/all)(&{component}(label=l)(resourceManagerContact=delft)(inputs=own/left))"
+        f"+(inputFile=own/all)(&{component}(label=l)(resourceManagerContact=delft)(inputs=own/left)"
+        "(stdout=logs/new/out))"
         f"(&{component}(label=r)(resourceManagerContact=vu)(inputs=own/right))"
     )
     assert await client.wait(job.job) == "Finished", await client.show(job.job)
