@@ -120,8 +120,20 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         read=fields.environment,
     ),
     Attribute("stdin", "string", "file at the site", field="stdin", read=fields.path),
-    Attribute("stdout", "string", "file at the site", field="stdout", read=fields.path),
-    Attribute("stderr", "string", "file at the site", field="stderr", read=fields.path),
+    Attribute(
+        "stdout",
+        "string",
+        "file at the site; missing folders are made",
+        field="stdout",
+        read=fields.path,
+    ),
+    Attribute(
+        "stderr",
+        "string",
+        "file at the site; missing folders are made",
+        field="stderr",
+        read=fields.path,
+    ),
     Attribute(
         "count",
         "integer",

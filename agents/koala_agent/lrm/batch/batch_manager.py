@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from koala.common.protocol.messages import Outlook, Resources, Wait
-from koala.common.protocol.names import ClaimId
+from koala.common.protocol.names import AWAY, SILENT, ClaimId
 from koala.common.protocol.queue_limits import Times
 from koala.common.runtime.clock import boot_id
 from koala.common.runtime.structured_log import get_logger
@@ -304,14 +304,13 @@ class BatchManager:
 
     async def idle(self) -> Idle:
         """See `LocalManager`. Polls first, because the figures must include all claims so far.
-        While a controller is away nothing is startable: jobs that may run elsewhere should."""
+        While a controller is away, or its commands are, nothing is startable: jobs that may run
+        elsewhere should."""
         try:
             await self._poll()
             await self._poll_figures()
             await self._gatekeeper.try_to_learn()
         except LocalManagerError as error:
-            if not error.transient:
-                raise
             self._mark_silent(error)
         return self._idle_now()
 
@@ -615,9 +614,9 @@ class BatchManager:
             self._report(idle)
 
     def _mark_silent(self, error: LocalManagerError) -> None:
-        silence = f"the batch system gives no answer ({error})"
+        silence = f"{SILENT} ({error})"
         if isinstance(error, SiteAwayError):
-            silence = f"it cannot be reached: {error}"
+            silence = f"{AWAY}: {error}"
         if silence == self._silence:
             return
         log.warning("batch.not_listed", reason=str(error))
