@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from koala.common.protocol.messages import NO_RESOURCES, Resources, SiteResources, Wait
+from koala.common.protocol.messages import NO_RESOURCES, Outlook, Resources, SiteResources, Wait
 from koala.common.protocol.queue_limits import Times
 from koala.errors import LocalManagerError
 
@@ -141,7 +141,8 @@ class Idle:
     `local_processors` are held by local jobs of the site's own users. `trouble` is a problem for
     the site's administrator; empty for none. `idle_gpus` are those of `resources` that a claim
     could have. `foreign_queued` are the jobs of others among `queued_jobs`. `waits` are the
-    expected starts of our waiting claims, as far as they are known.
+    expected starts of our waiting claims, and `outlook` those of further ones, as far as they are
+    known.
     """
 
     processors: int
@@ -154,6 +155,7 @@ class Idle:
     resources: SiteResources = NO_RESOURCES
     waits: tuple[Wait, ...] = ()
     foreign_queued: int = 0
+    outlook: tuple[Outlook, ...] = ()
 
 
 OnReport = Callable[[Listed | Idle], None]

@@ -99,6 +99,7 @@ class Site:
     reported_idle: int = 0
     reported_local: int = 0  # processors of local jobs that run
     reported_queued: int = 0  # jobs of others that wait for processors
+    outlook: tuple[tuple[int, Seconds, Seconds], ...] = ()  # as in SiteReported
     rtt_s: Seconds = 0.0
     asks: int = 0  # claims asked here so far; also the number of the last one
     unreported: dict[ClaimId, tuple[int, int]] = field(
@@ -122,6 +123,16 @@ class Site:
         if not self.unreported:
             return self.reported_idle
         return self.reported_idle - sum([processors for _, processors in self.unreported.values()])
+
+    def expected_wait_s(self, processors: int, run_s: Seconds) -> Seconds | None:
+        """Return the time until a claim of this size would start if it were asked for now; None if
+        the site does not tell."""
+        larger = [
+            start_s
+            for size, most_s, start_s in self.outlook
+            if size >= processors and most_s >= run_s
+        ]
+        return min(larger, default=max((start_s for *_, start_s in self.outlook), default=None))
 
     def idle_gpus(self) -> int:
         """Return the idle GPUs of the last report minus those of the claims asked or granted

@@ -15,7 +15,7 @@ from koala.core.model.events import (
     SiteResumed,
 )
 from koala.core.model.job import EndKind
-from koala.core.model.job_spec import Deadline
+from koala.core.model.job_spec import Deadline, StartType
 from koala.core.model.values import ClaimId, JobId, SiteName, UserName
 from koala.core.pipeline.claiming import BUDGET_IS_USED
 from koala.policies import chosen
@@ -105,10 +105,10 @@ def test_behind_our_own_jobs_a_job_waits_in_our_queue(begin: Begin) -> None:
     "job",
     [
         a_job("j1", 4, deadline=Deadline(after_s=HOUR)),
-        a_job("j1", 4, 4, quorum=1),
+        a_job("j1", 4, a_component(4, start_type=StartType.NONE)),
         a_job("j1", a_component(9)),
     ],
-    ids=["deadline", "quorum", "too large"],
+    ids=["deadline", "no barrier", "too large"],
 )
 def test_a_job_that_cannot_wait_there_gets_no_tickets(begin: Begin, job: Any) -> None:
     script = busy(begin(chosen(tickets="dodge")), "a", "b").tell(job)
@@ -350,3 +350,64 @@ def test_the_start_is_one_for_all(queued: Script) -> None:
     )
     assert len(queued.take(StopClaim)) == 4
     assert len(queued.take(ArmClaim)) == 2
+
+
+def idle_now(script: Script, site: str, idle: int = 8) -> None:
+    """A report of a site where nobody waits."""
+    asks = script.scheduler.sites[SiteName(site)].asks
+    report = SiteReported(site=SiteName(site), idle=idle, through=asks, local=8 - idle, queued=0)
+    script.tell(report).after(0.0)
+
+
+def test_a_queued_job_goes_where_it_can_run_now(begin: Begin) -> None:
+    script = busy(begin(chosen(tickets="dodge")), "a", "b").ignore(StopClaim)
+    busy(script, "c", queued=50)
+    script.tell(a_job("j1", a_component(5, site="a"), a_component(5)))
+    waiting = [hold.claim for hold in script.take(ClaimProcessors)]
+    assert len(waiting) == 6
+    idle_now(script, "c")
+    script.expect_nothing()  # the other component still waits for `a`
+    idle_now(script, "a")
+    claims = script.take(ClaimProcessors)
+    assert [(one.claim, one.site, one.waits) for one in claims] == [
+        ("j1/2/0/1", "a", False),
+        ("j1/2/1/1", "c", False),
+    ]
+    assert all(script.scheduler.ledger[name].phase.name == "stopping" for name in waiting)
+    script.grant("j1/1/0/1")  # it started while its Stop was on the way
+    script.gone("j1/1/0/1").grant("j1/2/0/1", "j1/2/1/1")
+    script.released("j1")
+
+
+def test_a_job_whose_own_sites_are_idle_has_its_tickets_opened(queued: Script) -> None:
+    tell(queued, "a", c0n1=4 * HOUR)
+    tell(queued, "b", c1n1=HOUR)
+    assert opened(queued) == ["j1/1/0/1"]
+    idle_now(queued, "b")
+    assert opened(queued) == ["j1/1/0/1"]
+    idle_now(queued, "a")
+    assert opened(queued) == ["j1/1/0/1", "j1/1/1/1"]
+
+
+def test_a_job_waits_where_the_queues_are_shortest(begin: Begin) -> None:
+    script = busy(begin(chosen(tickets="dodge")), "a", "b", queued=9).ignore(ClaimProcessors)
+    busy(script, "c", "d", queued=2).tell(a_job("j1", 5, 5))
+    assert script.placed_on("j1") == ["c", "d"]
+    for site, start_s in (("a", 5 * HOUR), ("b", HOUR), ("c", 4 * HOUR), ("d", HOUR)):
+        report = SiteReported(
+            site=SiteName(site), idle=0, through=9, local=8, queued=9, outlook=((8, HOUR, start_s),)
+        )
+        script.tell(report)
+    script.tell(a_job("j2", a_component(5, wall_time_s=60.0), a_component(5, wall_time_s=60.0)))
+    assert sorted(map(str, script.placed_on("j2"))) == ["b", "d"]
+
+
+def test_a_quorum_starts_when_it_holds(begin: Begin) -> None:
+    script = busy(begin(chosen(tickets="dodge"), tickets_max=1), "a", "b", "c")
+    script.ignore(ClaimProcessors).tell(a_job("j1", 5, 5, 5, quorum=2))
+    tell(script, "a", c0n1=60.0, c1n1=60.0, c2n1=60.0)
+    one, two, three = [claim.id for claim in script.scheduler.ledger.values()]
+    tell(script, "a", **{f"c{n}n1": (60.0, 120.0, 9 * HOUR)[n] for n in range(3)})
+    script.grant(one).grant(two)
+    assert script.phase("j1") == "Starting"
+    script.expect(StopClaim, claim=three)
