@@ -57,18 +57,18 @@ def queue_of(rows: Sequence[Sequence[str]], *, gated: str) -> tuple[QueueRow, ..
         row = QueueRow(
             number=number,
             processors=int(processors),
-            left_s=_seconds(left),
+            left_s=seconds_of(left),
             is_running=is_running,
         )
         if is_running:
             running.append(row)
         elif comment == gated or not reason.startswith(NO_RIGHT):
             waiting.append((row, _count(priority)))
-    return (*running, *_ordered(waiting))
+    return (*running, *by_priority(waiting))
 
 
-def _ordered(waiting: list[tuple[QueueRow, int]]) -> list[QueueRow]:
-    """Sort jobs by priority. A gated one that the scheduler has looked at has none: it counts as
+def by_priority(waiting: list[tuple[QueueRow, int]]) -> list[QueueRow]:
+    """Sort jobs by priority. One of 0 is gated, and the scheduler has looked at it: it counts as
     the next one that was submitted."""
     by_number = sorted(waiting, key=lambda pair: _count(pair[0].number), reverse=True)
     later = min((priority for _, priority in waiting if priority), default=0)
@@ -85,7 +85,7 @@ def _count(text: str) -> int:
     return 0 if found is None else int(found[0])
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
     """Return a time limit: inf for none, 0 for one that is over."""
     if (found := LEFT.fullmatch(text)) is None:
         return 0.0 if text == "INVALID" else math.inf
