@@ -338,7 +338,6 @@ def _finish(draft: Draft) -> None:
 
 
 QSUB = Directives(
-    kind="gridengine",
     title="Grid Engine",
     prefixes=("#$",),
     options=OPTIONS,

@@ -29,11 +29,12 @@ BEGINNING = Position(line=1, column=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptSite:
-    """What is known of a site for which a script is read: nothing, by default. `kind` is that of
-    its batch system; `takes_native`: jobs may pass options on to it."""
+    """What is known of a site for which a script is read; by default nothing is. `system` is its
+    batch system, as people call it; empty for one that has none. `takes_native`: jobs may pass
+    options on to it."""
 
     name: str = ""
-    kind: str = ""
+    system: str | None = None
     takes_native: bool = True
 
 

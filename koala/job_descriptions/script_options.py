@@ -89,7 +89,7 @@ class Line:
 class Directives:
     """The directives of a batch system in a script: lines that begin with one of `prefixes`.
 
-    - `kind` is `lrm.kind` of the sites whose language it is, `title` its name for people.
+    - `title` is the name of the batch system for people, as sites tell it.
     - `uses` splits lines into options, in the order in which they count.
     - `replaced` finds what the batch system replaces in names of files for output.
     - `is_whole`: lines after the first command count, too.
@@ -97,7 +97,6 @@ class Directives:
     - `separators` are words alone on a line, between the parts of a heterogeneous job.
     """
 
-    kind: str
     title: str
     prefixes: tuple[str, ...]
     options: tuple[Option, ...]

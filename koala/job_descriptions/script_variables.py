@@ -14,7 +14,7 @@ _READ = re.compile(
 )
 """A variable that is read, without a value for where it is missing."""
 
-_KINDS = {"SLURM": "slurm", "SBATCH": "slurm", "PBS": "pbs", "OAR": "oar", "LSB": "lsf"}
+_SYSTEMS = {"SLURM": "Slurm", "SBATCH": "Slurm", "PBS": "PBS", "OAR": "OAR", "LSB": "LSF"}
 
 _COUNTS = {
     **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS", "PBS_TASKNUM"), "tasks"),
@@ -42,7 +42,7 @@ _INSTEAD = {
 """Variables of Koala that have the same, or nearly."""
 
 
-def check_variables(draft: Draft, text: str, kind: str, site: ScriptSite) -> None:
+def check_variables(draft: Draft, text: str, system: str, site: ScriptSite) -> None:
     """Warn of variables that the script reads and its site does not set, or sets to something else;
     those with a count are set. `kind` is that of the script's directives."""
     seen: set[str] = set()
@@ -53,28 +53,28 @@ def check_variables(draft: Draft, text: str, kind: str, site: ScriptSite) -> Non
             if name in seen or re.search(rf"(?m)^\s*(?:export\s+)?{name}=", text):
                 continue
             seen.add(name)
-            if message := _problem(draft, name, kind, site):
+            if message := _problem(draft, name, system, site):
                 at = Position(line=number, column=found.start(1) + 1, source=line)
                 draft.warn(message, at)
 
 
-def _problem(draft: Draft, name: str, kind: str, site: ScriptSite) -> str:
+def _problem(draft: Draft, name: str, system: str, site: ScriptSite) -> str:
     """Describe what a script finds in a variable; empty if it is what its author expects."""
-    of = _KINDS.get(name.partition("_")[0], "gridengine")
-    at = site.kind or kind
+    of = _SYSTEMS.get(name.partition("_")[0], "Grid Engine")
+    at = system if site.system is None else site.system
     where = site.name or "its site"
     if name in draft.environment:
         return ""
     if name in _SUBMIT_FOLDERS:
         what = "a folder of the site's agent" if of == at else "not set"
-        option = "-wd" if kind in ("gridengine", "oar") else "--chdir"
+        option = "-wd" if system == "Grid Engine" else "-d" if system == "OAR" else "--chdir"
         begins = f"the program begins in a work folder of its own ({option} names another one)"
         return f"{name} is {what} at {where}: {begins}"
     if of == at:
         if _INSTEAD.get(name) == "KOALA_NAME":
             return f"{name} is the name of a claim at {where}: KOALA_NAME has the job's"
         return ""
-    has = f" ({site.kind})" if site.kind else ""
+    has = f" ({site.system})" if site.system else ""
     if (field := _COUNTS.get(name)) and (value := _count(draft, field)):
         draft.environment[name] = str(value)
         draft.set(environment=tuple(sorted(draft.environment.items())))

@@ -42,8 +42,6 @@ OTHER_DIRECTIVE = re.compile(r"(#[A-Z]{3,})[ \t]+-[A-Za-z-]")
 """A line such as `#BSUB -n`, which another batch system would read."""
 SCRIPT_BYTES_MAX = 100_000
 """Limit on a script's size; one argument of a program may have slightly more on Linux."""
-EMULATED = "emulated"
-"""Kind of the sites that have no batch system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +102,7 @@ def read_script(
             raise SpecError(error.message, use.position) from error
     if kind is not None:
         _complete(draft, kind, site, name)
-    check_variables(draft, text, kind.kind if kind else "", site)
+    check_variables(draft, text, kind.title if kind else "", site)
     return draft.component, warnings + draft.warnings
 
 
@@ -130,19 +128,19 @@ def _apply(draft: Draft, use: Use, kind: Directives, site: ScriptSite) -> None:
 
 def _is_at_home(kind: Directives, site: ScriptSite) -> bool:
     """Return True unless a site is known to have another batch system."""
-    return site.kind in ("", kind.kind)
+    return site.system in (None, kind.title)
 
 
 def _check_native(draft: Draft, what: str, kind: Directives, site: ScriptSite) -> None:
     """Check that what a script passes on can be said at its site. Raises SpecError."""
     if _is_at_home(kind, site):
         return
-    if site.kind != EMULATED:
+    if site.system:
         raise SpecError(
-            f"{what} is an option of {kind.title}, which {site.name} ({site.kind}) has not: give it"
-            " a script of its own, or one with directives of both"
+            f"{what} is an option of {kind.title}, and {site.name} has {site.system}: give it a"
+            " script of its own, or one with directives of both"
         )
-    draft.warn(f"{what} is left out: {site.name} is an emulated site")
+    draft.warn(f"{what} is left out: {site.name} has no batch system")
     draft.native.clear()
 
 
@@ -233,7 +231,7 @@ def _chosen(text: str, site: ScriptSite) -> tuple[Directives | None, list[Line],
         if prefix is not None and (is_head or kinds[prefix].is_whole):
             at = Position(line=number, column=len(prefix) + 1, source=line)
             rest = Line(text=line[len(prefix) :], position=at)
-            found.setdefault(kinds[prefix].kind, []).append(rest)
+            found.setdefault(kinds[prefix].title, []).append(rest)
         elif is_head and (other := OTHER_DIRECTIVE.match(line)):
             others.setdefault(other[1], Position(line=number, column=1, source=line))
     if not found:
@@ -242,11 +240,11 @@ def _chosen(text: str, site: ScriptSite) -> tuple[Directives | None, list[Line],
             allowed = ", ".join(kind.prefixes[0] for kind in _kinds())
             raise SpecError(f"{prefix} directives: allowed are {allowed}", position)
         return None, [], []
-    name = site.kind if site.kind in found else next(iter(found))
-    chosen = next(kind for kind in _kinds() if kind.kind == name)
+    name = site.system if site.system in found else next(iter(found))
+    chosen = next(kind for kind in _kinds() if kind.title == name)
     for kind in _kinds():
-        if kind.kind in found and kind is not chosen:
-            others[kind.prefixes[0]] = found[kind.kind][0].position
+        if kind.title in found and kind is not chosen:
+            others[kind.prefixes[0]] = found[kind.title][0].position
     warnings = [
         f"line {at.line}, column 1: {prefix} is left out: the {chosen.prefixes[0]} lines count"
         for prefix, at in others.items()

@@ -369,7 +369,6 @@ def _finish(draft: Draft) -> None:
 
 
 SBATCH = Directives(
-    kind="slurm",
     title="Slurm",
     prefixes=("#SBATCH", "#SLURM"),
     options=OPTIONS,

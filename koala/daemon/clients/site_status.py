@@ -34,10 +34,13 @@ class SiteStatus:
     def _whole(self, site: grid.SiteStatus) -> grid.SiteStatus:
         """Add to a site's record what the core does not know."""
         record = self.enrolled.get(site.site)
+        facts = self.registry.facts(SiteName(site.site))
         found = replace(
             site,
             trouble=self._trouble(site.site),
-            notice=self.registry.notice(SiteName(site.site)),
+            notice="" if facts is None else facts.notice,
+            system=None if facts is None else facts.system,
+            takes_native=facts is not None and "native" in facts.honours,
             version=self.registry.version(SiteName(site.site)),
         )
         if record is None:
