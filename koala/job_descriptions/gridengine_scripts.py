@@ -66,6 +66,10 @@ def _resources(draft: Draft, text: str) -> None:
         try:
             if name in TIMES:
                 draft.limits[name] = gridengine_seconds(value)
+                if draft.limits[name] is None:
+                    draft.warn(
+                        f"-l {word} is read as no limit of its own: that of the queue counts"
+                    )
             elif draft.is_soft:
                 draft.native += ["-soft", "-l", word, "-hard"]
             elif name in MEMORY:
@@ -330,8 +334,11 @@ def _uses(lines: list[Line]) -> Iterator[Use]:
 def _finish(draft: Draft) -> None:
     """Choose the time limit, hard before soft, and the parallel environment."""
     hard, soft = (draft.limits.get(name) for name in TIMES)
-    if hard and soft:
-        draft.warn("s_rt is left out: h_rt is the limit, and no signal comes before it")
+    if soft:
+        draft.warn(
+            "s_rt is left out: no signal comes before the time limit"
+            + ("" if hard else ", which it becomes")
+        )
     if limit := hard or soft:
         draft.set(wall_time_s=whole_minutes(limit))
     draft.shape += draft.parallel

@@ -146,6 +146,16 @@ def _task_gpus(draft: Draft, text: str) -> None:
         draft.shape.append(f"--gpus-per-task={text}")
 
 
+def _tasks_per_gpu(draft: Draft, text: str) -> None:
+    draft.tasks_per_gpu = whole("--ntasks-per-gpu", text)
+    draft.shape.append(f"--ntasks-per-gpu={text}")
+
+
+def _gpu_cpus(draft: Draft, text: str) -> None:
+    draft.cpus_per_gpu = whole("--cpus-per-gpu", text)
+    draft.shape.append(f"--cpus-per-gpu={text}")
+
+
 def _exclusive(draft: Draft, text: str) -> None:
     draft.set(is_exclusive=True)
     if text:
@@ -193,7 +203,7 @@ OPTIONS: tuple[Option, ...] = (
         ("--ntasks-per-gpu", "--ntasks-per-tres"),
         READ,
         "`count`",
-        number("--ntasks-per-gpu", "tasks_per_gpu"),
+        _tasks_per_gpu,
     ),
     Option(
         ("--cpus-per-task", "-c"),
@@ -205,7 +215,7 @@ OPTIONS: tuple[Option, ...] = (
         ("--cpus-per-gpu",),
         READ,
         "`count`, `cpusPerTask`",
-        number("--cpus-per-gpu", "cpus_per_gpu"),
+        _gpu_cpus,
     ),
     Option(("--mem",), READ, "`minMemory`", _memory),
     Option(("--mem-per-cpu",), READ, "`minMemory`; passed on", _memory_per_cpu),
@@ -366,6 +376,9 @@ def _finish(draft: Draft) -> None:
     gpus = draft.component.gpus
     if gpus and draft.gpus_per_node and draft.nodes is None:
         draft.nodes = -(-gpus // draft.gpus_per_node)
+    if gpus and (draft.gpus_per_node or draft.gpus_per_task):
+        kind = draft.component.gpu_type
+        draft.shape.append(f"--gpus={kind}:{gpus}" if kind else f"--gpus={gpus}")
 
 
 SBATCH = Directives(

@@ -141,9 +141,9 @@ NATIVE_OWN = (
 """Options of `sbatch` that Koala sets or counts, or that would change how its batch job runs."""
 
 NATIVE_MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
-NATIVE_GPUS = ("gpus-per-node", "gpus-per-task", "gres", "cpus-per-gpu")
-"""Options that say more exactly what attributes of a job say, too: they replace what Koala would
-make of those, as scripts had them."""
+NATIVE_GPUS = ("gpus", "gpus-per-node", "gpus-per-task", "gres", "cpus-per-gpu", "ntasks-per-gpu")
+"""Options of scripts that say more exactly what attributes of a job say, too: they replace what
+Koala would make of those."""
 
 
 OWN_VARIABLES = ("SBATCH_*", "SLURM_*")
@@ -205,7 +205,7 @@ class Slurm(Dialect):
         ]
         native = _native_options(asked, self.native)
         said = {word.partition("=")[0][2:] for word in native}
-        shapes_gpus = any("gpu" in word and word[2:].startswith(NATIVE_GPUS) for word in native)
+        shapes_gpus = any(word[2:].startswith(("gpus", "gres=gpu")) for word in native)
         memory_mb = None if said.intersection(NATIVE_MEMORY) else asked.memory_min_mb
         is_single = placeholder.processes == 1
         if memory_mb and not is_single:
@@ -461,6 +461,8 @@ def _is_shape(name: str, value: str, asked: Resources) -> bool:
     """Return True for an option that shapes memory or GPUs for which the job asks anyhow."""
     if name in NATIVE_MEMORY:
         return value == "0" if name == "mem" else bool(value)
+    if name == "gpus" and value.rpartition(":")[2] != str(asked.gpus):
+        return False
     return name in NATIVE_GPUS and bool(asked.gpus) and (name != "gres" or value.startswith("gpu"))
 
 
