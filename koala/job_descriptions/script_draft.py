@@ -62,7 +62,7 @@ class Draft:
     limits: dict[str, Seconds | None] = field(default_factory=dict)
     is_joined: bool = False
     is_soft: bool = False
-    named_nodes_at: Position | None = None
+    sized_at: Position | None = None
     output: tuple[str, Position] | None = None
     error: tuple[str, Position] | None = None
     at: Position = BEGINNING

@@ -108,9 +108,11 @@ def _gres(draft: Draft, text: str) -> None:
             others.append(word)
     if others:
         draft.native.append(f"--gres={','.join(others)}")
-    if gpus:
-        draft.gpus_per_node = _typed_gpus(draft, "--gres gpu", ",".join(gpus), one=True)
-    if draft.gpus_per_node:
+    count = _typed_gpus(draft, "--gres gpu", ",".join(gpus), one=True) if gpus else None
+    if count and draft.gpus_per_node:
+        raise SpecError(f"--gres {text}: expected no --gpus-per-node beside it")
+    if count:
+        draft.gpus_per_node = count
         words = ",".join(f"gpu:{rest}" if rest else "gpu" for rest in gpus)
         if others:
             draft.native[-1] = f"--gres={words},{','.join(others)}"
@@ -135,8 +137,11 @@ def _all_gpus(draft: Draft, text: str) -> None:
 
 
 def _node_gpus(draft: Draft, text: str) -> None:
-    draft.gpus_per_node = _typed_gpus(draft, "--gpus-per-node", text)
-    if draft.gpus_per_node:
+    count = _typed_gpus(draft, "--gpus-per-node", text)
+    if count and draft.gpus_per_node:
+        raise SpecError(f"--gpus-per-node {text}: expected no GPUs in --gres beside it")
+    if count:
+        draft.gpus_per_node = count
         draft.shape.append(f"--gpus-per-node={text}")
 
 
@@ -162,9 +167,14 @@ def _exclusive(draft: Draft, text: str) -> None:
         draft.warn(f"--exclusive={text} is read as --exclusive: the whole nodes")
 
 
-def _named_nodes(draft: Draft, text: str) -> None:
-    draft.native.append(f"--nodelist={text}")
-    draft.named_nodes_at = draft.at
+def _sizing(*names: str) -> Option:
+    """Make the row of an option that changes the size where --ntasks does not tell it."""
+
+    def read(draft: Draft, text: str) -> None:
+        draft.native.append(f"{names[0]}={text}")
+        draft.sized_at = draft.at
+
+    return Option(names, Fate.READ, "`native`, with `--ntasks`", read)
 
 
 def _open_mode(draft: Draft, text: str) -> None:
@@ -235,7 +245,10 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--partition", "-p"), READ, "`queue`", wish("--partition", "queue")),
     Option(("--account", "-A"), READ, "`project`", wish("--account", "project")),
     Option(("--qos", "-q"), READ, "`qos`", wish("--qos", "qos")),
-    Option(("--nodelist", "-w"), READ, "`native`, with `--ntasks` or `--nodes`", _named_nodes),
+    _sizing("--nodelist", "-w"),
+    _sizing("--extra-node-info", "-B"),
+    _sizing("--sockets-per-node"),
+    _sizing("--cores-per-socket"),
     # The program.
     Option(
         ("--job-name", "-J"),
@@ -257,9 +270,9 @@ OPTIONS: tuple[Option, ...] = (
     # Needed by the program, and for the batch system alone to judge.
     *rows(
         PASSED,
-        "--batch --bb --context --core-spec,-S --cores-per-socket --delay-boot --exclude,-x --extra"
-        " --extra-node-info,-B --gres-flags --mcs-label --mincpus --network --prefer --reservation"
-        " --segment --sockets-per-node --thread-spec --threads-per-core --tmp --wait-all-nodes",
+        "--batch --bb --context --core-spec,-S --delay-boot --exclude,-x --extra"
+        " --gres-flags --mcs-label --mincpus --network --prefer --reservation"
+        " --segment --thread-spec --threads-per-core --tmp --wait-all-nodes",
     ),
     *rows(
         PASSED,
@@ -354,12 +367,17 @@ def _words(line: Line) -> Iterator[tuple[str, Position]]:
         yield word, line.at(start)
 
 
+_INSTEAD = dict.fromkeys(("--exclusive", "--oversubscribe"), ("--exclusive", "--oversubscribe"))
+"""Options that replace each other."""
+
+
 def _uses(lines: list[Line]) -> Iterator[Use]:
     """Split lines into options, each as it is given last. Raises SpecError."""
     words = [word for line in lines for word in _words(line)]
     last: dict[str, Use] = {}
     for use in getopt(words, _BY_NAME):
-        last.pop(use.option.name, None)
+        for name in _INSTEAD.get(use.option.name, (use.option.name,)):
+            last.pop(name, None)
         last[use.option.name] = use
     memory = [name for name in ("--mem", "--mem-per-cpu", "--mem-per-gpu") if name in last]
     if len(memory) > 1:
@@ -369,16 +387,30 @@ def _uses(lines: list[Line]) -> Iterator[Use]:
 
 
 def _finish(draft: Draft) -> None:
-    """Check what several options say together. Raises SpecError."""
-    if draft.named_nodes_at and draft.tasks is None and draft.nodes is None:
-        message = "--nodelist: expected --ntasks or --nodes beside it, which tells the size"
-        raise SpecError(message, draft.named_nodes_at)
+    """Check what several options say together, as `sbatch` does. Raises SpecError."""
+    if draft.sized_at and draft.tasks is None:
+        message = "expected --ntasks beside it: else this option changes the size"
+        raise SpecError(message, draft.sized_at)
+    if draft.tasks and draft.tasks_per_gpu and draft.tasks % draft.tasks_per_gpu:
+        raise SpecError("--ntasks-per-gpu: expected a number that divides --ntasks", draft.at)
     gpus = draft.component.gpus
+    has_gpus = gpus or draft.gpus_per_node or draft.gpus_per_task
+    if not has_gpus and (draft.memory_per_gpu_mb or draft.cpus_per_gpu):
+        raise SpecError("--mem-per-gpu and --cpus-per-gpu: expected GPUs beside it", draft.at)
+    if draft.tasks_per_gpu and not has_gpus and draft.tasks is None:
+        raise SpecError("--ntasks-per-gpu: expected --gpus or --ntasks beside it", draft.at)
+    if draft.gpus_per_task and not gpus and _has_no_tasks(draft):
+        raise SpecError("--gpus-per-task: expected --gpus or --ntasks beside it", draft.at)
     if gpus and draft.gpus_per_node and draft.nodes is None:
         draft.nodes = -(-gpus // draft.gpus_per_node)
     if gpus and (draft.gpus_per_node or draft.gpus_per_task):
         kind = draft.component.gpu_type
         draft.shape.append(f"--gpus={kind}:{gpus}" if kind else f"--gpus={gpus}")
+
+
+def _has_no_tasks(draft: Draft) -> bool:
+    """Return True if no option tells the number of tasks."""
+    return draft.tasks is None and draft.nodes is None and draft.tasks_per_node is None
 
 
 SBATCH = Directives(

@@ -1,15 +1,14 @@
 """Scripts as `sbatch` and `qsub` understand them, and as Koala does, over a corpus of scripts.
 
 Each script goes to the real command, held, and is read back; what Koala makes of it goes there,
-too, by the dialect, and must be the same job. A difference is allowed where a warning tells it. What
-the real command refuses is refused by Koala; what only Koala refuses is in a file `refused-*`.
+too, by the dialect, and must be the same job. A difference is allowed where a warning tells it.
+What the real command refuses is refused by Koala; what only Koala refuses is in `refused-*`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -49,7 +48,11 @@ def slurm_job(system: System, answer: str) -> Job:
     words = system.run("scontrol", "-o", "show", "job", number)
     system.cancel(number)
     found = dict(re.findall(r"(\S+?)=(.*?)(?= \S+?=|$)", words))
-    return {name: value.strip() for name, value in found.items() if value.strip() != "(null)"}
+    return {
+        name: value.strip()
+        for name, value in found.items()
+        if value.strip() not in ("(null)", "gres:gpu:0")
+    }
 
 
 def cell_job(system: System, answer: str) -> Job:

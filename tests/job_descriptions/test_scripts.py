@@ -120,7 +120,7 @@ def test_a_script_at_several_sites_says_once_what_is_left_out() -> None:
         ("#!/bin/sh\n#SBATCH --frobnicate=2\n", 2, "--frobnicate is no option"),
         ("#!/bin/sh\n#SBATCH --mem=1G\n#SBATCH --mem-per-cpu=1G\n", 3, "no --mem beside it"),
         ("#!/bin/sh\n#SBATCH -N 1-2\n", 2, "a component has a fixed size"),
-        ("#!/bin/sh\n#SBATCH -w n[1-2]\n", 2, "expected --ntasks or --nodes"),
+        ("#!/bin/sh\n#SBATCH -w n[1-2]\n", 2, "expected --ntasks beside it"),
         ("#!/bin/sh\n#SBATCH -n 2\n#SBATCH hetjob\n#SBATCH -n 4\n", 3, "for each part"),
         ("#!/bin/sh\n#SBATCH --signal=B:USR1@60\n", 2, "no signal comes before the end"),
         ("#!/bin/sh\n#$ -pe smp 2-8\n", 2, "a component has a fixed size"),

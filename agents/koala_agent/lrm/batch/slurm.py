@@ -128,7 +128,7 @@ FAULTS = re.compile(
 
 
 NATIVE_OWN = (
-    *("account", "array", "bbf", "begin", "chdir", "cluster-constraint", "clusters", "constraint"),
+    *("account", "array", "begin", "chdir", "cluster-constraint", "clusters", "constraint"),
     *("container", "container-id", "cpus-per-gpu", "cpus-per-task", "deadline", "dependency"),
     *("error", "exclusive", "export", "export-file", "get-user-env", "gid", "gpus"),
     *("gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "help", "hold", "ignore-pbs"),
