@@ -2,7 +2,8 @@
 
 Lines are split as `qsub` splits them, found by experiment with Son of Grid Engine 8.1.9: it scans
 the whole file; a value stands on the line of its option; `#` outside of quotes ends a line, also
-within a word; of a resource that is requested twice the last request counts.
+within a word; `-soft` counts up to the end of its line; of an option, and of a resource, that is
+given twice the last one counts.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def _resources(draft: Draft, text: str) -> None:
                     draft.warn(
                         f"-l {word} is read as no limit of its own: that of the queue counts"
                     )
-            elif draft.is_soft:
+            elif name in ("slots", "s"):
+                raise SpecError(f"{value}: allowed is -pe NAME SLOTS")
+            elif draft.soft_line == draft.at.line:
                 draft.native += ["-soft", "-l", word, "-hard"]
             elif name in MEMORY:
                 draft.memory_per_cpu_mb = _megabytes(value)
@@ -133,18 +136,18 @@ def _shell(draft: Draft, text: str) -> None:
 
 
 def _soft(draft: Draft, _text: str) -> None:
-    draft.is_soft = True
+    draft.soft_line = draft.at.line
 
 
 def _hard(draft: Draft, _text: str) -> None:
-    draft.is_soft = False
+    draft.soft_line = 0
 
 
 def _queue(draft: Draft, text: str) -> None:
-    if draft.is_soft:
-        draft.native += ["-soft", "-q", text, "-hard"]
-    else:
-        wish("-q", "queue")(draft, text)
+    if draft.soft_line == draft.at.line:
+        raise SpecError(f"-soft -q {text}: allowed is a queue that is needed, without -soft")
+    known = draft.component.queue
+    wish("-q", "queue")(draft, f"{known},{text}" if known else text)
 
 
 def _path(text: str) -> str:
@@ -217,8 +220,10 @@ OPTIONS: tuple[Option, ...] = (
         " on; `gpu`: `gpus`; `exclusive`; features: `constraint`; others: `native`",
         _resources,
     ),
-    Option(("-soft",), READ, "later `-l` and `-q` are soft: `native`", _soft, values=Values.NONE),
-    Option(("-hard",), READ, "later `-l` and `-q` are needed", _hard, values=Values.NONE),
+    Option(
+        ("-soft",), READ, "later `-l` on its line are soft: `native`", _soft, values=Values.NONE
+    ),
+    Option(("-hard",), READ, "later `-l` on its line are needed", _hard, values=Values.NONE),
     Option(("-q",), READ, "`queue`", _queue),
     Option(("-P",), READ, "`project`", wish("-P", "project")),
     Option(
@@ -297,38 +302,48 @@ def _tested(text: str) -> None:
         raise SpecError(f"-w {text}: allowed is koala submit --dry-run")
 
 
+_ADDED_UP = frozenset(
+    ("-l", "-v", "-q", "-masterq", "-soft", "-hard", "-ac", "-dc", "-sc", "-cwd", "-wd")
+)
+"""Options that count each time."""
+
+
 def _uses(lines: list[Line]) -> Iterator[Use]:
-    """Split each line into options. Raises SpecError."""
-    for line in lines:
-        lexer = shlex.shlex(line.text, posix=True, punctuation_chars="")
-        lexer.whitespace_split, lexer.escape = True, ""
-        try:
-            words = list(lexer)
-        except ValueError as error:
-            raise SpecError(str(error), line.at(0)) from error
-        at, offset = 0, 0
-        while at < len(words):
-            name = words[at]
-            offset = max(line.text.find(name, offset), offset)
-            position = line.at(offset)
-            option = _BY_NAME.get(name)
-            if option is None:
-                what = (
-                    "no option: what it changes is not known here"
-                    if name[:1] == "-"
-                    else "no option"
-                )
-                raise SpecError(f"{name} is {what}", position)
-            count = _COUNTS[option.values]
-            if name == "-binding" and words[at + 1 : at + 2] in (["set"], ["env"], ["pe"]):
-                count = 2
-            values = words[at + 1 : at + 1 + count]
-            if len(values) < count:
-                plural = "a value" if count == 1 else f"{count} values"
-                raise SpecError(f"{name}: expected {plural} after it, on its line", position)
-            yield Use(option=option, value=" ".join(values), position=position)
-            at += 1 + count
-            offset += len(name)
+    """Split lines into options; of most the last one counts. Raises SpecError."""
+    uses = [use for line in lines for use in _uses_of(line)]
+    last = {use.option.name: use for use in uses}
+    return (use for use in uses if use.option.name in _ADDED_UP or use is last[use.option.name])
+
+
+def _uses_of(line: Line) -> Iterator[Use]:
+    """Split a line into options. Raises SpecError."""
+    lexer = shlex.shlex(line.text, posix=True, punctuation_chars="")
+    lexer.whitespace_split, lexer.escape = True, ""
+    try:
+        words = list(lexer)
+    except ValueError as error:
+        raise SpecError(str(error), line.at(0)) from error
+    at, offset = 0, 0
+    while at < len(words):
+        name = words[at]
+        offset = max(line.text.find(name, offset), offset)
+        position = line.at(offset)
+        option = _BY_NAME.get(name)
+        if option is None:
+            what = (
+                "no option: what it changes is not known here" if name[:1] == "-" else "no option"
+            )
+            raise SpecError(f"{name} is {what}", position)
+        count = _COUNTS[option.values]
+        if name == "-binding" and words[at + 1 : at + 2] in (["set"], ["env"], ["pe"]):
+            count = 2
+        values = words[at + 1 : at + 1 + count]
+        if len(values) < count:
+            plural = "a value" if count == 1 else f"{count} values"
+            raise SpecError(f"{name}: expected {plural} after it, on its line", position)
+        yield Use(option=option, value=" ".join(values), position=position)
+        at += 1 + count
+        offset += len(name)
 
 
 def _finish(draft: Draft) -> None:

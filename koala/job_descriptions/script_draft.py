@@ -61,7 +61,7 @@ class Draft:
     parallel: list[str] = field(default_factory=list)
     limits: dict[str, Seconds | None] = field(default_factory=dict)
     is_joined: bool = False
-    is_soft: bool = False
+    soft_line: int = 0
     sized_at: Position | None = None
     output: tuple[str, Position] | None = None
     error: tuple[str, Position] | None = None

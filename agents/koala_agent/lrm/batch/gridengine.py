@@ -163,8 +163,7 @@ class GridEngine(Dialect):
         check_pairs(plain, self.native, options=NATIVE_OPTIONS, own=own, signed="-p")
         if pe:
             check_allowed("-pe", self.native)
-        hard = ["-hard"] if "-soft" in rest else []
-        return [*pe, *rest, *hard]
+        return [*pe, *rest, *(["-hard"] if "-soft" in rest else [])]
 
     def _resources(self, asked: Resources, processors: int) -> list[str]:
         """Return what a job requests with `-l`. Raises RequestRefusedError for a constraint that
