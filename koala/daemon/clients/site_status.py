@@ -37,11 +37,14 @@ class SiteStatus:
         record = self.enrolled.get(site.site)
         trouble = self._trouble(site.site)
         is_silent = SILENT in trouble or AWAY in trouble
+        facts = self.registry.facts(SiteName(site.site))
         found = replace(
             site,
             state="unusable" if is_silent and site.state == "usable" else site.state,
             trouble=trouble,
-            notice=self.registry.notice(SiteName(site.site)),
+            notice="" if facts is None else facts.notice,
+            system=None if facts is None else facts.system,
+            takes_native=facts is not None and "native" in facts.honours,
             version=self.registry.version(SiteName(site.site)),
         )
         if record is None:
