@@ -352,6 +352,10 @@ class Site:
                 waits=idle.waits,
                 foreign_queued=idle.foreign_queued,
                 gate=self._manager.gate,
+                why_idle="" if is_low else idle.why,
+                asleep=idle.asleep,
+                wake_s=idle.wake_s,
+                holes=() if is_low else idle.holes,
             )
             self._link.send_figures(figures, is_due=is_due)
 

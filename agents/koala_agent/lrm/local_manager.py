@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from koala.common.protocol.messages import NO_RESOURCES, Resources, SiteResources, Wait
+from koala.common.protocol.messages import NO_RESOURCES, Hole, Resources, SiteResources, Wait
 from koala.errors import LocalManagerError
 
 NO_WISHES = Resources()
@@ -140,6 +140,10 @@ class Idle:
     the site's administrator; empty for none. `idle_gpus` are those of `resources` that a claim
     could have. `foreign_queued` are the jobs of others among `queued_jobs`. `waits` are the
     expected starts of our waiting claims, as far as they are known.
+
+    `why` says in words, with numbers, why no more processors are startable; empty where all are, or
+    `trouble` says it. `asleep` of the startable ones are powered down, and up after `wake_s`.
+    `holes` are more processors that are startable for claims that end soon.
     """
 
     processors: int
@@ -152,6 +156,10 @@ class Idle:
     resources: SiteResources = NO_RESOURCES
     waits: tuple[Wait, ...] = ()
     foreign_queued: int = 0
+    why: str = ""
+    asleep: int = 0
+    wake_s: float = 0.0
+    holes: tuple[Hole, ...] = ()
 
 
 OnReport = Callable[[Listed | Idle], None]

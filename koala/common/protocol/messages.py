@@ -34,6 +34,7 @@ from koala.common.protocol.constraints import (
 from koala.common.protocol.limits import (
     BYTES_MAX,
     FILE_NAME_MAX,
+    HOLES_MAX,
     HONOURS_MAX,
     HOSTS_MAX,
     NAMES_MAX,
@@ -191,6 +192,8 @@ class SiteResources:
 
     `host_memory_mb` and `host_gpus`: the most of one machine, 0: unknown. `features`: those of its
     machines. If `is_complete`, the site has no other features, licences and queues than these.
+    `host_processors` are those of its smallest machine, 0: unknown. A claim gets a multiple of
+    `unit` processors, as of whole machines or cores; 0: what it asks for.
     """
 
     gpus: Processors = 0
@@ -203,6 +206,8 @@ class SiteResources:
     ] = ()
     queues: Names = ()
     is_complete: bool = False
+    host_processors: Processors = 0
+    unit: Processors = 0
 
 
 NO_RESOURCES = SiteResources()
@@ -396,13 +401,22 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hole:
+    """So many processors are idle for a claim that ends within `for_s`."""
+
+    processors: Processors
+    for_s: Annotated[float, Amount()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteFigures:
     """Current figures of a site.
 
     They include all asks up to number `through`. `trouble` is the reason why the site takes no new
     claims, or none of some users; empty when nothing is wrong. `resources` are all that it has.
     `foreign_queued` are the jobs of others that wait for processors. `gate` is as in the facts, by
-    now.
+    now. `why_idle` says why no more processors are idle; empty where all are. Of the idle ones
+    `asleep` are powered down, and up after `wake_s`. `holes` are more of them, for a short time.
     """
 
     idle: Processors
@@ -416,6 +430,10 @@ class SiteFigures:
     waits: Annotated[tuple[Wait, ...], Truncated(WAITS_MAX)] = ()
     foreign_queued: int = 0
     gate: Annotated[str, Printable()] = ""
+    why_idle: Reason = ""
+    asleep: Processors = 0
+    wake_s: Annotated[float, Amount()] = 0.0
+    holes: Annotated[tuple[Hole, ...], Truncated(HOLES_MAX)] = ()
 
 
 # Orders about claims -----------------------------------------------------------------------------

@@ -39,6 +39,7 @@ class SiteStatus:
         found = replace(
             site,
             trouble=self._trouble(site.site),
+            why_idle=self.registry.why_idle(SiteName(site.site)),
             notice=self.registry.notice(SiteName(site.site)),
             version=self.registry.version(SiteName(site.site)),
         )
@@ -52,15 +53,21 @@ class SiteStatus:
         )
 
     def troubles(self, scheduler: Scheduler, spec: JobSpec) -> list[str]:
-        """Describe the problems of the sites at which a job may run, one in a line."""
+        """Describe the problems of the sites at which a job may run, one in a line, and why not
+        all of their processors are idle."""
         named = {component.site for component in spec.components}
-        return [
-            f"{site.name} needs its administrator: {trouble}"
+        sites = [
+            site.name
             for site in scheduler.sites.values()
-            if (None in named or site.name in named)
-            and site.facts.admits(spec.owner)
-            and (trouble := self._trouble(site.name))
+            if (None in named or site.name in named) and site.facts.admits(spec.owner)
         ]
+        lines = []
+        for site in sites:
+            if why := self.registry.why_idle(site):
+                lines.append(f"{site}: {why}")
+            if trouble := self._trouble(site):
+                lines.append(f"{site} needs its administrator: {trouble}")
+        return lines
 
     def waits(self, scheduler: Scheduler, job: Job) -> list[str]:
         """Describe the batch jobs of a job that wait in local queues, one in a line."""

@@ -32,11 +32,18 @@ from koala_agent.lrm.batch.slurm_gates import FAR, GATED, gates_of
 from koala_agent.lrm.batch.slurm_nodes import (
     NODE_COLUMNS,
     Node,
+    closed_words,
     resources_of,
     rules_of,
     split_columns,
 )
-from koala_agent.lrm.batch.slurm_queue import LIMITS, NEVER, NO_RIGHT, queue_of
+from koala_agent.lrm.batch.slurm_queue import (
+    LIMITS,
+    NEVER,
+    QUEUE_COLUMNS,
+    queue_of,
+    waiting_for,
+)
 from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
     BatchJob,
@@ -60,16 +67,6 @@ COLUMNS = (
     ("RestartCnt", 12),
     ("Name", 200),
     ("Reason", 400),
-    ("Comment", 40),
-)
-WAITING_COLUMNS = (("JobID", 24), ("Reason", 80), ("Comment", 40))
-QUEUE_COLUMNS = (
-    ("JobID", 24),
-    ("State", 24),
-    ("NumCPUs", 12),
-    ("TimeLeft", 24),
-    ("PriorityLong", 24),
-    ("Reason", 80),
     ("Comment", 40),
 )
 STATES: dict[str, JobState] = {
@@ -268,52 +265,60 @@ class Slurm(Dialect):
 
     def figures(self) -> tuple[Command, ...]:
         """See Dialect: CPUs of nodes, jobs that wait for them, and how partitions share them."""
-        where = (f"--partition={self.partition}",) if self.partition else ()
         return (
-            Command(argv=("sinfo", "-h", "-N", *where, "-O", _widths(NODE_COLUMNS))),
-            Command(argv=("squeue", "-h", *where, "-t", "PENDING", "-O", _widths(WAITING_COLUMNS))),
+            Command(argv=("sinfo", "-h", "-a", "-N", "-O", _widths(NODE_COLUMNS))),
+            Command(argv=("squeue", "-h", "-a", "-t", "PENDING", "-O", _widths(QUEUE_COLUMNS))),
             Command(argv=("scontrol", "-o", "show", "partition")),
             Command(argv=("scontrol", "show", "config")),
             Command(argv=("scontrol", "-o", "show", "licenses")),
         )
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
-        """See Dialect. Without a partition of ours the default one counts, where there is one."""
+        """See Dialect. Without a partition of ours the default one counts, where there is one; jobs
+        of other partitions wait for the nodes that both have."""
         nodes, pending, partitions, config, licenses = answers
         for answer, command in zip(
             answers, ("sinfo", "squeue", "scontrol", "scontrol", "scontrol"), strict=True
         ):
             check_status(answer, command)
-        rows = [Node.read(line) for line in nodes.out.splitlines() if line.strip()]
-        every = {row.name: row for row in rows}.values()
-        if not self.partition and any(row.is_default for row in rows):
-            rows = [row for row in rows if row.is_default]
         rules = rules_of(partitions.out, config.out)
-        by_name = {row.name: row for row in rows}  # a node may be in several partitions
-        waiting = [split_columns(line, WAITING_COLUMNS) for line in pending.out.splitlines()]
+        every = [Node.read(line) for line in nodes.out.splitlines() if line.strip()]
+        wanted = self.partition.split(",") if self.partition else []
+        if not wanted and any(row.is_default for row in every):
+            wanted = [row.partition for row in every if row.is_default]
+        seen = [row for row in every if not self.partition or row.partition in wanted]
+        ours = {row.name: row for row in seen if not wanted or row.partition in wanted}
+        waiting = waiting_for(_rows(pending), every, frozenset(ours), gated=GATED)
+        idle_at = {name: row.idle_for(rules[row.partition]) for name, row in ours.items()}
+        asleep = [row for row in ours.values() if row.is_asleep and idle_at[row.name]]
+        hides_jobs = re.search(r"^PrivateData\s*=.*\bjobs\b", config.out, re.MULTILINE)
         return Figures(
-            processors=sum(row.processors() for row in by_name.values()),
-            idle=sum(row.idle_for(rules[row.partition]) for row in by_name.values()),
-            queued_jobs=sum(
-                is_count(number[:1]) and comment != GATED and not reason.startswith(NO_RIGHT)
-                for number, reason, comment in waiting
+            processors=sum(row.processors(rules[row.partition]) for row in ours.values()),
+            idle=sum(idle_at.values()),
+            queued_jobs=len(waiting),
+            idle_gpus=sum(
+                row.idle_gpus(rules[row.partition])
+                for row in {one.name: one for one in seen}.values()
             ),
-            idle_gpus=sum(row.idle_gpus(rules[row.partition]) for row in every),
-            resources=resources_of(every, rules, licenses.out),
+            resources=resources_of({row.name: row for row in seen}.values(), rules, licenses.out),
+            waiting=waiting,
+            idle_at=idle_at,
+            planned=frozenset(n for n, row in ours.items() if row.is_planned and hides_jobs),
+            asleep=sum(idle_at[row.name] for row in asleep),
+            wake_s=max((rules[row.partition].wake_s for row in asleep), default=0.0),
+            shut=sum(row.idle for row in ours.values() if row.is_there and row.lack),
+            closed=closed_words(ours.values(), rules),
+            is_settling=any(row.is_ending for row in ours.values()),
         )
 
     def list_queue(self) -> Command:
         """See Dialect. A site may hide the jobs of others (PrivateData): they seem to be none."""
-        where = (f"--partition={self.partition}",) if self.partition else ()
         states = ("-t", "PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING")
-        return Command(argv=("squeue", "-h", *where, *states, "-O", _widths(QUEUE_COLUMNS)))
+        return Command(argv=("squeue", "-h", "-a", *states, "-O", _widths(QUEUE_COLUMNS)))
 
     def read_queue(self, answer: Answer) -> tuple[QueueRow, ...]:
         """See Dialect."""
-        check_status(answer, "squeue")
-        rows = [split_columns(line, QUEUE_COLUMNS) for line in answer.out.splitlines()]
-        rows = [row for row in rows if is_count(row[0][:1]) and is_count(row[2])]
-        return queue_of(rows, gated=GATED)
+        return queue_of(_rows(answer), gated=GATED)
 
     def gates(self) -> tuple[Command, ...]:
         """See Dialect: the configuration, and all nodes."""
@@ -328,6 +333,13 @@ class Slurm(Dialect):
         for answer, command in zip(answers, ("scontrol", "sinfo"), strict=True):
             check_status(answer, command)
         return gates_of(config.out, ",".join(nodes.out.split()))
+
+
+def _rows(answer: Answer) -> list[list[str]]:
+    """Split a listing of the queue; what is no row of it is passed over."""
+    check_status(answer, "squeue")
+    rows = [split_columns(line, QUEUE_COLUMNS) for line in answer.out.splitlines()]
+    return [row for row in rows if is_count(row[0][:1]) and is_count(row[2])]
 
 
 def _widths(columns: tuple[tuple[str, int], ...]) -> str:
