@@ -143,6 +143,7 @@ def job_text(
                     f" {_tries(job.claiming_tries, 'claiming')}"),
         ("files", _transfer(timeline, job.transfers)),
         ("start", _start(timeline)),
+        *[("" if n else "expected", clean(words)) for n, words in enumerate(_expected(job))],
         ("held", f"{processor_seconds(timeline.processor_wasted_s)} before the start,"
                  f" {timeline.processor_run_s:,.1f} after it"),
     ]  # fmt: skip
@@ -164,6 +165,10 @@ def job_text(
             *story_lines(job.story, zone),
         ]
     )
+
+
+def _expected(job: JobDetails) -> tuple[str, ...]:
+    return () if job.expected is None else job.expected.words
 
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -396,7 +401,7 @@ def _claim(part: Part) -> str:
 def _end(part: Part) -> str:
     if part.end is not None:
         return clean(part.end["text"])
-    return clean(part.refusal or "") or NOTHING
+    return clean(part.wait or part.refusal or "") or NOTHING
 
 
 def story_lines(story: Sequence[StoryLine], zone: tzinfo | None = None) -> list[str]:

@@ -36,7 +36,7 @@ def waiting(number: str, processors: int) -> TrackedClaim:
 def test_jobs_that_wait_for_other_nodes_leave_ours_idle() -> None:
     figures = several()
     (row,) = figures.waiting or ()
-    assert (row.number, row.nodes) == ("14", {"alpha4"})
+    assert (row.number, row.nodes) == ("14", frozenset({"alpha4"}))
     found = idle(figures)
     assert (found.processors, found.idle, found.startable) == (32, 10, 10)
     assert (found.foreign_queued, found.why) == (1, "")

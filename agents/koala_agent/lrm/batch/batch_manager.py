@@ -29,8 +29,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from koala.common.protocol.messages import Wait
+from koala.common.protocol.messages import Resources, Wait
 from koala.common.protocol.names import ClaimId
+from koala.common.protocol.queue_limits import Times
 from koala.common.runtime.clock import boot_id
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
@@ -45,6 +46,7 @@ from koala_agent.lrm.batch.claim_tracking import (
 )
 from koala_agent.lrm.batch.forecast import forecast
 from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
+from koala_agent.lrm.batch.queue_knowledge import QueueKnowledge
 from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
@@ -126,6 +128,7 @@ class BatchManager:
         )
         self._claims = TrackedClaims(self._table, clock=clock)
         self._gatekeeper = Gatekeeper(dialect, self._breaker, self._claims, clock=clock)
+        self._queues = QueueKnowledge(dialect, self._breaker, now=clock)
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None
         self._forecasts: dict[str, Wait] = {}  # by number
@@ -158,6 +161,9 @@ class BatchManager:
     @property
     def gate(self) -> str:
         return self._gatekeeper.name
+
+    def times(self, resources: Resources) -> Times:
+        return self._queues.times(resources)
 
     def number(self, claim: str) -> str:
         tracked = self._claims.get(claim)
@@ -230,6 +236,7 @@ class BatchManager:
                 gpus=placeholder.resources.gpus or 0,
                 is_gated=placeholder.is_gated,
                 gate=gate,
+                native=placeholder.resources.native or "",
             )
             tracked = self._claims.add(row)
         elif not tracked.needs_submission():
@@ -455,9 +462,12 @@ class BatchManager:
         commands = self._dialect.figures()
         answers = tuple([await self._ask(command) for command in commands])
         figures = await asyncio.to_thread(self._dialect.read_figures, answers)
-        self._figures = figures or presumed_figures(
+        figures = figures or presumed_figures(
             self._claims.open(), allowed=self._settings.processors
         )
+        await self._queues.try_to_learn()
+        resources = self._queues.completed(figures.resources)
+        self._figures = replace(figures, resources=resources)
         await self._forecast(self._figures)
 
     async def _forecast(self, figures: Figures) -> None:
@@ -486,7 +496,7 @@ class BatchManager:
             replace(
                 self._forecasts.get(one.row.number) or Wait(claim=ClaimId(one.row.claim)),
                 number=one.row.number,
-                reason=one.reason,
+                reason=one.reason if one.gate_error is None else f"its gate: {one.gate_error}",
             )
             for one in self._claims.open()
             if one.is_waiting()

@@ -117,7 +117,7 @@ class GridEngine(Dialect):
             "-j",
             "y",
             "-S",
-            "/bin/sh",
+            "/bin/bash",
             "-N",
             name,
         ]

@@ -120,7 +120,7 @@ class PBS(Dialect):
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         asked = placeholder.resources
-        argv = ["qsub", "-f", "-C", "", "-N", name, "-r", "n", "-m", "n", "-S", "/bin/sh"]
+        argv = ["qsub", "-f", "-C", "", "-N", name, "-r", "n", "-m", "n", "-S", "/bin/bash"]
         argv += ["-j", "oe", "-o", "/dev/null"]
         argv += ["-l", f"select={_chunk(placeholder)}"]
         if asked.is_exclusive:

@@ -134,7 +134,7 @@ def _queue_row(row: _Row) -> QueueRow:
     return QueueRow(
         number=row.number,
         processors=int(row.processors),
-        left_s=_seconds(row.left),
+        left_s=seconds_of(row.left),
         is_running=is_running,
         nodes=_names(row.nodes) or None if is_running else None,
     )
@@ -171,7 +171,7 @@ def _count(text: str) -> int:
     return 0 if found is None else int(found[0])
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
     """Return a time limit: inf for none, 0 for one that is over."""
     if (found := LEFT.fullmatch(text)) is None:
         return 0.0 if text == "INVALID" else math.inf
