@@ -356,6 +356,7 @@ class Site:
                 asleep=idle.asleep,
                 wake_s=idle.wake_s,
                 holes=() if is_low else idle.holes,
+                taken=idle.taken,
             )
             self._link.send_figures(figures, is_due=is_due)
 

@@ -56,7 +56,8 @@ class BatchJob:
     `cause` counts when it has ended, is stuck or held: WITHDRAWN where the request can never be
     met, LOST where the site failed. `is_again`: the batch system runs it, or will, for a second
     time. `is_limited`: it waits because its user has reached a limit. `is_gated`: it waits because
-    one of the dialect's gates is shut. `owner` is empty where only jobs of the account are listed.
+    one of the dialect's gates is shut. `processors` are those that it was given, 0: unknown.
+    `owner` is empty where only jobs of the account are listed.
     """
 
     number: str
@@ -69,6 +70,7 @@ class BatchJob:
     is_again: bool = False
     is_limited: bool = False
     is_gated: bool = False
+    processors: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

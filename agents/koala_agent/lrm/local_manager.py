@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from koala.common.protocol.messages import NO_RESOURCES, Hole, Resources, SiteResources, Wait
+from koala.common.protocol.messages import NO_RESOURCES, Hole, Resources, SiteResources, Taken, Wait
 from koala.common.protocol.queue_limits import Times
 from koala.errors import LocalManagerError
 
@@ -145,7 +145,8 @@ class Idle:
 
     `why` says in words, with numbers, why no more processors are startable; empty where all are, or
     `trouble` says it. `asleep` of the startable ones are powered down, and up after `wake_s`.
-    `holes` are more processors that are startable for claims that end soon.
+    `holes` are more processors that are startable for claims that end soon. `taken` are those of
+    our claims that have another number than they asked for.
     """
 
     processors: int
@@ -162,6 +163,7 @@ class Idle:
     asleep: int = 0
     wake_s: float = 0.0
     holes: tuple[Hole, ...] = ()
+    taken: tuple[Taken, ...] = ()
 
 
 OnReport = Callable[[Listed | Idle], None]

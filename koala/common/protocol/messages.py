@@ -422,6 +422,14 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """So many processors were given to a claim."""
+
+    claim: ClaimId
+    processors: Processors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hole:
     """So many processors are idle for a claim that ends within `for_s`."""
 
@@ -448,7 +456,8 @@ class SiteFigures:
     `foreign_queued` are the jobs of others that wait for processors. `gate` is as in the facts, by
     now, and `gate_tried` what a probe saw of it, and when. `outlook` is empty where it is unknown.
     `why_idle` says why no more processors are idle; empty where all are. Of the idle ones `asleep`
-    are powered down, and up after `wake_s`. `holes` are more of them, for a short time.
+    are powered down, and up after `wake_s`. `holes` are more of them, for a short time. `taken` are
+    the processors that the local manager gave to claims that asked for another number.
     """
 
     idle: Processors
@@ -468,6 +477,7 @@ class SiteFigures:
     asleep: Processors = 0
     wake_s: Annotated[float, Amount()] = 0.0
     holes: Annotated[tuple[Hole, ...], Truncated(HOLES_MAX)] = ()
+    taken: Annotated[tuple[Taken, ...], Truncated(WAITS_MAX)] = ()
 
 
 # Orders about claims -----------------------------------------------------------------------------
@@ -499,6 +509,7 @@ class Hold:
     - `port`: where it may listen as the first of its world.
     - `progress_s` is the time between two reports of its progress. 0: none are wanted.
     - `waits`: a ticket. It has no grace time, and waits in the local queue until it is stopped.
+    - `wake_s`: its machines may have to be powered up, so its grace time is so much longer.
     - `is_gated`: it must not start, and keeps its place in the queue. The same Hold with another
       value is the order to gate or to open it; one that is granted ignores that.
     """
@@ -524,6 +535,7 @@ class Hold:
     archive: str = ""
     waits: bool = False
     is_gated: bool = False
+    wake_s: Annotated[float, Duration(zero=True)] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

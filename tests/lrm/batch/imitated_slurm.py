@@ -41,6 +41,7 @@ class Job:
     code: int = 0
     reason: str = "None"
     restarts: int = 0
+    cpus: str = ""
     is_listed: bool = True
     comment: str = "(null)"
 
@@ -158,8 +159,8 @@ class Cluster(Listener):
         lines = [
             row(
                 COLUMNS,
-                *(number, job.state, str(job.code), str(job.restarts), job.name, job.reason),
-                job.comment,
+                *(number, job.state, str(job.code), str(job.restarts), job.cpus),
+                *(job.name, job.reason, job.comment),
             )
             for number, job in self.jobs.items()
             if job.is_listed

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.protocol.messages import Taken
+from koala.common.protocol.names import ClaimId
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.claim_tracking import ClaimRow, TrackedClaim, idle_of
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.dialect import Figures, JobState
-from koala_agent.lrm.local_manager import Idle
-from tests.lrm.batch.imitated_slurm import Cluster, queue_row
+from koala_agent.lrm.local_manager import Idle, Placeholder
+from tests.lrm.batch.imitated_slurm import Cluster, Serve, queue_row
 from tests.lrm.batch.test_samples import SLURM, nodes, said
 from tests.lrm.harness import serving
 
@@ -133,3 +135,51 @@ async def test_figures_that_were_asked_for_are_followed_by_each_change(
         cluster.queue = ""
         cluster.now += 1.0
         await witness.until(Idle, lambda told: told.startable == 16, within_s=10)
+
+
+@pytest.mark.parametrize(
+    ("shape", "partition", "config", "unit", "found"),
+    [
+        ("1:8:1", " OverSubscribe=EXCLUSIVE", "", 8, (16, 8)),
+        ("1:8:1", "", "SelectType              = select/linear\n", 8, (16, 8)),
+        ("1:4:2", "", "SelectTypeParameters    = CR_CORE\n", 2, (16, 12)),
+        ("2:2:2", "", "SelectTypeParameters    = CR_SOCKET_MEMORY\n", 4, (16, 8)),
+        ("2:4:1", "", "SelectTypeParameters    = CR_CPU\n", 0, (16, 13)),
+        (
+            "2:4:1",
+            " SelectTypeParameters=CR_SOCKET",
+            "SelectTypeParameters = CR_CORE\n",
+            4,
+            (16, 12),
+        ),
+        ("2:4:1", " MaxCPUsPerNode=4", "SelectTypeParameters = CR_CORE\n", 0, (8, 4 + 1)),
+        (
+            *("2:4:1", " DefMemPerNode=60000", "SelectTypeParameters = CR_CPU_MEMORY\n", 0),
+            (16, 8),
+        ),
+    ],
+)
+def test_processors_that_are_given_as_a_whole(
+    shape: str, partition: str, config: str, unit: int, found: tuple[int, int]
+) -> None:
+    """Three of the sixteen are used, and 16 of 64 GB beside them."""
+    rows = [
+        ("n1", "batch*", "up", "3/5/0/8", "mixed", "64000", "16000", shape),
+        ("n2", "batch*", "up", "0/8/0/8", "idle", "64000", "0", shape),
+    ]
+    partitions = f"PartitionName=batch{partition}\n"
+    answers = tuple(map(said, (nodes(*rows), "", partitions, config, "")))
+    figures = Slurm().read_figures(answers)
+    assert (figures.processors, figures.idle) == found
+    assert (figures.resources.unit, figures.resources.host_processors) == (unit, 8)
+
+
+async def test_what_slurm_gave_to_a_claim_is_what_it_takes(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(placeholder)  # of four processors
+        job = cluster.job("j1.1.0.1")
+        job.state, job.cpus = "RUNNING", "8"
+        told = await witness.until(Idle, lambda idle: bool(idle.taken))
+        assert told.taken == (Taken(claim=ClaimId(placeholder.claim), processors=8),)

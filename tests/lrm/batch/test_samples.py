@@ -116,6 +116,7 @@ def test_gpus_features_and_licences_of_slurm() -> None:
         host_gpus=4,
         gpu_types=("a100", "v100"),
         host_memory_mb=64000,
+        host_processors=8,
         features=("ib", "rome"),
         licenses=(("a@lm", 2), ("b", 30)),
         queues=(Queue(name="batch"), Queue(name="gpu")),

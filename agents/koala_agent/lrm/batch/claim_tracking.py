@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from koala.common.protocol.messages import Taken
+from koala.common.protocol.names import ClaimId
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
 from koala_agent.lrm.dialect import PROCESSORS_MAX, BatchJob, Figures, JobState, claim_of
@@ -25,7 +27,8 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     system has assigned it; `is_unwanted` is set by a withdrawal, with a `verdict` when the agent
     itself withdrew it; `account` is the one that it runs as, empty for the agent's own. One that
     `is_gated` must not start; `gate` is what was used for that last, empty for a claim that never
-    was gated. `native` are options of its own for the batch system."""
+    was gated. `native` are options of its own for the batch system. `taken` are the
+    processors that it was given, 0: as many as it asks for."""
 
     claim: str
     processors: int
@@ -38,6 +41,7 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     is_gated: bool = False
     gate: str = ""
     native: str = ""
+    taken: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -197,6 +201,8 @@ class TrackedClaims:
         tracked.is_limited = own.is_limited
         tracked.reason = own.reason
         tracked.is_gated = own.is_gated
+        if own.processors not in (0, tracked.row.taken or tracked.row.processors):
+            self.change(tracked, taken=own.processors)
         if own.is_limited:
             self.limits[account] = (self._clock(), own.reason)
         if own.state is JobState.ENDED:
@@ -259,8 +265,8 @@ def idle_of(
     """
     claims = [claim for claim in claims_known if claim.row.end is None]
     queued = [claim for claim in claims if claim.may_start()]
-    running = sum(claim.row.processors for claim in claims if claim.state is JobState.RUNNING)
-    waiting = sum(claim.row.processors for claim in queued)
+    running = sum(_taken(claim, 1) for claim in claims if claim.state is JobState.RUNNING)
+    waiting = sum(_taken(claim, figures.resources.unit or 1) for claim in queued)
     in_use = figures.processors - figures.idle - figures.shut
     running += min(unsure, max(0, in_use - running))
     idle = max(0, min(figures.idle, allowed - running) - waiting)
@@ -279,6 +285,11 @@ def idle_of(
         resources=figures.resources,
         asleep=min(figures.asleep, idle),
         wake_s=figures.wake_s,
+        taken=tuple(
+            Taken(claim=ClaimId(claim.row.claim), processors=claim.row.taken)
+            for claim in claims
+            if claim.row.taken
+        ),
     )
     return replace(found, why=_why_no_more(found, figures, foreign, kept, waiting))
 
@@ -307,6 +318,10 @@ def others_waiting(figures: Figures, claims_known: Iterable[TrackedClaim]) -> Ot
         wanted=sum(row.processors for row in rows),
         nodes=None if None in places else frozenset().union(*filter(None, places)),
     )
+
+
+def _taken(claim: TrackedClaim, unit: int) -> int:
+    return claim.row.taken or -(-claim.row.processors // unit) * unit
 
 
 def _kept_for_others(figures: Figures, foreign: Others, *, has_own: bool) -> int:
@@ -351,7 +366,7 @@ def presumed_figures(claims: Iterable[TrackedClaim], *, allowed: int) -> Figures
     """Return the figures of a batch system that tells none: nobody but our claims uses the
     processors that we may have."""
     every = list(claims)
-    taken = sum(claim.row.processors for claim in every if claim.state is not JobState.QUEUED)
+    taken = sum(_taken(claim, 1) for claim in every if claim.state is not JobState.QUEUED)
     waiting = sum(claim.is_eligible() for claim in every)
     return Figures(processors=allowed, idle=max(0, allowed - taken), queued_jobs=waiting)
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from signal import SIGKILL
 
@@ -67,6 +67,7 @@ COLUMNS = (
     ("State", 24),
     ("exit_code", 16),
     ("RestartCnt", 12),
+    ("NumCPUs", 12),
     ("Name", 200),
     ("Reason", 400),
     ("Comment", 40),
@@ -301,6 +302,7 @@ class Slurm(Dialect):
         waiting = waiting_for(_rows(pending), every, frozenset(ours), gated=GATED)
         idle_at = {name: row.idle_for(rules[row.partition]) for name, row in ours.items()}
         asleep = [row for row in ours.values() if row.is_asleep and idle_at[row.name]]
+        unit = min((row.unit(rules[row.partition]) for row in ours.values()), default=0)
         hides_jobs = re.search(r"^PrivateData\s*=.*\bjobs\b", config.out, re.MULTILINE)
         return Figures(
             processors=sum(row.processors(rules[row.partition]) for row in ours.values()),
@@ -310,7 +312,11 @@ class Slurm(Dialect):
                 row.idle_gpus(rules[row.partition])
                 for row in {one.name: one for one in seen}.values()
             ),
-            resources=resources_of({row.name: row for row in seen}.values(), rules, licenses.out),
+            resources=replace(
+                resources_of({row.name: row for row in seen}.values(), rules, licenses.out),
+                host_processors=min((n for row in ours.values() if (n := row.total)), default=0),
+                unit=unit if unit > 1 else 0,
+            ),
             waiting=waiting,
             idle_at=idle_at,
             planned=frozenset(n for n, row in ours.items() if row.is_planned and hides_jobs),
@@ -392,7 +398,7 @@ def _refusal(command: str, answer: Answer) -> LocalManagerError:
 
 
 def _row(fields: list[str]) -> BatchJob:
-    number, state, code, restarts, name, reason, comment = fields
+    number, state, code, restarts, cpus, name, reason, comment = fields
     # A member of a job array or of a heterogeneous job has its place behind the number.
     plain = re.fullmatch(r"([0-9]{1,15})(?:[_+.].*)?", number)
     wait_status = _wait_status(code)
@@ -415,6 +421,7 @@ def _row(fields: list[str]) -> BatchJob:
         is_again=is_count(restarts) and int(restarts) > 0,
         is_limited=now is JobState.QUEUED and reason.startswith(LIMITS),
         is_gated=is_gated,
+        processors=int(cpus) if is_count(cpus) and now is JobState.RUNNING else 0,
     )
 
 
