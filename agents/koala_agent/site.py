@@ -352,6 +352,7 @@ class Site:
                 waits=(*self._claims.untaken(), *idle.waits),
                 foreign_queued=idle.foreign_queued,
                 gate=self._manager.gate,
+                outlook=idle.outlook,
                 why_idle="" if is_low else idle.why,
                 asleep=idle.asleep,
                 wake_s=idle.wake_s,

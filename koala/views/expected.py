@@ -18,7 +18,15 @@ from koala.core.model.values import FOREVER, Instant, Seconds
 from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.views.records import jobs
-from koala.views.waiting import SiteQueue, SiteQueues, clock_time, span, waiting_claims, waits_of
+from koala.views.waiting import (
+    SiteQueue,
+    SiteQueues,
+    clock_time,
+    span,
+    start_of,
+    waiting_claims,
+    waits_of,
+)
 
 SOONER_MAX = 4
 ENDLESS_S = 1e8
@@ -40,11 +48,11 @@ def expected_start(
         claims += waiting_claims(state, attempt, member.component)
         waits = waits_of(state, job, member.component, queues, now)
         if waits and (member.claim is None or member.claim in {one.claim for one in waits}):
-            firsts[member.component] = min(waits, key=_start_of)
+            firsts[member.component] = min(waits, key=start_of)
     is_queued = isinstance(job.phase, Queued)
     if not firsts or not (is_queued or any(wait.start_at for wait in firsts.values())):
         return None
-    slow = max(firsts, key=lambda component: _start_of(firsts[component]))
+    slow = max(firsts, key=lambda component: start_of(firsts[component])[1])
     last = firsts[slow]
     is_known = last.start_at is not None
     held_s = job.wasted_s + sum(
@@ -68,10 +76,6 @@ def expected_start(
         sooner=tuple(_sooner(state, attempt, slow, last, queues, now))[:SOONER_MAX],
     )
     return replace(found, words=tuple(_words(found, now)))
-
-
-def _start_of(wait: jobs.QueueWait) -> float:
-    return FOREVER if wait.start_at is None else float(wait.start_at)
 
 
 def _words(found: jobs.ExpectedStart, now: Instant) -> Iterator[str]:

@@ -103,7 +103,9 @@ def describe_wait(wait: jobs.QueueWait, now: Instant) -> str:
     if wait.is_gated:
         words.append("gated, with its place kept")
     if wait.start_at is not None:
-        words.append(f"{_start(wait, now)}")
+        words.append(_start(wait, now))
+    elif wait.source:
+        words.append(f"start unknown ({wait.source})")
     if wait.withdrawn_at is not None:
         words.append(f"withdrawn in {span(float(wait.withdrawn_at) - now)}")
     return ", ".join(words)
@@ -134,17 +136,26 @@ def _start(wait: jobs.QueueWait, now: Instant) -> str:
 def wait_of_member(state: State, job: Job, member: Member, queues: SiteQueues, now: Instant) -> str:
     """Describe what a component waits for in local queues, or holds meanwhile; empty for one that
     has passed the barrier or ended."""
+    claim = _held(state, member)
+    if claim is not None:
+        return "" if claim.passed_at is not None else describe_hold(claim, now)
     waits = waits_of(state, job, member.component, queues, now)
-    if waits:
-        open_ = [wait for wait in waits if not wait.is_gated]
-        first = min(open_ or waits, key=lambda one: float(one.start_at or FOREVER))
-        others = counted(len(waits) - 1, "further claim")
-        return describe_wait(first, now) + (f"; {others} behind it" if len(waits) > 1 else "")
-    claim = None if member.claim is None else state.ledger.get(member.claim)
-    if claim is None:
+    if not waits:
         return f"no claim waits at {member.site}" if member.end is None else ""
-    is_held = claim.grant is not None and claim.passed_at is None
-    return describe_hold(claim, now) if is_held else ""
+    others = counted(len(waits) - 1, "further claim")
+    more = f"; {others} behind it" if len(waits) > 1 else ""
+    return describe_wait(min(waits, key=start_of), now) + more
+
+
+def _held(state: State, member: Member) -> Claim | None:
+    """Return the claim that has processors for a component."""
+    claim = None if member.claim is None else state.ledger.get(member.claim)
+    return None if claim is None or isinstance(claim.phase, Asked) else claim
+
+
+def start_of(wait: jobs.QueueWait) -> tuple[bool, float]:
+    """Return the key by which claims are in the order of their expected starts, open ones first."""
+    return wait.is_gated, FOREVER if wait.start_at is None else float(wait.start_at)
 
 
 def describe_hold(claim: Claim, now: Instant) -> str:
@@ -190,15 +201,14 @@ def _short_waits(
     waits: list[tuple[float, str]] = []
     held: dict[SiteName, int] = {}
     for member in attempt.present:
-        found = waits_of(state, job, member.component, queues, now)
-        if found:
-            first = min(found, key=lambda one: FOREVER if one.start_at is None else one.start_at)
-            at = FOREVER if first.start_at is None else float(first.start_at)
+        claim = _held(state, member)
+        if claim is not None:
+            held[claim.site] = held.get(claim.site, 0) + claim.processors
+        elif found := waits_of(state, job, member.component, queues, now):
+            first = min(found, key=start_of)
+            _, at = start_of(first)
             when = "" if at == FOREVER else f", start about {clock_time(max(at, now), now)}"
             waits.append((at, f"{_place(first)}{_reason(first)}{when}"))
-        elif member.claim in state.ledger:
-            claim = state.ledger[member.claim]
-            held[claim.site] = held.get(claim.site, 0) + claim.processors
     waits.sort(key=lambda pair: -pair[0])
     yield from (words for _, words in waits[:1])
     if len(waits) > 1:

@@ -266,7 +266,18 @@ def report_text(
         column(">CLAIMS FAILED", "failed_claims", rank=6),
         column(">SETBACKS", "setbacks", rank=2),
     )
-    return f"{table(heads, rows, width=width)}\n{COSTS_LEGEND}"
+    met = [line for row in rows if (line := _starts_met(row, subject(row)))]
+    return "\n".join([table(heads, rows, width=width), COSTS_LEGEND, *met])
+
+
+def _starts_met(row: ReportRow, subject: str) -> str:
+    """Say how many stated starts were right; empty where none was stated."""
+    stated = row.starts_stated
+    if not stated:
+        return ""
+    starts = units.counted(stated, "stated start")
+    share = 100 * row.starts_met / stated
+    return f"{clean(subject)}: of {starts} {share:.0f} % lay within their intervals"
 
 
 COSTS_LEGEND = "(RUN, HELD and WASTED in processor-seconds)"

@@ -1,4 +1,4 @@
-"""What is stated of the starts of waiting claims, and how it is compared with what happened."""
+"""Stated starts of waiting claims, and their comparison with the real ones."""
 
 from __future__ import annotations
 

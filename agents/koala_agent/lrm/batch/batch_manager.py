@@ -29,7 +29,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from koala.common.protocol.messages import Resources, Wait
+from koala.common.protocol.messages import Outlook, Resources, Wait
 from koala.common.protocol.names import ClaimId
 from koala.common.protocol.queue_limits import Times
 from koala.common.runtime.clock import boot_id
@@ -67,7 +67,8 @@ class BatchSettings:
     """Settings of a batch manager; times in seconds.
 
     - `processors`: the most that claims and figures may count.
-    - `waits_s`: between two looks at the whole queue, for the expected starts of waiting claims.
+    - `waits_s`: between two looks at the whole queue, for the expected starts of waiting claims;
+      `outlook_s`: the same while only others wait.
     - `missing_s`: a job without listing and record counts as ended after this time, because the
       record of an end comes late; `unrecorded_s`: the same where records cannot be read.
     - `limited_s`: a user who was refused more counts as limited for this time.
@@ -84,6 +85,7 @@ class BatchSettings:
     poll_s: float = 1.0
     figures_s: float = 5.0
     waits_s: float = 30.0
+    outlook_s: float = 300.0
     missing_s: float = 10.0
     unrecorded_s: float = 120.0
     limited_s: float = 60.0
@@ -132,6 +134,7 @@ class BatchManager:
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None
         self._forecasts: dict[str, Wait] = {}  # by number
+        self._outlook: tuple[Outlook, ...] = ()
         self._looked_for: frozenset[str] = frozenset()  # numbers when the queue was asked for last
         self._waits_due_at = -math.inf
         self._reported_idle: Idle | None = None
@@ -471,24 +474,26 @@ class BatchManager:
         await self._forecast(self._figures)
 
     async def _forecast(self, figures: Figures) -> None:
-        """Ask for the whole queue now and then, while claims of ours wait in it, and at once for a
-        new one. A queue that cannot be had only leaves their starts unknown."""
+        """Ask for the whole queue now and then, while claims of ours or others wait in it, and at
+        once for a new one of ours. A queue that cannot be had only leaves their starts unknown."""
         ours = {one.row.number: one for one in self._claims.open() if one.is_waiting()}
-        command = self._dialect.list_queue() if ours else None
+        command = self._dialect.list_queue() if ours or figures.queued_jobs else None
         if command is None:
-            self._forecasts = {}
+            self._forecasts, self._outlook = {}, ()
             return
         if self._clock() < self._waits_due_at and self._looked_for.issuperset(ours):
             return
         self._looked_for = frozenset(ours)
-        self._waits_due_at = self._clock() + self._settings.waits_s
+        pause_s = self._settings.waits_s if ours else self._settings.outlook_s
+        self._waits_due_at = self._clock() + pause_s
         try:
             rows = await asyncio.to_thread(self._dialect.read_queue, await self._ask(command))
         except LocalManagerError as error:
             log.debug("batch.queue_unknown", reason=str(error))
-            self._forecasts = {}
+            self._forecasts, self._outlook = {}, ()
             return
-        self._forecasts = await asyncio.to_thread(forecast, rows, ours, figures)
+        claims = self._claims.open()
+        self._forecasts, self._outlook = await asyncio.to_thread(forecast, rows, claims, figures)
 
     def _waits(self) -> tuple[Wait, ...]:
         """Return the waits of our claims, with the forecasts that there are."""
@@ -589,7 +594,12 @@ class BatchManager:
             idle = replace(idle, idle=0, startable=0, idle_gpus=0, why="")
             return replace(idle, trouble=self._silence)
         troubles = (self._breaker.summary, self._gatekeeper.trouble)
-        idle = replace(idle, trouble="; ".join(filter(None, troubles)), waits=self._waits())
+        idle = replace(
+            idle,
+            trouble="; ".join(filter(None, troubles)),
+            waits=self._waits(),
+            outlook=self._outlook,
+        )
         now, limits = self._clock(), []
         for account, (at, reason) in sorted(self._claims.limits.items()):
             if now - at < self._settings.limited_s:

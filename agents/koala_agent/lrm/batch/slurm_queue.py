@@ -150,11 +150,11 @@ def queue_of(rows: Sequence[Sequence[str]], *, gated: str) -> tuple[QueueRow, ..
             running.append(_queue_row(row))
         elif row.comment == gated or not row.reason.startswith(NO_RIGHT):
             waiting.append((_queue_row(row), _count(row.priority)))
-    return (*running, *_ordered(waiting))
+    return (*running, *by_priority(waiting))
 
 
-def _ordered(waiting: list[tuple[QueueRow, int]]) -> list[QueueRow]:
-    """Sort jobs by priority. A gated one that the scheduler has looked at has none: it counts as
+def by_priority(waiting: list[tuple[QueueRow, int]]) -> list[QueueRow]:
+    """Sort jobs by priority. One of 0 is gated, and the scheduler has looked at it: it counts as
     the next one that was submitted."""
     by_number = sorted(waiting, key=lambda pair: _count(pair[0].number), reverse=True)
     later = min((priority for _, priority in waiting if priority), default=0)

@@ -414,6 +414,7 @@ class EmulatedLocalManager:
                 is_known=lambda claim: not self._lacks_gpus(self._jobs[claim])
             ),
             foreign_queued=self._local.waiting,
+            outlook=self._forecasts.outlook(),
         )
 
     # The life of a job ------------------------------------------------------------------------
