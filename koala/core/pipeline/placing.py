@@ -43,7 +43,7 @@ from koala.core.queries import (
     placement_policy,
     sites_with_full_window,
 )
-from koala.core.resources import describe_missing, needs_resources
+from koala.core.resources import describe_missing, needs_resources, occupied
 from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.core.ticket_sites import (
@@ -204,9 +204,7 @@ def find_placement(
         one = ask_placement(state, job, replace(request, parts=(part,), beside=beside), trial)
         if one is not None:
             found.append(one.assignments[0])
-            gpus = job.spec.components[part.component].gpus or 0
-            trial.take(one.assignments[0].site, part.processors, gpus)
-            trial.book(one.assignments[0])
+            take(state, job, one.assignments[0], trial)
         elif not is_optional_member(job, part.component):
             break
     is_enough = len(found) >= needed and all(
@@ -257,7 +255,8 @@ def _shape(state: State, job: Job) -> Hashable:
 
 def _needs(component: ComponentSpec, state: State) -> Hashable:
     """Return the part of a cache key for what a component needs beside processors."""
-    if not needs_resources([component], state.sites.values()):
+    is_shared = not component.is_exclusive and not component.hosts
+    if is_shared and not needs_resources([component], state.sites.values()):
         return None
     return (component.wall_time_s, *[getattr(component, name) for name in RESOURCES])
 
@@ -394,7 +393,7 @@ def _add_sites(state: State, job: Job, attempt: Attempt, view: GridView, now: In
                 one = replace(request, parts=(part,), beside=tuple(beside))
                 if ask_placement(state, job, one, trial) is not None:
                     member.others = (*member.others, name)
-                    view.take(name, part.processors, job.spec.components[part.component].gpus or 0)
+                    take(state, job, Assignment(component=part.component, site=name), view)
                     break
 
 
@@ -419,13 +418,20 @@ def move_to_idle_sites(state: State, now: Instant) -> None:
         sites = [assignment.site for assignment in placement.assignments]
         if all(site in sites_of(attempt.members[n]) for n, site in enumerate(sites)):
             for assignment in placement.assignments:
-                component = job.spec.components[assignment.component]
-                view.take(assignment.site, component.processors, component.gpus or 0)
+                take(state, job, assignment, view)
             expect_at_once(state, attempt, sites, now)
             continue
         state.announce(job, f"leaves the queues: {', '.join(sites)} can take it now", now)
         stop_attempt(state, attempt, now)
         place(state, job, placement, view, now)
+
+
+def take(state: State, job: Job, assignment: Assignment, view: GridView) -> None:
+    """Count what a component that is placed there takes from its site and its link."""
+    component = job.spec.components[assignment.component]
+    processors = occupied(component, state.sites[assignment.site].facts)
+    view.take(assignment.site, processors, component.gpus or 0)
+    view.book(assignment)
 
 
 def begin_attempt(
@@ -453,8 +459,6 @@ def begin_attempt(
     for member in attempt.members:
         assignment = by_component.get(member.component)
         if assignment is not None:
-            component = job.spec.components[member.component]
-            view.take(assignment.site, component.processors, component.gpus or 0)
-            view.book(assignment)
+            take(state, job, assignment, view)
             assign_member(state, attempt, member, assignment, now)
     return attempt

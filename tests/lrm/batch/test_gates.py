@@ -13,12 +13,12 @@ from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.gatekeeper import AGAIN_S, GATES_S
-from koala_agent.lrm.batch.slurm import QUEUE_COLUMNS, Slurm
+from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_gates import FAR_RENEW_S, GATED
 from koala_agent.lrm.dialect import Gate
 from koala_agent.lrm.local_manager import Idle, Placeholder, Queued, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
-from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Serve, row
+from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Serve, queue_row
 from tests.lrm.harness import serving
 
 BY_AGE = (
@@ -313,7 +313,7 @@ async def test_expected_starts_come_from_the_queue_run_forward(
         ("1", "PENDING", "4", "2:00", "0", "BadConstraints", GATED),
         ("2", "PENDING", "16", "2:00", "5", "Priority", "(null)"),
     ]
-    cluster.queue = "\n".join(row(QUEUE_COLUMNS, *one) for one in rows)
+    cluster.queue = "\n".join(queue_row(*one) for one in rows)
     async with serve() as (manager, witness):
         await manager.submit(gated)
         await manager.submit(replace(other(placeholder, 2), processors=16))
