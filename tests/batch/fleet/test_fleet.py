@@ -156,7 +156,7 @@ async def test_faults_of_agent_and_controller_lose_and_repeat_nothing(
         grid.kill(SITE)
         comes = await submitted(grid, client, component(grid, case))
         grid.start()
-        await until(lambda: f'"claim":"{comes}/' in grid.log(SITE))  # no answer to its submission
+        await until(lambda: "gave no answer" in grid.log(SITE))
     await asyncio.to_thread(system.restart_controller)
     await ended_well(client, comes)
     assert system.numbers("koala-") == before, await client.show(runs)
