@@ -203,6 +203,13 @@ class LocalManager(Protocol):
         """Dequeue or end the batch job; return when that is ordered. `Ended` is reported when
         nothing is left of it. An ended or unknown claim is left alone."""
 
+    def note_start(self, claim: str) -> None:
+        """Note that the claim's starter has checked in: its batch job runs."""
+
+    def note_left(self, claim: str, *, is_gone: bool) -> None:
+        """Note that the claim's starter has ended all, said so, and hung up; if it `is_gone`, no
+        process is left, and `Ended` may be reported before the manager has seen the end."""
+
     async def listing(self) -> tuple[Listed, ...]:
         """Return all that the manager knows under our names, in the order of submission."""
 

@@ -10,10 +10,12 @@ from koala.errors import LocalManagerError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """Argv, and its standard input."""
+    """Argv, and its standard input. Where a question's answer hardly changes, one of `keep_s`
+    seconds ago will do."""
 
     argv: tuple[str, ...]
     stdin: str = ""
+    keep_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

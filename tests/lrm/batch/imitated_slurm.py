@@ -26,6 +26,27 @@ def row(columns: tuple[tuple[str, int], ...], *fields: str) -> str:
     return "".join(text.ljust(width) for text, (_, width) in zip(fields, columns, strict=True))
 
 
+def listed(
+    number: str,
+    state: str = "PENDING",
+    name: str = "job",
+    *,
+    code: str = "0",
+    restarts: str = "0",
+    owner: str = "ann",
+    partition: str = "batch",
+    processors: str = "1",
+    left: str = "1:00",
+    priority: str = "1",
+    reason: str = "None",
+    comment: str = "(null)",
+) -> str:
+    """A row of a listing, padded by bytes, as Slurm does."""
+    fields = (number, state, code, restarts, owner, partition, processors, left, priority)
+    pairs = zip((*fields, reason, comment, name), COLUMNS, strict=True)
+    return b"".join(text.encode().ljust(width) for text, (_, width) in pairs).decode() + "\n"
+
+
 @dataclass(slots=True)
 class Job:
     """A batch job as the cluster has it."""
@@ -37,6 +58,10 @@ class Job:
     restarts: int = 0
     is_listed: bool = True
     comment: str = "(null)"
+    owner: str = ""
+    processors: int = 4
+    left: str = "1:00"
+    priority: int = 1
 
 
 class Listener(Shell):
@@ -87,7 +112,6 @@ class Cluster(Listener):
         self.config = "PriorityType            = priority/basic\n"
         self.refused_change = ""  # of a job
         self.is_stubborn = False  # takes changes of jobs, and makes none
-        self.queue = ""
 
     def job(self, name: str) -> Job:
         """The one under this name."""
@@ -123,8 +147,6 @@ class Cluster(Listener):
         match argv:
             case ("scontrol", "show", "config"):
                 return Answer(status=0, out=self.config, err="")
-            case ("squeue", *_, columns) if columns.startswith("JobID:24,State:24,NumCPUs"):
-                return Answer(status=0, out=self.queue, err="")
             case ("sinfo", *_, "%N"):
                 return Answer(status=0, out="n[1-2]\n", err="")
             case ("sinfo", *_) if not self.has_figures:
@@ -149,16 +171,24 @@ class Cluster(Listener):
         return Answer(status=0, out=f"{number}\n", err="")
 
     def _list(self) -> Answer:
-        lines = [
-            row(
-                COLUMNS,
-                *(number, job.state, str(job.code), str(job.restarts), job.name, job.reason),
-                job.comment,
+        rows = [
+            listed(
+                number,
+                job.state,
+                job.name,
+                code=str(job.code),
+                restarts=str(job.restarts),
+                owner=job.owner,
+                processors=str(job.processors),
+                left=job.left,
+                priority=str(job.priority),
+                reason=job.reason,
+                comment=job.comment,
             )
             for number, job in self.jobs.items()
             if job.is_listed
         ]
-        return Answer(status=0, out="\n".join(lines), err="")
+        return Answer(status=0, out="".join(rows), err="")
 
     def _update(self, numbers: list[str], changes: list[str]) -> Answer:
         if self.refused_change and any(

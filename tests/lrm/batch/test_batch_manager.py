@@ -200,6 +200,7 @@ async def test_a_user_who_may_not_have_more_has_nothing_startable(
         cluster.job("1").reason = "QOSMaxJobsPerUserLimit"
         await witness.until(Idle, lambda idle: idle.idle == 12 and idle.startable == 0)
         await manager.withdraw(CLAIM)
+        await witness.ended(CLAIM)
         cluster.now += 30.0
         assert (await manager.idle()).startable == 0  # till it may have changed
         cluster.now += 60.0

@@ -12,12 +12,12 @@ from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.gatekeeper import AGAIN_S, GATES_S
-from koala_agent.lrm.batch.slurm import QUEUE_COLUMNS, Slurm
+from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_gates import FAR_RENEW_S, GATED
 from koala_agent.lrm.dialect import Gate
 from koala_agent.lrm.local_manager import Idle, Placeholder, Queued, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
-from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Serve, row
+from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Job, Serve
 from tests.lrm.harness import serving
 
 BY_AGE = (
@@ -260,17 +260,17 @@ async def test_expected_starts_come_from_the_queue_run_forward(
     serve: Serve, cluster: Cluster, gated: Placeholder, placeholder: Placeholder
 ) -> None:
     """Sixteen processors are idle: the head needs them, and the claims come after it."""
-    rows = [
-        ("90", "PENDING", "16", "1:00:00", "9", "Resources", "(null)"),
-        ("91", "PENDING", "16", "UNLIMITED", "1", "Priority", "(null)"),
-        ("1", "PENDING", "4", "2:00", "0", "BadConstraints", GATED),
-        ("2", "PENDING", "16", "2:00", "5", "Priority", "(null)"),
-    ]
-    cluster.queue = "\n".join(row(QUEUE_COLUMNS, *one) for one in rows)
     async with serve() as (manager, witness):
         await manager.submit(gated)
         await manager.submit(replace(other(placeholder, 2), processors=16))
+        cluster.jobs |= {
+            "1": replace(cluster.jobs["1"], priority=0, reason="BadConstraints"),
+            "2": replace(cluster.jobs["2"], processors=16, priority=5, reason="Priority"),
+            "90": Job("o", processors=16, left="1:00:00", priority=9, reason="Resources"),
+            "91": Job("o", processors=16, left="UNLIMITED", priority=1, reason="Priority"),
+        }
         cluster.now += 60
-        told = await witness.until(Idle, lambda idle: len(idle.waits) == 2)
-        waits = {wait.claim: wait.start_in_s for wait in told.waits}
-        assert waits == {CLAIM: 3600.0, "j2/1/0/1": 3600.0}
+        expected = {CLAIM: 3600.0, "j2/1/0/1": 3600.0}
+        await witness.until(
+            Idle, lambda idle: {wait.claim: wait.start_in_s for wait in idle.waits} == expected
+        )

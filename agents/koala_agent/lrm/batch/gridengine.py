@@ -203,13 +203,13 @@ class GridEngine(Dialect):
         where = ("-q", self.queue) if self.queue else ()
         return (
             Command(argv=("qstat", "-g", "c", "-pe", self.parallel_environment, *where, "-xml")),
-            Command(argv=("qstat", "-u", "*", "-s", "p", "-xml")),
+            self.list_jobs(),
             *([Command(argv=("qhost", "-F", self.gpu_resource, "-xml"))] if self.gpus else []),
         )
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
         """See Dialect. Slots that are disabled or in error count as neither idle nor there."""
-        summary, pending, *hosts = (
+        summary, jobs, *hosts = (
             _tree(answer, name) for answer, name in zip(answers, LISTINGS, strict=False)
         )
         idle = total = 0
@@ -217,7 +217,7 @@ class GridEngine(Dialect):
             idle += _count(queue, "available")
             total += _count(queue, "total")
             total -= _count(queue, "temp_disabled") + _count(queue, "manual_intervention")
-        waiting = sum(map(_has_a_right, pending.iter("job_list")))
+        waiting = sum(map(_has_a_right, jobs.iter("job_list")))
         return Figures(
             processors=max(0, total),
             idle=idle,

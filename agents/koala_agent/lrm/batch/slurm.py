@@ -3,10 +3,11 @@
 - `sbatch` with the script on standard input: nothing on the login node has to live as long as the
   claim. `--no-requeue`, because after a node failure Slurm starts a job again by itself, under the
   same number.
+- One listing serves all: our jobs, those that wait before them, and expected starts. Whatever is
+  selected, the controller sends all jobs. (`--me` is for the accounts that claims run as.)
 - Listings have fixed columns, because reasons hold blanks. `exit_code` is the wait
-  status, or STATUS:SIGNAL (24.11). Names are chosen by users and padded by bytes, so they come
-  after all that is read of others' jobs; what a name with a line break leaves behind is no row, and
-  is passed over.
+  status, or STATUS:SIGNAL (24.11). Comments and names are chosen by users and padded by bytes, so
+  they come last; what one with a line break leaves behind is no row, and is passed over.
 - A state that this version does not know counts as running: a job that is believed to live too
   long costs less than one whose next attempt begins beside it.
 - `sbatch --test-only` says whether a request could be met as things are. When it would start is an
@@ -22,7 +23,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from signal import SIGKILL
 
@@ -36,7 +38,7 @@ from koala_agent.lrm.batch.slurm_nodes import (
     rules_of,
     split_columns,
 )
-from koala_agent.lrm.batch.slurm_queue import LIMITS, NEVER, NO_RIGHT, queue_of
+from koala_agent.lrm.batch.slurm_queue import LIMITS, NEVER, NO_RIGHT, QueuedJob, queue_of
 from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
     BatchJob,
@@ -58,20 +60,18 @@ COLUMNS = (
     ("State", 24),
     ("exit_code", 16),
     ("RestartCnt", 12),
-    ("Name", 200),
-    ("Reason", 400),
-    ("Comment", 40),
-)
-WAITING_COLUMNS = (("JobID", 24), ("Reason", 80), ("Comment", 40))
-QUEUE_COLUMNS = (
-    ("JobID", 24),
-    ("State", 24),
+    ("UserName", 64),
+    ("Partition", 120),
     ("NumCPUs", 12),
     ("TimeLeft", 24),
     ("PriorityLong", 24),
-    ("Reason", 80),
+    ("Reason", 160),
     ("Comment", 40),
+    ("Name", 80),
 )
+KEEP_S = 600.0
+"""How long partitions, configuration and licences are as they were."""
+LIST = ("squeue", "-h", "-a", "-t", "all")
 STATES: dict[str, JobState] = {
     "PENDING": JobState.QUEUED,
     "CONFIGURING": JobState.RUNNING,
@@ -220,7 +220,11 @@ class Slurm(Dialect):
 
     def list_jobs(self) -> Command:
         whose = ("--me",) if not self.user else (f"--user={self.user}",)
-        return Command(argv=("squeue", "-h", "-a", "-t", "all", *whose, "-O", _widths(COLUMNS)))
+        return Command(argv=(*LIST, *whose, "-O", _widths(COLUMNS)))
+
+    def list_all(self) -> Command:
+        """See Dialect. A site may hide the jobs of others (PrivateData): they seem to be none."""
+        return Command(argv=(*LIST, "-O", _widths(COLUMNS)))
 
     def read_jobs(self, answer: Answer) -> list[BatchJob]:
         check_status(answer, "squeue")
@@ -271,15 +275,15 @@ class Slurm(Dialect):
         where = (f"--partition={self.partition}",) if self.partition else ()
         return (
             Command(argv=("sinfo", "-h", "-N", *where, "-O", _widths(NODE_COLUMNS))),
-            Command(argv=("squeue", "-h", *where, "-t", "PENDING", "-O", _widths(WAITING_COLUMNS))),
-            Command(argv=("scontrol", "-o", "show", "partition")),
-            Command(argv=("scontrol", "show", "config")),
-            Command(argv=("scontrol", "-o", "show", "licenses")),
+            self.list_all(),
+            Command(argv=("scontrol", "-o", "show", "partition"), keep_s=KEEP_S),
+            Command(argv=("scontrol", "show", "config"), keep_s=KEEP_S),
+            Command(argv=("scontrol", "-o", "show", "licenses"), keep_s=KEEP_S),
         )
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
         """See Dialect. Without a partition of ours the default one counts, where there is one."""
-        nodes, pending, partitions, config, licenses = answers
+        nodes, jobs, partitions, config, licenses = answers
         for answer, command in zip(
             answers, ("sinfo", "squeue", "scontrol", "scontrol", "scontrol"), strict=True
         ):
@@ -290,36 +294,41 @@ class Slurm(Dialect):
             rows = [row for row in rows if row.is_default]
         rules = rules_of(partitions.out, config.out)
         by_name = {row.name: row for row in rows}  # a node may be in several partitions
-        waiting = [split_columns(line, WAITING_COLUMNS) for line in pending.out.splitlines()]
         return Figures(
             processors=sum(row.processors() for row in by_name.values()),
             idle=sum(row.idle_for(rules[row.partition]) for row in by_name.values()),
             queued_jobs=sum(
-                is_count(number[:1]) and comment != GATED and not reason.startswith(NO_RIGHT)
-                for number, reason, comment in waiting
+                job.is_waiting and job.comment != GATED and not job.reason.startswith(NO_RIGHT)
+                for job in self._others(jobs, {row.partition for row in rows})
             ),
             idle_gpus=sum(row.idle_gpus(rules[row.partition]) for row in every),
             resources=resources_of(every, rules, licenses.out),
         )
 
     def list_queue(self) -> Command:
-        """See Dialect. A site may hide the jobs of others (PrivateData): they seem to be none."""
-        where = (f"--partition={self.partition}",) if self.partition else ()
-        states = ("-t", "PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING")
-        return Command(argv=("squeue", "-h", *where, *states, "-O", _widths(QUEUE_COLUMNS)))
+        """See Dialect."""
+        return self.list_all()
 
     def read_queue(self, answer: Answer) -> tuple[QueueRow, ...]:
         """See Dialect."""
         check_status(answer, "squeue")
-        rows = [split_columns(line, QUEUE_COLUMNS) for line in answer.out.splitlines()]
-        rows = [row for row in rows if is_count(row[0][:1]) and is_count(row[2])]
-        return queue_of(rows, gated=GATED)
+        where = {self.partition} if self.partition else set()
+        return queue_of(self._others(answer, where), gated=GATED)
+
+    def _others(self, answer: Answer, where: Collection[str]) -> list[QueuedJob]:
+        """Return all users' jobs that have not ended, in these partitions; in all for none."""
+        jobs = [QueuedJob.read(split_columns(line, COLUMNS)) for line in answer.out.splitlines()]
+        return [
+            job
+            for job in jobs
+            if job is not None and (not where or not job.partitions.isdisjoint(where))
+        ]
 
     def gates(self) -> tuple[Command, ...]:
         """See Dialect: the configuration, and all nodes."""
         return (
-            Command(argv=("scontrol", "show", "config")),
-            Command(argv=("sinfo", "-h", "-a", "-o", "%N")),
+            Command(argv=("scontrol", "show", "config"), keep_s=KEEP_S),
+            Command(argv=("sinfo", "-h", "-a", "-o", "%N"), keep_s=KEEP_S),
         )
 
     def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
@@ -344,7 +353,7 @@ def _refusal(command: str, answer: Answer) -> LocalManagerError:
 
 
 def _row(fields: list[str]) -> BatchJob:
-    number, state, code, restarts, name, reason, comment = fields
+    number, state, code, restarts, owner, *_, reason, comment, name = fields
     # A member of a job array or of a heterogeneous job has its place behind the number.
     plain = re.fullmatch(r"([0-9]{1,15})(?:[_+.].*)?", number)
     wait_status = _wait_status(code)
@@ -352,7 +361,7 @@ def _row(fields: list[str]) -> BatchJob:
         row = " ".join(fields)[:200]
         raise LocalManagerError(f"squeue: {row!r} is no row of a listing", transient=True)
     if state in ENDS:
-        return _ended(plain[1], name, state, wait_status, reason)
+        return replace(_ended(plain[1], name, state, wait_status, reason), owner=owner)
     now = STATES.get(state, JobState.RUNNING)
     cause = EndCause.LOST
     is_gated = now is JobState.QUEUED and comment == GATED
@@ -361,6 +370,7 @@ def _row(fields: list[str]) -> BatchJob:
     return BatchJob(
         number=plain[1],
         name=name,
+        owner=owner,
         state=now,
         cause=cause,
         reason=reason,

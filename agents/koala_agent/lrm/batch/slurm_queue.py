@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from koala_agent.lrm.dialect import DIGITS_MAX, QueueRow
+from koala_agent.lrm.dialect import DIGITS_MAX, QueueRow, is_count
+
+WAITING = "PENDING"
+RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING")
+"""States of jobs that wait, and of those that have processors."""
 
 NEVER = (
     "PartitionConfig",
@@ -48,22 +53,54 @@ LEFT = re.compile(r"(?:([0-9]{1,6})-)?(?:([0-9]{1,2}):)?([0-9]{1,2}):([0-9]{1,2}
 """Time that a job may still run, as [D-][HH:]MM:SS."""
 
 
-def queue_of(rows: Sequence[Sequence[str]], *, gated: str) -> tuple[QueueRow, ...]:
-    """Return the jobs of `QUEUE_COLUMNS`, the waiting ones in the order of their priorities;
-    `gated` is the comment of those that are gated."""
-    running, waiting = [], []
-    for number, state, processors, left, priority, reason, comment in rows:
-        is_running = state != "PENDING"
-        row = QueueRow(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedJob:
+    """Row of a listing, of any user: a job that has not ended. `partitions` are those in which it
+    may run, `is_waiting` has not started."""
+
+    number: str
+    is_waiting: bool
+    partitions: frozenset[str]
+    processors: int
+    left_s: float
+    priority: int
+    reason: str
+    comment: str
+
+    @classmethod
+    def read(cls, fields: Sequence[str]) -> QueuedJob | None:
+        """Parse a row of `COLUMNS`; None for a job that has ended, and for what is no row."""
+        number, state, *_, partitions, processors, left, priority, reason, comment, _ = fields
+        is_row = is_count(number[:1]) and is_count(processors)
+        if not is_row or state not in (WAITING, *RUNNING):
+            return None
+        return cls(
             number=number,
+            is_waiting=state == WAITING,
+            partitions=frozenset(partitions.split(",")),
             processors=int(processors),
             left_s=_seconds(left),
-            is_running=is_running,
+            priority=_count(priority),
+            reason=reason,
+            comment=comment,
         )
-        if is_running:
+
+
+def queue_of(jobs: Iterable[QueuedJob], *, gated: str) -> tuple[QueueRow, ...]:
+    """Return the jobs, the waiting ones in the order of their priorities; `gated` is the comment of
+    those that are gated."""
+    running, waiting = [], []
+    for job in jobs:
+        row = QueueRow(
+            number=job.number,
+            processors=job.processors,
+            left_s=job.left_s,
+            is_running=not job.is_waiting,
+        )
+        if not job.is_waiting:
             running.append(row)
-        elif comment == gated or not reason.startswith(NO_RIGHT):
-            waiting.append((row, _count(priority)))
+        elif job.comment == gated or not job.reason.startswith(NO_RIGHT):
+            waiting.append((row, job.priority))
     return (*running, *_ordered(waiting))
 
 
