@@ -28,6 +28,7 @@ from koala.common.protocol.messages import (
     Stop,
     ToDaemon,
     TryPaths,
+    Wait,
 )
 from koala.common.protocol.names import ClaimId, is_claim_id
 from koala.common.runtime.clock import boot_id
@@ -35,9 +36,9 @@ from koala.common.runtime.driver import Driver
 from koala.common.runtime.structured_log import get_logger
 from koala.common.runtime.threads import BatchedCalls
 from koala.errors import LocalManagerError, SpecError
-from koala_agent.claim_folders import Preparation
 from koala_agent.claim_surroundings import ClaimSurroundings
 from koala_agent.claims import states as claim_states
+from koala_agent.claims import tickets
 from koala_agent.claims.committed import CommittedClaims
 from koala_agent.claims.events import (
     BatchEnded,
@@ -78,6 +79,7 @@ from koala_agent.lrm.local_manager import (
 )
 from koala_agent.placeholders.allowed_programs import NotAllowedError
 from koala_agent.placeholders.file_sync import FileSyncServer, Message
+from koala_agent.placeholders.submission import Preparation
 from koala_agent.starter_link.inherited_connections import LOCAL
 from koala_agent.starter_link.listener import StarterListener
 from koala_agent.starter_link.mailbox import Mailbox, too_short
@@ -220,10 +222,15 @@ class ClaimDriver:
 
     @property
     def trouble(self) -> str:
-        """Reason why starters cannot be reached in time; empty when they can."""
-        if self._mailbox is None:
-            return ""
-        return self._mailbox.trouble or too_short(self._leases)
+        """Reasons why starters cannot be reached in time, and why claims do not wait in the local
+        queue; empty when all is well."""
+        mailbox = self._mailbox
+        unreached = "" if mailbox is None else mailbox.trouble or too_short(self._leases)
+        return "; ".join(filter(None, (unreached, self._table.trouble)))
+
+    def untaken(self) -> tuple[Wait, ...]:
+        """Return the waits of claims that the local queue has not taken so far."""
+        return tickets.waits(self._table.claims.values())
 
     async def opened(self) -> None:
         """Wait until starters can check in."""
@@ -388,6 +395,7 @@ class ClaimDriver:
             port=self.port,
             leases=self._leases,
             input_path=self._surroundings.input_path(claim.hold),
+            times=self._manager.times(claim.hold.program.resources()),
         )
         if archive is None:
             return await self._preparations.call(order)

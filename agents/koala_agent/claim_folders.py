@@ -9,7 +9,7 @@ import stat
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,6 @@ from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError, SpecError
 from koala_agent.claims import states
 from koala_agent.claims.folder import StarterRecord, folder_name
-from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Claim
 from koala_agent.lrm.local_manager import Ended, Placeholder
 from koala_agent.placeholders import starter_installation
@@ -28,6 +27,7 @@ from koala_agent.placeholders.allowed_programs import NotAllowedError
 from koala_agent.placeholders.cleanup import remove_all
 from koala_agent.placeholders.gate_compiler import find_gate
 from koala_agent.placeholders.launch_settings import LaunchSettings
+from koala_agent.placeholders.submission import Preparation
 from koala_agent.starter.program import STATE_FOLDER
 
 if TYPE_CHECKING:
@@ -35,17 +35,6 @@ if TYPE_CHECKING:
     from koala_agent.transport.ssh_connection import AgentEndpoint
 
 log = get_logger()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preparation:
-    """Data of a claim's folder that is to be made. Its starter finds the agent at the `port`."""
-
-    claim: Claim
-    port: int
-    leases: LeaseTimes
-    input_path: str
-    archive: Path | None = None
 
 
 class ClaimFolders:
@@ -104,14 +93,7 @@ class ClaimFolders:
                 port, agents = endpoint.port, settings.agents or endpoint.addresses
                 settings = replace(settings, agents=agents)
             return placeholders.prepare(
-                order.claim,
-                settings,
-                command=self._command,
-                port=port,
-                leases=order.leases,
-                input_path=order.input_path,
-                archive=order.archive,
-                gate=self._gate,
+                replace(order, port=port), settings, command=self._command, gate=self._gate
             )
         except (OSError, SpecError, NotAllowedError, LocalManagerError) as error:
             return error

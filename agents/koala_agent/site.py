@@ -349,9 +349,10 @@ class Site:
                 trouble="; ".join(filter(None, self._troubles(idle))),
                 idle_gpus=0 if is_low else idle.idle_gpus,
                 resources=idle.resources,
-                waits=idle.waits,
+                waits=(*self._claims.untaken(), *idle.waits),
                 foreign_queued=idle.foreign_queued,
                 gate=self._manager.gate,
+                outlook=idle.outlook,
             )
             self._link.send_figures(figures, is_due=is_due)
 

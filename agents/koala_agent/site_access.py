@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import pwd
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from koala.common.runtime import clock
+from koala_agent import environments
 from koala_agent.config_tables import Config
 from koala_agent.transport.interface import Transport
 from koala_agent.transport.local import LocalTransport
-from koala_agent.transport.shell import plain_environment
+from koala_agent.transport.shell import AccountSwitch
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_connection import AgentEndpoint
 from koala_agent.transport.ssh_host import SSHHosts
@@ -68,6 +69,19 @@ def ssh_transport(
     )
 
 
+def local_transport(
+    config: Config, *, switches: Mapping[str, AccountSwitch] | None = None, umask: int = -1
+) -> LocalTransport:
+    """Return the transport to the batch system of this machine."""
+    return LocalTransport(
+        environment=environments.of_commands(config.lrm.environment),
+        programs=lambda names: environments.of_programs(config.lrm.environment, without=names),
+        limit_s=config.lrm.command_limit_s,
+        switches=switches,
+        umask=umask,
+    )
+
+
 def account_at(config: Config) -> str:
     """Return the name under which the batch system knows our jobs. Raises ConfigError."""
     if config.transport.kind == "ssh":
@@ -80,8 +94,7 @@ async def reached(config: Config, *, agent_port: int = 0) -> AsyncIterator[Trans
     """Reach the site for the length of a block, beside an agent that may run. Raises
     LocalManagerError."""
     if config.transport.kind == "local":
-        environment = plain_environment(config.lrm.environment)
-        yield LocalTransport(environment=environment, limit_s=config.lrm.command_limit_s)
+        yield local_transport(config)
         return
     transport = ssh_transport(config, is_trial=True)
     async with transport.connected(agent_port):

@@ -7,7 +7,7 @@ and the job counts as feasible.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from itertools import groupby, islice
 from typing import NamedTuple
 
@@ -71,13 +71,15 @@ def empty_view(
     files: ReplicaCatalogue | None = None,
     bandwidth_default: float = 1.0,
     closed: Collection[SiteName] = (),
+    room: Callable[[Site], int] | None = None,
 ) -> GridView:
-    """Make the view of the grid that a policy would see if nothing ran there."""
+    """Make the view of the grid that a policy would see if nothing ran there, with this `room` at
+    its sites."""
     views = [
         SiteView(
             name=site.name,
             processors=site.facts.processors,
-            idle=site.facts.processors,
+            idle=site.facts.processors if room is None else room(site),
             owner=site.facts.owner,
             users=site.facts.users,
             mips=site.facts.mips,

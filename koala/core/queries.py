@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from koala.common.protocol.queue_limits import hold_room_s
 from koala.core.model.claim import Asked, Claim
 from koala.core.model.grid import Demand, GridView, Link
 from koala.core.model.job import Attempt, Claiming, Job, Member
@@ -11,7 +12,7 @@ from koala.core.model.placement_queues import local_site
 from koala.core.model.timeline import chunk
 from koala.core.model.values import Instant, JobId, SiteName
 from koala.core.policy_api import PlacementPolicy, on_distinct_sites
-from koala.core.resources import needs_resources, respecting_resources
+from koala.core.resources import needs_resources, respecting_resources, site_times
 from koala.core.sites import site_views
 from koala.core.state import State
 
@@ -35,7 +36,7 @@ def is_optional_member(job: Job, component: int) -> bool:
 def placement_policy(state: State, job: Job) -> PlacementPolicy:
     """Return the placement policy for a job."""
     place = state.policies.place
-    if any(map(needs_resources, job.spec.components)):
+    if needs_resources(job.spec.components, state.sites.values()):
         place = respecting_resources(place, job.spec, state.sites)
     return on_distinct_sites(place) if job.spec.distinct else place
 
@@ -100,8 +101,17 @@ def free_slots(state: State) -> dict[SiteName, int]:
 
 
 def hold_max_s(state: State, job: Job) -> float:
-    """Return the longest hold of a job's claims: the job's own limit, else the parameter."""
-    return state.parameters.hold_s if job.spec.max_hold_s is None else job.spec.max_hold_s
+    """Return the longest hold of a job's claims: the job's own limit, else the parameter; less
+    where a queue's longest time leaves less beside the run."""
+    hold_s = state.parameters.hold_s if job.spec.max_hold_s is None else job.spec.max_hold_s
+    attempt = state.placed.get(job.id)
+    for member in () if attempt is None else attempt.present:
+        site = None if member.site is None else state.sites[member.site]
+        if site is not None and site.facts.resources.queues:
+            component = job.spec.components[member.component]
+            room_s = hold_room_s(component.wall_time_s, site_times(component, site))
+            hold_s = min(hold_s, room_s)
+    return hold_s
 
 
 def hold_before_start_s(state: State, job: Job) -> float:

@@ -8,10 +8,19 @@ asked for one component at a time, on a view without the sites that lack somethi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from koala.common.protocol.messages import NO_RESOURCES
+from koala.common.protocol.messages import NO_RESOURCES, Queue
+from koala.common.protocol.queue_limits import (
+    END_S,
+    RUN_MIN_S,
+    Times,
+    hold_room_s,
+    queues_of,
+    span,
+    times_of,
+)
 from koala.core.model.grid import (
     Assignment,
     GridView,
@@ -31,15 +40,14 @@ _FEATURES = re.compile(r"[A-Za-z0-9_.:=-]+(?:&[A-Za-z0-9_.:=-]+)*")
 """A constraint that needs all of its features."""
 
 
-def needs_resources(component: ComponentSpec) -> bool:
-    """Return True if a component asks for something that sites may lack."""
-    return bool(
-        component.gpus
-        or component.constraint
-        or component.licenses
-        or component.queue
-        or component.memory_min_mb
-    )
+def needs_resources(components: Sequence[ComponentSpec], sites: Iterable[Site]) -> bool:
+    """Return True if a component asks for something that sites may lack, or for more time or
+    processors than a queue of these sites allows."""
+    for one in components:
+        if one.gpus or one.constraint or one.licenses or one.queue or one.memory_min_mb:
+            return True
+    limited = [site.facts for site in sites if site.facts.resources.queues]
+    return any(_beyond_limits(one, facts) for facts in limited for one in components)
 
 
 def may_have_gpus(component: ComponentSpec, site: Site) -> bool:
@@ -65,6 +73,8 @@ def describe_missing(component: ComponentSpec, site: Site) -> str:
     for name, wish in (("constraint", component.constraint), ("licenses", component.licenses)):
         if wish and name not in facts.honours:
             return f"takes no {name}"
+    if beyond := _beyond_limits(component, facts):
+        return beyond
     if not has.is_complete:
         return ""
     return (
@@ -91,7 +101,7 @@ def _missing_license(component: ComponentSpec, facts: SiteFacts) -> str:
 
 
 def _missing_queue(component: ComponentSpec, facts: SiteFacts) -> str:
-    known = facts.resources.queues
+    known = [queue.name for queue in facts.resources.queues]
     names = component.queue.split(",") if component.queue and "queue" in facts.honours else []
     if not names or any(name in known for name in names):
         return ""
@@ -103,6 +113,48 @@ def _missing_memory(component: ComponentSpec, facts: SiteFacts) -> str:
     if "minMemory" in facts.honours and most and (component.memory_min_mb or 0) > most:
         return f"has at most {most} MB on a host"
     return ""
+
+
+def _beyond_limits(component: ComponentSpec, facts: SiteFacts) -> str:
+    """Describe the limit that every queue open to a component sets below what it asks for."""
+    why = ""
+    for queue in queues_of(component, facts.resources.queues, honours=facts.honours):
+        why = _beyond(component, queue)
+        if not why:
+            return ""
+    return why
+
+
+def _beyond(component: ComponentSpec, queue: Queue) -> str:
+    asked_s, hosts = component.wall_time_s or 0.0, component.hosts or 0
+    if queue.longest_s and asked_s > queue.longest_s:
+        return f"allows {span(queue.longest_s)} at most in {queue.name} (asked {span(asked_s)})"
+    if queue.processors and component.processors > queue.processors:
+        most = f"allows {queue.processors} processors a job at most in {queue.name}"
+        return f"{most} (asked {component.processors})"
+    if queue.hosts and hosts > queue.hosts:
+        return f"allows {queue.hosts} hosts a job at most in {queue.name} (asked {hosts})"
+    return ""
+
+
+def site_times(component: ComponentSpec, site: Site) -> Times:
+    """Return the times that a component's batch job may have at a site."""
+    return times_of(component, site.facts.resources.queues, honours=site.facts.honours)
+
+
+def describe_cut(component: ComponentSpec, site: Site, hold_s: float) -> str:
+    """Describe a queue whose longest time is too short for the hold and the run; empty if it is
+    long enough."""
+    times = site_times(component, site)
+    wall_s = component.wall_time_s
+    if hold_s + (wall_s or RUN_MIN_S) + END_S <= times.longest_s:
+        return ""
+    room_s = hold_room_s(wall_s, times)
+    run = f"its {span(wall_s)}" if wall_s else "a program without a time limit of its own"
+    return (
+        f"{site.name} allows {span(times.longest_s)} at most: {run} and the time that it is held"
+        f" before the start ({span(min(hold_s, room_s))} at most) share them"
+    )
 
 
 def _list(names: Iterable[str]) -> str:
@@ -139,7 +191,10 @@ def describe_lack(component: ComponentSpec, sites: Iterable[Site]) -> str:
     """Describe a component's needs, and what each of these sites lacks for it."""
     words = [f"{site.name} {describe_missing(component, site)}" for site in sites]
     more = ", ..." if len(words) > SITES_NAMED else ""
-    return f"needs {describe_needs(component)}; {', '.join(words[:SITES_NAMED])}{more}"
+    needs = describe_needs(component)
+    return (
+        f"{f'needs {needs};' if needs else 'finds no site:'} {', '.join(words[:SITES_NAMED])}{more}"
+    )
 
 
 def respecting_resources(

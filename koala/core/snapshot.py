@@ -23,7 +23,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, TypeAlias, cast
 
-from koala.common.protocol.messages import SiteResources
+from koala.common.protocol.messages import Queue, SiteResources
 from koala.core.model import charges, claim, grid, job, parameters, timers, values
 from koala.core.model import hold_budget as budget
 from koala.core.model import placement_queues as queues
@@ -57,11 +57,11 @@ TAGS: dict[str, type] = {
     for cls in (
         *(after.Ended, after.Predecessor),
         *(budget.Budget, budget.BudgetCharge),
-        *(charges.Charge, charges.Refusal, charges.Setback, charges.Trouble),
+        *(charges.Charge, charges.Refusal, charges.Setback, charges.StatedStart, charges.Trouble),
         *(claim.Armed, claim.Asked, claim.Claim, claim.Grant, claim.Granted, claim.Passed),
         *(claim.Released, claim.Stopped),
         *(files.ReplicaCatalogue, files.Transfer),
-        *(grid.Replica, grid.Site, grid.SiteFacts, SiteResources),
+        *(grid.Replica, grid.Site, grid.SiteFacts, Queue, SiteResources),
         *(ComponentSpec, Deadline, Hint, InputFile, InputMode, JobSpec, JobType, Notify),
         StartType,
         *(job.ArmNumber, job.Arming, job.Attempt, job.ClaimEnd, job.EndKind, job.Job, job.Member),

@@ -10,13 +10,14 @@ import pytest
 
 from koala.common.files.archives import pack
 from koala.common.protocol.names import ClaimId
-from koala_agent.claim_folders import ClaimFolders, Preparation
+from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Asked, Claim
 from koala_agent.lrm.local_manager import Placeholder
 from koala_agent.placeholders import starter_installation
 from koala_agent.placeholders.file_sync import SPEC_BYTES_MAX
 from koala_agent.placeholders.launch_settings import LaunchSettings
+from koala_agent.placeholders.submission import Preparation
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER
 from tests.agent.site import a_hold, a_shell_hold
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from koala.common.protocol.messages import SiteResources
+from koala.common.protocol.messages import Queue, SiteResources
 from koala.core.digest import digest
 from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer, StopClaim
 from koala.core.model.events import SiteRegistered, SiteReported
@@ -151,7 +151,10 @@ HAS = SiteResources(
     gpu_types=("a100", "v100"),
     features=("ib", "haswell"),
     licenses=(("matlab", 3),),
-    queues=("batch", "debug"),
+    queues=(
+        Queue(name="batch", is_default=True, longest_s=3600.0, processors=8, hosts=2),
+        Queue(name="debug", longest_s=600.0),
+    ),
     host_memory_mb=1000,
     is_complete=True,
 )
@@ -180,6 +183,13 @@ TAKES = ("constraint", "licenses", "queue", "minMemory")
         ({"licenses": (("ansys", 1),)}, "has 0 licences of ansys"),
         ({"queue": "debug"}, ""),
         ({"queue": "night"}, "has no queue night (it has batch, debug)"),
+        ({"wall_time_s": 3600.0}, ""),
+        ({"wall_time_s": 18_000.0}, "allows 60 min at most in batch (asked 5 h)"),
+        ({"wall_time_s": 660.0, "queue": "debug"}, "allows 10 min at most in debug (asked 11 min)"),
+        ({"wall_time_s": 660.0, "queue": "debug,batch"}, ""),
+        ({"processors": 9}, "allows 8 processors a job at most in batch (asked 9)"),
+        ({"processors": 9, "queue": "debug"}, ""),
+        ({"hosts": 3}, "allows 2 hosts a job at most in batch (asked 3)"),
         ({"memory_min_mb": 1000}, ""),
         ({"memory_min_mb": 1001}, "has at most 1000 MB on a host"),
     ],

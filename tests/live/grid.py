@@ -49,7 +49,7 @@ from tests.harness.ports import free_port
 from tests.live.evidence import Evidence
 
 ROOT = Path(__file__).parents[2]
-MARK = "KOALA_TEST_GRID"
+MARK = "TEST_GRID"
 PATIENCE_S = 60.0
 STOP_S = 60.0
 UMASK = 0o002

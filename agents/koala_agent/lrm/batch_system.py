@@ -54,10 +54,12 @@ class LRMTable(Table, frozen=True):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialectSettings:
     """Settings that a dialect needs beside its own table: the `native` options that jobs may pass
-    on, and the `gpus` of the site, where the batch system does not list them."""
+    on, the `gpus` of the site, where the batch system does not list them, and the `user` who
+    submits all claims; empty where each runs as its owner."""
 
     native: tuple[str, ...] = ()
     gpus: int = 0
+    user: str = ""
 
 
 Check = Callable[[Any, CommandRunner], Awaitable[None]]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from koala.common.protocol import names
-from koala.common.protocol.messages import NO_RESOURCES, SiteResources
+from koala.common.protocol.messages import NO_RESOURCES, Queue, SiteResources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.claim_processes import CLAIM_VARIABLE, SCOPE_VARIABLE
 from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
@@ -85,6 +85,15 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of the queues for one job of ours, and the instant (seconds since the epoch) at which
+    the site closes for a maintenance; infinite: none is known."""
+
+    queues: tuple[Queue, ...] = ()
+    closes_at: float = math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRow:
     """Job of any user that runs, or waits for processors, with the time that it may still run."""
 
@@ -112,7 +121,8 @@ class Gate:
 
     - `name`: a noun for people, as in "user hold".
     - `shut`, `open` make the commands about jobs with these numbers; they must not disturb a job
-      that has started.
+      that has started. `open_native` returns the latter for jobs with these options of their own,
+      where the gate takes something of them away.
     - `read` checks their answers: jobs that run or have ended are no error; it raises
       RequestRefusedError where the batch system does not let our account do it.
     - `is_native`: a job of a gated placeholder has it from its submission. `settle` changes from
@@ -128,6 +138,7 @@ class Gate:
     shut: Order
     open: Order
     read: Callable[[Answer], None]
+    open_native: Callable[[str], Order] | None = None
     is_native: bool = False
     settle: Order | None = None
     keeps_place: bool = True
@@ -207,6 +218,14 @@ class Dialect(ABC):
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures | None:
         """Parse the processors now; None where the batch system does not tell them."""
         return None
+
+    def limits(self) -> tuple[Command, ...]:
+        """Query the limits of jobs, which change seldom; none where nothing tells them."""
+        return ()
+
+    def read_limits(self, answers: tuple[Answer, ...]) -> Limits:
+        """Parse the limits. Commands that fail tell none."""
+        return Limits()
 
     def list_queue(self) -> Command | None:
         """List the jobs of all users, from which expected starts follow; None where a listing does

@@ -17,7 +17,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from koala.common.protocol.messages import NO_RESOURCES, Resources, SiteResources, Wait
+from koala.common.protocol.messages import NO_RESOURCES, Outlook, Resources, SiteResources, Wait
+from koala.common.protocol.queue_limits import Times
 from koala.errors import LocalManagerError
 
 NO_WISHES = Resources()
@@ -27,9 +28,10 @@ NO_WISHES = Resources()
 class Placeholder:
     """Batch job that a claim submits.
 
-    `time_limit_s` may be infinite where the manager allows it. `environment` is added to the site's
-    usual environment of jobs, and `KOALA_CLAIM` is always set. `directory` is the working
-    directory; it is made when missing, and the job's own output goes to `OUTPUT_FILE` in it. A job
+    With an infinite `time_limit_s` it asks for none, and has the manager's usual one, if there is
+    one. `environment` is added to the site's usual environment of jobs, and `KOALA_CLAIM` is always
+    set. `directory` is the working directory; it is made when missing, and the job's own output
+    goes to `OUTPUT_FILE` in it. A job
     that `may_kill` starts at once, before all waiting jobs, where the site's own jobs may be killed
     for it; the youngest of them are killed, no more than needed, and none unless that makes enough
     room.
@@ -139,7 +141,8 @@ class Idle:
     `local_processors` are held by local jobs of the site's own users. `trouble` is a problem for
     the site's administrator; empty for none. `idle_gpus` are those of `resources` that a claim
     could have. `foreign_queued` are the jobs of others among `queued_jobs`. `waits` are the
-    expected starts of our waiting claims, as far as they are known.
+    expected starts of our waiting claims, and `outlook` those of further ones, as far as they are
+    known.
     """
 
     processors: int
@@ -152,6 +155,7 @@ class Idle:
     resources: SiteResources = NO_RESOURCES
     waits: tuple[Wait, ...] = ()
     foreign_queued: int = 0
+    outlook: tuple[Outlook, ...] = ()
 
 
 OnReport = Callable[[Listed | Idle], None]
@@ -176,6 +180,9 @@ class LocalManager(Protocol):
     def gate(self) -> str:
         """Name of the means by which `set_gate` keeps a claim from starting; empty when there is
         none, and claims are not gated."""
+
+    def times(self, resources: Resources) -> Times:
+        """Return the times that a batch job with these wishes may have, as far as is known."""
 
     def number(self, claim: str) -> str:
         """Return the batch system's number of the claim's job, for its records; empty when it has

@@ -11,10 +11,9 @@ FOLDER/                  the program's working directory; its outputs are collec
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from koala.common.files.archives import unpack
@@ -22,6 +21,7 @@ from koala.common.files.confined_folder import Folder, UnusableFileError, is_pas
 from koala.common.protocol import messages
 from koala.common.protocol.messages import Program
 from koala.common.protocol.names import ClaimId, visible_name
+from koala.common.protocol.queue_limits import NO_LIMITS, Times, hold_room_s, limit_of
 from koala_agent.claims.bundle import build_bundle
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import LeaseTimes
@@ -42,25 +42,33 @@ DELIVER_S = 60.0
 """Part of a batch job's time limit that is left to transfer files back, where that takes time."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """Data of a claim's folder that is to be made. Its starter finds the agent at the `port`, and
+    its batch job may have these `times`."""
+
+    claim: Claim
+    port: int
+    leases: LeaseTimes
+    input_path: str
+    archive: Path | None = None
+    times: Times = NO_LIMITS
+
+
 def prepare(
-    claim: Claim,
-    settings: LaunchSettings,
-    *,
-    command: tuple[str, ...],
-    port: int,
-    leases: LeaseTimes,
-    input_path: str,
-    archive: Path | None = None,
-    gate: str = "",
+    order: Preparation, settings: LaunchSettings, *, command: tuple[str, ...], gate: str = ""
 ) -> Placeholder:
     """Make the claim's folder and specification, with the staged files of an archive; return its
-    batch job. Raises OSError, SpecError for a wrong archive, and NotAllowedError for a program that
-    the site does not allow."""
+    batch job. Its hold leaves the program its time. Raises OSError, SpecError for a wrong archive,
+    and NotAllowedError for a program that the site does not allow."""
+    claim, leases, archive, times = order.claim, order.leases, order.archive, order.times
     account = settings.account(claim.hold.owner)
     folder = settings.folder(claim.id)
     program = check_program(
         claim.hold.program, settings.executables, variables=settings.variables, work=folder
     )
+    end_s = leases.kill_s + (0 if settings.shared else DELIVER_S)
+    hold_s = min(claim.hold.hold_s, hold_room_s(program.wall_time_s, times, end_s))
     state = folder / STATE_FOLDER
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     staged = unpack(archive, folder) if archive is not None else []
@@ -69,12 +77,16 @@ def prepare(
         claim,
         settings,
         program=program,
-        port=port,
+        port=order.port,
         leases=leases,
-        input_path=input_path,
+        input_path=order.input_path,
         gate=gate,
     )
-    spec |= {"staged": staged, "fetches": spec["fetches"] or (bool(staged) and not settings.shared)}
+    spec |= {
+        "hold_s": hold_s,
+        "staged": staged,
+        "fetches": spec["fetches"] or (bool(staged) and not settings.shared),
+    }
     new = path.with_suffix(".new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
@@ -85,11 +97,10 @@ def prepare(
         python = settings.python or sys.executable
         carried = starter_archive(by_files=bool(settings.mailbox))
         text = body(spec, archive=carried, python=python, scratch=settings.scratch)
-    wall_time_s = program.wall_time_s or math.inf
     return Placeholder(
         claim=claim.id,
         processors=claim.hold.processors,
-        time_limit_s=claim.hold.hold_s + wall_time_s + leases.kill_s + (DELIVER_S if text else 0),
+        time_limit_s=limit_of(hold_s, program.wall_time_s, end_s, times),
         argv=command if text else (*command, str(path)),
         body=text,
         may_kill=claim.hold.may_kill,

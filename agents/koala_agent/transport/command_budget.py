@@ -1,10 +1,10 @@
 """The budget of a login's commands: how often its batch system is asked in a minute.
 
 A batch system is shared, and its controller answers everybody. So commands that only ask
-(listings, figures, records) are bounded by a number a minute, whatever the number of jobs. The
-more of it is used, the longer the next one waits: what a single job needs is asked at once, and a
-stream of jobs is followed at an even pace. In no minute are there more than the number; while there
-is nothing to wait for, half of it.
+(listings, figures, records) are bounded by a number a minute, whatever the number of jobs. Half of
+it is given at once, so that what a single job needs is asked when it is needed; then each one waits
+longer than the one before, and a stream of jobs is followed at an even pace. No minute has more
+than the number; while there is nothing to wait for, no more than half of it.
 
 Commands that act (submit, cancel, gate) are counted, and wait for nothing: their number is that of
 the jobs, and somebody waits for them.
@@ -20,9 +20,11 @@ from dataclasses import dataclass
 COMMANDS_PER_MINUTE = 12
 """Budget of a login for which none is configured."""
 WINDOW_S = 60.0
-STEEPNESS = 3
-"""Factor by which the pauses, which grow with the square of what is used, are those of an even
-pace when all is used: in the long run 0.7 of the budget are."""
+FREE = 0.5
+"""Share of the budget that is given at once."""
+STEEPNESS = 4
+"""Pause when all is used, in those of an even pace; before, pauses grow with the square of what is
+used of the rest. In the long run 0.8 of the budget are used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,8 @@ class CommandBudget:
         used, allowed = len(self._asked), self.allowed
         if not used:
             return 0.0
-        pause_s = STEEPNESS * WINDOW_S / allowed * (used / allowed) ** 2
+        share = max(0.0, used / allowed - FREE) / (1 - FREE)
+        pause_s = STEEPNESS * WINDOW_S / allowed * share**2
         due_at = self._asked[-1] + min(WINDOW_S, pause_s)
         if used >= allowed:
             due_at = max(due_at, self._asked[-allowed] + WINDOW_S)

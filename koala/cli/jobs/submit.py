@@ -58,6 +58,10 @@ class Submitted(Protocol):
     def is_known(self) -> bool:
         """True if the key was used before."""
 
+    @property
+    def expected(self) -> str:
+        """When the job of a dry run would start; else empty."""
+
 
 @examples(
     "koala submit --watch job.yaml",
@@ -298,10 +302,13 @@ def print_submitted(submitted: Submitted, *, is_json: bool, is_dry_run: bool) ->
                 "is_known": submitted.is_known,
                 "is_dry_run": is_dry_run,
                 "warnings": list(submitted.warnings),
+                "expected": submitted.expected,
             }
         )
     elif is_dry_run:
         note("would be accepted; nothing was submitted")
+        if submitted.expected:
+            note(submitted.expected)
     else:
         if submitted.is_known:
             note("this key was used before; this is its job")

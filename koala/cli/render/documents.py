@@ -142,6 +142,7 @@ def job_text(
                     f" {_tries(job.claiming_tries, 'claiming')}"),
         ("files", _transfer(timeline, job.transfers)),
         ("start", _start(timeline)),
+        *[("" if n else "expected", clean(words)) for n, words in enumerate(_expected(job))],
         ("held", f"{processor_seconds(timeline.processor_wasted_s)} before the start,"
                  f" {timeline.processor_run_s:,.1f} after it"),
     ]  # fmt: skip
@@ -163,6 +164,10 @@ def job_text(
             *story_lines(job.story, zone),
         ]
     )
+
+
+def _expected(job: JobDetails) -> tuple[str, ...]:
+    return () if job.expected is None else job.expected.words
 
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -260,7 +265,18 @@ def report_text(
         column(">CLAIMS FAILED", "failed_claims", rank=6),
         column(">SETBACKS", "setbacks", rank=2),
     )
-    return f"{table(heads, rows, width=width)}\n{COSTS_LEGEND}"
+    met = [line for row in rows if (line := _starts_met(row, subject(row)))]
+    return "\n".join([table(heads, rows, width=width), COSTS_LEGEND, *met])
+
+
+def _starts_met(row: ReportRow, subject: str) -> str:
+    """Say how many stated starts were right; empty where none was stated."""
+    stated = row.starts_stated
+    if not stated:
+        return ""
+    starts = units.counted(stated, "stated start")
+    share = 100 * row.starts_met / stated
+    return f"{clean(subject)}: of {starts} {share:.0f} % lay within their intervals"
 
 
 COSTS_LEGEND = "(RUN, HELD and WASTED in processor-seconds)"
@@ -395,7 +411,7 @@ def _claim(part: Part) -> str:
 def _end(part: Part) -> str:
     if part.end is not None:
         return clean(part.end["text"])
-    return clean(part.refusal or "") or NOTHING
+    return clean(part.wait or part.refusal or "") or NOTHING
 
 
 def story_lines(story: Sequence[StoryLine], zone: tzinfo | None = None) -> list[str]:

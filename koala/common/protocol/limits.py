@@ -35,6 +35,7 @@ HONOURS_MAX = 100
 USERS_MAX = 10_000
 WAITS_MAX = 10_000
 """Claims of one site whose waits are reported."""
+OUTLOOK_MAX = 100
 WATERMARK_BYTES_MAX = 64
 """Bytes of a watermark's chain, and of its seal."""
 NAMES_MAX = 1_000

@@ -37,6 +37,7 @@ from koala.common.protocol.limits import (
     HONOURS_MAX,
     HOSTS_MAX,
     NAMES_MAX,
+    OUTLOOK_MAX,
     PROCESSORS_MAX,
     REASON_MAX,
     STATUSES_MAX,
@@ -186,6 +187,22 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """Queue (partition) of a local manager, with what one job may have there; 0: no limit is known.
+
+    `longest_s` is the longest time, `usual_s` the time of a job that asks for none. Jobs without a
+    queue of their own go to the default one.
+    """
+
+    name: Annotated[str, Printable()]
+    is_default: bool = False
+    longest_s: Annotated[float, Amount()] = 0.0
+    usual_s: Annotated[float, Amount()] = 0.0
+    processors: Processors = 0
+    hosts: Processors = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteResources:
     """Resources that a site has beside its processors, idle or not.
 
@@ -201,7 +218,7 @@ class SiteResources:
     licenses: Annotated[
         tuple[tuple[Annotated[str, Printable()], int], ...], Truncated(NAMES_MAX)
     ] = ()
-    queues: Names = ()
+    queues: Annotated[tuple[Queue, ...], Truncated(NAMES_MAX)] = ()
     is_complete: bool = False
 
 
@@ -291,8 +308,9 @@ class Facts:
 
     They are constant for the life of the agent's process, except `starts_after_stop` and `gate`.
     Empty or 0: none, or unknown. `gate` is how the site keeps a waiting claim from starting, with
-    its place in the queue, `hold_max_s` the longest hold that its owner allows. `notice` is for the
-    site's users; no decision depends on it.
+    its place in the queue. Its owner allows holds of `hold_max_s`, `tickets_max` waiting claims,
+    and those that came up to hold a share `held_share_max` of the processors. `notice` is for the
+    site's users, and so is `system`, the name of its batch system; no decision depends on them.
     """
 
     processors: Processors = 0
@@ -309,6 +327,9 @@ class Facts:
     notice: Annotated[str, Printable()] = ""
     gate: Annotated[str, Printable()] = ""
     hold_max_s: Annotated[float, Amount()] = 0.0
+    tickets_max: Processors = 0
+    held_share_max: Annotated[float, Amount()] = 0.0
+    system: Annotated[str, Printable()] = ""
 
 
 # The session -------------------------------------------------------------------------------------
@@ -396,13 +417,23 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """Time until a claim of so many processors, which may run for `run_s`, would start if it were
+    asked for now."""
+
+    processors: Processors
+    run_s: Annotated[float, Amount()]
+    start_in_s: Annotated[float, Amount()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteFigures:
     """Current figures of a site.
 
     They include all asks up to number `through`. `trouble` is the reason why the site takes no new
     claims, or none of some users; empty when nothing is wrong. `resources` are all that it has.
     `foreign_queued` are the jobs of others that wait for processors. `gate` is as in the facts, by
-    now.
+    now, and `gate_tried` what a probe saw of it, and when. `outlook` is empty where it is unknown.
     """
 
     idle: Processors
@@ -416,6 +447,8 @@ class SiteFigures:
     waits: Annotated[tuple[Wait, ...], Truncated(WAITS_MAX)] = ()
     foreign_queued: int = 0
     gate: Annotated[str, Printable()] = ""
+    gate_tried: Reason = ""
+    outlook: Annotated[tuple[Outlook, ...], Truncated(OUTLOOK_MAX)] = ()
 
 
 # Orders about claims -----------------------------------------------------------------------------

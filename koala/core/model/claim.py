@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from koala.core.model.charges import Charge
+from koala.core.model.charges import Charge, StatedStart
 from koala.core.model.job import ClaimEnd
 from koala.core.model.job_spec import StartType
 from koala.core.model.values import ClaimId, Instant, JobId, Seconds, SiteName
@@ -107,7 +107,8 @@ class Claim:
     may_kill: bool = False  # local jobs may be killed for it
     is_ticket: bool = False
     is_gated: bool = False
-    start_at: Instant | None = None  # of a ticket: when it would start if it were eligible now
+    start_at: Instant | None = None  # when it would start if it were eligible now, as was told
+    stated: StatedStart | None = None  # of an open one, as it was told first
     has_told_start: bool = False  # its site has told one
     told_at: Instant = 0.0  # when its site was last told that it is wanted
     phase: Asked | Held | Stopped = Asked()
@@ -147,4 +148,5 @@ def claim_charge(
         passed_at=claim.passed_at,
         ended_at=None if end is None else end.ended_at or now,
         end=None if end is None else end.kind.value,
+        stated=claim.stated,
     )

@@ -106,6 +106,8 @@ class SiteReported:
     tells_resources: bool = True
     queued: int = 0  # jobs of others that wait for processors
     starts: tuple[tuple[ClaimId, Seconds | None], ...] = ()  # in so many seconds; None: unknown
+    # Processors and run time of a claim that would be asked for now, and the time until its start.
+    outlook: tuple[tuple[int, Seconds, Seconds], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

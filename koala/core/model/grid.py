@@ -48,6 +48,8 @@ class SiteFacts:
     - `gate`: name of the gate by which a waiting claim cannot start, and keeps its place in the
       local queue; empty where there is none.
     - `hold_max_s`: longest hold before the barrier that its owner allows, None for no limit.
+    - `tickets_max`, `held_share_max`: limits of its owner on the claims that wait in its queue, and
+      on the share of its processors that such claims hold before the barrier; None for no limit.
     """
 
     processors: int
@@ -64,6 +66,8 @@ class SiteFacts:
     resources: SiteResources = NO_RESOURCES
     gate: str = ""
     hold_max_s: Seconds | None = None
+    tickets_max: int | None = None
+    held_share_max: float | None = None
 
     def admits(self, user: UserName | None) -> bool:
         """Return True if this user's jobs may see the site; None is an unknown user."""
@@ -95,6 +99,7 @@ class Site:
     reported_idle: int = 0
     reported_local: int = 0  # processors of local jobs that run
     reported_queued: int = 0  # jobs of others that wait for processors
+    outlook: tuple[tuple[int, Seconds, Seconds], ...] = ()  # as in SiteReported
     rtt_s: Seconds = 0.0
     asks: int = 0  # claims asked here so far; also the number of the last one
     unreported: dict[ClaimId, tuple[int, int]] = field(
@@ -111,12 +116,23 @@ class Site:
     no_preempt_until: Instant = 0.0
     window: float = 8.0  # limit of unanswered claims (queries.sites_with_full_window)
     narrowed_at_ask: int = 0  # the last ask number when a refusal decreased the window
+    start_ratios: tuple[float, ...] = ()  # of claims' waits to what was stated, the newest last
 
     def idle(self) -> int:
         """Return the idle processors of the last report minus the claims asked or granted since."""
         if not self.unreported:
             return self.reported_idle
         return self.reported_idle - sum([processors for _, processors in self.unreported.values()])
+
+    def expected_wait_s(self, processors: int, run_s: Seconds) -> Seconds | None:
+        """Return the time until a claim of this size would start if it were asked for now; None if
+        the site does not tell."""
+        larger = [
+            start_s
+            for size, most_s, start_s in self.outlook
+            if size >= processors and most_s >= run_s
+        ]
+        return min(larger, default=max((start_s for *_, start_s in self.outlook), default=None))
 
     def idle_gpus(self) -> int:
         """Return the idle GPUs of the last report minus those of the claims asked or granted

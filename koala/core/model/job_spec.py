@@ -128,6 +128,7 @@ class JobSpec:
     deviation_s: Seconds | None = None
     connect: tuple[TcpPath, ...] = ()
     distinct: bool = False  # no two components at one site
+    redundancy: int = 1  # sites in whose queues a component waits
     after: tuple[Predecessor, ...] = ()  # jobs that must have ended before it is placed
     notify: Notify | None = None
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import replace
 
 from koala.common.protocol.messages import RESOURCES
 from koala.core.feasibility import empty_view
-from koala.core.model.grid import Assignment, GridView, Part, Placement, PlacementRequest
-from koala.core.model.job import Attempt, Claiming, Job, Member, Placing
+from koala.core.model.grid import (
+    Assignment,
+    GridView,
+    Part,
+    Placement,
+    PlacementRequest,
+    Site,
+)
+from koala.core.model.job import Attempt, Claiming, Job, Member, Placing, Queued
 from koala.core.model.job_spec import ComponentSpec
 from koala.core.model.placement_queues import queued_at
 from koala.core.model.timers import TimerKind
@@ -17,11 +24,18 @@ from koala.core.model.visiting import is_draining_for_aged
 from koala.core.pipeline.claiming import try_to_claim
 from koala.core.pipeline.claiming_schedule import first_try_at, tries_left
 from koala.core.pipeline.copying import assign_member
-from koala.core.pipeline.ending import fail
+from koala.core.pipeline.ending import fail, stop_attempt
 from koala.core.pipeline.queue_entry import admit, set_timer
 from koala.core.pipeline.refusals import sites_closed_to, without_closed_sites
+from koala.core.pipeline.ticket_sites import (
+    by_expected_wait,
+    full_queues,
+    held_room,
+    sites_of,
+)
 from koala.core.pipeline.tickets import (
     are_others_in_the_way,
+    expect_at_once,
     may_wait_in_queues,
     queue_job,
 )
@@ -83,7 +97,7 @@ class CapacityCheck:
             fixed = fixed_site(job, index)
             owner = job.spec.owner
             shut = closed
-            if needs_resources(component):
+            if needs_resources([component], self._sites.values()):
                 lacking = [
                     n for n, site in self._sites.items() if describe_missing(component, site)
                 ]
@@ -118,11 +132,17 @@ def reserves_for_aged(state: State, job: Job, now: Instant) -> bool:
     return ask_placement(state, job, whole_request(state, job, now), empty) is not None
 
 
-def empty_grid_view(state: State, job: Job, closed: Collection[SiteName] = ()) -> GridView:
-    """Make the view of the usable sites that the job may see, as if nothing ran there."""
+def empty_grid_view(
+    state: State,
+    job: Job,
+    closed: Collection[SiteName] = (),
+    room: Callable[[Site], int] | None = None,
+) -> GridView:
+    """Make the view of the usable sites that the job may see, as if nothing ran there, with this
+    `room` at them."""
     sites = [s for s in state.sites.values() if is_usable(s) and s.facts.admits(job.spec.owner)]
     default = state.parameters.bandwidth_default_bps
-    return empty_view(sites, files=state.files, bandwidth_default=default, closed=closed)
+    return empty_view(sites, files=state.files, bandwidth_default=default, closed=closed, room=room)
 
 
 def try_to_place(state: State, job: Job, view: GridView, now: Instant) -> bool:
@@ -188,7 +208,7 @@ def find_whole_placement(state: State, job: Job, view: GridView, now: Instant) -
     largest = [one for one in job.spec.components if one.processors == job.largest]
     if view.places(job.largest) < len(largest):
         return _refused(state)
-    shape = _shape(job)
+    shape = _shape(state, job)
     if view.has_refused(shape):
         return _refused(state)
     answer = ask_placement(state, job, whole_request(state, job, now), view)
@@ -204,7 +224,7 @@ def _refused(state: State) -> Placement | None:
     return answer
 
 
-def _shape(job: Job) -> Hashable:
+def _shape(state: State, job: Job) -> Hashable:
     """Cache key of a placement request of a job without a deadline, within one scan."""
     spec = job.spec
     return (
@@ -217,15 +237,15 @@ def _shape(job: Job) -> Hashable:
         spec.length_mi,
         spec.preferred_mips,
         spec.distinct,
-        tuple([(c.processors, c.site, c.inputs, _needs(c)) for c in spec.components]),
+        tuple([(c.processors, c.site, c.inputs, _needs(c, state)) for c in spec.components]),
     )
 
 
-def _needs(component: ComponentSpec) -> Hashable:
+def _needs(component: ComponentSpec, state: State) -> Hashable:
     """Return the part of a cache key for what a component needs beside processors."""
-    if not needs_resources(component):
+    if not needs_resources([component], state.sites.values()):
         return None
-    return tuple([getattr(component, name) for name in RESOURCES])
+    return (component.wall_time_s, *[getattr(component, name) for name in RESOURCES])
 
 
 def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
@@ -280,8 +300,8 @@ def place(state: State, job: Job, placement: Placement, view: GridView, now: Ins
 def place_in_queues(state: State, job: Job, now: Instant) -> bool:
     """Place a job at sites that could take it if they were idle, where jobs of others are in the
     way, and queue tickets there; return False if it must wait for a place."""
-    view = empty_grid_view(state, job, sites_closed_to(state, job, now))
-    placement = ask_placement(state, job, whole_request(state, job, now), view)
+    closed = {*sites_closed_to(state, job, now), *full_queues(state)}
+    placement = _find_queues(state, job, closed, now)
     if placement is None:
         return False
     asked: dict[SiteName, int] = {}
@@ -290,8 +310,92 @@ def place_in_queues(state: State, job: Job, now: Instant) -> bool:
         asked[assignment.site] = asked.get(assignment.site, 0) + processors
     if not any(are_others_in_the_way(state, site, asked[site]) for site in asked):
         return False
-    queue_job(state, job, begin_attempt(state, job, placement, view, now), now)
+    view = empty_grid_view(state, job, closed, held_room)
+    attempt = begin_attempt(state, job, placement, view, now)
+    if job.spec.redundancy > 1:
+        _add_sites(state, job, attempt, view, now)
+    queue_job(state, job, attempt, now)
     return True
+
+
+def _find_queues(
+    state: State, job: Job, closed: Collection[SiteName], now: Instant
+) -> Placement | None:
+    """Find sites for the components of a job, as if nothing ran there: those with the shortest
+    queues at which it fits."""
+    every = [site.name for site in by_expected_wait(state, job) if site.name not in closed]
+
+    def find(count: int) -> Placement | None:
+        shut = [site for site in state.sites if site not in every[:count]]
+        view = empty_grid_view(state, job, shut, held_room)
+        return find_placement(state, job, view, job.needed, now)
+
+    low, high = 1, len(every)
+    found = find(high)
+    if all(fixed_site(job, index) for index in range(len(job.spec.components))):
+        return found
+    while found is not None and low < high:
+        middle = (low + high) // 2
+        fewer = find(middle)
+        if fewer is None or len(fewer.assignments) < len(found.assignments):
+            low = middle + 1
+        else:
+            high, found = middle, fewer
+    return found
+
+
+def _add_sites(state: State, job: Job, attempt: Attempt, view: GridView, now: Instant) -> None:
+    """Give components that may run elsewhere further sites, as many as the job asks for, the
+    shortest queues first. Whatever they choose in the end fits together."""
+    request = whole_request(state, job, now)
+    order = [site.name for site in by_expected_wait(state, job)]
+    for _ in range(job.spec.redundancy - 1):
+        for member in attempt.members:
+            part = request.parts[member.component]
+            if member.site is None or part.site is not None or part.file is not None:
+                continue
+            used = attempt.members if job.spec.distinct else [member]
+            beside = {site for one in used if one.site is not None for site in sites_of(one)}
+            for name in order:
+                if name in beside:
+                    continue
+                trial = view.copy()
+                trial.close(site for site in order if site != name)
+                one = replace(request, parts=(part,), beside=tuple(beside))
+                if ask_placement(state, job, one, trial) is not None:
+                    member.others = (*member.others, name)
+                    view.take(name, part.processors, job.spec.components[part.component].gpus or 0)
+                    break
+
+
+def move_to_idle_sites(state: State, now: Instant) -> None:
+    """Place queued jobs that idle processors could take now: the tickets that they have elsewhere
+    are withdrawn. One that waits at these sites already only has its tickets opened."""
+    waiting = [a for a in state.placed.values() if isinstance(state.jobs[a.job].phase, Queued)]
+    if not waiting:
+        return
+    view = grid_view_of(state)
+    for attempt in waiting:
+        job = state.jobs[attempt.job]
+        seen = without_closed_sites(state, job, view, now) if job.refusals else view
+        again_at = attempt.placed_at + state.parameters.ticket_plan_s
+        if (job.attempts > 1 and now < again_at) or not seen.may_take(
+            job.largest, of=job.processors
+        ):
+            continue
+        placement = ask_placement(state, job, whole_request(state, job, now), seen)
+        if placement is None:
+            continue
+        sites = [assignment.site for assignment in placement.assignments]
+        if all(site in sites_of(attempt.members[n]) for n, site in enumerate(sites)):
+            for assignment in placement.assignments:
+                component = job.spec.components[assignment.component]
+                view.take(assignment.site, component.processors, component.gpus or 0)
+            expect_at_once(state, attempt, sites, now)
+            continue
+        state.announce(job, f"leaves the queues: {', '.join(sites)} can take it now", now)
+        stop_attempt(state, attempt, now)
+        place(state, job, placement, view, now)
 
 
 def begin_attempt(

@@ -145,6 +145,7 @@ def on_reported(state: State, event: ev.SiteReported, now: Instant) -> None:
     site.rtt_s = event.rtt_s
     site.reported_local = event.local
     site.reported_queued = event.queued
+    site.outlook = event.outlook
     site.has_told_resources |= event.tells_resources
     gpus = event.idle_gpus
     if note_report(site, idle=event.idle, through=event.through, idle_gpus=gpus):

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from koala.core.model.claim import Asked
-from koala.core.model.job import Job
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant, SiteName
 from koala.core.scheduler import Scheduler
@@ -60,25 +58,6 @@ class SiteStatus:
             if (None in named or site.name in named)
             and site.facts.admits(spec.owner)
             and (trouble := self._trouble(site.name))
-        ]
-
-    def waits(self, scheduler: Scheduler, job: Job) -> list[str]:
-        """Describe the batch jobs of a job that wait in local queues, one in a line."""
-        claims = [
-            claim
-            for claim in scheduler.ledger.values()
-            if claim.job == job.id and isinstance(claim.phase, Asked)
-        ]
-        known = {
-            wait.claim: wait
-            for site in dict.fromkeys(claim.site for claim in claims)
-            for wait in self.registry.waits(site)
-        }
-        return [
-            f"component {job.spec.label(claim.component)} waits as batch job {wait.number} at"
-            f" {claim.site}{f' ({wait.reason})' if wait.reason else ''}"
-            for claim in claims
-            if (wait := known.get(claim.id)) is not None and wait.number
         ]
 
     def _trouble(self, site: str) -> str:

@@ -40,6 +40,23 @@ class LinkStatus(Record, frozen=True, kw_only=True):
     """Copies under way."""
 
 
+class LocalQueue(Record, frozen=True, kw_only=True):
+    """Queue (partition) of a batch system, with what one job may have there."""
+
+    name: str
+    """Its name."""
+    is_default: bool = False
+    """Jobs without a queue of their own go there."""
+    longest_s: float | None = None
+    """Longest time; null: no limit is known."""
+    usual_s: float | None = None
+    """Time of a job that asks for none."""
+    processors: int | None = None
+    """Most processors."""
+    hosts: int | None = None
+    """Most machines."""
+
+
 class Resources(Record, frozen=True, kw_only=True):
     """Resources of a site beside processors and the number of its GPUs."""
 
@@ -51,7 +68,7 @@ class Resources(Record, frozen=True, kw_only=True):
     """Features of its machines."""
     licenses: Mapping[str, int] = {}
     """Licences by name, with their number."""
-    queues: tuple[str, ...] = ()
+    queues: tuple[LocalQueue, ...] = ()
     """Queues of its batch system."""
     host_memory_mb: int = 0
     """Most memory of one machine, in megabytes; 0: unknown."""

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from koala.common.protocol.messages import Hold, Stop
+from koala.common.protocol.messages import Hold, Resources, Stop
 from koala.common.protocol.names import ClaimId
+from koala.common.protocol.queue_limits import NO_LIMITS, Times
 from koala.errors import LocalManagerError
 from koala_agent import claim_driver
 from koala_agent.claim_driver import ClaimDriver
@@ -52,6 +53,10 @@ class SilentManager:
 
     async def close(self, *, kill: bool = False) -> None:
         """See LocalManager."""
+
+    def times(self, resources: Resources) -> Times:
+        """See LocalManager."""
+        return NO_LIMITS
 
     def number(self, claim: str) -> str:
         """See LocalManager."""

@@ -136,26 +136,26 @@ def brought_up(
     script: str,
     folder: Path,
     variables: Mapping[str, str],
-    *,
+    *words: str,
     hidden: Path | None = None,
     network: str = "",
 ) -> Iterator[None]:
-    """With `hidden` in a mount namespace of its own, in which an empty folder lies over it; with
-    the path of a `network` namespace in that one."""
+    """`words` are further ones for its start. With `hidden` in a mount namespace of its own, in
+    which an empty folder lies over it; with the path of a `network` namespace in that one."""
     over = 'mount -t tmpfs none "$0" && exec "$@"'
     alone = [] if hidden is None else ["unshare", "--mount", "sh", "-c", over, str(hidden)]
     alone += entering(network)
 
-    def call(verb: str) -> None:
+    def call(verb: str, *words: str) -> None:
         subprocess.run(
-            [*alone, DEV / script, verb, str(folder)],
+            [*alone, DEV / script, verb, str(folder), *words],
             env={**os.environ, **variables},
             check=True,
             timeout=UP_S,
             stdout=subprocess.DEVNULL,
         )
 
-    call("up")
+    call("up", *words)
     try:
         yield
     finally:

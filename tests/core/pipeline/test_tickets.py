@@ -15,9 +15,11 @@ from koala.core.model.events import (
     SiteResumed,
 )
 from koala.core.model.job import EndKind
-from koala.core.model.job_spec import Deadline
-from koala.core.model.values import ClaimId, SiteName, UserName
+from koala.core.model.job_spec import Deadline, StartType
+from koala.core.model.values import ClaimId, JobId, SiteName, UserName
+from koala.core.pipeline.claiming import BUDGET_IS_USED
 from koala.policies import chosen
+from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script
@@ -70,6 +72,11 @@ def opened(script: Script) -> list[str]:
     return [claim for claim, is_gated in gates(script).items() if not is_gated]
 
 
+def told(script: Script) -> str:
+    """What is told about the wait of the job."""
+    return " ".join(why(script.scheduler, JobId("j1"), script.now))
+
+
 @pytest.fixture
 def queued(begin: Begin) -> Script:
     """A pair in the queues of two busy sites, told nothing of its starts yet."""
@@ -98,10 +105,10 @@ def test_behind_our_own_jobs_a_job_waits_in_our_queue(begin: Begin) -> None:
     "job",
     [
         a_job("j1", 4, deadline=Deadline(after_s=HOUR)),
-        a_job("j1", 4, 4, quorum=1),
+        a_job("j1", 4, a_component(4, start_type=StartType.NONE)),
         a_job("j1", a_component(9)),
     ],
-    ids=["deadline", "quorum", "too large"],
+    ids=["deadline", "no barrier", "too large"],
 )
 def test_a_job_that_cannot_wait_there_gets_no_tickets(begin: Begin, job: Any) -> None:
     script = busy(begin(chosen(tickets="dodge")), "a", "b").tell(job)
@@ -170,8 +177,8 @@ def test_a_hold_ends_in_time_while_another_part_has_no_expected_start(begin: Beg
     tell(script, "b", c1n1=600.0)
     script.grant("j1/1/0/1").after(590)
     script.gone("j1/1/1/1", EndKind.VANISHED)
-    assert opened(script) == []  # the site tells soon when the next one would start
-    script.after(11)
+    assert opened(script) == ["j1/1/1/2"]  # whatever the site will tell of its start
+    script.after(9).expect_nothing().after(2)
     script.expect(StopClaim, claim="j1/1/0/1")
 
 
@@ -208,6 +215,17 @@ def test_a_hold_over_budget_is_given_back_at_once(begin: Begin) -> None:
     script.grant("j1/1/0/1")
     script.expect(StopClaim, claim="j1/1/0/1")
     assert script.picture("j1")["phase"] == "Queued"
+
+
+def test_a_budget_that_comes_back_opens_a_ticket_and_is_told_no_more(begin: Begin) -> None:
+    script = begin(chosen(tickets="turns"), hold_budget_user_s=2000.0).ignore(ClaimProcessors)
+    busy(script, "a", "b").tell(a_pair()).ignore(StopClaim)
+    script.grant("j1/1/0/1").after(301).gone("j1/1/0/1")
+    assert opened(script) == []
+    assert BUDGET_IS_USED in told(script)
+    script.after(25 * HOUR)
+    assert opened(script) == ["j1/1/1/1"]
+    assert BUDGET_IS_USED not in told(script)
 
 
 def test_a_site_without_a_gate_has_one_open_ticket(begin: Begin) -> None:
@@ -332,3 +350,64 @@ def test_the_start_is_one_for_all(queued: Script) -> None:
     )
     assert len(queued.take(StopClaim)) == 4
     assert len(queued.take(ArmClaim)) == 2
+
+
+def idle_now(script: Script, site: str, idle: int = 8) -> None:
+    """A report of a site where nobody waits."""
+    asks = script.scheduler.sites[SiteName(site)].asks
+    report = SiteReported(site=SiteName(site), idle=idle, through=asks, local=8 - idle, queued=0)
+    script.tell(report).after(0.0)
+
+
+def test_a_queued_job_goes_where_it_can_run_now(begin: Begin) -> None:
+    script = busy(begin(chosen(tickets="dodge")), "a", "b").ignore(StopClaim)
+    busy(script, "c", queued=50)
+    script.tell(a_job("j1", a_component(5, site="a"), a_component(5)))
+    waiting = [hold.claim for hold in script.take(ClaimProcessors)]
+    assert len(waiting) == 6
+    idle_now(script, "c")
+    script.expect_nothing()  # the other component still waits for `a`
+    idle_now(script, "a")
+    claims = script.take(ClaimProcessors)
+    assert [(one.claim, one.site, one.waits) for one in claims] == [
+        ("j1/2/0/1", "a", False),
+        ("j1/2/1/1", "c", False),
+    ]
+    assert all(script.scheduler.ledger[name].phase.name == "stopping" for name in waiting)
+    script.grant("j1/1/0/1")  # it started while its Stop was on the way
+    script.gone("j1/1/0/1").grant("j1/2/0/1", "j1/2/1/1")
+    script.released("j1")
+
+
+def test_a_job_whose_own_sites_are_idle_has_its_tickets_opened(queued: Script) -> None:
+    tell(queued, "a", c0n1=4 * HOUR)
+    tell(queued, "b", c1n1=HOUR)
+    assert opened(queued) == ["j1/1/0/1"]
+    idle_now(queued, "b")
+    assert opened(queued) == ["j1/1/0/1"]
+    idle_now(queued, "a")
+    assert opened(queued) == ["j1/1/0/1", "j1/1/1/1"]
+
+
+def test_a_job_waits_where_the_queues_are_shortest(begin: Begin) -> None:
+    script = busy(begin(chosen(tickets="dodge")), "a", "b", queued=9).ignore(ClaimProcessors)
+    busy(script, "c", "d", queued=2).tell(a_job("j1", 5, 5))
+    assert script.placed_on("j1") == ["c", "d"]
+    for site, start_s in (("a", 5 * HOUR), ("b", HOUR), ("c", 4 * HOUR), ("d", HOUR)):
+        report = SiteReported(
+            site=SiteName(site), idle=0, through=9, local=8, queued=9, outlook=((8, HOUR, start_s),)
+        )
+        script.tell(report)
+    script.tell(a_job("j2", a_component(5, wall_time_s=60.0), a_component(5, wall_time_s=60.0)))
+    assert sorted(map(str, script.placed_on("j2"))) == ["b", "d"]
+
+
+def test_a_quorum_starts_when_it_holds(begin: Begin) -> None:
+    script = busy(begin(chosen(tickets="dodge"), tickets_max=1), "a", "b", "c")
+    script.ignore(ClaimProcessors).tell(a_job("j1", 5, 5, 5, quorum=2))
+    tell(script, "a", c0n1=60.0, c1n1=60.0, c2n1=60.0)
+    one, two, three = [claim.id for claim in script.scheduler.ledger.values()]
+    tell(script, "a", **{f"c{n}n1": (60.0, 120.0, 9 * HOUR)[n] for n in range(3)})
+    script.grant(one).grant(two)
+    assert script.phase("j1") == "Starting"
+    script.expect(StopClaim, claim=three)

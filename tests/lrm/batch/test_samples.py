@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.common.protocol.messages import SiteResources
+from koala.common.protocol.messages import Queue, SiteResources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
@@ -111,7 +111,7 @@ def test_gpus_features_and_licences_of_slurm() -> None:
         host_memory_mb=64000,
         features=("ib", "rome"),
         licenses=(("a@lm", 2), ("b", 30)),
-        queues=("batch", "gpu"),
+        queues=(Queue(name="batch"), Queue(name="gpu")),
         is_complete=True,
     )
 

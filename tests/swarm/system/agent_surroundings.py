@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Any
 from koala.common.files.orders import Report
 from koala.common.protocol import messages
 from koala.common.protocol.codec import watermark_of
-from koala.common.protocol.messages import FileFound
+from koala.common.protocol.messages import FileFound, Resources
 from koala.common.protocol.names import ClaimId
+from koala.common.protocol.queue_limits import NO_LIMITS, Times
 from koala.common.runtime.disk_space import DiskSpace
 from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.model.values import Seconds
 from koala.errors import LocalManagerError, SpecError
-from koala_agent.claim_folders import ClaimFolders, Preparation
+from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.link import codec, session_events
 from koala_agent.link.session_driver import Post
 from koala_agent.lrm.local_manager import Idle, Listed, Placeholder
 from koala_agent.placeholders import submission as placeholders
+from koala_agent.placeholders.submission import Preparation
 from tests.swarm.system.batch import Answer, Job
 from tests.swarm.system.copies import RIGHT, Copies
 from tests.swarm.system.network import End, Pipe
@@ -199,6 +201,10 @@ class SimulatedManager:
         self._agent = agent
         self._restored = restored
         self._closed = asyncio.Event()
+
+    def times(self, resources: Resources) -> Times:
+        """See LocalManager."""
+        return NO_LIMITS
 
     def number(self, _claim: str) -> str:
         """See LocalManager."""

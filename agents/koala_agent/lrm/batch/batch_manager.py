@@ -33,8 +33,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from koala.common.protocol.messages import Wait
+from koala.common.protocol.messages import Outlook, Resources, Wait
 from koala.common.protocol.names import ClaimId
+from koala.common.protocol.queue_limits import Times
 from koala.common.runtime.clock import boot_id
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
@@ -48,6 +49,7 @@ from koala_agent.lrm.batch.claim_tracking import (
 )
 from koala_agent.lrm.batch.forecast import forecast
 from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
+from koala_agent.lrm.batch.queue_knowledge import QueueKnowledge
 from koala_agent.lrm.batch.site_commands import SiteCommands
 from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
@@ -85,7 +87,8 @@ class BatchSettings:
     - `processors`: the most that claims and figures may count.
     - `poll_s`: the shortest pause between two listings; `figures_s`: the longest, and the age of
       figures while nothing happens; two thirds of that while there are claims.
-    - `waits_s`: between two forecasts of the starts of waiting claims.
+    - `waits_s`: between two forecasts of the starts of waiting claims; `outlook_s`: the same while
+      only others wait.
     - `missing_s`: a job without listing and record counts as ended after this time, because the
       record of an end comes late; `unrecorded_s`: the same where records cannot be read.
     - `limited_s`: a user who was refused more counts as limited for this time.
@@ -102,6 +105,7 @@ class BatchSettings:
     poll_s: float = 1.0
     figures_s: float = 30.0
     waits_s: float = 30.0
+    outlook_s: float = 300.0
     missing_s: float = 10.0
     unrecorded_s: float = 120.0
     limited_s: float = 60.0
@@ -160,6 +164,7 @@ class BatchManager:
         )
         self._claims = TrackedClaims(self._table, clock=clock)
         self._gatekeeper = Gatekeeper(dialect, self._breaker, self._claims, clock=clock)
+        self._queues = QueueKnowledge(dialect, self._breaker, now=clock)
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None  # of the last look
         self._foreign = 0  # jobs of others that waited then
@@ -169,6 +174,7 @@ class BatchManager:
         self._happened_at = -math.inf  # the last event that a listing may tell more about
         self._ends_late = False  # processors of claims that left were not free soon after
         self._forecasts: dict[str, Wait] = {}  # by number
+        self._outlook: tuple[Outlook, ...] = ()
         self._looked_for: frozenset[str] = frozenset()  # numbers when the queue was asked for last
         self._waits_due_at = -math.inf
         self._reported_idle: Idle | None = None
@@ -201,6 +207,9 @@ class BatchManager:
     @property
     def commands(self) -> CommandCounts:
         return self._budget.counts
+
+    def times(self, resources: Resources) -> Times:
+        return self._queues.times(resources)
 
     def number(self, claim: str) -> str:
         tracked = self._claims.get(claim)
@@ -275,6 +284,7 @@ class BatchManager:
                 gpus=placeholder.resources.gpus or 0,
                 is_gated=placeholder.is_gated,
                 gate=gate,
+                native=placeholder.resources.native or "",
             )
             tracked = self._claims.add(row)
         elif not tracked.needs_submission():
@@ -375,6 +385,7 @@ class BatchManager:
         two of them the figures include what has happened to our claims. While a controller is away
         nothing is startable: jobs that may run elsewhere should."""
         if self._figures is None and not self._silence:
+            self._budget.set_busy(self, is_busy=True)
             try:
                 await self._poll()
                 await self._poll_figures()
@@ -585,7 +596,9 @@ class BatchManager:
         figures = await asyncio.to_thread(self._dialect.read_figures, answers)
         if figures is None:
             figures = presumed_figures(self._claims.open(), allowed=self._settings.processors)
-        self._figures, self._in_use = figures, look.in_use
+        await self._queues.try_to_learn()
+        resources = self._queues.completed(figures.resources)
+        self._figures, self._in_use = replace(figures, resources=resources), look.in_use
         self._foreign = max(0, figures.queued_jobs - look.waiting)
         self._figures_at = self._clock()
 
@@ -602,28 +615,31 @@ class BatchManager:
         )
 
     async def _forecast(self) -> None:
-        """Run the whole queue forward now and then, while claims of ours wait in it, and at once
-        for a new one. A queue that cannot be had only leaves their starts unknown."""
+        """Run the whole queue forward now and then, while claims of ours or others wait in it, and
+        at once for a new one of ours. A queue that cannot be had only leaves their starts unknown.
+        """
         figures = self._figures
         if figures is None:
             return
         ours = {one.row.number: one for one in self._claims.open() if one.is_waiting()}
-        command = self._dialect.list_queue() if ours else None
+        command = self._dialect.list_queue() if ours or figures.queued_jobs else None
         if command is None:
-            self._forecasts = {}
+            self._forecasts, self._outlook = {}, ()
             return
         if self._clock() < self._waits_due_at and self._looked_for.issuperset(ours):
             return
         self._looked_for = frozenset(ours)
-        self._waits_due_at = self._clock() + self._settings.waits_s
+        pause_s = self._settings.waits_s if ours else self._settings.outlook_s
+        self._waits_due_at = self._clock() + pause_s
         try:
             answer = await self._commands.ask(command, "", since=self._look.at)
             rows = await asyncio.to_thread(self._dialect.read_queue, answer)
         except LocalManagerError as error:
             log.debug("batch.queue_unknown", reason=str(error))
-            self._forecasts = {}
+            self._forecasts, self._outlook = {}, ()
             return
-        self._forecasts = await asyncio.to_thread(forecast, rows, ours, figures)
+        claims = self._claims.open()
+        self._forecasts, self._outlook = await asyncio.to_thread(forecast, rows, claims, figures)
 
     def _waits(self) -> tuple[Wait, ...]:
         """Return the waits of our claims, with the forecasts that there are."""
@@ -631,7 +647,7 @@ class BatchManager:
             replace(
                 self._forecasts.get(one.row.number) or Wait(claim=ClaimId(one.row.claim)),
                 number=one.row.number,
-                reason=one.reason,
+                reason=one.reason if one.gate_error is None else f"its gate: {one.gate_error}",
             )
             for one in self._claims.open()
             if one.is_waiting()
@@ -729,7 +745,12 @@ class BatchManager:
         if self._silence:
             return replace(idle, idle=0, startable=0, idle_gpus=0, trouble=self._silence)
         troubles = (self._breaker.summary, self._gatekeeper.trouble)
-        idle = replace(idle, trouble="; ".join(filter(None, troubles)), waits=self._waits())
+        idle = replace(
+            idle,
+            trouble="; ".join(filter(None, troubles)),
+            waits=self._waits(),
+            outlook=self._outlook,
+        )
         is_limited = self._clock() - self._claims.limited_at < self._settings.limited_s
         return replace(idle, startable=0) if is_limited else idle
 

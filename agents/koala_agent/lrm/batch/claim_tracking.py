@@ -25,7 +25,7 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     system has assigned it; `is_unwanted` is set by a withdrawal, with a `verdict` when the agent
     itself withdrew it; `account` is the one that it runs as, empty for the agent's own. One that
     `is_gated` must not start; `gate` is what was used for that last, empty for a claim that never
-    was gated."""
+    was gated. `native` are options of its own for the batch system."""
 
     claim: str
     processors: int
@@ -37,6 +37,7 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int = 0
     is_gated: bool = False
     gate: str = ""
+    native: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from importlib.resources import files
 from signal import SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU
 from typing import Annotated
@@ -29,13 +31,17 @@ import msgspec
 from koala.common.protocol.messages import Resources, SiteResources
 from koala.errors import ConfigError, LocalManagerError
 from koala_agent.lrm.batch.native import option_pairs
+from koala_agent.lrm.batch.slurm_queue import by_priority
 from koala_agent.lrm.batch_system import Answers, BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
+    DIGITS_MAX,
+    PREFIX,
     BatchJob,
     Dialect,
     Figures,
     Gate,
     JobState,
+    QueueRow,
     check_status,
     honoured,
     is_count,
@@ -63,6 +69,7 @@ HONOURED = ("gpus", "constraint", "licenses", "exclusive")
 
 FEATURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 LISTINGS = ("qstat", "qstat", "qhost")
+CLOCK = "%Y-%m-%dT%H:%M:%S"
 
 REFUSALS = re.compile(r"(?i)no suitable|exceed|limit")
 """Messages of qsub for a request that the cell refuses; the site works."""
@@ -117,7 +124,7 @@ class GridEngine(Dialect):
             "-j",
             "y",
             "-S",
-            "/bin/sh",
+            "/bin/bash",
             "-N",
             name,
         ]
@@ -226,9 +233,52 @@ class GridEngine(Dialect):
             resources=SiteResources(gpus=self.gpus),
         )
 
+    def list_queue(self) -> Command:
+        """See Dialect: with the requests of jobs, and the time on the clock of the cell."""
+        where = ("-q", self.queue) if self.queue else ()
+        words = shlex.join(("qstat", "-u", "*", *where, "-r", "-xml"))
+        return Command(argv=("/bin/sh", "-c", f"date +{CLOCK} && exec {words}"))
+
+    def read_queue(self, answer: Answer) -> tuple[QueueRow, ...]:
+        """See Dialect. A job without `h_rt` may run for ever; only held jobs of agents count."""
+        check_status(answer, "qstat")
+        clock, _, listing = answer.out.partition("\n")
+        now = _instant(clock)
+        tree = _tree(replace(answer, out=listing), "qstat")
+        running, waiting = [], []
+        for row in tree.iter("job_list"):
+            job = _row(row)
+            if "h" in (row.findtext("state") or "") and not job.name.startswith(f"{PREFIX}-"):
+                continue
+            limits = [one.text for one in row.iter("hard_request") if one.get("name") == "h_rt"]
+            limit_s = float(limits[0] or 0) if limits and is_count(limits[0] or "") else math.inf
+            is_running = job.state is JobState.RUNNING
+            begun = row.findtext("JAT_start_time")
+            used_s = 0.0 if begun is None else max(0.0, (now - _instant(begun)).total_seconds())
+            one = QueueRow(
+                number=job.number,
+                processors=_count(row, "slots"),
+                left_s=max(0.0, limit_s - used_s),
+                is_running=is_running,
+            )
+            if is_running:
+                running.append(one)
+            elif job.state is JobState.QUEUED:
+                priority = re.sub(r"\D", "", row.findtext("JAT_prio") or "")
+                waiting.append((one, int(priority[:DIGITS_MAX] or 0)))
+        return (*running, *by_priority(waiting))
+
     def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
         """See Dialect: a job is sorted in by its priority and its number, held or not."""
         return (user_hold(("qhold",), ("qrls",), read=_read_hold),)
+
+
+def _instant(text: str) -> datetime:
+    """Parse a time of the cell, which names no zone; the calendar's first for any other text."""
+    try:
+        return datetime.fromisoformat(text.strip()).replace(tzinfo=None)
+    except ValueError:
+        return datetime.min  # noqa: DTZ901 - as all times here
 
 
 def _read_hold(answer: Answer) -> None:

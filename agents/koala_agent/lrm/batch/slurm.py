@@ -31,6 +31,7 @@ from signal import SIGKILL
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
 from koala_agent.lrm.batch.slurm_gates import FAR, GATED, gates_of
+from koala_agent.lrm.batch.slurm_limits import EPOCH, NODES_FORMAT, limits_of
 from koala_agent.lrm.batch.slurm_nodes import (
     NODE_COLUMNS,
     Node,
@@ -46,6 +47,7 @@ from koala_agent.lrm.dialect import (
     Figures,
     Gate,
     JobState,
+    Limits,
     QueueRow,
     check_status,
     honoured,
@@ -138,9 +140,15 @@ NATIVE_OWN = (
 """Options of `sbatch` that Koala sets or counts, or that would change how its batch job runs."""
 
 
+OWN_VARIABLES = ("SBATCH_*", "SLURM_*")
+"""Variables that are options of `sbatch`: Koala's are in its command line, or in the agent's file.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slurm(Dialect):
-    """Submission options of the site; empty ones are left to Slurm."""
+    """Submission options of the site; empty ones are left to Slurm. `user` submits all claims;
+    empty where each runs as its owner, whose limits Slurm alone knows."""
 
     account: str = ""
     partition: str = ""
@@ -156,13 +164,18 @@ class Slurm(Dialect):
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         """See Dialect. One task for each processor or `cpus_per_task` of them, on any machines."""
-        return Command(argv=self._sbatch(placeholder, name=name), stdin=script)
+        return Command(
+            argv=self._sbatch(placeholder, name=name),
+            stdin=_for_programs(script),
+            hands_on=True,
+            without=OWN_VARIABLES,
+        )
 
     def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
         """See Dialect: `sbatch` queues requests that can never be met, except where the site has
         EnforcePartLimits."""
         argv = self._sbatch(placeholder, name=name)
-        return Command(argv=(*argv, "--test-only"), stdin=script)
+        return Command(argv=(*argv, "--test-only"), stdin=_for_programs(script))
 
     def read_asked(self, answer: Answer) -> None:
         """See Dialect. Its start time is an estimate, and is not read."""
@@ -170,18 +183,16 @@ class Slurm(Dialect):
             raise _refusal("sbatch --test-only", answer)
 
     def _sbatch(self, placeholder: Placeholder, *, name: str) -> tuple[str, ...]:
-        limit = "UNLIMITED"
-        if placeholder.time_limit_s < math.inf:
-            limit = str(max(1, math.ceil(placeholder.time_limit_s / 60)))
         asked = placeholder.resources
         each = asked.cpus_per_task or 1
+        limit_s = placeholder.time_limit_s
         argv = [
             "sbatch",
             "--parsable",
             "--no-requeue",
             f"--job-name={name}",
             f"--ntasks={placeholder.processors // each}",
-            f"--time={limit}",
+            *([f"--time={max(1, math.ceil(limit_s / 60))}"] if limit_s < math.inf else []),
             f"--chdir={'/' if placeholder.body else placeholder.directory}",
             f"--output={'/dev/null' if placeholder.body else placeholder.directory / OUTPUT_FILE}",
             "--open-mode=append",
@@ -219,8 +230,7 @@ class Slurm(Dialect):
         raise _refusal("sbatch", answer)
 
     def list_jobs(self) -> Command:
-        whose = ("--me",) if not self.user else (f"--user={self.user}",)
-        return Command(argv=(*LIST, *whose, "-O", _widths(COLUMNS)))
+        return Command(argv=(*LIST, "--me", "-O", _widths(COLUMNS)))
 
     def list_all(self) -> Command:
         """See Dialect. A site may hide the jobs of others (PrivateData): they seem to be none."""
@@ -305,6 +315,26 @@ class Slurm(Dialect):
             resources=resources_of(every, rules, licenses.out),
         )
 
+    def limits(self) -> tuple[Command, ...]:
+        """See Dialect."""
+        which = (f"users={self.user}", "flags=assoc,qos") if self.user else ("flags=qos",)
+        return (
+            Command(argv=("scontrol", "-o", "show", "partition"), keep_s=KEEP_S),
+            Command(argv=("sinfo", "-h", "-a", "-o", NODES_FORMAT), keep_s=KEEP_S),
+            Command(argv=("scontrol", "-o", "show", "assoc_mgr", *which)),
+            Command(argv=(*EPOCH, "scontrol", "-o", "show", "reservation")),
+        )
+
+    def read_limits(self, answers: tuple[Answer, ...]) -> Limits:
+        """See Dialect. Without accounting there are no associations; a site may hide them."""
+        return limits_of(
+            *(answer.out if answer.status == 0 else "" for answer in answers),
+            partition=self.partition,
+            account=self.account,
+            qos=self.qos,
+            user=self.user,
+        )
+
     def list_queue(self) -> Command:
         """See Dialect."""
         return self.list_all()
@@ -336,7 +366,13 @@ class Slurm(Dialect):
         config, nodes = answers
         for answer, command in zip(answers, ("scontrol", "sinfo"), strict=True):
             check_status(answer, command)
-        return gates_of(config.out, ",".join(nodes.out.split()))
+        return gates_of(config.out, ",".join(nodes.out.split()), self.options)
+
+
+def _for_programs(script: str) -> str:
+    """Let a shell run the script that keeps exported functions, such as `module`; dash drops them.
+    With -p it reads no start-up file of the site's."""
+    return script.replace("#!/bin/sh\n", "#!/bin/bash -p\n", 1)
 
 
 def _widths(columns: tuple[tuple[str, int], ...]) -> str:
@@ -435,6 +471,7 @@ def _dialect(table: SlurmTable, site: DialectSettings) -> Dialect:
         qos=table.qos,
         options=table.options,
         native=site.native,
+        user=site.user,
     )
 
 

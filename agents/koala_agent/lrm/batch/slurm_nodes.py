@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from koala.common.protocol.messages import SiteResources
+from koala.common.protocol.messages import Queue, SiteResources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.dialect import is_count
 
@@ -82,7 +82,7 @@ def resources_of(nodes: Collection[Node], rules: Partitions, licenses: str) -> S
         host_memory_mb=max((node.memory_mb for node in nodes), default=0),
         features=tuple(sorted({feature for node in nodes for feature in node.features})),
         licenses=tuple((name, int(count)) for name, count in found),
-        queues=tuple(sorted(rules)),
+        queues=tuple(Queue(name=name) for name in sorted(rules)),
         is_complete=True,
     )
 

@@ -79,7 +79,7 @@ class QueuedJob:
             is_waiting=state == WAITING,
             partitions=frozenset(partitions.split(",")),
             processors=int(processors),
-            left_s=_seconds(left),
+            left_s=seconds_of(left),
             priority=_count(priority),
             reason=reason,
             comment=comment,
@@ -101,11 +101,11 @@ def queue_of(jobs: Iterable[QueuedJob], *, gated: str) -> tuple[QueueRow, ...]:
             running.append(row)
         elif job.comment == gated or not job.reason.startswith(NO_RIGHT):
             waiting.append((row, job.priority))
-    return (*running, *_ordered(waiting))
+    return (*running, *by_priority(waiting))
 
 
-def _ordered(waiting: list[tuple[QueueRow, int]]) -> list[QueueRow]:
-    """Sort jobs by priority. A gated one that the scheduler has looked at has none: it counts as
+def by_priority(waiting: list[tuple[QueueRow, int]]) -> list[QueueRow]:
+    """Sort jobs by priority. One of 0 is gated, and the scheduler has looked at it: it counts as
     the next one that was submitted."""
     by_number = sorted(waiting, key=lambda pair: _count(pair[0].number), reverse=True)
     later = min((priority for _, priority in waiting if priority), default=0)
@@ -122,7 +122,7 @@ def _count(text: str) -> int:
     return 0 if found is None else int(found[0])
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
     """Return a time limit: inf for none, 0 for one that is over."""
     if (found := LEFT.fullmatch(text)) is None:
         return 0.0 if text == "INVALID" else math.inf

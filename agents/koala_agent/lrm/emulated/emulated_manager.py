@@ -32,7 +32,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
 
-from koala.common.protocol.messages import SiteResources
+from koala.common.protocol.messages import Resources, SiteResources
+from koala.common.protocol.queue_limits import NO_LIMITS, Times
 from koala.common.runtime.clock import boot_id
 from koala.errors import LocalManagerError
 from koala.queue_model import LocalQueue, local_queue
@@ -152,6 +153,10 @@ class EmulatedLocalManager:
     def gate(self) -> str:
         """The queue itself passes over gated jobs."""
         return "queue"
+
+    def times(self, resources: Resources) -> Times:
+        """See `LocalManager`. Nothing limits the time of its jobs."""
+        return NO_LIMITS
 
     def number(self, claim: str) -> str:
         """See `LocalManager`. Its jobs have no other names than their claims."""
@@ -414,6 +419,7 @@ class EmulatedLocalManager:
                 is_known=lambda claim: not self._lacks_gpus(self._jobs[claim])
             ),
             foreign_queued=self._local.waiting,
+            outlook=self._forecasts.outlook(),
         )
 
     # The life of a job ------------------------------------------------------------------------
