@@ -385,7 +385,6 @@ class BatchManager:
         two of them the figures include what has happened to our claims. While a controller is away
         nothing is startable: jobs that may run elsewhere should."""
         if self._figures is None and not self._silence:
-            self._budget.set_busy(self, is_busy=True)
             try:
                 await self._poll()
                 await self._poll_figures()
@@ -408,7 +407,8 @@ class BatchManager:
         async with self._poll_lock:
             number, trouble = self._last_poll
             if number <= begun_before:
-                self._budget.set_busy(self, is_busy=bool(self._claims.open()))
+                is_busy = self._figures is None or bool(self._claims.open())
+                self._budget.set_busy(self, is_busy=is_busy)
                 await self._budget.wait()  # before the poll begins, so that more may share it
                 begun = self._begin_poll()
                 trouble = await self._poll_accounts(begun)
