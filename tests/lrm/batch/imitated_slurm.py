@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
-from koala_agent.lrm.batch.slurm import COLUMNS
 from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
+from koala_agent.lrm.batch.slurm_queue import COLUMNS
 from koala_agent.transport.interface import Answer, Command
 from koala_agent.transport.shell import Shell
 
@@ -34,17 +34,40 @@ def listed(
     code: str = "0",
     restarts: str = "0",
     owner: str = "ann",
-    partition: str = "batch",
     processors: str = "1",
     left: str = "1:00",
     priority: str = "1",
+    partition: str = "batch",
+    nodes: str = "",
+    wanted: str = "",
     reason: str = "None",
     comment: str = "(null)",
 ) -> str:
     """A row of a listing, padded by bytes, as Slurm does."""
-    fields = (number, state, code, restarts, owner, partition, processors, left, priority)
-    pairs = zip((*fields, reason, comment, name), COLUMNS, strict=True)
+    fields = (number, state, code, restarts, owner, processors, left, priority, partition)
+    more = (nodes, wanted, "(null)", "N/A", "N/A", reason, comment, name)
+    pairs = zip((*fields, *more), COLUMNS, strict=True)
     return b"".join(text.encode().ljust(width) for text, (_, width) in pairs).decode() + "\n"
+
+
+def queue_row(
+    *fields: str, partition: str = "batch", nodes: str = "", wanted: str = "", name: str = "job"
+) -> str:
+    """A job of the queue, from its number to its comment, and where it runs or may run."""
+    number, state, processors, left, priority, reason, comment = fields
+    return listed(
+        number,
+        state,
+        name,
+        processors=processors,
+        left=left,
+        priority=priority,
+        partition=partition,
+        nodes=nodes,
+        wanted=wanted,
+        reason=reason,
+        comment=comment,
+    )
 
 
 @dataclass(slots=True)
@@ -56,10 +79,10 @@ class Job:
     code: int = 0
     reason: str = "None"
     restarts: int = 0
+    cpus: str = ""
     is_listed: bool = True
     comment: str = "(null)"
     owner: str = ""
-    processors: int = 4
     left: str = "1:00"
     priority: int = 1
 
@@ -103,7 +126,9 @@ class Cluster(Listener):
     def __init__(self) -> None:
         super().__init__()
         self.jobs: dict[str, Job] = {}
+        self.queue = ""  # jobs of others
         self.is_away = False
+        self.has_commands = True
         self.has_records = True
         self.is_deaf_to_submissions = False  # they arrive, and their answers do not
         self.forgets = False
@@ -126,6 +151,8 @@ class Cluster(Listener):
         """See Shell."""
         await asyncio.sleep(0)
         self.hear(command)
+        if not self.has_commands:
+            raise LocalManagerError(f"{command.argv[0]} cannot be run: No such file or directory")
         if self.is_away:
             raise LocalManagerError(f"{command.argv[0]} gave no answer in 15 s", transient=True)
         match command.argv:
@@ -152,7 +179,7 @@ class Cluster(Listener):
             case ("sinfo", *_) if not self.has_figures:
                 return Answer(status=1, out="", err="slurm_load_node error: Socket timed out")
             case ("sinfo", *_):
-                node = ("n1", "batch*", "up", "0/16/0/16", "idle", "1", "0", "", "", "")
+                node = ("n1", "batch*", "up", "0/16/0/16", "idle", "1", "0", "", "", "", "")
                 return Answer(status=0, out=row(NODE_COLUMNS, *node), err="")
             case _:
                 return Answer(status=0, out="", err="")
@@ -179,7 +206,7 @@ class Cluster(Listener):
                 code=str(job.code),
                 restarts=str(job.restarts),
                 owner=job.owner,
-                processors=str(job.processors),
+                processors=job.cpus,
                 left=job.left,
                 priority=str(job.priority),
                 reason=job.reason,
@@ -188,7 +215,7 @@ class Cluster(Listener):
             for number, job in self.jobs.items()
             if job.is_listed
         ]
-        return Answer(status=0, out="".join(rows), err="")
+        return Answer(status=0, out="".join(rows) + self.queue, err="")
 
     def _update(self, numbers: list[str], changes: list[str]) -> Answer:
         if self.refused_change and any(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
@@ -15,7 +16,7 @@ from koala_agent.lrm.batch.gatekeeper import AGAIN_S, GATES_S
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_gates import FAR_RENEW_S, GATED
 from koala_agent.lrm.dialect import Gate
-from koala_agent.lrm.local_manager import Idle, Placeholder, Queued, RequestRefusedError, Resources
+from koala_agent.lrm.local_manager import Idle, Placeholder, Queued, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Job, Serve
 from tests.lrm.harness import serving
@@ -142,9 +143,9 @@ async def test_a_gate_under_which_the_site_cancels_jobs_is_given_up(
         for number in range(1, 4):
             await manager.submit(other(gated, number))
         await cluster.polls()
-        for number in ("1", "2"):
+        for cancelled in ("1", "2"):
             assert manager.gate == "excluded nodes"
-            cluster.jobs[number].state = "CANCELLED"
+            cluster.jobs[cancelled].state = "CANCELLED"
             await cluster.polls()
         assert manager.gate == "nice value"
         cluster.now += AGAIN_S
@@ -310,10 +311,10 @@ async def test_expected_starts_come_from_the_queue_run_forward(
         await manager.submit(gated)
         await manager.submit(replace(other(placeholder, 2), processors=16))
         cluster.jobs |= {
-            "1": replace(cluster.jobs["1"], priority=0, reason="BadConstraints"),
-            "2": replace(cluster.jobs["2"], processors=16, priority=5, reason="Priority"),
-            "90": Job("o", processors=16, left="1:00:00", priority=9, reason="Resources"),
-            "91": Job("o", processors=16, left="UNLIMITED", priority=1, reason="Priority"),
+            "1": replace(cluster.jobs["1"], cpus="4", priority=0, reason="BadConstraints"),
+            "2": replace(cluster.jobs["2"], cpus="16", priority=5, reason="Priority"),
+            "90": Job("o", cpus="16", left="1:00:00", priority=9, reason="Resources"),
+            "91": Job("o", cpus="16", left="UNLIMITED", priority=1, reason="Priority"),
         }
         cluster.now += 60
         expected = {CLAIM: 3600.0, "j2/1/0/1": 3600.0}

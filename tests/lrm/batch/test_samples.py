@@ -93,10 +93,10 @@ def test_gpus_features_and_licences_of_slurm() -> None:
         ("n3", "batch*", "up", "0/8/0/8", "idle", "64000", "0"),
     ]
     more = [
-        ("gpu:a100:2(S:0-1)", "gpu:a100:1(IDX:0)", "ib,rome"),
-        ("gpu:v100:4,shard:8", "gpu:v100:0(IDX:N/A)", "ib"),
-        ("gpu:3", "gpu:(null):1(IDX:2)", "(null)"),
-        ("gpu:3", "gpu:(null):1(IDX:2)", "(null)"),
+        ("8:1:1", "gpu:a100:2(S:0-1)", "gpu:a100:1(IDX:0)", "ib,rome"),
+        ("8:1:1", "gpu:v100:4,shard:8", "gpu:v100:0(IDX:N/A)", "ib"),
+        ("8:1:1", "gpu:3", "gpu:(null):1(IDX:2)", "(null)"),
+        ("8:1:1", "gpu:3", "gpu:(null):1(IDX:2)", "(null)"),
     ]
     licenses = "LicenseName=a@lm Total=2 Used=0 Free=2 Remote=no\nLicenseName=b Total=30 Used=2\n"
     partitions = "PartitionName=batch\nPartitionName=gpu\n"
@@ -109,6 +109,7 @@ def test_gpus_features_and_licences_of_slurm() -> None:
         host_gpus=4,
         gpu_types=("a100", "v100"),
         host_memory_mb=64000,
+        host_processors=8,
         features=("ib", "rome"),
         licenses=(("a@lm", 2), ("b", 30)),
         queues=(Queue(name="batch"), Queue(name="gpu")),
@@ -171,13 +172,14 @@ def figures(
         ("mixed", (8, 6)),
         ("MIXED+DYNAMIC_NORM", (8, 6)),
         ("idle+cloud", (8, 6)),
-        ("idle+completing", (8, 6)),
+        ("idle+completing", (8, 0)),
         ("idle+maintenance+reserved", (2, 0)),
         ("mixed+planned", (8, 6)),
         ("idle-", (8, 6)),
-        ("idle+cloud+powered_down", (8, 0)),
-        ("IDLE+CLOUD+POWERING_UP", (8, 0)),
-        ("idle~", (8, 0)),
+        ("idle+cloud+powered_down", (8, 6)),
+        ("IDLE+CLOUD+POWERING_UP", (8, 6)),
+        ("idle+cloud+powering_down", (8, 0)),
+        ("idle~", (8, 6)),
         ("mixed+drain", (2, 0)),
         ("idle+not_responding", (2, 0)),
         ("idle*", (2, 0)),

@@ -34,7 +34,7 @@ from functools import partial
 from pathlib import Path
 
 from koala.common.protocol.messages import Outlook, Resources, Wait
-from koala.common.protocol.names import ClaimId
+from koala.common.protocol.names import AWAY, SILENT, ClaimId
 from koala.common.protocol.queue_limits import Times
 from koala.common.runtime.clock import boot_id
 from koala.common.runtime.structured_log import get_logger
@@ -45,7 +45,9 @@ from koala_agent.lrm.batch.claim_tracking import (
     TrackedClaim,
     TrackedClaims,
     idle_of,
+    others_waiting,
     presumed_figures,
+    taken_of,
 )
 from koala_agent.lrm.batch.forecast import forecast
 from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
@@ -194,7 +196,9 @@ class BatchManager:
     @property
     def starts_after_stop(self) -> bool:
         """True when no other user waits, so that released processors go to our next claim."""
-        return self._figures is not None and not self._silence and self._foreign == 0
+        if self._figures is None or self._silence:
+            return False
+        return not others_waiting(self._figures_now(self._figures), self._counted()).jobs
 
     @property
     def honours(self) -> tuple[str, ...]:
@@ -245,7 +249,7 @@ class BatchManager:
         """Return the age at which figures are asked for anew: sooner after an event."""
         longest_s = self._longest_pause_s()
         has_news = self._happened_at > self._figures_at and self._claims.open()
-        return longest_s / 2 if has_news else longest_s
+        return longest_s / 2 if has_news or self._is_settling() else longest_s
 
     async def opened(self) -> None:
         """See `LocalManager`. The table is complete at once. The batch system is polled only when
@@ -382,18 +386,18 @@ class BatchManager:
 
     async def idle(self) -> Idle:
         """See `LocalManager`. Only the first figures are asked for: then the polls do, and between
-        two of them the figures include what has happened to our claims. While a controller is away
-        nothing is startable: jobs that may run elsewhere should."""
+        two of them the figures include what has happened to our claims. While a controller is away,
+        or its commands are, nothing is startable: jobs that may run elsewhere should. What is
+        returned counts as reported: the polls report each difference from it."""
         if self._figures is None and not self._silence:
             try:
                 await self._poll()
                 await self._poll_figures()
                 await self._gatekeeper.try_to_learn()
             except LocalManagerError as error:
-                if not error.transient:
-                    raise
                 self._mark_silent(error)
-        return self._idle_now()
+        self._reported_idle = self._idle_now()
+        return self._reported_idle
 
     # Looking ----------------------------------------------------------------------------------
 
@@ -439,7 +443,7 @@ class BatchManager:
             claims = self._counted()
             self._look = _Look(
                 at=begun.at,
-                in_use=sum(one.row.processors for one in claims if one.uses_processors()),
+                in_use=sum(taken_of(one) for one in claims if one.uses_processors()),
                 waiting=sum(one.is_eligible() and not one.is_limited for one in claims),
             )
         return own
@@ -598,6 +602,10 @@ class BatchManager:
             figures = presumed_figures(self._claims.open(), allowed=self._settings.processors)
         await self._queues.try_to_learn()
         resources = self._queues.completed(figures.resources)
+        if figures.waiting is not None:  # of one of ours nobody knows later that it was
+            ours = {one.row.number for one in self._claims.all()}
+            others = tuple(row for row in figures.waiting if row.number not in ours)
+            figures = replace(figures, waiting=others)
         self._figures, self._in_use = replace(figures, resources=resources), look.in_use
         self._foreign = max(0, figures.queued_jobs - look.waiting)
         self._figures_at = self._clock()
@@ -605,7 +613,7 @@ class BatchManager:
     def _figures_now(self, figures: Figures) -> Figures:
         """Return the last figures with what has happened to our claims since."""
         claims = self._counted()
-        in_use = sum(one.row.processors for one in claims if one.uses_processors())
+        in_use = sum(taken_of(one) for one in claims if one.uses_processors())
         idle = figures.idle + self._in_use - in_use
         waiting = sum(one.is_eligible() and not one.is_limited for one in claims)
         return replace(
@@ -743,7 +751,8 @@ class BatchManager:
         figures = self._figures_now(self._figures)
         idle = idle_of(figures, self._counted(), allowed=allowed, unsure=unsure)
         if self._silence:
-            return replace(idle, idle=0, startable=0, idle_gpus=0, trouble=self._silence)
+            idle = replace(idle, idle=0, startable=0, idle_gpus=0, why="")
+            return replace(idle, trouble=self._silence)
         troubles = (self._breaker.summary, self._gatekeeper.trouble)
         idle = replace(
             idle,
@@ -751,8 +760,14 @@ class BatchManager:
             waits=self._waits(),
             outlook=self._outlook,
         )
-        is_limited = self._clock() - self._claims.limited_at < self._settings.limited_s
-        return replace(idle, startable=0) if is_limited else idle
+        now, limits = self._clock(), []
+        for account, (at, reason) in sorted(self._claims.limits.items()):
+            if now - at < self._settings.limited_s:
+                whose = f"account {account}" if account else "the account of Koala"
+                limits.append(f"{whose} has reached a limit ({reason})")
+                # Where claims run as their users, others may have what one cannot.
+                idle = idle if account else replace(idle, startable=0, holes=())
+        return replace(idle, why="; ".join(filter(None, [*limits, idle.why])))
 
     def _is_unsure(self, tracked: TrackedClaim) -> bool:
         """Test for a claim of an account with an open circuit. A waiting one counts as a foreign
@@ -769,9 +784,9 @@ class BatchManager:
             self._report(idle)
 
     def _mark_silent(self, error: LocalManagerError) -> None:
-        silence = f"the batch system gives no answer ({error})"
+        silence = f"{SILENT} ({error})"
         if isinstance(error, SiteAwayError):
-            silence = f"it cannot be reached: {error}"
+            silence = f"{AWAY}: {error}"
         if silence == self._silence:
             return
         if not self._silence:
@@ -791,7 +806,7 @@ class BatchManager:
         """Wait for the next poll: at once after an event (the budget spaces them), and the longer,
         the longer there was none. Claims that run, and tell of themselves, are no reason for it."""
         settings = self._settings
-        pause_s = self._longest_pause_s()
+        pause_s = self._longest_pause_s() / (2 if self._is_settling() else 1)
         if self._is_unsettled():
             quiet_s = self._clock() - self._happened_at
             pause_s = min(pause_s, max(settings.poll_s, quiet_s * BACKOFF))
@@ -806,6 +821,10 @@ class BatchManager:
 
     def _longest_pause_s(self) -> float:
         return self._settings.figures_s * (BUSY_SHARE if self._claims.open() else 1.0)
+
+    def _is_settling(self) -> bool:
+        """Test for processors that are about to be free."""
+        return self._figures is not None and self._figures.is_settling
 
     def _is_unsettled(self) -> bool:
         """Test for anything that only a listing can tell: a start that was not told yet, an end."""

@@ -4,11 +4,33 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import NamedTuple
 
-from koala_agent.lrm.dialect import DIGITS_MAX, QueueRow, is_count
+from koala_agent.lrm.batch.slurm_nodes import Node
+from koala_agent.lrm.dialect import DIGITS_MAX, QueueRow
+from koala_agent.starter.batch_rules import expand_names
 
+COLUMNS = (
+    ("JobID", 24),
+    ("State", 24),
+    ("exit_code", 16),
+    ("RestartCnt", 12),
+    ("UserName", 64),
+    ("NumCPUs", 12),
+    ("TimeLeft", 24),
+    ("PriorityLong", 24),
+    ("Partition", 120),
+    ("NodeList", 200),
+    ("ReqNodes", 80),
+    ("Feature", 80),
+    ("tres-per-node", 60),
+    ("tres-per-job", 60),
+    ("Reason", 160),
+    ("Comment", 40),
+    ("Name", 80),
+)
 WAITING = "PENDING"
 RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING")
 """States of jobs that wait, and of those that have processors."""
@@ -36,9 +58,13 @@ NO_RIGHT = (
     *NEVER,
     *LIMITS,
     "Dependency",
-    "DependencyNeverSatisfied",
     "JobHeld",
+    "JobHoldMaxRequeue",
+    "MaxRequeue",
     "BeginTime",
+    "Cleaning",
+    "BurstBuffer",
+    "launch failed",
     "JobArrayTaskLimit",
     "Licenses",
     "Reservation",
@@ -53,54 +79,86 @@ LEFT = re.compile(r"(?:([0-9]{1,6})-)?(?:([0-9]{1,2}):)?([0-9]{1,2}):([0-9]{1,2}
 """Time that a job may still run, as [D-][HH:]MM:SS."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedJob:
-    """Row of a listing, of any user: a job that has not ended. `partitions` are those in which it
-    may run, `is_waiting` has not started."""
+class Row(NamedTuple):
+    """Row of `COLUMNS`."""
 
     number: str
-    is_waiting: bool
-    partitions: frozenset[str]
-    processors: int
-    left_s: float
-    priority: int
+    state: str
+    code: str
+    restarts: str
+    owner: str
+    processors: str
+    left: str
+    priority: str
+    partition: str
+    nodes: str
+    wanted_nodes: str
+    features: str
+    gres_per_node: str
+    gres_per_job: str
     reason: str
     comment: str
-
-    @classmethod
-    def read(cls, fields: Sequence[str]) -> QueuedJob | None:
-        """Parse a row of `COLUMNS`; None for a job that has ended, and for what is no row."""
-        number, state, *_, partitions, processors, left, priority, reason, comment, _ = fields
-        is_row = is_count(number[:1]) and is_count(processors)
-        if not is_row or state not in (WAITING, *RUNNING):
-            return None
-        return cls(
-            number=number,
-            is_waiting=state == WAITING,
-            partitions=frozenset(partitions.split(",")),
-            processors=int(processors),
-            left_s=seconds_of(left),
-            priority=_count(priority),
-            reason=reason,
-            comment=comment,
-        )
+    name: str
 
 
-def queue_of(jobs: Iterable[QueuedJob], *, gated: str) -> tuple[QueueRow, ...]:
-    """Return the jobs, the waiting ones in the order of their priorities; `gated` is the comment of
-    those that are gated."""
+def waiting_for(
+    rows: Iterable[Row], nodes: Collection[Node], ours: frozenset[str], *, gated: str
+) -> tuple[QueueRow, ...]:
+    """Return the jobs that wait for some of our nodes, each with those of them that it may take;
+    gated ones are no competitors."""
+    found = []
+    known: dict[tuple[str, ...], frozenset[str]] = {}
+    for row in rows:
+        if row.state != WAITING or row.comment == gated or row.reason.startswith(NO_RIGHT):
+            continue
+        kind = (row.partition, row.wanted_nodes, row.features, row.gres_per_node, row.gres_per_job)
+        if kind not in known:
+            known[kind] = _may_take(row, nodes) & ours
+        if known[kind]:
+            found.append(replace(_queue_row(row), nodes=known[kind]))
+    return tuple(found)
+
+
+def _may_take(row: Row, nodes: Collection[Node]) -> frozenset[str]:
+    """Return the nodes that a waiting job may take, as far as the listing tells; those that it has
+    to have, where it names some."""
+    partitions = row.partition.split(",")
+    fitting = [node for node in nodes if node.partition in partitions]
+    if re.fullmatch(r"[\w.:-]+(?:&[\w.:-]+)*", row.features):
+        fitting = [node for node in fitting if {*row.features.split("&")} <= {*node.features}]
+    if "gpu" in row.gres_per_node + row.gres_per_job:
+        fitting = [node for node in fitting if node.gpus]
+    found = frozenset(node.name for node in fitting)
+    return found & _names(row.wanted_nodes) or found
+
+
+def _names(text: str) -> frozenset[str]:
+    try:
+        return frozenset(expand_names(text))
+    except ValueError:  # cut off
+        return frozenset()
+
+
+def _queue_row(row: Row) -> QueueRow:
+    is_running = row.state != WAITING
+    return QueueRow(
+        number=row.number,
+        processors=int(row.processors),
+        left_s=seconds_of(row.left),
+        is_running=is_running,
+        nodes=_names(row.nodes) or None if is_running else None,
+    )
+
+
+def queue_of(rows: Iterable[Row], *, gated: str) -> tuple[QueueRow, ...]:
+    """Return the jobs, the waiting ones in the order of their priorities;
+    `gated` is the comment of those that are gated."""
     running, waiting = [], []
-    for job in jobs:
-        row = QueueRow(
-            number=job.number,
-            processors=job.processors,
-            left_s=job.left_s,
-            is_running=not job.is_waiting,
-        )
-        if not job.is_waiting:
-            running.append(row)
-        elif job.comment == gated or not job.reason.startswith(NO_RIGHT):
-            waiting.append((row, job.priority))
+    for row in rows:
+        if row.state != WAITING:
+            running.append(_queue_row(row))
+        elif row.comment == gated or not row.reason.startswith(NO_RIGHT):
+            waiting.append((_queue_row(row), _count(row.priority)))
     return (*running, *by_priority(waiting))
 
 
