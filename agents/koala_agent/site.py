@@ -354,6 +354,7 @@ class Site:
                 gate=self._manager.gate,
                 outlook=idle.outlook,
                 why_idle="" if is_low else idle.why,
+                commands="" if idle.commands is None else idle.commands.text,
                 asleep=idle.asleep,
                 wake_s=idle.wake_s,
                 holes=() if is_low else idle.holes,

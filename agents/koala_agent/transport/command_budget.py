@@ -38,6 +38,12 @@ class CommandCounts:
     asks_total: int = 0
     acts_total: int = 0
 
+    @property
+    def text(self) -> str:
+        """The commands of the last minute, for a person."""
+        acts = f"; {self.acted} to submit, cancel and gate jobs" if self.acted else ""
+        return f"commands in the last minute: {self.asked} of {self.allowed}{acts}"
+
 
 class CommandBudget:
     """Budget of one login, which several sites may share."""

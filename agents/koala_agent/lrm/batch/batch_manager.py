@@ -57,7 +57,7 @@ from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, job_na
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
 from koala_agent.lrm.local_manager import Idle, Listed, OnReport, Placeholder, Queued
-from koala_agent.transport.command_budget import CommandBudget, CommandCounts
+from koala_agent.transport.command_budget import CommandBudget
 from koala_agent.transport.interface import Command, CommandRunner, SiteAwayError
 
 TRIALS_MAX = 2
@@ -126,7 +126,7 @@ class _PollStart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
+class _Listing:
     """What a listing said, for the figures that belong to it: since when its answer counts, the
     processors of our claims that had some, and how many of our claims waited."""
 
@@ -172,7 +172,7 @@ class BatchManager:
         self._foreign = 0  # jobs of others that waited then
         self._in_use = 0  # processors of our claims in it
         self._figures_at = -math.inf
-        self._look = _Look(at=-math.inf, in_use=0, waiting=0)
+        self._listed = _Listing(at=-math.inf, in_use=0, waiting=0)
         self._happened_at = -math.inf  # the last event that a listing may tell more about
         self._ends_late = False  # processors of claims that left were not free soon after
         self._forecasts: dict[str, Wait] = {}  # by number
@@ -208,10 +208,6 @@ class BatchManager:
     def gate(self) -> str:
         return self._gatekeeper.name
 
-    @property
-    def commands(self) -> CommandCounts:
-        return self._budget.counts
-
     def times(self, resources: Resources) -> Times:
         return self._queues.times(resources)
 
@@ -246,7 +242,7 @@ class BatchManager:
             await self._pause()
 
     def _figures_due_s(self) -> float:
-        """Return the age at which figures are asked for anew: sooner after an event."""
+        """Return the age at which figures are asked for again: sooner after an event."""
         longest_s = self._longest_pause_s()
         has_news = self._happened_at > self._figures_at and self._claims.open()
         return longest_s / 2 if has_news or self._is_settling() else longest_s
@@ -396,7 +392,7 @@ class BatchManager:
                 await self._gatekeeper.try_to_learn()
             except LocalManagerError as error:
                 self._mark_silent(error)
-        self._reported_idle = self._idle_now()
+        self._reported_idle = self._idle_told()
         return self._reported_idle
 
     # Looking ----------------------------------------------------------------------------------
@@ -441,7 +437,7 @@ class BatchManager:
         if own is None:
             self._learn_lateness(begun.at)
             claims = self._counted()
-            self._look = _Look(
+            self._listed = _Listing(
                 at=begun.at,
                 in_use=sum(taken_of(one) for one in claims if one.uses_processors()),
                 waiting=sum(one.is_eligible() and not one.is_limited for one in claims),
@@ -590,7 +586,7 @@ class BatchManager:
 
     async def _poll_figures(self) -> None:
         """Ask for the figures that belong to the last listing."""
-        look = self._look
+        look = self._listed
         answers = tuple(
             [
                 await self._commands.ask(command, "", since=look.at)
@@ -640,7 +636,7 @@ class BatchManager:
         pause_s = self._settings.waits_s if ours else self._settings.outlook_s
         self._waits_due_at = self._clock() + pause_s
         try:
-            answer = await self._commands.ask(command, "", since=self._look.at)
+            answer = await self._commands.ask(command, "", since=self._listed.at)
             rows = await asyncio.to_thread(self._dialect.read_queue, answer)
         except LocalManagerError as error:
             log.debug("batch.queue_unknown", reason=str(error))
@@ -779,9 +775,14 @@ class BatchManager:
         return [tracked for tracked in self._claims.open() if not self._is_unsure(tracked)]
 
     def _report_idle(self) -> None:
-        if (idle := self._idle_now()) != self._reported_idle:
+        idle = self._idle_told()
+        told = self._reported_idle
+        if told is None or (idle, idle.commands) != (told, told.commands):
             self._reported_idle = idle
             self._report(idle)
+
+    def _idle_told(self) -> Idle:
+        return replace(self._idle_now(), commands=self._budget.counts)
 
     def _mark_silent(self, error: LocalManagerError) -> None:
         silence = f"{SILENT} ({error})"

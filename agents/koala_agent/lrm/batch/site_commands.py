@@ -2,7 +2,7 @@
 
 - A command that asks takes its turn in the budget of its login (`transport.command_budget`).
 - An answer serves all who asked before its command was sent, and those who are content with an
-  older one: what hardly changes is kept for a while (`Command.keep_s`), and asked anew after an
+  older one: what hardly changes is kept for a while (`Command.keep_s`), and asked again after an
   error.
 - A command that acts goes at once. One that follows a submission that failed takes a turn, so that
   nobody's repetitions are a flood.
