@@ -349,7 +349,7 @@ class Site:
                 trouble="; ".join(filter(None, self._troubles(idle))),
                 idle_gpus=0 if is_low else idle.idle_gpus,
                 resources=idle.resources,
-                waits=idle.waits,
+                waits=(*idle.waits, *self._claims.unqueued),
                 foreign_queued=idle.foreign_queued,
                 gate=self._manager.gate,
             )

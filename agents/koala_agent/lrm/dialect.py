@@ -203,6 +203,10 @@ class Dialect(ABC):
         """Ask why a waiting job has not started; None where the listing alone tells it."""
         return None
 
+    def explain_reason(self, reason: str, queues: tuple[Queue, ...]) -> str:
+        """Add words, and limits of its queues, to a reason of a listing."""
+        return reason
+
     def figures(self) -> tuple[Command, ...]:
         """Query the processors and the waiting jobs, with one or more commands. With none those
         that the configuration gives to Koala count, and only our own claims use them."""

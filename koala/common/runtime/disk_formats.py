@@ -56,7 +56,7 @@ _OF_AGENT = (
 
 JOURNAL = Format(
     "journal format",
-    1,
+    2,
     "Let the version of Koala that wrote it finish its jobs; then move the files journal.* out of"
     " the state directory, and start this one once with koala daemon CONFIG --init --accept-loss."
     " Users and sites stay",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from koala.common.protocol.messages import Wait
 from koala.core.model.claim import Asked
 from koala.core.model.job import Job
 from koala.core.model.job_spec import JobSpec
@@ -75,10 +76,10 @@ class SiteStatus:
             for wait in self.registry.waits(site)
         }
         return [
-            f"component {job.spec.label(claim.component)} waits as batch job {wait.number} at"
-            f" {claim.site}{f' ({wait.reason})' if wait.reason else ''}"
+            f"component {job.spec.label(claim.component)} {_place(wait)} at {claim.site}"
+            f"{f' ({wait.reason})' if wait.reason else ''}"
             for claim in claims
-            if (wait := known.get(claim.id)) is not None and wait.number
+            if (wait := known.get(claim.id)) is not None and (wait.number or wait.reason)
         ]
 
     def _trouble(self, site: str) -> str:
@@ -87,3 +88,7 @@ class SiteStatus:
         return self.registry.trouble(SiteName(site)) or (
             "" if record is None else record.clock_trouble
         )
+
+
+def _place(wait: Wait) -> str:
+    return f"waits as batch job {wait.number}" if wait.number else "is not in the queue yet"

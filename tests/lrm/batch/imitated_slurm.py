@@ -37,6 +37,7 @@ class Job:
     restarts: int = 0
     is_listed: bool = True
     comment: str = "(null)"
+    nodes: str = ""
 
 
 class Listener(Shell):
@@ -152,8 +153,8 @@ class Cluster(Listener):
         lines = [
             row(
                 COLUMNS,
-                *(number, job.state, str(job.code), str(job.restarts), job.name, job.reason),
-                job.comment,
+                *(number, job.state, str(job.code), str(job.restarts), "1:00:00"),
+                *(job.nodes, job.name, job.reason, job.comment),
             )
             for number, job in self.jobs.items()
             if job.is_listed

@@ -34,7 +34,9 @@ def slurm_row(
     number: str, name: str, state: str, code: str, reason: str, comment: str = "(null)"
 ) -> str:
     """Padded by bytes, as Slurm does."""
-    fields = zip((number, state, code, "0", name, reason, comment), COLUMNS, strict=True)
+    fields = zip(
+        (number, state, code, "0", "1:00:00", "", name, reason, comment), COLUMNS, strict=True
+    )
     row = b"".join(text.encode().ljust(width) for text, (_, width) in fields)
     return row.decode()
 
@@ -247,7 +249,7 @@ def test_an_estimate_of_slurm_refuses_nothing() -> None:
                 "7",
                 JobState.ENDED,
                 cause=EndCause.TIME_LIMIT,
-                reason="Slurm: TIMEOUT (TimeLimit)",
+                reason="Slurm: TIMEOUT (1:00:00)",
             ),
         ),
         (

@@ -47,6 +47,7 @@ from koala_agent.lrm.batch.claim_tracking import (
 from koala_agent.lrm.batch.forecast import forecast
 from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
 from koala_agent.lrm.batch.queue_knowledge import QueueKnowledge
+from koala_agent.lrm.batch.submission_pauses import SubmissionPauses
 from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
@@ -126,9 +127,10 @@ class BatchManager:
             scope=settings.scope,
             make_room=settings.make_room,
         )
-        self._claims = TrackedClaims(self._table, clock=clock)
-        self._gatekeeper = Gatekeeper(dialect, self._breaker, self._claims, clock=clock)
         self._queues = QueueKnowledge(dialect, self._breaker, now=clock)
+        self._claims = TrackedClaims(self._table, clock=clock, explain=self._queues.explain)
+        self._gatekeeper = Gatekeeper(dialect, self._breaker, self._claims, clock=clock)
+        self._pauses = SubmissionPauses(clock)
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None
         self._forecasts: dict[str, Wait] = {}  # by number
@@ -216,6 +218,9 @@ class BatchManager:
     async def submit(self, placeholder: Placeholder) -> None:
         claim = placeholder.claim
         check(placeholder, self._settings.processors)
+        known = self._claims.get(claim)
+        if known is None or known.needs_submission():
+            self._pauses.check(placeholder)
         if placeholder.is_gated:
             await self._gatekeeper.check()
         tracked = self._claims.get(claim)
@@ -522,7 +527,10 @@ class BatchManager:
             was_asked = may_be_queued and not isinstance(error, CircuitOpenError)
             if not (error.transient and was_asked):
                 self._claims.forget(placeholder.claim)
+            if not isinstance(error, CircuitOpenError):
+                self._pauses.note_failure(placeholder, error)
             raise
+        self._pauses.note_success(placeholder)
         if not tracked.row.number:
             self._claims.change(tracked, number=number)
         tracked.is_listed = True
@@ -584,10 +592,11 @@ class BatchManager:
         idle = idle_of(self._figures, self._counted(), allowed=allowed, unsure=unsure)
         if self._silence:
             return replace(idle, idle=0, startable=0, idle_gpus=0, trouble=self._silence)
-        troubles = (self._breaker.summary, self._gatekeeper.trouble)
+        troubles = (self._breaker.summary, self._gatekeeper.trouble, self._pauses.summary)
         idle = replace(idle, trouble="; ".join(filter(None, troubles)), waits=self._waits())
         is_limited = self._clock() - self._claims.limited_at < self._settings.limited_s
-        return replace(idle, startable=0) if is_limited else idle
+        is_closed = is_limited or self._pauses.is_shut("")
+        return replace(idle, startable=0) if is_closed else idle
 
     def _is_unsure(self, tracked: TrackedClaim) -> bool:
         """Test for a claim of an account with an open circuit. A waiting one counts as a foreign

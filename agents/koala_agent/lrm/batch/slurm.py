@@ -22,10 +22,11 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from signal import SIGKILL
 
+from koala.common.protocol.messages import Queue
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
 from koala_agent.lrm.batch.slurm_gates import FAR, GATED, gates_of
@@ -37,7 +38,7 @@ from koala_agent.lrm.batch.slurm_nodes import (
     rules_of,
     split_columns,
 )
-from koala_agent.lrm.batch.slurm_queue import LIMITS, NEVER, NO_RIGHT, queue_of
+from koala_agent.lrm.batch.slurm_queue import LIMITS, NEVER, NO_RIGHT, explained, queue_of
 from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
     BatchJob,
@@ -51,7 +52,13 @@ from koala_agent.lrm.dialect import (
     honoured,
     is_count,
 )
-from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
+from koala_agent.lrm.local_manager import (
+    OUTPUT_FILE,
+    EndCause,
+    Placeholder,
+    RequestRefusedError,
+    UnclearRefusalError,
+)
 from koala_agent.starter.batch_rules import BatchRules
 from koala_agent.transport.interface import Answer, Command
 
@@ -60,6 +67,8 @@ COLUMNS = (
     ("State", 24),
     ("exit_code", 16),
     ("RestartCnt", 12),
+    ("TimeLimit", 24),
+    ("NodeList", 80),
     ("Name", 200),
     ("Reason", 400),
     ("Comment", 40),
@@ -123,7 +132,11 @@ REFUSALS = re.compile(
 FAULTS = re.compile(
     r"(?i)invalid|not permitted|denied|unrecognized|does not exist|no such|disabled"
 )
-"""Messages for wrong options, which stay wrong. Any other error is transient."""
+"""Messages for wrong options, which stay wrong."""
+
+AWAY = re.compile(r"(?i)unable to contact|temporarily|timed out|communication|connection|busy")
+"""Messages of a controller that does not answer, or takes no more jobs: a retry may work, and a
+submission may have arrived."""
 
 
 NATIVE_OWN = (
@@ -322,6 +335,10 @@ class Slurm(Dialect):
             user=self.user,
         )
 
+    def explain_reason(self, reason: str, queues: tuple[Queue, ...]) -> str:
+        """See Dialect."""
+        return explained(reason, queues)
+
     def list_queue(self) -> Command:
         """See Dialect. A site may hide the jobs of others (PrivateData): they seem to be none."""
         where = (f"--partition={self.partition}",) if self.partition else ()
@@ -356,15 +373,18 @@ def _widths(columns: tuple[tuple[str, int], ...]) -> str:
 
 def _refusal(command: str, answer: Answer) -> LocalManagerError:
     complaint = answer.complaint()
-    message = f"{command}: {complaint}"
-    is_away = "Unable to contact" in complaint or "temporarily" in complaint
-    if not is_away and REFUSALS.search(complaint):
+    message = f"{command}: {answer.complaints()}"
+    if AWAY.search(complaint):
+        return LocalManagerError(message, transient=True)
+    if REFUSALS.search(complaint):
         return RequestRefusedError(message)
-    return LocalManagerError(message, transient=is_away or FAULTS.search(complaint) is None)
+    if FAULTS.search(complaint):
+        return LocalManagerError(message)
+    return UnclearRefusalError(message)
 
 
 def _row(fields: list[str]) -> BatchJob:
-    number, state, code, restarts, name, reason, comment = fields
+    number, state, code, restarts, limit, nodes, name, reason, comment = fields
     # A member of a job array or of a heterogeneous job has its place behind the number.
     plain = re.fullmatch(r"([0-9]{1,15})(?:[_+.].*)?", number)
     wait_status = _wait_status(code)
@@ -372,7 +392,13 @@ def _row(fields: list[str]) -> BatchJob:
         row = " ".join(fields)[:200]
         raise LocalManagerError(f"squeue: {row!r} is no row of a listing", transient=True)
     if state in ENDS:
-        return _ended(plain[1], name, state, wait_status, reason)
+        if state == "TIMEOUT":
+            reason = limit
+        ended = _ended(plain[1], name, state, wait_status, reason)
+        if state != "CANCELLED" or not nodes:
+            return ended
+        words = f"{ended.reason} on {nodes}"
+        return replace(ended, cause=EndCause.CANCELLED_BEGUN, reason=words)
     now = STATES.get(state, JobState.RUNNING)
     cause = EndCause.LOST
     is_gated = now is JobState.QUEUED and comment == GATED
