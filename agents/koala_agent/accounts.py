@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from koala.common.runtime.structured_log import get_logger
-from koala.common.wire.grpc_variables import FORK_SUPPORT, VERBOSITY
 from koala.errors import ConfigError, LocalManagerError
 from koala_agent.config_tables import AccountsTable, Config
 from koala_agent.transport.shell import AccountSwitch
@@ -29,17 +28,6 @@ from koala_agent.transport.shell import AccountSwitch
 REFRESH_S = 30.0
 
 log = get_logger()
-
-CLIENT_VARIABLES = (
-    "KOALA_ADDRESS",
-    "KOALA_CA",
-    "KOALA_CREDENTIALS",
-    "KOALA_DEBUG",
-    "KOALA_RUNTIME_DIR",
-    "KOALA_TOKEN",
-)
-"""Variables of koala clients (docs/configuration.md). The person who starts an agent may be a
-client with a token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,10 +205,3 @@ def _account_switch(account: Account, table: AccountsTable) -> AccountSwitch:
 def _refuse(key: str, value: object, allowed: str) -> NoReturn:
     message = f"accounts.{key} = {value!r}: allowed is {allowed}"
     raise ConfigError(message)
-
-
-def own_environment() -> dict[str, str]:
-    """Return the agent's environment for programs under its own account, where no batch system sets
-    one; variables for the agent itself and for koala clients are removed."""
-    kept_back = (FORK_SUPPORT, VERBOSITY, *CLIENT_VARIABLES)
-    return {name: value for name, value in os.environ.items() if name not in kept_back}

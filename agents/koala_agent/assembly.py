@@ -22,7 +22,8 @@ from koala.common.protocol.names import SiteName
 from koala.common.runtime import clock
 from koala.common.runtime.disk_space import MB, DiskSpace
 from koala.common.runtime.structured_log import get_logger
-from koala_agent.accounts import AcceptedUsers, AccountSwitches, accepted_users, own_environment
+from koala_agent import environments
+from koala_agent.accounts import AcceptedUsers, AccountSwitches, accepted_users
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claim_surroundings import ClaimSurroundings, StoreThread
 from koala_agent.claims.settings import Limits
@@ -54,6 +55,8 @@ from koala_agent.site_access import (
     WILDCARDS,
     account_at,
     agent_addresses,
+    check_installation,
+    local_transport,
     mailbox_of,
     ssh_transport,
 )
@@ -61,8 +64,6 @@ from koala_agent.starter_link.inherited_connections import LOCAL, InheritedConne
 from koala_agent.starter_link.mailbox import Mailbox
 from koala_agent.state_folder import check_state
 from koala_agent.transport.interface import CommandRunner, Transport
-from koala_agent.transport.local import LocalTransport
-from koala_agent.transport.shell import plain_environment
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_host import SSHHosts
 
@@ -96,6 +97,8 @@ def live_site(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> L
     Raises ConfigError and JournalError when the state directory cannot be used.
     """
     site = accepted_users(config)
+    check_installation(config, is_complete=False)
+    share = config.site.held_share_max
     settings = SiteSettings(
         name=config.agent.site,
         daemon=config.agent.daemon,
@@ -103,6 +106,8 @@ def live_site(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> L
             grace_s=config.site.grace_s,
             processors_max=config.site.largest_claim,
             hold_max_s=config.site.longest_hold_s,
+            tickets_max=config.site.tickets_max,
+            held_max=None if share is None else int(share * config.site.processors),
             users=site.users,
             users_key=site.key,
             collect_max_s=COLLECT_MAX_S,
@@ -290,12 +295,7 @@ def _agent_addresses(config: Config) -> tuple[str, ...]:
 def _transport(config: Config, site: AcceptedUsers, hosts: SSHHosts, *, umask: int) -> Transport:
     if config.transport.kind == "ssh":
         return ssh_transport(config, hosts)
-    return LocalTransport(
-        environment=plain_environment(config.lrm.environment),
-        umask=umask,
-        limit_s=config.lrm.command_limit_s,
-        switches=site.switches,
-    )
+    return local_transport(config, switches=site.switches, umask=umask)
 
 
 def _local_manager(
@@ -321,7 +321,7 @@ def _local_manager(
             seed=config.lrm.seed,
             load=local_load(config, speed=config.lrm.speed),
             may_kill_local=config.lrm.may_kill_local,
-            environment=own_environment(),
+            environment=environments.of_programs(),
             umask=umask,
             switches=site.switches,
             make_room=disk.give_up_ballast,
@@ -362,8 +362,11 @@ def _description(
         mips=config.site.mips,
         slots=config.site.slots or 0,
         notice=config.system.notice,
+        system="" if config.system.is_emulated else config.system.title,
         gate=manager.gate,
         hold_max_s=longest_s if math.isfinite(longest_s := config.site.longest_hold_s) else 0.0,
+        tickets_max=config.site.tickets_max or 0,
+        held_share_max=config.site.held_share_max or 0.0,
     )
     name = SiteName(config.agent.site)
     return codec.SiteDescription(version=version, site=name, facts=facts)

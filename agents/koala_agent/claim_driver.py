@@ -38,6 +38,7 @@ from koala.common.runtime.threads import BatchedCalls
 from koala.errors import LocalManagerError, SpecError
 from koala_agent.claim_surroundings import ClaimSurroundings
 from koala_agent.claims import states as claim_states
+from koala_agent.claims import tickets
 from koala_agent.claims.committed import CommittedClaims
 from koala_agent.claims.events import (
     BatchEnded,
@@ -221,10 +222,15 @@ class ClaimDriver:
 
     @property
     def trouble(self) -> str:
-        """Reason why starters cannot be reached in time; empty when they can."""
-        if self._mailbox is None:
-            return ""
-        return self._mailbox.trouble or too_short(self._leases)
+        """Reasons why starters cannot be reached in time, and why claims do not wait in the local
+        queue; empty when all is well."""
+        mailbox = self._mailbox
+        unreached = "" if mailbox is None else mailbox.trouble or too_short(self._leases)
+        return "; ".join(filter(None, (unreached, self._table.trouble)))
+
+    def untaken(self) -> tuple[Wait, ...]:
+        """Return the waits of claims that the local queue has not taken so far."""
+        return tickets.waits(self._table.claims.values())
 
     async def opened(self) -> None:
         """Wait until starters can check in."""
@@ -281,15 +287,6 @@ class ClaimDriver:
     def asked_through(self) -> int:
         """See `CommittedClaims`."""
         return self._committed.asked_through
-
-    @property
-    def unqueued(self) -> tuple[Wait, ...]:
-        """The claims whose submission failed for now, with the reasons."""
-        return tuple(
-            Wait(claim=claim.id, reason=claim.state.trouble)
-            for claim in self.claims.values()
-            if isinstance(claim.state, claim_states.Asked) and claim.state.submit_at is not None
-        )
 
     @property
     def claims(self) -> dict[ClaimId, Claim]:

@@ -57,6 +57,8 @@ class SiteTable(Table, frozen=True):
     the claims that the site has at a time. `gpus` of an emulated site stand for real ones; those of
     a batch system that does not list GPUs are all that it has. With `executables`, programs must
     lie below these folders, and jobs may set no environment variables but `variables`.
+    `tickets_max` bounds the claims that wait in the local queue for hours, `held_share_max` what
+    those hold before the barrier.
     """
 
     processors: Count
@@ -65,6 +67,8 @@ class SiteTable(Table, frozen=True):
     owner: str = ""
     longest_hold_s: Positive = math.inf
     largest_claim: Count | None = None
+    tickets_max: Count | None = None
+    held_share_max: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
     mips: Positive = 1000.0
     gpus: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
     slots: Count | None = None

@@ -39,7 +39,6 @@ from koala.common.runtime import clock
 from koala.common.runtime.structured_log import get_logger
 from koala.common.runtime.threads import in_thread
 from koala.common.wire import connection_limits as strangers
-from koala.common.wire.flood_guard import FloodGuard
 from koala.common.wire.grpc_shutdown import start_uninterrupted
 from koala.common.wire.interceptors import Readable
 from koala.common.wire.listen_ports import cannot_listen, check_free
@@ -118,7 +117,6 @@ class Files:
         self._begun: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
         self._kept_until: dict[str, float] = {}
         self._scan_wanted = asyncio.Event()
-        self._guard = FloodGuard(is_open=True)
         self._uploads = asyncio.Semaphore(settings.uploads_max)
         self._serving = ServeContext(
             site=settings.site,
@@ -148,7 +146,6 @@ class Files:
         try:
             async with asyncio.TaskGroup() as group:
                 if server is not None:
-                    group.create_task(self._guard.run())
                     await start_uninterrupted(server)
                 group.create_task(self._start_begun(group))
                 group.create_task(self._forget_served())
@@ -301,7 +298,7 @@ class Files:
             check_free("files.serve", kept)
             server = aio.server(
                 options=SERVER_OPTIONS + strangers.options(ports=1),
-                interceptors=(Readable(self._guard),),
+                interceptors=(Readable(),),
             )
             files_pb2_grpc.add_FilesServicer_to_server(FileServer(self._serving), server)
             self.port = self._listen(server, kept)
@@ -311,7 +308,6 @@ class Files:
             log.warning("files.port_taken", site=self._settings.site, address=kept)
             self._port_file.unlink(missing_ok=True)
             return self._server()
-        self._guard.watch(self.port)
         self._port_file.write_text(f"{self.port}\n", encoding="ascii")
         return server
 

@@ -349,9 +349,15 @@ class Site:
                 trouble="; ".join(filter(None, self._troubles(idle))),
                 idle_gpus=0 if is_low else idle.idle_gpus,
                 resources=idle.resources,
-                waits=(*idle.waits, *self._claims.unqueued),
+                waits=(*self._claims.untaken(), *idle.waits),
                 foreign_queued=idle.foreign_queued,
                 gate=self._manager.gate,
+                outlook=idle.outlook,
+                why_idle="" if is_low else idle.why,
+                asleep=idle.asleep,
+                wake_s=idle.wake_s,
+                holes=() if is_low else idle.holes,
+                taken=idle.taken,
             )
             self._link.send_figures(figures, is_due=is_due)
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from koala.common.runtime import clock
+from koala.errors import ConfigError
+from koala_agent import environments
 from koala_agent.config_tables import Config
 from koala_agent.transport.interface import Transport
 from koala_agent.transport.local import LocalTransport
-from koala_agent.transport.shell import plain_environment
+from koala_agent.transport.shell import AccountSwitch
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_connection import AgentEndpoint
 from koala_agent.transport.ssh_host import SSHHosts
@@ -68,6 +71,47 @@ def ssh_transport(
     )
 
 
+def local_transport(
+    config: Config, *, switches: Mapping[str, AccountSwitch] | None = None, umask: int = -1
+) -> LocalTransport:
+    """Return the transport to the batch system of this machine."""
+    return LocalTransport(
+        environment=environments.of_commands(config.lrm.environment),
+        programs=lambda names: environments.of_programs(config.lrm.environment, without=names),
+        limit_s=config.lrm.command_limit_s,
+        switches=switches,
+        umask=umask,
+    )
+
+
+def check_installation(config: Config, *, is_complete: bool) -> None:
+    """Check that the batch system of this machine is where an agent would look for it: all that is
+    used, or only that without which an agent can do nothing, now or later. Raises ConfigError."""
+    if config.system.is_emulated or config.transport.kind != "local":
+        return
+    environment = environments.of_commands(config.lrm.environment)
+    path = environment.get("PATH", os.defpath)
+    programs = config.system.programs if is_complete else config.system.programs[:3]
+    if lost := [name for name in programs if not shutil.which(name, path=path)]:
+        raise ConfigError(missing_programs(lost, path))
+    for place in config.system.places:
+        with suppress(KeyError):  # a variable that is not set: its default is the system's own
+            found = place.format_map(environment)
+            if not Path(found).exists():
+                raise ConfigError(
+                    f"{found} is not there: allowed in lrm.environment is what selects a"
+                    f" {config.system.title} of this machine, {', '.join(config.system.variables)}"
+                )
+
+
+def missing_programs(lost: Sequence[str], path: str, *, where: str = "") -> str:
+    """Explain that commands of a batch system were not found."""
+    return (
+        f"{', '.join(lost)} not found in PATH = {path!r}{where}: name the folder in"
+        ' lrm.environment, as in environment = { PATH = "/opt/batch/bin:/usr/bin:/bin" }'
+    )
+
+
 def account_at(config: Config) -> str:
     """Return the name under which the batch system knows our jobs. Raises ConfigError."""
     if config.transport.kind == "ssh":
@@ -80,8 +124,7 @@ async def reached(config: Config, *, agent_port: int = 0) -> AsyncIterator[Trans
     """Reach the site for the length of a block, beside an agent that may run. Raises
     LocalManagerError."""
     if config.transport.kind == "local":
-        environment = plain_environment(config.lrm.environment)
-        yield LocalTransport(environment=environment, limit_s=config.lrm.command_limit_s)
+        yield local_transport(config)
         return
     transport = ssh_transport(config, is_trial=True)
     async with transport.connected(agent_port):

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # gridengine-cells.sh - one or more independent Grid Engine cells on one machine, for tests.
 #
-#   gridengine-cells.sh up   [DIR]   bring the cells up; prints DIR on the last line
-#   gridengine-cells.sh down  DIR    stop everything that `up` started
+#   gridengine-cells.sh up [DIR] [--profile NAME,...]   bring the cells up; prints DIR on the last line
+#   gridengine-cells.sh down DIR     stop everything that `up` started
 #   gridengine-cells.sh status DIR   slots per cell
 #
 # Every cell is one sge_qmaster and one sge_execd with its own SGE_ROOT, ports and
@@ -28,8 +28,13 @@
 #
 # To use a cell:   . DIR/gamma/settings.sh; qsub -terse -pe grid 10 job.sh
 # DIR/clusters.env has one  NAME=SETTINGS  line per cell.
+#
+# Profiles make cells like those that people have; several may be combined:
 set -euo pipefail
-. "$(dirname "$(readlink -f "$0")")/processes.sh"
+here=$(dirname "$(readlink -f "$0")")
+profiles=$here/gridengine-profiles
+. "$here/processes.sh"
+. "$here/profiles.sh"
 
 KOALA_DEV_CELLS=${KOALA_DEV_CELLS:-"gamma:1x16"}
 KOALA_DEV_GID_BASE=${KOALA_DEV_GID_BASE:-65000}
@@ -116,6 +121,19 @@ BOOT
     "$SGE_LIB/spooldefaults" adminhosts "$(hostname)"
   ) > "$d/log/init.log" 2>&1 || die "initialisation of $name failed; see $d/log/init.log"
 }
+
+# Profiles may define
+#   configured DIR NAME NODES SLOTS   changes the cell by qconf and these functions
+
+add_queue() {     # dir name slots line ... ; another queue on the same host, with these lines in place of its own
+  local file=$1/queue.conf name=$2 slots=$3 line
+  queue_conf "$name" "$slots" > "$file"
+  shift 3
+  for line in "$@"; do sed -i "s|^${line%% *} .*|$line|" "$file"; done
+  qconf -Aq "$file"
+}
+
+first_queue() { qconf -sql | grep -xE 'batch|node1'; }
 
 queue_conf() {    # name slots
   cat <<Q
@@ -211,6 +229,7 @@ PE
     if [ "$nodes" -eq 1 ]; then queue_conf batch "$slots" > "$d/queue.conf"; else queue_conf "node$i" "$slots" > "$d/queue.conf"; fi
     qconf -Aq "$d/queue.conf"
   done
+  in_profiles configured "$d" "$name" "$nodes" "$slots"
 }
 
 up() {
@@ -276,9 +295,10 @@ status() {
   done < "$1/clusters.env"
 }
 
-case "${1:-}" in
-  up)     up "${2:-}" ;;
-  down)   [ -d "${2:-}" ] || die "down needs the folder that up printed"; down "$2" ;;
-  status) [ -d "${2:-}" ] || die "status needs the folder that up printed"; status "$2" ;;
-  *)      sed -n '2,29s/^# \{0,1\}//p' "$0"; exit 2 ;;
+read_words "$@"
+case "$verb" in
+  up)     up "$dir" ;;
+  down)   [ -d "$dir" ] || die "down needs the folder that up printed"; down "$dir" ;;
+  status) [ -d "$dir" ] || die "status needs the folder that up printed"; status "$dir" ;;
+  *)      usage ;;
 esac

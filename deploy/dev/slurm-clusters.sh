@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # slurm-clusters.sh - several independent Slurm clusters on one machine, for tests.
 #
-#   slurm-clusters.sh up   [DIR]   bring the clusters up; prints DIR on the last line
-#   slurm-clusters.sh down  DIR    stop everything that `up` started
+#   slurm-clusters.sh up [DIR] [--profile NAME,...]   bring the clusters up; prints DIR on the last line
+#   slurm-clusters.sh down DIR     stop everything that `up` started
 #   slurm-clusters.sh status DIR   one sinfo line per cluster
 #
 # Every cluster is one slurmctld plus one slurmd per virtual node, all on the
@@ -11,11 +11,11 @@
 # run as that user only).
 #
 # Needs: slurmctld slurmd slurm-client (Debian: slurm-wlm), python3; for
-#        KOALA_DEV_AUTH=munge also munge; for KOALA_DEV_PRIORITY=age also
-#        slurmdbd and MariaDB's server.
+#        KOALA_DEV_AUTH=munge also munge; for the profiles `age` and `accounting`
+#        also slurmdbd and MariaDB's server.
 #
 # Parameters (environment):
-#   KOALA_DEV_CLUSTERS   "name:NODESxCPUS ..."      default "alpha:2x8 beta:2x16"
+#   KOALA_DEV_CLUSTERS   "name:NODESxCPUS ..."      default "alpha:2x8 beta:2x16", with a profile "alpha:4x8"
 #   KOALA_DEV_AUTH       none | munge               default none
 #   KOALA_DEV_MEM_MB     memory each node claims    default 64000
 #   KOALA_DEV_GPUS       GPUs of each node, as in "a100:2" (copies of /dev/null stand for them)  default none
@@ -24,19 +24,23 @@
 #   KOALA_DEV_NODE_TIMEOUT  seconds to declare a silent node down  default 10
 #   KOALA_DEV_WAIT_S     patience for `up`          default 30
 #   KOALA_DEV_SCHED      extra SchedulerParameters  default see below
-#
-#   KOALA_DEV_PRIORITY   fifo, or age: by the age of jobs, with limits and a database (slurmdbd)
-#                        of its own, for root and nobody alone  default fifo
 #   KOALA_DEV_SLURM_ROOT  folder of another Debian (debian-root.sh), whose Slurm is used with that
 #                        Debian's libraries, in the file system of this one  default: this machine's
 #
-# To use a cluster:   export SLURM_CONF=DIR/alpha/slurm.conf; sbatch ...
-# With KOALA_DEV_SLURM_ROOT, DIR/bin has the commands, and comes first in the PATH.
+# To use a cluster:   . DIR/alpha/settings.sh; sbatch ...
+# That is `export SLURM_CONF=DIR/alpha/slurm.conf`, and with KOALA_DEV_SLURM_ROOT DIR/bin in the PATH.
 # DIR/clusters.env has one  NAME=CONF  line per cluster.
+#
+# What no profile has: control groups (limits of memory are counted, not enforced; nothing is bound to
+# cores), nodes that reboot, and file systems of their own for nodes, but for the home of `homes`.
+#
+# Profiles make clusters like those that people have; several may be combined:
 set -euo pipefail
-. "$(dirname "$(readlink -f "$0")")/processes.sh"
+here=$(dirname "$(readlink -f "$0")")
+profiles=$here/slurm-profiles
+. "$here/processes.sh"
+. "$here/profiles.sh"
 
-KOALA_DEV_CLUSTERS=${KOALA_DEV_CLUSTERS:-"alpha:2x8 beta:2x16"}
 KOALA_DEV_AUTH=${KOALA_DEV_AUTH:-none}
 KOALA_DEV_MEM_MB=${KOALA_DEV_MEM_MB:-64000}
 KOALA_DEV_GPUS=${KOALA_DEV_GPUS:-}
@@ -44,7 +48,6 @@ KOALA_DEV_FEATURES=${KOALA_DEV_FEATURES:-}
 KOALA_DEV_LICENSES=${KOALA_DEV_LICENSES:-}
 KOALA_DEV_NODE_TIMEOUT=${KOALA_DEV_NODE_TIMEOUT:-10}
 KOALA_DEV_WAIT_S=${KOALA_DEV_WAIT_S:-30}
-KOALA_DEV_PRIORITY=${KOALA_DEV_PRIORITY:-fifo}
 KOALA_DEV_SLURM_ROOT=${KOALA_DEV_SLURM_ROOT:-}
 # Short periods: a test must not wait for the 30/60 s default loops.
 KOALA_DEV_SCHED=${KOALA_DEV_SCHED:-"bf_interval=1,bf_resolution=1,sched_interval=1,batch_sched_delay=0"}
@@ -85,19 +88,56 @@ start_munge() {   # a private munged: own key, own socket
          --log-file="$m/log" --seed-file="$m/seed" --num-threads=2 --force 2>>"$m/stderr"
 }
 
-priority() {      # dir of a cluster ; lines of its slurm.conf
-  if [ "$KOALA_DEV_PRIORITY" = fifo ]; then
-    printf '%s\n' PriorityType=priority/basic AccountingStorageType=accounting_storage/none
-    return
-  fi
-  printf '%s\n' PriorityType=priority/multifactor PriorityWeightAge=1000000 PriorityMaxAge=0-1 PriorityCalcPeriod=00:01 \
-    AccountingStorageType=accounting_storage/slurmdbd AccountingStorageHost=localhost \
-    "AccountingStoragePort=$(cat "${1%/*}/database/port")" AccountingStorageEnforce=associations,limits,qos
+# Profiles may define
+#   configure DIR NAME NODES CPUS   changes slurm.conf ($conf) and adds to settings.sh, by the functions below
+#   database DIR NAME NODES CPUS    tells the accounting database its accounts
+#   started DIR NAME NODES CPUS     makes reservations and jobs when the cluster is up
+
+set_key() {       # KEY=VALUE ; this line in place of those of the same key
+  sed -i "/^${1%%=*}=/d" "$conf"
+  echo "$1" >> "$conf"
 }
 
-# A private MariaDB and slurmdbd, which know the clusters and the accounts that may submit.
+add_lines() { printf '%s\n' "$@" >> "$conf"; }
+
+every() {         # KIND KEY=VALUE ... ; these values in all lines of a kind (NodeName, PartitionName)
+  local kind=$1 pair
+  shift
+  for pair in "$@"; do sed -i -E "/^$kind=/{s/ ${pair%%=*}=[^ ]*//;s|\$| $pair|}" "$conf"; done
+}
+
+setting() { echo "$1" >> "${conf%/*}/settings.sh"; }   # LINE ; of the shell of users
+
+command_before() { # dir command shell ; users' command says or does this first
+  mkdir -p "$1/commands"
+  printf '#!/bin/sh\n%s\nexec %s "$@"\n' "$3" "$(command -v "$2")" > "$1/commands/$2"
+  chmod 755 "$1/commands/$2"
+  setting "case :\$PATH: in *:$1/commands:*) ;; *) export PATH=$1/commands:\$PATH ;; esac"
+}
+
+node_before() { sed -i "s|^exec |exec ${2//&/\\&} |" "$1/start-node"; }   # dir words ; before the slurmd of each node
+
+by_database() {   # dir limits ; the accounting of start_database
+  set_key AccountingStorageType=accounting_storage/slurmdbd
+  add_lines AccountingStorageHost=localhost "AccountingStoragePort=$(cat "${1%/*}/database/port")" "AccountingStorageEnforce=$2"
+}
+
+run_other() {     # account options ; a job of this account (of our own where we may not), which sleeps, and runs
+  local number
+  number=$(as_other "$@")
+  until_done eval "squeue -h -t RUNNING -o %i | grep -qx $number"
+}
+
+as_other() {      # the same, which may wait ; its number
+  local who=$1
+  shift
+  [ "$(id -u)" != 0 ] || set -- --uid="$who" "$@"
+  sbatch --parsable -D / -o /dev/null "$@" --wrap 'exec sleep 100000'
+}
+
+# A private MariaDB and slurmdbd, which know the clusters and what the profiles tell them.
 start_database() { # dir
-  local b=$1/database ports c i name
+  local b=$1/database ports c name nodes cpus
   mkdir -p "$b"; read -r -a ports <<<"$(free_ports 2)"
   echo "${ports[0]}" > "$b/port"
   mariadb-install-db --no-defaults --datadir="$b/data" --auth-root-authentication-method=normal --user="$(id -un)" > "$b/install.log" 2>&1
@@ -116,13 +156,19 @@ start_database() { # dir
   slurmdbd
   until_done sacctmgr -n show cluster || die "slurmdbd did not come up; see $b"
   for c in $KOALA_DEV_CLUSTERS; do sacctmgr -i add cluster "${c%%:*}"; done > "$b/sacctmgr.log"
-  { sacctmgr -i add account koala; for name in root nobody; do sacctmgr -i add user $name account=koala; done; } >> "$b/sacctmgr.log"
+  sized "${KOALA_DEV_CLUSTERS%% *}"
+  in_profiles database "$b" "$name" "$nodes" "$cpus" >> "$b/sacctmgr.log"
   unset SLURM_CONF
 }
 
 until_done() {    # command ; try it until it succeeds
   local end=$(( $(date +%s) + KOALA_DEV_WAIT_S ))
   until "$@" >/dev/null 2>&1; do [ "$(date +%s)" -lt "$end" ] || return 1; sleep 0.1; done
+}
+
+sized() {         # "name:NODESxCPUS" ; name, nodes and cpus
+  local spec=${1#*:}
+  name=${1%%:*} nodes=${spec%x*} cpus=${spec#*x}
 }
 
 write_conf() {    # dir name nodes cpus ; ports from free_ports
@@ -168,7 +214,8 @@ SelectTypeParameters=CR_CPU
 ReturnToService=2
 SchedulerType=sched/backfill
 SchedulerParameters=$KOALA_DEV_SCHED
-$(priority "$d")
+PriorityType=priority/basic
+AccountingStorageType=accounting_storage/none
 # end records without a database: one text line per finished job
 JobCompType=jobcomp/filetxt
 JobCompLoc=$d/jobcomp.txt
@@ -188,38 +235,56 @@ CONF
     done
     echo "PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP OverSubscribe=NO"
   } > "$d/slurm.conf"
+  printf '#!/bin/sh\n# start-node NODE [OPTION...]: its slurmd\nnode=$1; shift\nexport SLURM_CONF=%s\nexec %s -f %s -N "$node" %s "$@"\n' \
+    "$d/slurm.conf" "$(command -v slurmd)" "$d/slurm.conf" "$5" > "$d/start-node"
+  chmod 755 "$d/start-node"
+  echo "export SLURM_CONF=$d/slurm.conf" > "$d/settings.sh"
+  [ -z "$KOALA_DEV_SLURM_ROOT" ] || echo "case :\$PATH: in *:${d%/*}/bin:*) ;; *) export PATH=${d%/*}/bin:\$PATH ;; esac" >> "$d/settings.sh"
+  conf=$d/slurm.conf
+  in_profiles configure "$d" "$name" "$nodes" "$cpus"
+}
+
+# Nodes that run from the start on: not those that are powered down.
+daemons_of() { sed -nE '/ State=CLOUD/!s/^NodeName=([^ ]*).*/\1/p' "$1/slurm.conf"; }
+
+is_up() {         # dir of a cluster
+  local idle
+  idle=$(SLURM_CONF=$1/slurm.conf sinfo -h -N -t idle -o %N 2>/dev/null) || return 1
+  [ -z "$(daemons_of "$1")" ] || ! grep -qvxF "$idle" <<<"$(daemons_of "$1")"
 }
 
 up() {
-  local dir=${1:-$(mktemp -d)} c name nodes cpus i d end spec stepd=()
+  local c name nodes cpus i d end stepd=
+  dir=${1:-$(mktemp -d)}
   mkdir -p "$dir"; dir=$(cd "$dir" && pwd)
+  trap 'down "$dir"' EXIT
   : > "$dir/clusters.env"
   if [ -n "$KOALA_DEV_SLURM_ROOT" ]; then
     [ -e "$KOALA_DEV_SLURM_ROOT/usr/sbin/slurmctld" ] || die "$KOALA_DEV_SLURM_ROOT has no slurmctld"
     make_programs "$dir"
     PATH=$dir/bin:$PATH
-    stepd=(-d "$dir/bin/slurmstepd")
+    stepd="-d $dir/bin/slurmstepd"
   fi
-  [ "$KOALA_DEV_AUTH" = munge ] && start_munge "$dir"
-  [ "$KOALA_DEV_PRIORITY" = fifo ] || start_database "$dir"
+  [ "$KOALA_DEV_AUTH" != munge ] || start_munge "$dir"
+  ! have_function database || start_database "$dir"
   for c in $KOALA_DEV_CLUSTERS; do
-    name=${c%%:*}; spec=${c#*:}; nodes=${spec%x*}; cpus=${spec#*x}; d=$dir/$name
-    write_conf "$d" "$name" "$nodes" "$cpus"
+    sized "$c"; d=$dir/$name
+    write_conf "$d" "$name" "$nodes" "$cpus" "$stepd"
     echo "$name=$d/slurm.conf" >> "$dir/clusters.env"
     : > "$d/jobcomp.txt"
     SLURM_CONF=$d/slurm.conf slurmctld -f "$d/slurm.conf" 2>>"$d/log/start.log"
-    for i in $(seq 1 "$nodes"); do
-      SLURM_CONF=$d/slurm.conf slurmd -f "$d/slurm.conf" -N "$name$i" "${stepd[@]}" 2>>"$d/log/start.log"
-    done
+    for i in $(daemons_of "$d"); do "$d/start-node" "$i" 2>>"$d/log/start.log"; done
   done
   end=$(( $(date +%s) + KOALA_DEV_WAIT_S ))
   for c in $KOALA_DEV_CLUSTERS; do
-    name=${c%%:*}; spec=${c#*:}; nodes=${spec%x*}; d=$dir/$name
-    until [ "$(SLURM_CONF=$d/slurm.conf sinfo -h -N -t idle -o %N 2>/dev/null | wc -l)" -ge "$nodes" ]; do
-      [ "$(date +%s)" -lt "$end" ] || { down "$dir"; die "cluster $name did not come up; see $d/log"; }
+    sized "$c"; d=$dir/$name
+    until is_up "$d"; do
+      [ "$(date +%s)" -lt "$end" ] || die "cluster $name did not come up; see $d/log"
       sleep 0.1
     done
+    SLURM_CONF=$d/slurm.conf in_profiles started "$d" "$name" "$nodes" "$cpus" >/dev/null
   done
+  trap - EXIT
   echo "$dir"
 }
 
@@ -254,9 +319,13 @@ status() {
   done < "$1/clusters.env"
 }
 
-case "${1:-}" in
-  up)     up "${2:-}" ;;
-  down)   [ -d "${2:-}" ] || die "down needs the folder that up printed"; down "$2" ;;
-  status) [ -d "${2:-}" ] || die "status needs the folder that up printed"; status "$2" ;;
-  *)      sed -n '2,30s/^# \{0,1\}//p' "$0"; exit 2 ;;
+read_words "$@"
+if [ ${#chosen[@]} -gt 0 ]; then default="alpha:4x8"; else default="alpha:2x8 beta:2x16"; fi
+KOALA_DEV_CLUSTERS=${KOALA_DEV_CLUSTERS:-$default}
+
+case "$verb" in
+  up)     up "$dir" ;;
+  down)   [ -d "$dir" ] || die "down needs the folder that up printed"; down "$dir" ;;
+  status) [ -d "$dir" ] || die "status needs the folder that up printed"; status "$dir" ;;
+  *)      usage ;;
 esac

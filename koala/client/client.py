@@ -150,7 +150,8 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
         Submissions for which the daemon has no room are retried for `patience_s` seconds, at the
         intervals that the daemon asks for.
         """
-        messages = [await staged_message(self._daemon, one, dry_run=dry_run) for one in submissions]
+        staged = [await staged_message(self._daemon, one, dry_run=dry_run) for one in submissions]
+        messages = [message for message, _ in staged]
         answers = await submit_messages(
             self._daemon, messages, dry_run=dry_run, patience_s=patience_s
         )
@@ -158,9 +159,13 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
             answer
             if isinstance(answer, KoalaError)
             else AsyncJobHandle(
-                self, answer.job, warnings=tuple(answer.warnings), is_known=answer.is_known
+                self,
+                answer.job,
+                warnings=(*answer.warnings, *warnings),
+                is_known=answer.is_known,
+                expected=answer.expected,
             )
-            for answer in answers
+            for answer, (_, warnings) in zip(answers, staged, strict=True)
         ]
 
     def job(self, job: str) -> AsyncJobHandle:
@@ -439,11 +444,13 @@ class AsyncJobHandle:
         *,
         warnings: tuple[str, ...] = (),
         is_known: bool = False,
+        expected: str = "",
     ) -> None:
         self._client = client
         self._job = job
         self._warnings = warnings
         self._is_known = is_known
+        self._expected = expected
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._job!r})"
@@ -462,6 +469,11 @@ class AsyncJobHandle:
     def is_known(self) -> bool:
         """True if the submission's key was used before: this is the job of that submission."""
         return self._is_known
+
+    @property
+    def expected(self) -> str:
+        """When the job of a dry run would start, by what sites tell now; else empty."""
+        return self._expected
 
     async def wait(self, *, timeout: float | None = None) -> str:
         """Wait until the job is over; return its last phase. Raises TimeLimitError."""

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -34,6 +35,10 @@ GATHER_S = 0.25
 """Time in which changes are gathered."""
 SITES_S = 3.0
 """Greatest age of the sites while nothing else changes."""
+WAITING_S = 15.0
+"""Time after which waiting jobs are read again, because what they wait for changes silently."""
+WAITING_MAX = 200
+WAITING_PHASES = ("Placing", "Claiming", "Queued")
 QUIET = 20
 RETRY_S = 1.0
 JOBS_AT_ONCE = 500
@@ -79,6 +84,7 @@ class GridModel:
         self._is_stale = True  # jobs were never read, or a part of the notices is lost
         self._whole_due_s = 0.0  # by the clock of this process: all jobs are not read earlier
         self._sites_due_s = 0.0
+        self._waiting_due_s = 0.0
         self._are_sites_old = False  # they were not read in the last round
         self._answers: dict[tuple[type, str], tuple[int, Record]] = {}
         self._versions: dict[str, int] = {}  # of jobs: the serial of the last change
@@ -152,6 +158,7 @@ class GridModel:
     async def _round(self) -> float:
         """Ask what is due, and return the pause until changed jobs may be asked for again."""
         number = max(self._seen, self.number)
+        self._mark_waiting()
         dirty = list(self._dirty)[:JOBS_AT_ONCE]
         pause_s, began_s = 0.0, clock.now()
         if self._is_stale and began_s >= self._whole_due_s:
@@ -173,6 +180,12 @@ class GridModel:
         self._store(found, sites, number if not self._dirty else self.number, is_whole=is_whole)
         self.is_loaded.set()
         return pause_s
+
+    def _mark_waiting(self) -> None:
+        if clock.now() >= self._waiting_due_s:
+            self._waiting_due_s = clock.now() + WAITING_S
+            waiting = (job for job, one in self.jobs.items() if one.phase in WAITING_PHASES)
+            self._dirty.update(dict.fromkeys(islice(waiting, WAITING_MAX)))
 
     async def _read_sites(self) -> list[SiteStatus]:
         """Read the sites; return those that are known if it is too early to ask again."""

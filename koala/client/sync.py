@@ -47,6 +47,11 @@ class JobHandle:
         """True if the submission's key was used before: this is the job of that submission."""
         return self._inner.is_known
 
+    @property
+    def expected(self) -> str:
+        """When the job of a dry run would start, by what sites tell now; else empty."""
+        return self._inner.expected
+
     wait = blocking(AsyncJobHandle.wait)
     show = blocking(AsyncJobHandle.show)
     why = blocking(AsyncJobHandle.why)

@@ -73,7 +73,10 @@ def _to_plain(answer: Answer) -> list[Any] | str | None:
         case tuple():
             return ["progress", [[one.component, one.weight] for one in answer]]
         case TicketPlan():
-            parts = [[one.component, one.tickets, one.open, one.gives_back] for one in answer.parts]
+            parts = [
+                [one.component, one.site, one.tickets, one.open, one.gives_back]
+                for one in answer.parts
+            ]
             again_s = answer.again_s if answer.again_s < inf else None
             return ["tickets", parts, answer.hold_s, again_s]
         case ClaimPlan():
@@ -99,8 +102,8 @@ def _from_plain(plain: list[Any] | str | None) -> Answer:
         return tuple(Correction(component=index, weight=weight) for index, weight in plain[1])
     if plain[0] == "tickets":
         parts = tuple(
-            PartPlan(component=index, tickets=tickets, open=open_, gives_back=gives_back)
-            for index, tickets, open_, gives_back in plain[1]
+            PartPlan(component=index, site=site, tickets=tickets, open=open_, gives_back=gives_back)
+            for index, site, tickets, open_, gives_back in plain[1]
         )
         return TicketPlan(
             parts=parts, hold_s=plain[2], again_s=inf if plain[3] is None else plain[3]

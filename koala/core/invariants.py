@@ -114,7 +114,7 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
 def _check_tickets(state: State, job: Job, attempt: Attempt) -> None:
     """Check that each component holds, or waits with tickets of its own site."""
     budget = state.user_budgets.get(job.spec.owner)
-    for member in attempt.members:
+    for member in attempt.present:
         phase = _phase(state, member)
         assert phase is None or isinstance(phase, Granted), f"{job.id} {phase}: {job.story}"
         is_charged = budget is not None and member.claim is not None and member.claim in budget
@@ -123,7 +123,8 @@ def _check_tickets(state: State, job: Job, attempt: Attempt) -> None:
             ticket = state.ledger[name]
             assert isinstance(ticket.phase, Asked), f"{name} {ticket.phase}: {job.story}"
             assert ticket.is_ticket, f"{name} is no ticket: {job.story}"
-            assert ticket.site == member.site, f"{name} is at {ticket.site}: {job.story}"
+            sites = (member.site, *member.others)
+            assert ticket.site in sites, f"{name} is at {ticket.site}: {job.story}"
 
 
 def _check_paths(job: Job, starting: Starting) -> None:

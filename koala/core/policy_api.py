@@ -32,6 +32,9 @@ from koala.core.model.values import (
 )
 from koala.core.model.visiting import Discipline
 
+NO_SITE = SiteName("")
+"""Site of a component with one site, in questions that leave it out."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingPart:
@@ -157,14 +160,15 @@ ClaimingPolicy: TypeAlias = Callable[[ClaimQuestion, GridView, PlacementPolicy],
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TicketPart:
-    """A component whose claims wait in the queue of its site.
+    """A component whose claims wait in the queue of a site; it comes once for each of its sites.
 
-    - `held_s`: time that it has held its processors; None: no ticket of it has started.
+    - `held_s`: time that it has held its processors there; None: no ticket of it there has started.
     - `tickets` wait in the local queue, for `waited_s` the oldest of them, which is open or gated.
     - `start_s`: time until the oldest would start if it were eligible from now on; None: unknown.
       It is not `known` yet if the site may still tell it.
-    - `given_back_s`: time since a ticket of it held, and was given back; None: never.
-    - `can_gate`: its site has a gate.
+    - `given_back_s`: time since the component held, and gave back, at any site; None: never.
+    - `can_gate`: the site has a gate.
+    - `is_optional`: the job may start without it.
     """
 
     component: int
@@ -176,12 +180,15 @@ class TicketPart:
     is_known: bool = True
     given_back_s: Seconds | None = None
     can_gate: bool = True
+    site: SiteName = NO_SITE
+    is_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TicketQuestion:
     """Question of a plan of tickets. The job runs for `run_s` at most, and may hold early
-    processors for `hold_min_s` to `hold_max_s`; its files arrive in `files_s`."""
+    processors for `hold_min_s` to `hold_max_s`; its files arrive in `files_s`. It starts when
+    `needed` components hold, and all that are not optional; 0: all components."""
 
     parts: tuple[TicketPart, ...]
     run_s: Seconds
@@ -190,17 +197,19 @@ class TicketQuestion:
     slack_s: Seconds
     hold_min_s: Seconds
     hold_max_s: Seconds
+    needed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartPlan:
-    """Plan of one component: the `tickets` that shall wait in its queue; the oldest `open` of them
-    may start; whether it gives back what it holds."""
+    """Plan of one component at one of its sites: the `tickets` that shall wait in the queue; the
+    oldest `open` of them may start; whether it gives back what it holds there."""
 
     component: int
     tickets: int
     open: int
     gives_back: bool = False
+    site: SiteName = NO_SITE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

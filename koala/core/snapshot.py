@@ -57,7 +57,7 @@ TAGS: dict[str, type] = {
     for cls in (
         *(after.Ended, after.Predecessor),
         *(budget.Budget, budget.BudgetCharge),
-        *(charges.Charge, charges.Refusal, charges.Setback, charges.Trouble),
+        *(charges.Charge, charges.Refusal, charges.Setback, charges.StatedStart, charges.Trouble),
         *(claim.Armed, claim.Asked, claim.Claim, claim.Grant, claim.Granted, claim.Passed),
         *(claim.Released, claim.Stopped),
         *(files.ReplicaCatalogue, files.Transfer),

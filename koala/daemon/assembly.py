@@ -74,7 +74,7 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.max_ping_strikes", 0),
     # Accept at most 64 kB of a request that is not read yet, however fast the connection: until
-    # then its caller is unauthenticated, and may send little (`flood_guard`).
+    # then its caller is unauthenticated.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
     ("grpc.max_send_message_length", -1),
@@ -179,7 +179,6 @@ def assemble(base: Foundation) -> Assembly:
             agents.requests.run,
             base.disk.run,
             base.listeners.run,
-            base.listeners.flood_guard.run,
             lambda: freeze_periodically(lambda: event_loop.jobs),
             files.publisher.run,
             service.files.run,
@@ -464,7 +463,7 @@ def _service(
 def _server(listeners: Listeners, first: Sequence[grpc.aio.ServerInterceptor]) -> grpc.aio.Server:
     return grpc.aio.server(
         options=SERVER_OPTIONS + connection_limits.options(listeners.ports),
-        interceptors=(*first, Readable(listeners.flood_guard), listeners.interceptor()),
+        interceptors=(*first, Readable(), listeners.interceptor()),
     )
 
 

@@ -24,7 +24,6 @@ from koala.common.identity.credentials import (
 from koala.common.identity.private_files import check_private, write_private
 from koala.common.identity.tls import IdentityFile, server_credentials
 from koala.common.runtime.structured_log import get_logger
-from koala.common.wire.flood_guard import FloodGuard
 from koala.common.wire.listen_ports import cannot_listen, check_free
 from koala.common.wire.v1.identity_pb2_grpc import add_EnrolmentServicer_to_server
 from koala.daemon.auth.access_rules import Role
@@ -55,7 +54,6 @@ class Listeners:
         self.credentials: CredentialStore | None = None
         self.audit = Audit(config.state_dir)
         self.call_queue = FairQueue(most=config.limits.calls_per_user)
-        self.flood_guard = FloodGuard(is_open=False)
         self._streams = OpenStreams()
         self._config = config
         self._identity: IdentityFile | None = None
@@ -99,11 +97,11 @@ class Listeners:
     def open(self, server: grpc.aio.Server) -> int:
         """Open the ports and return the number of the one for clients. Raises ConfigError."""
         if self._identity is None or self.authority is None or self.credentials is None:
-            return self._open("daemon.listen", self._config.listen, server.add_insecure_port)
+            return _open("daemon.listen", self._config.listen, server.add_insecure_port)
         read = self._identity.read
         for_clients = server_credentials(read, is_mutual=False)
         for_certified = server_credentials(read, is_mutual=True)
-        port = self._open(
+        port = _open(
             "daemon.agents",
             self._config.agents,
             lambda address: server.add_secure_port(address, for_certified),
@@ -113,7 +111,7 @@ class Listeners:
             self.authority, self.credentials, port=port, lifetime_s=lifetime_s
         )
         add_EnrolmentServicer_to_server(enrolling, server)
-        return self._open(
+        return _open(
             "daemon.listen",
             self._config.listen,
             lambda address: server.add_secure_port(address, for_clients),
@@ -121,9 +119,7 @@ class Listeners:
 
     def interceptor(self) -> AuthInterceptor:
         """Create the interceptor that every call passes."""
-        return AuthInterceptor(
-            self.credentials, self.audit, self.call_queue, self.flood_guard, self._streams
-        )
+        return AuthInterceptor(self.credentials, self.audit, self.call_queue, self._streams)
 
     def announce(self, address: str) -> None:
         """Announce the address on this machine, in the first administrator's credentials."""
@@ -144,11 +140,6 @@ class Listeners:
         self.audit.close()
         if self._announced is not None:
             self._announced.unlink(missing_ok=True)
-
-    def _open(self, key: str, address: str, add: Callable[[str], int]) -> int:
-        port = _open(key, address, add)
-        self.flood_guard.watch(port)
-        return port
 
     def _write_administrator(self, address: str) -> Path:
         """Write the credentials of the account that runs the daemon.

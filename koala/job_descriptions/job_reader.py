@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -89,21 +88,7 @@ def read_job(
     if len(text) > JOB_CHARACTERS_MAX:
         message = f"the job description has {len(text)} characters, at most {JOB_CHARACTERS_MAX}"
         raise SpecError(f"{message} are allowed")
-    if _is_document(text):
-        return read_tree(evaluated_tree(text, definitions), owner)
-    tree = parse(text, tokens_max=JOB_TOKENS_MAX, shares=True)
-    try:
-        return read_tree(evaluate(tree, definitions), owner)
-    except SpecError:
-        if not _has_repeated(tree):
-            raise
-    return read_tree(evaluated_tree(text, definitions), owner)  # each mistake at its own place
-
-
-def _has_repeated(tree: Tree) -> bool:
-    """True if several clauses are one node."""
-    root = tree.root
-    return isinstance(root, Compound) and any(one is two for one, two in pairwise(root.operands))
+    return read_tree(evaluated_tree(text, definitions), owner)
 
 
 def _is_document(text: str | bytes) -> bool:
@@ -158,15 +143,7 @@ class _JobReader:
         self._errors: list[SpecError] = []
 
     def read(self) -> JobReading:
-        components: list[ComponentSpec] = []
-        last: Compound | None = None
-        for clause in self._clauses():
-            if clause is last and components[-1].label is None:  # a label has to be its own
-                self._count(components[-1], clause)
-                components.append(components[-1])
-            else:
-                components.append(self._component(clause))
-            last = clause
+        components = [self._component(clause) for clause in self._clauses()]
         self._raise_gathered()
         spec = JobSpec(components=tuple(components), owner=self._owner)
         for name, relation in self._job_relations.items():

@@ -89,13 +89,6 @@ _TOKENS_AROUND = 4  # of a relation: its parentheses, the attribute and the oper
 _TOKENS_OPENED = 2
 
 
-class Mark(NamedTuple):
-    """A place between two tokens, and how many were read before it."""
-
-    position: int
-    read: int
-
-
 class Lexer:
     """Reads a text from its beginning; `read` counts the tokens so far."""
 
@@ -154,20 +147,6 @@ class Lexer:
             return relation, None
         self.read += _TOKENS_OPENED
         return relation, text.index("&", found.start())
-
-    def mark(self) -> Mark:
-        """Return the present place."""
-        return Mark(self._position, self.read)
-
-    def skip_repetition(self, begun: Mark) -> bool:
-        """Skip the next piece of the text if it is the same as that since `begun`."""
-        text, here = self._source.text, self._position
-        piece = text[begun.position : here]
-        if not text.startswith(piece, here):
-            return False
-        self._position = self._end_of_last = here + len(piece)
-        self.read += self.read - begun.read
-        return True
 
 
 def _plain(text: str, offset: int) -> Literal:

@@ -17,7 +17,7 @@ from enum import Enum, auto
 from typing import TypeAlias
 
 from koala.errors import SpecError
-from koala.job_descriptions.lexer import Kind, Lexer, Mark, Token
+from koala.job_descriptions.lexer import Kind, Lexer, Token
 from koala.job_descriptions.tree import (
     Compound,
     Concatenation,
@@ -38,23 +38,14 @@ _OPERATORS = {operator.value: operator for operator in Operator}
 _CONNECTIVES = {connective.value: connective for connective in Connective}
 
 
-def parse(text: str | bytes, *, tokens_max: int | None = None, shares: bool = False) -> Tree:
+def parse(text: str | bytes, *, tokens_max: int | None = None) -> Tree:
     """Parse a whole text; bytes must be UTF-8. Raises SpecError with the position. For a text of
     more tokens than allowed the error has no position, and the rest is not read.
-
-    With `shares`, clauses of the outermost `+` that repeat the one before them, character by
-    character, are read once and are one node, whose offset is that of the first.
     """
     source = Source.of(text)
     lexer, parser = Lexer(source), _Parser(source)
     state: _State = parser.specification
-    begun: Mark | None = None  # where the last of these clauses begins
     while parser.root is None:  # END is the last token, and finishes the root
-        if shares and state == parser.clauses and parser.is_in_job:
-            before, begun = begun, lexer.mark()
-            if before is not None and lexer.skip_repetition(before):
-                parser.repeat()
-                continue
         if state == parser.clauses and (plain := lexer.relation()) is not None:
             parser.add(*plain)
         else:
@@ -179,16 +170,6 @@ class _Parser:
         if opened is not None:
             self._compounds.append(_OpenCompound(Connective.AND, opened))
         self._compounds[-1].operands.append(relation)
-
-    @property
-    def is_in_job(self) -> bool:
-        """True directly inside an outermost `+`."""
-        return len(self._compounds) == 1 and self._compounds[0].connective is Connective.MULTI
-
-    def repeat(self) -> None:
-        """Add the last clause of the innermost compound request again."""
-        operands = self._compounds[-1].operands
-        operands.append(operands[-1])
 
     def clauses(self, token: Token) -> _State:
         """State: inside a compound request, before or behind a clause."""

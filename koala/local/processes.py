@@ -1,7 +1,7 @@
 """Processes of a grid on this machine: start them, detect their end, leave none behind.
 
-- Every child has `KOALA_GRID` in its environment, and its descendants inherit it. So even a program
-  that left its process group is found and killed at the end.
+- Every child has `GRID_VARIABLE` in its environment, and its descendants inherit it. So even a
+  program that left its process group is found and killed at the end.
 - Children have their own sessions: Ctrl-C reaches this process alone, which ends them in order.
 - If this process is killed, the daemon and the agents end too (`child.py`), and the starters'
   leases expire.
@@ -24,11 +24,11 @@ from koala.common.runtime import clock
 from koala.common.runtime.plugins import FOLDER_VARIABLE
 from koala.errors import KoalaError
 from koala.local.grid_file import GridFolder
+from koala_agent.environments import GRID_VARIABLE
 
 if TYPE_CHECKING:
     import psutil
 
-TAG_VARIABLE = "KOALA_GRID"
 WEB = "web page"
 """Name of its process; no site can have it."""
 STOP_S = 10.0
@@ -87,12 +87,16 @@ class Processes:
     def _start(self, name: str, module: str, *words: str) -> None:
         with self._folder.log(name).open("ab") as log:
             self._children[name] = start_child(
-                module, *words, log=log, folder=self._folder.state, environment=self._environment()
+                module,
+                *words,
+                log=log,
+                folder=self._folder.state,
+                temporary=self._folder.temporary,
+                environment=self._environment(),
             )
 
     def _environment(self) -> dict[str, str]:
-        """Build a child's environment: ours, the tag, and a PYTHONPATH with both packages."""
-        path = [*_package_folders(), os.environ.get("PYTHONPATH", "")]
+        """Build a child's environment: ours, and the tag. Programs inherit it."""
         # Programs named without a path, such as python3, are those of this installation first.
         programs = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
         # Children log to files, so gRPC's messages are welcome there.
@@ -100,10 +104,8 @@ class Processes:
         return {
             **inherited,
             "PATH": os.pathsep.join(programs),
-            TAG_VARIABLE: self._tag,
+            GRID_VARIABLE: self._tag,
             FOLDER_VARIABLE: str(Path.cwd()),
-            "PYTHONPATH": os.pathsep.join(part for part in path if part),
-            "TMPDIR": str(self._folder.temporary),
         }
 
     def _end(self, children: list[subprocess.Popen[bytes]]) -> None:
@@ -130,13 +132,28 @@ class Processes:
             psutil.wait_procs(found, timeout=1.0)
 
 
+CHILD = """\
+import sys, tempfile
+tempfile.tempdir, *sys.path[:0] = sys.argv.pop(1).split("\\n")
+from koala.local.child import main
+sys.exit(main())
+"""
+"""Program of a child: where it finds Koala and makes its own temporary files is told to it alone,
+and not by variables, which programs would inherit."""
+
+
 def start_child(
-    module: str, *words: str, log: IO[bytes], folder: Path, environment: Mapping[str, str]
+    module: str,
+    *words: str,
+    log: IO[bytes],
+    folder: Path,
+    temporary: Path,
+    environment: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
     """Start a module in a session of its own, which ends with this process (`child.py`)."""
-    child = ["-m", "koala.local.child", str(os.getpid()), module, *words]
+    places = "\n".join([str(temporary), *_package_folders()])
     return subprocess.Popen(
-        [sys.executable, *child],
+        [sys.executable, "-c", CHILD, places, str(os.getpid()), module, *words],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
@@ -152,7 +169,7 @@ def _tagged(tag: str) -> Iterator[psutil.Process]:
 
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and process.environ().get(TAG_VARIABLE) == tag:
+            if process.pid != os.getpid() and process.environ().get(GRID_VARIABLE) == tag:
                 yield process
 
 

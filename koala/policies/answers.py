@@ -350,19 +350,23 @@ def _require_distinct(moves: Iterable[Assignment], question: ClaimQuestion) -> N
 
 
 def read_ticket_plan(answer: object, question: TicketQuestion) -> TicketPlan:
-    """Read a plan of tickets: each component once; no more tickets than allowed, of which no more
-    are open; only what is held is given back."""
+    """Read a plan of tickets: each component at each of its sites once; no more tickets than
+    allowed, of which no more are open; only what is held is given back."""
     if not isinstance(answer, TicketPlan):
         raise InvalidAnswerError(f"answered {_kind(answer)} (expected a TicketPlan)")
-    left = {part.component: part for part in question.parts}
+    left = {(part.component, part.site): part for part in question.parts}
     parts = []
     for one in _several(answer.parts, "parts", len(left)):
         if not isinstance(one, PartPlan):
             raise InvalidAnswerError(f"{_kind(one)} among the parts (expected PartPlan)")
         component = _whole(one.component, "the component")
-        part = left.pop(component, None)
+        site = SiteName(_text(one.site, "the site"))
+        part = left.pop((component, site), None)
         if part is None:
-            raise InvalidAnswerError(f"component {component} was not asked about, or comes twice")
+            where = f" at {site}" if site else ""
+            raise InvalidAnswerError(
+                f"component {component}{where} was not asked about, or comes twice"
+            )
         tickets, open_ = _whole(one.tickets, "tickets"), _whole(one.open, "open")
         if not 0 <= open_ <= tickets <= question.tickets_max:
             raise InvalidAnswerError(
@@ -373,10 +377,12 @@ def read_ticket_plan(answer: object, question: TicketQuestion) -> TicketPlan:
         if gives_back and part.held_s is None:
             raise InvalidAnswerError(f"component {component} gives back what it does not hold")
         parts.append(
-            PartPlan(component=component, tickets=tickets, open=open_, gives_back=gives_back)
+            PartPlan(
+                component=component, site=site, tickets=tickets, open=open_, gives_back=gives_back
+            )
         )
     if left:
-        raise InvalidAnswerError(f"the plan leaves out the component {next(iter(left))}")
+        raise InvalidAnswerError(f"the plan leaves out the component {next(iter(left))[0]}")
     hold_s = _number(answer.hold_s, "hold_s")
     if not 0 < hold_s <= question.hold_max_s:
         raise InvalidAnswerError(

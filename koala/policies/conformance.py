@@ -303,12 +303,19 @@ def progress_question(random: Random) -> tuple[ProgressQuestion]:
 
 def ticket_question(random: Random) -> tuple[TicketQuestion]:
     """Draw the components of a job in the queues of busy sites, some of which hold."""
-    parts = []
-    for component in range(random.randint(1, 4)):
-        is_held = random.random() < 0.3
+    parts: list[TicketPart] = []
+    places = [
+        (component, SiteName(f"site{place}"))
+        for component in range(random.randint(1, 4))
+        for place in range(random.choice((1, 1, 2)))
+    ]
+    for component, site in places:
+        is_held = random.random() < 0.3 and all(one.component != component for one in parts)
         parts.append(
             TicketPart(
                 component=component,
+                site=site,
+                is_optional=random.random() < 0.2,
                 processors=random.choice((1, 8, 1000)),
                 tickets=random.randint(0, 3),
                 waited_s=random.choice((0.0, 60.0, 1e6)),

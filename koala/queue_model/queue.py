@@ -9,7 +9,7 @@ from collections.abc import Collection, Hashable, Iterator, KeysView
 from copy import copy
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 Key = TypeVar("Key", bound=Hashable)
 Waiting = tuple[Key, int, float]
@@ -184,6 +184,13 @@ class LocalQueue(ABC, Generic[Key]):
             if key in self._gated:
                 expected |= self._run_on([key], now)
         return expected
+
+    def outlook(self, processors: int, estimate_s: float, now: float) -> float:
+        """Return the expected start of one more job, if it were submitted now; see `forecast`."""
+        queue, key = copy(self), cast(Key, object())
+        queue._unshare()  # noqa: SLF001 - a queue as this one
+        queue.submit(key, processors=processors, estimate_s=estimate_s)
+        return queue._run_on([key], now)[key]  # noqa: SLF001
 
     @property
     def running(self) -> KeysView[Key]:

@@ -5,7 +5,8 @@ Pure functions of the core's state; the core does not depend on them.
 records      types of all that is shown; they know nothing of the core, and clients use them too
 documents    builders of the records of jobs, sites and files: `koala show`, `list` and `sites`
 queues       that of the placement queues
-explain      the sentences of `koala why`
+explain      the sentences of `koala why`; `waiting` words those about claims in local queues, and
+             `expected` those about the start of a job
 accounting   the figures of `koala report`
 gantt        the course of a job as bars; `gantt_svg` draws it, with elements of `svg`
 spans        the course of a job that is over as spans, for traces

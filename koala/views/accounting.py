@@ -169,6 +169,8 @@ class _Row:
     skews: list[Seconds] = field(default_factory=list)
     failed_claims: int = 0
     setbacks: int = 0
+    starts_stated: int = 0
+    starts_met: int = 0
 
     def document(self) -> accounts.ReportRow:
         """Make the row, without its subject."""
@@ -184,6 +186,8 @@ class _Row:
             skew_max_s=max(self.skews, default=None),
             failed_claims=self.failed_claims,
             setbacks=self.setbacks,
+            starts_stated=self.starts_stated,
+            starts_met=self.starts_met,
         )
 
 
@@ -217,6 +221,9 @@ class _Table:
         at_site = (charge.site,)
         for row in self._rows(job, charge.granted_at, at_site):
             row.claims += 1
+            if charge.stated is not None and charge.granted_at is not None:
+                row.starts_stated += 1
+                row.starts_met += charge.stated.has(charge.granted_at)
         if charge.end in SITE_FAULTS:
             for row in self._rows(job, charge.ended_at, at_site):
                 row.failed_claims += 1
@@ -292,6 +299,7 @@ def _claim_row(job: Job, charge: Charge, period: Period, now: Instant) -> accoun
     spans = list(_spans(charge, period, now, is_given_up=given_up))
     if not spans and not period.has(charge.ended_at):
         return None
+    stated = charge.stated
     seconds = {"run_s": 0.0, "held_s": 0.0, "wasted_s": 0.0}
     for kind, since, until in spans:
         seconds[kind] += charge.processors * (until - since)
@@ -307,5 +315,8 @@ def _claim_row(job: Job, charge: Charge, period: Period, now: Instant) -> accoun
         passed_at=moment_of(charge.passed_at),
         ended_at=moment_of(charge.ended_at),
         end=charge.end,
+        stated_at=None if stated is None else Moment.of(stated.at),
+        earliest_at=None if stated is None else Moment.of(stated.earliest_at),
+        latest_at=None if stated is None else Moment.of(stated.latest_at),
         **seconds,
     )

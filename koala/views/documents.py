@@ -22,6 +22,7 @@ from koala.core.model.job import (
     Finished,
     Job,
     Member,
+    Queued,
     Stopping,
     Waiting,
 )
@@ -33,9 +34,11 @@ from koala.core.queries import claim_of
 from koala.core.sites import is_resting
 from koala.core.state import State
 from koala.views.accounting import claim_costs
+from koala.views.expected import expected_start
 from koala.views.records import grid, jobs
 from koala.views.records.base import Moment, moment_of
 from koala.views.records.phases import Phase
+from koala.views.waiting import SiteQueues, no_queues, short_reason, wait_of_member, waits_of
 
 CHARGES_SHOWN = 60
 """Limit of claims in a job's details; a report has them all."""
@@ -49,8 +52,18 @@ def phase_of(job: Job) -> Phase:
     return cast(Phase, job.phase_name)
 
 
+def listed(state: State, job: Job, queues: SiteQueues, now: Instant) -> jobs.JobSummary:
+    """Make the summary of a job of the state for a list."""
+    found = summary(job)
+    return replace(
+        found,
+        copying=copying(state, job, now),
+        reason=found.reason or short_reason(state, job, queues, now),
+    )
+
+
 def summary(job: Job) -> jobs.JobSummary:
-    """Make the summary of a job for a list, without its copies."""
+    """Make the summary of a job, without its copies and what it waits for."""
     attempt = job.attempt
     members = () if attempt is None else attempt.present
     started_at, ended_at = _run_time(job)
@@ -88,9 +101,11 @@ def copying(state: State, job: Job, now: Instant) -> jobs.Copying | None:
     )
 
 
-def whole_document(state: State, job_id: JobId, now: Instant) -> jobs.JobDetails:
-    """Make the details of a job, with its costs so far; living claims count. Raises KeyError if
-    there is no such job.
+def whole_document(
+    state: State, job_id: JobId, now: Instant, queues: SiteQueues = no_queues
+) -> jobs.JobDetails:
+    """Make the details of a job, with its costs so far (living claims count) and what `queues` tell
+    of its waits. Raises KeyError if there is no such job.
     """
     job = state.jobs[job_id]
     details = job_document(state, job_id)
@@ -99,6 +114,9 @@ def whole_document(state: State, job_id: JobId, now: Instant) -> jobs.JobDetails
     return replace(
         details,
         copying=copying(state, job, now),
+        reason=details.reason or short_reason(state, job, queues, now),
+        parts=tuple(_waiting_part(state, job, part, queues, now) for part in details.parts),
+        expected=expected_start(state, job, queues, now),
         timeline=replace(
             times,
             processor_wasted_s=times.processor_wasted_s + held_s,
@@ -349,6 +367,20 @@ def _part(state: State, job: Job, index: int) -> jobs.Part:
         passed_at=moment_of(member.passed_at),
         refusal=member.refusal,
         end=None if member.end is None else _end(member.end),
+    )
+
+
+def _waiting_part(
+    state: State, job: Job, part: jobs.Part, queues: SiteQueues, now: Instant
+) -> jobs.Part:
+    """Add what a component waits for in local queues."""
+    if job.attempt is None or not isinstance(job.phase, Claiming | Queued):
+        return part
+    member = job.attempt.members[part.component]
+    return replace(
+        part,
+        waits=waits_of(state, job, part.component, queues, now),
+        wait=wait_of_member(state, job, member, queues, now),
     )
 
 

@@ -10,7 +10,6 @@ from koala.core.feasibility import (
     requirements_of,
 )
 from koala.core.model.charges import Refusal, Trouble
-from koala.core.model.claim import Asked
 from koala.core.model.grid import Site, Unplaceable
 from koala.core.model.job import (
     Attempt,
@@ -37,6 +36,7 @@ from koala.core.pipeline.claiming_schedule import tries_left
 from koala.core.pipeline.placing import empty_grid_view, whole_request
 from koala.core.pipeline.refusals import avoided_sites, sites_closed_to, without_closed_sites
 from koala.core.pipeline.start_barrier import untried_members
+from koala.core.pipeline.tickets import why_not_queued
 from koala.core.queries import (
     claim_of,
     claims_of,
@@ -48,11 +48,16 @@ from koala.core.queries import (
 from koala.core.resources import describe_cut
 from koala.core.sites import is_usable
 from koala.core.state import State
+from koala.views.expected import expected_start, missed_deadline
 from koala.views.units import counted, size
+from koala.views.waiting import SiteQueues, no_queues, span, wait_of_member
 
 
-def why(state: State, job_id: JobId, now: Instant) -> list[str]:  # noqa: C901 - one line a phase
-    """Explain why the job waits, or how it ended. Raises KeyError for an unknown job."""
+def why(  # noqa: C901 - one line a phase
+    state: State, job_id: JobId, now: Instant, queues: SiteQueues = no_queues
+) -> list[str]:
+    """Explain why the job waits, or how it ended; `queues` has what sites tell of their local
+    queues. Raises KeyError for an unknown job."""
     job = state.jobs[job_id]
     match job.phase:
         case Waiting(on=on):
@@ -60,12 +65,12 @@ def why(state: State, job_id: JobId, now: Instant) -> list[str]:  # noqa: C901 -
         case Delayed():
             return [_delayed(state, job), *filter(None, [_misfit(state, job)])]
         case Placing():
-            return _placing(state, job, now)
+            return _placing(state, job, queues, now)
         case Claiming() as claiming:
-            claimed = _claiming(state, job, claiming, now)
+            claimed = _claiming(state, job, claiming, queues, now)
             return [*claimed, *_placed(state, job, claiming.attempt)]
         case Queued() as queued:
-            waiting = _queued(state, job, queued, now)
+            waiting = _queued(state, job, queued, queues, now)
             return [*waiting, *_placed(state, job, queued.attempt)]
         case Starting() as starting:
             started = _starting(state, job, starting, now)
@@ -73,7 +78,7 @@ def why(state: State, job_id: JobId, now: Instant) -> list[str]:  # noqa: C901 -
         case Releasing():
             return ["released; waits for all components to tell that they passed the barrier"]
         case Running(since=since, attempt=attempt):
-            running = [f"running for {_span(now - since)}", _running(job, attempt)]
+            running = [f"running for {span(now - since)}", _running(job, attempt)]
             return [*running, *_placed(state, job, attempt)]
         case Stopping(reason=reason, attempt=attempt):
             return [f"being stopped: {reason}", *_fence(state, attempt)]
@@ -125,9 +130,9 @@ def _delayed(state: State, job: Job) -> str:
     )
 
 
-def _placing(state: State, job: Job, now: Instant) -> list[str]:
+def _placing(state: State, job: Job, queues: SiteQueues, now: Instant) -> list[str]:
     if job.deadline_at is not None:
-        return _timed(state, job, now)
+        return _timed(state, job, queues, now)
     lines = state.scanner.explain(state, job, now)
     closed = sites_closed_to(state, job, now)
     view = without_closed_sites(state, job, grid_view_of(state), now)
@@ -146,9 +151,10 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
     else:
         lines.append(f"it could be placed now; {tries}")
     if state.is_paced and not misfit and state.timers.next_at is not None:
-        lines[-1] += f"; next scan in {_span(state.parameters.scan_interval_s)} at the latest"
+        lines[-1] += f"; next scan in {span(state.parameters.scan_interval_s)} at the latest"
     if not misfit and isinstance(answer, Unplaceable):
         lines += _holders(state, job) or _doubts(state, job, now)
+    lines += _unqueued(state, job)
     away = [
         f"{s.name} ({_trouble(s, job, now)})"
         for s in state.sites.values()
@@ -159,6 +165,13 @@ def _placing(state: State, job: Job, now: Instant) -> list[str]:
     lines += [_left(site, one, now) for site, one in avoided_sites(state, job, now).items()]
     last = next((text for _, text in reversed(job.story) if "back in its" in text), "")
     return [*lines, last] if last else lines
+
+
+def _unqueued(state: State, job: Job) -> list[str]:
+    """Explain why the job does not wait in local queues, where others do."""
+    is_busy = any(site.reported_queued for site in state.sites.values())
+    reason = why_not_queued(state, job) if state.has_tickets and is_busy else ""
+    return [f"it waits in no local queue: {reason}"] if reason else []
 
 
 def _misfit(state: State, job: Job) -> str:
@@ -214,29 +227,31 @@ def _holders_of(state: State, job: Job, name: FileName) -> str:
 
 def _left(site: SiteName, one: Refusal, now: Instant) -> str:
     """Explain the back-off of the job from a site."""
-    span = _span(one.again_at - now)
+    pause = span(one.again_at - now)
     match one.trouble:
         case Trouble.REFUSED:
-            return f"not tried at {site} for {span}: it refused the job ({one.reason})"
+            return f"not tried at {site} for {pause}: it refused the job ({one.reason})"
         case Trouble.ERRED:
-            return f"not tried at {site} for {span}: it erred with the job ({one.reason})"
+            return f"not tried at {site} for {pause}: it erred with the job ({one.reason})"
         case Trouble.UNSENT:
-            return f"no file is copied from {site} for {span}: {one.reason}"
+            return f"no file is copied from {site} for {pause}: {one.reason}"
 
 
 def _pause(job: Job, now: Instant) -> str:
     """Explain the pause of a queued job."""
     left_s = job.not_before - now
     if job.attempts >= job.attempt_min:
-        return f"not tried again for {_span(left_s)} after its setback"
+        return f"not tried again for {span(left_s)} after its setback"
     lives = "an attempt of it that a lost part of the journal knew may live"
     if left_s == float("inf"):
         return f"never tried: {lives} (run_lease_s = inf); cancel it and submit it again"
-    return f"not tried for {_span(left_s)}: {lives}"
+    return f"not tried for {span(left_s)}: {lives}"
 
 
-def _timed(state: State, job: Job, now: Instant) -> list[str]:
-    lines = [*_deadline(state, job, now), *filter(None, [_misfit(state, job)])]
+def _timed(state: State, job: Job, queues: SiteQueues, now: Instant) -> list[str]:
+    late = missed_deadline(state, job.spec, job.deadline_at, queues, now)
+    lines = [*_deadline(state, job, now), *filter(None, [late, _misfit(state, job)])]
+    lines += _unqueued(state, job)
     if job.spec.all_inputs:
         answer = placement_policy(state, job)(whole_request(state, job, now), grid_view_of(state))
         if isinstance(answer, Unplaceable):
@@ -250,14 +265,14 @@ def _deadline(state: State, job: Job, now: Instant) -> list[str]:
     if job.deadline_at is None:
         return []
     left = tries_left(state, job)
-    text = f"is to start at its deadline, in {_span(job.deadline_at - now)}"
+    text = f"is to start at its deadline, in {span(job.deadline_at - now)}"
     if not left:
         return [f"{text}; no try is left"]
     more = f", {len(left) - 1} more after it" if len(left) > 1 else ", the last one"
     last = ""
     if state.parameters.at_deadline == "kill":
         last = "; at the last one local jobs may be killed where sites allow it"
-    return [f"{text}; next try in {_span(left[0] - now)}{more}{last}"]
+    return [f"{text}; next try in {span(left[0] - now)}{more}{last}"]
 
 
 def _trouble(site: Site, job: Job, now: Instant) -> str:
@@ -269,7 +284,7 @@ def _trouble(site: Site, job: Job, now: Instant) -> str:
     if site.is_drained:
         return f"drained{_since(site.drained_at, now)}, {resumed}"
     rest_s = (site.unusable_until or now) - now
-    until = resumed if rest_s == float("inf") else f"tried again in {_span(rest_s)}"
+    until = resumed if rest_s == float("inf") else f"tried again in {span(rest_s)}"
     own = site.erring.get(job.id, 0)
     whose = f", {own} of them with this job" if own > 1 else ""
     return (
@@ -280,72 +295,49 @@ def _trouble(site: Site, job: Job, now: Instant) -> str:
 
 def _since(at: Instant, now: Instant) -> str:
     """Format the time since an instant; empty if the instant is unknown."""
-    return f" for {_span(now - at)}" if at else ""
+    return f" for {span(now - at)}" if at else ""
 
 
-def _claiming(state: State, job: Job, claiming: Claiming, now: Instant) -> list[str]:
+def _claiming(
+    state: State, job: Job, claiming: Claiming, queues: SiteQueues, now: Instant
+) -> list[str]:
     attempt, claim_at = claiming.attempt, claiming.claim_at
     held = sum(is_held(state, member) for member in attempt.present)
     lines = [f"{held} of {len(attempt.present)} components claimed, {job.needed} needed"]
     for member in attempt.present:
         claim = claim_of(state, member)
         label = job.spec.label(member.component)
-        if claim is not None and isinstance(claim.phase, Asked):
-            lines.append(f"component {label}: waits for the answer of {claim.site}")
+        if claim is not None:
+            words = wait_of_member(state, job, member, queues, now)
+            lines += [f"component {label}: {words}"] if words else []
         elif claim is None and member.end is None:
             why_not = member.refusal or "not tried yet"
             lines.append(f"component {label} at {member.site or 'no site yet'}: {why_not}")
     lines += _deadline(state, job, now)
     if claim_at is not None and job.deadline_at is None:
         lines.append(
-            f"next claiming try in {_span(claim_at - now)}; {_start_time(state, job, attempt, now)}"
+            f"next claiming try in {span(claim_at - now)}; {_start_time(state, job, attempt, now)}"
         )
     return [*lines, *_fetching(state, job, attempt, now)]
 
 
-def _queued(state: State, job: Job, queued: Queued, now: Instant) -> list[str]:
+def _queued(state: State, job: Job, queued: Queued, queues: SiteQueues, now: Instant) -> list[str]:
     """Explain what a job stands in line for: its tickets, what is held, and the expected start."""
     attempt = queued.attempt
-    lines = [_slowest(state, job, attempt, now)]
-    for member in attempt.members:
-        where = f"component {job.spec.label(member.component)} at {member.site}"
-        claim = claim_of(state, member)
-        if claim is not None and member.claimed_at is not None:
-            held = f"holds {counted(claim.processors, 'processor')}"
-            lines.append(f"{where}: {held} for {_span(now - member.claimed_at)}")
-            continue
-        tickets = [state.ledger[name] for name in member.tickets]
+    lines = ["waits in the queues of its sites, for all components at one time"]
+    expected = expected_start(state, job, queues, now)
+    lines += [] if expected is None else expected.words
+    for member in attempt.present:
+        words = wait_of_member(state, job, member, queues, now)
         why_not = f" ({member.refusal})" if member.refusal else ""
-        if not tickets:
-            lines.append(f"{where}: no claim waits{why_not}")
-            continue
-        oldest = tickets[0]
-        kept = "gated, with its place kept" if oldest.is_gated else "may start"
-        waits = f"{counted(len(tickets), 'claim')} in its queue for {_span(now - oldest.asked_at)}"
-        when = "" if oldest.start_at is None else f", expected in {_span(oldest.start_at - now)}"
-        lines.append(f"{where}: {waits}, the first {kept}{when}{why_not}")
-    lines.append(f"the claims are planned again in {_span(queued.plan_at - now)}")
+        lines.append(f"component {job.spec.label(member.component)}: {words}{why_not}")
+    lines.append(f"the claims are planned again in {span(queued.plan_at - now)}")
     return [*lines, *_fetching(state, job, attempt, now)]
-
-
-def _slowest(state: State, job: Job, attempt: Attempt, now: Instant) -> str:
-    """Name the component that the others wait for, if each site tells when it would start."""
-    starts = {}
-    for member in attempt.members:
-        if member.claim is None and member.tickets:
-            starts[member.component] = state.ledger[member.tickets[0]].start_at
-    text = "waits in the queues of its sites, for all components at one time"
-    known = {component: at for component, at in starts.items() if at is not None}
-    if not known or len(known) < len(starts):
-        return f"{text}; the sites do not tell when"
-    slowest = max(known, key=known.__getitem__)
-    label, site = job.spec.label(slowest), attempt.members[slowest].site
-    return f"{text}; component {label} at {site} is last, in about {_span(known[slowest] - now)}"
 
 
 def _start_time(state: State, job: Job, attempt: Attempt, now: Instant) -> str:
     """Explain the start time of a job without a deadline."""
-    left = _span(attempt.start_at - now)
+    left = span(attempt.start_at - now)
     if starts_early(state, job):
         return f"starts once all files and claims are there, last try in {left}"
     return f"start time in {left}"
@@ -367,11 +359,11 @@ def _fetching(state: State, job: Job, attempt: Attempt, now: Instant) -> list[st
 def _far(transfer: Transfer, now: Instant) -> str:
     """Format the progress of a copy, by its last report."""
     left_s = transfer.expected_at - now
-    left = f"about {_span(left_s)} left" if 0 <= left_s < FOREVER else "longer than was expected"
+    left = f"about {span(left_s)} left" if 0 <= left_s < FOREVER else "longer than was expected"
     if transfer.told_at is None:
         return f"{size(transfer.size_bytes)}, {left} by the estimate, nothing told yet"
     moved = f"{size(transfer.moved_bytes)} of {size(transfer.size_bytes)} ({transfer.share:.0%})"
-    return f"{moved}, {size(transfer.rate_bps)}/s, {left}, told {_span(now - transfer.told_at)} ago"
+    return f"{moved}, {size(transfer.rate_bps)}/s, {left}, told {span(now - transfer.told_at)} ago"
 
 
 def _starting(state: State, job: Job, starting: Starting, now: Instant) -> list[str]:
@@ -384,7 +376,7 @@ def _starting(state: State, job: Job, starting: Starting, now: Instant) -> list[
         labels = ", ".join(job.spec.label(member.component) for member in untried)
         return [f"all components claimed; pre-flight: waits until {labels} tried their TCP paths"]
     if starting.arming is None:
-        return [f"all components claimed; starts in {_span(attempt.start_at - now)}"]
+        return [f"all components claimed; starts in {span(attempt.start_at - now)}"]
     waiting = ", ".join(starting.arming.waiting)
     prepared = f"all components claimed; the start is prepared (round {starting.arms})"
     return [f"{prepared}: waits for {waiting}"]
@@ -431,14 +423,3 @@ def _fence(state: State, attempt: Attempt) -> list[str]:
 def _unconfirmed(state: State, job: Job) -> list[str]:
     claims = [claim for claim in state.ledger.values() if claim.job == job.id]
     return [f"{claim.site} has not confirmed the end of {claim.id}" for claim in claims]
-
-
-def _span(seconds: float) -> str:
-    """Format a duration for people."""
-    if seconds < 1:
-        return f"{max(0.0, seconds) * 1000:.0f} ms"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"

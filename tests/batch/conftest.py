@@ -15,8 +15,9 @@ import pytest
 
 from koala.client import AsyncClient
 from koala_agent.conformance.witness import Witness
+from koala_agent.environments import of_commands
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
-from koala_agent.transport.shell import Shell, plain_environment
+from koala_agent.transport.shell import Shell
 from tests.agent.transport.servers import a_server
 from tests.batch.systems.gridengine import grid_engine_cells
 from tests.batch.systems.htcondor import condor_pools
@@ -82,7 +83,7 @@ def slurm_by_age(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
     need("slurm")
     need("database")
     folder = tmp_path_factory.mktemp("age")
-    with slurm_clusters(folder, "zeta:2x8", by_age=True) as systems:
+    with slurm_clusters(folder, "zeta:2x8", profile="age") as systems:
         yield systems
 
 
@@ -199,7 +200,7 @@ def serve(system: System, tmp_path: Path) -> Serve:
             account=pwd.getpwuid(os.geteuid()).pw_name,
         )
         witness = Witness()
-        shell = Shell(environment=plain_environment(system.environment), limit_s=4.0)
+        shell = Shell(environment=of_commands(system.environment), limit_s=4.0)
         manager = BatchManager(settings, system.dialect, shell, on_report=witness, clock=boot_clock)
         async with serving(manager, kill=kill):
             yield manager, witness

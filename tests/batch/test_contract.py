@@ -16,6 +16,7 @@ from koala.common.protocol.messages import Resources, Wait
 from koala.errors import LocalManagerError
 from koala_agent.conformance.bench import BenchSettings
 from koala_agent.conformance.checks import CHECKS, tried
+from koala_agent.environments import of_commands
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.local_manager import (
     OUTPUT_FILE,
@@ -27,7 +28,7 @@ from koala_agent.lrm.local_manager import (
     Running,
 )
 from koala_agent.transport.interface import Answer
-from koala_agent.transport.shell import Shell, plain_environment
+from koala_agent.transport.shell import Shell
 from tests.batch.conftest import ONE_OF_EACH, WITHOUT_OAR, Serve, cleared
 from tests.batch.systems.system import GPUS, System
 from tests.live.grid import until
@@ -61,7 +62,7 @@ async def test_it_passes_the_conformance_kit(system: System, tmp_path: Path, che
         limit_s=LIMIT_S,
         poll_s=0.2,
     )
-    shell = Shell(environment=plain_environment(system.environment), limit_s=4.0)
+    shell = Shell(environment=of_commands(system.environment), limit_s=4.0)
     await tried(CHECKS[check], system.dialect, shell, settings)
 
 

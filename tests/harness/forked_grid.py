@@ -24,7 +24,12 @@ def main() -> int:
 
 
 def _fork_child(
-    module: str, *words: str, log: IO[bytes], folder: Path, environment: Mapping[str, str]
+    module: str,
+    *words: str,
+    log: IO[bytes],
+    folder: Path,
+    temporary: Path,
+    environment: Mapping[str, str],
 ) -> Forked:
     around = Surroundings(
         stdout=log, stderr=log, environment=environment, folder=folder, is_session=True

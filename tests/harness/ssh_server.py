@@ -43,6 +43,7 @@ class SSHServer:
     home: Path
     port: int = field(default_factory=free_port)
     settings: str = ""
+    shell: str = "/bin/sh"
     is_apart: bool = False
     mounts: dict[str, Path] = field(default_factory=dict)
     """Files that the server sees in the place of others; only for another account's server."""
@@ -108,7 +109,7 @@ Host {HOST}
     def _accounts(self) -> Path:
         """Write the accounts of this machine, of which one can log in."""
         passwd = self.folder / "passwd"
-        passwd.write_text(_passwd(self.account, self.home), encoding="utf-8")
+        passwd.write_text(_passwd(self.account, self.home, self.shell), encoding="utf-8")
         return passwd
 
     def know(self, key: str) -> None:
@@ -199,20 +200,25 @@ def make_key(path: Path) -> None:
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
 
 
-def _passwd(account: str, home: Path) -> str:
+def _passwd(account: str, home: Path, shell: str) -> str:
     """Return the accounts of this machine, of which one can log in."""
     lines = []
     for entry in pwd.getpwall():
         fields = list(map(str, entry))
         if entry.pw_name == account:
-            fields[5:] = [str(home), "/bin/sh"]
+            fields[5:] = [str(home), shell]
         lines.append(":".join(fields))
     return "\n".join([*lines, ""])
 
 
 @contextmanager
 def ssh_server(
-    folder: Path, *, settings: str = "", account: str = "", is_apart: bool = False
+    folder: Path,
+    *,
+    settings: str = "",
+    account: str = "",
+    shell: str = "/bin/sh",
+    is_apart: bool = False,
 ) -> Iterator[SSHServer]:
     """A running server; `folder` must be one that other accounts may enter."""
     sshd()
@@ -224,7 +230,12 @@ def ssh_server(
         home.mkdir()
         shutil.chown(home, account)
     server = SSHServer(
-        folder=folder, account=account, home=home, settings=settings, is_apart=is_apart
+        folder=folder,
+        account=account,
+        home=home,
+        settings=settings,
+        shell=shell,
+        is_apart=is_apart,
     )
     server.prepare()
     server.start()

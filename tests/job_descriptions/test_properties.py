@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -24,28 +24,11 @@ from koala.job_descriptions import (
     write_job,
 )
 from koala.job_descriptions.attributes import ATTRIBUTES
-from koala.job_descriptions.job_reader import evaluated_tree, read_tree
 from koala.job_descriptions.lexer import Lexer
 from koala.job_descriptions.tree import AnyNode, Compound
 from tests.job_descriptions.examples import TREES
 from tests.job_descriptions.outcomes import outcome
 from tests.job_descriptions.strategies import jobs, near_texts, trees
-
-PARTS = (
-    "(&(executable=a)(count=2))",
-    "(&(executable=a)(count=2))",
-    "( & (executable=b) (arguments='x (y' \"z)\")(hostCount=1) )",
-    "(&(executable=c)(label=one))",
-    "(&(executable=c)(count=none))",
-    "(&(rsl_substitution=(N 3))(executable=d)(count=$(N)))",
-    "(&(executable=e)(count=$(M)))",
-    "(&(executable=f)(queue=q)(priority=high))",
-    "(&(executable=g)(priority=low))",
-    "(&(executable=h)(count=90000000))",
-    "(&(executable=i)(maxTime=1)(maxWallTime=2))",
-    "(priority=high)",
-    "(&(executable=j)",
-)
 
 few = settings(max_examples=25)
 """For trees, which take long to draw; `make fuzz` reads many more."""
@@ -75,40 +58,6 @@ def test_relations_read_as_one_piece_give_the_tree_and_the_error_of_their_tokens
     else:
         assert piecewise == by_tokens
         assert [*_offsets(piecewise.root)] == [*_offsets(by_tokens.root)]
-
-
-@given(
-    parts=st.lists(st.sampled_from(PARTS), min_size=1, max_size=5),
-    between=st.sampled_from(["", " ", "\n  ", "(* once (* more *)", "\r\n"]),
-)
-def test_components_that_repeat_the_one_before_are_read_as_any_others(
-    parts: list[str], between: str
-) -> None:
-    """Also their mistakes, each at its own place, and the warnings."""
-    text = f"+{between}{between.join(parts)}"
-    assert answer(lambda: parse(text, shares=True)) == answer(lambda: parse(text))
-    assert answer(lambda: read_job(text)) == answer(lambda: read_tree(evaluated_tree(text)))
-
-
-def answer(action: Callable[[], Tree | JobReading]) -> Tree | JobReading | str:
-    """Return the action's result, or all mistakes with their places."""
-    found = outcome(action)
-    return str(found) if isinstance(found, SpecError) else found
-
-
-def test_a_component_that_repeats_the_one_before_is_read_once() -> None:
-    tree = parse("+" + 3 * "(&(executable=a)(count=2))" + "(&(executable=b))", shares=True)
-    assert isinstance(tree.root, Compound)
-    one, two, three, other = tree.root.operands
-    assert one is two is three
-    assert other == parse("&(executable=b)").root
-
-
-def test_tokens_of_repetitions_count() -> None:
-    text = "+" + 100 * "(&(executable=a))"
-    parse(text, tokens_max=802, shares=True)
-    with pytest.raises(SpecError, match="more than 801"):
-        parse(text, tokens_max=801, shares=True)
 
 
 def _offsets(node: AnyNode) -> Iterator[int]:

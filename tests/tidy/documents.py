@@ -79,8 +79,8 @@ def broken_links(path: Path) -> list[str]:
 
 
 TERM = re.compile(r"^\| ([a-z][^|]*) \|.*\| `([^`]+)` \|$", re.MULTILINE)
-DECISION = re.compile(r"^## (\d+)\.", re.MULTILINE)
-INDEX_ROW = re.compile(r"^\| \[[^]]*\]\((\S+)\) \|[^|]*\| ([\d, ]+) \|$", re.MULTILINE)
+DECISION_PARTS = ("**Context.**", "**Choice.**", "**Consequence.**")
+DECISIONS_MAX = 100
 
 
 def glossary() -> list[tuple[str, str]]:
@@ -107,17 +107,14 @@ def missing_tests(path: Path) -> list[str]:
     return [f"{path.name}: {name}" for name in named if name not in there]
 
 
-def decisions() -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-    """Read the decisions of all subjects, and those that the index names: file and number."""
-    folder = ROOT / "docs" / "decisions"
-    pages = sorted(set(folder.glob("*.md")) - {folder / "README.md"})
-    numbered = [
-        (page.name, int(number))
+def decisions() -> list[tuple[str, str]]:
+    """Read the decisions of all subjects: their headings, each with its text."""
+    pages = sorted(set((ROOT / "docs" / "decisions").glob("*.md")))
+    return [
+        (heading, text)
         for page in pages
-        for number in DECISION.findall(page.read_text(encoding="utf-8"))
+        if page.name != "README.md"
+        for heading, _, text in (
+            part.partition("\n") for part in page.read_text(encoding="utf-8").split("\n## ")[1:]
+        )
     ]
-    index = (folder / "README.md").read_text(encoding="utf-8")
-    indexed = [
-        (page, int(number)) for page, row in INDEX_ROW.findall(index) for number in row.split(",")
-    ]
-    return numbered, indexed

@@ -7,6 +7,8 @@ from koala.core.model.job import TRANSITIONS
 from koala.core.model.parameters import NAMES
 from tests.documents.blocks import blocks, faults
 from tests.tidy.documents import (
+    DECISION_PARTS,
+    DECISIONS_MAX,
     allowed,
     broken_links,
     decisions,
@@ -89,12 +91,12 @@ def test_the_map_of_tests_names_what_is_there_and_every_folder_of_tests() -> Non
     assert {one for one in folders if not {one, one.partition("/")[0]} & known} == set()
 
 
-def test_every_decision_stands_once_under_its_subject_in_order_and_in_the_index() -> None:
-    numbered, indexed = decisions()
-    assert indexed
-    assert sorted(indexed) == numbered
-    numbers = [number for _, number in numbered]
-    assert len(set(numbers)) == len(numbers)
+def test_decisions_are_few_and_have_context_choice_and_consequence() -> None:
+    known = decisions()
+    assert 0 < len(known) <= DECISIONS_MAX
+    for heading, text in known:
+        starts = [line.split(" ")[0] for line in text.splitlines() if line.startswith("**")]
+        assert tuple(starts) == DECISION_PARTS, heading
 
 
 def test_every_configuration_in_deploy_is_well_formed() -> None:

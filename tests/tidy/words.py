@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from tests.tidy.sources import Module, dotted, imports, is_within, nodes, words_of
 
 OPEN_END = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
-NUMBERED = re.compile(r"\((#|decision )\d+\)")
+NUMBERED = re.compile(r"\(#\d+\)")
 BARE_IGNORE = re.compile(r"type:\s*ignore(?!\[)|noqa(?!:)")
 VAGUE_NAMES = {"util", "utils", "helper", "helpers", "misc", "common", "manager", "handler", "info"}
 
@@ -34,7 +34,7 @@ def bad_words(module: Module) -> Iterator[str]:
         if token.type == tokenize.COMMENT:
             place = f"{module.path.name}:{token.start[0]}"
             if OPEN_END.search(token.string) and not NUMBERED.search(token.string):
-                yield f"{place}: an open end without the number of an issue or decision"
+                yield f"{place}: an open end without the number of an issue"
             if BARE_IGNORE.search(token.string):
                 yield f"{place}: silences a tool without naming the rule"
 

@@ -24,6 +24,8 @@ class Limits:
     - A claim not checked in within `grace_s` of the ask is refused.
     - Claims beyond `processors_max` or `hold_max_s` are refused at once; so are those of accounts
       other than `users`, set by the configuration's `users_key`. None: all accounts are accepted.
+    - At most `tickets_max` claims wait in the local queue without a grace time, and those that came
+      up from there hold at most `held_max` processors before the barrier. None: no limit.
     - Outputs are brought back within `collect_max_s`.
     - Jobs that should be over are withdrawn after `linger_s`.
     - Reports not acknowledged and orders not confirmed are repeated after `again_s`.
@@ -32,6 +34,8 @@ class Limits:
     grace_s: float = 5.0
     processors_max: int | None = None
     hold_max_s: float = float("inf")
+    tickets_max: int | None = None
+    held_max: int | None = None
     users: tuple[str, ...] | None = None
     users_key: str = "accounts.user"
     collect_max_s: float = 300.0

@@ -26,6 +26,7 @@ they are reset when a table is restored, because the machine may have restarted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeGuard
@@ -56,6 +57,7 @@ from koala.common.protocol.messages import (
 )
 from koala.common.protocol.names import ClaimId, is_claim_id
 from koala_agent.claims import ends as claim_ends
+from koala_agent.claims import tickets
 from koala_agent.claims.events import (
     Adopted,
     BatchEnded,
@@ -135,6 +137,9 @@ PINGED_MAX = 1_000
 VALUES_MAX = 1_000
 """Key-value pairs that one claim may put."""
 
+REFUSED_TOLD_S = 3600.0
+"""How long the refusal of a ticket is told."""
+
 USERS_SHOWN = 5
 """Users that are named in a refusal."""
 
@@ -165,6 +170,7 @@ class ClaimTable:
         self._pinged: dict[tuple[ClaimId, str, float], float] = {}  # when pings came through here
         self._paths: dict[ClaimId, TryPaths] = {}  # to be tried; the daemon repeats them
         self._paces: dict[ClaimId, Pace] = {}  # for a starter that connects; repeated, too
+        self._refused = (-math.inf, "")  # the last refusal of a ticket
         self._forgotten: dict[ClaimId, None] = dict.fromkeys(forgotten)
         self.claims: dict[ClaimId, Claim] = {}
         self._dues: dict[ClaimId, float] = {}  # of the claims that have a timer
@@ -186,6 +192,15 @@ class ClaimTable:
         if not self._collected_claims:
             return due
         return self._ping_at if due is None else min(due, self._ping_at)
+
+    @property
+    def trouble(self) -> str:
+        """Words for the site's administrator about tickets that the local queue does not take, or
+        that were refused a while ago; empty for none."""
+        at, reason = self._refused
+        is_told = bool(reason) and self._now - at < REFUSED_TOLD_S
+        refused = f"a claim that was to wait here was refused: {reason}" if is_told else ""
+        return tickets.trouble(self.claims.values()) or refused
 
     def inventory(self) -> list[Report | KvPut]:
         """Return all reports and all stored values, for the start of a session."""
@@ -269,6 +284,7 @@ class ClaimTable:
         elif hold.is_granted or hold.claim in self._forgotten:
             self._report_unknown(hold.claim)
         elif reason := self._refusal(hold) or order.shortage:
+            self._note_refused(hold, reason)
             end = ClaimEnd(kind=EndKind.REFUSED, reason=reason)
             self._to_daemon(_gone(hold.claim, end))
         else:
@@ -295,11 +311,13 @@ class ClaimTable:
         return self._change_gate(claim, state, is_gated=hold.is_gated)
 
     def _grace_s(self, hold: Hold) -> float:
-        """Return the grace time of a claim: that of its site, longer when it preempts other jobs. A
-        ticket waits until its daemon has not asked for it for a day."""
+        """Return the grace time of a claim: that of its site, longer when it preempts other jobs or
+        machines have to be powered up. A ticket waits until its daemon has not asked for it for a
+        day."""
         if hold.waits:
             return TICKET_S
-        return self._limits.grace_s + (self._leases.kill_s if hold.is_preempting else 0.0)
+        preemption_s = self._leases.kill_s if hold.is_preempting else 0.0
+        return self._limits.grace_s + hold.wake_s + preemption_s
 
     def _refusal(self, hold: Hold) -> str:
         """Return why the site's owner does not allow this claim; empty when it is allowed."""
@@ -314,7 +332,7 @@ class ClaimTable:
         if hold.hold_s > limits.hold_max_s:
             allowed = f"site.longest_hold_s allows {limits.hold_max_s:g} s here"
             return f"a hold of {hold.hold_s:g} s: {allowed}"
-        return ""
+        return tickets.refusal(hold, self.claims.values(), limits)
 
     def _try_paths(self, claim: Claim, order: TryPaths) -> None:
         match claim.state:
@@ -425,6 +443,11 @@ class ClaimTable:
             self._dismiss(event.claim, event.nonce, "this claim is not known here")
             return
         match claim.state:
+            case Asked() if reason := tickets.hold_refusal(
+                claim, self.claims.values(), self._limits
+            ):
+                self._dismiss(event.claim, event.nonce, reason)
+                self._refuse(claim, reason)
             case Asked():
                 self._connected[claim.id] = event.nonce
                 found = msgspec.structs.replace(claim, address=event.address, hosts=event.hosts)
@@ -662,6 +685,7 @@ class ClaimTable:
     def _submit_failed(self, claim: Claim, state: Asked, event: SubmitFailed) -> None:
         if not event.is_transient:
             end = ClaimEnd(kind=event.kind, reason=event.reason)
+            self._note_refused(claim.hold, event.reason)
             if state.trouble:
                 self._withdraw(claim, end)  # an earlier submission may have got through
             else:
@@ -677,6 +701,15 @@ class ClaimTable:
         retry_at = self._retry_at(claim, state)
         failed = msgspec.structs.replace(state, gate_at=retry_at, failures=state.failures + 1)
         self._replace_state(claim, failed)
+
+    def _refuse(self, claim: Claim, reason: str) -> None:
+        self._note_refused(claim.hold, reason)
+        self._withdraw(claim, ClaimEnd(kind=EndKind.REFUSED, reason=reason))
+
+    def _note_refused(self, hold: Hold, reason: str) -> None:
+        """Note the refusal of a ticket for the site's administrator."""
+        if hold.waits:
+            self._refused = (self._now, reason)
 
     def _retry_at(self, claim: Claim, state: Asked) -> float:
         """Return when a command that failed once more is tried again."""

@@ -58,7 +58,8 @@ async def agents_port(token: JoinToken) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """A host that gets an agent of its own."""
+    """A host that gets an agent of its own. It is installed, and started, as after a login: with
+    the variables that name a proxy, and with those that programs are to have."""
 
     site: SSHTransport
     survey: Survey
@@ -122,7 +123,7 @@ class Host:
 
     async def doctor(self, agent: str, config: str) -> str:
         """Check each need there; return the lines. Raises StepError when one is not met."""
-        answer = await self.site.run(Command(argv=(agent, "doctor", config)))
+        answer = await self.site.run(Command(argv=(agent, "doctor", config), hands_on=True))
         if answer.status:
             raise StepError(f"{answer.out}{answer.err}".strip())
         return answer.out.strip()
@@ -133,14 +134,14 @@ class Host:
 
     async def _answers(self, *argv: str) -> bool:
         try:
-            return (await self.site.run(Command(argv=argv))).status == 0
+            return (await self.site.run(Command(argv=argv, hands_on=True))).status == 0
         except LocalManagerError as error:
             if error.transient:
                 raise
             return False
 
     async def _do(self, *argv: str, stdin: str = "") -> Answer:
-        answer = await self.site.run(Command(argv=argv, stdin=stdin))
+        answer = await self.site.run(Command(argv=argv, stdin=stdin, hands_on=True))
         if answer.status:
             raise StepError(f"{argv[0]} at {self.name} failed: {answer.complaint()}")
         return answer

@@ -11,7 +11,7 @@ from koala_agent.lrm.batch_system import BatchSystem, known_systems
 from koala_agent.transport.interface import Answer, Command
 
 MARK = "koala-survey"
-"""Begins each line, because profiles write to the output, too."""
+"""Begins each line, because what is asked there may write to the output, too."""
 PYTHONS = ("python3.14", "python3.13", "python3.12", "python3.11", "python3")
 COMMANDS = ("uv", "timeout")
 """Commands that are looked for besides those of batch systems."""
@@ -31,12 +31,6 @@ for v in {variables}; do eval "x=\\${{$v-}}"; [ -z "$x" ] || say variable $v "$x
 {questions}
 say end
 """
-LOGIN_SHELL = """\
-case "${SHELL:-}" in
-  */bash|*/zsh|*/ksh|*/dash|*/sh) exec "$SHELL" -l -c 'exec /bin/sh -s' ;;
-  *) exec /bin/sh -l -s ;;
-esac"""
-"""Batch systems are often in the PATH of login shells alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +70,13 @@ def survey_command() -> Command:
         mark=MARK,
         commands=" ".join(dict.fromkeys((*programs, *COMMANDS))),
         pythons=" ".join(PYTHONS),
-        variables=" ".join(dict.fromkeys(name for one in systems for name in one.variables)),
+        variables=" ".join(
+            dict.fromkeys(name for one in systems for name in (*one.variables, *one.profile))
+        ),
         questions="\n".join(_question(one) for one in systems if one.survey),
     )
-    return Command(argv=("/bin/sh", "-c", LOGIN_SHELL), stdin=script)
+    # Batch systems are often in the PATH of login shells alone.
+    return Command(argv=("/bin/sh", "-s"), stdin=script, hands_on=True)
 
 
 def _question(system: BatchSystem) -> str:

@@ -17,7 +17,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from koala.common.protocol.messages import NO_RESOURCES, Resources, SiteResources, Wait
+from koala.common.protocol.messages import (
+    NO_RESOURCES,
+    Hole,
+    Outlook,
+    Resources,
+    SiteResources,
+    Taken,
+    Wait,
+)
 from koala.common.protocol.queue_limits import Times
 from koala.errors import LocalManagerError
 
@@ -159,7 +167,13 @@ class Idle:
     `local_processors` are held by local jobs of the site's own users. `trouble` is a problem for
     the site's administrator; empty for none. `idle_gpus` are those of `resources` that a claim
     could have. `foreign_queued` are the jobs of others among `queued_jobs`. `waits` are the
-    expected starts of our waiting claims, as far as they are known.
+    expected starts of our waiting claims, and `outlook` those of further ones, as far as they are
+    known.
+
+    `why` says in words, with numbers, why no more processors are startable; empty where all are, or
+    `trouble` says it. `asleep` of the startable ones are powered down, and up after `wake_s`.
+    `holes` are more processors that are startable for claims that end soon. `taken` are those of
+    our claims that have another number than they asked for.
     """
 
     processors: int
@@ -172,6 +186,12 @@ class Idle:
     resources: SiteResources = NO_RESOURCES
     waits: tuple[Wait, ...] = ()
     foreign_queued: int = 0
+    outlook: tuple[Outlook, ...] = ()
+    why: str = ""
+    asleep: int = 0
+    wake_s: float = 0.0
+    holes: tuple[Hole, ...] = ()
+    taken: tuple[Taken, ...] = ()
 
 
 OnReport = Callable[[Listed | Idle], None]

@@ -113,6 +113,7 @@ class ClaimProgram:
         self.is_launched = bool(self.ranks and self.spec.launcher)
         self.environment = {**environment, **dict(self.spec.environment)}
         self.brand = pop_brand(self.environment)
+        self.environment["PWD"] = self.directory  # and not that of the agent
         self.environment["KOALA_CLAIM"] = self.spec.claim
         self.environment["KOALA_NAME"] = self.spec.job_name
         self.environment["KOALA_GPUS"] = str(self.spec.gpus)
@@ -193,6 +194,14 @@ class ClaimProgram:
         """
         flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
         return os.open(self.stream(number, process), flags, self.stream_mode(number))
+
+    def make_folders(self) -> None:
+        """Make the folders of outputs that the job names from its working directory on. Raises
+        OSError.
+        """
+        for name in self._streams[1:]:
+            if "/" in name and not name.startswith("/"):
+                os.makedirs(os.path.dirname(os.path.join(self.directory, name)), exist_ok=True)
 
     def stream_mode(self, number: int) -> int:
         """Return the mode of that file if it is new."""

@@ -11,10 +11,13 @@ from koala.errors import LocalManagerError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """Argv, and its standard input."""
+    """Argv, and its standard input. A command that `hands_on` its environment to programs gets
+    theirs, less the variables `without`, which may have a * each; any other one gets little."""
 
     argv: tuple[str, ...]
     stdin: str = ""
+    hands_on: bool = False
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

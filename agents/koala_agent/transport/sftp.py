@@ -70,6 +70,13 @@ class _LostError(LocalManagerError):
         self.reason = reason
 
 
+class NoSFTPError(_LostError):
+    """The host does not speak the protocol."""
+
+    def __init__(self) -> None:
+        super().__init__("the host offers no SFTP subsystem, and no sftp-server is where they are")
+
+
 def _text(content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + content
 
@@ -148,10 +155,13 @@ class SFTPClient:
         self._stdin.write(struct.pack(">IBI", 5, _Kind.INIT, VERSION))
         try:
             async with asyncio.timeout(self._limit_s):
-                kind, fields = await self._packet()
+                await self._stdout.readuntil(b"\0")  # text of start-up files comes before it
+                kind, fields = await self._packet(begun=b"\0")
                 found = fields.number()
         except (TimeoutError, ConnectionError, asyncio.IncompleteReadError) as error:
-            raise _LostError("the host offers no SFTP subsystem") from error
+            raise NoSFTPError from error
+        except asyncio.LimitOverrunError as error:
+            raise _LostError("more text of start-up files than of files comes first") from error
         extensions = set()
         while fields.at < len(fields.content):
             extensions.add(fields.text().decode(errors="replace"))
@@ -314,8 +324,9 @@ class SFTPClient:
         finally:
             self._waiting.pop(number, None)
 
-    async def _packet(self) -> Reply:
-        size_bytes = int.from_bytes(await self._stdout.readexactly(4), "big")
+    async def _packet(self, begun: bytes = b"") -> Reply:
+        size = begun + await self._stdout.readexactly(4 - len(begun))
+        size_bytes = int.from_bytes(size, "big")
         if not 0 < size_bytes <= PACKET_BYTES_MAX:
             raise _LostError(f"a packet of {size_bytes} bytes")
         content = await self._stdout.readexactly(size_bytes)
@@ -330,7 +341,8 @@ class SFTPClient:
 
 
 async def open_sftp(argv: Sequence[str], *, limit_s: float) -> SFTPClient:
-    """Start ssh with the SFTP subsystem; the caller runs `receive`. Raises LocalManagerError."""
+    """Start ssh with an SFTP server; the caller runs `receive`. Raises LocalManagerError, and
+    NoSFTPError where none answers."""
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,

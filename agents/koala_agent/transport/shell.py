@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from koala.errors import LocalManagerError
+from koala_agent import environments
 from koala_agent.transport.interface import Answer, Command
 
 OUTPUT_MAX_BYTES = 64 * 1024 * 1024
@@ -45,18 +46,21 @@ class AccountSwitch:
 class Shell:
     """Runner of commands, at most `at_once` of them at a time, each for at most `limit_s`; as an
     account where `switches` say how to become it. `umask` -1 is ours: batch systems pass it on to
-    the jobs that are submitted."""
+    the jobs that are submitted. `programs` makes the environment of commands that hand theirs
+    on, without some variables."""
 
     def __init__(
         self,
         *,
         environment: Mapping[str, str],
+        programs: Callable[[Sequence[str]], Mapping[str, str]] | None = None,
         limit_s: float = 15.0,
         at_once: int = 8,
         switches: Mapping[str, AccountSwitch] | None = None,
         umask: int = -1,
     ) -> None:
         self._environment = dict(environment)
+        self._programs = programs
         self._switches = switches or {}
         self._limit_s = limit_s
         self._umask = umask
@@ -91,7 +95,7 @@ class Shell:
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.PIPE,
-                    env=entry.over(self._environment),
+                    env=entry.over(self._environment_of(command, account)),
                     # The account need not be able to read the agent's own folder.
                     cwd="/" if account else None,
                     limit=PART_BYTES,
@@ -105,6 +109,15 @@ class Shell:
             finally:
                 if not has_ended(process):
                     self._unkilled[account].append(process)
+
+    def _environment_of(self, command: Command, account: str) -> Mapping[str, str]:
+        """Return the variables of a command. Programs of other accounts get nothing that is ours
+        alone."""
+        if not command.hands_on:
+            return self._environment
+        if account or self._programs is None:
+            return environments.left_out(environments.LOCALE, self._environment)
+        return self._programs(command.without)
 
     async def _answer(self, process: asyncio.subprocess.Process, command: Command) -> Answer:
         try:
@@ -168,11 +181,3 @@ async def end(process: asyncio.subprocess.Process) -> None:
         process.kill()
         async with asyncio.timeout(END_S):
             await process.wait()
-
-
-def plain_environment(additions: Mapping[str, str]) -> dict[str, str]:
-    """Return the minimal environment of a batch system's commands, which they pass on to every
-    batch job. The locale is C, because a program parses their messages."""
-    names = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ")
-    kept = {name: os.environ[name] for name in names if name in os.environ}
-    return {**kept, "LC_ALL": "C", **additions}

@@ -20,7 +20,14 @@ from koala_agent.transport.shell import Shell
 from koala_agent.transport.ssh_connection import AgentEndpoint, SSHConnection
 from koala_agent.transport.ssh_host import AT_ONCE, SSHHost
 from koala_agent.transport.ssh_socket import SSHSettings
-from koala_agent.transport.ssh_words import SSH_FAILED, loss, not_run, remote_line
+from koala_agent.transport.ssh_words import (
+    SSH_FAILED,
+    loss,
+    not_run,
+    remote_line,
+    unheard,
+    unmarked,
+)
 
 
 class SSHTransport:
@@ -37,7 +44,7 @@ class SSHTransport:
     ) -> None:
         """A `host` is one that sites of this process share."""
         self._settings = settings
-        self._environment = {"LC_ALL": "C", **environment}
+        self._environment = dict(environment)
         self._host = host or SSHHost(settings, clock=clock)
         self._connection = SSHConnection(settings, self._host, clock=clock, is_trial=is_trial)
         self._shell = Shell(environment=os.environ, limit_s=settings.limit_s, at_once=AT_ONCE)
@@ -74,6 +81,11 @@ class SSHTransport:
         await self._connection.ready()
 
     @property
+    def noise(self) -> str:
+        """Text that start-up files of the login shell write before each command's output."""
+        return self._connection.noise
+
+    @property
     def trouble(self) -> str:
         """Reason why the site cannot be reached; empty when it can."""
         return self._connection.trouble
@@ -82,21 +94,36 @@ class SSHTransport:
         assert not account, "one account per host: the configuration is checked for it"
         await self._connection.ready()
         settings = self._settings
-        line = remote_line(command, environment=self._environment, limit_s=settings.limit_s)
+        marked = await self._send(command)
+        answer = unmarked(marked)
+        if answer is None and command.hands_on:  # nothing ran: a profile that goes elsewhere
+            marked = await self._send(command, is_login=False)
+            answer = unmarked(marked)
+        if marked.status == SSH_FAILED:
+            self._connection.suspect()
+            raise SiteAwayError(loss(settings.host, settings.site, (answer or marked).err).text)
+        if answer is None:
+            raise LocalManagerError(unheard(settings.host, marked))
+        if reason := not_run(settings.host, command, answer):
+            raise LocalManagerError(reason)
+        return answer
+
+    async def _send(self, command: Command, *, is_login: bool = True) -> Answer:
+        settings = self._settings
+        line = remote_line(
+            command,
+            environment=self._environment,
+            limit_s=settings.limit_s,
+            is_login=is_login,
+        )
         argv = (*self._host.words(), line)
         async with self._host.turn(command.argv[0]):
             try:
-                answer = await self._shell.run(Command(argv=argv, stdin=command.stdin))
+                return await self._shell.run(Command(argv=argv, stdin=command.stdin))
             except LocalManagerError as error:
                 self._connection.suspect()
                 message = f"{command.argv[0]} at {settings.host}: {error}"
                 raise LocalManagerError(message, transient=error.transient) from error
-        if answer.status == SSH_FAILED:
-            self._connection.suspect()
-            raise SiteAwayError(loss(settings.host, settings.site, answer.err).text)
-        if reason := not_run(settings.host, command, answer):
-            raise LocalManagerError(reason)
-        return answer
 
     # Files ---------------------------------------------------------------------------------------
 

@@ -22,7 +22,15 @@ from koala_agent.transport.interface import Command, SiteAwayError
 from koala_agent.transport.shell import Shell
 from koala_agent.transport.ssh_host import FIRST_PAUSE_S, LAST_PAUSE_S, SSHHost
 from koala_agent.transport.ssh_socket import OPEN_S, Identity, SSHSettings
-from koala_agent.transport.ssh_words import SSH_FAILED, Failure, loss
+from koala_agent.transport.ssh_words import (
+    SSH_FAILED,
+    Failure,
+    loss,
+    remote_line,
+    text_before,
+    unheard,
+    unmarked,
+)
 
 LOOK_S = 1.0
 PORT_AGAIN_S = 10.0
@@ -53,6 +61,8 @@ class SSHConnection:
         is_trial: bool = False,
     ) -> None:
         """A trial has one port of its own, which `leave` closes."""
+        self.noise = ""
+        """Text that start-up files write to the output of commands."""
         self._is_trial = is_trial
         self._settings = settings
         self._host = host
@@ -155,12 +165,16 @@ class SSHConnection:
         """Prepare a connection that is new to us. Raises LocalManagerError."""
         self._back_off()
         self._identity = None  # until its ports are open
-        answer = await self._shell.run(
-            Command(argv=(*self._host.words(), "hostname -f || hostname"))
-        )
-        if answer.status == SSH_FAILED:
-            raise SiteAwayError(loss(self._settings.host, self._settings.site, answer.err).text)
+        ask = Command(argv=("/bin/sh", "-c", "hostname -f || hostname"))
+        line = remote_line(ask, environment={}, limit_s=OPEN_S)
+        marked = await self._shell.run(Command(argv=(*self._host.words(), line)))
+        answer = unmarked(marked)
+        if marked.status == SSH_FAILED:
+            raise SiteAwayError(loss(self._settings.host, self._settings.site, marked.err).text)
+        if answer is None:
+            raise LocalManagerError(unheard(self._settings.host, marked))
         self._host_name = answer.out.strip().rpartition("\n")[2]
+        self.noise = text_before(marked)
         await self._open_ports_again()
         self._identity, self._failure, self._pause_s = found, None, FIRST_PAUSE_S
         self._refused = None

@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from koala.common.runtime.token_bucket import TokenBucket
 from koala.errors import ConfigError, LocalManagerError
 from koala_agent.transport.interface import Command
-from koala_agent.transport.sftp import SFTPClient, open_sftp
+from koala_agent.transport.sftp import NoSFTPError, SFTPClient, open_sftp
 from koala_agent.transport.shell import Shell
 from koala_agent.transport.ssh_socket import (
     OPEN_S,
@@ -31,7 +31,7 @@ from koala_agent.transport.ssh_socket import (
     remove_dead,
     socket_identity,
 )
-from koala_agent.transport.ssh_words import Failure, failure, opening, shared_connection
+from koala_agent.transport.ssh_words import Failure, encoded, failure, opening, shared_connection
 
 AT_ONCE = 6
 """Commands at a time. Servers allow ten sessions of a connection by default (MaxSessions)."""
@@ -40,6 +40,9 @@ WAIT_MAX_S = 60.0
 BURST_S = 20.0
 """Tokens of so many seconds may be saved up."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 60.0
+SFTP_SERVER = """\
+for f in /usr/lib/openssh /usr/libexec/openssh /usr/lib/ssh /usr/libexec /usr/lib64/ssh
+do [ ! -x $f/sftp-server ] || exec $f/sftp-server; done"""
 PERSON_S = 1800.0
 """Pause after a failure that needs a person."""
 
@@ -146,11 +149,16 @@ class SSHHost:
         LocalManagerError."""
         async with self._opening_sftp:
             if self._sftp is None or not self._sftp.is_open:
-                # The subsystem's name comes after the host.
-                argv = (*self.words("-s"), "sftp")
-                self._sftp = await open_sftp(argv, limit_s=self.settings.limit_s)
+                self._sftp = await self._open_sftp()
                 tasks.create_task(self._sftp.receive())
             return self._sftp
+
+    async def _open_sftp(self) -> SFTPClient:
+        limit_s = self.settings.limit_s
+        try:  # the subsystem's name comes after the host
+            return await open_sftp((*self.words("-s"), "sftp"), limit_s=limit_s)
+        except NoSFTPError:  # disabled: the program may be there
+            return await open_sftp((*self.words(), encoded(SFTP_SERVER)), limit_s=limit_s)
 
 
 class SSHHosts:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
+from koala_agent.environments import COMMANDS_KEEP, LOCALE
 from koala_agent.transport.interface import Answer, Command
 
 SSH_FAILED = 255
@@ -21,7 +22,7 @@ SSH_FAILED = 255
 NOT_RUN = (126, 127)
 """Exit statuses of `timeout` for a command that cannot be run."""
 KILL_AFTER_S = 2
-NOT_FOUND = re.compile(r"\S*(timeout|sh): ")
+NOT_FOUND = re.compile(r"\S*(timeout|sh):[ 0-9]")
 GONE = ("Control socket connect(", "kex_exchange_identification")
 """Words of ssh that finds no shared connection."""
 HOST_MARGIN_S = 2
@@ -31,15 +32,64 @@ _PLAIN = re.compile(rb"[A-Za-z0-9_./:=,@+ -]")
 _DECODE = 'eval "$(printf %b "$0")"'
 
 
-def remote_line(command: Command, *, environment: Mapping[str, str], limit_s: float) -> str:
-    """Return the line for the login shell that runs this command for at most about `limit_s`.
-    Raises ValueError for a NUL byte."""
+MARK = "koala-begins"
+"""Line before the output of each command, and before its messages: start-up files of shells write
+text, too."""
+_SAY = f"echo {MARK}; echo {MARK} >&2"
+# Before PATH becomes that of the batch system, which may have nothing else.
+_FIND = "t=$(command -v timeout) || exec timeout"
+_LOGIN = """\
+exec 3<&0 4>&1 5>&2 </dev/null >/dev/null 2>&1
+case "${SHELL:=/bin/sh}" in */bash|*/zsh|*/ksh|*/dash|*/sh) s=$SHELL ;; *) s=/bin/sh ;; esac"""
+"""The input is the command's alone, and no output comes from start-up files."""
+_LEAVE_OUT = """\
+for n in $(PATH=$PATH:/usr/bin:/bin; env | sed -n "s/^\\([A-Za-z_][A-Za-z_0-9]*\\)=.*/\\1/p")
+do case $n in %s) unset "$n" ;; esac; done"""
+
+
+def remote_line(
+    command: Command, *, environment: Mapping[str, str], limit_s: float, is_login: bool = True
+) -> str:
+    """Return the line for the login shell that runs this command for at most about `limit_s`. One
+    that hands its environment on has that of a login, unless start-up files allow none. Raises
+    ValueError for a NUL byte."""
+    limit = f'"$t" -k {KILL_AFTER_S} {ceil(limit_s) + HOST_MARGIN_S}'
+    argv = shlex.join(command.argv)
+    if not command.hands_on:
+        given = {**LOCALE, **environment}
+        kept = " ".join(f'${{{name}+{name}="${name}"}}' for name in COMMANDS_KEEP)
+        words = shlex.join(f"{name}={value}" for name, value in given.items())
+        return encoded("\n".join([_SAY, _FIND, f"exec env -i {kept} {words} {limit} {argv}"]))
     names = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
-    seconds = ceil(limit_s) + HOST_MARGIN_S
-    words = ("-k", str(KILL_AFTER_S), str(seconds), *command.argv)
-    # Before PATH becomes that of the batch system, which may have nothing else.
-    found = "t=$(command -v timeout) || exec timeout"
-    return encoded("; ".join([found, *names, f'exec "$t" {shlex.join(words)}']))
+    left_out = [_LEAVE_OUT % "|".join(command.without)] if command.without else []
+    if not is_login:
+        return encoded("\n".join([_SAY, _FIND, *left_out, *names, f"exec {limit} {argv}"]))
+    back = "exec <&3 >&4 2>&5 3<&- 4>&- 5>&-"
+    inner = "\n".join([back, _SAY, *left_out, *names, f"exec {argv}"])
+    return encoded("\n".join([_FIND, _LOGIN, f'exec {limit} "$s" -l -c {shlex.quote(inner)}']))
+
+
+def unmarked(answer: Answer) -> Answer | None:
+    """Return the answer without what was written before the command began; None when it did not."""
+    out, err = (text.partition(f"{MARK}\n") for text in (answer.out, answer.err))
+    if not out[1]:
+        return None
+    return replace(answer, out=out[2], err=err[2] if err[1] else answer.err)
+
+
+def text_before(answer: Answer) -> str:
+    """Return what start-up files wrote to the output before the command, in a line."""
+    return " ".join(answer.out.partition(f"{MARK}\n")[0].split())
+
+
+def unheard(host: str, answer: Answer) -> str:
+    """Explain an answer without the mark."""
+    wrote = " ".join((answer.out + answer.err).replace(MARK, "").split())
+    more = f"; it wrote {wrote[:120]!r}" if wrote else ""
+    return (
+        f"the login shell at {host} runs no command: its start-up files end it or start another"
+        f" program, or the server has a ForceCommand{more}"
+    )
 
 
 def encoded(script: str) -> str:

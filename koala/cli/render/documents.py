@@ -40,7 +40,8 @@ def sites_text(
     width: int | None = None,
     coloured: bool = False,
 ) -> str:
-    """Format `koala site`: one line a site, then reasons of absences, troubles, notices."""
+    """Format `koala site`: one line a site, then why no more is idle, reasons of absences,
+    troubles, notices."""
     heads = (
         column("SITE", "site"),
         column("STATE", _site_state),
@@ -60,10 +61,10 @@ def sites_text(
     absences = [
         f"{clean(site.site)} is away: {why}" for site in sites if (why := _why_away(site, zone))
     ]
+    reasons = [f"{clean(site.site)}: {clean(site.why_idle)}" for site in sites if site.why_idle]
     notices = [f"{clean(site.site)}: {clean(site.notice)}" for site in sites if site.notice]
-    return "\n".join(
-        (table(heads, sites, width=width, coloured=coloured), *absences, *troubles, *notices)
-    )
+    sites_table = table(heads, sites, width=width, coloured=coloured)
+    return "\n".join((sites_table, *reasons, *absences, *troubles, *notices))
 
 
 def _gpus(site: SiteStatus) -> str:
@@ -142,6 +143,8 @@ def job_text(
                     f" {_tries(job.claiming_tries, 'claiming')}"),
         ("files", _transfer(timeline, job.transfers)),
         ("start", _start(timeline)),
+        *[("" if n else "expected", clean(words)) for n, words in enumerate(_expected(job))],
+        *[("" if n else "waits", clean(words)) for n, words in enumerate(_waits(job))],
         ("held", f"{processor_seconds(timeline.processor_wasted_s)} before the start,"
                  f" {timeline.processor_run_s:,.1f} after it"),
     ]  # fmt: skip
@@ -163,6 +166,14 @@ def job_text(
             *story_lines(job.story, zone),
         ]
     )
+
+
+def _expected(job: JobDetails) -> tuple[str, ...]:
+    return () if job.expected is None else job.expected.words
+
+
+def _waits(job: JobDetails) -> list[str]:
+    return [f"{part.label}: {part.wait}" for part in job.parts if part.wait]
 
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -260,7 +271,18 @@ def report_text(
         column(">CLAIMS FAILED", "failed_claims", rank=6),
         column(">SETBACKS", "setbacks", rank=2),
     )
-    return f"{table(heads, rows, width=width)}\n{COSTS_LEGEND}"
+    met = [line for row in rows if (line := _starts_met(row, subject(row)))]
+    return "\n".join([table(heads, rows, width=width), COSTS_LEGEND, *met])
+
+
+def _starts_met(row: ReportRow, subject: str) -> str:
+    """Say how many stated starts were right; empty where none was stated."""
+    stated = row.starts_stated
+    if not stated:
+        return ""
+    starts = units.counted(stated, "stated start")
+    share = 100 * row.starts_met / stated
+    return f"{clean(subject)}: of {starts} {share:.0f} % lay within their intervals"
 
 
 COSTS_LEGEND = "(RUN, HELD and WASTED in processor-seconds)"

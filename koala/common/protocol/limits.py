@@ -33,8 +33,11 @@ STATUSES_MAX = 65_536
 """Exit statuses of one claim."""
 HONOURS_MAX = 100
 USERS_MAX = 10_000
+HOLES_MAX = 8
+"""Holes of one site that are reported."""
 WAITS_MAX = 10_000
 """Claims of one site whose waits are reported."""
+OUTLOOK_MAX = 100
 WATERMARK_BYTES_MAX = 64
 """Bytes of a watermark's chain, and of its seal."""
 NAMES_MAX = 1_000

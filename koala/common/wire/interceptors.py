@@ -13,8 +13,6 @@ from typing import Any, TypeAlias
 import grpc
 from google.protobuf.message import DecodeError
 
-from koala.common.wire.flood_guard import FloodGuard
-
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Behaviour: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
@@ -69,15 +67,13 @@ class _Garbled:
 
 
 class Readable(grpc.aio.ServerInterceptor):
-    """Interceptor that refuses malformed messages, and reports calls and messages to the flood
-    guard.
+    """Interceptor that refuses malformed messages.
 
     In the middle of a stream a malformed message is a DecodeError. The handler of a method is made
     at its first call and kept: a server's methods do not change.
     """
 
-    def __init__(self, guard: FloodGuard) -> None:
-        self._guard = guard
+    def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
 
     async def intercept_service(
@@ -99,7 +95,7 @@ class Readable(grpc.aio.ServerInterceptor):
         if handler.request_deserializer is None:
             return handler
         behaviour, deserialize = behaviour_of(handler), handler.request_deserializer
-        is_stream, guard = handler.request_streaming, self._guard
+        is_stream = handler.request_streaming
 
         def read(data: bytes) -> Any:
             try:
@@ -110,12 +106,10 @@ class Readable(grpc.aio.ServerInterceptor):
         async def answer(request: Any, context: Context) -> Any:
             if isinstance(request, _Garbled):
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _words(request.reason))
-            peer = str(context.peer())
             if is_stream:
-                request = _Messages(context, lambda: guard.count_message(peer))
+                request = _Messages(context)
             try:
-                with guard.call(peer):
-                    return await behaviour(request, context)
+                return await behaviour(request, context)
             except DecodeError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _words(str(error)))
 
@@ -129,9 +123,8 @@ class _Messages:
     is left before its end asyncio makes a task that closes it.
     """
 
-    def __init__(self, context: Context, on_message: Callable[[], None]) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._on_message = on_message
 
     def __aiter__(self) -> _Messages:
         return self
@@ -140,7 +133,6 @@ class _Messages:
         request = await self._context.read()
         if request is grpc.aio.EOF:
             raise StopAsyncIteration
-        self._on_message()
         if isinstance(request, _Garbled):
             raise DecodeError(request.reason)
         return request

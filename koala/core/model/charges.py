@@ -9,11 +9,26 @@ from koala.core.model.values import ClaimId, Instant, Seconds, SiteName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatedStart:
+    """Start of a claim in a local queue as it was stated first, and the interval that was stated
+    with it, while nothing but the queue was in its way."""
+
+    at: Instant
+    start_at: Instant
+    earliest_at: Instant
+    latest_at: Instant
+
+    def has(self, instant: Instant) -> bool:
+        """Return True if an instant lies within the stated interval."""
+        return self.earliest_at <= instant <= self.latest_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
     """Accounting record of a claim that held processors or that its site failed.
 
     `ended_at` and `end` are None while it lives. `batch_job` is its job number in the site's batch
-    system, empty if there is none.
+    system, empty if there is none. `stated` is what was said of its start before, if anything.
     """
 
     claim: ClaimId
@@ -26,6 +41,7 @@ class Charge:
     passed_at: Instant | None
     ended_at: Instant | None = None
     end: str | None = None  # EndKind
+    stated: StatedStart | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

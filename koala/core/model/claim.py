@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from koala.core.model.charges import Charge
+from koala.core.model.charges import Charge, StatedStart
 from koala.core.model.job import ClaimEnd
 from koala.core.model.job_spec import StartType
 from koala.core.model.values import ClaimId, Instant, JobId, Seconds, SiteName
@@ -96,18 +96,20 @@ class Claim:
     attempt: int
     component: int
     site: SiteName
-    processors: int
+    processors: int  # that it takes, also where its component asks for less
     start_type: StartType
     asked_at: Instant
     ask_number: int  # sequence number of claims at the site; its reports refer to it
     hold_s: Seconds
     grace_until: Instant
+    wake_s: Seconds = 0.0  # its machines may have to be powered up: part of its grace time
     fence_s: Seconds = 0.0  # from the longest lease that its starter ever got
     is_preempting: bool = False  # low-priority jobs are stopped for it
     may_kill: bool = False  # local jobs may be killed for it
     is_ticket: bool = False
     is_gated: bool = False
-    start_at: Instant | None = None  # of a ticket: when it would start if it were eligible now
+    start_at: Instant | None = None  # when it would start if it were eligible now, as was told
+    stated: StatedStart | None = None  # of an open one, as it was told first
     has_told_start: bool = False  # its site has told one
     told_at: Instant = 0.0  # when its site was last told that it is wanted
     phase: Asked | Held | Stopped = Asked()
@@ -147,4 +149,5 @@ def claim_charge(
         passed_at=claim.passed_at,
         ended_at=None if end is None else end.ended_at or now,
         end=None if end is None else end.kind.value,
+        stated=claim.stated,
     )

@@ -48,6 +48,8 @@ class SiteFacts:
     - `gate`: name of the gate by which a waiting claim cannot start, and keeps its place in the
       local queue; empty where there is none.
     - `hold_max_s`: longest hold before the barrier that its owner allows, None for no limit.
+    - `tickets_max`, `held_share_max`: limits of its owner on the claims that wait in its queue, and
+      on the share of its processors that such claims hold before the barrier; None for no limit.
     """
 
     processors: int
@@ -64,6 +66,8 @@ class SiteFacts:
     resources: SiteResources = NO_RESOURCES
     gate: str = ""
     hold_max_s: Seconds | None = None
+    tickets_max: int | None = None
+    held_share_max: float | None = None
 
     def admits(self, user: UserName | None) -> bool:
         """Return True if this user's jobs may see the site; None is an unknown user."""
@@ -95,6 +99,10 @@ class Site:
     reported_idle: int = 0
     reported_local: int = 0  # processors of local jobs that run
     reported_queued: int = 0  # jobs of others that wait for processors
+    outlook: tuple[tuple[int, Seconds, Seconds], ...] = ()  # as in SiteReported
+    reported_asleep: int = 0  # idle ones that are powered down
+    wake_s: Seconds = 0.0  # until those are up
+    holes: tuple[tuple[int, Instant], ...] = ()  # more idle ones, for claims that end by then
     rtt_s: Seconds = 0.0
     asks: int = 0  # claims asked here so far; also the number of the last one
     unreported: dict[ClaimId, tuple[int, int]] = field(
@@ -112,12 +120,29 @@ class Site:
     no_preempt_until: Instant = 0.0
     window: float = 8.0  # limit of unanswered claims (queries.sites_with_full_window)
     narrowed_at_ask: int = 0  # the last ask number when a refusal decreased the window
+    start_ratios: tuple[float, ...] = ()  # of claims' waits to what was stated, the newest last
 
     def idle(self) -> int:
         """Return the idle processors of the last report minus the claims asked or granted since."""
         if not self.unreported:
             return self.reported_idle
         return self.reported_idle - sum([processors for _, processors in self.unreported.values()])
+
+    def wake_s_for(self, processors: int) -> Seconds:
+        """Return the time until a claim of this size has its machines powered up."""
+        return self.wake_s if processors > self.idle() - self.reported_asleep else 0.0
+
+    def expected_wait_s(self, processors: int, run_s: Seconds) -> Seconds | None:
+        """Return the time until a claim of this size would start if it were asked for now; None if
+        the site does not tell."""
+        if self.idle() >= processors:
+            return 0.0
+        larger = [
+            start_s
+            for size, most_s, start_s in self.outlook
+            if size >= processors and most_s >= run_s
+        ]
+        return min(larger, default=max((start_s for *_, start_s in self.outlook), default=None))
 
     def idle_gpus(self) -> int:
         """Return the idle GPUs of the last report minus those of the claims asked or granted
@@ -132,7 +157,7 @@ class SiteView(NamedTuple):
 
     `mips`: rate that a part gets here now: live, the speed of the processors; simulated, the
     largest slice that is left. `slots`: number of further parts it takes, None for no limit.
-    `gpus`: idle ones.
+    `gpus`: idle ones. `unit`: it gives a multiple of so many processors.
 
     A named tuple, because every claiming try makes one for each of perhaps a thousand sites, and a
     frozen dataclass takes twice as long to make.
@@ -147,6 +172,7 @@ class SiteView(NamedTuple):
     slots: int | None = None
     users: tuple[UserName, ...] = ()
     gpus: int = 0
+    unit: int = 1
 
     def admits(self, user: UserName | None) -> bool:
         """Return True if this user's jobs may see the site; None is an unknown user."""
@@ -254,6 +280,7 @@ class GridView:
         self._gpus: dict[SiteName, int] = {}
         self._guarded: dict[SiteName, SiteView] = {}
         self._probing: dict[SiteName, bool] = {}
+        self._units: dict[SiteName, int] = {}
         for site in self.sites:  # in one loop, because each claiming try makes a view
             name = site.name
             self._idle[name] = site.idle
@@ -265,6 +292,8 @@ class GridView:
                 self._guarded[name] = site
             if site.is_probing:
                 self._probing[name] = True
+            if site.unit > 1:
+                self._units[name] = site.unit
         self._free = dict(free or {})
         self._idle_max: int | None = None  # worked out when asked
         self._idle_sum: int | None = None
@@ -381,7 +410,8 @@ class GridView:
 
     def take(self, site: SiteName, processors: int, gpus: int = 0) -> None:
         """Count a component placed in this scan, or claimed in this try."""
-        self._idle[site] -= processors
+        unit = self._units.get(site, 1)
+        self._idle[site] -= -(-processors // unit) * unit
         if gpus:
             self._gpus[site] = self._gpus.get(site, 0) - gpus
         if site in self._slots:

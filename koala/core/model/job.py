@@ -158,7 +158,7 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
     "Delayed": ("Placing", *_ENDS),
     "Placing": ("Claiming", "Queued", *_ENDS),
     "Claiming": ("Claiming", "Starting", "Running", "Stopping", *_ENDS),
-    "Queued": ("Queued", "Starting", "Stopping", *_ENDS),
+    "Queued": ("Queued", "Claiming", "Starting", "Stopping", *_ENDS),
     "Starting": ("Starting", "Releasing", "Running", "Stopping", *_ENDS),
     "Releasing": ("Running", "Stopping", "Finished", *_ENDS),
     "Running": ("Finished", "Stopping", *_ENDS),
@@ -172,6 +172,7 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
 - Waiting follows itself at the end of each job that it waits for.
 - Claiming follows itself at each claiming try, Queued at each plan of its tickets, Starting at each
   step of path tests and arming.
+- Claiming follows Queued when idle processors can take the whole job.
 - Running follows Claiming or Starting directly only if no component has a barrier.
 - Finished follows Releasing if programs end before the last pass is reported, and Stopping if they
   had ended before they were stopped."""
@@ -202,8 +203,9 @@ class Member:
     is_fetched: bool = True
     claim: ClaimId | None = None
     claims: int = 0
-    tickets: tuple[ClaimId, ...] = ()  # in the local queue, the oldest first
-    tickets_max: int | None = None  # more were refused
+    others: tuple[SiteName, ...] = ()  # at which it waits, too (redundancy)
+    tickets: tuple[ClaimId, ...] = ()  # in the local queues, the oldest first
+    tickets_max: dict[SiteName, int] | None = None  # more were refused there
     given_back_at: Instant | None = None  # the last time that a ticket held, and was given back
     is_dropped: bool = False
     claimed_at: Instant | None = None

@@ -128,6 +128,7 @@ class JobSpec:
     deviation_s: Seconds | None = None
     connect: tuple[TcpPath, ...] = ()
     distinct: bool = False  # no two components at one site
+    redundancy: int = 1  # sites in whose queues a component waits
     after: tuple[Predecessor, ...] = ()  # jobs that must have ended before it is placed
     notify: Notify | None = None
 
@@ -210,5 +211,9 @@ class JobSpec:
         return replace(self, queue=site, components=components)
 
     def label(self, component: int) -> str:
-        """Return the component's label, or its index when it has none."""
-        return self.components[component].label or str(component)
+        """Return the component's label; without one the site that no other names, or its index."""
+        own = self.components[component]
+        if own.label or own.site is None:
+            return own.label or str(component)
+        is_alone = sum(own.site in (one.site, one.label) for one in self.components) == 1
+        return own.site if is_alone else str(component)

@@ -50,6 +50,10 @@ class Parameters:
     # wait in local queues
     tickets_max: int = 3  # of a component
     tickets_user_max: int = 100
+    redundancy_share_max: float = (
+        0.1  # of a site's queue, by claims of jobs that wait elsewhere, too
+    )
+    held_share_max: float = 0.5  # of a site, by tickets that came up before the others
     ticket_plan_s: Seconds = 300.0  # between two plans, at most
     ticket_slack_s: Seconds = 300.0  # by which a ticket may be opened before the slowest part
     ticket_hold_min_s: Seconds = 600.0  # of a ticket that came up early: a sixth of the run ...
@@ -152,6 +156,8 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "hold_budget_site_s": (0.0, FOREVER),
     "tickets_max": (1, 10),
     "tickets_user_max": (1, 1_000_000),
+    "redundancy_share_max": (0.0, 1.0),
+    "held_share_max": (0.0, 1.0),
     "ticket_plan_s": (0.1, 86_400.0),
     "ticket_slack_s": (0.0, 86_400.0),
     "ticket_hold_min_s": (0.1, 604_800.0),

@@ -38,7 +38,7 @@ from koala.core.pipeline.refusals import (
 )
 from koala.core.pipeline.requeueing import requeue_if_fenced, set_back
 from koala.core.pipeline.start_barrier import advance_start, run_if_passed
-from koala.core.pipeline.tickets import on_hold_lost, on_ticket_gone
+from koala.core.pipeline.tickets import on_hold_lost, on_ticket_gone, plan_tickets
 from koala.core.queries import describe, is_optional_member, member_of, ticket_of
 from koala.core.sites import decrease_window, note_gone
 from koala.core.state import State
@@ -183,6 +183,8 @@ def proceed_without_member(state: State, attempt: Attempt, now: Instant) -> None
     match job.phase:
         case Claiming():
             after_answer(state, attempt, now)
+        case Queued():
+            plan_tickets(state, attempt, now)
         case Starting() as starting:
             again = replace(starting, arming=None)
             state.enter(job, again, "", now)

@@ -10,12 +10,13 @@ from typing import TypeVar
 from koala.core.model import events as ev
 from koala.core.model.charges import Trouble
 from koala.core.model.claim import Asked, Claim, Grant, Granted
-from koala.core.model.grid import Assignment, GridView
+from koala.core.model.grid import Assignment, GridView, Site
 from koala.core.model.hold_budget import Budget
 from koala.core.model.job import Attempt, Claiming, Job, Member, Queued, Running, Starting
 from koala.core.model.job_spec import StartType
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import (
+    FOREVER,
     ClaimId,
     Instant,
     Priority,
@@ -54,10 +55,12 @@ from koala.core.queries import (
     starts_early,
     unanswered,
 )
-from koala.core.resources import needs_resources
+from koala.core.resources import needs_resources, occupied
 from koala.core.sites import increase_window, is_usable, note_ask
 from koala.core.state import State
+from koala.core.stated_starts import note_start
 
+BUDGET_IS_USED = "the hold budget is used up"
 _Payer = TypeVar("_Payer", UserName, SiteName)
 TROUBLE_TEXTS = {
     Trouble.REFUSED: "refused it",
@@ -302,39 +305,56 @@ def make_claim(
     job = state.jobs[attempt.job]
     assert member.site is not None
     site = state.sites[member.site]
-    component = job.spec.components[member.component]
-    identity = claim_id(
-        job.id, attempt=attempt.number, component=member.component, n=member.claims + 1
-    )
     if not is_affordable(state, job, [member], now):
         postpone_claim(state, job, member, now)
         return
     hold_s = hold_max_s(state, job)
-    charge_hold(state, job, identity, site.name, component.processors * hold_s, now)
-    member.claims += 1
-    member.claim = identity
+    claim = new_claim(state, attempt, member, site, now, hold_s=hold_s)
+    claim.wake_s = site.wake_s_for(claim.processors)
+    claim.grace_until = now + site.facts.grace_s + claim.wake_s
+    claim.grace_until += state.parameters.kill_s if is_preempting else 0.0
+    claim.is_preempting = is_preempting
+    claim.may_kill = may_kill and site.facts.may_kill_local
+    charge_hold(state, job, claim.id, site.name, claim.processors * hold_s, now)
+    member.claim = claim.id
     member.claimed_at = None
     if starts_early(state, job):  # else a claim that came early would run out before the last try
         attempt.start_at = min(attempt.start_at, now + hold_before_start_s(state, job))
-    claim = Claim(
-        id=identity,
-        job=job.id,
+    if claim.start_type is StartType.NONE:
+        attempt.may_run = True
+    order_claim(state, attempt, claim)
+
+
+def new_claim(
+    state: State, attempt: Attempt, member: Member, site: Site, now: Instant, *, hold_s: Seconds
+) -> Claim:
+    """Make the next claim of a member, without a grace time; it is to be ordered."""
+    member.claims += 1
+    component = state.jobs[attempt.job].spec.components[member.component]
+    return Claim(
+        id=claim_id(
+            attempt.job, attempt=attempt.number, component=member.component, n=member.claims
+        ),
+        job=attempt.job,
         attempt=attempt.number,
         component=member.component,
         site=site.name,
-        processors=component.processors,
+        processors=occupied(component, site.facts),
         start_type=component.start_type,
         asked_at=now,
-        ask_number=note_ask(site, identity, component.processors, component.gpus or 0),
+        ask_number=0,
         hold_s=hold_s,
-        grace_until=now + site.facts.grace_s + (state.parameters.kill_s if is_preempting else 0.0),
+        grace_until=FOREVER,
         fence_s=state.parameters.fence_s,
-        is_preempting=is_preempting,
-        may_kill=may_kill and site.facts.may_kill_local,
     )
-    if component.start_type is StartType.NONE:
-        attempt.may_run = True
-    state.ledger[identity] = claim
+
+
+def order_claim(state: State, attempt: Attempt, claim: Claim) -> None:
+    """Order a new claim from its site. A ticket takes no processors before it starts."""
+    gpus = state.jobs[claim.job].spec.components[claim.component].gpus or 0
+    taken = (0, 0) if claim.is_ticket else (claim.processors, gpus)
+    claim.ask_number = note_ask(state.sites[claim.site], claim.id, *taken)
+    state.ledger[claim.id] = claim
     state.actions.append(hold(state, attempt, claim))
 
 
@@ -348,7 +368,7 @@ def charge_hold(
 
 def postpone_claim(state: State, job: Job, member: Member, now: Instant) -> None:
     """Postpone the claim of a member, because it would be over a hold budget."""
-    member.refusal = "the hold budget is used up"
+    member.refusal = BUDGET_IS_USED
     job.not_before = now + state.parameters.scan_interval_s  # a budget comes back slowly
 
 
@@ -366,7 +386,7 @@ def is_affordable(
     sums: dict[SiteName, float] = {}
     for one in wanted:
         assert one.site is not None
-        processors = job.spec.components[one.component].processors
+        processors = occupied(job.spec.components[one.component], state.sites[one.site].facts)
         sums[one.site] = sums.get(one.site, 0.0) + processors * hold_s
     limits = state.parameters
     user = _budget_of(state.user_budgets, job.spec.owner)
@@ -394,6 +414,7 @@ def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
     if len(state.queues) and claim.site in sites_with_full_window(state):
         state.request_scan()
     increase_window(state.sites[claim.site], limit=state.parameters.claims_open_max)
+    note_start(state.sites[claim.site], claim, now)
     bind(claim, event, now)
     found = member_of(state, claim)
     if found is None:

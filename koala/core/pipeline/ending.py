@@ -123,11 +123,15 @@ def stop_member(state: State, member: Member) -> None:
         stop_claim(state, claim)
 
 
-def withdraw_tickets(state: State, member: Member, *, keep: int = 0) -> None:
-    """Withdraw the tickets of a member but the oldest ones."""
-    for ticket in member.tickets[keep:]:
-        stop_claim(state, state.ledger[ticket])
-    member.tickets = member.tickets[:keep]
+def withdraw_tickets(
+    state: State, member: Member, *, at: SiteName | None = None, keep: int = 0
+) -> None:
+    """Withdraw the tickets of a member, at all sites or one, but the oldest ones."""
+    tickets = [state.ledger[name] for name in member.tickets]
+    unwanted = [ticket for ticket in tickets if at in (None, ticket.site)][keep:]
+    member.tickets = tuple([ticket.id for ticket in tickets if ticket not in unwanted])
+    for ticket in unwanted:
+        stop_claim(state, ticket)
 
 
 def stop_claim(state: State, claim: Claim, *, is_silent: bool = False) -> None:

@@ -13,7 +13,12 @@ from koala.core.model.visiting import Discipline
 from koala.core.pipeline.claiming_schedule import deadline_missed_at
 from koala.core.pipeline.dependencies import add_dependencies, unfinished_predecessors
 from koala.core.pipeline.ordered_scan import OrderedScanner
-from koala.core.pipeline.placing import place_timed, reserves_for_aged, try_to_place
+from koala.core.pipeline.placing import (
+    move_to_idle_sites,
+    place_timed,
+    reserves_for_aged,
+    try_to_place,
+)
 from koala.core.pipeline.queue_entry import admit, await_try, enqueue, set_timer
 from koala.core.pipeline.rounds import RoundsScanner
 from koala.core.policy_api import HighLowScans, Ordering
@@ -181,6 +186,8 @@ def on_scan_due(state: State, now: Instant) -> None:
     is_overdue = state.rescan_at <= now
     is_whole = state.is_grid_changed or state.is_paced or is_overdue
     place_timed(state, now)
+    if state.has_tickets and state.is_grid_changed:
+        move_to_idle_sites(state, now)
     state.is_grid_changed = False
     if state.is_paced or len(state.queues):
         state.scanner.scan(state, now, is_whole=is_whole)

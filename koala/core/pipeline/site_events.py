@@ -145,6 +145,12 @@ def on_reported(state: State, event: ev.SiteReported, now: Instant) -> None:
     site.rtt_s = event.rtt_s
     site.reported_local = event.local
     site.reported_queued = event.queued
+    site.outlook = event.outlook
+    site.reported_asleep, site.wake_s = event.asleep, event.wake_s
+    site.holes = tuple([(processors, now + for_s) for processors, for_s in event.holes])
+    for name, processors in event.taken:
+        if (claim := state.ledger.get(name)) is not None and claim.site == site.name:
+            claim.processors = processors
     site.has_told_resources |= event.tells_resources
     gpus = event.idle_gpus
     if note_report(site, idle=event.idle, through=event.through, idle_gpus=gpus):

@@ -6,43 +6,58 @@ them may start. The others are gated, and keep their places. A ticket that comes
 processors for a short time, or is given back; a younger one has the next place.
 
 A plan is made when a ticket is queued, starts, ends or has its first expected start, and at least
-once in `ticket_plan_s`. All tickets are withdrawn as soon as each component is held.
+once in `ticket_plan_s`. All tickets are withdrawn as soon as each component is held that the job
+needs. It starts without optional ones that are not held by then.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from koala.core.model import events as ev
 from koala.core.model.claim import Asked, Claim
-from koala.core.model.grid import Site
+from koala.core.model.grid import Assignment, Site
 from koala.core.model.job import SITE_FAULTS, Attempt, ClaimEnd, EndKind, Job, Member, Queued
 from koala.core.model.job_spec import StartType
 from koala.core.model.timers import TimerKind
-from koala.core.model.values import (
-    FOREVER,
-    ClaimId,
-    Instant,
-    JobId,
-    Seconds,
-    SiteName,
-    claim_id,
+from koala.core.model.values import FOREVER, ClaimId, Instant, JobId, Seconds, SiteName
+from koala.core.pipeline.claiming import (
+    BUDGET_IS_USED,
+    bind,
+    charge_hold,
+    is_affordable,
+    new_claim,
+    order_claim,
+    start_if_held,
 )
-from koala.core.pipeline.claiming import bind, charge_hold, is_affordable, start_if_held
-from koala.core.pipeline.ending import stop_claim, withdraw_tickets
+from koala.core.pipeline.ending import drop_member, stop_claim, withdraw_tickets
 from koala.core.pipeline.refusals import note_refusal
 from koala.core.pipeline.requeueing import set_back
 from koala.core.pipeline.wanted import hold
-from koala.core.policy_api import TicketPart, TicketPlan, TicketQuestion
+from koala.core.policy_api import PartPlan, TicketPart, TicketPlan, TicketQuestion
 from koala.core.queries import (
     claim_of,
     describe,
     files_arrive_at,
     fixed_site,
     is_held,
+    is_optional_member,
     ticket_of,
 )
-from koala.core.sites import is_usable, note_ask
+from koala.core.sites import is_usable
 from koala.core.state import State
+from koala.core.stated_starts import note_start, note_told_start
+from koala.core.ticket_sites import (
+    hold_at,
+    may_hold,
+    sites_of,
+    tickets_at,
+    why_no_ticket,
+)
 
+SHARE_IS_USED = "as much is held at the site as is allowed"
+PAUSES = (BUDGET_IS_USED, SHARE_IS_USED)
+"""What keeps a component from holding for a while."""
 TOLD_AGAIN_S = 6 * 3600.0
 """Time after which a site is told again that a ticket is wanted: a quarter of an agent's patience
 (`koala_agent.claims.table.TICKET_S`)."""
@@ -56,16 +71,25 @@ def adopt_tickets(state: State) -> None:
     state.has_tickets = answer is not None
 
 
+def why_not_queued(state: State, job: Job) -> str:
+    """Explain why a job does not wait in local queues, where it would have to; empty if it may."""
+    if job.deadline_at is not None:
+        return "a job with a deadline starts at that instant, not when its turn comes"
+    if any(one.start_type is StartType.NONE for one in job.spec.components):
+        return "a component without a barrier would start when its own turn comes"
+    if _tickets_left(state, job) < len(job.spec.components):
+        most = state.parameters.tickets_user_max
+        return f"{job.spec.owner} has {most} claims there, as many as tickets_user_max allows"
+    return ""
+
+
 def may_wait_in_queues(state: State, job: Job) -> bool:
-    """Return True if a job may have tickets: all its components start together, whenever that is,
-    and its user has tickets left."""
+    """Return True if a job may have tickets: its components start together, whenever that is, jobs
+    of others wait or run somewhere, and its user has tickets left."""
     return (
         state.has_tickets
-        and job.deadline_at is None
-        and job.spec.quorum is None
-        and all(one.start_type is StartType.STRICT for one in job.spec.components)
         and any(is_usable(site) and _has_others(site) for site in state.sites.values())
-        and _tickets_left(state, job) >= len(job.spec.components)
+        and not why_not_queued(state, job)
     )
 
 
@@ -98,13 +122,17 @@ def _tickets_left(state: State, job: Job) -> int:
 def plan_when_due(state: State, attempt: Attempt, now: Instant) -> None:
     """Make the next plan of a queued job; leave a site that is not usable any more."""
     job = state.jobs[attempt.job]
-    for member in attempt.members:
-        assert member.site is not None
-        site = state.sites[member.site]
-        is_lost = not site.is_connected and now - site.disconnected_at > state.parameters.fence_s
-        if (is_lost or _is_shut(site)) and fixed_site(job, member.component) is None:
-            set_back(state, attempt, f"{site.name} takes no claims now", now)
-            return
+    for member in attempt.present:
+        for name in sites_of(member):
+            site = state.sites[name]
+            is_lost = (
+                not site.is_connected and now - site.disconnected_at > state.parameters.fence_s
+            )
+            is_left = (is_lost or _is_shut(site)) and fixed_site(job, member.component) is None
+            if is_left and not _leave(
+                state, attempt, member, name, f"{name} takes no claims now", now
+            ):
+                return
     plan_tickets(state, attempt, now)
 
 
@@ -112,11 +140,36 @@ def _is_shut(site: Site) -> bool:
     return site.is_connected and not is_usable(site)
 
 
+def _leave(
+    state: State, attempt: Attempt, member: Member, site: SiteName, reason: str, now: Instant
+) -> bool:
+    """Go on without a site: at the others, or without the component if it is optional. Set the job
+    back and return False if it needs the site."""
+    if member.others and (member.claim is None or site != member.site):
+        withdraw_tickets(state, member, at=site)
+        member.site, *others = [other for other in sites_of(member) if other != site]
+        member.others = tuple(others)
+        return True
+    job = state.jobs[attempt.job]
+    if is_optional_member(job, member.component) and len(attempt.present) > job.needed:
+        drop_member(state, attempt, member, reason, now)
+        return True
+    set_back(state, attempt, reason, now)
+    return False
+
+
 def plan_tickets(state: State, attempt: Attempt, now: Instant) -> None:
-    """Ask the policy for a plan and apply it; start once every component is held."""
-    if all(is_held(state, member) for member in attempt.members):
-        for member in attempt.members:
+    """Ask the policy for a plan and apply it; start once every component is held that the job
+    needs."""
+    job = state.jobs[attempt.job]
+    waiting = [member for member in attempt.present if not is_held(state, member)]
+    if all(is_optional_member(job, member.component) for member in waiting) and (
+        len(attempt.present) - len(waiting) >= job.needed
+    ):
+        for member in attempt.present:
             withdraw_tickets(state, member)
+        for member in waiting:
+            drop_member(state, attempt, member, "the others hold", now)
         start_if_held(state, attempt, now)
         return
     question = ticket_question(state, attempt, now)
@@ -127,8 +180,12 @@ def plan_tickets(state: State, attempt: Attempt, now: Instant) -> None:
 
     plan = state.recorder.ask(ask)
     assert isinstance(plan, TicketPlan), plan
-    _apply(state, attempt, plan, now)
-    job = state.jobs[attempt.job]
+    for member in attempt.present:
+        if member.refusal in PAUSES:
+            member.refusal = ""
+    members = attempt.members
+    for one in sorted(plan.parts, key=lambda one: one.site in members[one.component].others):
+        _apply(state, attempt, one, plan.hold_s, now)
     plan_at = now + min(max(plan.again_s, _STEP_MIN_S), state.parameters.ticket_plan_s)
     state.enter(job, Queued(attempt=attempt, plan_at=plan_at), "", now)
     state.timers.set(plan_at, TimerKind.CLAIM, job.id)
@@ -147,104 +204,128 @@ def ticket_question(state: State, attempt: Attempt, now: Instant) -> TicketQuest
     longest_s = job.spec.max_hold_s
     if longest_s is None:  # nothing is known of an endless run
         longest_s = limits.hold_s if run_s == FOREVER else FOREVER
+    members = [(member, site) for member in attempt.present for site in sites_of(member)]
     limits_s = [
         limit_s
-        for member in attempt.members
-        if member.site is not None
-        and (limit_s := state.sites[member.site].facts.hold_max_s) is not None
+        for _, site in members
+        if (limit_s := state.sites[site].facts.hold_max_s) is not None
     ]
     allowed_s = min(limits_s, default=FOREVER) - 2 * _arming_s(state)
     longest_s = max(_HOLD_MIN_S, min(longest_s, allowed_s))
     return TicketQuestion(
-        parts=tuple(_part(state, job, member, now) for member in attempt.members),
+        parts=tuple([_part(state, job, member, site, now) for member, site in members]),
         run_s=run_s,
         files_s=max(0.0, files_arrive_at(state, job, attempt) - now),
         tickets_max=limits.tickets_max,
         slack_s=limits.ticket_slack_s,
         hold_min_s=min(limits.ticket_hold_min_s, longest_s),
         hold_max_s=min(limits.ticket_hold_max_s, longest_s),
+        needed=job.needed,
     )
 
 
-def _part(state: State, job: Job, member: Member, now: Instant) -> TicketPart:
-    assert member.site is not None
-    oldest = state.ledger[member.tickets[0]] if member.tickets else None
+def _part(state: State, job: Job, member: Member, site: SiteName, now: Instant) -> TicketPart:
+    tickets = tickets_at(state, member, site)
+    oldest = state.ledger[tickets[0]] if tickets else None
     start_at = None if oldest is None else oldest.start_at
-    back_at, held_at = member.given_back_at, member.claimed_at
+    back_at = member.given_back_at
+    held_at = member.claimed_at if site == member.site else None
     return TicketPart(
         component=member.component,
+        site=site,
         processors=job.spec.components[member.component].processors,
-        tickets=len(member.tickets),
+        tickets=len(tickets),
         waited_s=0.0 if oldest is None else now - oldest.asked_at,
         held_s=None if held_at is None else now - held_at,
         start_s=None if start_at is None else max(0.0, start_at - now),
         is_known=oldest is not None and oldest.has_told_start,
         given_back_s=None if back_at is None else now - back_at,
-        can_gate=bool(state.sites[member.site].facts.gate),
+        can_gate=bool(state.sites[site].facts.gate),
+        is_optional=is_optional_member(job, member.component),
     )
 
 
-def _apply(state: State, attempt: Attempt, plan: TicketPlan, now: Instant) -> None:
+def _apply(state: State, attempt: Attempt, plan: PartPlan, hold_s: Seconds, now: Instant) -> None:
+    """Apply the plan of a component at one of its sites."""
+    member, site = attempt.members[plan.component], state.sites[plan.site]
+    if plan.gives_back and member.claim is not None:
+        give_back(state, attempt, member, "the others come up later", now)
+    most = plan.tickets
+    if member.tickets_max is not None:
+        most = min(most, member.tickets_max.get(site.name, most))
+    withdraw_tickets(state, member, at=site.name, keep=most)
+    open_ = plan.open
+    if open_ and not _may_open(state, attempt, member, site, hold_s, now):
+        open_ = 0
+    can_gate = bool(site.facts.gate)
+    tickets = tickets_at(state, member, site.name)
+    for place, ticket in enumerate(tickets):
+        is_gated = can_gate and place >= open_
+        _set_gate(state, attempt, state.ledger[ticket], now, is_gated=is_gated)
+    if not is_usable(site):
+        return
+    for place in range(len(tickets), most if can_gate else min(most, open_)):
+        if not _may_queue(state, attempt, member, site):
+            return
+        _queue_ticket(state, attempt, member, site, hold_s, now, is_gated=place >= open_)
+
+
+def _may_open(
+    state: State, attempt: Attempt, member: Member, site: Site, hold_s: Seconds, now: Instant
+) -> bool:
+    """Return True if a ticket of a component may start: if it could hold at this site now."""
+    if _is_shut(site):
+        return False
+    pause = _pause(state, attempt, member, site, hold_s, now)
+    member.refusal = pause or member.refusal
+    return not pause
+
+
+def _pause(
+    state: State,
+    attempt: Attempt,
+    member: Member,
+    site: Site,
+    hold_s: Seconds,
+    now: Instant,
+    ticket: Claim | None = None,
+) -> str:
+    """Explain why a component, with this ticket, may not hold at a site now; empty if it may."""
     job = state.jobs[attempt.job]
-    lacking = sum(not one.tickets and one.claim is None for one in attempt.members)
-    spare = _tickets_left(state, job) - lacking  # the first of each component comes before others
-    for one in plan.parts:
-        member = attempt.members[one.component]
-        assert member.site is not None
-        if one.gives_back and member.claim is not None:
-            give_back(state, attempt, member, "the others come up later", now)
-        most = one.tickets if member.tickets_max is None else min(one.tickets, member.tickets_max)
-        withdraw_tickets(state, member, keep=most)
-        site = state.sites[member.site]
-        can_gate = bool(site.facts.gate)
-        open_ = one.open
-        if open_ and not is_affordable(state, job, [member], now, hold_s=plan.hold_s):
-            member.refusal = "the hold budget is used up"
-            open_ = 0
-        if _is_shut(site):
-            open_ = 0
-        for place, ticket in enumerate(member.tickets):
-            is_gated = can_gate and place >= open_
-            _set_gate(state, attempt, state.ledger[ticket], now, is_gated=is_gated)
-        while len(member.tickets) < most and is_usable(site):
-            if member.tickets and spare <= 0:
-                break
-            is_gated = len(member.tickets) >= open_
-            if is_gated and not can_gate:
-                break
-            spare -= bool(member.tickets)
-            _queue_ticket(state, attempt, member, plan.hold_s, now, is_gated=is_gated)
+    wanted = Assignment(component=member.component, site=site.name)
+    if not is_affordable(state, job, [wanted], now, hold_s=hold_s):
+        return BUDGET_IS_USED
+    processors = job.spec.components[member.component].processors
+    return "" if may_hold(state, site, ticket, processors) else SHARE_IS_USED
+
+
+def _may_queue(state: State, attempt: Attempt, member: Member, site: Site) -> bool:
+    """Return True if a component may have one more ticket at a site. The first ticket of each
+    component comes before others."""
+    if reason := why_no_ticket(state, member, site):
+        member.refusal = member.refusal or reason
+        return False
+    lacking = sum(not one.tickets and one.claim is None for one in attempt.present)
+    return not member.tickets or _tickets_left(state, state.jobs[attempt.job]) > lacking
 
 
 def _queue_ticket(
-    state: State, attempt: Attempt, member: Member, hold_s: Seconds, now: Instant, *, is_gated: bool
+    state: State,
+    attempt: Attempt,
+    member: Member,
+    site: Site,
+    hold_s: Seconds,
+    now: Instant,
+    *,
+    is_gated: bool,
 ) -> None:
-    job = state.jobs[attempt.job]
-    assert member.site is not None
-    site = state.sites[member.site]
-    component = job.spec.components[member.component]
-    member.claims += 1
-    identity = claim_id(job.id, attempt=attempt.number, component=member.component, n=member.claims)
-    ticket = Claim(
-        id=identity,
-        job=job.id,
-        attempt=attempt.number,
-        component=member.component,
-        site=site.name,
-        processors=component.processors,
-        start_type=component.start_type,
-        asked_at=now,
-        ask_number=note_ask(site, identity, 0),
-        hold_s=hold_s + 2 * _arming_s(state),
-        grace_until=FOREVER,
-        fence_s=state.parameters.fence_s,
-        is_ticket=True,
-        is_gated=is_gated,
-        told_at=now,
-    )
-    member.tickets = (*member.tickets, identity)
-    state.ledger[identity] = ticket
-    state.actions.append(hold(state, attempt, ticket))
+    hold_s += 2 * _arming_s(state)
+    ticket = new_claim(state, attempt, member, site, now, hold_s=hold_s)
+    ticket.is_ticket = True
+    ticket.is_gated = is_gated
+    ticket.told_at = now
+    member.tickets = (*member.tickets, ticket.id)
+    order_claim(state, attempt, ticket)
 
 
 def _set_gate(
@@ -253,6 +334,8 @@ def _set_gate(
     """Gate a ticket or open it: its site gets the claim again, with the other word. It also gets it
     now and then without a change, for it withdraws a ticket that nobody asks for any more."""
     if ticket.is_gated != is_gated or now - ticket.told_at >= TOLD_AGAIN_S:
+        if ticket.is_gated != is_gated:
+            ticket.stated = None
         ticket.is_gated = is_gated
         ticket.told_at = now
         state.actions.append(hold(state, attempt, ticket))
@@ -271,6 +354,7 @@ def on_ticket_started(state: State, event: ev.ClaimGranted, now: Instant) -> Non
     ticket = state.ledger.get(event.claim)
     if ticket is None or not ticket.is_ticket or not isinstance(ticket.phase, Asked):
         return
+    note_start(state.sites[ticket.site], ticket, now)
     bind(ticket, event, now)
     found = ticket_of(state, ticket)
     if found is None:
@@ -278,15 +362,19 @@ def on_ticket_started(state: State, event: ev.ClaimGranted, now: Instant) -> Non
     attempt, member = found
     job = state.jobs[attempt.job]
     member.tickets = tuple(one for one in member.tickets if one != ticket.id)
-    if not is_affordable(state, job, [member], now, hold_s=ticket.hold_s):
-        member.refusal = "the hold budget is used up"
+    site = state.sites[ticket.site]
+    if member.claim is not None:
+        stop_claim(state, ticket)
+    elif pause := _pause(state, attempt, member, site, ticket.hold_s, now, ticket):
+        member.refusal = pause
         member.given_back_at = now
         stop_claim(state, ticket)
-    elif member.claim is not None:
-        stop_claim(state, ticket)
+        label = job.spec.label(member.component)
+        state.announce(job, f"component {label} may not hold at {site.name}: {pause}", now)
     else:
         processor_s = ticket.processors * ticket.hold_s
         charge_hold(state, job, ticket.id, ticket.site, processor_s, now)
+        hold_at(member, ticket.site)
         member.claim = ticket.id
         member.claimed_at = now
         member.refusal = ""
@@ -299,15 +387,20 @@ def on_ticket_started(state: State, event: ev.ClaimGranted, now: Instant) -> Non
 def on_ticket_gone(
     state: State, attempt: Attempt, member: Member, ticket: Claim, end: ClaimEnd, now: Instant
 ) -> None:
-    """Replace a ticket that has ended without a start; one that was refused is not replaced."""
+    """Replace a ticket that has ended without a start; one that was refused is not replaced. Where
+    a site cancels what it sees gated, the last one is: its agent uses another gate then."""
     job = state.jobs[attempt.job]
-    member.tickets = tuple(one for one in member.tickets if one != ticket.id)
+    member.tickets = tuple([one for one in member.tickets if one != ticket.id])
     if end.kind in LOSSES:
+        left = len(tickets_at(state, member, ticket.site))
+        is_purged = end.kind is EndKind.SITE and ticket.is_gated
+        is_lost = not left and member.claim is None and not is_purged
         member.refusal = end.reason or end.kind.value
-        member.tickets_max = max(1, len(member.tickets))
+        limits = {} if member.tickets_max is None else member.tickets_max
+        member.tickets_max = {**limits, ticket.site: max(left, int(is_purged))}
         note_refusal(state, job, ticket, end, now)
-        if not member.tickets and member.claim is None:
-            set_back(state, attempt, f"{describe(job, member)}: {end.describe()}", now)
+        reason = f"{describe(job, member)}: {end.describe()}"
+        if is_lost and not _leave(state, attempt, member, ticket.site, reason, now):
             return
     plan_tickets(state, attempt, now)
 
@@ -317,14 +410,15 @@ def on_hold_lost(
 ) -> None:
     """Queue another ticket for a component whose hold has ended before the others came up."""
     job = state.jobs[attempt.job]
-    member.claim = member.claimed_at = None
-    member.given_back_at = now
+    _end_hold(member, now)
     member.refusal = end.describe()
     if end.kind in SITE_FAULTS and end.kind is not EndKind.LEASE:  # that may be the daemon's
         job.failures += 1
-        set_back(state, attempt, f"{describe(job, member)}: {end.describe()}", now)
-    else:
-        plan_tickets(state, attempt, now)
+        assert member.site is not None
+        reason = f"{describe(job, member)}: {end.describe()}"
+        if not _leave(state, attempt, member, member.site, reason, now):
+            return
+    plan_tickets(state, attempt, now)
 
 
 def give_back(state: State, attempt: Attempt, member: Member, reason: str, now: Instant) -> None:
@@ -334,24 +428,32 @@ def give_back(state: State, attempt: Attempt, member: Member, reason: str, now: 
     if claim is None:
         return
     stop_claim(state, claim)
-    member.claim = member.claimed_at = None
-    member.given_back_at = now
+    _end_hold(member, now)
     label = job.spec.label(member.component)
     text = f"component {label} gives back {claim.processors} processors at {claim.site}: {reason}"
     state.announce(job, text, now)
 
 
+def _end_hold(member: Member, now: Instant) -> None:
+    """Note that a component holds no more; what was refused a while ago may be asked again."""
+    member.claim = member.claimed_at = member.tickets_max = None
+    member.given_back_at = now
+
+
 def on_starts_told(
     state: State, starts: tuple[tuple[ClaimId, Seconds | None], ...], now: Instant
 ) -> None:
-    """Note the expected starts of tickets; plan at once for a job that was not told any before."""
+    """Note the expected starts of claims; plan at once for a job with tickets that was not told any
+    before."""
     news: dict[JobId, Attempt] = {}
     for name, start_s in starts:
         ticket = state.ledger.get(name)
-        found = None if ticket is None else ticket_of(state, ticket)
-        if ticket is None or found is None:
+        if ticket is None or not isinstance(ticket.phase, Asked):
             continue
-        ticket.start_at = None if start_s is None else now + start_s
+        note_told_start(state.sites[ticket.site], ticket, start_s, now)
+        found = ticket_of(state, ticket)
+        if found is None:
+            continue
         if start_s is not None and not ticket.has_told_start:
             ticket.has_told_start = True
             news[ticket.job] = found[0]
@@ -361,7 +463,7 @@ def on_starts_told(
 
 def leave_silent_site(state: State, attempt: Attempt, site: SiteName, now: Instant) -> None:
     """Give up what a queued job holds at a site that was silent past the hold lease."""
-    for member in attempt.members:
+    for member in attempt.present:
         if member.site == site and member.claim is not None:
             give_back(state, attempt, member, "the site has been silent past the hold lease", now)
     plan_tickets(state, attempt, now)
@@ -369,6 +471,23 @@ def leave_silent_site(state: State, attempt: Attempt, site: SiteName, now: Insta
 
 def queue_job(state: State, job: Job, attempt: Attempt, now: Instant) -> None:
     """Queue the first tickets of a job that was placed at busy sites."""
-    sites = ", ".join(str(member.site) for member in attempt.members)
+    placed = [member for member in attempt.members if member.site is not None]
+    sites = ", ".join(["/".join(sites_of(member)) for member in placed])
     state.enter(job, Queued(attempt=attempt, plan_at=now), f"waits in the queues of {sites}", now)
+    for member in attempt.members:
+        if member.site is None:
+            drop_member(state, attempt, member, "no site has room for it", now)
     plan_tickets(state, attempt, now)
+
+
+def expect_at_once(state: State, attempt: Attempt, sites: Sequence[SiteName], now: Instant) -> None:
+    """Expect the tickets of a job at these sites, by component, to start as soon as they are
+    open."""
+    by_member = zip(attempt.members, sites, strict=True)
+    names = [name for member, site in by_member for name in tickets_at(state, member, site)[:1]]
+    tickets = [state.ledger[name] for name in names]
+    for ticket in tickets:
+        ticket.start_at = now
+        ticket.has_told_start = True
+    if any(ticket.is_gated for ticket in tickets):
+        plan_tickets(state, attempt, now)

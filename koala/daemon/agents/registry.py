@@ -14,6 +14,7 @@ from koala.common.protocol import codec
 from koala.common.protocol.messages import (
     Acknowledge,
     AgentReport,
+    Facts,
     FileFound,
     FileRemoved,
     Progress,
@@ -22,7 +23,6 @@ from koala.common.protocol.messages import (
     SiteFigures,
     Stop,
     ToAgent,
-    Wait,
     Watermark,
     Welcome,
 )
@@ -55,6 +55,7 @@ from koala.daemon.agents.session import (
 from koala.daemon.files.additions import Additions
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit
 from koala.errors import KoalaError, SpecError
+from koala.views.waiting import NO_QUEUE, SiteQueue
 
 SESSIONS_MAX = 2_000
 SESSIONS_OF_SITE_MAX = 4
@@ -124,7 +125,8 @@ class AgentRegistry:
         self._count = 0
         self._closed_for: str | None = None
         self._versions: dict[SiteName, str] = {}
-        self._notices: dict[SiteName, str] = {}
+        self._facts: dict[SiteName, Facts] = {}
+        self._queues: dict[SiteName, tuple[SiteFigures, SiteQueue]] = {}
 
     @property
     def owners(self) -> Mapping[SiteName, UserName | None]:
@@ -144,20 +146,33 @@ class AgentRegistry:
         report = None if connection is None else connection.report
         return "" if report is None else report.trouble
 
+    def why_idle(self, site: SiteName) -> str:
+        """Return why no more processors of a site are idle; empty where all are, or nobody says."""
+        connection = self._sessions.of(site)
+        report = None if connection is None else connection.report
+        return "" if report is None else report.why_idle
+
     def version(self, site: SiteName) -> str | None:
         """Return the version of the software of a site's agent; None while it is not connected."""
         return None if self._sessions.of(site) is None else self._versions.get(site)
 
-    def waits(self, site: SiteName) -> tuple[Wait, ...]:
-        """Return the waits of claims in the queue of a site, by its newest report; none while it is
+    def queue(self, site: SiteName) -> SiteQueue:
+        """Return what a site tells of its local queue, by its newest report; nothing while it is
         away."""
         connection = self._sessions.of(site)
         report = None if connection is None else connection.report
-        return () if report is None else report.waits
+        if report is None:
+            return NO_QUEUE
+        known = self._queues.get(site)
+        if known is None or known[0] is not report:
+            facts = self._facts.get(site)
+            queue = SiteQueue.of(report, system="" if facts is None else facts.system)
+            known = self._queues[site] = (report, queue)
+        return known[1]
 
-    def notice(self, site: SiteName) -> str:
-        """Return the notice of a site's agent to users; empty while it is not connected."""
-        return "" if self._sessions.of(site) is None else self._notices.get(site, "")
+    def facts(self, site: SiteName) -> Facts | None:
+        """Return what a site's agent says of it; None while it is not connected."""
+        return None if self._sessions.of(site) is None else self._facts.get(site)
 
     def refuse(self, connection: AgentConnection, reason: str) -> None:
         """Reject one session and end it."""
@@ -289,7 +304,7 @@ class AgentRegistry:
         connection.site = site
         self._sessions.put(site, connection)
         self._versions[site] = registration.version
-        self._notices[site] = registration.facts.notice
+        self._facts[site] = registration.facts
         if before is not None:
             reason = f"a newer session of {site} from {connection.peer}"
             if is_replacing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 from koala.common.protocol.messages import Facts
 from koala.core.model.grid import MIPS_DEFAULT, SiteFacts
@@ -14,7 +15,10 @@ def facts_of(facts: Facts) -> SiteFacts:
     reported = {
         field.name: getattr(facts, field.name) for field in fields(facts) if field.name in known
     }
-    unknown = {"owner": None, "mips": MIPS_DEFAULT, "slots": None, "hold_max_s": None}
+    unknown: dict[str, Any] = {
+        **dict.fromkeys(("owner", "slots", "hold_max_s", "tickets_max", "held_share_max")),
+        "mips": MIPS_DEFAULT,
+    }
     return SiteFacts(
         **{name: value or unknown.get(name, value) for name, value in reported.items()}
     )

@@ -18,7 +18,6 @@ from koala.common.identity.tls import site_of_uri
 from koala.common.protocol.versions import PROTOCOL
 from koala.common.runtime.clock import unix_now
 from koala.common.runtime.structured_log import get_logger
-from koala.common.wire.flood_guard import FloodGuard
 from koala.common.wire.interceptors import Context, Handler, behaviour_of, handler_of
 from koala.common.wire.status import (
     MESSAGE_MAX,
@@ -61,13 +60,11 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         credentials: CredentialStore | None,
         audit: Audit,
         call_queue: FairQueue,
-        flood_guard: FloodGuard,
         streams: OpenStreams,
     ) -> None:
         self._credentials = credentials
         self._audit = audit
         self._call_queue = call_queue
-        self._flood_guard = flood_guard
         self._streams = streams
 
     async def intercept_service(
@@ -128,8 +125,6 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         except KoalaError as error:
             self._refuse(call, caller, error)
             await abort(context, error)
-        if caller.kind is not None:
-            self._flood_guard.mark_known(caller.peer)
         set_caller(caller)
         return caller
 

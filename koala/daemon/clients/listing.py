@@ -11,8 +11,6 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from msgspec.structs import replace
-
 from koala.common.wire.v1 import koala_pb2 as pb
 from koala.core.model.job import Job
 from koala.core.model.values import JobId
@@ -20,8 +18,9 @@ from koala.daemon.auth.access_rules import Caller
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext
 from koala.errors import SpecError
-from koala.views.documents import copying, summary
+from koala.views.documents import listed
 from koala.views.records.jobs import JobSummary
+from koala.views.waiting import SiteQueues
 
 PAGE_MAX = 1_000
 PART = 500
@@ -33,10 +32,12 @@ _ID = re.compile(r"j(\d{1,18})")
 class Listing:
     """Query for a list of jobs: the newest `last`, or a page of those after number `after`.
 
-    `page` 0 means all. `jobs` restricts it to these, if any are named.
+    `page` 0 means all. `jobs` restricts it to these, if any are named. `queues` has what sites tell
+    of their local queues.
     """
 
     caller: Caller
+    queues: SiteQueues
     sees_all: bool
     phases: frozenset[str]
     owner: str
@@ -46,7 +47,7 @@ class Listing:
     jobs: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, request: pb.ListRequest, caller: Caller) -> Listing:
+    def of(cls, request: pb.ListRequest, caller: Caller, queues: SiteQueues) -> Listing:
         """Parse a client's request. Raises SpecError."""
         if request.last and (request.page or request.after):
             text = (
@@ -55,6 +56,7 @@ class Listing:
             raise SpecError(f"{text}: allowed are the newest jobs, or a page of all")
         return cls(
             caller=caller,
+            queues=queues,
             sees_all=caller.sees(""),
             phases=frozenset(request.phases),
             owner=request.owner,
@@ -80,7 +82,7 @@ class Listing:
                 jobs = batch.scheduler.jobs
                 wanted = [jobs[name] for name in part if name in jobs]
                 return [
-                    replace(summary(job), copying=copying(batch.scheduler, job, batch.now))
+                    listed(batch.scheduler, job, self.queues, batch.now)
                     for job in wanted
                     if self.has(job)
                 ]

@@ -151,7 +151,7 @@ class Service(KoalaServicer):
 
     async def List(self, request: pb.ListRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
-        listing = Listing.of(request, caller)
+        listing = Listing.of(request, caller, self.site_status.registry.queue)
         found, next_after = await listing.read(self.event_loop)
         if request.past and not 0 < request.last <= len(found):
             found = [*await self._older(listing, found), *found]
@@ -184,7 +184,8 @@ class Service(KoalaServicer):
 
         def read(batch: BatchContext) -> tuple[jobs.JobDetails, JobSpec]:
             job = _known(batch, request.job, caller)
-            found = whole_document(batch.scheduler, job, batch.now)
+            queues = self.site_status.registry.queue
+            found = whole_document(batch.scheduler, job, batch.now, queues)
             return found, batch.scheduler.jobs[job].spec
 
         found, spec = await self._query_job(request.job, read)
@@ -196,9 +197,8 @@ class Service(KoalaServicer):
 
         def explain(batch: BatchContext) -> jobs.Explanation:
             job = batch.scheduler.jobs[_known(batch, request.job, caller)]
-            lines = why(batch.scheduler, job.id, batch.now)
+            lines = why(batch.scheduler, job.id, batch.now, self.site_status.registry.queue)
             if isinstance(job.phase, (Placing, Claiming, Queued)):
-                lines += self.site_status.waits(batch.scheduler, job)
                 lines += self.site_status.troubles(batch.scheduler, job.spec)
             return jobs.Explanation(job=job.id, phase=phase_of(job), why=tuple(lines))
 

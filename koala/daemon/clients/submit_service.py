@@ -33,6 +33,7 @@ from koala.daemon.quotas import Quotas, queues_full_error
 from koala.daemon.storage.journal import Journal
 from koala.errors import ExhaustedError, KoalaError, RejectedError
 from koala.job_descriptions.job_reader import JobReading, description_bytes
+from koala.views.expected import expected_of_spec, missed_deadline
 
 LOT = 100  # submissions or cancels of one call in one batch, for fairness to other calls
 KEY_TRIES = 5  # to look up keys while jobs move from memory to the archive
@@ -207,8 +208,13 @@ class SubmitService:
                 raise queues_full_error(len(batch.scheduler.queues), limit)
             size = reading.size_bytes if spec is reading.spec else description_bytes(spec)
             self.quotas.require_job_quota(spec.owner, size)
+            queues = self.registry.queue
+            deadline_at = spec.deadline_at(batch.now)
+            if late := missed_deadline(batch.scheduler, spec, deadline_at, queues, batch.now):
+                warned = (*warned, late)
             if is_dry_run or reading.is_dry_run:
-                return pb.Submitted(warnings=warned)
+                expected = expected_of_spec(batch.scheduler, spec, queues, batch.now)
+                return pb.Submitted(warnings=warned, expected=expected)
             _require_room(lot.shortage)
             spec = with_archives(spec, submission.staged, lot.problems)
             job = batch.new_job()

@@ -45,7 +45,6 @@ from koala.common.runtime.structured_log import get_logger, log_plainly
 from koala.common.runtime.threads import in_steps, in_thread
 from koala.common.runtime.token_bucket import TokenBucket
 from koala.common.wire import connection_limits
-from koala.common.wire.flood_guard import FloodGuard
 from koala.common.wire.grpc_shutdown import run_and_drain, start_uninterrupted
 from koala.common.wire.interceptors import Readable
 from koala.common.wire.listen_ports import cannot_listen, check_free
@@ -362,11 +361,11 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
     """Run the relay until cancelled; report its port once it listens. Raises ConfigError."""
     spool = Spool(Path(settings.spool))
     await in_thread(spool.sweep)
-    relay, guard = RelayServer(settings, spool), FloodGuard(is_open=True)
+    relay = RelayServer(settings, spool)
     metrics = _metrics(settings.metrics, relay)
     server = aio.server(
         options=SERVER_OPTIONS + connection_limits.options(ports=1),
-        interceptors=(*(() if metrics is None else (metrics.calls,)), Readable(guard)),
+        interceptors=(*(() if metrics is None else (metrics.calls,)), Readable()),
     )
     files_pb2_grpc.add_FilesServicer_to_server(relay, server)
     files_pb2_grpc.add_RelayServicer_to_server(relay, server)
@@ -380,14 +379,13 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
             port = server.add_insecure_port(settings.listen)
     except RuntimeError as error:
         raise cannot_listen("relay.listen", settings.listen) from error
-    guard.watch(port)
     try:
         await start_uninterrupted(server)
         on_listening(port)
         async with asyncio.TaskGroup() as group:
-            group.create_task(guard.run())
             if metrics is not None:
                 group.create_task(metrics.run())
+            await asyncio.Event().wait()  # until cancelled
     finally:
         await server.stop(None)
 

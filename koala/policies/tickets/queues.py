@@ -8,6 +8,9 @@ are opened, and is then given back; the next ticket of that component has aged b
 - `turns` needs no expected starts: the component that gave back last waits for the others.
 - `spare` needs no gates: tickets come up when they do, and the next ones are queued behind.
 
+A component may have several sites: it is expected where it is expected first. While it holds at one
+of them, its tickets at the others stay gated, or are withdrawn where there is no gate.
+
 Sources: hold and yield of Tang et al., ICPP 2011, done by the owner of the jobs from outside.
 """
 
@@ -34,50 +37,79 @@ NEWS_S = 30.0
 
 def dodge(question: TicketQuestion) -> TicketPlan:
     """Open a component when it is expected within the slack of the slowest one, or while another
-    one holds. Without expected starts the components take turns."""
-    waiting = [part for part in question.parts if part.held_s is None]
+    one holds. Without expected starts the components take turns. Those that may still be told are
+    waited for, unless one holds: then the others are open whatever is told."""
+    held = _held(question)
+    waiting = [part for part in question.parts if part.component not in held]
     queued = [part for part in waiting if part.tickets or part.given_back_s is None]
-    if any(not part.is_known and part.waited_s < NEWS_S for part in queued):
-        return _closed(question)
-    if any(part.start_s is None for part in queued):
+    if any(part.start_s is None and not _may_be_told(part, question) for part in queued):
         return turns(question)
+    if not held and any(_may_be_told(part, question) for part in queued):
+        return _closed(question)
     hold_s = _hold_s(question)
-    last_s = max([question.files_s, *[part.start_s or 0.0 for part in waiting]])
-    is_one_held = len(waiting) < len(question.parts)
-    plans = []
-    for part in question.parts:
-        is_near = (part.start_s or 0.0) + question.slack_s >= last_s
-        is_open = is_one_held or is_near
-        plans.append(
-            _plan(part, question, hold_s, last_s, far_s=FAR_HOLDS * hold_s, is_open=is_open)
+    last_s = _last_s(question)
+    plans = [
+        _plan(
+            part,
+            question,
+            hold_s,
+            last_s,
+            far_s=FAR_HOLDS * hold_s,
+            is_open=bool(held) or (part.start_s or 0.0) + question.slack_s >= last_s,
         )
+        for part in question.parts
+    ]
     return TicketPlan(parts=tuple(plans), hold_s=hold_s, again_s=_again_s(question, hold_s))
 
 
 def turns(question: TicketQuestion) -> TicketPlan:
     """Open the components that gave back longest ago, or all while one holds."""
     hold_s = _hold_s(question) / 2
-    is_one_held = any(part.held_s is not None for part in question.parts)
     first_s = max(_since_turn_s(part) for part in question.parts)
     is_early = question.files_s > hold_s
-    plans = []
-    for part in question.parts:
-        is_open = not is_early and (is_one_held or _since_turn_s(part) >= first_s)
-        plans.append(_plan(part, question, hold_s, 0.0, far_s=FOREVER, is_open=is_open))
+    is_one_held = bool(_held(question))
+    plans = [
+        _plan(
+            part,
+            question,
+            hold_s,
+            0.0,
+            far_s=FOREVER,
+            is_open=not is_early and (is_one_held or _since_turn_s(part) >= first_s),
+        )
+        for part in question.parts
+    ]
     return TicketPlan(parts=tuple(plans), hold_s=hold_s, again_s=_again_s(question, hold_s))
 
 
 def spare(question: TicketQuestion) -> TicketPlan:
     """Let tickets come up when they do; queue further ones behind those that come up too early."""
     hold_s = _hold_s(question)
-    starts = [part.start_s or 0.0 for part in question.parts if part.held_s is None]
-    last_s = max([question.files_s, *starts])
+    last_s = _last_s(question)
     far_s = FAR_HOLDS_UNGATED * hold_s
     plans = [
         _plan(replace(part, can_gate=False), question, hold_s, last_s, far_s=far_s, is_open=True)
         for part in question.parts
     ]
     return TicketPlan(parts=tuple(plans), hold_s=hold_s, again_s=_again_s(question, hold_s))
+
+
+def _held(question: TicketQuestion) -> set[int]:
+    """Return the components that hold at one of their sites."""
+    return {part.component for part in question.parts if part.held_s is not None}
+
+
+def _last_s(question: TicketQuestion) -> Seconds:
+    """Return the time until the last component that the job needs is expected, where that is
+    first."""
+    held = _held(question)
+    starts: dict[int, Seconds] = {}
+    for part in question.parts:
+        start_s = 0.0 if part.component in held else part.start_s or 0.0
+        starts[part.component] = min(start_s, starts.get(part.component, FOREVER))
+    needed = question.needed or len(starts)
+    must = [starts[part.component] for part in question.parts if not part.is_optional]
+    return max([question.files_s, sorted(starts.values())[needed - 1], *must])
 
 
 def _plan(
@@ -90,24 +122,29 @@ def _plan(
     is_open: bool,
 ) -> PartPlan:
     is_held = part.held_s is not None
+    is_elsewhere = not is_held and part.component in _held(question)
     held_s = part.held_s or 0.0
     gives_back = is_held and (held_s >= hold_s or (last_s > far_s and held_s >= LOOK_S))
     if part.can_gate:
         tickets = question.tickets_max - (1 if is_held and not gives_back else 0)
-        return PartPlan(
-            component=part.component,
-            tickets=tickets,
-            open=1 if is_open and not is_held else 0,
-            gives_back=gives_back,
-        )
-    rested_s = FOREVER if part.given_back_s is None else part.given_back_s
-    is_resting = last_s > far_s and (gives_back or rested_s < REST_HOLDS * hold_s)
-    tickets = max(part.tickets, 0 if is_resting or (is_held and not gives_back) else 1)
-    is_too_early = part.start_s is not None and part.start_s + hold_s < last_s
-    if tickets == part.tickets and is_too_early and part.waited_s >= hold_s:
-        tickets += 1
-    tickets = min(tickets, question.tickets_max)
-    return PartPlan(component=part.component, tickets=tickets, open=tickets, gives_back=gives_back)
+        open_ = 1 if is_open and not is_held and not is_elsewhere else 0
+    elif is_elsewhere:
+        tickets = open_ = 0
+    else:
+        rested_s = FOREVER if part.given_back_s is None else part.given_back_s
+        is_resting = last_s > far_s and (gives_back or rested_s < REST_HOLDS * hold_s)
+        tickets = max(part.tickets, 0 if is_resting or (is_held and not gives_back) else 1)
+        is_too_early = part.start_s is not None and part.start_s + hold_s < last_s
+        if tickets == part.tickets and is_too_early and part.waited_s >= hold_s:
+            tickets += 1
+        tickets = open_ = min(tickets, question.tickets_max)
+    return PartPlan(
+        component=part.component,
+        site=part.site,
+        tickets=tickets,
+        open=min(open_, tickets),
+        gives_back=gives_back,
+    )
 
 
 def _closed(question: TicketQuestion) -> TicketPlan:
@@ -123,6 +160,13 @@ def _closed(question: TicketQuestion) -> TicketPlan:
 def _hold_s(question: TicketQuestion) -> Seconds:
     run_s = question.run_s / HOLDS_OF_A_RUN
     return min(max(run_s, question.hold_min_s), question.hold_max_s)
+
+
+def _may_be_told(part: TicketPart, question: TicketQuestion) -> bool:
+    """Test for a component whose site has told no start so far, and may yet do so."""
+    longest_s = max(one.waited_s for one in question.parts)
+    waited_s = part.waited_s if part.tickets else longest_s  # its site may take none of it
+    return not part.is_known and waited_s < NEWS_S
 
 
 def _since_turn_s(part: TicketPart) -> Seconds:

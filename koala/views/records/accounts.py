@@ -38,6 +38,12 @@ class ClaimCost(Record, frozen=True, kw_only=True):
     """Processor-seconds from check-in to the pass, or until now while it waits."""
     wasted_s: float = 0.0
     """All of its processor-seconds if it ended without a pass, or its attempt was given up."""
+    stated_at: Moment | None = None
+    """When its start was stated, while it waited in a local queue; null: never."""
+    earliest_at: Moment | None = None
+    """Begin of the interval that was stated."""
+    latest_at: Moment | None = None
+    """End of this interval."""
 
 
 class ReportRow(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,6 +81,10 @@ class ReportRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Claims that ended by a fault of their site."""
     setbacks: int
     """Attempts that were given up; by site: counted at each site where they were placed."""
+    starts_stated: int = 0
+    """Claims that started in a local queue after their start was stated."""
+    starts_met: int = 0
+    """Those of them that started within the stated interval."""
 
 
 class ReportBounds(Record, frozen=True, kw_only=True):

@@ -58,7 +58,7 @@ class JobSummary(Record, frozen=True, kw_only=True):
     attempts: int = 0
     """Attempts so far."""
     reason: str = ""
-    """Why it Failed or is Stopping, who cancelled it (`by ann`), or the jobs that it waits for."""
+    """Why it Failed or is Stopping, who cancelled it (`by ann`), or in short what it waits for."""
     copying: Copying | None = None
     """Copies of its input files under way; null: none."""
 
@@ -102,6 +102,35 @@ class PartCourse(Record, frozen=True, kw_only=True):
     """When its live claim was asked for; null: none is live."""
 
 
+class QueueWait(Record, frozen=True, kw_only=True):
+    """Claim that waits in the local queue of a site."""
+
+    claim: str
+    """Id of the claim."""
+    site: str
+    """The site."""
+    system: str = ""
+    """Its batch system; empty: the agent's own, or unknown."""
+    batch_job: str = ""
+    """Number of the claim's batch job; empty: none yet, or unknown."""
+    reason: str = ""
+    """Why it waits, in the batch system's words; empty: unknown."""
+    asked_at: Moment
+    """Since when it waits."""
+    is_gated: bool = False
+    """It cannot start now, and keeps its place in the queue."""
+    start_at: Moment | None = None
+    """When it would start if it were open from now on; null: unknown."""
+    earliest_at: Moment | None = None
+    """Begin of the interval in which that is expected."""
+    latest_at: Moment | None = None
+    """End of this interval."""
+    source: str = ""
+    """How the site knows it."""
+    withdrawn_at: Moment | None = None
+    """When it is withdrawn if it has not started; null: it waits as long as it takes."""
+
+
 class Part(PartCourse, frozen=True, kw_only=True):
     """One component of a job, and its place in the present attempt."""
 
@@ -137,6 +166,37 @@ class Part(PartCourse, frozen=True, kw_only=True):
     """Why its last claim was refused; empty or null: it was not."""
     end: PartEnd | None = None
     """How it ended; null: it has not."""
+    waits: tuple[QueueWait, ...] = ()
+    """Its claims that wait in local queues, the oldest first."""
+    wait: str = ""
+    """What it waits for there, or holds meanwhile, in words."""
+
+
+class ExpectedStart(Record, frozen=True, kw_only=True):
+    """Expected start of a job whose claims wait in local queues, and what its wait costs."""
+
+    start_at: Moment | None = None
+    """When its slowest component would start; null: its site does not tell."""
+    earliest_at: Moment | None = None
+    """Begin of the interval in which that is expected."""
+    latest_at: Moment | None = None
+    """End of this interval."""
+    component: str
+    """Label of the slowest component."""
+    site: str
+    """Where that one waits."""
+    is_place_kept: bool = False
+    """What would come up too early is gated, and keeps its place in the queue."""
+    held_s: float = 0.0
+    """Processor-seconds that its claims have held before its start, up to now."""
+    round_s: float = 0.0
+    """Most processor-seconds that the waiting claims may hold when they come up."""
+    budget_left_s: float | None = None
+    """Processor-seconds that its owner's hold budget has left; null: no limit."""
+    sooner: tuple[str, ...] = ()
+    """What would start sooner, in words."""
+    words: tuple[str, ...] = ()
+    """All of this as sentences."""
 
 
 class Timeline(Record, frozen=True, kw_only=True):
@@ -282,6 +342,8 @@ class JobDetails(JobSummary, frozen=True, kw_only=True):
     """Its deadline; null: none."""
     parts: tuple[Part, ...] = ()
     """Its components."""
+    expected: ExpectedStart | None = None
+    """Its expected start; null: no claim of it waits in a local queue."""
     progress: JobProgress | None = None
     """Progress of components that are kept together; null: they are not."""
     transfers: tuple[Transfer, ...] = ()

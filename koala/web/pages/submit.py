@@ -28,7 +28,8 @@ async def check(request: Request, viewer: Viewer) -> Response:
         result = await viewer.identity.client.submit(text, dry_run=True)
     except (SpecError, RejectedError) as error:
         return JSONResponse({"is_good": False, **_mistake(error)})
-    return JSONResponse({"is_good": True, "warnings": list(result.warnings)})
+    answer = {"is_good": True, "warnings": list(result.warnings), "expected": result.expected}
+    return JSONResponse(answer)
 
 
 @action

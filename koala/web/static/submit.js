@@ -22,7 +22,7 @@ export function submit() {
       return;
     }
     const found = await answer.json();
-    if (found.is_good) say("good", ["This can be submitted.", ...found.warnings].join("\n"));
+    if (found.is_good) say("good", ["This can be submitted.", found.expected, ...found.warnings].join("\n"));
     else say("bad", found.text ?? found.error);
     text.setAttribute("aria-invalid", String(!found.is_good));
   }

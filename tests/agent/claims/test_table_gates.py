@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from koala.common.protocol.messages import ReportState
+from koala.common.protocol.messages import ClaimEnd, EndKind, ReportState, Wait
+from koala.common.protocol.names import ClaimId
 from koala_agent.claims.events import (
     BatchFound,
     BatchUnlisted,
     CheckedIn,
     GateFailed,
+    HoldOrdered,
     Output,
     SendToDaemon,
     SetGate,
@@ -15,8 +17,11 @@ from koala_agent.claims.events import (
     Submit,
     SubmitFailed,
     Withdraw,
+    Woken,
 )
-from koala_agent.claims.table import TICKET_RETRY_MAX_S, TICKET_S
+from koala_agent.claims.states import Granted, Withdrawing
+from koala_agent.claims.table import REFUSED_TOLD_S, TICKET_RETRY_MAX_S, TICKET_S
+from koala_agent.claims.tickets import waits
 from tests.agent.claims.table_script import CLAIM, STOP, TableScript, a_hold, reports
 
 TICKET = a_hold(waits=True)
@@ -164,3 +169,48 @@ def test_a_claim_that_is_withdrawn_is_not_gated_any_more(script: TableScript) ->
     assert orders(script.tell(FAILED)) == []
     assert orders(script.tell(TICKET)) == []
     assert orders(script.wake()) == [Withdraw(claim=CLAIM)]
+
+
+def another(number: int) -> HoldOrdered:
+    return a_hold(ClaimId(f"j{number}/1/0/1"), waits=True)
+
+
+def refusals(outputs: list[Output]) -> list[str]:
+    return [report.end.reason for report in reports(outputs) if report.end is not None]
+
+
+def test_so_many_tickets_may_wait() -> None:
+    script = TableScript(tickets_max=2)
+    for number in (1, 2):
+        assert refusals(script.tell(another(number))) == []
+    (reason,) = refusals(script.tell(another(3)))
+    assert reason == "2 claims wait: site.tickets_max allows 2 here"
+    assert script.table.trouble == f"a claim that was to wait here was refused: {reason}"
+    assert refusals(script.tell(a_hold(ClaimId("j4/1/0/1")))) == []  # it has a grace time
+    script.at += REFUSED_TOLD_S
+    script.tell(Woken())
+    assert script.table.trouble == ""
+
+
+def test_so_much_may_be_held() -> None:
+    (reason,) = refusals(TableScript(held_max=3).tell(another(1)))
+    assert reason == "4 processors: site.held_share_max allows 3 held ones here"
+    script = TableScript(held_max=7)
+    for number in (2, 3):
+        script.tell(another(number))
+        script.tell(CheckedIn(claim=ClaimId(f"j{number}/1/0/1"), nonce="n"))
+    assert isinstance(script.table.claims[ClaimId("j2/1/0/1")].state, Granted)
+    reason = "4 processors beside 4 held: site.held_share_max allows 7 held ones here"
+    refused = script.table.claims[ClaimId("j3/1/0/1")].state
+    assert isinstance(refused, Withdrawing)
+    assert refused.end == ClaimEnd(kind=EndKind.REFUSED, reason=reason)
+
+
+def test_a_ticket_that_the_queue_does_not_take_is_told(script: TableScript) -> None:
+    script.tell(TICKET)
+    assert waits(script.table.claims.values()) == ()
+    script.tell(NO_ANSWER)
+    assert waits(script.table.claims.values()) == (Wait(claim=CLAIM, reason="no answer"),)
+    assert script.table.trouble == "1 claims cannot be queued now: no answer"
+    script.wake()  # sent again
+    assert script.table.trouble == ""

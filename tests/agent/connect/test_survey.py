@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from koala_agent.connect.survey import MARK, read_survey, survey_command
+from koala_agent.connect.survey import MARK, Survey, read_survey, survey_command
 from koala_agent.lrm.batch_system import find_system
 from koala_agent.transport.interface import Answer
+from koala_agent.transport.ssh_words import remote_line
 
 SAID = f"""\
 Welcome to atlas
@@ -50,6 +51,23 @@ def test_an_answer_that_was_cut_is_none() -> None:
     assert read_survey(Answer(status=0, out=SAID.replace("home /", "house /"), err="")) is None
 
 
+def surveyed(environment: dict[str, str]) -> Survey:
+    """The survey of this machine, as the server of a host would run it."""
+    command = survey_command()
+    run = subprocess.run(
+        ["/bin/sh", "-c", remote_line(command, environment={}, limit_s=60)],
+        input=command.stdin,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    found = read_survey(Answer(status=run.returncode, out=run.stdout, err=run.stderr))
+    assert found is not None, run
+    return found
+
+
 def test_the_script_finds_what_the_login_shell_has(tmp_path: Path) -> None:
     """The host has one interpreter, that says 3.9, and commands in a folder with a blank."""
     folder = tmp_path / "my tools"
@@ -63,17 +81,7 @@ def test_the_script_finds_what_the_login_shell_has(tmp_path: Path) -> None:
         (folder / name).chmod(0o755)
     profile = f'PATH="{folder}"\necho Welcome\nexport SLURM_CONF="/a b"\n'
     (tmp_path / ".profile").write_text(profile, encoding="utf-8")
-    asked = survey_command()
-    run = subprocess.run(
-        asked.argv,
-        input=asked.stdin,
-        env={"HOME": str(tmp_path), "SHELL": "/bin/sh", "PATH": os.defpath},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    survey = read_survey(Answer(status=run.returncode, out=run.stdout, err=run.stderr))
-    assert survey is not None, run.stderr
+    survey = surveyed({"HOME": str(tmp_path), "SHELL": "/bin/sh", "PATH": os.defpath})
     assert (survey.home, survey.path) == (str(tmp_path), str(folder))
     assert survey.processors == os.sysconf("SC_NPROCESSORS_ONLN")
     assert survey.commands == {"sbatch": f"{folder}/sbatch", "uv": f"{folder}/uv"}
@@ -99,18 +107,7 @@ def test_questions_of_a_package_neither_end_the_survey_nor_mix_with_those_of_oth
         replace(toy, kind="absent", programs=("no-such-command",), survey="say a c"),
     )
     monkeypatch.setattr("koala_agent.connect.survey.known_systems", lambda: systems)
-    command = survey_command()
-    run = subprocess.run(
-        command.argv,
-        input=command.stdin,
-        env={"HOME": str(home), "PATH": os.environ["PATH"], "SHELL": "/bin/sh"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    found = read_survey(Answer(status=run.returncode, out=run.stdout, err=run.stderr))
-    assert found is not None, run
+    found = surveyed({"HOME": str(home), "PATH": os.environ["PATH"], "SHELL": "/bin/sh"})
     assert found.answers == {"toy": {"name": ("x y",)}, "greedy": {"a": ("b",)}}
     assert found.name != "x y"
     assert found.system is toy, "all its programs are there"

@@ -360,6 +360,8 @@ def test_waits_of_tickets_cross_the_link_whole_and_unknown_is_not_now() -> None:
         ),
         foreign_queued=3,
         gate="user hold",
+        gate_tried="keeps the place: tried 2026-11-29",
+        outlook=(messages.Outlook(processors=8, run_s=600.0, start_in_s=0.0),),
     )
     assert FROM_AGENT.decode(codec.encode(figures, lambda: FACTS)) == figures
 

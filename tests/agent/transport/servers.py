@@ -24,13 +24,19 @@ PATIENCE_S = 90.0
 
 @contextmanager
 def a_server(
-    *, settings: str = "", account: str = "", is_apart: bool = False
+    *,
+    settings: str = "",
+    account: str = "",
+    shell: str = "/bin/sh",
+    is_apart: bool = False,
 ) -> Iterator[SSHServer]:
     """A running server; at the end no shared connection to it is left."""
     with tempfile.TemporaryDirectory(prefix="koala-ssh-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # the account at the other end enters it
-        with ssh_server(folder, settings=settings, account=account, is_apart=is_apart) as server:
+        with ssh_server(
+            folder, settings=settings, account=account, shell=shell, is_apart=is_apart
+        ) as server:
             (folder / "state").mkdir(mode=0o700)
             yield server
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from koala.errors import LocalManagerError
+from koala_agent.transport import ssh_host
 from koala_agent.transport.interface import Command, FileStatus, Transport
 from koala_agent.transport.local import LocalTransport
 from koala_agent.transport.sftp import open_sftp
@@ -117,20 +118,24 @@ async def test_files_are_reached_again_after_a_lost_connection() -> None:
             assert await transport.get(f"{server.home}/x", 1) == b"1"
 
 
-async def test_a_server_without_sftp_is_told() -> None:
+async def test_a_server_without_sftp_serves_by_its_program_or_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with a_server() as server:
         config = server.folder / "sshd_config"
         config.write_text(config.read_text().replace("Subsystem", "#"))
         server.cut()
         server.start()
         async with a_transport(server) as transport:
-            with pytest.raises(LocalManagerError, match="the host offers no SFTP subsystem"):
+            await transport.put(f"{server.home}/by-program", b"1")
+            assert "by-program" in await transport.list(str(server.home))
+        monkeypatch.setattr(ssh_host, "SFTP_SERVER", "exit 1")
+        async with a_transport(server) as transport:
+            with pytest.raises(LocalManagerError, match="the host offers no SFTP subsystem, and"):
                 await transport.list(str(server.home))
 
 
-@pytest.mark.parametrize(
-    "packet", [r"\0\0\0\11\2\0\0\0\3\0\0\0\377", r"\0\0\0\1\2", r"\377\377\377\377"]
-)
+@pytest.mark.parametrize("packet", [r"\0\0\0\11\2\0\0\0\3\0\0\0\377", r"\0\0\0\1\2", r"\0\0\0\0"])
 async def test_what_is_no_sftp_is_told(packet: str) -> None:
     """An extension behind the end of its packet, a packet without a version, one without an end."""
     with pytest.raises(LocalManagerError, match="sftp: a packet"):

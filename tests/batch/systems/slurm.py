@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from koala_agent.lrm.batch.slurm import Slurm
-from tests.batch.systems.system import GPUS, RESOURCES, System, brought_up, entering, sizes_in
+from tests.batch.systems.system import (
+    GPUS,
+    RESOURCES,
+    System,
+    brought_up,
+    entering,
+    settings_of,
+    sizes_in,
+)
 
 PROGRAMS = "bin"
 """Folder of the commands, where another Debian's Slurm is tried (KOALA_DEV_SLURM_ROOT)."""
@@ -116,19 +124,19 @@ def slurm_clusters(
     hidden: Path | None = None,
     network: str = "",
     root: str | None = None,
-    by_age: bool = False,
+    profile: str = "",
 ) -> Iterator[dict[str, System]]:
     """Clusters by name; `clusters` as in "alpha:2x8 beta:2x16". Their jobs do not see what is in
     the folder `hidden`. With a `network` namespace all of them is in there; commands enter it.
-    `root` is the folder of the Debian whose Slurm it is, empty for this one. Priorities are those
-    of the arrival, or `by_age` with a database."""
+    `root` is the folder of the Debian whose Slurm it is, empty for this one. They are
+    like those of the `profile` (deploy/dev/slurm-profiles)."""
     more = {"PATH": f"{_entered(folder, network)}:{os.environ['PATH']}"} if network else {}
     variables = {"KOALA_DEV_CLUSTERS": clusters, "KOALA_DEV_GPUS": f"a100:{GPUS // 2}", **RESOURCES}
     if root is not None:
         variables["KOALA_DEV_SLURM_ROOT"] = root
-    if by_age:
-        variables["KOALA_DEV_PRIORITY"] = "age"
-    with brought_up("slurm-clusters.sh", folder, variables, hidden=hidden, network=network):
+    with brought_up(
+        "slurm-clusters.sh", folder, variables, profile=profile, hidden=hidden, network=network
+    ):
         if not network and (folder / PROGRAMS).exists():
             more = {"PATH": f"{folder / PROGRAMS}:{os.environ['PATH']}"}
         yield {
@@ -137,6 +145,7 @@ def slurm_clusters(
                 processors=processors,
                 environment={"SLURM_CONF": str(folder / name / "slurm.conf"), **more},
                 folder=folder / name,
+                login=settings_of(folder / name / "settings.sh"),
             )
             for name, processors in sizes_in(clusters)
         }

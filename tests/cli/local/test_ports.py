@@ -12,7 +12,7 @@ import pytest
 
 from koala.common.wire.listen_ports import cannot_listen, check_free
 from koala.errors import ConfigError
-from koala_agent.accounts import own_environment
+from koala_agent.environments import of_programs
 from koala_agent.starter_link.listener import StarterListener
 from tests.cli.command import LIMIT_S, environment, koala
 
@@ -172,4 +172,4 @@ def test_programs_of_an_agent_do_not_get_its_settings_of_grpc(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
-    assert "GRPC_VERBOSITY" not in own_environment()
+    assert "GRPC_VERBOSITY" not in of_programs()

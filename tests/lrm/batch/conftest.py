@@ -11,9 +11,12 @@ import pytest
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.slurm import Slurm
+from koala_agent.lrm.dialect import Dialect
 from koala_agent.lrm.local_manager import Placeholder
 from tests.lrm.batch.imitated_slurm import CLAIM, MISSING_S, UNRECORDED_S, Cluster, Serve
 from tests.lrm.harness import serving
+
+SLURM = Slurm()
 
 
 @pytest.fixture
@@ -24,7 +27,7 @@ def cluster() -> Cluster:
 @pytest.fixture
 def serve(cluster: Cluster, tmp_path: Path) -> Serve:
     @asynccontextmanager
-    async def run() -> AsyncIterator[tuple[BatchManager, Witness]]:
+    async def run(dialect: Dialect = SLURM) -> AsyncIterator[tuple[BatchManager, Witness]]:
         settings = BatchSettings(
             processors=16,
             state_directory=tmp_path / "state",
@@ -35,7 +38,7 @@ def serve(cluster: Cluster, tmp_path: Path) -> Serve:
             unrecorded_s=UNRECORDED_S,
         )
         witness = Witness()
-        manager = BatchManager(settings, Slurm(), cluster, on_report=witness, clock=cluster.clock)
+        manager = BatchManager(settings, dialect, cluster, on_report=witness, clock=cluster.clock)
         async with serving(manager):
             yield manager, witness
 

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.gatekeeper import AGAIN_S, GATES_S
-from koala_agent.lrm.batch.slurm import QUEUE_COLUMNS, Slurm
+from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_gates import FAR_RENEW_S, GATED
 from koala_agent.lrm.dialect import Gate
 from koala_agent.lrm.local_manager import Idle, Placeholder, Queued, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
-from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Serve, row
+from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Serve, queue_row
 from tests.lrm.harness import serving
 
 BY_AGE = (
@@ -100,7 +101,9 @@ async def test_a_gate_that_is_refused_gives_way_to_the_next_and_the_last_is_told
         cluster.refused_change = ""
         await manager.set_gate(CLAIM, is_gated=False)
         assert cluster.changes()[-1] == ("JobId=1", "Nice=0", "Comment=")
-        await witness.until(Idle, lambda idle: idle.trouble == "" and idle.idle == 12)
+        told = await witness.until(Idle, lambda idle: "opened" not in idle.trouble)
+        assert told.trouble.startswith("waiting claims are not gated by start time: scontrol")
+        assert told.idle == 12
         cluster.now += GATES_S
         await cluster.polls()
         assert manager.gate == "nice value"
@@ -108,6 +111,50 @@ async def test_a_gate_that_is_refused_gives_way_to_the_next_and_the_last_is_told
         cluster.now += GATES_S
         await cluster.polls()
         assert manager.gate == "excluded nodes"
+        await witness.until(Idle, lambda idle: idle.trouble == "")
+
+
+async def test_an_open_job_has_again_what_it_asked_for_itself(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    wishes = Resources(native="--exclude=n7 --nice=50 --comment='by night'")
+    cluster.config = BY_AGE
+    async with serve(dialect=Slurm(native=("*",), options=("--nice=9", "-xn8"))) as (manager, _):
+        await manager.submit(replace(placeholder, is_gated=True, resources=wishes))
+        await manager.set_gate(CLAIM, is_gated=False)
+        assert cluster.changes()[-1] == ("JobId=1", "ExcNodeList=n7", "Comment=by night")
+        cluster.refused_change = "ExcNodeList=n["
+        await manager.set_gate(CLAIM, is_gated=True)
+        assert cluster.changes()[-1] == ("JobId=1", "Nice=1000000000", f"Comment={GATED}")
+        await manager.set_gate(CLAIM, is_gated=False)
+        assert cluster.changes()[-1] == ("JobId=1", "Nice=50", "Comment=by night")
+        plain = other(placeholder, 2)
+        await manager.submit(plain)
+        await manager.set_gate(plain.claim, is_gated=True)
+        await manager.set_gate(plain.claim, is_gated=False)
+        assert cluster.changes()[-1] == ("JobId=2", "Nice=9", "Comment=")
+
+
+async def test_a_gate_under_which_the_site_cancels_jobs_is_given_up(
+    serve: Serve, cluster: Cluster, gated: Placeholder
+) -> None:
+    cluster.config = BY_AGE
+    async with serve() as (manager, witness):
+        for number in range(1, 4):
+            await manager.submit(other(gated, number))
+        await cluster.polls()
+        for cancelled in ("1", "2"):
+            assert manager.gate == "excluded nodes"
+            cluster.jobs[cancelled].state = "CANCELLED"
+            await cluster.polls()
+        assert manager.gate == "nice value"
+        cluster.now += AGAIN_S
+        await cluster.polls()
+        assert cluster.changes()[-2:] == [
+            ("JobId=3", "ExcNodeList=", "Comment="),
+            ("JobId=3", "Nice=1000000000", f"Comment={GATED}"),
+        ]
+        await witness.until(Idle, lambda idle: "the site cancels jobs" in idle.trouble)
 
 
 async def test_a_command_that_was_lost_and_a_change_of_somebody_else_are_repaired(
@@ -266,7 +313,7 @@ async def test_expected_starts_come_from_the_queue_run_forward(
         ("1", "PENDING", "4", "2:00", "0", "BadConstraints", GATED),
         ("2", "PENDING", "16", "2:00", "5", "Priority", "(null)"),
     ]
-    cluster.queue = "\n".join(row(QUEUE_COLUMNS, *one) for one in rows)
+    cluster.queue = "\n".join(queue_row(*one) for one in rows)
     async with serve() as (manager, witness):
         await manager.submit(gated)
         await manager.submit(replace(other(placeholder, 2), processors=16))

@@ -85,7 +85,7 @@ def test_qsub_is_never_run_again_and_takes_the_script_from_standard_input() -> N
     command = GRID_ENGINE.submit(placeholder(), name="koala-ab-j12.1.0.1", script="#!/bin/sh\n")
     assert command.stdin == "#!/bin/sh\n"
     assert " ".join(command.argv) == (
-        "qsub -terse -w e -r n -notify -j y -S /bin/sh -N koala-ab-j12.1.0.1 -pe grid 3"
+        "qsub -terse -w e -r n -notify -j y -S /bin/bash -N koala-ab-j12.1.0.1 -pe grid 3"
         " -o /scratch/work folder/placeholder.out -l h_rt=601 -q batch"
     )
 

@@ -32,7 +32,7 @@ def words(server: PBS = SERVER, placeholder: Placeholder = FIRST, **wishes: Any)
 
 def test_a_job_is_one_chunk_that_is_never_run_again() -> None:
     text = words()
-    assert text.startswith(f"qsub -f -C  -N {NAME} -r n -m n -S /bin/sh")
+    assert text.startswith(f"qsub -f -C  -N {NAME} -r n -m n -S /bin/bash")
     assert "-l select=1:ncpus=4 -l walltime=91" in text
     script = SERVER.submit(FIRST, name=NAME, script="#!/bin/sh\ntrue\n").stdin
     assert "exec >> '/scratch/it'\"'\"'s/placeholder.out' 2>&1" in script

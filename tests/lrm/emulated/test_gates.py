@@ -141,7 +141,7 @@ async def test_waits_follow_from_the_limits_of_all_jobs(serve: Serve, ask: Ask) 
         await manager.submit(gated(ask("third", processors=8)))
         await witness.running("running")
         assert await waits(manager) == {"first": 1000, "second": 1000, "third": 1500}
-        assert {wait.source for wait in (await manager.idle()).waits} == {"forecast"}
+        assert {wait.source for wait in (await manager.idle()).waits} == {"queue run forward"}
         await manager.set_gate("first", is_gated=False)
         assert await waits(manager) == {"first": 1000, "second": 4000, "third": 4500}
         await manager.withdraw("first")

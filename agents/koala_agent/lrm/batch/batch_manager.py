@@ -29,8 +29,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from koala.common.protocol.messages import Resources, Wait
-from koala.common.protocol.names import ClaimId
+from koala.common.protocol.messages import Outlook, Resources, Wait
+from koala.common.protocol.names import AWAY, SILENT, ClaimId
 from koala.common.protocol.queue_limits import Times
 from koala.common.runtime.clock import boot_id
 from koala.common.runtime.structured_log import get_logger
@@ -68,7 +68,8 @@ class BatchSettings:
     """Settings of a batch manager; times in seconds.
 
     - `processors`: the most that claims and figures may count.
-    - `waits_s`: between two looks at the whole queue, for the expected starts of waiting claims.
+    - `waits_s`: between two looks at the whole queue, for the expected starts of waiting claims;
+      `outlook_s`: the same while only others wait.
     - `missing_s`: a job without listing and record counts as ended after this time, because the
       record of an end comes late; `unrecorded_s`: the same where records cannot be read.
     - `limited_s`: a user who was refused more counts as limited for this time.
@@ -85,6 +86,7 @@ class BatchSettings:
     poll_s: float = 1.0
     figures_s: float = 5.0
     waits_s: float = 30.0
+    outlook_s: float = 300.0
     missing_s: float = 10.0
     unrecorded_s: float = 120.0
     limited_s: float = 60.0
@@ -134,6 +136,7 @@ class BatchManager:
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None
         self._forecasts: dict[str, Wait] = {}  # by number
+        self._outlook: tuple[Outlook, ...] = ()
         self._looked_for: frozenset[str] = frozenset()  # numbers when the queue was asked for last
         self._waits_due_at = -math.inf
         self._reported_idle: Idle | None = None
@@ -154,7 +157,7 @@ class BatchManager:
         """True when no other user waits, so that released processors go to our next claim."""
         if self._figures is None or self._silence:
             return False
-        return others_waiting(self._figures, self._counted()) == 0
+        return not others_waiting(self._figures, self._counted()).jobs
 
     @property
     def honours(self) -> tuple[str, ...]:
@@ -188,7 +191,9 @@ class BatchManager:
                 await self._poll()
                 await self._gatekeeper.poll()
                 is_changed = self._report_changes()
-                if is_changed or self._clock() - figures_at >= self._settings.figures_s:
+                is_settling = self._figures is not None and self._figures.is_settling
+                figures_s = self._settings.poll_s if is_settling else self._settings.figures_s
+                if is_changed or self._clock() - figures_at >= figures_s:
                     figures_at = -math.inf  # due until they are there
                     await self._poll_figures()
                     figures_at = self._clock()
@@ -239,6 +244,7 @@ class BatchManager:
                 gpus=placeholder.resources.gpus or 0,
                 is_gated=placeholder.is_gated,
                 gate=gate,
+                native=placeholder.resources.native or "",
             )
             tracked = self._claims.add(row)
         elif not tracked.needs_submission():
@@ -305,16 +311,17 @@ class BatchManager:
 
     async def idle(self) -> Idle:
         """See `LocalManager`. Polls first, because the figures must include all claims so far.
-        While a controller is away nothing is startable: jobs that may run elsewhere should."""
+        While a controller is away, or its commands are, nothing is startable: jobs that may run
+        elsewhere should. What is returned counts as reported: the polls report each difference
+        from it."""
         try:
             await self._poll()
             await self._poll_figures()
             await self._gatekeeper.try_to_learn()
         except LocalManagerError as error:
-            if not error.transient:
-                raise
             self._mark_silent(error)
-        return self._idle_now()
+        self._reported_idle = self._idle_now()
+        return self._reported_idle
 
     # Looking ----------------------------------------------------------------------------------
 
@@ -473,24 +480,26 @@ class BatchManager:
         await self._forecast(self._figures)
 
     async def _forecast(self, figures: Figures) -> None:
-        """Ask for the whole queue now and then, while claims of ours wait in it, and at once for a
-        new one. A queue that cannot be had only leaves their starts unknown."""
+        """Ask for the whole queue now and then, while claims of ours or others wait in it, and at
+        once for a new one of ours. A queue that cannot be had only leaves their starts unknown."""
         ours = {one.row.number: one for one in self._claims.open() if one.is_waiting()}
-        command = self._dialect.list_queue() if ours else None
+        command = self._dialect.list_queue() if ours or figures.queued_jobs else None
         if command is None:
-            self._forecasts = {}
+            self._forecasts, self._outlook = {}, ()
             return
         if self._clock() < self._waits_due_at and self._looked_for.issuperset(ours):
             return
         self._looked_for = frozenset(ours)
-        self._waits_due_at = self._clock() + self._settings.waits_s
+        pause_s = self._settings.waits_s if ours else self._settings.outlook_s
+        self._waits_due_at = self._clock() + pause_s
         try:
             rows = await asyncio.to_thread(self._dialect.read_queue, await self._ask(command))
         except LocalManagerError as error:
             log.debug("batch.queue_unknown", reason=str(error))
-            self._forecasts = {}
+            self._forecasts, self._outlook = {}, ()
             return
-        self._forecasts = await asyncio.to_thread(forecast, rows, ours, figures)
+        claims = self._claims.open()
+        self._forecasts, self._outlook = await asyncio.to_thread(forecast, rows, claims, figures)
 
     def _waits(self) -> tuple[Wait, ...]:
         """Return the waits of our claims, with the forecasts that there are."""
@@ -498,7 +507,7 @@ class BatchManager:
             replace(
                 self._forecasts.get(one.row.number) or Wait(claim=ClaimId(one.row.claim)),
                 number=one.row.number,
-                reason=one.reason,
+                reason=one.reason if one.gate_error is None else f"its gate: {one.gate_error}",
             )
             for one in self._claims.open()
             if one.is_waiting()
@@ -591,12 +600,25 @@ class BatchManager:
         allowed = self._settings.processors
         idle = idle_of(self._figures, self._counted(), allowed=allowed, unsure=unsure)
         if self._silence:
-            return replace(idle, idle=0, startable=0, idle_gpus=0, trouble=self._silence)
+            idle = replace(idle, idle=0, startable=0, idle_gpus=0, why="")
+            return replace(idle, trouble=self._silence)
         troubles = (self._breaker.summary, self._gatekeeper.trouble, self._pauses.summary)
-        idle = replace(idle, trouble="; ".join(filter(None, troubles)), waits=self._waits())
-        is_limited = self._clock() - self._claims.limited_at < self._settings.limited_s
-        is_closed = is_limited or self._pauses.is_shut("")
-        return replace(idle, startable=0) if is_closed else idle
+        idle = replace(
+            idle,
+            trouble="; ".join(filter(None, troubles)),
+            waits=self._waits(),
+            outlook=self._outlook,
+        )
+        now, limits = self._clock(), []
+        for account, (at, reason) in sorted(self._claims.limits.items()):
+            if now - at < self._settings.limited_s:
+                whose = f"account {account}" if account else "the account of Koala"
+                limits.append(f"{whose} has reached a limit ({reason})")
+                # Where claims run as their users, others may have what one cannot.
+                idle = idle if account else replace(idle, startable=0, holes=())
+        if self._pauses.is_shut(""):
+            idle = replace(idle, startable=0, holes=())
+        return replace(idle, why="; ".join(filter(None, [*limits, idle.why])))
 
     def _is_unsure(self, tracked: TrackedClaim) -> bool:
         """Test for a claim of an account with an open circuit. A waiting one counts as a foreign
@@ -613,9 +635,9 @@ class BatchManager:
             self._report(idle)
 
     def _mark_silent(self, error: LocalManagerError) -> None:
-        silence = f"the batch system gives no answer ({error})"
+        silence = f"{SILENT} ({error})"
         if isinstance(error, SiteAwayError):
-            silence = f"it cannot be reached: {error}"
+            silence = f"{AWAY}: {error}"
         if silence == self._silence:
             return
         log.warning("batch.not_listed", reason=str(error))

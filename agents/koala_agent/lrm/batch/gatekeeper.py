@@ -2,8 +2,9 @@
 
 What is wanted is in the claim's row before the batch system hears of it, with the gate that is
 used: after a crash at any instant the row tells how to open the job. One command is for all claims
-that want the same at the time. A gate that the batch system refuses is not tried again until its
-configuration makes other gates; the next one that keeps a job's place is used instead.
+that want the same at the time. A gate that the batch system refuses, or under which the site
+cancels jobs, is not used again until its configuration makes other gates; the next one that keeps a
+job's place is used instead.
 
 Each poll compares: a job that is not as it is wanted (somebody else has changed it, a command got
 lost) gets the command once more, ever less often. A claim that was never gated is left alone, so
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
@@ -22,7 +23,7 @@ from koala_agent.lrm.batch.account_breaker import AccountBreaker
 from koala_agent.lrm.batch.claim_tracking import TrackedClaim, TrackedClaims
 from koala_agent.lrm.batch.guarded_dialect import guarded
 from koala_agent.lrm.dialect import Dialect, Gate, JobState, Order
-from koala_agent.lrm.local_manager import RequestRefusedError
+from koala_agent.lrm.local_manager import EndCause, RequestRefusedError
 
 SUBMITTED = "submission"
 """Gate of a row whose job was submitted for a gated claim, and which no command has changed yet."""
@@ -34,6 +35,8 @@ AGAIN_S, AGAIN_MAX_S = 10.0, 600.0
 """Time after a command before a job that is not as wanted gets it again, doubled each time."""
 STUBBORN = 3
 """Commands without an effect after which the site's administrator is told."""
+PURGED = 2
+"""Jobs that a site cancels while they are gated, before that gate is given up."""
 AT_ONCE = 100
 """Jobs of one command."""
 
@@ -58,7 +61,8 @@ class Gatekeeper:
         self._claims = claims
         self._clock = clock
         self._gates: tuple[Gate, ...] = ()
-        self._refused: set[str] = set()
+        self._refused: dict[str, str] = {}  # gates that are not used any more, and why
+        self._cancelled: dict[str, str] = {}  # gates under which the site cancelled claims
         self._ask_at = -math.inf
         self._lock = asyncio.Lock()
 
@@ -70,7 +74,11 @@ class Gatekeeper:
     @property
     def trouble(self) -> str:
         """Words for the administrator: why claims are not gated or opened; empty for none."""
-        return self._refusal or self._stubborn
+        given_up = [
+            f"waiting claims are not gated by {gate}: {reason}"
+            for gate, reason in self._refused.items()
+        ]
+        return "; ".join(filter(None, [self._refusal or self._stubborn, *given_up]))
 
     async def learn(self) -> None:
         """Ask which gates there are, when it is time. Raises LocalManagerError."""
@@ -83,6 +91,7 @@ class Gatekeeper:
         self._gates = tuple(guarded(gate) for gate in self._dialect.read_gates(answers))
         if [(gate.name, gate.keeps_place) for gate in self._gates] != known:
             self._refused.clear()
+            self._cancelled = dict.fromkeys(self._cancelled, "")
         self._ask_at = self._clock() + GATES_S
 
     async def try_to_learn(self) -> None:
@@ -130,8 +139,9 @@ class Gatekeeper:
         """Ask for the gates when it is time, and order once more what the last listing has
         otherwise than it is wanted."""
         await self.try_to_learn()
+        self._note_cancelled()
         now = self._clock()
-        wrong = [tracked for tracked in self._claims.open() if _is_wrong(tracked, now)]
+        wrong = [one for one in self._claims.open() if _is_wrong(one, now, set(self._refused))]
         for tracked in wrong:
             tracked.is_gate_due = True
         waiting = [one for one in self._claims.open() if one.is_waiting()]
@@ -143,6 +153,19 @@ class Gatekeeper:
         async with self._lock:
             await self._send_due()
 
+    def _note_cancelled(self) -> None:
+        """Give up a gate under which the site cancels jobs, as one that purges what cannot run."""
+        for tracked in self._claims.all():
+            row = tracked.row
+            is_cancelled = row.end is not None and row.end[0] is EndCause.CANCELLED_BY_SITE
+            if is_cancelled and row.is_gated and tracked.is_listed:
+                self._cancelled.setdefault(row.claim, row.gate)
+        under = list(self._cancelled.values())
+        for gate in self._usable():
+            if under.count(gate.name) >= PURGED:
+                self._refused[gate.name] = "the site cancels jobs that are gated so"
+                log.warning("gate.given_up", gate=gate.name, reason=self._refused[gate.name])
+
     async def _carry_out(self, tracked: TrackedClaim) -> None:
         async with self._lock:
             if tracked.is_gate_due:  # else sent with another claim's
@@ -151,12 +174,13 @@ class Gatekeeper:
             raise tracked.gate_error
 
     async def _send_due(self) -> None:
-        due: dict[tuple[str, bool, str], list[TrackedClaim]] = {}
+        due: dict[tuple[str, bool, str, str], list[TrackedClaim]] = {}
         for tracked in self._claims.open():
             tracked.is_gate_due = tracked.is_gate_due and _may_change(tracked)
             if tracked.is_gate_due:
                 row = tracked.row
-                due.setdefault((row.account, row.is_gated, row.gate), []).append(tracked)
+                key = (row.account, row.is_gated, row.gate, row.native)
+                due.setdefault(key, []).append(tracked)
         for claims in due.values():
             for start in range(0, len(claims), AT_ONCE):
                 await self._send(claims[start : start + AT_ONCE])
@@ -191,15 +215,18 @@ class Gatekeeper:
 
     async def _shut(self, claims: list[TrackedClaim]) -> None:
         is_fresh = claims[0].row.gate == SUBMITTED
+        is_given_up = claims[0].row.gate in self._refused
         refusal = RequestRefusedError("the batch system has no gate that keeps a job's place")
         for gate in self._usable():
             try:
+                if is_given_up:
+                    await self._open(claims)  # else it would stay shut beside the other
                 await self._order(gate, _shutting(gate, is_fresh=is_fresh), claims)
             except RequestRefusedError as error:
                 if len(claims) > 1:
                     raise
                 log.warning("gate.refused", gate=gate.name, reason=str(error))
-                self._refused.add(gate.name)
+                self._refused[gate.name] = str(error)
                 if is_fresh:
                     self._claims.change(claims[0], gate=SUBMITTED)
                 refusal = error
@@ -214,7 +241,9 @@ class Gatekeeper:
         native = [gate for gate in self._gates if gate.is_native]
         named = [gate for gate in self._gates if gate.name == name]
         for gate in (*named, *native, *self._gates):
-            await self._order(gate, gate.open, claims)
+            own, open_native = claims[0].row.native, gate.open_native
+            order = open_native(own) if own and open_native is not None else gate.open
+            await self._order(gate, order, claims)
             return
 
     async def _order(self, gate: Gate, order: Order | None, claims: list[TrackedClaim]) -> None:
@@ -226,8 +255,8 @@ class Gatekeeper:
             command = order([tracked.row.number for tracked in claims])
             gate.read(await self._breaker.run(command, claims[0].row.account))
 
-    def _usable(self) -> Iterable[Gate]:
-        return (gate for gate in self._gates if gate.keeps_place and gate.name not in self._refused)
+    def _usable(self) -> list[Gate]:
+        return [gate for gate in self._gates if gate.keeps_place and gate.name not in self._refused]
 
 
 def _shutting(gate: Gate, *, is_fresh: bool) -> Order | None:
@@ -244,12 +273,14 @@ def _may_change(tracked: TrackedClaim) -> bool:
     return row.end is None and not row.is_unwanted and not has_started
 
 
-def _is_wrong(tracked: TrackedClaim, now: float) -> bool:
+def _is_wrong(tracked: TrackedClaim, now: float, given_up: Collection[str]) -> bool:
     """Test for a listed job that is not as it is wanted, or must be gated again by now."""
     row = tracked.row
     if tracked.is_submitting or not tracked.is_waiting() or not (row.gate or row.is_gated):
         return False
-    is_old = row.is_gated and (row.gate == SUBMITTED or now >= tracked.gate_renew_at)
+    is_old = row.is_gated and (
+        row.gate == SUBMITTED or row.gate in given_up or now >= tracked.gate_renew_at
+    )
     if tracked.is_gated == row.is_gated and not is_old:
         tracked.gate_tries = 0
         return False

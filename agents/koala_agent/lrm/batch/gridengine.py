@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from importlib.resources import files
 from signal import SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU
 from typing import Annotated
@@ -28,14 +30,18 @@ import msgspec
 
 from koala.common.protocol.messages import Resources, SiteResources
 from koala.errors import ConfigError, LocalManagerError
-from koala_agent.lrm.batch.native import option_pairs
+from koala_agent.lrm.batch.native import check_allowed, check_pairs, native_words, refuse
+from koala_agent.lrm.batch.slurm_queue import by_priority
 from koala_agent.lrm.batch_system import Answers, BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
+    DIGITS_MAX,
+    PREFIX,
     BatchJob,
     Dialect,
     Figures,
     Gate,
     JobState,
+    QueueRow,
     check_status,
     honoured,
     is_count,
@@ -63,6 +69,7 @@ HONOURED = ("gpus", "constraint", "licenses", "exclusive")
 
 FEATURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 LISTINGS = ("qstat", "qstat", "qhost")
+CLOCK = "%Y-%m-%dT%H:%M:%S"
 
 REFUSALS = re.compile(r"(?i)no suitable|exceed|limit")
 """Messages of qsub for a request that the cell refuses; the site works."""
@@ -74,11 +81,11 @@ AWAY = re.compile(r"(?i)unable to (?:contact|send|connect)|can't connect|commlib
 
 
 NATIVE_OPTIONS = (
-    *("-l", "-p", "-R", "-A", "-ac", "-ar", "-js", "-jc", "-ckpt", "-masterq", "-binding", "-m"),
-    *("-M", "-mods"),
+    *("-l", "-p", "-R", "-A", "-ac", "-dc", "-sc", "-ar", "-js", "-jc", "-c", "-ckpt", "-masterq"),
+    *("-binding", "-m", "-M", "-mods"),
 )
 """Options of `qsub` that jobs may give, each with one value. Any other word could be a script."""
-NATIVE_OWN = ("h_rt", "s_rt")
+NATIVE_OWN = ("h_rt", "s_rt", "slots", "s")
 """Resources of `-l` that Koala sets."""
 
 
@@ -117,7 +124,7 @@ class GridEngine(Dialect):
             "-j",
             "y",
             "-S",
-            "/bin/sh",
+            "/bin/bash",
             "-N",
             name,
         ]
@@ -138,9 +145,25 @@ class GridEngine(Dialect):
                 argv += [option, value]
         native: list[str] = []
         if asked.native:
-            native = _native_options(asked.native, self.native, self.gpu_resource)
+            native = self._native_options(asked.native, placeholder.processors)
         gate = ("-h",) if placeholder.is_gated else ()
         return Command(argv=(*argv, *self.options, *native, *gate), stdin=script)
+
+    def _native_options(self, text: str, processors: int) -> list[str]:
+        """Return a job's options for `qsub`: those with one value, `-soft` and `-hard` around them,
+        and another parallel environment for as many slots. Raises RequestRefusedError."""
+        words = native_words(text)
+        at = words.index("-pe") if "-pe" in words else len(words)
+        pe, slots = words[at : at + 3], words[at + 2 : at + 3]
+        if pe and (slots != [str(processors)] or words[at + 1].startswith("-")):
+            refuse(" ".join(pe), f"-pe NAME {processors}, as many slots as the job has processors")
+        rest = [*words[:at], *words[at + 3 :]]
+        plain = [word for word in rest if word not in ("-soft", "-hard")]
+        own = (*NATIVE_OWN, self.gpu_resource)
+        check_pairs(plain, self.native, options=NATIVE_OPTIONS, own=own, signed="-p")
+        if pe:
+            check_allowed("-pe", self.native)
+        return [*pe, *rest, *(["-hard"] if "-soft" in rest else [])]
 
     def _resources(self, asked: Resources, processors: int) -> list[str]:
         """Return what a job requests with `-l`. Raises RequestRefusedError for a constraint that
@@ -226,9 +249,52 @@ class GridEngine(Dialect):
             resources=SiteResources(gpus=self.gpus),
         )
 
+    def list_queue(self) -> Command:
+        """See Dialect: with the requests of jobs, and the time on the clock of the cell."""
+        where = ("-q", self.queue) if self.queue else ()
+        words = shlex.join(("qstat", "-u", "*", *where, "-r", "-xml"))
+        return Command(argv=("/bin/sh", "-c", f"date +{CLOCK} && exec {words}"))
+
+    def read_queue(self, answer: Answer) -> tuple[QueueRow, ...]:
+        """See Dialect. A job without `h_rt` may run for ever; only held jobs of agents count."""
+        check_status(answer, "qstat")
+        clock, _, listing = answer.out.partition("\n")
+        now = _instant(clock)
+        tree = _tree(replace(answer, out=listing), "qstat")
+        running, waiting = [], []
+        for row in tree.iter("job_list"):
+            job = _row(row)
+            if "h" in (row.findtext("state") or "") and not job.name.startswith(f"{PREFIX}-"):
+                continue
+            limits = [one.text for one in row.iter("hard_request") if one.get("name") == "h_rt"]
+            limit_s = float(limits[0] or 0) if limits and is_count(limits[0] or "") else math.inf
+            is_running = job.state is JobState.RUNNING
+            begun = row.findtext("JAT_start_time")
+            used_s = 0.0 if begun is None else max(0.0, (now - _instant(begun)).total_seconds())
+            one = QueueRow(
+                number=job.number,
+                processors=_count(row, "slots"),
+                left_s=max(0.0, limit_s - used_s),
+                is_running=is_running,
+            )
+            if is_running:
+                running.append(one)
+            elif job.state is JobState.QUEUED:
+                priority = re.sub(r"\D", "", row.findtext("JAT_prio") or "")
+                waiting.append((one, int(priority[:DIGITS_MAX] or 0)))
+        return (*running, *by_priority(waiting))
+
     def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
         """See Dialect: a job is sorted in by its priority and its number, held or not."""
         return (user_hold(("qhold",), ("qrls",), read=_read_hold),)
+
+
+def _instant(text: str) -> datetime:
+    """Parse a time of the cell, which names no zone; the calendar's first for any other text."""
+    try:
+        return datetime.fromisoformat(text.strip()).replace(tzinfo=None)
+    except ValueError:
+        return datetime.min  # noqa: DTZ901 - as all times here
 
 
 def _read_hold(answer: Answer) -> None:
@@ -342,13 +408,6 @@ def _reached_limit(fields: dict[str, str]) -> bool:
     return limit is not None and ran is not None and float(ran[0]) >= float(limit[1])
 
 
-def _native_options(text: str, allowed: tuple[str, ...], counted: str) -> list[str]:
-    """Return a job's options for `qsub`; the resource `counted` is Koala's. Raises
-    RequestRefusedError."""
-    own = (*NATIVE_OWN, counted)
-    return option_pairs(text, allowed, options=NATIVE_OPTIONS, own=own, signed="-p")
-
-
 class GridEngineTable(LRMTable, frozen=True, kw_only=True):
     """Parallel environment, queue and project of all claims; `gpu_resource` is the complex that
     counts the cell's GPUs."""
@@ -403,6 +462,7 @@ SYSTEM = BatchSystem(
     dialect=_dialect,
     programs=("qsub", "qstat", "qdel", "qhold", "qrls", "qacct", "qconf", "qrsh"),
     found_by=("qsub", "qconf"),
+    places=("{SGE_ROOT}", "{SGE_ROOT}/{SGE_CELL}/common"),
     variables=("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT", "SGE_ARCH"),
     rules=BatchRules(
         hosts_file_variable="PE_HOSTFILE",

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
@@ -31,12 +31,15 @@ from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import option_pairs
 from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
+    PREFIX,
     PROCESSORS_MAX,
     BatchJob,
     Dialect,
     Figures,
     Gate,
     JobState,
+    QueueRow,
+    check_status,
     check_word,
     honoured,
     is_count,
@@ -221,6 +224,37 @@ class OAR(Dialect):
                 host_memory_mb=max((_count(row.get("mem")) for row in cores), default=0),
             ),
         )
+
+    def list_queue(self) -> Command:
+        """See Dialect: all jobs, and the time on the clock of the site."""
+        return Command(argv=("/bin/sh", "-c", "date +%s && exec oarstat -J -f"))
+
+    def read_queue(self, answer: Answer) -> tuple[QueueRow, ...]:
+        """See Dialect. Jobs are in the order of their numbers; of those on hold only agents' count.
+        Best-effort jobs end for ours, unless ours are such."""
+        check_status(answer, "oarstat")
+        clock, _, listing = answer.out.partition("\n")
+        now = _count(clock.strip())
+        rows = []
+        for number, job in _table(replace(answer, out=listing), "oarstat").items():
+            is_held = job.get("state") == "Hold" and str(job.get("name")).startswith(f"{PREFIX}-")
+            is_running = STATES.get(str(job.get("state"))) is JobState.RUNNING
+            is_fleeting = _is_best_effort(job) and self.queue != BEST_EFFORT
+            if is_fleeting or not (is_running or is_held or self._has_a_right(job)):
+                continue
+            size = re.match(r"R=([0-9]{1,9})\b", str(job.get("message") or ""))
+            limit = re.search(r"\bW=([0-9]+):([0-9]+):([0-9]+)", str(job.get("message") or ""))
+            hours, minutes, seconds = (0, 0, 0) if limit is None else map(int, limit.groups())
+            limit_s = _count(job.get("walltime")) or hours * 3600 + minutes * 60 + seconds
+            used_s = now - _count(job.get("startTime")) if is_running else 0
+            row = QueueRow(
+                number=number,
+                processors=0 if size is None else int(size[1]),
+                left_s=max(0.0, float(limit_s or math.inf) - used_s),
+                is_running=is_running,
+            )
+            rows.append(row)
+        return tuple(sorted(rows, key=lambda row: (not row.is_running, int(row.number))))
 
     def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
         """See Dialect: the order of jobs is that of their numbers."""

@@ -29,12 +29,14 @@ from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import option_pairs
 from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
+    PREFIX,
     PROCESSORS_MAX,
     BatchJob,
     Dialect,
     Figures,
     Gate,
     JobState,
+    QueueRow,
     check_word,
     honoured,
     is_count,
@@ -120,7 +122,7 @@ class PBS(Dialect):
 
     def submit(self, placeholder: Placeholder, *, name: str, script: str) -> Command:
         asked = placeholder.resources
-        argv = ["qsub", "-f", "-C", "", "-N", name, "-r", "n", "-m", "n", "-S", "/bin/sh"]
+        argv = ["qsub", "-f", "-C", "", "-N", name, "-r", "n", "-m", "n", "-S", "/bin/bash"]
         argv += ["-j", "oe", "-o", "/dev/null"]
         argv += ["-l", f"select={_chunk(placeholder)}"]
         if asked.is_exclusive:
@@ -212,6 +214,32 @@ class PBS(Dialect):
                 host_memory_mb=max(memory_mb, default=0),
             ),
         )
+
+    def list_queue(self) -> Command:
+        """See Dialect."""
+        return self.list_jobs()
+
+    def read_queue(self, answer: Answer) -> tuple[QueueRow, ...]:
+        """See Dialect. Jobs are taken to be in the order of their numbers, as by default; of those
+        that are held only agents' count."""
+        rows = []
+        for identifier, job in _jobs(answer).items():
+            found = NUMBER.fullmatch(identifier)
+            is_running = STATES.get(str(job.get("job_state"))) is JobState.RUNNING
+            is_ours = str(job.get("Job_Name")).startswith(f"{PREFIX}-")
+            is_gated = job.get("job_state") == "H" and is_ours
+            if found is None or not (is_running or is_gated or self._has_a_right(job)):
+                continue
+            limit_s = _seconds(_part(job, "Resource_List").get("walltime"))
+            used_s = _seconds(_part(job, "resources_used").get("walltime"))
+            row = QueueRow(
+                number=found[1],
+                processors=_count(_part(job, "Resource_List").get("ncpus")),
+                left_s=math.inf if limit_s is None else max(0.0, limit_s - (used_s or 0)),
+                is_running=is_running,
+            )
+            rows.append(row)
+        return tuple(sorted(rows, key=lambda row: (not row.is_running, int(row.number))))
 
     def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
         """See Dialect: the time for which a job was eligible stands still and is not lost."""

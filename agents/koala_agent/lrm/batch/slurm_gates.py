@@ -4,17 +4,20 @@ Which one keeps the place depends on what the priority is made of. With the age 
 a database makes count, a hold or a start time in the future sets it to zero; that of a job which
 excludes all nodes grows. Without, such a job goes to the end once the scheduler has looked at it,
 and a start time takes nothing away. No column of a listing has the excluded nodes, and a reason
-comes late: a job that is gated has a comment that says so, set by the same command.
+comes late: a job that is gated has a comment that says so, set by the same command. What the job
+itself asked for is put back when it is opened.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.dialect import Gate, Question
+from koala_agent.lrm.dialect import Gate, Order, Question
 from koala_agent.lrm.local_manager import RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 
@@ -32,9 +35,34 @@ GATE_REFUSALS = re.compile(r"(?i)denied|not permitted|not allowed|invalid|disabl
 """Messages of `scontrol update` for what our account may not change."""
 
 
-def gates_of(config: str, nodes: str) -> tuple[Gate, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """What a job asked for by itself, and has again when it is open."""
+
+    exclude: str = ""
+    nice: str = "0"
+    comment: str = ""
+
+
+def own_of(words: Sequence[str]) -> Own:
+    """Read what options of `sbatch` say, whose names may be shortened; the last one counts."""
+    found: dict[str, str] = {}
+    rest = iter(words)
+    for word in rest:
+        name, has_value, value = word.partition("=")
+        if name[:2] == "-x":
+            found["exclude"] = word[2:] or next(rest, "")
+            continue
+        for field in fields(Own):
+            if name[:2] == "--" and len(name) > 3 and field.name.startswith(name[2:]):
+                default = "100" if field.name == "nice" else ""
+                found[field.name] = value if has_value else default or next(rest, "")
+    return Own(**found)
+
+
+def gates_of(config: str, nodes: str, options: Sequence[str] = ()) -> tuple[Gate, ...]:
     """Return the gates, the best first, under what `scontrol show config` says; `nodes` are all
-    nodes."""
+    nodes, `options` those of all jobs."""
     found = dict(re.findall(r"^(\w+) *= *(.*?) *$", config, re.MULTILINE))
     has_age = found.get("PriorityType", "").endswith("multifactor")
     resets_age = (
@@ -42,12 +70,24 @@ def gates_of(config: str, nodes: str) -> tuple[Gate, ...]:
         and found.get("AccountingStorageType", "").endswith("dbd")
         and "ACCRUE_ALWAYS" not in found.get("PriorityFlags", "")
     )
+
+    def opening(change: str) -> Callable[[str], Order]:
+        def order(native: str) -> Order:
+            own = own_of((*options, *shlex.split(native)))
+            return partial(_update, (change.format(own=own), f"Comment={own.comment}"))
+
+        return order
+
+    open_nodes = opening("ExcNodeList={own.exclude}")
+    open_time = opening("StartTime=now")
+    open_nice = opening("Nice={own.nice}")
     place = partial(_place, "AccrueTime" if has_age else "Priority")
     by_nodes = Gate(
         name="excluded nodes",
         shut=partial(_update, (f"ExcNodeList={nodes}", f"Comment={GATED}")),
         settle=partial(_update, (f"ExcNodeList={nodes}", "StartTime=now")),
-        open=partial(_update, ("ExcNodeList=", "Comment=")),
+        open=open_nodes(""),
+        open_native=open_nodes,
         read=_read_update,
         keeps_place=resets_age,
         renew_s=NODES_RENEW_S,
@@ -57,7 +97,8 @@ def gates_of(config: str, nodes: str) -> tuple[Gate, ...]:
         name="start time",
         shut=partial(_update, (f"StartTime={FAR}", f"Comment={GATED}")),
         is_native=True,
-        open=partial(_update, ("StartTime=now", "Comment=")),
+        open=open_time(""),
+        open_native=open_time,
         read=_read_update,
         keeps_place=not resets_age,
         renew_s=FAR_RENEW_S,
@@ -67,7 +108,8 @@ def gates_of(config: str, nodes: str) -> tuple[Gate, ...]:
         name="nice value",
         shut=partial(_update, (f"Nice={NICE}", f"Comment={GATED}")),
         settle=partial(_update, (f"Nice={NICE}", "StartTime=now")),
-        open=partial(_update, ("Nice=0", "Comment=")),
+        open=open_nice(""),
+        open_native=open_nice,
         read=_read_update,
         place=place,
         note="processors that nobody else wants start a job in spite of it",

@@ -255,6 +255,7 @@ class Submitted(_message.Message):
     SOURCE_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_S_FIELD_NUMBER: _builtins.int
     OTHERS_FIELD_NUMBER: _builtins.int
+    EXPECTED_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     is_known: _builtins.bool
     """the key had been used for the same text before"""
@@ -268,6 +269,8 @@ class Submitted(_message.Message):
     """the line of the RSL text"""
     retry_after_s: _builtins.float
     """exhausted: not worth trying again before; 0: nobody knows"""
+    expected: _builtins.str
+    """of a dry run: when the job would start, in words"""
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -287,10 +290,11 @@ class Submitted(_message.Message):
         source: _builtins.str = ...,
         retry_after_s: _builtins.float = ...,
         others: _abc.Iterable[_builtins.str] | None = ...,
+        expected: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["column", b"column", "error", b"error", "error_kind", b"error_kind", "is_known", b"is_known", "job", b"job", "line", b"line", "others", b"others", "retry_after_s", b"retry_after_s", "source", b"source", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["column", b"column", "error", b"error", "error_kind", b"error_kind", "expected", b"expected", "is_known", b"is_known", "job", b"job", "line", b"line", "others", b"others", "retry_after_s", b"retry_after_s", "source", b"source", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,239 @@
+"""Claims that wait in local queues, in records and in words, with what their sites tell of them.
+
+All that is shown of a wait (`koala why`, lists, pages) is worded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from koala.common.protocol.messages import Outlook, SiteFigures, Wait
+from koala.core.model.claim import Asked, Claim
+from koala.core.model.job import Attempt, Claiming, Job, Member, Placing, Queued
+from koala.core.model.job_spec import JobSpec
+from koala.core.model.values import FOREVER, ClaimId, Instant, Seconds, SiteName
+from koala.core.sites import is_usable
+from koala.core.state import State
+from koala.core.stated_starts import stated_interval
+from koala.views.records import jobs
+from koala.views.records.base import Moment, moment_of
+from koala.views.units import counted
+
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteQueue:
+    """Local queue of a site by its newest report; `system` is the name of its batch system."""
+
+    system: str = ""
+    waits: Mapping[ClaimId, Wait] = field(default_factory=dict)
+    outlook: tuple[Outlook, ...] = ()
+
+    @classmethod
+    def of(cls, figures: SiteFigures, *, system: str) -> SiteQueue:
+        """Make it of the figures of a site."""
+        waits = {wait.claim: wait for wait in figures.waits}
+        return cls(system=system, waits=waits, outlook=figures.outlook)
+
+
+NO_QUEUE = SiteQueue()
+SiteQueues = Callable[[SiteName], SiteQueue]
+
+
+def no_queues(_: SiteName) -> SiteQueue:
+    """Tell nothing, for jobs that are over."""
+    return NO_QUEUE
+
+
+# --- records --------------------------------------------------------------------------------------
+
+
+def waiting_claims(state: State, attempt: Attempt, component: int) -> Iterator[Claim]:
+    """Yield the claims of a component that wait in local queues, the oldest first."""
+    member = attempt.members[component]
+    for name in (member.claim, *member.tickets):
+        claim = None if name is None else state.ledger.get(name)
+        if claim is not None and isinstance(claim.phase, Asked):
+            yield claim
+
+
+def waits_of(
+    state: State, job: Job, component: int, queues: SiteQueues, now: Instant
+) -> tuple[jobs.QueueWait, ...]:
+    """Make the records of a component's waiting claims."""
+    if job.is_over or job.attempt is None:
+        return ()
+    claims = waiting_claims(state, job.attempt, component)
+    return tuple(_wait(state, claim, queues(claim.site), now) for claim in claims)
+
+
+def _wait(state: State, claim: Claim, queue: SiteQueue, now: Instant) -> jobs.QueueWait:
+    told = queue.waits.get(claim.id)
+    earliest_at = latest_at = None
+    if claim.start_at is not None:
+        start_s = max(0.0, claim.start_at - now)
+        earliest_s, latest_s = stated_interval(state.sites[claim.site], start_s)
+        earliest_at, latest_at = now + earliest_s, now + latest_s
+    return jobs.QueueWait(
+        claim=claim.id,
+        site=claim.site,
+        system=queue.system,
+        batch_job="" if told is None else told.number,
+        reason="" if told is None else told.reason,
+        asked_at=Moment.of(claim.asked_at),
+        is_gated=claim.is_gated,
+        start_at=moment_of(claim.start_at),
+        earliest_at=moment_of(earliest_at),
+        latest_at=moment_of(latest_at),
+        source="" if told is None else told.source,
+        withdrawn_at=None if claim.grace_until == FOREVER else Moment.of(claim.grace_until),
+    )
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def describe_wait(wait: jobs.QueueWait, now: Instant) -> str:
+    """Describe the wait of a claim for people."""
+    waited = span(now - float(wait.asked_at))
+    words = [f"{_place(wait)}{_reason(wait)} for {waited}"]
+    if wait.is_gated:
+        words.append("gated, with its place kept")
+    if wait.start_at is not None:
+        words.append(_start(wait, now))
+    elif wait.source:
+        words.append(f"start unknown ({wait.source})")
+    if wait.withdrawn_at is not None:
+        words.append(f"withdrawn in {span(float(wait.withdrawn_at) - now)}")
+    return ", ".join(words)
+
+
+def _place(wait: jobs.QueueWait) -> str:
+    if not (wait.batch_job or wait.reason or wait.source):
+        return f"waits for the answer of {wait.site}"
+    job = f" as {f'{wait.system} job' if wait.system else 'batch job'} {wait.batch_job}"
+    return f"queued at {wait.site}{job if wait.batch_job else ''}"
+
+
+def _reason(wait: jobs.QueueWait) -> str:
+    return f" ({wait.reason})" if wait.reason else ""
+
+
+def _start(wait: jobs.QueueWait, now: Instant) -> str:
+    """Describe the expected start of a claim, also of a gated one."""
+    assert wait.start_at is not None
+    verb = "would start" if wait.is_gated else "estimated start"
+    details = [wait.source] if wait.source else []
+    if wait.earliest_at is not None and wait.latest_at is not None:
+        low, high = span(float(wait.earliest_at) - now), span(float(wait.latest_at) - now)
+        details.insert(0, f"{low} to {high}")
+    return f"{verb} in {span(float(wait.start_at) - now)} ({'; '.join(details)})"
+
+
+def wait_of_member(state: State, job: Job, member: Member, queues: SiteQueues, now: Instant) -> str:
+    """Describe what a component waits for in local queues, or holds meanwhile; empty for one that
+    has passed the barrier or ended."""
+    claim = _held(state, member)
+    if claim is not None:
+        return "" if claim.passed_at is not None else describe_hold(claim, now)
+    waits = waits_of(state, job, member.component, queues, now)
+    if not waits:
+        return f"no claim waits at {member.site}" if member.end is None else ""
+    first = min(waits, key=start_of)
+    others = counted(len(waits) - 1, "further claim")
+    elsewhere = ", ".join(dict.fromkeys([one.site for one in waits if one.site != first.site]))
+    also = f", also at {elsewhere}" if elsewhere else " behind it"
+    return describe_wait(first, now) + (f"; {others}{also}" if len(waits) > 1 else "")
+
+
+def _held(state: State, member: Member) -> Claim | None:
+    """Return the claim that has processors for a component."""
+    claim = None if member.claim is None else state.ledger.get(member.claim)
+    return None if claim is None or isinstance(claim.phase, Asked) else claim
+
+
+def start_of(wait: jobs.QueueWait) -> tuple[bool, float]:
+    """Return the key by which claims are in the order of their expected starts, open ones first."""
+    return wait.is_gated, FOREVER if wait.start_at is None else float(wait.start_at)
+
+
+def describe_hold(claim: Claim, now: Instant) -> str:
+    """Describe what a claim holds for the others, and until when at most."""
+    assert claim.grant is not None
+    left_s = claim.grant.at + claim.hold_s - now
+    held = f"holds {counted(claim.processors, 'processor')} at {claim.site}"
+    return f"{held} for {span(now - claim.grant.at)}, given back in {span(left_s)} at the latest"
+
+
+def short_reason(state: State, job: Job, queues: SiteQueues, now: Instant) -> str:
+    """Say in a few words what a job waits for; empty for one that does not wait."""
+    match job.phase:
+        case Placing() if now < job.not_before:
+            return "not tried again yet after a setback"
+        case Placing() if job.deadline_at is not None:
+            return f"is to start at {clock_time(job.deadline_at, now)}"
+        case Placing():
+            return _lack(state, job.spec)
+        case Claiming(attempt=attempt) | Queued(attempt=attempt):
+            return "; ".join([*_short_waits(state, job, attempt, queues, now)])
+        case _:
+            return ""
+
+
+def _lack(state: State, spec: JobSpec) -> str:
+    """Say that no site has as many idle processors as the largest component wants."""
+    sites = [site for site in state.sites.values() if site.facts.admits(spec.owner)]
+    usable = [site for site in sites if is_usable(site)]
+    if not usable:
+        return "no site can be used now"
+    largest = max(one.processors for one in spec.components)
+    most = max(usable, key=lambda site: site.idle())
+    if most.idle() >= largest:
+        return "waits for its turn"
+    return f"waits for {counted(largest, 'processor')}; {most.name} has {max(0, most.idle())} idle"
+
+
+def _short_waits(
+    state: State, job: Job, attempt: Attempt, queues: SiteQueues, now: Instant
+) -> Iterator[str]:
+    """Yield what is awaited, the last expected first, then what is held meanwhile."""
+    waits: list[tuple[float, str]] = []
+    held: dict[SiteName, int] = {}
+    for member in attempt.present:
+        claim = _held(state, member)
+        if claim is not None:
+            held[claim.site] = held.get(claim.site, 0) + claim.processors
+        elif found := waits_of(state, job, member.component, queues, now):
+            first = min(found, key=start_of)
+            _, at = start_of(first)
+            when = "" if at == FOREVER else f", start about {clock_time(max(at, now), now)}"
+            waits.append((at, f"{_place(first)}{_reason(first)}{when}"))
+    waits.sort(key=lambda pair: -pair[0])
+    yield from (words for _, words in waits[:1])
+    if len(waits) > 1:
+        yield f"{len(waits) - 1} more wait"
+    if waits:
+        yield from (f"{site} holds {count}" for site, count in held.items())
+
+
+def span(seconds: Seconds) -> str:
+    """Format a duration for people."""
+    if seconds < 1:
+        return f"{max(0.0, seconds) * 1000:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+
+
+def clock_time(at: Instant, now: Instant) -> str:
+    """Format an instant near now, in UTC."""
+    form = "%H:%M UTC" if abs(at - now) < DAY_S / 2 else "%Y-%m-%d %H:%M UTC"
+    try:
+        return datetime.fromtimestamp(at, UTC).strftime(form)
+    except (OverflowError, ValueError, OSError):
+        return f"{at:g} s after 1970"
