@@ -197,7 +197,7 @@ class Slurm(Dialect):
     def read_asked(self, answer: Answer) -> None:
         """See Dialect. Its start time is an estimate, and is not read."""
         if answer.status != 0:
-            raise _refusal("sbatch --test-only", answer)
+            raise _refusal("sbatch --test-only", answer, self._place())
 
     def _sbatch(self, placeholder: Placeholder, *, name: str) -> tuple[str, ...]:
         asked = placeholder.resources
@@ -246,7 +246,13 @@ class Slurm(Dialect):
         number = answer.out.strip().partition(";")[0]
         if answer.status == 0 and is_count(number):
             return number
-        raise _refusal("sbatch", answer)
+        raise _refusal("sbatch", answer, self._place())
+
+    def _place(self) -> str:
+        """Name the account, partition and quality of service of all claims, for messages."""
+        given = (("account", self.account), ("partition", self.partition), ("qos", self.qos))
+        named = ", ".join(f"{key} {value}" for key, value in given if value)
+        return f" ({named} of the agent's file)" if named else ""
 
     def list_jobs(self) -> Command:
         return Command(argv=("squeue", "-h", "-a", "-t", "all", "--me", "-O", _widths(COLUMNS)))
@@ -413,9 +419,9 @@ def _widths(columns: tuple[tuple[str, int], ...]) -> str:
     return ",".join(f"{name}:{width}" for name, width in columns)
 
 
-def _refusal(command: str, answer: Answer) -> LocalManagerError:
+def _refusal(command: str, answer: Answer, place: str) -> LocalManagerError:
     complaint = answer.complaint()
-    message = f"{command}: {answer.complaints()}"
+    message = f"{command}: {answer.complaints()}{place}"
     if AWAY.search(complaint):
         return LocalManagerError(message, transient=True)
     if REFUSALS.search(complaint):
