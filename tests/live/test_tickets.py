@@ -150,3 +150,29 @@ async def test_what_came_up_too_early_is_given_back_and_gated(tmp_path: Path) ->
         await why(client, job, GATED)
         leave(grid, "leiden")
         await comes_up(grid, client, job)
+
+
+async def test_a_job_in_two_queues_goes_where_processors_become_idle(tmp_path: Path) -> None:
+    """Each part waits at both sites. Delft, which could take the whole job, becomes idle."""
+    policies = '[policies]\ntickets = "dodge"\n'
+    with live_grid(
+        tmp_path,
+        sites={"delft": PROCESSORS, "leiden": PROCESSORS},
+        parameters={**PARAMETERS, "redundancy_share_max": 1.0},
+        more={"daemon": policies, **CROWDS},
+    ) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            for site in grid.sites:
+                await grid.crowded(client, site)
+            parts = [grid.evidence.component(count=2) for _ in range(2)]
+            text = grid.evidence.job(*parts, more="(redundancy=2)")
+            job = (await client.submit(text)).job
+            await grid.phase(client, job, "Queued")
+            await why(client, job, "further claims, also at")
+            leave(grid, "delft")
+            assert await client.wait(job) == "Finished", await client.show(job)
+            await grid.at_rest(client)
+            grid.evidence.finished(job, processes=4)
+            shown = await client.show(job)
+            assert {part["site"] for part in shown["parts"]} == {"delft"}
