@@ -142,9 +142,13 @@ def wait_of_member(state: State, job: Job, member: Member, queues: SiteQueues, n
     waits = waits_of(state, job, member.component, queues, now)
     if not waits:
         return f"no claim waits at {member.site}" if member.end is None else ""
-    others = counted(len(waits) - 1, "further claim")
-    more = f"; {others} behind it" if len(waits) > 1 else ""
-    return describe_wait(min(waits, key=start_of), now) + more
+    first = min(waits, key=start_of)
+    behind = sum(one.site == first.site for one in waits) - 1
+    elsewhere = dict.fromkeys(one.site for one in waits if one.site != first.site)
+    words = [describe_wait(first, now)]
+    words += [f"{counted(behind, 'further claim')} behind it"] if behind else []
+    words += [f"also queued at {', '.join(elsewhere)}"] if elsewhere else []
+    return "; ".join(words)
 
 
 def _held(state: State, member: Member) -> Claim | None:
