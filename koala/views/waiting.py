@@ -29,6 +29,7 @@ class SiteQueue:
     """Local queue of a site by its newest report; `system` is the name of its batch system."""
 
     system: str = ""
+    gate_tried: str = ""
     waits: Mapping[ClaimId, Wait] = field(default_factory=dict)
     outlook: tuple[Outlook, ...] = ()
 
@@ -36,7 +37,8 @@ class SiteQueue:
     def of(cls, figures: SiteFigures, *, system: str) -> SiteQueue:
         """Make it of the figures of a site."""
         waits = {wait.claim: wait for wait in figures.waits}
-        return cls(system=system, waits=waits, outlook=figures.outlook)
+        tried = figures.gate_tried
+        return cls(system=system, gate_tried=tried, waits=waits, outlook=figures.outlook)
 
 
 NO_QUEUE = SiteQueue()

@@ -142,7 +142,7 @@ class Idle:
     the site's administrator; empty for none. `idle_gpus` are those of `resources` that a claim
     could have. `foreign_queued` are the jobs of others among `queued_jobs`. `waits` are the
     expected starts of our waiting claims, and `outlook` those of further ones, as far as they are
-    known.
+    known. `gate_tried` is what a probe saw of the gate in force.
     """
 
     processors: int
@@ -156,6 +156,7 @@ class Idle:
     waits: tuple[Wait, ...] = ()
     foreign_queued: int = 0
     outlook: tuple[Outlook, ...] = ()
+    gate_tried: str = ""
 
 
 OnReport = Callable[[Listed | Idle], None]

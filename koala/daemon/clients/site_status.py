@@ -39,6 +39,7 @@ class SiteStatus:
             trouble=self._trouble(site.site),
             notice=self.registry.notice(SiteName(site.site)),
             version=self.registry.version(SiteName(site.site)),
+            gate_tried=self.registry.queue(SiteName(site.site)).gate_tried,
         )
         if record is None:
             return found

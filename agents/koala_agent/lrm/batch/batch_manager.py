@@ -129,7 +129,13 @@ class BatchManager:
             make_room=settings.make_room,
         )
         self._claims = TrackedClaims(self._table, clock=clock)
-        self._gatekeeper = Gatekeeper(dialect, self._breaker, self._claims, clock=clock)
+        self._gatekeeper = Gatekeeper(
+            dialect,
+            self._breaker,
+            self._claims,
+            folder=settings.state_directory,
+            clock=clock,
+        )
         self._queues = QueueKnowledge(dialect, self._breaker, now=clock)
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None
@@ -596,6 +602,7 @@ class BatchManager:
             trouble="; ".join(filter(None, troubles)),
             waits=self._waits(),
             outlook=self._outlook,
+            gate_tried=self._gatekeeper.tried,
         )
         is_limited = self._clock() - self._claims.limited_at < self._settings.limited_s
         return replace(idle, startable=0) if is_limited else idle
