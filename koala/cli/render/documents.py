@@ -40,7 +40,8 @@ def sites_text(
     width: int | None = None,
     coloured: bool = False,
 ) -> str:
-    """Format `koala site`: one line a site, then reasons of absences, troubles, notices."""
+    """Format `koala site`: one line a site, then why no more is idle, reasons of absences,
+    troubles, notices."""
     heads = (
         column("SITE", "site"),
         column("STATE", _site_state),
@@ -60,10 +61,10 @@ def sites_text(
     absences = [
         f"{clean(site.site)} is away: {why}" for site in sites if (why := _why_away(site, zone))
     ]
+    reasons = [f"{clean(site.site)}: {clean(site.why_idle)}" for site in sites if site.why_idle]
     notices = [f"{clean(site.site)}: {clean(site.notice)}" for site in sites if site.notice]
-    return "\n".join(
-        (table(heads, sites, width=width, coloured=coloured), *absences, *troubles, *notices)
-    )
+    sites_table = table(heads, sites, width=width, coloured=coloured)
+    return "\n".join((sites_table, *reasons, *absences, *troubles, *notices))
 
 
 def gate_line(site: SiteStatus) -> str:
