@@ -130,8 +130,7 @@ def _start(wait: jobs.QueueWait, now: Instant) -> str:
     verb = "would start" if wait.is_gated else "estimated start"
     details = [wait.source] if wait.source else []
     if wait.earliest_at is not None and wait.latest_at is not None:
-        low, high = span(float(wait.earliest_at) - now), span(float(wait.latest_at) - now)
-        details.insert(0, f"{low} to {high}")
+        details.insert(0, interval(float(wait.earliest_at) - now, float(wait.latest_at) - now))
     return f"{verb} in {span(float(wait.start_at) - now)} ({'; '.join(details)})"
 
 
@@ -232,6 +231,11 @@ def span(seconds: Seconds) -> str:
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+
+
+def interval(low_s: Seconds, high_s: Seconds) -> str:
+    """Format an interval of durations from now on."""
+    return f"up to {span(high_s)}" if low_s < 1 else f"{span(low_s)} to {span(high_s)}"
 
 
 def clock_time(at: Instant, now: Instant) -> str:
