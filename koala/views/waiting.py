@@ -84,7 +84,7 @@ def _wait(state: State, claim: Claim, queue: SiteQueue, now: Instant) -> jobs.Qu
         site=claim.site,
         system=queue.system,
         batch_job="" if told is None else told.number,
-        reason="" if told is None else told.reason,
+        reason="" if told is None else told.reason.removeprefix(f"{queue.system}: "),
         asked_at=Moment.of(claim.asked_at),
         is_gated=claim.is_gated,
         start_at=moment_of(claim.start_at),
