@@ -131,7 +131,13 @@ class BatchManager:
         )
         self._queues = QueueKnowledge(dialect, self._breaker, now=clock)
         self._claims = TrackedClaims(self._table, clock=clock, explain=self._queues.explain)
-        self._gatekeeper = Gatekeeper(dialect, self._breaker, self._claims, clock=clock)
+        self._gatekeeper = Gatekeeper(
+            dialect,
+            self._breaker,
+            self._claims,
+            folder=settings.state_directory,
+            clock=clock,
+        )
         self._pauses = SubmissionPauses(clock)
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None
@@ -608,6 +614,7 @@ class BatchManager:
             trouble="; ".join(filter(None, troubles)),
             waits=self._waits(),
             outlook=self._outlook,
+            gate_tried=self._gatekeeper.tried,
         )
         now, limits = self._clock(), []
         for account, (at, reason) in sorted(self._claims.limits.items()):
