@@ -120,6 +120,14 @@ def _uses(lines: list[Line]) -> Iterator[Use]:
     return iter({use.option.name: use for use in uses}.values())
 
 
+_VARIABLES = {
+    **dict.fromkeys(("OAR_WORKDIR", "OAR_WORKING_DIRECTORY", "OAR_O_WORKDIR"), "folder"),
+    "OAR_JOB_NAME": "KOALA_NAME",
+    **dict.fromkeys(("OAR_JOB_ID", "OAR_JOBID"), "KOALA_CLAIM"),
+    **dict.fromkeys(("OAR_NODEFILE", "OAR_NODE_FILE", "OAR_FILE_NODES"), "KOALA_BUNDLE"),
+    **dict.fromkeys(("OAR_ARRAY_INDEX", "OAR_ARRAY_ID", "OAR_RESOURCE_PROPERTIES_FILE"), ""),
+}
+
 OARSUB = Directives(
     title="OAR",
     prefixes=("#OAR",),
@@ -127,4 +135,5 @@ OARSUB = Directives(
     uses=_uses,
     replaced=re.compile(r"%\w+%"),
     is_whole=True,
+    variables=_VARIABLES,
 )

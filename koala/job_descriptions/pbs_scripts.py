@@ -192,6 +192,18 @@ def _finish(draft: Draft) -> None:
         draft.warn(f"{draft.nodes} chunks: at a PBS site a component has one machine")
 
 
+_VARIABLES = {
+    "PBS_O_WORKDIR": "folder",
+    **dict.fromkeys(("PBS_NP", "NCPUS"), "processors"),
+    "PBS_NUM_NODES": "hosts",
+    "PBS_NUM_PPN": "tasks_per_host",
+    "PBS_JOBNAME": "KOALA_NAME",
+    "PBS_JOBID": "KOALA_CLAIM",
+    "PBS_NODEFILE": "KOALA_BUNDLE",
+    **dict.fromkeys(("PBS_ARRAY_INDEX", "PBS_ARRAYID", "PBS_O_HOME", "PBS_O_HOST"), ""),
+    **dict.fromkeys(("PBS_QUEUE", "PBS_ENVIRONMENT", "PBS_JOBDIR"), ""),
+}
+
 QSUB = Directives(
     title="PBS",
     prefixes=("#PBS",),
@@ -199,4 +211,5 @@ QSUB = Directives(
     uses=_uses,
     replaced=re.compile(r"\^\w+\^|\$\{?PBS_\w+\}?|\$\{?HOME\}?"),
     finish=_finish,
+    variables=_VARIABLES,
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from koala.errors import Position, SpecError
@@ -94,6 +94,9 @@ class Directives:
     - `replaced` finds what the batch system replaces in names of files for output.
     - `is_whole`: lines after the first command count, too.
     - `finish` checks what several options say together, or completes it.
+    - `variables` are those that jobs read, with their meanings: "folder" of the submission, a
+      count ("tasks", "processors", "cpus_per_task", "hosts", "tasks_per_host"), the variable of
+      Koala that has the same, or nothing.
     - `separators` are words alone on a line, between the parts of a heterogeneous job.
     """
 
@@ -105,6 +108,7 @@ class Directives:
     is_whole: bool = False
     finish: Callable[[Draft], None] = lambda _draft: None
     separators: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def by_name(options: tuple[Option, ...]) -> dict[str, Option]:

@@ -102,7 +102,7 @@ def read_script(
             raise SpecError(error.message, use.position) from error
     if kind is not None:
         _complete(draft, kind, site, name)
-    check_variables(draft, text, kind.title if kind else "", site)
+    check_variables(draft, text, _kinds(), kind.title if kind else "", site)
     return draft.component, warnings + draft.warnings
 
 
