@@ -12,7 +12,13 @@ from koala.core.model.placement_queues import local_site
 from koala.core.model.timeline import chunk
 from koala.core.model.values import Instant, JobId, SiteName
 from koala.core.policy_api import PlacementPolicy, on_distinct_sites
-from koala.core.resources import needs_resources, respecting_resources, site_times
+from koala.core.resources import (
+    needs_resources,
+    occupied,
+    respecting_resources,
+    site_times,
+    takes_more,
+)
 from koala.core.sites import site_views
 from koala.core.state import State
 
@@ -36,7 +42,8 @@ def is_optional_member(job: Job, component: int) -> bool:
 def placement_policy(state: State, job: Job) -> PlacementPolicy:
     """Return the placement policy for a job."""
     place = state.policies.place
-    if needs_resources(job.spec.components, state.sites.values()):
+    sites = state.sites.values()
+    if needs_resources(job.spec.components, sites) or takes_more(job.spec, sites):
         place = respecting_resources(place, job.spec, state.sites)
     return on_distinct_sites(place) if job.spec.distinct else place
 
@@ -256,5 +263,6 @@ def placed_processors(state: State, own: JobId | None) -> dict[SiteName, tuple[i
                 component = job.spec.components[member.component]
                 processors, gpus = counts.get(member.site, (0, 0))
                 gpus += component.gpus or 0
-                counts[member.site] = (processors + component.processors, gpus)
+                processors += occupied(component, state.sites[member.site].facts)
+                counts[member.site] = (processors, gpus)
     return counts

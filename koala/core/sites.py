@@ -55,6 +55,7 @@ def site_views(
                 mips=site.facts.mips,
                 slots=slots.get(name),
                 gpus=max(0, site.idle_gpus() - gpus) if site.reported_gpus else 0,
+                unit=site.facts.resources.unit or 1,
             )
         )
     return views

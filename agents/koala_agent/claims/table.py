@@ -311,11 +311,13 @@ class ClaimTable:
         return self._change_gate(claim, state, is_gated=hold.is_gated)
 
     def _grace_s(self, hold: Hold) -> float:
-        """Return the grace time of a claim: that of its site, longer when it preempts other jobs. A
-        ticket waits until its daemon has not asked for it for a day."""
+        """Return the grace time of a claim: that of its site, longer when it preempts other jobs or
+        machines have to be powered up. A ticket waits until its daemon has not asked for it for a
+        day."""
         if hold.waits:
             return TICKET_S
-        return self._limits.grace_s + (self._leases.kill_s if hold.is_preempting else 0.0)
+        preemption_s = self._leases.kill_s if hold.is_preempting else 0.0
+        return self._limits.grace_s + hold.wake_s + preemption_s
 
     def _refusal(self, hold: Hold) -> str:
         """Return why the site's owner does not allow this claim; empty when it is allowed."""

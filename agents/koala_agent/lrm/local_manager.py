@@ -17,7 +17,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from koala.common.protocol.messages import NO_RESOURCES, Outlook, Resources, SiteResources, Wait
+from koala.common.protocol.messages import (
+    NO_RESOURCES,
+    Hole,
+    Outlook,
+    Resources,
+    SiteResources,
+    Taken,
+    Wait,
+)
 from koala.common.protocol.queue_limits import Times
 from koala.errors import LocalManagerError
 
@@ -143,6 +151,11 @@ class Idle:
     could have. `foreign_queued` are the jobs of others among `queued_jobs`. `waits` are the
     expected starts of our waiting claims, and `outlook` those of further ones, as far as they are
     known.
+
+    `why` says in words, with numbers, why no more processors are startable; empty where all are, or
+    `trouble` says it. `asleep` of the startable ones are powered down, and up after `wake_s`.
+    `holes` are more processors that are startable for claims that end soon. `taken` are those of
+    our claims that have another number than they asked for.
     """
 
     processors: int
@@ -156,6 +169,11 @@ class Idle:
     waits: tuple[Wait, ...] = ()
     foreign_queued: int = 0
     outlook: tuple[Outlook, ...] = ()
+    why: str = ""
+    asleep: int = 0
+    wake_s: float = 0.0
+    holes: tuple[Hole, ...] = ()
+    taken: tuple[Taken, ...] = ()
 
 
 OnReport = Callable[[Listed | Idle], None]

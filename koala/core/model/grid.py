@@ -100,6 +100,9 @@ class Site:
     reported_local: int = 0  # processors of local jobs that run
     reported_queued: int = 0  # jobs of others that wait for processors
     outlook: tuple[tuple[int, Seconds, Seconds], ...] = ()  # as in SiteReported
+    reported_asleep: int = 0  # idle ones that are powered down
+    wake_s: Seconds = 0.0  # until those are up
+    holes: tuple[tuple[int, Instant], ...] = ()  # more idle ones, for claims that end by then
     rtt_s: Seconds = 0.0
     asks: int = 0  # claims asked here so far; also the number of the last one
     unreported: dict[ClaimId, tuple[int, int]] = field(
@@ -124,9 +127,15 @@ class Site:
             return self.reported_idle
         return self.reported_idle - sum([processors for _, processors in self.unreported.values()])
 
+    def wake_s_for(self, processors: int) -> Seconds:
+        """Return the time until a claim of this size has its machines powered up."""
+        return self.wake_s if processors > self.idle() - self.reported_asleep else 0.0
+
     def expected_wait_s(self, processors: int, run_s: Seconds) -> Seconds | None:
         """Return the time until a claim of this size would start if it were asked for now; None if
         the site does not tell."""
+        if self.idle() >= processors:
+            return 0.0
         larger = [
             start_s
             for size, most_s, start_s in self.outlook
@@ -147,7 +156,7 @@ class SiteView(NamedTuple):
 
     `mips`: rate that a part gets here now: live, the speed of the processors; simulated, the
     largest slice that is left. `slots`: number of further parts it takes, None for no limit.
-    `gpus`: idle ones.
+    `gpus`: idle ones. `unit`: it gives a multiple of so many processors.
 
     A named tuple, because every claiming try makes one for each of perhaps a thousand sites, and a
     frozen dataclass takes twice as long to make.
@@ -162,6 +171,7 @@ class SiteView(NamedTuple):
     slots: int | None = None
     users: tuple[UserName, ...] = ()
     gpus: int = 0
+    unit: int = 1
 
     def admits(self, user: UserName | None) -> bool:
         """Return True if this user's jobs may see the site; None is an unknown user."""
@@ -269,6 +279,7 @@ class GridView:
         self._gpus: dict[SiteName, int] = {}
         self._guarded: dict[SiteName, SiteView] = {}
         self._probing: dict[SiteName, bool] = {}
+        self._units: dict[SiteName, int] = {}
         for site in self.sites:  # in one loop, because each claiming try makes a view
             name = site.name
             self._idle[name] = site.idle
@@ -280,6 +291,8 @@ class GridView:
                 self._guarded[name] = site
             if site.is_probing:
                 self._probing[name] = True
+            if site.unit > 1:
+                self._units[name] = site.unit
         self._free = dict(free or {})
         self._idle_max: int | None = None  # worked out when asked
         self._idle_sum: int | None = None
@@ -396,7 +409,8 @@ class GridView:
 
     def take(self, site: SiteName, processors: int, gpus: int = 0) -> None:
         """Count a component placed in this scan, or claimed in this try."""
-        self._idle[site] -= processors
+        unit = self._units.get(site, 1)
+        self._idle[site] -= -(-processors // unit) * unit
         if gpus:
             self._gpus[site] = self._gpus.get(site, 0) - gpus
         if site in self._slots:

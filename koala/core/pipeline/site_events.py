@@ -146,6 +146,11 @@ def on_reported(state: State, event: ev.SiteReported, now: Instant) -> None:
     site.reported_local = event.local
     site.reported_queued = event.queued
     site.outlook = event.outlook
+    site.reported_asleep, site.wake_s = event.asleep, event.wake_s
+    site.holes = tuple([(processors, now + for_s) for processors, for_s in event.holes])
+    for name, processors in event.taken:
+        if (claim := state.ledger.get(name)) is not None and claim.site == site.name:
+            claim.processors = processors
     site.has_told_resources |= event.tells_resources
     gpus = event.idle_gpus
     if note_report(site, idle=event.idle, through=event.through, idle_gpus=gpus):

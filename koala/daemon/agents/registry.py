@@ -146,6 +146,12 @@ class AgentRegistry:
         report = None if connection is None else connection.report
         return "" if report is None else report.trouble
 
+    def why_idle(self, site: SiteName) -> str:
+        """Return why no more processors of a site are idle; empty where all are, or nobody says."""
+        connection = self._sessions.of(site)
+        report = None if connection is None else connection.report
+        return "" if report is None else report.why_idle
+
     def version(self, site: SiteName) -> str | None:
         """Return the version of the software of a site's agent; None while it is not connected."""
         return None if self._sessions.of(site) is None else self._versions.get(site)

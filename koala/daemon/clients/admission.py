@@ -33,7 +33,7 @@ from koala.core.model.job_spec import ComponentSpec, JobSpec, StartType
 from koala.core.model.values import Instant, SiteName, UserName
 from koala.core.policy_api import PlacementPolicy
 from koala.core.queries import demand_of
-from koala.core.resources import able_sites, describe_lack, may_have_gpus
+from koala.core.resources import able_sites, describe_lack, may_have_gpus, occupied
 from koala.core.scheduler import Scheduler
 from koala.core.sites import is_usable
 from koala.errors import RejectedError, SpecError
@@ -481,7 +481,7 @@ def _check_sums(spec: JobSpec, sites: Mapping[SiteName, Site]) -> None:
     for component in spec.components:
         site = component.site
         if site is not None and site in sites and component.start_type is StartType.STRICT:
-            sums[site] = sums.get(site, 0) + component.processors
+            sums[site] = sums.get(site, 0) + occupied(component, sites[site].facts)
     for name, processors in sums.items():
         if processors > sites[name].facts.processors:
             raise RejectedError(

@@ -125,6 +125,9 @@ class SiteStatus(Record, frozen=True, kw_only=True):
     """It is drained; true also while it is disconnected."""
     trouble: str = ""
     """The reason, for its administrator, why it takes no new claims, or none of some accounts."""
+    why_idle: str = ""
+    """The reason, in words with numbers, why no more processors are idle; empty: all are, or its
+    agent does not say."""
     notice: str = ""
     """What its users should know, as that its batch system's dialect was not tried against a live
     server; empty: nothing."""

@@ -12,6 +12,7 @@ from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.slurm import COLUMNS
 from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
+from koala_agent.lrm.batch.slurm_queue import QUEUE_COLUMNS
 from koala_agent.transport.interface import Answer, Command
 from koala_agent.transport.shell import Shell
 
@@ -26,6 +27,11 @@ def row(columns: tuple[tuple[str, int], ...], *fields: str) -> str:
     return "".join(text.ljust(width) for text, (_, width) in zip(fields, columns, strict=True))
 
 
+def queue_row(*fields: str, partition: str = "batch", nodes: str = "", wanted: str = "") -> str:
+    """A job of the queue, from its number to its comment, and where it runs or may run."""
+    return row(QUEUE_COLUMNS, *fields, partition, nodes, wanted, "(null)", "N/A", "N/A")
+
+
 @dataclass(slots=True)
 class Job:
     """A batch job as the cluster has it."""
@@ -35,6 +41,7 @@ class Job:
     code: int = 0
     reason: str = "None"
     restarts: int = 0
+    cpus: str = ""
     is_listed: bool = True
     comment: str = "(null)"
 
@@ -79,6 +86,7 @@ class Cluster(Listener):
         super().__init__()
         self.jobs: dict[str, Job] = {}
         self.is_away = False
+        self.has_commands = True
         self.has_records = True
         self.is_deaf_to_submissions = False  # they arrive, and their answers do not
         self.forgets = False
@@ -102,6 +110,8 @@ class Cluster(Listener):
         """See Shell."""
         await asyncio.sleep(0)
         self.hear(command)
+        if not self.has_commands:
+            raise LocalManagerError(f"{command.argv[0]} cannot be run: No such file or directory")
         if self.is_away:
             raise LocalManagerError(f"{command.argv[0]} gave no answer in 15 s", transient=True)
         match command.argv:
@@ -130,7 +140,7 @@ class Cluster(Listener):
             case ("sinfo", *_) if not self.has_figures:
                 return Answer(status=1, out="", err="slurm_load_node error: Socket timed out")
             case ("sinfo", *_):
-                node = ("n1", "batch*", "up", "0/16/0/16", "idle", "1", "0", "", "", "")
+                node = ("n1", "batch*", "up", "0/16/0/16", "idle", "1", "0", "", "", "", "")
                 return Answer(status=0, out=row(NODE_COLUMNS, *node), err="")
             case _:
                 return Answer(status=0, out="", err="")
@@ -152,8 +162,8 @@ class Cluster(Listener):
         lines = [
             row(
                 COLUMNS,
-                *(number, job.state, str(job.code), str(job.restarts), job.name, job.reason),
-                job.comment,
+                *(number, job.state, str(job.code), str(job.restarts), job.cpus),
+                *(job.name, job.reason, job.comment),
             )
             for number, job in self.jobs.items()
             if job.is_listed

@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from koala.common.protocol.messages import Outlook, Resources, Wait
-from koala.common.protocol.names import ClaimId
+from koala.common.protocol.names import AWAY, SILENT, ClaimId
 from koala.common.protocol.queue_limits import Times
 from koala.common.runtime.clock import boot_id
 from koala.common.runtime.structured_log import get_logger
@@ -155,7 +155,7 @@ class BatchManager:
         """True when no other user waits, so that released processors go to our next claim."""
         if self._figures is None or self._silence:
             return False
-        return others_waiting(self._figures, self._counted()) == 0
+        return not others_waiting(self._figures, self._counted()).jobs
 
     @property
     def honours(self) -> tuple[str, ...]:
@@ -189,7 +189,9 @@ class BatchManager:
                 await self._poll()
                 await self._gatekeeper.poll()
                 is_changed = self._report_changes()
-                if is_changed or self._clock() - figures_at >= self._settings.figures_s:
+                is_settling = self._figures is not None and self._figures.is_settling
+                figures_s = self._settings.poll_s if is_settling else self._settings.figures_s
+                if is_changed or self._clock() - figures_at >= figures_s:
                     figures_at = -math.inf  # due until they are there
                     await self._poll_figures()
                     figures_at = self._clock()
@@ -304,16 +306,17 @@ class BatchManager:
 
     async def idle(self) -> Idle:
         """See `LocalManager`. Polls first, because the figures must include all claims so far.
-        While a controller is away nothing is startable: jobs that may run elsewhere should."""
+        While a controller is away, or its commands are, nothing is startable: jobs that may run
+        elsewhere should. What is returned counts as reported: the polls report each difference
+        from it."""
         try:
             await self._poll()
             await self._poll_figures()
             await self._gatekeeper.try_to_learn()
         except LocalManagerError as error:
-            if not error.transient:
-                raise
             self._mark_silent(error)
-        return self._idle_now()
+        self._reported_idle = self._idle_now()
+        return self._reported_idle
 
     # Looking ----------------------------------------------------------------------------------
 
@@ -589,7 +592,8 @@ class BatchManager:
         allowed = self._settings.processors
         idle = idle_of(self._figures, self._counted(), allowed=allowed, unsure=unsure)
         if self._silence:
-            return replace(idle, idle=0, startable=0, idle_gpus=0, trouble=self._silence)
+            idle = replace(idle, idle=0, startable=0, idle_gpus=0, why="")
+            return replace(idle, trouble=self._silence)
         troubles = (self._breaker.summary, self._gatekeeper.trouble)
         idle = replace(
             idle,
@@ -597,8 +601,14 @@ class BatchManager:
             waits=self._waits(),
             outlook=self._outlook,
         )
-        is_limited = self._clock() - self._claims.limited_at < self._settings.limited_s
-        return replace(idle, startable=0) if is_limited else idle
+        now, limits = self._clock(), []
+        for account, (at, reason) in sorted(self._claims.limits.items()):
+            if now - at < self._settings.limited_s:
+                whose = f"account {account}" if account else "the account of Koala"
+                limits.append(f"{whose} has reached a limit ({reason})")
+                # Where claims run as their users, others may have what one cannot.
+                idle = idle if account else replace(idle, startable=0, holes=())
+        return replace(idle, why="; ".join(filter(None, [*limits, idle.why])))
 
     def _is_unsure(self, tracked: TrackedClaim) -> bool:
         """Test for a claim of an account with an open circuit. A waiting one counts as a foreign
@@ -615,9 +625,9 @@ class BatchManager:
             self._report(idle)
 
     def _mark_silent(self, error: LocalManagerError) -> None:
-        silence = f"the batch system gives no answer ({error})"
+        silence = f"{SILENT} ({error})"
         if isinstance(error, SiteAwayError):
-            silence = f"it cannot be reached: {error}"
+            silence = f"{AWAY}: {error}"
         if silence == self._silence:
             return
         log.warning("batch.not_listed", reason=str(error))

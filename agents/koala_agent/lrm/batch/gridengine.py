@@ -462,6 +462,7 @@ SYSTEM = BatchSystem(
     dialect=_dialect,
     programs=("qsub", "qstat", "qdel", "qhold", "qrls", "qacct", "qconf", "qrsh"),
     found_by=("qsub", "qconf"),
+    places=("{SGE_ROOT}", "{SGE_ROOT}/{SGE_CELL}/common"),
     variables=("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT", "SGE_ARCH"),
     rules=BatchRules(
         hosts_file_variable="PE_HOSTFILE",

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from signal import SIGKILL
 
@@ -34,11 +34,18 @@ from koala_agent.lrm.batch.slurm_limits import EPOCH, NODES_FORMAT, limits_of
 from koala_agent.lrm.batch.slurm_nodes import (
     NODE_COLUMNS,
     Node,
+    closed_words,
     resources_of,
     rules_of,
     split_columns,
 )
-from koala_agent.lrm.batch.slurm_queue import LIMITS, NEVER, NO_RIGHT, queue_of
+from koala_agent.lrm.batch.slurm_queue import (
+    LIMITS,
+    NEVER,
+    QUEUE_COLUMNS,
+    queue_of,
+    waiting_for,
+)
 from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
     BatchJob,
@@ -61,18 +68,9 @@ COLUMNS = (
     ("State", 24),
     ("exit_code", 16),
     ("RestartCnt", 12),
+    ("NumCPUs", 12),
     ("Name", 200),
     ("Reason", 400),
-    ("Comment", 40),
-)
-WAITING_COLUMNS = (("JobID", 24), ("Reason", 80), ("Comment", 40))
-QUEUE_COLUMNS = (
-    ("JobID", 24),
-    ("State", 24),
-    ("NumCPUs", 12),
-    ("TimeLeft", 24),
-    ("PriorityLong", 24),
-    ("Reason", 80),
     ("Comment", 40),
 )
 STATES: dict[str, JobState] = {
@@ -286,38 +284,55 @@ class Slurm(Dialect):
 
     def figures(self) -> tuple[Command, ...]:
         """See Dialect: CPUs of nodes, jobs that wait for them, and how partitions share them."""
-        where = (f"--partition={self.partition}",) if self.partition else ()
         return (
-            Command(argv=("sinfo", "-h", "-N", *where, "-O", _widths(NODE_COLUMNS))),
-            Command(argv=("squeue", "-h", *where, "-t", "PENDING", "-O", _widths(WAITING_COLUMNS))),
+            Command(argv=("sinfo", "-h", "-a", "-N", "-O", _widths(NODE_COLUMNS))),
+            Command(argv=("squeue", "-h", "-a", "-t", "PENDING", "-O", _widths(QUEUE_COLUMNS))),
             Command(argv=("scontrol", "-o", "show", "partition")),
             Command(argv=("scontrol", "show", "config")),
             Command(argv=("scontrol", "-o", "show", "licenses")),
         )
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
-        """See Dialect. Without a partition of ours the default one counts, where there is one."""
+        """See Dialect. Without a partition of ours the default one counts, where there is one; jobs
+        of other partitions wait for the nodes that both have."""
         nodes, pending, partitions, config, licenses = answers
         for answer, command in zip(
             answers, ("sinfo", "squeue", "scontrol", "scontrol", "scontrol"), strict=True
         ):
             check_status(answer, command)
-        rows = [Node.read(line) for line in nodes.out.splitlines() if line.strip()]
-        every = {row.name: row for row in rows}.values()
-        if not self.partition and any(row.is_default for row in rows):
-            rows = [row for row in rows if row.is_default]
         rules = rules_of(partitions.out, config.out)
-        by_name = {row.name: row for row in rows}  # a node may be in several partitions
-        waiting = [split_columns(line, WAITING_COLUMNS) for line in pending.out.splitlines()]
+        every = [Node.read(line) for line in nodes.out.splitlines() if line.strip()]
+        wanted = self.partition.split(",") if self.partition else []
+        if not wanted and any(row.is_default for row in every):
+            wanted = [row.partition for row in every if row.is_default]
+        seen = [row for row in every if not self.partition or row.partition in wanted]
+        ours = {row.name: row for row in seen if not wanted or row.partition in wanted}
+        waiting = waiting_for(_rows(pending), every, frozenset(ours), gated=GATED)
+        idle_at = {name: row.idle_for(rules[row.partition]) for name, row in ours.items()}
+        asleep = [row for row in ours.values() if row.is_asleep and idle_at[row.name]]
+        unit = min((row.unit(rules[row.partition]) for row in ours.values()), default=0)
+        hides_jobs = re.search(r"^PrivateData\s*=.*\bjobs\b", config.out, re.MULTILINE)
         return Figures(
-            processors=sum(row.processors() for row in by_name.values()),
-            idle=sum(row.idle_for(rules[row.partition]) for row in by_name.values()),
-            queued_jobs=sum(
-                is_count(number[:1]) and comment != GATED and not reason.startswith(NO_RIGHT)
-                for number, reason, comment in waiting
+            processors=sum(row.processors(rules[row.partition]) for row in ours.values()),
+            idle=sum(idle_at.values()),
+            queued_jobs=len(waiting),
+            idle_gpus=sum(
+                row.idle_gpus(rules[row.partition])
+                for row in {one.name: one for one in seen}.values()
             ),
-            idle_gpus=sum(row.idle_gpus(rules[row.partition]) for row in every),
-            resources=resources_of(every, rules, licenses.out),
+            resources=replace(
+                resources_of({row.name: row for row in seen}.values(), rules, licenses.out),
+                host_processors=min((n for row in ours.values() if (n := row.total)), default=0),
+                unit=unit if unit > 1 else 0,
+            ),
+            waiting=waiting,
+            idle_at=idle_at,
+            planned=frozenset(n for n, row in ours.items() if row.is_planned and hides_jobs),
+            asleep=sum(idle_at[row.name] for row in asleep),
+            wake_s=max((rules[row.partition].wake_s for row in asleep), default=0.0),
+            shut=sum(row.idle for row in ours.values() if row.is_there and row.lack),
+            closed=closed_words(ours.values(), rules),
+            is_settling=any(row.is_ending for row in ours.values()),
         )
 
     def limits(self) -> tuple[Command, ...]:
@@ -342,16 +357,12 @@ class Slurm(Dialect):
 
     def list_queue(self) -> Command:
         """See Dialect. A site may hide the jobs of others (PrivateData): they seem to be none."""
-        where = (f"--partition={self.partition}",) if self.partition else ()
         states = ("-t", "PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING")
-        return Command(argv=("squeue", "-h", *where, *states, "-O", _widths(QUEUE_COLUMNS)))
+        return Command(argv=("squeue", "-h", "-a", *states, "-O", _widths(QUEUE_COLUMNS)))
 
     def read_queue(self, answer: Answer) -> tuple[QueueRow, ...]:
         """See Dialect."""
-        check_status(answer, "squeue")
-        rows = [split_columns(line, QUEUE_COLUMNS) for line in answer.out.splitlines()]
-        rows = [row for row in rows if is_count(row[0][:1]) and is_count(row[2])]
-        return queue_of(rows, gated=GATED)
+        return queue_of(_rows(answer), gated=GATED)
 
     def gates(self) -> tuple[Command, ...]:
         """See Dialect: the configuration, and all nodes."""
@@ -374,6 +385,13 @@ def _for_programs(script: str) -> str:
     return script.replace("#!/bin/sh\n", "#!/bin/bash -p\n", 1)
 
 
+def _rows(answer: Answer) -> list[list[str]]:
+    """Split a listing of the queue; what is no row of it is passed over."""
+    check_status(answer, "squeue")
+    rows = [split_columns(line, QUEUE_COLUMNS) for line in answer.out.splitlines()]
+    return [row for row in rows if is_count(row[0][:1]) and is_count(row[2])]
+
+
 def _widths(columns: tuple[tuple[str, int], ...]) -> str:
     return ",".join(f"{name}:{width}" for name, width in columns)
 
@@ -388,7 +406,7 @@ def _refusal(command: str, answer: Answer) -> LocalManagerError:
 
 
 def _row(fields: list[str]) -> BatchJob:
-    number, state, code, restarts, name, reason, comment = fields
+    number, state, code, restarts, cpus, name, reason, comment = fields
     # A member of a job array or of a heterogeneous job has its place behind the number.
     plain = re.fullmatch(r"([0-9]{1,15})(?:[_+.].*)?", number)
     wait_status = _wait_status(code)
@@ -411,6 +429,7 @@ def _row(fields: list[str]) -> BatchJob:
         is_again=is_count(restarts) and int(restarts) > 0,
         is_limited=now is JobState.QUEUED and reason.startswith(LIMITS),
         is_gated=is_gated,
+        processors=int(cpus) if is_count(cpus) and now is JobState.RUNNING else 0,
     )
 
 
@@ -505,6 +524,8 @@ SYSTEM = BatchSystem(
     programs=("sbatch", "squeue", "scancel", "sinfo", "scontrol", "srun"),
     found_by=("sbatch",),
     variables=("SLURM_CONF",),
+    places=("{SLURM_CONF}",),
+    profile={"SBATCH_ACCOUNT": "account", "SBATCH_PARTITION": "partition", "SBATCH_QOS": "qos"},
     lists_gpus=True,
     rules=BatchRules(
         hosts_variable="SLURM_JOB_NODELIST",
