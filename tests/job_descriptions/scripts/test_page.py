@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from koala.job_descriptions.script_options import Fate
-from tests.job_descriptions.script_page import KINDS, PAGE, table, written
+from koala.job_descriptions.scripts.options import Fate
+from tests.job_descriptions.scripts.page import KINDS, PAGE, table, written
 
 
 def test_the_guide_has_the_tables_as_they_are() -> None:
-    """After a change: `python -m tests.job_descriptions.script_page` rewrites them."""
+    """After a change: `python -m tests.job_descriptions.scripts.page` rewrites them."""
     page = PAGE.read_text(encoding="utf-8")
     assert all(table(kind) in page for kind in KINDS)
     assert page == written(page)

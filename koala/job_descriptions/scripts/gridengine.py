@@ -16,7 +16,7 @@ from decimal import Decimal
 from pathlib import PurePosixPath
 
 from koala.errors import SpecError
-from koala.job_descriptions.script_draft import (
+from koala.job_descriptions.scripts.draft import (
     PROGRAM_OPTIONS,
     Draft,
     read_export,
@@ -24,7 +24,7 @@ from koala.job_descriptions.script_draft import (
     whole_minutes,
     wish,
 )
-from koala.job_descriptions.script_options import (
+from koala.job_descriptions.scripts.options import (
     Directives,
     Fate,
     Line,

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 
 from koala.errors import Position
-from koala.job_descriptions.script_draft import Draft, ScriptSite, tasks_of
-from koala.job_descriptions.script_options import Directives
+from koala.job_descriptions.scripts.draft import Draft, ScriptSite, tasks_of
+from koala.job_descriptions.scripts.options import Directives
 
 _READ = re.compile(
     r"""(?:\$\{?|environ(?:\.get\(|\[)['"]|getenv\(['"]|\$ENV\{['"]?)([A-Z]\w+)\b"""

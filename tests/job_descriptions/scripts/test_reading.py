@@ -10,9 +10,9 @@ from koala.core.model.job_spec import ComponentSpec, JobType
 from koala.errors import SpecError
 from koala.job_descriptions.job_reader import read_job
 from koala.job_descriptions.job_writer import write_job
-from koala.job_descriptions.script_draft import ScriptSite
-from koala.job_descriptions.scripts import SCRIPT_BYTES_MAX, read_script, read_scripts
-from koala.job_descriptions.slurm_scripts import slurm_seconds
+from koala.job_descriptions.scripts.draft import ScriptSite
+from koala.job_descriptions.scripts.reading import SCRIPT_BYTES_MAX, read_script, read_scripts
+from koala.job_descriptions.scripts.slurm import slurm_seconds
 
 
 def slurm(*directives: str, body: str = "hostname") -> ComponentSpec:

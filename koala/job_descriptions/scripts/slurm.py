@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from koala.core.model.values import Seconds
 from koala.errors import Position, SpecError
-from koala.job_descriptions.script_draft import (
+from koala.job_descriptions.scripts.draft import (
     Draft,
     login_shell,
     megabytes,
@@ -23,7 +23,7 @@ from koala.job_descriptions.script_draft import (
     whole_minutes,
     wish,
 )
-from koala.job_descriptions.script_options import (
+from koala.job_descriptions.scripts.options import (
     Directives,
     Fate,
     Line,

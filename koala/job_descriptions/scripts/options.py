@@ -1,4 +1,4 @@
-"""Options of batch scripts' directives: what becomes of each, and the search for them by name."""
+"""Options of batch scripts' directives: a table for each system, and the splitting of words."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from koala.errors import Position, SpecError
-from koala.job_descriptions.script_draft import Draft, Reader
+from koala.job_descriptions.scripts.draft import Draft, Reader
 
 
 class Fate(StrEnum):
-    """What becomes of an option."""
+    """Treatment of an option."""
 
     READ = "read"
     """It becomes attributes of the component."""

@@ -1,6 +1,6 @@
 """The tables of docs/guides/scripts.md: what becomes of each option of a batch script.
 
-`python -m tests.job_descriptions.script_page` rewrites them.
+`python -m tests.job_descriptions.scripts.page` rewrites them.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from koala.job_descriptions.gridengine_scripts import QSUB
-from koala.job_descriptions.oar_scripts import OARSUB
-from koala.job_descriptions.pbs_scripts import QSUB as PBS
-from koala.job_descriptions.script_options import Directives, Fate
-from koala.job_descriptions.slurm_scripts import SBATCH
+from koala.job_descriptions.scripts.gridengine import QSUB
+from koala.job_descriptions.scripts.oar import OARSUB
+from koala.job_descriptions.scripts.options import Directives, Fate
+from koala.job_descriptions.scripts.pbs import QSUB as PBS
+from koala.job_descriptions.scripts.slurm import SBATCH
 
-PAGE = Path(__file__).parents[2] / "docs" / "guides" / "scripts.md"
+PAGE = Path(__file__).parents[3] / "docs" / "guides" / "scripts.md"
 KINDS = (SBATCH, QSUB, PBS, OARSUB)
 GROUPED = {
     Fate.PASSED: "passed on as they are (`native`); a site with another batch system refuses them",

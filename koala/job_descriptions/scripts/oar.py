@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 
 from koala.errors import SpecError
-from koala.job_descriptions.script_draft import Draft, whole, whole_minutes, wish
-from koala.job_descriptions.script_options import (
+from koala.job_descriptions.scripts.draft import Draft, whole, whole_minutes, wish
+from koala.job_descriptions.scripts.options import (
     Directives,
     Fate,
     Line,
