@@ -443,6 +443,7 @@ SYSTEM = BatchSystem(
     dialect=_dialect,
     programs=("qsub", "qstat", "qdel", "qhold", "qrls", "pbsnodes"),
     found_by=("qsub", "pbsnodes", "qmgr"),
+    job_variables=("PBS_JOBID", "PBS_*", "NCPUS", "TMPDIR"),
     variables=("PBS_CONF_FILE", "PBS_SERVER"),
     lists_gpus=True,
     tried_with="",  # with an imitation of its commands alone (docs/configuration.md)

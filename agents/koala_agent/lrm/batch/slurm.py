@@ -557,6 +557,7 @@ SYSTEM = BatchSystem(
     found_by=("sbatch",),
     variables=("SLURM_CONF",),
     places=("{SLURM_CONF}",),
+    job_variables=("SLURM_JOB_ID", "SLURM_*", "SLURMD_*", "SRUN_*"),
     profile={"SBATCH_ACCOUNT": "account", "SBATCH_PARTITION": "partition", "SBATCH_QOS": "qos"},
     lists_gpus=True,
     rules=BatchRules(
