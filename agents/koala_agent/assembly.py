@@ -55,6 +55,7 @@ from koala_agent.site_access import (
     WILDCARDS,
     account_at,
     agent_addresses,
+    check_installation,
     local_transport,
     mailbox_of,
     ssh_transport,
@@ -96,6 +97,7 @@ def live_site(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> L
     Raises ConfigError and JournalError when the state directory cannot be used.
     """
     site = accepted_users(config)
+    check_installation(config, is_complete=False)
     share = config.site.held_share_max
     settings = SiteSettings(
         name=config.agent.site,

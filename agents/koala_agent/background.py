@@ -1,8 +1,8 @@
 """`koala-agent start`, `stop` and `status`: an agent that runs in the background.
 
 For machines without `systemctl --user`. The lock file of the state directory has the agent's
-process id. It counts only while that process has the file open, so that no other process is ever
-taken for the agent.
+process id and host. It counts only while that process has the file open, so that no other process
+is ever taken for the agent; or, on another host, while the file is locked.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
 
 from koala.common.runtime import clock
+from koala.common.runtime.sqlite_store import is_locked, lock_holder
 from koala.errors import ConfigError
 from koala_agent.claims.store import LOCK_FILE
 from koala_agent.config import read_config, read_configs
@@ -69,13 +71,13 @@ def start(paths: Sequence[Path]) -> int:
 
 def _running_already(paths: Sequence[Path], configs: Sequence[Config]) -> int | None:
     """Print which of the sites have an agent; return the exit status, None when there is none."""
-    stops: dict[int, str] = {}  # one for each process
+    stops: dict[str, str] = {}  # one for each process
     count = 0
     for path, config in zip(paths, configs, strict=True):
-        running = find(Path(config.agent.state_dir))
+        running = holder(Path(config.agent.state_dir))
         if running is not None:
-            print(f"the agent of site {config.agent.site} runs already (process {running.pid})")
-            stops.setdefault(running.pid, f"koala-agent stop {path}")
+            print(f"the agent of site {config.agent.site} runs already ({running.words})")
+            stops.setdefault(running.words, running.command("stop", path))
             count += 1
     if not count:
         return None
@@ -88,21 +90,27 @@ def _running_already(paths: Sequence[Path], configs: Sequence[Config]) -> int | 
 def stop(path: Path) -> int:
     """End the agent of this configuration in order."""
     config = read_config(path)
-    running = find(Path(config.agent.state_dir))
+    running = holder(Path(config.agent.state_dir))
     if running is None:
         print(f"no agent of site {config.agent.site} runs here")
         return 0
+    if running.process is None:
+        sys.stderr.write(
+            f"koala-agent: the agent of site {config.agent.site} runs on another machine"
+            f" ({running.words}): {running.command('stop', path)}\n"
+        )
+        return 1
     with suppress(psutil.NoSuchProcess):
-        running.terminate()
+        running.process.terminate()
         try:
-            running.wait(STOP_S)
+            running.process.wait(STOP_S)
         except psutil.TimeoutExpired:
             sys.stderr.write(
-                f"koala-agent: process {running.pid} has not ended in {STOP_S:g} s; its log:"
+                f"koala-agent: {running.words} has not ended in {STOP_S:g} s; its log:"
                 f" {Path(config.agent.state_dir) / LOG_FILE}\n"
             )
             return 1
-    print(f"the agent of site {config.agent.site} has ended (process {running.pid}); jobs run on")
+    print(f"the agent of site {config.agent.site} has ended ({running.words}); jobs run on")
     return 0
 
 
@@ -113,32 +121,65 @@ def status(path: Path, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(found, indent=2))
     elif found["running"]:
-        print(f"site {found['site']}: running (process {found['pid']}, since {found['since']})")
+        since = f", since {found['since']}" if found["since"] else ""
+        print(f"site {found['site']}: running (process {found['pid']} at {found['host']}{since})")
         print(f"daemon {found['daemon']}: {found['status']}")
     else:
         print(f"site {found['site']}: not running; start it with: koala-agent start {path}")
     return 0 if found["running"] else 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Agent that has a state directory. `process` is None on another machine, which sees the same
+    folder: login nodes of a cluster often share the home directories."""
+
+    pid: int
+    host: str
+    process: psutil.Process | None
+
+    @property
+    def words(self) -> str:
+        """Name it for people."""
+        return f"process {self.pid} at {self.host}" if self.host else f"process {self.pid}"
+
+    def command(self, verb: str, path: Path) -> str:
+        """Return the command that is about it, wherever it runs."""
+        words = f"koala-agent {verb} {path}"
+        return words if self.process is not None or not self.host else f"at {self.host}: {words}"
+
+
+def holder(state_dir: Path) -> Holder | None:
+    """Return the agent that has this state directory, on this machine or another one."""
+    lock = state_dir / LOCK_FILE
+    pid, host = lock_holder(lock)
+    process = find(state_dir)
+    if process is not None or (pid and is_locked(lock)):
+        return Holder(pid=pid, host=host, process=process)
+    return None
+
+
 def find(state_dir: Path) -> psutil.Process | None:
     """Return the agent that has this state directory on this machine."""
     lock = state_dir / LOCK_FILE
+    pid, _host = lock_holder(lock)
     try:
-        process = psutil.Process(int(lock.read_text(encoding="ascii")))
+        process = psutil.Process(pid)
         files = process.open_files()
-    except (OSError, ValueError, psutil.Error):
+    except psutil.Error:
         return None
     return process if any(file.path == str(lock.resolve()) for file in files) else None
 
 
 def _status(config: Config) -> dict[str, object]:
     state_dir = Path(config.agent.state_dir)
-    running = find(state_dir)
+    running = holder(state_dir)
     text, since = "", None
     if running is not None:
-        with suppress(psutil.NoSuchProcess):
-            started = datetime.fromtimestamp(running.create_time(), UTC)
-            since = f"{started:%Y-%m-%d %H:%M:%S} UTC"
+        if running.process is not None:
+            with suppress(psutil.NoSuchProcess):
+                started = datetime.fromtimestamp(running.process.create_time(), UTC)
+                since = f"{started:%Y-%m-%d %H:%M:%S} UTC"
         text = "it has not yet tried to register"
         with suppress(OSError):
             text = (state_dir / STATUS_FILE).read_text(encoding="utf-8") or text
@@ -148,6 +189,7 @@ def _status(config: Config) -> dict[str, object]:
         "state_dir": str(state_dir),
         "running": running is not None,
         "pid": None if running is None else running.pid,
+        "host": None if running is None else running.host,
         "since": since,
         "registered": text == REGISTERED,
         "status": text,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import secrets
 import sys
 from collections.abc import Awaitable, Callable
@@ -39,7 +40,13 @@ from koala_agent.link.enrolment import find_identity
 from koala_agent.lrm.dialect import Dialect, Figures
 from koala_agent.probes.gate_probe import OPEN_S, SHUT_S, probe_gate
 from koala_agent.probes.probe_job import LIMIT_S, may_submit, run_probe
-from koala_agent.site_access import agent_endpoint, mailbox_of, reached
+from koala_agent.site_access import (
+    agent_endpoint,
+    check_installation,
+    mailbox_of,
+    missing_programs,
+    reached,
+)
 from koala_agent.starter.mailbox.layout import POLL_S, UP
 from koala_agent.starter_link.mailbox import make_mailbox
 from koala_agent.state_folder import check_state
@@ -117,7 +124,9 @@ async def ask_batch_system(config: Config, dialect: Dialect, runner: CommandRunn
     """Look for the commands of a batch system, and ask it for jobs and processors."""
     system = config.system
     try:
-        await _check_programs(config, runner)
+        check_installation(config, is_complete=True)
+        if config.transport.kind != "local":
+            await _check_programs(config, runner)
         if system.check is not None:
             await system.check(config.lrm, runner)
         dialect.read_jobs(await runner.run(dialect.list_jobs()))
@@ -163,14 +172,9 @@ async def _check_programs(config: Config, site: CommandRunner) -> None:
     answer = await site.run(Command(argv=("/bin/sh", "-c", find_all, "-", *programs)))
     if answer.status:
         raise LocalManagerError(f"/bin/sh cannot look for {programs[0]}: {answer.complaint()}")
-    # A shell's start-up file may write lines of its own before these.
     *lines, path = answer.out.splitlines()
     if lost := [name for name in programs if name in lines]:
-        where = f" of {config.transport.host}" if config.transport.kind == "ssh" else ""
-        raise ConfigError(
-            f"{', '.join(lost)} not found in PATH = {path!r}{where}: name the folder in"
-            ' lrm.environment, as in environment = { PATH = "/opt/batch/bin:/usr/bin:/bin" }'
-        )
+        raise ConfigError(missing_programs(lost, path, where=f" of {config.transport.host}"))
 
 
 async def _interpreter(config: Config) -> str:
@@ -185,8 +189,9 @@ async def _interpreter(config: Config) -> str:
     except LocalManagerError as error:
         raise ConfigError(f"starter.python = {python!r}: {error}: {allowed}") from error
     version = answer.out.strip()
-    if answer.status or tuple(map(int, version.split("."))) < PYTHON_MIN:
-        detail = f"Python {version}" if version else answer.complaint()
+    is_version = re.fullmatch(r"\d{1,3}(\.\d{1,3}){2}", version) is not None
+    if answer.status or not is_version or tuple(map(int, version.split("."))) < PYTHON_MIN:
+        detail = f"Python {version}" if is_version else answer.complaint()
         raise ConfigError(f"starter.python = {python!r}: {detail}: {allowed}")
     return f"{python} is Python {version}; the compute nodes need it at the same path"
 

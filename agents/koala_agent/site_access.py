@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from koala.common.runtime import clock
+from koala.errors import ConfigError
 from koala_agent import environments
 from koala_agent.config_tables import Config
 from koala_agent.transport.interface import Transport
@@ -79,6 +81,34 @@ def local_transport(
         limit_s=config.lrm.command_limit_s,
         switches=switches,
         umask=umask,
+    )
+
+
+def check_installation(config: Config, *, is_complete: bool) -> None:
+    """Check that the batch system of this machine is where an agent would look for it: all that is
+    used, or only that without which an agent can do nothing, now or later. Raises ConfigError."""
+    if config.system.is_emulated or config.transport.kind != "local":
+        return
+    environment = environments.of_commands(config.lrm.environment)
+    path = environment.get("PATH", os.defpath)
+    programs = config.system.programs if is_complete else config.system.programs[:3]
+    if lost := [name for name in programs if not shutil.which(name, path=path)]:
+        raise ConfigError(missing_programs(lost, path))
+    for place in config.system.places:
+        with suppress(KeyError):  # a variable that is not set: its default is the system's own
+            found = place.format_map(environment)
+            if not Path(found).exists():
+                raise ConfigError(
+                    f"{found} is not there: allowed in lrm.environment is what selects a"
+                    f" {config.system.title} of this machine, {', '.join(config.system.variables)}"
+                )
+
+
+def missing_programs(lost: Sequence[str], path: str, *, where: str = "") -> str:
+    """Explain that commands of a batch system were not found."""
+    return (
+        f"{', '.join(lost)} not found in PATH = {path!r}{where}: name the folder in"
+        ' lrm.environment, as in environment = { PATH = "/opt/batch/bin:/usr/bin:/bin" }'
     )
 
 

@@ -99,7 +99,10 @@ def add(
 
         _show_added(ask(address, take), json)
         return
-    found = [(one, _renamed(own, path.resolve().name, name)) for one, own in files_below(path)]
+    files, left_out = files_below(path)
+    found = [(one, _renamed(own, path.resolve().name, name)) for one, own in files]
+    for link in left_out:
+        note(f"{link} is left out: a symbolic link that leads out of the folder, or nowhere")
     if not found:
         raise SpecError(f"{path}: the folder has no files")
     whole = sum(one.stat().st_size for one, _ in found) * max(1, len(sites))

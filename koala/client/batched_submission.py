@@ -30,25 +30,28 @@ async def submit_one(
     daemon: Connection, one: Submission, *, dry_run: bool = False, patience_s: float = 0.0
 ) -> pb.Submitted:
     """Submit one description, with the files that it stages. Raises KoalaError."""
-    message = await staged_message(daemon, one, dry_run=dry_run)
+    message, warnings = await staged_message(daemon, one, dry_run=dry_run)
     (answer,) = await submit_messages(daemon, [message], dry_run=dry_run, patience_s=patience_s)
     if isinstance(answer, KoalaError):
         raise answer
+    answer.warnings.extend(warnings)
     return answer
 
 
 async def staged_message(
     daemon: Connection, one: Submission | Job | str, *, dry_run: bool
-) -> pb.Submission:
-    """Make the message of a submission, and upload what it stages unless it is a dry run."""
+) -> tuple[pb.Submission, list[str]]:
+    """Make the message of a submission, and upload what it stages unless it is a dry run; return
+    the warnings about that, too."""
     message = submission_message(one)
     text, definitions = text_of(one)
     if STAGE not in text.lower() or dry_run:
-        return message
+        return message, []
     from koala.client.staging import stage  # noqa: PLC0415 - late, for commands to start fast
 
-    message.staged.update(await stage(daemon, text, definitions))
-    return message
+    staged, warnings = await stage(daemon, text, definitions)
+    message.staged.update(staged)
+    return message, warnings
 
 
 async def submit_messages(

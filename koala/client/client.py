@@ -150,7 +150,8 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
         Submissions for which the daemon has no room are retried for `patience_s` seconds, at the
         intervals that the daemon asks for.
         """
-        messages = [await staged_message(self._daemon, one, dry_run=dry_run) for one in submissions]
+        staged = [await staged_message(self._daemon, one, dry_run=dry_run) for one in submissions]
+        messages = [message for message, _ in staged]
         answers = await submit_messages(
             self._daemon, messages, dry_run=dry_run, patience_s=patience_s
         )
@@ -160,11 +161,11 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
             else AsyncJobHandle(
                 self,
                 answer.job,
-                warnings=tuple(answer.warnings),
+                warnings=(*answer.warnings, *warnings),
                 is_known=answer.is_known,
                 expected=answer.expected,
             )
-            for answer in answers
+            for answer, (_, warnings) in zip(answers, staged, strict=True)
         ]
 
     def job(self, job: str) -> AsyncJobHandle:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,21 +49,34 @@ class LocalFile:
         return cls(path=path, checksum=digest.hexdigest(), size_bytes=size_bytes)
 
 
-def files_below(path: Path) -> Iterator[tuple[Path, str]]:
-    """Yield a file, or all regular files below a folder, with the names that they get; links and
-    other files are left out. Raises SpecError for a path that is neither."""
+def files_below(path: Path) -> tuple[list[tuple[Path, str]], list[str]]:
+    """Return a file, or all regular files below a folder, with the names that they get, and the
+    links that were left out. A link to a file or a folder below the same folder counts as one; a
+    link that leads out, nowhere or into a circle is left out. Raises SpecError for a path that is
+    neither."""
     if not path.is_dir():
         if not path.is_file():
             raise SpecError(f"{path}: allowed is a file or a folder that exists")
-        yield path, path.name
-        return
-    base = path.resolve().name
-    for parent, folders, names in os.walk(path):
-        folders.sort()
-        for name in sorted(names):
-            found = Path(parent) / name
-            if found.is_file() and not found.is_symlink():
-                yield found, f"{base}/{found.relative_to(path).as_posix()}"
+        return [(path, path.name)], []
+    root = path.resolve()
+    files: list[tuple[Path, str]] = []
+    left_out: list[str] = []
+
+    def walk(folder: Path, above: tuple[Path, ...]) -> None:
+        for found in sorted(folder.iterdir()) if os.access(folder, os.R_OK | os.X_OK) else ():
+            name = f"{root.name}/{found.relative_to(path).as_posix()}"
+            target = found.resolve()
+            if found.is_symlink() and (not target.is_relative_to(root) or target in above):
+                left_out.append(name)
+            elif found.is_dir():
+                walk(found, (*above, target))
+            elif found.is_file():
+                files.append((found, name))
+            elif found.is_symlink():
+                left_out.append(name)
+
+    walk(path, (root,))
+    return files, left_out
 
 
 async def send(

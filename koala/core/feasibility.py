@@ -7,12 +7,13 @@ and the job counts as feasible.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import groupby, islice
 from typing import NamedTuple
 
 from koala.core.model.grid import (
     GridView,
+    Link,
     Part,
     Placement,
     PlacementRequest,
@@ -79,9 +80,10 @@ def empty_view(
     bandwidth_default: float = 1.0,
     closed: Collection[SiteName] = (),
     room: Callable[[Site], int] | None = None,
+    free: Mapping[Link, float] | None = None,
 ) -> GridView:
     """Make the view of the grid that a policy would see if nothing ran there, with this `room` at
-    its sites."""
+    its sites and `free` bandwidth on its links."""
     views = [
         SiteView(
             name=site.name,
@@ -102,7 +104,7 @@ def empty_view(
         replicas={} if files is None else files.replicas,
         bandwidth={} if files is None else files.bandwidth,
         bandwidth_default=bandwidth_default,
-        free={} if files is None else files.bookable,
+        free=files.bookable if free is None and files is not None else free,
     )
 
 

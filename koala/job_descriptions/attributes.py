@@ -120,8 +120,20 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         read=fields.environment,
     ),
     Attribute("stdin", "string", "file at the site", field="stdin", read=fields.path),
-    Attribute("stdout", "string", "file at the site", field="stdout", read=fields.path),
-    Attribute("stderr", "string", "file at the site", field="stderr", read=fields.path),
+    Attribute(
+        "stdout",
+        "string",
+        "file at the site; missing folders are made",
+        field="stdout",
+        read=fields.path,
+    ),
+    Attribute(
+        "stderr",
+        "string",
+        "file at the site; missing folders are made",
+        field="stderr",
+        read=fields.path,
+    ),
     Attribute(
         "count",
         "integer",
@@ -407,6 +419,11 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _of_job("mips", "number", "preferred rate of each of its processors"),
     _of_job("maxHold", "minutes or duration", "longest hold of claimed processors before a start"),
     _of_job("quorum", "integer", "start with so many components, 1 to all"),
+    _of_job(
+        "redundancy",
+        "integer",
+        "sites in whose queues a component waits if they are busy, 1 to 8 (default: 1)",
+    ),
     _of_job("retry", "integer", "times that a failed job goes back to its queue, 0 to 1000"),
     _of_job("rerun", "yes or no", "may be placed again after it has started (default: yes)"),
     _of_job(

@@ -180,6 +180,17 @@ def _filled_in(text: str, target: Path, *, site: str | None, daemon: str | None)
     changes = {agent["site"]: site or agent["site"], agent["daemon"]: daemon or agent["daemon"]}
     text = "".join(_replaced(line, changes) for line in text.splitlines(keepends=True))
     found = {name: os.environ[name] for name in system.variables if os.environ.get(name)}
+    if system.is_installed(shutil.which):
+        found["PATH"] = os.environ["PATH"]  # under cron it is another one
+    for name, key in system.profile.items():
+        if given := os.environ.get(name):
+            line = (
+                f"{tomli_w.dumps({key: given}).strip()}  # {name} of the shell that wrote this file"
+            )
+            kind = f'kind = "{system.kind}"\n'
+            text = re.sub(rf"^(?:# )?{key} = .*\n", "", text, flags=re.MULTILINE)
+            text = text.replace(kind, f"{kind}{line}\n", 1)
+            note(f"{target}: {key} = {given}, as {name} of this shell says")
     if found:
         pairs = ", ".join(tomli_w.dumps({name: value}).strip() for name, value in found.items())
         line = f"environment = {{ {pairs} }}  # of the shell that wrote this file"

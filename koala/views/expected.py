@@ -18,6 +18,7 @@ from koala.core.model.values import FOREVER, Instant, Seconds
 from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.views.records import jobs
+from koala.views.units import counted
 from koala.views.waiting import (
     SiteQueue,
     SiteQueues,
@@ -199,7 +200,7 @@ def _sooner(
     for processors in sorted((one for one in sizes if 0 < one < spec.processors), reverse=True):
         less_s = _start_of_size(here, queue, processors, run_s)
         if less_s is not None and less_s <= soon_s:
-            yield f"component {label} with {processors} processors, in {span(less_s)}"
+            yield f"component {label} with {counted(processors, 'processor')}, in {span(less_s)}"
             break
     for shorter_s in sorted(
         {row.run_s for row in queue.outlook if row.run_s < run_s}, reverse=True

@@ -36,6 +36,7 @@ from koala.core.pipeline.claiming_schedule import tries_left
 from koala.core.pipeline.placing import empty_grid_view, whole_request
 from koala.core.pipeline.refusals import avoided_sites, sites_closed_to, without_closed_sites
 from koala.core.pipeline.start_barrier import untried_members
+from koala.core.pipeline.tickets import why_not_queued
 from koala.core.queries import (
     claim_of,
     claims_of,
@@ -154,6 +155,7 @@ def _placing(state: State, job: Job, queues: SiteQueues, now: Instant) -> list[s
         lines[-1] += f"; next scan in {span(state.parameters.scan_interval_s)} at the latest"
     if not misfit and isinstance(answer, Unplaceable):
         lines += _holders(state, job) or _doubts(state, job, now)
+    lines += _unqueued(state, job)
     away = [
         f"{s.name} ({_trouble(s, job, now)})"
         for s in state.sites.values()
@@ -164,6 +166,13 @@ def _placing(state: State, job: Job, queues: SiteQueues, now: Instant) -> list[s
     lines += [_left(site, one, now) for site, one in avoided_sites(state, job, now).items()]
     last = next((text for _, text in reversed(job.story) if "back in its" in text), "")
     return [*lines, last] if last else lines
+
+
+def _unqueued(state: State, job: Job) -> list[str]:
+    """Explain why the job does not wait in local queues, where others do."""
+    is_busy = any(site.reported_queued for site in state.sites.values())
+    reason = why_not_queued(state, job) if state.has_tickets and is_busy else ""
+    return [f"it waits in no local queue: {reason}"] if reason else []
 
 
 def _misfit(state: State, job: Job) -> str:
@@ -243,6 +252,7 @@ def _pause(job: Job, now: Instant) -> str:
 def _timed(state: State, job: Job, queues: SiteQueues, now: Instant) -> list[str]:
     late = missed_deadline(state, job.spec, job.deadline_at, queues, now)
     lines = [*_deadline(state, job, now), *filter(None, [late, _misfit(state, job)])]
+    lines += _unqueued(state, job)
     if job.spec.all_inputs:
         answer = placement_policy(state, job)(whole_request(state, job, now), grid_view_of(state))
         if isinstance(answer, Unplaceable):

@@ -14,9 +14,9 @@ from koala.core.model.claim import Asked, Claim
 from koala.core.model.job import Attempt, Claiming, Job, Member, Placing, Queued
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import FOREVER, ClaimId, Instant, Seconds, SiteName
-from koala.core.pipeline.stated_starts import stated_interval
 from koala.core.sites import is_usable
 from koala.core.state import State
+from koala.core.stated_starts import stated_interval
 from koala.views.records import jobs
 from koala.views.records.base import Moment, moment_of
 from koala.views.units import counted
@@ -142,9 +142,11 @@ def wait_of_member(state: State, job: Job, member: Member, queues: SiteQueues, n
     waits = waits_of(state, job, member.component, queues, now)
     if not waits:
         return f"no claim waits at {member.site}" if member.end is None else ""
+    first = min(waits, key=start_of)
     others = counted(len(waits) - 1, "further claim")
-    more = f"; {others} behind it" if len(waits) > 1 else ""
-    return describe_wait(min(waits, key=start_of), now) + more
+    elsewhere = ", ".join(dict.fromkeys([one.site for one in waits if one.site != first.site]))
+    also = f", also at {elsewhere}" if elsewhere else " behind it"
+    return describe_wait(first, now) + (f"; {others}{also}" if len(waits) > 1 else "")
 
 
 def _held(state: State, member: Member) -> Claim | None:

@@ -71,7 +71,8 @@ async def test_a_components_own_files_reach_its_site_only(
         await client.add_file(tmp_path / name, name=f"own/{name}", site="leiden")
     component = '(executable=/bin/sh)(arguments="-c" "cd $KOALA_INPUTS; find . -type l | sort")'
     job = await client.submit(
-        f"+(inputFile=own/all)(&{component}(label=l)(resourceManagerContact=delft)(inputs=own/left))"
+        f"+(inputFile=own/all)(&{component}(label=l)(resourceManagerContact=delft)(inputs=own/left)"
+        "(stdout=logs/new/out))"
         f"(&{component}(label=r)(resourceManagerContact=vu)(inputs=own/right))"
     )
     assert await client.wait(job.job) == "Finished", await client.show(job.job)
@@ -142,16 +143,23 @@ async def test_a_program_of_this_machine_goes_along_with_its_folder(
     calm_grid: Grid, client: AsyncClient, tmp_path: Path
 ) -> None:
     program, folder = tmp_path / "program", tmp_path / "lib"
-    program.write_text('#!/bin/sh\ncat lib/words; echo "${KOALA_INPUT:-none}"\n')
+    script = 'cat lib/words; cat lib/copy lib/again/deeper; echo "${KOALA_INPUT:-none}"; ls lib'
+    program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     folder.mkdir()
     folder.joinpath("words").write_text("from the folder\n")
+    folder.joinpath("deep").mkdir()
+    folder.joinpath("deep", "deeper").write_text("by a link\n")
+    for link, target in (("copy", "words"), ("again", "deep"), ("deep/up", ".."), ("out", program)):
+        folder.joinpath(link).symlink_to(target)
     words = ["--address", calm_grid.address, "--site", "delft", "--site", "vu"]
     staged = ["--stage", str(program), "--stage", str(folder)]
     said = await asyncio.to_thread(koala, "run", *words, *staged, "--", str(program))
     assert said.returncode == 0, said.stderr
     lines = sorted(line.partition("| ")[2] for line in said.stdout.splitlines())
-    assert lines == ["from the folder", "from the folder", "none", "none"]
+    listed = ["again", "copy", "deep", "words"]
+    assert lines == sorted([*["from the folder"] * 2, "by a link", "none", *listed] * 2)
+    assert "stage: lib/again/up, lib/deep/up, lib/out left out: symbolic links" in said.stderr
 
     with pytest.raises(RejectedError, match="stages files, and this submission brings none"):
         await client.submit(f"&(executable={program})(sta_ge=yes)")

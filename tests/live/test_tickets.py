@@ -37,7 +37,7 @@ waiting_max = 2
 }
 """Local users who fill a site and stay, and a short queue of others. Those of Leiden stay longer by
 far."""
-GATED = "the first gated, with its place kept"
+GATED = "gated, with its place kept"
 PARAMETERS: dict[str, Any] = {
     **CALM,
     "ticket_plan_s": 1.0,
@@ -103,14 +103,14 @@ async def test_gated_claims_keep_their_places_over_kills_and_start_together(tmp_
     """Delft would start first, by far: its claim is gated, and stays so while nothing else is in
     its way."""
     async with queued_pair(tmp_path, "delft", "leiden", tickets="dodge") as (grid, client, job):
-        await why(client, job, "may start, expected in")
+        await why(client, job, "component leiden: queued at leiden", "estimated start in")
         grid.kill("daemon")
         grid.start("daemon")
         await grid.ready(client)
-        await why(client, job, "may start, expected in")
+        await why(client, job, "component leiden: queued at leiden", "estimated start in")
         leave(grid, "delft")
         await grid.ready(client)
-        await why(client, job, "component 0 at delft: 3 claims in its queue", GATED)
+        await why(client, job, "component delft: queued at delft", GATED)
         await grid.idle(client, PROCESSORS)
         grid.kill("delft", "daemon")
         grid.start()
@@ -124,8 +124,8 @@ async def test_gated_claims_keep_their_places_over_kills_and_start_together(tmp_
 
 async def test_what_came_up_first_holds_over_kills_until_the_other_comes_up(tmp_path: Path) -> None:
     async with queued_pair(tmp_path, "leiden", tickets="turns") as (grid, client, job):
-        holds = "component 0 at delft: holds 2 processors"
-        await why(client, job, holds, "component 1 at leiden: 3 claims in its queue")
+        holds = "component delft: holds 2 processors at delft"
+        await why(client, job, holds, "component leiden: queued at leiden")
         held = grid.starters(f"{job}/")
         assert len(held) == 1
         for name in ("daemon", "delft"):
@@ -142,9 +142,9 @@ async def test_what_came_up_too_early_is_given_back_and_gated(tmp_path: Path) ->
     """Then its site is idle, and its next claim starts when the other part holds."""
     short: dict[str, float] = {"ticket_hold_max_s": 4.0}
     async with queued_pair(tmp_path, "leiden", tickets="turns", **short) as (grid, client, job):
-        await why(client, job, "component 0 at delft: 3 claims in its queue", GATED)
+        await why(client, job, "component delft: queued at delft", GATED)
         story = [text for _, text in (await client.show(job))["story"]]
-        assert any("component 0 gives back 2 processors at delft" in text for text in story)
+        assert any("component delft gives back 2 processors at delft" in text for text in story)
         await grid.nothing_left(f"{job}/")
         await grid.idle(client, PROCESSORS)
         await why(client, job, GATED)

@@ -50,7 +50,8 @@ def needs(survey: Survey, request: ConnectRequest) -> list[Need]:
     """Compare what the host has with what the way needs."""
     system = survey.system
     found = [_batch_system(survey, system, request), _python(survey, is_there=request.is_there)]
-    if system is not None and (request.wishes or system.configure is not None):
+    is_told = system is not None and not system.profile.keys().isdisjoint(survey.variables)
+    if system is not None and (request.wishes or is_told or system.configure is not None):
         found.append(_settings(survey, system, request))
     if "timeout" not in survey.commands and not request.is_there:
         text = "`timeout` of the GNU coreutils is missing: it ends commands that hang"
@@ -96,8 +97,8 @@ def _settings(survey: Survey, system: BatchSystem, request: ConnectRequest) -> N
 
 
 def settings_of(survey: Survey, system: BatchSystem, request: ConnectRequest) -> dict[str, object]:
-    """Return the batch system's settings: those that the user wishes, and those that it chooses by
-    the survey's answers. Raises ConfigError."""
+    """Return the batch system's settings: those of the user's profile there, those that the user
+    wishes, and those that it chooses by the survey's answers. Raises ConfigError."""
     names = system.setting_names()
     kinds = {field.name: field.type for field in msgspec.structs.fields(system.settings)}
     wished: dict[str, object] = {}
@@ -112,7 +113,9 @@ def settings_of(survey: Survey, system: BatchSystem, request: ConnectRequest) ->
             raise ConfigError(f"{key} = {text!r}: {error}") from error
     answers = survey.answers.get(system.kind, {})
     chosen = system.configure(answers, request.wishes) if system.configure else {}
-    return {**wished, **chosen}
+    given = survey.variables
+    profile = {key: given[name] for name, key in system.profile.items() if name in given}
+    return {**profile, **wished, **chosen}
 
 
 def configuration(survey: Survey, request: ConnectRequest, *, processors: int) -> Tree:
@@ -127,7 +130,8 @@ def configuration(survey: Survey, request: ConnectRequest, *, processors: int) -
     if system is not None:
         tree["site"] |= {"address": survey.name, "grace_s": 60.0}
         tree["lrm"] |= settings_of(survey, system, request)
-        tree["lrm"] |= {"environment": {**survey.variables, "PATH": survey.path}}
+        found = {key: text for key, text in survey.variables.items() if key in system.variables}
+        tree["lrm"] |= {"environment": {**found, "PATH": survey.path}}
     if not request.is_there:
         tree["starter"] = {"python": survey.python(STARTER_MIN)}
         given = {"options": list(request.options), "control": request.control}

@@ -70,7 +70,9 @@ def survey_command() -> Command:
         mark=MARK,
         commands=" ".join(dict.fromkeys((*programs, *COMMANDS))),
         pythons=" ".join(PYTHONS),
-        variables=" ".join(dict.fromkeys(name for one in systems for name in one.variables)),
+        variables=" ".join(
+            dict.fromkeys(name for one in systems for name in (*one.variables, *one.profile))
+        ),
         questions="\n".join(_question(one) for one in systems if one.survey),
     )
     # Batch systems are often in the PATH of login shells alone.

@@ -74,14 +74,17 @@ class BatchSystem:
     - `kind` is the word of `lrm.kind`, `title` the name for people, `place` one such site.
     - `settings` is its [lrm] table, `template` a commented configuration of an agent.
     - `dialect` makes its commands from its settings; without one the manager is the emulated one.
-    - `programs` are the commands that agent and starters use, the first of them submits.
+    - `programs` are the commands that agent and starters use. The first three submit, list and
+      withdraw: an agent does not start without them.
     - `tried_with` are the versions that it was tried with, as in "2.6.1"; empty warns all its users
       that it was not tried against a live one.
 
     What most need not say:
 
     - `found_by` are commands that together are there only where it is installed; by default all
-      `programs`. `variables` of the environment select an installation.
+      `programs`. `variables` of the environment select an installation; `places` are paths that
+      are there then, with variables as `{SLURM_CONF}`. `profile` are variables by which a user's
+      profile gives options to the command that submits, and the keys of `settings` for them.
     - `lists_gpus`: it lists GPUs itself, so that `site.gpus` means nothing.
     - `rules` are those by which starters find their hosts and start helpers there.
     - `check` is the doctor's check of its settings, beyond that the commands answer.
@@ -100,6 +103,8 @@ class BatchSystem:
     tried_with: str = ""
     found_by: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    profile: Mapping[str, str] = field(default_factory=dict)
     lists_gpus: bool = False
     rules: BatchRules = field(default_factory=lambda: BatchRules(needs_keeper=True))
     check: Check | None = None

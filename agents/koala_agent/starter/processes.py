@@ -60,6 +60,7 @@ class Processes:
             self._is_subreaper = become_subreaper()
             self._program.open_files = _raise_open_files(2 * len(self._program.mains) + 1024)
             self._has_forked = True
+            self._program.make_folders()
         for main in self._program.mains:
             index = main.index
             if index in self._go:

@@ -195,6 +195,14 @@ class ClaimProgram:
         flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
         return os.open(self.stream(number, process), flags, self.stream_mode(number))
 
+    def make_folders(self) -> None:
+        """Make the folders of outputs that the job names from its working directory on. Raises
+        OSError.
+        """
+        for name in self._streams[1:]:
+            if "/" in name and not name.startswith("/"):
+                os.makedirs(os.path.dirname(os.path.join(self.directory, name)), exist_ok=True)
+
     def stream_mode(self, number: int) -> int:
         """Return the mode of that file if it is new."""
         return 0o666 if self._streams[number] else 0o600

@@ -144,6 +144,7 @@ def job_text(
         ("files", _transfer(timeline, job.transfers)),
         ("start", _start(timeline)),
         *[("" if n else "expected", clean(words)) for n, words in enumerate(_expected(job))],
+        *[("" if n else "waits", clean(words)) for n, words in enumerate(_waits(job))],
         ("held", f"{processor_seconds(timeline.processor_wasted_s)} before the start,"
                  f" {timeline.processor_run_s:,.1f} after it"),
     ]  # fmt: skip
@@ -169,6 +170,10 @@ def job_text(
 
 def _expected(job: JobDetails) -> tuple[str, ...]:
     return () if job.expected is None else job.expected.words
+
+
+def _waits(job: JobDetails) -> list[str]:
+    return [f"{part.label}: {part.wait}" for part in job.parts if part.wait]
 
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -412,7 +417,7 @@ def _claim(part: Part) -> str:
 def _end(part: Part) -> str:
     if part.end is not None:
         return clean(part.end["text"])
-    return clean(part.wait or part.refusal or "") or NOTHING
+    return clean(part.refusal or "") or NOTHING
 
 
 def story_lines(story: Sequence[StoryLine], zone: tzinfo | None = None) -> list[str]:

@@ -16,6 +16,10 @@ _UPLOAD = re.compile(r"[0-9a-f]{64}/0/t[0-9]{1,9}")
 SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
+SILENT, AWAY = "the batch system gives no answer", "it cannot be reached"
+"""Words in the trouble of a site at which nothing can be done now."""
+
+
 def is_claim_id(text: str) -> bool:
     """Check that a text is job/attempt/component/n; no other text becomes a path."""
     return CLAIM.fullmatch(text) is not None

@@ -56,6 +56,11 @@ async def examine(checks: Mapping[str, Check], show: Show) -> list[Finding]:
             finding = Finding(check=name, result=Result.WARNING, text=str(error))
         except (KoalaError, OSError) as error:
             finding = Finding(check=name, result=Result.FAILED, text=str(error))
+        except Exception as error:  # noqa: BLE001 - who looks for a cause gets no traceback
+            text = (
+                f"this check itself went wrong ({type(error).__name__}: {error}); please report it"
+            )
+            finding = Finding(check=name, result=Result.FAILED, text=text)
         show(finding)
         findings.append(finding)
     return findings

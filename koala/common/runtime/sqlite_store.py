@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -190,8 +191,8 @@ def _connect(path: Path) -> sqlite3.Connection:
 def lock_folder(path: Path, role: str, refused: type[KoalaError]) -> int:
     """Lock a state directory by a file in it for the life of the process.
 
-    Returns the descriptor that holds the lock. The file has the holder's pid, for error messages;
-    the directory is created if it is missing. Raises `refused`.
+    Returns the descriptor that holds the lock. The file has the holder's pid and host, for error
+    messages; the directory is created if it is missing. Raises `refused`.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -201,10 +202,36 @@ def lock_folder(path: Path, role: str, refused: type[KoalaError]) -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        holder = os.read(lock, 32).decode("ascii", "replace").strip() or "unknown"
+        pid, host = lock_holder(path)
         os.close(lock)
-        message = f"{path.parent}: another {role} runs with this state directory (pid {holder})"
+        holder = f"pid {pid or 'unknown'}{f' at {host}' if host != socket.gethostname() else ''}"
+        message = f"{path.parent}: another {role} runs with this state directory ({holder})"
         raise refused(message) from error
+    except OSError as error:
+        os.close(lock)
+        allowed = "allowed is a folder of a file system with locks (flock)"
+        raise refused(f"{path.parent}: {error.strerror or error}: {allowed}") from error
     os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    os.pwrite(lock, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
     return lock
+
+
+def lock_holder(path: Path) -> tuple[int, str]:
+    """Return the process id and the host of who locked a state directory last; 0 for unknown."""
+    try:
+        pid, _, host = path.read_text(encoding="utf-8", errors="replace").strip().partition(" ")
+    except OSError:
+        return 0, ""
+    return int(pid) if pid.isdecimal() else 0, host
+
+
+def is_locked(path: Path) -> bool:
+    """Test for a lock, which another host that sees the same folder may have."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -134,6 +134,8 @@ class Site:
     def expected_wait_s(self, processors: int, run_s: Seconds) -> Seconds | None:
         """Return the time until a claim of this size would start if it were asked for now; None if
         the site does not tell."""
+        if self.idle() >= processors:
+            return 0.0
         larger = [
             start_s
             for size, most_s, start_s in self.outlook

@@ -36,7 +36,6 @@ from koala.core.pipeline.ending import drop_member, fail, on_missed
 from koala.core.pipeline.refusals import has_refused, reset_refusals
 from koala.core.pipeline.requeueing import set_back
 from koala.core.pipeline.start_barrier import advance_start
-from koala.core.pipeline.stated_starts import note_start
 from koala.core.pipeline.wanted import hold
 from koala.core.policy_api import ClaimPlan, ClaimQuestion, PendingPart, ReclaimableSite, Victim
 from koala.core.queries import (
@@ -60,6 +59,7 @@ from koala.core.queries import (
 from koala.core.resources import needs_resources, occupied
 from koala.core.sites import increase_window, is_usable, note_ask
 from koala.core.state import State
+from koala.core.stated_starts import note_start
 
 BUDGET_IS_USED = "the hold budget is used up"
 _Payer = TypeVar("_Payer", UserName, SiteName)

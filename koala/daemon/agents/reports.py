@@ -181,6 +181,7 @@ def _of_site(
             for wait in report.waits
             if (claim := scheduler.ledger.get(wait.claim)) is not None and claim.site == name
         ),
+        outlook=tuple((one.processors, one.run_s, one.start_in_s) for one in report.outlook),
     )
 
 

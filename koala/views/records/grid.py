@@ -131,6 +131,11 @@ class SiteStatus(Record, frozen=True, kw_only=True):
     notice: str = ""
     """What its users should know, as that its batch system's dialect was not tried against a live
     server; empty: nothing."""
+    system: str | None = None
+    """Its batch system, as people call it; empty: its agent is one itself; null: not known while it
+    is not connected."""
+    takes_native: bool = False
+    """Jobs may pass options on to its batch system (`native`)."""
     version: str | None = None
     """Version of its agent; null while it is not connected."""
     enrolment: str | None = None

@@ -25,7 +25,7 @@ SLURM = Survey(
     processors=16,
     commands={"sbatch": "/opt/slurm/bin/sbatch", "timeout": "/usr/bin/timeout"},
     pythons=(((3, 9), "/usr/bin/python3"),),
-    variables={"SLURM_CONF": "/etc/slurm.conf"},
+    variables={"SLURM_CONF": "/etc/slurm.conf", "SGE_CELL": "red"},
 )
 GRID_ENGINE = replace(
     SLURM,
@@ -103,6 +103,9 @@ def test_a_wish_has_the_form_of_its_key(key: str, text: str, said: str, *, is_me
 def test_a_number_is_written_as_one() -> None:
     request = replace(HERE, wishes={"poll_s": "2.5", "partition": "7"})
     lrm = configuration(SLURM, request, processors=8)["lrm"]
+    shell = replace(SLURM, variables={"SBATCH_PARTITION": "debug"})
+    lrm_of_shell = configuration(shell, HERE, processors=8)["lrm"]
+    assert (lrm_of_shell["partition"], len(lrm_of_shell)) == ("debug", 3)
     assert (lrm["poll_s"], lrm["partition"]) == (2.5, "7")
 
 

@@ -17,8 +17,9 @@ import psutil
 import pytest
 
 from koala_agent.background import find
-from tests.agent.live.agent_process import command
+from tests.agent.live.agent_process import COMMAND, command, environment
 from tests.agent.live.fake_daemon import fake_daemon
+from tests.harness.moments import moment
 from tests.harness.ports import free_port
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -128,6 +129,52 @@ async def test_another_process_with_the_number_of_a_killed_agent_is_left_alone(s
     finally:
         other.send_signal(signal.SIGKILL)
         await other.wait()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a machine of another name needs root")
+async def test_an_agent_on_another_login_node_is_named_with_its_host(site: Site) -> None:
+    """Both see the same home; processes of the other one are none of this one."""
+    words = (*COMMAND, str(site.config))
+    apart = ("unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c")
+    other = await asyncio.create_subprocess_exec(
+        *apart, 'hostname login2; exec "$@"', "-", *words, env=environment(), stderr=-3
+    )
+    try:
+        async with asyncio.timeout(60):
+            while not (site.state_dir / "agent.status").exists():
+                await moment()
+        shown = await site.run("status")
+        assert shown.status == 0
+        assert "site delft: running (process 1 at login2)" in shown.out
+        again = await site.run("start")
+        assert again.status == 0, again
+        assert "runs already (process 1 at login2)" in again.out
+        assert f"at login2: koala-agent stop {site.config}" in again.out
+        ended = await site.run("stop")
+        assert (ended.status, "runs on another machine (process 1 at login2)" in ended.err) == (
+            1,
+            True,
+        )
+        beside = await command(str(site.config))
+        assert "another agent runs with this state directory (pid 1 at login2)" in beside[2]
+    finally:
+        other.kill()
+        await other.wait()
+    assert (await site.run("status")).status == 1
+
+
+async def test_an_agent_whose_batch_system_is_not_there_does_not_start(
+    site: Site, tmp_path: Path
+) -> None:
+    """As under cron, whose PATH is short; or with a cell that is no more."""
+    site.write("127.0.0.1:1", f'[lrm]\nkind = "slurm"\nenvironment = {{ PATH = "{tmp_path}" }}\n')
+    said = await site.run("start")
+    assert said.status == 2
+    assert f"sbatch, squeue, scancel not found in PATH = '{tmp_path}'" in said.err
+    slurm = fake_slurm(tmp_path / "bin").replace("{ PATH", '{ SLURM_CONF = "/no.conf", PATH')
+    site.write("127.0.0.1:1", slurm)
+    status, _out, err = await command(str(site.config))
+    assert (status, "koala-agent: /no.conf is not there: " in err) == (2, True), err
 
 
 async def test_a_check_finds_all_needs_met(site: Site) -> None:

@@ -59,7 +59,7 @@ async def test_programs_get_nothing_of_the_credentials_that_started_their_agent(
 ) -> None:
     """Theirs may be other users; what else it has in its environment they have, too."""
     known = (FILE_VARIABLE, TOKEN_VARIABLE, AUTHORITY_VARIABLE, RUNTIME_VARIABLE, ADDRESS_VARIABLE)
-    for name in (*known, "KOALA_DEBUG", "KOALA_TEST_MARK"):
+    for name in (*known, "KOALA_DEBUG", "TEST_MARK"):
         monkeypatch.setenv(name, "the agent's own")
     job = a_job()
     claim = f"{job}/1/0/1"
@@ -70,7 +70,7 @@ async def test_programs_get_nothing_of_the_credentials_that_started_their_agent(
         await passed(session, claim)
         await session.claim(claim, GONE)
     own = [line for line in said.read_text().splitlines() if line.endswith("=the agent's own")]
-    assert own == ["KOALA_TEST_MARK=the agent's own"]
+    assert own == ["TEST_MARK=the agent's own"]
     assert f"KOALA_CLAIM={claim}" in said.read_text().splitlines()
 
 

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from koala_agent.lrm.batch.slurm import Slurm
-from tests.batch.systems.system import GPUS, RESOURCES, System, brought_up, entering, sizes_in
+from tests.batch.systems.system import (
+    GPUS,
+    RESOURCES,
+    System,
+    brought_up,
+    entering,
+    settings_of,
+    sizes_in,
+)
 
 PROGRAMS = "bin"
 """Folder of the commands, where another Debian's Slurm is tried (KOALA_DEV_SLURM_ROOT)."""
@@ -126,8 +134,9 @@ def slurm_clusters(
     variables = {"KOALA_DEV_CLUSTERS": clusters, "KOALA_DEV_GPUS": f"a100:{GPUS // 2}", **RESOURCES}
     if root is not None:
         variables["KOALA_DEV_SLURM_ROOT"] = root
-    words = ("--profile", profile) if profile else ()
-    with brought_up("slurm-clusters.sh", folder, variables, *words, hidden=hidden, network=network):
+    with brought_up(
+        "slurm-clusters.sh", folder, variables, profile=profile, hidden=hidden, network=network
+    ):
         if not network and (folder / PROGRAMS).exists():
             more = {"PATH": f"{folder / PROGRAMS}:{os.environ['PATH']}"}
         yield {
@@ -136,6 +145,7 @@ def slurm_clusters(
                 processors=processors,
                 environment={"SLURM_CONF": str(folder / name / "slurm.conf"), **more},
                 folder=folder / name,
+                login=settings_of(folder / name / "settings.sh"),
             )
             for name, processors in sizes_in(clusters)
         }

@@ -13,6 +13,7 @@ import pytest
 from koala.daemon.config import read_config as read_daemon
 from koala.job_descriptions import read_job
 from koala_agent.config import read_config as read_agent
+from koala_agent.lrm.batch.slurm import SlurmTable
 from koala_agent.lrm.batch_system import known_systems
 from tests.cli.command import LIMIT_S, environment, koala, koala_here
 
@@ -80,15 +81,22 @@ def test_init_takes_over_the_variables_by_which_this_shell_finds_its_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_CONF", 'C:\\"atlas".conf')
+    monkeypatch.setenv("PATH", str(tmp_path))  # cron has another one
+    (tmp_path / "sbatch").touch(mode=0o755)
+    monkeypatch.setenv("SBATCH_ACCOUNT", "physics")
+    monkeypatch.setenv("SBATCH_PARTITION", "debug")
     monkeypatch.setenv("SGE_CELL", "red")
     monkeypatch.delenv("SGE_ROOT", raising=False)
     for kind, expected in (
-        ("slurm", {"SLURM_CONF": 'C:\\"atlas".conf'}),
+        ("slurm", {"SLURM_CONF": 'C:\\"atlas".conf', "PATH": str(tmp_path)}),
         ("gridengine", {"SGE_CELL": "red"}),
     ):
         run = init(tmp_path, kind, "--site", kind)
-        assert f"environment has {next(iter(expected))} of this shell" in run.stderr
-        assert read_agent(tmp_path / f"{kind}.toml").lrm.environment == expected
+        assert f"environment has {', '.join(expected)} of this shell" in run.stderr
+        table = read_agent(tmp_path / f"{kind}.toml").lrm
+        assert table.environment == expected
+        if isinstance(table, SlurmTable):
+            assert (table.account, table.partition, table.qos) == ("physics", "debug", "")
 
 
 def test_what_init_cannot_fill_in_is_refused(tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ class Cluster(Listener):
         super().__init__()
         self.jobs: dict[str, Job] = {}
         self.is_away = False
+        self.has_commands = True
         self.has_records = True
         self.is_deaf_to_submissions = False  # they arrive, and their answers do not
         self.forgets = False
@@ -110,6 +111,8 @@ class Cluster(Listener):
         """See Shell."""
         await asyncio.sleep(0)
         self.hear(command)
+        if not self.has_commands:
+            raise LocalManagerError(f"{command.argv[0]} cannot be run: No such file or directory")
         if self.is_away:
             raise LocalManagerError(f"{command.argv[0]} gave no answer in 15 s", transient=True)
         match command.argv:

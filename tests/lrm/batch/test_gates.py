@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
@@ -15,7 +16,7 @@ from koala_agent.lrm.batch.gatekeeper import AGAIN_S, GATES_S
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_gates import FAR_RENEW_S, GATED
 from koala_agent.lrm.dialect import Gate
-from koala_agent.lrm.local_manager import Idle, Placeholder, Queued, RequestRefusedError, Resources
+from koala_agent.lrm.local_manager import Idle, Placeholder, Queued, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Serve, queue_row
 from tests.lrm.harness import serving
@@ -142,9 +143,9 @@ async def test_a_gate_under_which_the_site_cancels_jobs_is_given_up(
         for number in range(1, 4):
             await manager.submit(other(gated, number))
         await cluster.polls()
-        for number in ("1", "2"):
+        for cancelled in ("1", "2"):
             assert manager.gate == "excluded nodes"
-            cluster.jobs[number].state = "CANCELLED"
+            cluster.jobs[cancelled].state = "CANCELLED"
             await cluster.polls()
         assert manager.gate == "nice value"
         cluster.now += AGAIN_S

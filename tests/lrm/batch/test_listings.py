@@ -217,6 +217,21 @@ async def test_nothing_is_startable_while_the_controller_is_away(
         await witness.until(Idle, lambda idle: idle.startable == 16)
 
 
+async def test_commands_that_disappear_are_the_site_s_trouble(
+    serve: Serve, cluster: Cluster
+) -> None:
+    """An update of the batch system, a folder that is no longer mounted: it says which one."""
+    async with serve() as (manager, witness):
+        await witness.until(Idle, lambda idle: idle.startable == 16)
+        cluster.has_commands = False
+        gone = await witness.until(Idle, lambda idle: idle.startable == 0)
+        assert gone.trouble.startswith("the batch system gives no answer (s")
+        assert "cannot be run: No such file or directory" in gone.trouble
+        assert (await manager.idle()).trouble == gone.trouble
+        cluster.has_commands = True
+        await witness.until(Idle, lambda idle: idle.startable == 16)
+
+
 async def test_listings_without_figures_are_no_answer(serve: Serve, cluster: Cluster) -> None:
     """Neither at the start, when there never were any, nor later, when those there are grow old."""
     cluster.has_figures = False

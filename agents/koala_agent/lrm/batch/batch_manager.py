@@ -31,7 +31,7 @@ from pathlib import Path
 
 from koala.common.protocol.limits import ENDLESS_S
 from koala.common.protocol.messages import Hole, Outlook, Resources, Wait
-from koala.common.protocol.names import ClaimId
+from koala.common.protocol.names import AWAY, SILENT, ClaimId
 from koala.common.protocol.queue_limits import Times
 from koala.common.runtime.clock import boot_id
 from koala.common.runtime.structured_log import get_logger
@@ -310,8 +310,9 @@ class BatchManager:
 
     async def idle(self) -> Idle:
         """See `LocalManager`. Polls first, because the figures must include all claims so far.
-        While a controller is away nothing is startable: jobs that may run elsewhere should. What is
-        returned counts as reported: the polls report each difference from it."""
+        While a controller is away, or its commands are, nothing is startable: jobs that may run
+        elsewhere should. What is returned counts as reported: the polls report each difference
+        from it."""
         try:
             await self._poll()
             await self._poll_figures()
@@ -644,9 +645,9 @@ class BatchManager:
             self._report(idle)
 
     def _mark_silent(self, error: LocalManagerError) -> None:
-        silence = f"the batch system gives no answer ({error})"
+        silence = f"{SILENT} ({error})"
         if isinstance(error, SiteAwayError):
-            silence = f"it cannot be reached: {error}"
+            silence = f"{AWAY}: {error}"
         if silence == self._silence:
             return
         log.warning("batch.not_listed", reason=str(error))

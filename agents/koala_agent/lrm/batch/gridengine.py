@@ -30,7 +30,7 @@ import msgspec
 
 from koala.common.protocol.messages import Resources, SiteResources
 from koala.errors import ConfigError, LocalManagerError
-from koala_agent.lrm.batch.native import option_pairs
+from koala_agent.lrm.batch.native import check_allowed, check_pairs, native_words, refuse
 from koala_agent.lrm.batch.slurm_queue import by_priority
 from koala_agent.lrm.batch_system import Answers, BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
@@ -81,11 +81,11 @@ AWAY = re.compile(r"(?i)unable to (?:contact|send|connect)|can't connect|commlib
 
 
 NATIVE_OPTIONS = (
-    *("-l", "-p", "-R", "-A", "-ac", "-ar", "-js", "-jc", "-ckpt", "-masterq", "-binding", "-m"),
-    *("-M", "-mods"),
+    *("-l", "-p", "-R", "-A", "-ac", "-dc", "-sc", "-ar", "-js", "-jc", "-c", "-ckpt", "-masterq"),
+    *("-binding", "-m", "-M", "-mods"),
 )
 """Options of `qsub` that jobs may give, each with one value. Any other word could be a script."""
-NATIVE_OWN = ("h_rt", "s_rt")
+NATIVE_OWN = ("h_rt", "s_rt", "slots", "s")
 """Resources of `-l` that Koala sets."""
 
 
@@ -145,9 +145,25 @@ class GridEngine(Dialect):
                 argv += [option, value]
         native: list[str] = []
         if asked.native:
-            native = _native_options(asked.native, self.native, self.gpu_resource)
+            native = self._native_options(asked.native, placeholder.processors)
         gate = ("-h",) if placeholder.is_gated else ()
         return Command(argv=(*argv, *self.options, *native, *gate), stdin=script)
+
+    def _native_options(self, text: str, processors: int) -> list[str]:
+        """Return a job's options for `qsub`: those with one value, `-soft` and `-hard` around them,
+        and another parallel environment for as many slots. Raises RequestRefusedError."""
+        words = native_words(text)
+        at = words.index("-pe") if "-pe" in words else len(words)
+        pe, slots = words[at : at + 3], words[at + 2 : at + 3]
+        if pe and (slots != [str(processors)] or words[at + 1].startswith("-")):
+            refuse(" ".join(pe), f"-pe NAME {processors}, as many slots as the job has processors")
+        rest = [*words[:at], *words[at + 3 :]]
+        plain = [word for word in rest if word not in ("-soft", "-hard")]
+        own = (*NATIVE_OWN, self.gpu_resource)
+        check_pairs(plain, self.native, options=NATIVE_OPTIONS, own=own, signed="-p")
+        if pe:
+            check_allowed("-pe", self.native)
+        return [*pe, *rest, *(["-hard"] if "-soft" in rest else [])]
 
     def _resources(self, asked: Resources, processors: int) -> list[str]:
         """Return what a job requests with `-l`. Raises RequestRefusedError for a constraint that
@@ -392,13 +408,6 @@ def _reached_limit(fields: dict[str, str]) -> bool:
     return limit is not None and ran is not None and float(ran[0]) >= float(limit[1])
 
 
-def _native_options(text: str, allowed: tuple[str, ...], counted: str) -> list[str]:
-    """Return a job's options for `qsub`; the resource `counted` is Koala's. Raises
-    RequestRefusedError."""
-    own = (*NATIVE_OWN, counted)
-    return option_pairs(text, allowed, options=NATIVE_OPTIONS, own=own, signed="-p")
-
-
 class GridEngineTable(LRMTable, frozen=True, kw_only=True):
     """Parallel environment, queue and project of all claims; `gpu_resource` is the complex that
     counts the cell's GPUs."""
@@ -453,6 +462,7 @@ SYSTEM = BatchSystem(
     dialect=_dialect,
     programs=("qsub", "qstat", "qdel", "qhold", "qrls", "qacct", "qconf", "qrsh"),
     found_by=("qsub", "qconf"),
+    places=("{SGE_ROOT}", "{SGE_ROOT}/{SGE_CELL}/common"),
     variables=("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT", "SGE_ARCH"),
     rules=BatchRules(
         hosts_file_variable="PE_HOSTFILE",

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from signal import SIGKILL
 
+from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
 from koala_agent.lrm.batch.slurm_gates import FAR, GATED, gates_of
@@ -125,17 +126,22 @@ FAULTS = re.compile(
 
 
 NATIVE_OWN = (
-    *("account", "array", "begin", "batch", "chdir", "cluster-constraint", "clusters"),
-    *("constraint", "cpus-per-gpu", "cpus-per-task", "deadline", "dependency", "error"),
-    *("exclusive", "export", "export-file", "get-user-env", "gid", "gpus", "gpus-per-node"),
-    *("gpus-per-socket", "gpus-per-task", "gres", "help", "hold", "ignore-pbs", "input"),
-    *("job-name", "kill-on-invalid-dep", "licenses", "mem", "mem-per-cpu", "mem-per-gpu"),
-    *("no-requeue", "nodes", "ntasks", "ntasks-per-node", "open-mode", "output", "overcommit"),
-    *("parsable", "partition", "qos", "quiet", "requeue", "signal", "test-only", "time"),
-    *("time-min", "tres-per-node", "tres-per-task", "uid", "usage", "verbose", "version"),
-    *("wait", "wait-all-nodes", "wrap"),
+    *("account", "array", "begin", "chdir", "cluster-constraint", "clusters", "constraint"),
+    *("container", "container-id", "cpus-per-gpu", "cpus-per-task", "deadline", "dependency"),
+    *("error", "exclusive", "export", "export-file", "get-user-env", "gid", "gpus"),
+    *("gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "help", "hold", "ignore-pbs"),
+    *("input", "job-name", "kill-on-invalid-dep", "licenses", "mem", "mem-per-cpu", "mem-per-gpu"),
+    *("no-requeue", "nodefile", "nodes", "ntasks", "ntasks-per-gpu", "ntasks-per-node"),
+    *("ntasks-per-tres", "open-mode", "output", "overcommit", "parsable", "partition", "qos"),
+    *("quiet", "requeue", "signal", "tasks-per-node", "test-only", "time", "time-min", "tres-per"),
+    *("uid", "usage", "verbose", "version", "wait", "workdir", "wrap"),
 )
 """Options of `sbatch` that Koala sets or counts, or that would change how its batch job runs."""
+
+NATIVE_MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
+NATIVE_GPUS = ("gpus", "gpus-per-node", "gpus-per-task", "gres", "cpus-per-gpu", "ntasks-per-gpu")
+"""Options of scripts that say more exactly what attributes of a job say, too: they replace what
+Koala would make of those."""
 
 
 OWN_VARIABLES = ("SBATCH_*", "SLURM_*")
@@ -195,7 +201,10 @@ class Slurm(Dialect):
             f"--output={'/dev/null' if placeholder.body else placeholder.directory / OUTPUT_FILE}",
             "--open-mode=append",
         ]
-        memory_mb = asked.memory_min_mb
+        native = _native_options(asked, self.native)
+        said = {word.partition("=")[0][2:] for word in native}
+        shapes_gpus = any(word[2:].startswith(("gpus", "gres=gpu")) for word in native)
+        memory_mb = None if said.intersection(NATIVE_MEMORY) else asked.memory_min_mb
         is_single = placeholder.processes == 1
         if memory_mb and not is_single:
             memory_mb = math.ceil(memory_mb / each)
@@ -206,9 +215,9 @@ class Slurm(Dialect):
             ("--qos", self.qos or asked.qos),
             ("--nodes", asked.hosts),
             ("--ntasks-per-node", asked.tasks_per_host),
-            ("--cpus-per-task", asked.cpus_per_task),
+            ("--cpus-per-task", "cpus-per-gpu" not in said and asked.cpus_per_task),
             ("--mem" if is_single else "--mem-per-cpu", memory_mb and f"{memory_mb}M"),
-            ("--gpus", asked.gpus and f"{kind}{asked.gpus}"),
+            ("--gpus", not shapes_gpus and asked.gpus and f"{kind}{asked.gpus}"),
             ("--constraint", asked.constraint),
             ("--licenses", ",".join(f"{name}:{count}" for name, count in asked.licenses)),
         ):
@@ -216,7 +225,6 @@ class Slurm(Dialect):
                 argv.append(f"{option}={value}")
         if asked.is_exclusive:
             argv.append("--exclusive")
-        native = _native_options(asked.native, self.native) if asked.native else ()
         gate = (f"--begin={FAR}", f"--comment={GATED}") if placeholder.is_gated else ()
         return (*argv, *self.options, *native, *gate)
 
@@ -452,17 +460,34 @@ def _ended(number: str, name: str, state: str, wait_status: int, reason: str) ->
     )
 
 
-def _native_options(text: str, allowed: tuple[str, ...]) -> list[str]:
+def _native_options(asked: Resources, allowed: tuple[str, ...]) -> list[str]:
     """Return a job's options for `sbatch`. Raises RequestRefusedError."""
-    words = native_words(text)
+    words = native_words(asked.native) if asked.native else []
     for word in words:
-        name = word.partition("=")[0]
-        if not re.fullmatch(r"--[a-z][a-z0-9-]*", name):
+        option, _, value = word.partition("=")
+        if not re.fullmatch(r"--[a-z][a-z0-9-]*", option):
             refuse(word, "long options with their value, as in --reservation=course")
-        if any(own.startswith(name[2:]) for own in NATIVE_OWN):  # sbatch takes beginnings of names
+        if _is_shape(option[2:], value, asked):
+            continue
+        # sbatch takes beginnings of names
+        if any(own.startswith(option[2:]) for own in NATIVE_OWN) and not _is_free(option, value):
             refuse(word, "options that Koala neither sets nor counts (docs: attributes of jobs)")
-        check_allowed(name, allowed)
+        check_allowed(option, allowed)
     return words
+
+
+def _is_shape(name: str, value: str, asked: Resources) -> bool:
+    """Return True for an option that shapes memory or GPUs for which the job asks anyhow."""
+    if name in NATIVE_MEMORY:
+        return value == "0" if name == "mem" else bool(value)
+    if name == "gpus" and value.rpartition(":")[2] != str(asked.gpus):
+        return False
+    return name in NATIVE_GPUS and bool(asked.gpus) and (name != "gres" or value.startswith("gpu"))
+
+
+def _is_free(option: str, value: str) -> bool:
+    """Return True for generic resources that are no GPUs, which Koala does not count."""
+    return option == "--gres" and bool(value) and "gpu" not in value
 
 
 class SlurmTable(LRMTable, frozen=True):
@@ -499,6 +524,8 @@ SYSTEM = BatchSystem(
     programs=("sbatch", "squeue", "scancel", "sinfo", "scontrol", "srun"),
     found_by=("sbatch",),
     variables=("SLURM_CONF",),
+    places=("{SLURM_CONF}",),
+    profile={"SBATCH_ACCOUNT": "account", "SBATCH_PARTITION": "partition", "SBATCH_QOS": "qos"},
     lists_gpus=True,
     rules=BatchRules(
         hosts_variable="SLURM_JOB_NODELIST",

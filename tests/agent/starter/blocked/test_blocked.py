@@ -113,6 +113,7 @@ def test_it_becomes_the_program_at_the_release(tmp_path: Path, gate: str) -> Non
     own = {"LC_CTYPE"}  # of the interpreter
     environment = {k: v for k, v in said["environment"].items() if k not in own}
     assert environment == {
+        "PWD": str(tmp_path),
         "PATH": "/bin",
         "OLD": "3",
         "NEW": "4",

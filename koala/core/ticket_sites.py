@@ -10,7 +10,6 @@ from koala.core.model.claim import Armed, Asked, Claim, Granted
 from koala.core.model.grid import Site
 from koala.core.model.job import Job, Member
 from koala.core.model.values import FOREVER, ClaimId, SiteName
-from koala.core.pipeline.ending import withdraw_tickets
 from koala.core.state import State
 
 
@@ -32,13 +31,6 @@ def hold_at(member: Member, site: SiteName) -> None:
     """Make a site that of the component: it holds there."""
     member.others = tuple([other for other in sites_of(member) if other != site])
     member.site = site
-
-
-def leave_site(state: State, member: Member, site: SiteName) -> None:
-    """Withdraw a component from the queue of one of its several sites."""
-    withdraw_tickets(state, member, at=site)
-    member.site, *others = [other for other in sites_of(member) if other != site]
-    member.others = tuple(others)
 
 
 def by_expected_wait(state: State, job: Job) -> list[Site]:
