@@ -48,6 +48,7 @@ class SiteStatus:
             why_idle=self.registry.why_idle(SiteName(site.site)),
             commands=self.registry.commands(SiteName(site.site)),
             version=self.registry.version(SiteName(site.site)),
+            gate_tried=self.registry.queue(SiteName(site.site)).gate_tried,
         )
         if record is None:
             return found

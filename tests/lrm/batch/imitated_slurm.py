@@ -35,6 +35,7 @@ def listed(
     restarts: str = "0",
     owner: str = "ann",
     processors: str = "1",
+    limit: str = "1:00:00",
     left: str = "1:00",
     priority: str = "1",
     partition: str = "batch",
@@ -44,7 +45,7 @@ def listed(
     comment: str = "(null)",
 ) -> str:
     """A row of a listing, padded by bytes, as Slurm does."""
-    fields = (number, state, code, restarts, owner, processors, left, priority, partition)
+    fields = (number, state, code, restarts, owner, processors, limit, left, priority, partition)
     more = (nodes, wanted, "(null)", "N/A", "N/A", reason, comment, name)
     pairs = zip((*fields, *more), COLUMNS, strict=True)
     return b"".join(text.encode().ljust(width) for text, (_, width) in pairs).decode() + "\n"
@@ -85,6 +86,7 @@ class Job:
     owner: str = ""
     left: str = "1:00"
     priority: int = 1
+    nodes: str = ""
 
 
 class Listener(Shell):
@@ -137,6 +139,7 @@ class Cluster(Listener):
         self.config = "PriorityType            = priority/basic\n"
         self.refused_change = ""  # of a job
         self.is_stubborn = False  # takes changes of jobs, and makes none
+        self.cpus = "0/16/0/16"
 
     def job(self, name: str) -> Job:
         """The one under this name."""
@@ -179,7 +182,7 @@ class Cluster(Listener):
             case ("sinfo", *_) if not self.has_figures:
                 return Answer(status=1, out="", err="slurm_load_node error: Socket timed out")
             case ("sinfo", *_):
-                node = ("n1", "batch*", "up", "0/16/0/16", "idle", "1", "0", "", "", "", "")
+                node = ("n1", "batch*", "up", self.cpus, "idle", "1", "0", "", "", "", "")
                 return Answer(status=0, out=row(NODE_COLUMNS, *node), err="")
             case _:
                 return Answer(status=0, out="", err="")
@@ -209,6 +212,7 @@ class Cluster(Listener):
                 processors=job.cpus,
                 left=job.left,
                 priority=str(job.priority),
+                nodes=job.nodes,
                 reason=job.reason,
                 comment=job.comment,
             )
