@@ -73,6 +73,8 @@ BUSY_SHARE = 2 / 3
 """Share of the longest pause that is one while there are claims."""
 LATE_S = 2.0
 """Time after the end of a starter in which its processors are free where nothing follows it."""
+TESTED_S, TESTED_MAX = 60.0, 1_000
+"""Time in which a good request is not tested again, and the number of those that are known."""
 BACKOFF = 0.2
 """Pause between two listings, as a share of the time since anything happened."""
 CANCEL_AGAIN_S = 5.0
@@ -177,6 +179,7 @@ class BatchManager:
             clock=clock,
         )
         self._pauses = SubmissionPauses(clock)
+        self._tested: dict[Placeholder, float] = {}  # until when a good request counts
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None  # of the last look
         self._foreign = 0  # jobs of others that waited then
@@ -685,13 +688,12 @@ class BatchManager:
         name, text = job_name(placeholder.claim, scope=scope), script(placeholder, scope=scope)
         may_be_queued = False
         try:
-            question = self._dialect.ask(placeholder, name=name, script=text)
-            if question is not None:
-                self._dialect.read_asked(await self._breaker.submit(question, account))
+            await self._test(placeholder, name=name, script=text)
             command = self._dialect.submit(placeholder, name=name, script=text)
             may_be_queued = True
             number = self._dialect.read_submitted(await self._breaker.submit(command, account))
         except LocalManagerError as error:
+            self._tested.clear()
             if error.transient:
                 self._unlisted.add(account)  # a poll finds out whether the account answers
             was_asked = may_be_queued and not isinstance(error, CircuitOpenError)
@@ -707,6 +709,18 @@ class BatchManager:
         if tracked.row.is_unwanted:
             await self._cancel_claim(tracked)
         await self._gatekeeper.settle(tracked)
+
+    async def _test(self, placeholder: Placeholder, *, name: str, script: str) -> None:
+        """Test a request, unless the same one was good a moment ago. Raises LocalManagerError."""
+        request, now = _request(placeholder), self._clock()
+        question = self._dialect.ask(placeholder, name=name, script=script)
+        if question is None or now < self._tested.get(request, -math.inf):
+            return
+        answer = await self._breaker.submit(question, placeholder.account)
+        self._dialect.read_asked(answer)
+        if len(self._tested) >= TESTED_MAX:
+            self._tested.clear()
+        self._tested[request] = now + TESTED_S
 
     async def _cancel(self, number: str, account: str) -> None:
         answer = await self._breaker.act(self._dialect.withdraw(number), account)
@@ -872,3 +886,10 @@ class BatchManager:
             or self._unlisted - self._breaker.troubled
             or any(one.is_unsettled() for one in self._claims.open())
         )
+
+
+def _request(placeholder: Placeholder) -> Placeholder:
+    """Return what a batch system decides by whether it takes a placeholder."""
+    return replace(
+        placeholder, claim="", argv=(), environment=(), directory=Path(), body="", may_kill=False
+    )
