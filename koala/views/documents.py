@@ -441,6 +441,7 @@ def sites_document(state: State, now: Instant = 0.0) -> tuple[grid.SiteStatus, .
             running=running[site.name],
             links=tuple(links.get(site.name, ())),
             is_drained=site.is_drained,
+            gate=site.facts.gate,
         )
         for site in state.sites.values()
     )

@@ -112,6 +112,7 @@ class Site:
     has_told_resources: bool = False  # a report of it has said what it has beside processors
     unreported_gpus: dict[ClaimId, int] = field(default_factory=dict)  # of claims in `unreported`
     errors: int = 0  # consecutive
+    launch_failures: int = 0  # consecutive rests because batch jobs could not begin
     erring: dict[JobId, int] = field(default_factory=dict)  # errors of each live job among them
     unusable_until: Instant | None = None  # None: usable
     unusable_since: Instant = 0.0  # 0: unknown

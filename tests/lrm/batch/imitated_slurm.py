@@ -44,6 +44,7 @@ class Job:
     cpus: str = ""
     is_listed: bool = True
     comment: str = "(null)"
+    nodes: str = ""
 
 
 class Listener(Shell):
@@ -164,7 +165,7 @@ class Cluster(Listener):
             row(
                 COLUMNS,
                 *(number, job.state, str(job.code), str(job.restarts), job.cpus),
-                *(job.name, job.reason, job.comment),
+                *("1:00:00", job.nodes, job.name, job.reason, job.comment),
             )
             for number, job in self.jobs.items()
             if job.is_listed

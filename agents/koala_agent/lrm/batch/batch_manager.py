@@ -49,6 +49,7 @@ from koala_agent.lrm.batch.claim_tracking import (
 from koala_agent.lrm.batch.forecast import forecast, holes
 from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
 from koala_agent.lrm.batch.queue_knowledge import QueueKnowledge
+from koala_agent.lrm.batch.submission_pauses import SubmissionPauses
 from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
@@ -130,9 +131,16 @@ class BatchManager:
             scope=settings.scope,
             make_room=settings.make_room,
         )
-        self._claims = TrackedClaims(self._table, clock=clock)
-        self._gatekeeper = Gatekeeper(dialect, self._breaker, self._claims, clock=clock)
         self._queues = QueueKnowledge(dialect, self._breaker, now=clock)
+        self._claims = TrackedClaims(self._table, clock=clock, explain=self._queues.explain)
+        self._gatekeeper = Gatekeeper(
+            dialect,
+            self._breaker,
+            self._claims,
+            folder=settings.state_directory,
+            clock=clock,
+        )
+        self._pauses = SubmissionPauses(clock)
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None
         self._forecasts: dict[str, Wait] = {}  # by number
@@ -225,6 +233,9 @@ class BatchManager:
     async def submit(self, placeholder: Placeholder) -> None:
         claim = placeholder.claim
         check(placeholder, self._settings.processors)
+        known = self._claims.get(claim)
+        if known is None or known.needs_submission():
+            self._pauses.check(placeholder)
         if placeholder.is_gated:
             await self._gatekeeper.check()
         tracked = self._claims.get(claim)
@@ -537,7 +548,10 @@ class BatchManager:
             was_asked = may_be_queued and not isinstance(error, CircuitOpenError)
             if not (error.transient and was_asked):
                 self._claims.forget(placeholder.claim)
+            if not isinstance(error, CircuitOpenError):
+                self._pauses.note_failure(placeholder, error)
             raise
+        self._pauses.note_success(placeholder)
         if not tracked.row.number:
             self._claims.change(tracked, number=number)
         tracked.is_listed = True
@@ -600,12 +614,13 @@ class BatchManager:
         if self._silence:
             idle = replace(idle, idle=0, startable=0, idle_gpus=0, why="")
             return replace(idle, trouble=self._silence)
-        troubles = (self._breaker.summary, self._gatekeeper.trouble)
+        troubles = (self._breaker.summary, self._gatekeeper.trouble, self._pauses.summary)
         idle = replace(
             idle,
             trouble="; ".join(filter(None, troubles)),
             waits=self._waits(),
             outlook=self._outlook,
+            gate_tried=self._gatekeeper.tried,
             holes=self._holes_now(idle),
         )
         now, limits = self._clock(), []
@@ -615,6 +630,8 @@ class BatchManager:
                 limits.append(f"{whose} has reached a limit ({reason})")
                 # Where claims run as their users, others may have what one cannot.
                 idle = idle if account else replace(idle, startable=0, holes=())
+        if self._pauses.is_shut(""):
+            idle = replace(idle, startable=0, holes=())
         words = [*limits, idle.why, *map(hole_words, idle.holes[:1])]
         return replace(idle, why="; ".join(filter(None, words)))
 

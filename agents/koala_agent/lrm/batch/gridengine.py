@@ -547,6 +547,12 @@ SYSTEM = BatchSystem(
     dialect=_dialect,
     programs=("qsub", "qstat", "qdel", "qhold", "qrls", "qacct", "qconf", "qrsh"),
     found_by=("qsub", "qconf"),
+    job_variables=(
+        *("JOB_ID", "JOB_NAME", "JOB_SCRIPT", "SGE_TASK_*", "SGE_O_*", "SGE_STD*_PATH"),
+        *("SGE_CWD_PATH", "SGE_CKPT_*", "SGE_ACCOUNT", "SGE_JOB_SPOOL_DIR", "SGE_BINDING"),
+        *("SGE_RSH_COMMAND", "QUEUE", "PE", "PE_HOSTFILE", "NSLOTS", "NHOSTS", "NQUEUES", "ARC"),
+        *("REQUEST", "REQNAME", "RESTARTED", "ENVIRONMENT", "TMP", "TMPDIR"),
+    ),
     places=("{SGE_ROOT}", "{SGE_ROOT}/{SGE_CELL}/common"),
     variables=("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT", "SGE_ARCH"),
     rules=BatchRules(
