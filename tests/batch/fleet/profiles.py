@@ -63,7 +63,7 @@ CASES = (
         profile="maintenance,homes",
         late=Wish(more="(maxWallTime=30)", words="Reserved for maintenance"),
     ),
-    Case(profile="busy,preemption", idle=16, late=Wish(count=32, words="Priority")),
+    Case(profile="busy,preemption", idle=0, late=Wish(count=32, words="Priority")),
     Case(
         profile="accounting",
         never=(Wish(more="(project=closed)", words="Job violates accounting/QOS policy"),),

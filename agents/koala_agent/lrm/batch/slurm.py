@@ -326,7 +326,9 @@ class Slurm(Dialect):
             wanted = [row.partition for row in every if row.is_default]
         seen = [row for row in every if not self.partition or row.partition in wanted]
         ours = {row.name: row for row in seen if not wanted or row.partition in wanted}
-        waiting = waiting_for(_rows(jobs), every, frozenset(ours), gated=GATED)
+        tier = min((rules[row.partition].tier for row in ours.values()), default=0.0)
+        rivals = [row for row in every if rules[row.partition].tier >= tier]
+        waiting = waiting_for(_rows(jobs), rivals, frozenset(ours), gated=GATED)
         idle_at = {name: row.idle_for(rules[row.partition]) for name, row in ours.items()}
         asleep = [row for row in ours.values() if row.is_asleep and idle_at[row.name]]
         unit = min((row.unit(rules[row.partition]) for row in ours.values()), default=0)
