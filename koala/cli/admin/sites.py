@@ -88,7 +88,13 @@ def show(*, site: str, json: bool, address: str | None) -> None:
         raise UnknownSiteError(
             f"no site {site!r}: known are {known}; `koala site --help` lists the commands"
         )
-    print_answer(shown[0], lambda: _text(shown), as_json=json)
+    print_answer(shown[0], lambda: "\n".join([_text(shown), *_limits(shown[0])]), as_json=json)
+
+
+def _limits(site: SiteStatus) -> list[str]:
+    from koala.cli.render.documents import queue_texts
+
+    return queue_texts(site.resources.queues)
 
 
 def _text(sites: Sequence[SiteStatus]) -> str:
