@@ -473,6 +473,8 @@ def _resources(resources: SiteResources) -> grid.Resources:
         licenses=dict(resources.licenses),
         queues=tuple(map(_queue, resources.queues)),
         host_memory_mb=resources.host_memory_mb,
+        host_processors=resources.host_processors,
+        unit=resources.unit,
     )
 
 

@@ -72,6 +72,10 @@ class Resources(Record, frozen=True, kw_only=True):
     """Queues of its batch system."""
     host_memory_mb: int = 0
     """Most memory of one machine, in megabytes; 0: unknown."""
+    host_processors: int = 0
+    """Processors of its smallest machine; 0: unknown."""
+    unit: int = 0
+    """A claim gets a multiple of so many processors; 0: what it asks for."""
 
 
 class SiteStatus(Record, frozen=True, kw_only=True):
