@@ -90,13 +90,19 @@ def show(*, site: str, json: bool, address: str | None) -> None:
         raise UnknownSiteError(
             f"no site {site!r}: known are {known}; `koala site --help` lists the commands"
         )
-    print_answer(shown[0], lambda: f"{_text(shown)}\n{gate_line(shown[0])}", as_json=json)
+    print_answer(
+        shown[0],
+        lambda: f"{_text(shown, is_detailed=True)}\n{gate_line(shown[0])}",
+        as_json=json,
+    )
 
 
-def _text(sites: Sequence[SiteStatus]) -> str:
+def _text(sites: Sequence[SiteStatus], *, is_detailed: bool = False) -> str:
     from koala.cli.render.documents import sites_text
 
-    return sites_text(sites, width=terminal_width(), coloured=is_coloured())
+    return sites_text(
+        sites, width=terminal_width(), coloured=is_coloured(), is_detailed=is_detailed
+    )
 
 
 @click.command

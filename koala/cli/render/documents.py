@@ -39,9 +39,10 @@ def sites_text(
     zone: tzinfo | None = None,
     width: int | None = None,
     coloured: bool = False,
+    is_detailed: bool = False,
 ) -> str:
     """Format `koala site`: one line a site, then why no more is idle, reasons of absences,
-    troubles, notices."""
+    troubles, notices, and in detail the commands at its batch system."""
     heads = (
         column("SITE", "site"),
         column("STATE", _site_state),
@@ -63,6 +64,10 @@ def sites_text(
     ]
     reasons = [f"{clean(site.site)}: {clean(site.why_idle)}" for site in sites if site.why_idle]
     notices = [f"{clean(site.site)}: {clean(site.notice)}" for site in sites if site.notice]
+    if is_detailed:
+        notices += [
+            f"{clean(site.site)}: {clean(site.commands)}" for site in sites if site.commands
+        ]
     sites_table = table(heads, sites, width=width, coloured=coloured)
     return "\n".join((sites_table, *reasons, *absences, *troubles, *notices))
 

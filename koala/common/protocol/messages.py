@@ -458,7 +458,8 @@ class SiteFigures:
     now, and `gate_tried` what a probe saw of it, and when. `outlook` is empty where it is unknown.
     `why_idle` says why no more processors are idle; empty where all are. Of the idle ones `asleep`
     are powered down, and up after `wake_s`. `holes` are more of them, for a short time. `taken` are
-    the processors that the local manager gave to claims that asked for another number.
+    the processors that the local manager gave to claims that asked for another number. `commands`
+    says how many were run at the batch system in the last minute.
     """
 
     idle: Processors
@@ -475,6 +476,7 @@ class SiteFigures:
     gate_tried: Reason = ""
     outlook: Annotated[tuple[Outlook, ...], Truncated(OUTLOOK_MAX)] = ()
     why_idle: Reason = ""
+    commands: Reason = ""
     asleep: Processors = 0
     wake_s: Annotated[float, Amount()] = 0.0
     holes: Annotated[tuple[Hole, ...], Truncated(HOLES_MAX)] = ()

@@ -118,10 +118,10 @@ def test_the_limit_of_koala_at_a_site_is_the_reason() -> None:
 
 
 async def test_figures_that_were_asked_for_are_followed_by_each_change(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, tmp_path: Path, placeholder: Placeholder
 ) -> None:
-    """A job of others is there only when the agent asks by itself: the next poll finds what it had
-    reported before, and must report it again."""
+    """A claim is there only when the agent asks by itself: the next poll finds what it had reported
+    before, and must report it again."""
     settings = BatchSettings(
         processors=16, state_directory=tmp_path, scope="ab", poll_s=0.01, figures_s=0.5
     )
@@ -129,11 +129,10 @@ async def test_figures_that_were_asked_for_are_followed_by_each_change(
     manager = BatchManager(settings, Slurm(), cluster, on_report=witness, clock=cluster.clock)
     async with serving(manager):
         await witness.until(Idle, lambda told: told.startable == 16)
-        cluster.queue = queue_row("90", "PENDING", "16", "1:00:00", "9", "Resources", "(null)")
-        assert (await manager.idle()).startable == 0
+        await manager.submit(placeholder)
+        assert (await manager.idle()).startable == 12
         witness.reports.clear()
-        cluster.queue = ""
-        cluster.now += 1.0
+        cluster.job("1").state = "COMPLETED"
         await witness.until(Idle, lambda told: told.startable == 16, within_s=10)
 
 

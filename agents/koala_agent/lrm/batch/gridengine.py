@@ -198,6 +198,10 @@ class GridEngine(Dialect):
         """See Dialect: those of everybody, because the account's name may be another's here."""
         return Command(argv=("qstat", "-u", "*", "-xml"))
 
+    def list_all(self) -> Command:
+        """See Dialect: with the requests of jobs."""
+        return Command(argv=("qstat", "-u", "*", "-r", "-xml"))
+
     def read_jobs(self, answer: Answer) -> list[BatchJob]:
         rows = [_row(row) for row in _tree(answer, "qstat").iter("job_list")]
         return sorted(rows, key=lambda job: int(job.number))
@@ -229,7 +233,7 @@ class GridEngine(Dialect):
         resources = f"slots,{self.gpu_resource}" if self.gpus else "slots"
         return (
             Command(argv=("qstat", "-g", "c", "-pe", self.parallel_environment, *where, "-xml")),
-            Command(argv=("qstat", "-u", "*", "-s", "p", "-r", "-xml")),
+            self.list_all(),
             Command(argv=("qhost", "-q", "-F", resources, "-xml")),
         )
 
@@ -237,14 +241,14 @@ class GridEngine(Dialect):
         """See Dialect. Queues may share the slots of their hosts, so these are counted. Slots that
         are disabled, suspended or in error count as neither idle nor there. Resource quotas are
         told by no listing: they show in what waits."""
-        summary, pending, hosts = (
+        summary, jobs, hosts = (
             _tree(answer, name) for answer, name in zip(answers, LISTINGS, strict=True)
         )
         ours = {queue.findtext("name") or "" for queue in summary.iter("cluster_queue_summary")}
         every = [_Host.read(host) for host in hosts.iter("host")]
         here = {host.name: host for host in every if ours & host.queues.keys()}
         waiting = []
-        for row in pending.iter("job_list"):
+        for row in jobs.iter("job_list"):
             nodes = _may_take(row, every) & here.keys()
             if _has_a_right(row) and nodes:
                 number, slots = row.findtext("JB_job_number") or "", _count(row, "slots")

@@ -281,6 +281,12 @@ class EmulatedLocalManager:
         self._post_end(claim, EndCause.WITHDRAWN, "withdrawn")
         await self._stored()
 
+    def note_start(self, claim: str) -> None:
+        """See `LocalManager`: it has started the job itself."""
+
+    def note_left(self, claim: str, *, is_gone: bool) -> None:
+        """See `LocalManager`: it sees the end itself."""
+
     async def listing(self) -> tuple[Listed, ...]:
         await self.opened()
         return tuple(listed(JobRow(job.placeholder, job.state)) for job in self._jobs.values())
