@@ -20,7 +20,8 @@ from enum import StrEnum
 from koala.common.protocol import names
 from koala.common.protocol.messages import NO_RESOURCES, Queue, SiteResources
 from koala.errors import LocalManagerError
-from koala_agent.lrm.claim_processes import CLAIM_VARIABLE, SCOPE_VARIABLE
+from koala_agent.environments import CLAIM_VARIABLE
+from koala_agent.lrm.claim_processes import SCOPE_VARIABLE
 from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 
@@ -227,6 +228,10 @@ class Dialect(ABC):
     def explain(self, number: str) -> Question | None:
         """Ask why a waiting job has not started; None where the listing alone tells it."""
         return None
+
+    def explain_reason(self, reason: str, queues: tuple[Queue, ...]) -> str:
+        """Add words, and limits of its queues, to a reason of a listing."""
+        return reason
 
     def figures(self) -> tuple[Command, ...]:
         """Query the processors and the waiting jobs, with one or more commands. With none those

@@ -67,6 +67,12 @@ def sites_text(
     return "\n".join((sites_table, *reasons, *absences, *troubles, *notices))
 
 
+def gate_line(site: SiteStatus) -> str:
+    """Say how claims that wait at a site are kept from starting, and what a probe saw of it."""
+    tried = f" ({clean(site.gate_tried)})" if site.gate_tried else ""
+    return f"gate: {clean(site.gate)}{tried}" if site.gate else "gate: none"
+
+
 def _gpus(site: SiteStatus) -> str:
     """Format the GPUs of a site, as in `2 of 4 idle`."""
     gpus = site.gpus

@@ -79,6 +79,7 @@ class EndKind(StrEnum):
     OUTPUT = "output"  # a named output file could not be brought back
     REFUSED = "refused"  # not started within the grace time, withdrawn
     FAILED = "failed"  # the local manager erred
+    LAUNCH = "launch"  # its batch job began, and was over before a starter checked in
     STOPPED = "stopped"  # by the daemon's Stop
     HOLD = "hold"  # its hold deadline came before the barrier
     LEASE = "lease"  # its lease ran out

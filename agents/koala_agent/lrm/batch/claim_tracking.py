@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from koala.common.protocol.messages import Taken
+from koala.common.protocol.limits import ENDLESS_S
+from koala.common.protocol.messages import Hole, Taken
 from koala.common.protocol.names import ClaimId
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
 from koala_agent.lrm.dialect import PROCESSORS_MAX, BatchJob, Figures, JobState, claim_of
 from koala_agent.lrm.job_table import JobTable
-from koala_agent.lrm.local_manager import EndCause, Ended, Idle, Listed, Queued, Running
+from koala_agent.lrm.local_manager import CANCELLED, EndCause, Ended, Idle, Listed, Queued, Running
 
 log = get_logger()
 
@@ -99,11 +100,18 @@ class TrackedClaim:
                 cause=cause,
                 exit_status=exit_status,
                 reason=reason,
-                waited_for=self.waited_for if cause is EndCause.WITHDRAWN else "",
+                waited_for=self._why_waited() if cause is EndCause.WITHDRAWN else "",
             )
         if self.state in (JobState.QUEUED, JobState.STUCK):
             return Queued(claim=claim)
         return Running(claim=claim)
+
+    def _why_waited(self) -> str:
+        return self.waited_for or ("" if self.reason in NO_REASON else self.reason)
+
+
+NO_REASON = ("", "None", "(null)")
+"""Reasons of a batch system that has none yet."""
 
 
 class TrackedClaims:
@@ -113,11 +121,19 @@ class TrackedClaims:
     batch system last said that it has reached a limit, and in which words.
     """
 
-    def __init__(self, table: JobTable[ClaimRow], *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        table: JobTable[ClaimRow],
+        *,
+        clock: Callable[[], float],
+        explain: Callable[[str], str] = str,
+    ) -> None:
+        """`explain` adds words to the batch system's reason for a wait."""
         self.unwanted: dict[str, str] = {}
         self.limits: dict[str, tuple[float, str]] = {}
         self._table = table
         self._clock = clock
+        self._explain = explain
         # Jobs queued in an earlier life may run by now.
         self._claims = {
             row.claim: TrackedClaim(
@@ -199,7 +215,8 @@ class TrackedClaims:
             return
         tracked.state = own.state
         tracked.is_limited = own.is_limited
-        tracked.reason = own.reason
+        if own.state is JobState.QUEUED:
+            tracked.reason = self._explain(own.reason)
         tracked.is_gated = own.is_gated
         if own.processors not in (0, tracked.row.taken or tracked.row.processors):
             self.change(tracked, taken=own.processors)
@@ -213,7 +230,7 @@ class TrackedClaims:
     def _cancel_hopeless(self, tracked: TrackedClaim, job: BatchJob) -> None:
         """Cancel a job that can never start, is held, or that the batch system starts again."""
         if job.state is JobState.STUCK:
-            verdict = (job.cause, f"it would never start: {job.reason}")
+            verdict = (job.cause, f"it would never start: {self._explain(job.reason)}")
         elif job.state is JobState.HELD:
             verdict = (job.cause, job.reason)
         elif job.is_again:
@@ -241,7 +258,7 @@ class TrackedClaims:
             exit_status, reason = None, "the batch system does not know it (any more)"
         else:
             cause, exit_status, reason = job.cause, job.exit_status, job.reason
-            if row.is_unwanted and cause is EndCause.CANCELLED_BY_SITE:
+            if row.is_unwanted and cause in CANCELLED:
                 cause = EndCause.WITHDRAWN
         if row.verdict is not None:
             cause, reason = row.verdict
@@ -369,6 +386,12 @@ def presumed_figures(claims: Iterable[TrackedClaim], *, allowed: int) -> Figures
     taken = sum(_taken(claim, 1) for claim in every if claim.state is not JobState.QUEUED)
     waiting = sum(claim.is_eligible() for claim in every)
     return Figures(processors=allowed, idle=max(0, allowed - taken), queued_jobs=waiting)
+
+
+def hole_words(hole: Hole) -> str:
+    """Say who may have the processors of a hole."""
+    who = f"that end within {_about(hole.for_s)}" if hole.for_s < ENDLESS_S else "of any length"
+    return f"{hole.processors} of them for jobs {who}"
 
 
 def _about(seconds: float) -> str:

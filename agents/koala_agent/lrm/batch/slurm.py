@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from signal import SIGKILL
 
-from koala.common.protocol.messages import Resources
+from koala.common.protocol.messages import Queue, Resources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
 from koala_agent.lrm.batch.slurm_gates import FAR, GATED, gates_of
@@ -43,6 +43,7 @@ from koala_agent.lrm.batch.slurm_queue import (
     LIMITS,
     NEVER,
     QUEUE_COLUMNS,
+    explained,
     queue_of,
     waiting_for,
 )
@@ -59,7 +60,13 @@ from koala_agent.lrm.dialect import (
     honoured,
     is_count,
 )
-from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
+from koala_agent.lrm.local_manager import (
+    OUTPUT_FILE,
+    EndCause,
+    Placeholder,
+    RequestRefusedError,
+    UnclearRefusalError,
+)
 from koala_agent.starter.batch_rules import BatchRules
 from koala_agent.transport.interface import Answer, Command
 
@@ -69,6 +76,8 @@ COLUMNS = (
     ("exit_code", 16),
     ("RestartCnt", 12),
     ("NumCPUs", 12),
+    ("TimeLimit", 24),
+    ("NodeList", 80),
     ("Name", 200),
     ("Reason", 400),
     ("Comment", 40),
@@ -122,7 +131,11 @@ REFUSALS = re.compile(
 FAULTS = re.compile(
     r"(?i)invalid|not permitted|denied|unrecognized|does not exist|no such|disabled"
 )
-"""Messages for wrong options, which stay wrong. Any other error is transient."""
+"""Messages for wrong options, which stay wrong."""
+
+AWAY = re.compile(r"(?i)unable to contact|temporarily|timed out|communication|connection|busy")
+"""Messages of a controller that does not answer, or takes no more jobs: a retry may work, and a
+submission may have arrived."""
 
 
 NATIVE_OWN = (
@@ -184,7 +197,7 @@ class Slurm(Dialect):
     def read_asked(self, answer: Answer) -> None:
         """See Dialect. Its start time is an estimate, and is not read."""
         if answer.status != 0:
-            raise _refusal("sbatch --test-only", answer)
+            raise _refusal("sbatch --test-only", answer, self._place())
 
     def _sbatch(self, placeholder: Placeholder, *, name: str) -> tuple[str, ...]:
         asked = placeholder.resources
@@ -229,11 +242,18 @@ class Slurm(Dialect):
         return (*argv, *self.options, *native, *gate)
 
     def read_submitted(self, answer: Answer) -> str:
-        """See Dialect; the answer is NUMBER or NUMBER;CLUSTER."""
-        number = answer.out.strip().partition(";")[0]
-        if answer.status == 0 and is_count(number):
-            return number
-        raise _refusal("sbatch", answer)
+        """See Dialect; the answer is NUMBER or NUMBER;CLUSTER, after what a wrapper of the site
+        prints."""
+        numbers = re.findall(r"^([0-9]{1,15})(?:;.*)?$", answer.out.strip(), re.MULTILINE)
+        if answer.status == 0 and numbers:
+            return str(numbers[-1])
+        raise _refusal("sbatch", answer, self._place())
+
+    def _place(self) -> str:
+        """Name the account, partition and quality of service of all claims, for messages."""
+        given = (("account", self.account), ("partition", self.partition), ("qos", self.qos))
+        named = ", ".join(f"{key} {value}" for key, value in given if value)
+        return f" ({named} of the agent's file)" if named else ""
 
     def list_jobs(self) -> Command:
         return Command(argv=("squeue", "-h", "-a", "-t", "all", "--me", "-O", _widths(COLUMNS)))
@@ -355,6 +375,10 @@ class Slurm(Dialect):
             user=self.user,
         )
 
+    def explain_reason(self, reason: str, queues: tuple[Queue, ...]) -> str:
+        """See Dialect."""
+        return explained(reason, queues)
+
     def list_queue(self) -> Command:
         """See Dialect. A site may hide the jobs of others (PrivateData): they seem to be none."""
         states = ("-t", "PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING")
@@ -396,17 +420,20 @@ def _widths(columns: tuple[tuple[str, int], ...]) -> str:
     return ",".join(f"{name}:{width}" for name, width in columns)
 
 
-def _refusal(command: str, answer: Answer) -> LocalManagerError:
+def _refusal(command: str, answer: Answer, place: str) -> LocalManagerError:
     complaint = answer.complaint()
-    message = f"{command}: {complaint}"
-    is_away = "Unable to contact" in complaint or "temporarily" in complaint
-    if not is_away and REFUSALS.search(complaint):
+    message = f"{command}: {answer.complaints()}{place}"
+    if AWAY.search(complaint):
+        return LocalManagerError(message, transient=True)
+    if REFUSALS.search(complaint):
         return RequestRefusedError(message)
-    return LocalManagerError(message, transient=is_away or FAULTS.search(complaint) is None)
+    if FAULTS.search(complaint):
+        return LocalManagerError(message)
+    return UnclearRefusalError(message)
 
 
 def _row(fields: list[str]) -> BatchJob:
-    number, state, code, restarts, cpus, name, reason, comment = fields
+    number, state, code, restarts, cpus, limit, nodes, name, reason, comment = fields
     # A member of a job array or of a heterogeneous job has its place behind the number.
     plain = re.fullmatch(r"([0-9]{1,15})(?:[_+.].*)?", number)
     wait_status = _wait_status(code)
@@ -414,7 +441,13 @@ def _row(fields: list[str]) -> BatchJob:
         row = " ".join(fields)[:200]
         raise LocalManagerError(f"squeue: {row!r} is no row of a listing", transient=True)
     if state in ENDS:
-        return _ended(plain[1], name, state, wait_status, reason)
+        if state == "TIMEOUT":
+            reason = limit
+        ended = _ended(plain[1], name, state, wait_status, reason)
+        if state != "CANCELLED" or not nodes:
+            return ended
+        words = f"{ended.reason} on {nodes}"
+        return replace(ended, cause=EndCause.CANCELLED_BEGUN, reason=words)
     now = STATES.get(state, JobState.RUNNING)
     cause = EndCause.LOST
     is_gated = now is JobState.QUEUED and comment == GATED
@@ -525,6 +558,7 @@ SYSTEM = BatchSystem(
     found_by=("sbatch",),
     variables=("SLURM_CONF",),
     places=("{SLURM_CONF}",),
+    job_variables=("SLURM_JOB_ID", "SLURM_*", "SLURMD_*", "SRUN_*"),
     profile={"SBATCH_ACCOUNT": "account", "SBATCH_PARTITION": "partition", "SBATCH_QOS": "qos"},
     lists_gpus=True,
     rules=BatchRules(
