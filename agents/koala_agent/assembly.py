@@ -62,7 +62,7 @@ from koala_agent.site_access import (
 )
 from koala_agent.starter_link.inherited_connections import LOCAL, InheritedConnections
 from koala_agent.starter_link.mailbox import Mailbox
-from koala_agent.state_folder import check_state
+from koala_agent.state_folder import check_state, lrm_folder
 from koala_agent.transport.interface import CommandRunner, Transport
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_host import SSHHosts
@@ -310,7 +310,7 @@ def _local_manager(
 ) -> LocalManager:
     """Return the site's local manager; jobs get this umask. Starters of this machine get
     connections of `inherited`."""
-    state = Path(config.agent.state_dir) / "lrm"
+    state = lrm_folder(Path(config.agent.state_dir))
     if isinstance(config.lrm, EmulatedTable):
         settings = EmulatedSettings(
             processors=config.site.processors,

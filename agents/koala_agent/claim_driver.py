@@ -71,6 +71,7 @@ from koala_agent.lrm.local_manager import (
     Ended,
     Idle,
     Listed,
+    PausedError,
     Placeholder,
     Queued,
     RequestRefusedError,
@@ -367,7 +368,10 @@ class ClaimDriver:
             except LocalManagerError as error:
                 is_refused = has_requests or isinstance(error, RequestRefusedError)
                 kind = EndKind.REFUSED if is_refused else EndKind.FAILED
-                self._submit_failed(claim.id, str(error), kind, is_transient=error.transient)
+                again_s = error.again_s if isinstance(error, PausedError) else 0.0
+                self._submit_failed(
+                    claim.id, str(error), kind, is_transient=error.transient, again_s=again_s
+                )
             except NotAllowedError as error:
                 self._submit_failed(claim.id, str(error), EndKind.REFUSED)
             except SpecError as error:  # no other site would take it
@@ -393,11 +397,23 @@ class ClaimDriver:
             return await BatchedCalls(self._folders.prepare, batch_max=1).call(order)
 
     def _submit_failed(
-        self, claim: ClaimId, reason: str, kind: EndKind, *, is_transient: bool = False
+        self,
+        claim: ClaimId,
+        reason: str,
+        kind: EndKind,
+        *,
+        is_transient: bool = False,
+        again_s: float = 0.0,
     ) -> None:
         log.warning("claim.submission_failed", claim=claim, reason=reason)
         self._inbox.put_nowait(
-            SubmitFailed(claim=claim, reason=reason, is_transient=is_transient, kind=kind)
+            SubmitFailed(
+                claim=claim,
+                reason=reason,
+                is_transient=is_transient,
+                kind=kind,
+                again_s=again_s,
+            )
         )
 
     async def _set_gate(self, order: SetGate) -> None:

@@ -352,7 +352,13 @@ class Site:
                 waits=(*self._claims.untaken(), *idle.waits),
                 foreign_queued=idle.foreign_queued,
                 gate=self._manager.gate,
+                gate_tried=idle.gate_tried,
                 outlook=idle.outlook,
+                why_idle="" if is_low else idle.why,
+                asleep=idle.asleep,
+                wake_s=idle.wake_s,
+                holes=() if is_low else idle.holes,
+                taken=idle.taken,
             )
             self._link.send_figures(figures, is_due=is_due)
 

@@ -76,6 +76,7 @@ class Job:
     mips: float | None = None
     max_hold: Duration | None = None
     quorum: int | None = None
+    redundancy: int | None = None  # sites in whose queues a component waits
     retry: int | None = None
     rerun: bool | None = None
     progress: str | None = None

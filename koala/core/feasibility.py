@@ -7,12 +7,13 @@ and the job counts as feasible.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import groupby, islice
 from typing import NamedTuple
 
 from koala.core.model.grid import (
     GridView,
+    Link,
     Part,
     Placement,
     PlacementRequest,
@@ -36,11 +37,17 @@ ANY = float("inf")
 
 
 class Capacity(NamedTuple):
-    """Capacity of an idle site; unlimited for one that never registered."""
+    """Capacity of an idle site, which gives a multiple of a `unit`; unlimited for one that never
+    registered."""
 
     name: SiteName
     processors: float
     slots: float = ANY
+    unit: int = 1
+
+    def taken_by(self, processors: int) -> int:
+        """Return the processors that a component of this size takes."""
+        return -(-processors // self.unit) * self.unit
 
 
 class Requirement(NamedTuple):
@@ -59,6 +66,7 @@ def capacities_of(sites: Iterable[Site], owner: UserName, most: float) -> list[C
             site.name,
             site.facts.processors,
             most if site.facts.slots is None else min(most, site.facts.slots),
+            site.facts.resources.unit or 1,
         )
         for site in sites
         if site.facts.admits(owner)
@@ -72,9 +80,10 @@ def empty_view(
     bandwidth_default: float = 1.0,
     closed: Collection[SiteName] = (),
     room: Callable[[Site], int] | None = None,
+    free: Mapping[Link, float] | None = None,
 ) -> GridView:
     """Make the view of the grid that a policy would see if nothing ran there, with this `room` at
-    its sites."""
+    its sites and `free` bandwidth on its links."""
     views = [
         SiteView(
             name=site.name,
@@ -85,6 +94,7 @@ def empty_view(
             mips=site.facts.mips,
             slots=site.facts.slots,
             gpus=site.facts.resources.gpus,
+            unit=site.facts.resources.unit or 1,
         )
         for site in sites
         if site.name not in closed
@@ -94,7 +104,7 @@ def empty_view(
         replicas={} if files is None else files.replicas,
         bandwidth={} if files is None else files.bandwidth,
         bandwidth_default=bandwidth_default,
-        free={} if files is None else files.bookable,
+        free=files.bookable if free is None and files is not None else free,
     )
 
 
@@ -146,9 +156,9 @@ def may_fit(
     more = max(0, needed - len(must))
     if more > len(may) or _is_too_much([*must, *may[:more]], capacities):
         return False
-    total = sum(need.processors for need in requirements)
     if all(need.site is None for need in requirements) and any(
-        capacity.processors >= total and capacity.slots >= len(requirements)
+        capacity.slots >= len(requirements)
+        and capacity.processors >= sum(capacity.taken_by(n.processors) for n in requirements)
         for capacity in capacities
     ):
         return True  # as most jobs do
@@ -166,8 +176,9 @@ def _is_too_much(requirements: Iterable[Requirement], capacities: Sequence[Capac
         count += len(list(same))
         places: float = 0
         for capacity in capacities:
+            taken = capacity.taken_by(size)
             places += min(
-                capacity.slots, capacity.processors // size if capacity.processors != ANY else ANY
+                capacity.slots, capacity.processors // taken if capacity.processors != ANY else ANY
             )
             if places >= count:
                 break
@@ -183,6 +194,7 @@ class _Search:
         self, capacities: Sequence[Capacity], may: Sequence[Requirement], more: int
     ) -> None:
         self._places = {capacity.name: place for place, capacity in enumerate(capacities)}
+        self._capacities = capacities
         self._left = [capacity.processors for capacity in capacities]
         self._slots = [capacity.slots for capacity in capacities]
         self._may = may
@@ -258,7 +270,7 @@ class _Search:
             is_open = place >= 0 and self._has_room(place, need)
             return [place] if is_open else []
         alike = {
-            (left, self._slots[place], place if self._is_by_name else 0): place
+            (left, self._slots[place], self._key_of(place)): place
             for place, left in enumerate(self._left)
             if self._has_room(place, need)
         }
@@ -268,17 +280,21 @@ class _Search:
         return -1 if need.site is None else self._places.get(need.site, -1)
 
     def _has_room(self, place: int, need: Requirement) -> bool:
-        return self._left[place] >= need.processors and self._slots[place] >= 1
+        taken = self._capacities[place].taken_by(need.processors)
+        return self._left[place] >= taken and self._slots[place] >= 1
+
+    def _key_of(self, place: int) -> tuple[int, int]:
+        return place if self._is_by_name else 0, self._capacities[place].unit
 
     def _take(self, place: int, need: Requirement) -> bool:
         if place < 0 or not self._has_room(place, need):
             return False
-        self._left[place] -= need.processors
+        self._left[place] -= self._capacities[place].taken_by(need.processors)
         self._slots[place] -= 1
         return True
 
     def _give(self, place: int, need: Requirement) -> None:
-        self._left[place] += need.processors
+        self._left[place] += self._capacities[place].taken_by(need.processors)
         self._slots[place] += 1
 
 

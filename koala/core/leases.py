@@ -107,7 +107,8 @@ class Leases:
         # the claim. A connected agent does; a disconnected one did until it was cut.
         site = sites.get(claim.site)
         heard_at = now if site is None or site.is_connected else site.disconnected_at
-        return max(begun_at, heard_at + (site.facts.grace_s if site is not None else 0.0))
+        grace_s = 0.0 if site is None else site.facts.grace_s + claim.wake_s
+        return max(begun_at, heard_at + grace_s)
 
 
 def _is_away(sites: Mapping[SiteName, Site], name: SiteName) -> bool:

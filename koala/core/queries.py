@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.common.protocol.queue_limits import hold_room_s
+from koala.common.protocol.queue_limits import END_S, hold_room_s, limit_of
 from koala.core.model.claim import Asked, Claim
 from koala.core.model.grid import Demand, GridView, Link
 from koala.core.model.job import Attempt, Claiming, Job, Member
@@ -10,9 +10,15 @@ from koala.core.model.job_spec import InputFile, InputMode, JobSpec, StartType
 from koala.core.model.parameters import Parameters
 from koala.core.model.placement_queues import local_site
 from koala.core.model.timeline import chunk
-from koala.core.model.values import Instant, JobId, SiteName
+from koala.core.model.values import FOREVER, Instant, JobId, SiteName
 from koala.core.policy_api import PlacementPolicy, on_distinct_sites
-from koala.core.resources import needs_resources, respecting_resources, site_times
+from koala.core.resources import (
+    needs_resources,
+    occupied,
+    respecting_resources,
+    site_times,
+    takes_more,
+)
 from koala.core.sites import site_views
 from koala.core.state import State
 
@@ -36,7 +42,8 @@ def is_optional_member(job: Job, component: int) -> bool:
 def placement_policy(state: State, job: Job) -> PlacementPolicy:
     """Return the placement policy for a job."""
     place = state.policies.place
-    if needs_resources(job.spec.components, state.sites.values()):
+    sites = state.sites.values()
+    if needs_resources(job.spec.components, sites) or takes_more(job.spec, sites):
         place = respecting_resources(place, job.spec, state.sites)
     return on_distinct_sites(place) if job.spec.distinct else place
 
@@ -98,6 +105,23 @@ def free_slots(state: State) -> dict[SiteName, int]:
         if claim.site in left:
             left[claim.site] -= 1
     return left
+
+
+def view_until_end(state: State, job: Job, view: GridView, now: Instant) -> GridView:
+    """Return the view with the processors that are idle for as long as a job's claims last: no
+    longer than their time limits."""
+    if not view.sites_with_holes:
+        return view
+    hold_s = hold_max_s(state, job)
+    ends = {}
+    for name in view.sites_with_holes:
+        limits_s = []
+        for component in job.spec.components:
+            times = site_times(component, state.sites[name])
+            limit_s = limit_of(hold_s, component.wall_time_s, END_S, times)
+            limits_s.append(times.usual_s if limit_s == FOREVER else limit_s)
+        ends[name] = now + max(limits_s)
+    return view.until(ends)
 
 
 def hold_max_s(state: State, job: Job) -> float:
@@ -256,5 +280,6 @@ def placed_processors(state: State, own: JobId | None) -> dict[SiteName, tuple[i
                 component = job.spec.components[member.component]
                 processors, gpus = counts.get(member.site, (0, 0))
                 gpus += component.gpus or 0
-                counts[member.site] = (processors + component.processors, gpus)
+                processors += occupied(component, state.sites[member.site].facts)
+                counts[member.site] = (processors, gpus)
     return counts

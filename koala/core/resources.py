@@ -50,6 +50,29 @@ def needs_resources(components: Sequence[ComponentSpec], sites: Iterable[Site]) 
     return any(_beyond_limits(one, facts) for facts in limited for one in components)
 
 
+def occupied(component: ComponentSpec, facts: SiteFacts) -> int:
+    """Return the processors that a component takes from a site: whole machines or cores, where the
+    site gives no parts of them, or the component shares its machines with nobody."""
+    has, processors = facts.resources, component.processors
+    host = has.host_processors
+    unit = max(has.unit, host if component.is_exclusive else 1, 1)
+    if unit == 1:
+        return processors
+    units = -(-processors // unit)
+    if unit >= host:
+        each = (component.tasks_per_host or 0) * (component.cpus_per_task or 1)
+        units = max(units, component.hosts or 0, -(-processors // each) if each else 0)
+    return max(processors, min(units * unit, facts.processors))
+
+
+def takes_more(spec: JobSpec, sites: Iterable[Site]) -> bool:
+    """Return True if a component of a job may take more from a site than it asks for, in a way that
+    the idle processors of the site alone do not tell."""
+    if any(component.is_exclusive or component.hosts for component in spec.components):
+        return True
+    return len(spec.components) > 1 and any(site.facts.resources.unit > 1 for site in sites)
+
+
 def may_have_gpus(component: ComponentSpec, site: Site) -> bool:
     """Return True if a component asks for GPUs, and the site has not told yet whether it has any:
     agents register before their batch systems answer."""
@@ -210,9 +233,14 @@ def respecting_resources(
             component = spec.components[part.component]
             gpus = component.gpus or 0
             able = able_sites(component, sites, request.user)
+            taken = {name: occupied(component, site.facts) for name, site in able.items()}
             seen = trial.copy()
             seen.close(
-                s.name for s in trial.sites if s.name not in able or trial.gpus_at(s.name) < gpus
+                s.name
+                for s in trial.sites
+                if s.name not in able
+                or trial.gpus_at(s.name) < gpus
+                or trial.idle_at(s.name) < taken[s.name]
             )
             beside = (*request.beside, *(assignment.site for assignment in found))
             answer = place(replace(request, parts=(part,), beside=beside), seen)
@@ -220,7 +248,7 @@ def respecting_resources(
                 reason = _why_not(component, part.site, able, sites, trial, request.user)
                 return replace(answer, reason=reason or answer.reason)
             (assignment,) = answer.assignments
-            trial.take(assignment.site, part.processors, gpus)
+            trial.take(assignment.site, taken[assignment.site], gpus)
             trial.book(assignment)
             found.append(assignment)
         return Placement(assignments=tuple(sorted(found, key=lambda one: one.component)))

@@ -419,6 +419,11 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _of_job("mips", "number", "preferred rate of each of its processors"),
     _of_job("maxHold", "minutes or duration", "longest hold of claimed processors before a start"),
     _of_job("quorum", "integer", "start with so many components, 1 to all"),
+    _of_job(
+        "redundancy",
+        "integer",
+        "sites in whose queues a component waits if they are busy, 1 to 8 (default: 1)",
+    ),
     _of_job("retry", "integer", "times that a failed job goes back to its queue, 0 to 1000"),
     _of_job("rerun", "yes or no", "may be placed again after it has started (default: yes)"),
     _of_job(
@@ -442,6 +447,16 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "(all PORT) or (FROM TO PORT) ...",
         "TCP paths that are tried before the start; FROM and TO are labels, indices or all",
     ),
+    _refused(
+        "stagein",
+        "add the file to the catalogue (koala files add), and name it with inputs=(NAME SIZE);"
+        " stage takes files of your machine along",
+        "KOALA",
+    ),
+    _refused("filesize-stagein", "the size stands beside the name: inputs=(NAME SIZE)", "KOALA"),
+    _refused("stageout", "name the files with outputFile; they are brought back", "KOALA"),
+    _ignored("filesize-stageout", "files are brought back whatever their sizes", "KOALA"),
+    _ignored("bandwidth", "links are measured, and nothing is reserved on them", "KOALA"),
     _refused(
         "totalCount", "splitting a total over sites is not there yet: name components", "Koala"
     ),

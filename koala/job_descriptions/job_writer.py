@@ -67,6 +67,7 @@ def _job_relations(spec: JobSpec) -> list[Relation]:
         ("deadline", None if spec.deadline is None else _deadline_text(spec.deadline)),
         ("maxHold", None if spec.max_hold_s is None else minutes_text(spec.max_hold_s)),
         ("quorum", _number(spec.quorum)),
+        ("redundancy", _number(spec.redundancy if spec.redundancy > 1 else None)),
         ("retry", _number(spec.retries or None)),
         ("rerun", None if spec.rerun else "no"),
         ("progress", spec.progress),

@@ -16,6 +16,7 @@ from koala.job_descriptions.fields import Given
 
 COMPONENTS_MAX = 1000
 RETRIES_MAX = 1000
+REDUNDANCY_MAX = 8
 
 _PRIORITIES = {priority.value: priority for priority in Priority}
 _INPUT_MODES = {mode.value: mode for mode in InputMode}
@@ -39,6 +40,9 @@ JOB_READERS: dict[str, Callable[[JobSpec, Given], JobSpec]] = {
     "maxhold": lambda spec, given: replace(spec, max_hold_s=_max_hold_s(given)),
     "quorum": lambda spec, given: replace(
         spec, quorum=fields.whole(given, low=1, high=COMPONENTS_MAX)
+    ),
+    "redundancy": lambda spec, given: replace(
+        spec, redundancy=fields.whole(given, low=1, high=REDUNDANCY_MAX)
     ),
     "retry": lambda spec, given: replace(
         spec, retries=fields.whole(given, low=0, high=RETRIES_MAX)

@@ -303,7 +303,7 @@ def progress_question(random: Random) -> tuple[ProgressQuestion]:
 
 def ticket_question(random: Random) -> tuple[TicketQuestion]:
     """Draw the components of a job in the queues of busy sites, some of which hold."""
-    parts = []
+    parts: list[TicketPart] = []
     places = [
         (component, SiteName(f"site{place}"))
         for component in range(random.randint(1, 4))

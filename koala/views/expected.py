@@ -18,10 +18,12 @@ from koala.core.model.values import FOREVER, Instant, Seconds
 from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.views.records import jobs
+from koala.views.units import counted
 from koala.views.waiting import (
     SiteQueue,
     SiteQueues,
     clock_time,
+    interval,
     span,
     start_of,
     waiting_claims,
@@ -98,8 +100,8 @@ def _describe(found: jobs.ExpectedStart, now: Instant) -> str:
     start = f"estimated start in {span(float(found.start_at) - now)}"
     if found.earliest_at is None or found.latest_at is None:
         return f"{start}: {last}"
-    low, high = span(float(found.earliest_at) - now), span(float(found.latest_at) - now)
-    return f"{start} ({low} to {high}): {last}"
+    between = interval(float(found.earliest_at) - now, float(found.latest_at) - now)
+    return f"{start} ({between}): {last}"
 
 
 def expected_of_spec(state: State, spec: JobSpec, queues: SiteQueues, now: Instant) -> str:
@@ -199,7 +201,7 @@ def _sooner(
     for processors in sorted((one for one in sizes if 0 < one < spec.processors), reverse=True):
         less_s = _start_of_size(here, queue, processors, run_s)
         if less_s is not None and less_s <= soon_s:
-            yield f"component {label} with {processors} processors, in {span(less_s)}"
+            yield f"component {label} with {counted(processors, 'processor')}, in {span(less_s)}"
             break
     for shorter_s in sorted(
         {row.run_s for row in queue.outlook if row.run_s < run_s}, reverse=True

@@ -14,9 +14,9 @@ from koala.core.model.claim import Asked, Claim
 from koala.core.model.job import Attempt, Claiming, Job, Member, Placing, Queued
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import FOREVER, ClaimId, Instant, Seconds, SiteName
-from koala.core.pipeline.stated_starts import stated_interval
 from koala.core.sites import is_usable
 from koala.core.state import State
+from koala.core.stated_starts import stated_interval
 from koala.views.records import jobs
 from koala.views.records.base import Moment, moment_of
 from koala.views.units import counted
@@ -29,6 +29,7 @@ class SiteQueue:
     """Local queue of a site by its newest report; `system` is the name of its batch system."""
 
     system: str = ""
+    gate_tried: str = ""
     waits: Mapping[ClaimId, Wait] = field(default_factory=dict)
     outlook: tuple[Outlook, ...] = ()
 
@@ -36,7 +37,8 @@ class SiteQueue:
     def of(cls, figures: SiteFigures, *, system: str) -> SiteQueue:
         """Make it of the figures of a site."""
         waits = {wait.claim: wait for wait in figures.waits}
-        return cls(system=system, waits=waits, outlook=figures.outlook)
+        tried = figures.gate_tried
+        return cls(system=system, gate_tried=tried, waits=waits, outlook=figures.outlook)
 
 
 NO_QUEUE = SiteQueue()
@@ -82,7 +84,7 @@ def _wait(state: State, claim: Claim, queue: SiteQueue, now: Instant) -> jobs.Qu
         site=claim.site,
         system=queue.system,
         batch_job="" if told is None else told.number,
-        reason="" if told is None else told.reason,
+        reason="" if told is None else told.reason.removeprefix(f"{queue.system}: "),
         asked_at=Moment.of(claim.asked_at),
         is_gated=claim.is_gated,
         start_at=moment_of(claim.start_at),
@@ -128,8 +130,7 @@ def _start(wait: jobs.QueueWait, now: Instant) -> str:
     verb = "would start" if wait.is_gated else "estimated start"
     details = [wait.source] if wait.source else []
     if wait.earliest_at is not None and wait.latest_at is not None:
-        low, high = span(float(wait.earliest_at) - now), span(float(wait.latest_at) - now)
-        details.insert(0, f"{low} to {high}")
+        details.insert(0, interval(float(wait.earliest_at) - now, float(wait.latest_at) - now))
     return f"{verb} in {span(float(wait.start_at) - now)} ({'; '.join(details)})"
 
 
@@ -142,9 +143,13 @@ def wait_of_member(state: State, job: Job, member: Member, queues: SiteQueues, n
     waits = waits_of(state, job, member.component, queues, now)
     if not waits:
         return f"no claim waits at {member.site}" if member.end is None else ""
-    others = counted(len(waits) - 1, "further claim")
-    more = f"; {others} behind it" if len(waits) > 1 else ""
-    return describe_wait(min(waits, key=start_of), now) + more
+    first = min(waits, key=start_of)
+    behind = sum(one.site == first.site for one in waits) - 1
+    elsewhere = dict.fromkeys(one.site for one in waits if one.site != first.site)
+    words = [describe_wait(first, now)]
+    words += [f"{counted(behind, 'further claim')} behind it"] if behind else []
+    words += [f"also queued at {', '.join(elsewhere)}"] if elsewhere else []
+    return "; ".join(words)
 
 
 def _held(state: State, member: Member) -> Claim | None:
@@ -226,6 +231,11 @@ def span(seconds: Seconds) -> str:
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+
+
+def interval(low_s: Seconds, high_s: Seconds) -> str:
+    """Format an interval of durations from now on."""
+    return f"up to {span(high_s)}" if low_s < 1 else f"{span(low_s)} to {span(high_s)}"
 
 
 def clock_time(at: Instant, now: Instant) -> str:

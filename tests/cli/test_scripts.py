@@ -17,7 +17,7 @@ def test_batch_scripts_are_shown_as_the_job_that_they_make(tmp_path: Path) -> No
     assert done.returncode == 0
     assert "(resourceManagerContact=alpha)" in done.stdout
     assert done.stdout.count("(count=2)") == 2
-    assert "line 2: --mail-type is left out" in done.stderr
+    assert "line 2, column 14: --mail-type is left out" in done.stderr
     twice = koala_here("submit", *words, "job.rsl")
     assert (twice.returncode, twice.stdout) == (2, "")
     assert "'job.rsl' and --component cannot be combined" in twice.stderr

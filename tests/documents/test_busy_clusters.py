@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
+from koala.common.protocol.messages import Outlook, Wait
 from koala.core.model.actions import ArmClaim, ClaimProcessors, StopClaim
 from koala.core.model.events import SiteReported
 from koala.core.model.values import ClaimId, JobId, SiteName
 from koala.policies import chosen
 from koala.views.explain import why
+from koala.views.waiting import SiteQueue
 from tests.documents.blocks import blocks
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script
@@ -51,7 +53,7 @@ def scene() -> tuple[list[str], list[str]]:
         picture += news(before, now, minute)
         before = now
         if minute == ASKED_MIN:
-            told = why(script.scheduler, JobId("j1"), script.now)
+            told = why(script.scheduler, JobId("j1"), script.now, local_queue)
     assert script.phase("j1") == "Starting"
     return told, picture
 
@@ -70,6 +72,19 @@ def tell(script: Script, minute: int) -> None:
                 site=SiteName(site), idle=0, through=through, local=64, queued=5, starts=starts
             )
         )
+
+
+def local_queue(site: SiteName) -> SiteQueue:
+    """The words of both sites for the claims that wait there."""
+    first = {"delft": ("j1/1/0/", 4711), "vu": ("j1/1/1/", 815)}[site]
+    reason = "Resources" if site == "delft" else ""
+    numbers = {ClaimId(f"{first[0]}{n}"): str(first[1] + n - 1) for n in (1, 2, 3)}
+    waits = {
+        claim: Wait(claim=claim, number=number, reason=reason, source="queue run forward")
+        for claim, number in numbers.items()
+    }
+    outlook = Outlook(processors=4, run_s=1e8, start_in_s=1200.0)
+    return SiteQueue(system="Slurm", waits=waits, outlook=(outlook,))
 
 
 def tickets(script: Script) -> dict[ClaimId, str]:

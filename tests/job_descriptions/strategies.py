@@ -236,6 +236,7 @@ def jobs(draw: st.DrawFn) -> JobSpec:
         preferred_mips=draw(st.none() | _amounts),
         max_hold_s=draw(st.none() | _seconds),
         quorum=draw(st.none() | st.integers(1, len(parts))),
+        redundancy=draw(st.integers(1, 8)),
         retries=draw(st.integers(0, 1000)),
         rerun=draw(st.booleans()),
         progress=draw(st.sampled_from([None, "free", "sq"])),

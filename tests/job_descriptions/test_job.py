@@ -72,7 +72,8 @@ def test_every_attribute_of_a_component_reaches_its_field() -> None:
 def test_every_attribute_of_the_job_reaches_its_field() -> None:
     spec = read_job(
         "+(priority=high)(inputFile=(data/one 10K))(inputMode=chunk)(deadline='+90')(hint=io 0.25)"
-        "(maxHold=0.5)(quorum=1)(retry=3)(rerun=no)(progress=SQ)(connect=(all 29500)(1 0 80))"
+        "(maxHold=0.5)(quorum=1)(redundancy=2)(retry=3)(rerun=no)(progress=SQ)"
+        "(connect=(all 29500)(1 0 80))"
         "(&(executable=a))(&(executable=b))"
     ).spec
     assert spec == JobSpec(
@@ -84,6 +85,7 @@ def test_every_attribute_of_the_job_reaches_its_field() -> None:
         hint=Hint(kind="io", deviation=0.25),
         max_hold_s=30.0,
         quorum=1,
+        redundancy=2,
         retries=3,
         rerun=False,
         progress="sq",
@@ -300,6 +302,10 @@ REFUSALS = [
     ("(outputFile='a\nb')", "control characters"),
     ("(outputFile=a a)", "each file once"),
     ("(file_stage_in=(a b))", "file_stage_in is refused: name the file with inputFile"),
+    ('(stagein="/home/ann/in")', "stagein is refused: add the file to the catalogue"),
+    ('(filesize-stagein="/in=10G")', "beside the name: inputs=(NAME SIZE)"),
+    ('(stageout="/home/ann/out")', "stageout is refused: name the files with outputFile"),
+    ("(directory=$(HOME)/run)", "'HOME' is not defined; GRAM defined it at the site"),
     ("(file_stage_out=(a b))", "name the files with outputFile"),
     ("(restart=x)", "restart is refused"),
     ("(totalCount=64)", "totalCount is refused"),
@@ -336,6 +342,7 @@ REFUSALS = [
     ("(maxHold=-1)", "maxHold: found '-1'"),
     ("(maxHold=inf)", "maxHold: found 'inf'"),
     ("(quorum=0)", "quorum: found '0'"),
+    ("(redundancy=9)", "redundancy: found '9', expected a whole number from 1 to 8"),
     ("(quorum=2)", "quorum is 2, expected at most the number of components, 1"),
     ("(retry=-1)", "retry: found '-1'"),
     ("(rerun=maybe)", "expected yes or no"),

@@ -94,6 +94,8 @@ class Grid:
         self.evidence = Evidence(folder / "evidence")
         self.mark = secrets.token_hex(8)
         self.releases: dict[str, str] = {}  # Python that makes a process one of another release
+        self.shells: dict[str, Mapping[str, str]] = {}
+        """Variables of the shells in which agents are started."""
         self._processes: dict[str, Process] = {}
         self._was_killed = False
         self.address = f"127.0.0.1:{free_port()}"
@@ -198,7 +200,7 @@ class Grid:
             around = Surroundings(
                 stdout=log,
                 stderr=log,
-                environment=self.environment(),
+                environment={**self.environment(), **self.shells.get(name, {})},
                 folder=self.folder,
                 umask=UMASK,
                 is_session=True,

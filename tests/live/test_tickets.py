@@ -37,7 +37,7 @@ waiting_max = 2
 }
 """Local users who fill a site and stay, and a short queue of others. Those of Leiden stay longer by
 far."""
-GATED = "the first gated, with its place kept"
+GATED = "gated, with its place kept"
 PARAMETERS: dict[str, Any] = {
     **CALM,
     "ticket_plan_s": 1.0,
@@ -80,6 +80,23 @@ async def why(client: AsyncClient, job: str, *wanted: str) -> None:
         await moment()
 
 
+async def told_everywhere(client: AsyncClient, job: str) -> None:
+    """Lists, details and a dry run say the same of a job whose component at Leiden waits."""
+    (listed,) = await client.list_jobs(jobs=[job])
+    assert listed.reason.startswith("queued at leiden")
+    assert listed.reason.endswith("; delft holds 2")
+    shown = await client.show(job)
+    assert shown.expected is not None
+    assert (shown.expected.component, shown.expected.is_place_kept) == ("leiden", True)
+    assert shown.parts[1].waits[0].source == "queue run forward"
+    assert "holds 2 processors at delft" in shown.parts[0].wait
+    later = "&(executable=/bin/true)(count=4)(resourceManagerContact=leiden)"
+    dry = await client.submit(later, dry_run=True)
+    assert "component leiden at leiden is last" in dry.expected
+    soon = f'+{later.replace("&", "(&")})(deadline="+2")'
+    assert any("too early" in one for one in (await client.submit(soon, dry_run=True)).warnings)
+
+
 def leave(grid: Grid, site: str) -> None:
     """Let the local users of a site go: its agent is killed and comes back without them."""
     grid.kill(site)
@@ -103,14 +120,14 @@ async def test_gated_claims_keep_their_places_over_kills_and_start_together(tmp_
     """Delft would start first, by far: its claim is gated, and stays so while nothing else is in
     its way."""
     async with queued_pair(tmp_path, "delft", "leiden", tickets="dodge") as (grid, client, job):
-        await why(client, job, "may start, expected in")
+        await why(client, job, "component leiden: queued at leiden", "estimated start in")
         grid.kill("daemon")
         grid.start("daemon")
         await grid.ready(client)
-        await why(client, job, "may start, expected in")
+        await why(client, job, "component leiden: queued at leiden", "estimated start in")
         leave(grid, "delft")
         await grid.ready(client)
-        await why(client, job, "component 0 at delft: 3 claims in its queue", GATED)
+        await why(client, job, "component delft: queued at delft", GATED)
         await grid.idle(client, PROCESSORS)
         grid.kill("delft", "daemon")
         grid.start()
@@ -124,8 +141,9 @@ async def test_gated_claims_keep_their_places_over_kills_and_start_together(tmp_
 
 async def test_what_came_up_first_holds_over_kills_until_the_other_comes_up(tmp_path: Path) -> None:
     async with queued_pair(tmp_path, "leiden", tickets="turns") as (grid, client, job):
-        holds = "component 0 at delft: holds 2 processors"
-        await why(client, job, holds, "component 1 at leiden: 3 claims in its queue")
+        holds = "component delft: holds 2 processors at delft"
+        await why(client, job, holds, "component leiden: queued at leiden")
+        await told_everywhere(client, job)
         held = grid.starters(f"{job}/")
         assert len(held) == 1
         for name in ("daemon", "delft"):
@@ -142,11 +160,37 @@ async def test_what_came_up_too_early_is_given_back_and_gated(tmp_path: Path) ->
     """Then its site is idle, and its next claim starts when the other part holds."""
     short: dict[str, float] = {"ticket_hold_max_s": 4.0}
     async with queued_pair(tmp_path, "leiden", tickets="turns", **short) as (grid, client, job):
-        await why(client, job, "component 0 at delft: 3 claims in its queue", GATED)
+        await why(client, job, "component delft: queued at delft", GATED)
         story = [text for _, text in (await client.show(job))["story"]]
-        assert any("component 0 gives back 2 processors at delft" in text for text in story)
+        assert any("component delft gives back 2 processors at delft" in text for text in story)
         await grid.nothing_left(f"{job}/")
         await grid.idle(client, PROCESSORS)
         await why(client, job, GATED)
         leave(grid, "leiden")
         await comes_up(grid, client, job)
+
+
+async def test_a_job_in_two_queues_goes_where_processors_become_idle(tmp_path: Path) -> None:
+    """Each part waits at both sites. Delft, which could take the whole job, becomes idle."""
+    policies = '[policies]\ntickets = "dodge"\n'
+    with live_grid(
+        tmp_path,
+        sites={"delft": PROCESSORS, "leiden": PROCESSORS},
+        parameters={**PARAMETERS, "redundancy_share_max": 1.0},
+        more={"daemon": policies, **CROWDS},
+    ) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            for site in grid.sites:
+                await grid.crowded(client, site)
+            parts = [grid.evidence.component(count=2) for _ in range(2)]
+            text = grid.evidence.job(*parts, more="(redundancy=2)")
+            job = (await client.submit(text)).job
+            await grid.phase(client, job, "Queued")
+            await why(client, job, "further claims, also at")
+            leave(grid, "delft")
+            assert await client.wait(job) == "Finished", await client.show(job)
+            await grid.at_rest(client)
+            grid.evidence.finished(job, processes=4)
+            shown = await client.show(job)
+            assert {part["site"] for part in shown["parts"]} == {"delft"}

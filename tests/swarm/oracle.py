@@ -339,6 +339,7 @@ class Oracle:
         self.errors.heard(event)
         self.errors.require_rests(scheduler, self.parameters.consecutive_errors_max)
         self.tickets.require_short_holds(scheduler, now)
+        self.tickets.require_caps(scheduler)
 
     def _require_own_end(self, event: ClaimGone) -> None:
         """Require that a program's own end is real: it ends the job, or its part in it."""

@@ -171,17 +171,32 @@ def _busy(seed: int, drawn: Scenario) -> Scenario:
         for _ in range(random.choice((5, 20, 40)))
     )
     hold_s = random.choice((1.0, 10.0, 60.0))
+    more = Random(f"{seed}/busy more")
     return replace(
         drawn,
+        specs={
+            job: replace(spec, redundancy=more.choice((1, 1, 2, 3)))
+            for job, spec in drawn.specs.items()
+        },
         tickets=random.choice(("dodge", "dodge", "turns", "spare")),
         settings=tuple(
-            replace(s, facts=replace(s.facts, gate=random.choice(("queue", "queue", MUTE, ""))))
+            replace(
+                s,
+                facts=replace(
+                    s.facts,
+                    gate=random.choice(("queue", "queue", MUTE, "")),
+                    tickets_max=more.choice((None, None, 1, 4)),
+                    held_share_max=more.choice((None, None, 0.5)),
+                ),
+            )
             for s in drawn.settings
         ),
         parameters=replace(
             drawn.parameters,
             tickets_max=random.choice((1, 3)),
             tickets_user_max=random.choice((3, 100, 100)),
+            held_share_max=more.choice((0.2, 0.5, 1.0)),
+            redundancy_share_max=more.choice((0.1, 1.0)),
             ticket_plan_s=random.choice((5.0, 20.0)),
             ticket_slack_s=random.choice((0.0, 10.0)),
             ticket_hold_min_s=hold_s,

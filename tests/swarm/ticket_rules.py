@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from koala.core.model.actions import Action, ClaimProcessors, StopClaim
-from koala.core.model.claim import Asked
+from koala.core.model.claim import Armed, Asked, Granted
 from koala.core.model.events import ClaimFenced, ClaimGone, ClaimGranted, Event
 from koala.core.model.job import Queued
-from koala.core.model.values import FOREVER, ClaimId, Instant, Seconds
+from koala.core.model.values import FOREVER, ClaimId, Instant, JobId, Seconds, SiteName
 from koala.core.scheduler import Scheduler
 from tests.swarm.breach import require
 
@@ -70,6 +70,31 @@ class Tickets:
                 held_s = 0.0 if member.claimed_at is None else now - member.claimed_at
                 text = f"{member.claim} holds for {held_s:g} s: allowed is {most_s:g} s"
                 require(held_s <= most_s + HELD_S, 5, text)
+
+    def require_caps(self, scheduler: Scheduler) -> None:
+        """Require that no more waits at a site, nor is held there, than is allowed, and that a
+        component waits at no more sites than its job asks for."""
+        tickets = [claim for claim in scheduler.ledger.values() if claim.is_ticket]
+        for name, site in scheduler.sites.items():
+            here = [claim for claim in tickets if claim.site == name]
+            waiting = sum(isinstance(claim.phase, Asked) for claim in here)
+            most = site.facts.tickets_max
+            require(most is None or waiting <= most, 5, f"{waiting} tickets wait at {name}")
+            held: dict[JobId, int] = {}
+            for one in here:
+                if isinstance(one.phase, Granted | Armed):
+                    held[one.job] = held.get(one.job, 0) + one.processors
+            shares = (site.facts.held_share_max, scheduler.parameters.held_share_max)
+            owners, ours = [site.facts.processors * (share or 1.0) for share in shares]
+            is_allowed = len(held) <= 1 or sum(held.values()) <= ours
+            require(is_allowed and sum(held.values()) <= owners, 5, f"{held} hold at {name}")
+        waits: dict[tuple[JobId, int, int], set[SiteName]] = {}
+        for one in tickets:
+            if isinstance(one.phase, Asked):
+                waits.setdefault((one.job, one.attempt, one.component), set()).add(one.site)
+        for (job, *_), sites in waits.items():
+            most = scheduler.jobs[job].spec.redundancy
+            require(len(sites) <= most, 5, f"a component of {job} waits at {len(sites)} sites")
 
     def require_gate(
         self, scheduler: Scheduler, claim: ClaimId, now: Instant, *, is_gated: bool

@@ -123,13 +123,14 @@ class SubmitFailed(msgspec.Struct, frozen=True, kw_only=True):
 
     `kind` is whose fault that is, for an error that is not transient. FAILED: the site's. REFUSED:
     the manager works and refuses the job, or the job's own wishes (a queue, an account) may be the
-    reason. UNEXECUTABLE: the job's, at every site.
+    reason. UNEXECUTABLE: the job's, at every site. A retry makes no sense before `again_s`.
     """
 
     claim: ClaimId
     reason: str
     is_transient: bool
     kind: EndKind = EndKind.FAILED
+    again_s: float = 0.0
 
 
 class GateFailed(msgspec.Struct, frozen=True, kw_only=True):

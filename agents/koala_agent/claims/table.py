@@ -111,7 +111,7 @@ from koala_agent.claims.states import (
     passed_at_of,
     report_of,
 )
-from koala_agent.lrm.local_manager import EndCause
+from koala_agent.lrm.local_manager import CANCELLED, EndCause
 from koala_agent.starter.clock_offset import ClockOffset
 from koala_agent.starter.state_machine.keepalive import PING_MAX_S, PINGS_A_LEASE
 
@@ -311,11 +311,13 @@ class ClaimTable:
         return self._change_gate(claim, state, is_gated=hold.is_gated)
 
     def _grace_s(self, hold: Hold) -> float:
-        """Return the grace time of a claim: that of its site, longer when it preempts other jobs. A
-        ticket waits until its daemon has not asked for it for a day."""
+        """Return the grace time of a claim: that of its site, longer when it preempts other jobs or
+        machines have to be powered up. A ticket waits until its daemon has not asked for it for a
+        day."""
         if hold.waits:
             return TICKET_S
-        return self._limits.grace_s + (self._leases.kill_s if hold.is_preempting else 0.0)
+        preemption_s = self._leases.kill_s if hold.is_preempting else 0.0
+        return self._limits.grace_s + hold.wake_s + preemption_s
 
     def _refusal(self, hold: Hold) -> str:
         """Return why the site's owner does not allow this claim; empty when it is allowed."""
@@ -689,7 +691,7 @@ class ClaimTable:
             else:
                 self._finish(claim, end)
             return
-        retry_at = self._retry_at(claim, state)
+        retry_at = max(self._retry_at(claim, state), self._now + event.again_s)
         failed = msgspec.structs.replace(
             state, submit_at=retry_at, trouble=event.reason, failures=state.failures + 1
         )
@@ -733,10 +735,15 @@ class ClaimTable:
                 self._finish(claim, claim_ends.withdrawn_end(end, event))
             case Granted() | Armed() | Passed() | Stopping():
                 self._bound_batch_ended(claim, claim.state.nonce, event)
-            case Ended(end=end) if (
-                event.cause is EndCause.CANCELLED_BY_SITE and claim_ends.was_killed(end)
-            ):
+            case Ended(end=end) if event.cause in CANCELLED and claim_ends.was_killed(end):
                 self._finish(claim, replace(end, kind=EndKind.SITE, reason=event.reason))
+            case Ended(end=end, passed_at=float()) if (
+                event.cause is EndCause.TIME_LIMIT and end.kind is EndKind.SITE
+            ):
+                cut = claim_ends.time_limit_end(event, claim)
+                end = replace(end, kind=cut.kind, reason=cut.reason)
+                cut_short = msgspec.structs.replace(claim.state, end=end, collects=True)
+                self._batch_ended(self._store(claim, cut_short), event)
             case Ended(end=end, collects=True, nonce=nonce, passed_at=passed_at):
                 due_at = self._now + self._limits.collect_max_s
                 state = Collecting(nonce=nonce, passed_at=passed_at, end=end, due_at=due_at)

@@ -14,7 +14,7 @@ import re
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from koala.common.protocol import names
@@ -57,7 +57,8 @@ class BatchJob:
     `cause` counts when it has ended, is stuck or held: WITHDRAWN where the request can never be
     met, LOST where the site failed. `is_again`: the batch system runs it, or will, for a second
     time. `is_limited`: it waits because its user has reached a limit. `is_gated`: it waits because
-    one of the dialect's gates is shut. `owner` is empty where only jobs of the account are listed.
+    one of the dialect's gates is shut. `processors` are those that it was given, 0: unknown.
+    `owner` is empty where only jobs of the account are listed.
     """
 
     number: str
@@ -70,19 +71,51 @@ class BatchJob:
     is_again: bool = False
     is_limited: bool = False
     is_gated: bool = False
+    processors: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow:
+    """Job of any user that runs, or waits for processors, with the time that it may still run.
+    `nodes` are those that it has or may take, None: any."""
+
+    number: str
+    processors: int
+    left_s: float
+    is_running: bool = False
+    nodes: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """Processors of the queue or partition, idle ones that a job without wishes could have, and the
     number of jobs that wait for processors (not for an instant, another job, a hold, or a gate).
-    The `resources` of the site and its idle GPUs."""
+    The `resources` of the site and its idle GPUs.
+
+    What most need not say:
+
+    - `waiting`: those jobs one by one, where a listing tells them.
+    - `idle_at`: the idle processors of each node, where jobs wait for certain nodes.
+    - `planned`: nodes that are kept for jobs which the batch system does not show us.
+    - `asleep` of the idle ones are powered down, and up after `wake_s`.
+    - `shut` of the others are used by nobody and not to be had for now, as while a node restarts.
+    - `closed`: words for people: how many nobody uses, and why they are not to be had.
+    - `is_settling`: it will soon be otherwise, as while jobs are being ended.
+    """
 
     processors: int
     idle: int
     queued_jobs: int
     idle_gpus: int = 0
     resources: SiteResources = NO_RESOURCES
+    waiting: tuple[QueueRow, ...] | None = None
+    idle_at: Mapping[str, int] = field(default_factory=dict)
+    planned: frozenset[str] = frozenset()
+    asleep: int = 0
+    wake_s: float = 0.0
+    shut: int = 0
+    closed: tuple[str, ...] = ()
+    is_settling: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,16 +125,6 @@ class Limits:
 
     queues: tuple[Queue, ...] = ()
     closes_at: float = math.inf
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueRow:
-    """Job of any user that runs, or waits for processors, with the time that it may still run."""
-
-    number: str
-    processors: int
-    left_s: float
-    is_running: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +228,10 @@ class Dialect(ABC):
     def explain(self, number: str) -> Question | None:
         """Ask why a waiting job has not started; None where the listing alone tells it."""
         return None
+
+    def explain_reason(self, reason: str, queues: tuple[Queue, ...]) -> str:
+        """Add words, and limits of its queues, to a reason of a listing."""
+        return reason
 
     def figures(self) -> tuple[Command, ...]:
         """Query the processors and the waiting jobs, with one or more commands. With none those

@@ -17,7 +17,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from koala.common.protocol.messages import NO_RESOURCES, Outlook, Resources, SiteResources, Wait
+from koala.common.protocol.messages import (
+    NO_RESOURCES,
+    Hole,
+    Outlook,
+    Resources,
+    SiteResources,
+    Taken,
+    Wait,
+)
 from koala.common.protocol.queue_limits import Times
 from koala.errors import LocalManagerError
 
@@ -76,6 +84,19 @@ class RequestRefusedError(LocalManagerError):
     """The local manager works, and refuses this request (for now): no fault of the site."""
 
 
+class UnclearRefusalError(RequestRefusedError):
+    """Refusal in words that Koala does not know: it may be of all requests of an account."""
+
+
+class PausedError(LocalManagerError):
+    """Nothing was sent, because the local manager took no request a moment ago; a retry may work
+    after `again_s`."""
+
+    def __init__(self, reason: str, *, again_s: float) -> None:
+        super().__init__(reason, transient=True)
+        self.again_s = again_s
+
+
 class EndCause(StrEnum):
     """Cause of a batch job's end."""
 
@@ -87,11 +108,16 @@ class EndCause(StrEnum):
     """The agent ended or dequeued it."""
     CANCELLED_BY_SITE = "cancelled_by_site"
     """Somebody at the site ended or dequeued it; no error of the site."""
+    CANCELLED_BEGUN = "cancelled_begun"
+    """The same after it had begun, perhaps because the site could not start it."""
     LOST = "lost"
     """The manager could not start it, or lost it; nothing of it is left."""
     UNREACHABLE = "unreachable"
     """One of its machines does not answer, and the manager counts the job as ended. That is no
     proof: the processes there may be alive."""
+
+
+CANCELLED = (EndCause.CANCELLED_BY_SITE, EndCause.CANCELLED_BEGUN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +168,12 @@ class Idle:
     the site's administrator; empty for none. `idle_gpus` are those of `resources` that a claim
     could have. `foreign_queued` are the jobs of others among `queued_jobs`. `waits` are the
     expected starts of our waiting claims, and `outlook` those of further ones, as far as they are
-    known.
+    known. `gate_tried` is what a probe saw of the gate in force.
+
+    `why` says in words, with numbers, why no more processors are startable; empty where all are, or
+    `trouble` says it. `asleep` of the startable ones are powered down, and up after `wake_s`.
+    `holes` are more processors that are startable for claims that end soon. `taken` are those of
+    our claims that have another number than they asked for.
     """
 
     processors: int
@@ -156,6 +187,12 @@ class Idle:
     waits: tuple[Wait, ...] = ()
     foreign_queued: int = 0
     outlook: tuple[Outlook, ...] = ()
+    gate_tried: str = ""
+    why: str = ""
+    asleep: int = 0
+    wake_s: float = 0.0
+    holes: tuple[Hole, ...] = ()
+    taken: tuple[Taken, ...] = ()
 
 
 OnReport = Callable[[Listed | Idle], None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,6 +27,13 @@ class Answer:
     status: int
     out: str
     err: str
+
+    def complaints(self) -> str:
+        """Return all its messages for a person, without the names of commands before them."""
+        lines = [line.strip() for line in (self.err.strip() or self.out.strip()).splitlines()]
+        words = [re.sub(r"^\w+: (error|fatal): ", "", line) for line in lines if line]
+        text = "; ".join(dict.fromkeys(words))[:1000] or self.complaint()
+        return "".join(c if c.isprintable() else " " for c in text)
 
     def complaint(self) -> str:
         """Return its message for a person: the last line with content."""

@@ -45,8 +45,8 @@ def outputs(
 ) -> None:
     """List or fetch the output files of a Finished job.
 
-    Each file is in a folder named after its component's label, or index. With --to a file appears
-    in FOLDER once it is complete; the paths are printed at the end.
+    Each file is in a folder named after its component's label, site or index. With --to a file
+    appears in FOLDER once it is complete; the paths are printed at the end.
     """
     from koala.cli.render.documents import outputs_text
     from koala.common.runtime.progress_bar import progress

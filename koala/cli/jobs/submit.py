@@ -34,6 +34,7 @@ from koala.errors import KoalaError, SpecError
 if TYPE_CHECKING:
     from koala.client.client import AsyncClient
     from koala.client.connection import Connection
+    from koala.job_descriptions.scripts.draft import ScriptSite
 
 Shown: TypeAlias = Literal["phases", "events", "log"]
 """Display of a waiting command."""
@@ -119,7 +120,7 @@ def submit(
     """Submit a job description and print the job's id."""
     if key is not None and not key.strip():  # typical of an unset shell variable
         raise SpecError(f"--key {key!r}: the key is empty; leave out --key to submit without one")
-    text = _chosen(source, component)
+    text = _chosen(source, component, address)
     definitions = definitions_of(text.encode(), source, define)
     if show_rsl:
         print(_as_rsl(text))
@@ -238,21 +239,21 @@ def _unanswered(key: str | None) -> str:
     return f"the daemon has not answered; the job may have been accepted: {again}"
 
 
-def _chosen(source: str, components: Sequence[str]) -> str:
+def _chosen(source: str, components: Sequence[str], address: str | None) -> str:
     """Read the description from a file, or build it from batch scripts. Raises SpecError."""
     if components and source:
         raise SpecError(f"{source!r} and --component cannot be combined")
     if components:
-        return _rsl_of_scripts(components)
+        return _rsl_of_scripts(components, address)
     if not source:
         raise SpecError("nothing to submit: give a FILE (- is standard input) or --component")
     return _description(source, is_job=True)
 
 
-def _rsl_of_scripts(components: Sequence[str]) -> str:
+def _rsl_of_scripts(components: Sequence[str], address: str | None) -> str:
     """Convert `SITE:SCRIPT` words to RSL; print a warning for each ignored request."""
     from koala.job_descriptions.job_writer import write_job
-    from koala.job_descriptions.scripts import read_scripts
+    from koala.job_descriptions.scripts.reading import read_scripts
 
     scripts = []
     for word in components:
@@ -260,10 +261,26 @@ def _rsl_of_scripts(components: Sequence[str]) -> str:
         if not path or (colon and not site):
             raise SpecError(f"--component {word!r}: allowed is SITE:SCRIPT, or SCRIPT alone")
         scripts.append((site, path, _description(path)))
-    job = read_scripts(scripts)
+    named = {site for site, _, _ in scripts if site}
+    job = read_scripts(scripts, sites=_known_sites(address) if named else {})
     for warning in job.warnings:
         note(f"warning: {warning}")
     return write_job(job.spec)
+
+
+def _known_sites(address: str | None) -> dict[str, ScriptSite]:
+    """Return what the daemon knows of its sites; without it nothing is known."""
+    from koala.job_descriptions.scripts.draft import ScriptSite
+
+    try:
+        sites = ask(address, lambda client: client.sites())
+    except KoalaError:  # the submission itself tells it
+        return {}
+    return {
+        each.site: ScriptSite(name=each.site, system=each.system, takes_native=each.takes_native)
+        for each in sites
+        if each.system is not None
+    }
 
 
 def _description(source: str, *, is_job: bool = False) -> str:

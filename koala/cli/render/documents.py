@@ -40,7 +40,8 @@ def sites_text(
     width: int | None = None,
     coloured: bool = False,
 ) -> str:
-    """Format `koala site`: one line a site, then reasons of absences, troubles, notices."""
+    """Format `koala site`: one line a site, then why no more is idle, reasons of absences,
+    troubles, notices."""
     heads = (
         column("SITE", "site"),
         column("STATE", _site_state),
@@ -60,10 +61,16 @@ def sites_text(
     absences = [
         f"{clean(site.site)} is away: {why}" for site in sites if (why := _why_away(site, zone))
     ]
+    reasons = [f"{clean(site.site)}: {clean(site.why_idle)}" for site in sites if site.why_idle]
     notices = [f"{clean(site.site)}: {clean(site.notice)}" for site in sites if site.notice]
-    return "\n".join(
-        (table(heads, sites, width=width, coloured=coloured), *absences, *troubles, *notices)
-    )
+    sites_table = table(heads, sites, width=width, coloured=coloured)
+    return "\n".join((sites_table, *reasons, *absences, *troubles, *notices))
+
+
+def gate_line(site: SiteStatus) -> str:
+    """Say how claims that wait at a site are kept from starting, and what a probe saw of it."""
+    tried = f" ({clean(site.gate_tried)})" if site.gate_tried else ""
+    return f"gate: {clean(site.gate)}{tried}" if site.gate else "gate: none"
 
 
 def _gpus(site: SiteStatus) -> str:
@@ -143,6 +150,7 @@ def job_text(
         ("files", _transfer(timeline, job.transfers)),
         ("start", _start(timeline)),
         *[("" if n else "expected", clean(words)) for n, words in enumerate(_expected(job))],
+        *[("" if n else "waits", clean(words)) for n, words in enumerate(_waits(job))],
         ("held", f"{processor_seconds(timeline.processor_wasted_s)} before the start,"
                  f" {timeline.processor_run_s:,.1f} after it"),
     ]  # fmt: skip
@@ -168,6 +176,10 @@ def job_text(
 
 def _expected(job: JobDetails) -> tuple[str, ...]:
     return () if job.expected is None else job.expected.words
+
+
+def _waits(job: JobDetails) -> list[str]:
+    return [f"{part.label}: {part.wait}" for part in job.parts if part.wait]
 
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -411,7 +423,7 @@ def _claim(part: Part) -> str:
 def _end(part: Part) -> str:
     if part.end is not None:
         return clean(part.end["text"])
-    return clean(part.wait or part.refusal or "") or NOTHING
+    return clean(part.refusal or "") or NOTHING
 
 
 def story_lines(story: Sequence[StoryLine], zone: tzinfo | None = None) -> list[str]:

@@ -42,7 +42,7 @@ REFUSAL = Label(
 )
 END = Label(name="reason", values=tuple(kind.value for kind in EndKind))
 HOLD_END = Label(name="outcome", values=("started", "lost"))
-FAULT = Label(name="reason", values=("failed", "vanished", "fenced", "lease", "transfer"))
+FAULT = Label(name="reason", values=("failed", "launch", "vanished", "fenced", "lease", "transfer"))
 CLAIM_USE = Label(name="use", values=("hold", "run"))
 USE = Label(name="use", values=("idle", "asked", "held", "running", "local"))
 STATE = Label(name="state", values=("disconnected", "usable", "drained", "resting"))

@@ -34,6 +34,7 @@ from koala.common.protocol.constraints import (
 from koala.common.protocol.limits import (
     BYTES_MAX,
     FILE_NAME_MAX,
+    HOLES_MAX,
     HONOURS_MAX,
     HOSTS_MAX,
     NAMES_MAX,
@@ -78,6 +79,7 @@ class EndKind(StrEnum):
     OUTPUT = "output"  # a named output file could not be brought back
     REFUSED = "refused"  # not started within the grace time, withdrawn
     FAILED = "failed"  # the local manager erred
+    LAUNCH = "launch"  # its batch job began, and was over before a starter checked in
     STOPPED = "stopped"  # by the daemon's Stop
     HOLD = "hold"  # its hold deadline came before the barrier
     LEASE = "lease"  # its lease ran out
@@ -208,6 +210,8 @@ class SiteResources:
 
     `host_memory_mb` and `host_gpus`: the most of one machine, 0: unknown. `features`: those of its
     machines. If `is_complete`, the site has no other features, licences and queues than these.
+    `host_processors` are those of its smallest machine, 0: unknown. A claim gets a multiple of
+    `unit` processors, as of whole machines or cores; 0: what it asks for.
     """
 
     gpus: Processors = 0
@@ -220,6 +224,8 @@ class SiteResources:
     ] = ()
     queues: Annotated[tuple[Queue, ...], Truncated(NAMES_MAX)] = ()
     is_complete: bool = False
+    host_processors: Processors = 0
+    unit: Processors = 0
 
 
 NO_RESOURCES = SiteResources()
@@ -417,6 +423,22 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """So many processors were given to a claim."""
+
+    claim: ClaimId
+    processors: Processors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hole:
+    """So many processors are idle for a claim that ends within `for_s`."""
+
+    processors: Processors
+    for_s: Annotated[float, Amount()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
     """Time until a claim of so many processors, which may run for `run_s`, would start if it were
     asked for now."""
@@ -434,6 +456,9 @@ class SiteFigures:
     claims, or none of some users; empty when nothing is wrong. `resources` are all that it has.
     `foreign_queued` are the jobs of others that wait for processors. `gate` is as in the facts, by
     now, and `gate_tried` what a probe saw of it, and when. `outlook` is empty where it is unknown.
+    `why_idle` says why no more processors are idle; empty where all are. Of the idle ones `asleep`
+    are powered down, and up after `wake_s`. `holes` are more of them, for a short time. `taken` are
+    the processors that the local manager gave to claims that asked for another number.
     """
 
     idle: Processors
@@ -449,6 +474,11 @@ class SiteFigures:
     gate: Annotated[str, Printable()] = ""
     gate_tried: Reason = ""
     outlook: Annotated[tuple[Outlook, ...], Truncated(OUTLOOK_MAX)] = ()
+    why_idle: Reason = ""
+    asleep: Processors = 0
+    wake_s: Annotated[float, Amount()] = 0.0
+    holes: Annotated[tuple[Hole, ...], Truncated(HOLES_MAX)] = ()
+    taken: Annotated[tuple[Taken, ...], Truncated(WAITS_MAX)] = ()
 
 
 # Orders about claims -----------------------------------------------------------------------------
@@ -480,6 +510,7 @@ class Hold:
     - `port`: where it may listen as the first of its world.
     - `progress_s` is the time between two reports of its progress. 0: none are wanted.
     - `waits`: a ticket. It has no grace time, and waits in the local queue until it is stopped.
+    - `wake_s`: its machines may have to be powered up, so its grace time is so much longer.
     - `is_gated`: it must not start, and keeps its place in the queue. The same Hold with another
       value is the order to gate or to open it; one that is granted ignores that.
     """
@@ -505,6 +536,7 @@ class Hold:
     archive: str = ""
     waits: bool = False
     is_gated: bool = False
+    wake_s: Annotated[float, Duration(zero=True)] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

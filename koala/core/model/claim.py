@@ -96,12 +96,13 @@ class Claim:
     attempt: int
     component: int
     site: SiteName
-    processors: int
+    processors: int  # that it takes, also where its component asks for less
     start_type: StartType
     asked_at: Instant
     ask_number: int  # sequence number of claims at the site; its reports refer to it
     hold_s: Seconds
     grace_until: Instant
+    wake_s: Seconds = 0.0  # its machines may have to be powered up: part of its grace time
     fence_s: Seconds = 0.0  # from the longest lease that its starter ever got
     is_preempting: bool = False  # low-priority jobs are stopped for it
     may_kill: bool = False  # local jobs may be killed for it

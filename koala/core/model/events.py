@@ -108,6 +108,10 @@ class SiteReported:
     starts: tuple[tuple[ClaimId, Seconds | None], ...] = ()  # in so many seconds; None: unknown
     # Processors and run time of a claim that would be asked for now, and the time until its start.
     outlook: tuple[tuple[int, Seconds, Seconds], ...] = ()
+    asleep: int = 0  # idle processors that are powered down
+    wake_s: Seconds = 0.0  # until those are up
+    holes: tuple[tuple[int, Seconds], ...] = ()  # more that are idle for claims that end so soon
+    taken: tuple[tuple[ClaimId, int], ...] = ()  # processors of claims that have others than asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,6 +100,9 @@ class Site:
     reported_local: int = 0  # processors of local jobs that run
     reported_queued: int = 0  # jobs of others that wait for processors
     outlook: tuple[tuple[int, Seconds, Seconds], ...] = ()  # as in SiteReported
+    reported_asleep: int = 0  # idle ones that are powered down
+    wake_s: Seconds = 0.0  # until those are up
+    holes: tuple[tuple[int, Instant], ...] = ()  # more idle ones, for claims that end by then
     rtt_s: Seconds = 0.0
     asks: int = 0  # claims asked here so far; also the number of the last one
     unreported: dict[ClaimId, tuple[int, int]] = field(
@@ -109,6 +112,7 @@ class Site:
     has_told_resources: bool = False  # a report of it has said what it has beside processors
     unreported_gpus: dict[ClaimId, int] = field(default_factory=dict)  # of claims in `unreported`
     errors: int = 0  # consecutive
+    launch_failures: int = 0  # consecutive rests because batch jobs could not begin
     erring: dict[JobId, int] = field(default_factory=dict)  # errors of each live job among them
     unusable_until: Instant | None = None  # None: usable
     unusable_since: Instant = 0.0  # 0: unknown
@@ -124,9 +128,15 @@ class Site:
             return self.reported_idle
         return self.reported_idle - sum([processors for _, processors in self.unreported.values()])
 
+    def wake_s_for(self, processors: int) -> Seconds:
+        """Return the time until a claim of this size has its machines powered up."""
+        return self.wake_s if processors > self.idle() - self.reported_asleep else 0.0
+
     def expected_wait_s(self, processors: int, run_s: Seconds) -> Seconds | None:
         """Return the time until a claim of this size would start if it were asked for now; None if
         the site does not tell."""
+        if self.idle() >= processors:
+            return 0.0
         larger = [
             start_s
             for size, most_s, start_s in self.outlook
@@ -147,7 +157,8 @@ class SiteView(NamedTuple):
 
     `mips`: rate that a part gets here now: live, the speed of the processors; simulated, the
     largest slice that is left. `slots`: number of further parts it takes, None for no limit.
-    `gpus`: idle ones.
+    `gpus`: idle ones. `unit`: it gives a multiple of so many processors. `holes`: so many are idle
+    for parts that end by then.
 
     A named tuple, because every claiming try makes one for each of perhaps a thousand sites, and a
     frozen dataclass takes twice as long to make.
@@ -162,6 +173,8 @@ class SiteView(NamedTuple):
     slots: int | None = None
     users: tuple[UserName, ...] = ()
     gpus: int = 0
+    unit: int = 1
+    holes: tuple[tuple[int, Instant], ...] = ()
 
     def admits(self, user: UserName | None) -> bool:
         """Return True if this user's jobs may see the site; None is an unknown user."""
@@ -269,6 +282,8 @@ class GridView:
         self._gpus: dict[SiteName, int] = {}
         self._guarded: dict[SiteName, SiteView] = {}
         self._probing: dict[SiteName, bool] = {}
+        self._units: dict[SiteName, int] = {}
+        self._holes: dict[SiteName, tuple[tuple[int, Instant], ...]] = {}
         for site in self.sites:  # in one loop, because each claiming try makes a view
             name = site.name
             self._idle[name] = site.idle
@@ -280,6 +295,10 @@ class GridView:
                 self._guarded[name] = site
             if site.is_probing:
                 self._probing[name] = True
+            if site.unit > 1:
+                self._units[name] = site.unit
+            if site.holes:
+                self._holes[name] = site.holes
         self._free = dict(free or {})
         self._idle_max: int | None = None  # worked out when asked
         self._idle_sum: int | None = None
@@ -320,6 +339,24 @@ class GridView:
         if size not in self._places:
             self._places[size] = sum([n // size for n in self._idle.values() if n >= size])
         return self._places[size]
+
+    @property
+    def sites_with_holes(self) -> tuple[SiteName, ...]:
+        """The sites where more processors are idle for parts that end soon."""
+        return tuple(self._holes)
+
+    def until(self, ends: Mapping[SiteName, Instant]) -> GridView:
+        """Return the view for parts that end by these times, at the sites with holes."""
+        more = {}
+        for site, end in ends.items():
+            most = max([count for count, until in self._holes[site] if until >= end], default=0)
+            if most > self._idle[site]:
+                more[site] = most
+        if not more:
+            return self
+        other = self.copy()
+        vars(other).update(_idle=self._idle | more, _idle_max=None, _idle_sum=None)
+        return other
 
     def idle_at(self, site: SiteName) -> int:
         """Return the idle processors of one site; 0 when it is not usable."""
@@ -363,7 +400,7 @@ class GridView:
         """Copy the view for a tentative placement."""
         other = copy(self)
         own = {"_idle": dict(self._idle), "_slots": self.slots(), "_free": self.free()}
-        own["_gpus"] = dict(self._gpus)
+        own |= {"_gpus": dict(self._gpus), "_holes": dict(self._holes)}
         vars(other).update(own, _refused=set(), _places={})
         return other
 
@@ -396,7 +433,12 @@ class GridView:
 
     def take(self, site: SiteName, processors: int, gpus: int = 0) -> None:
         """Count a component placed in this scan, or claimed in this try."""
-        self._idle[site] -= processors
+        unit = self._units.get(site, 1)
+        taken = -(-processors // unit) * unit
+        self._idle[site] -= taken
+        if site in self._holes:
+            self._idle[site] = max(0, self._idle[site])  # it may have gone into a hole
+            self._holes[site] = tuple([(n - taken, until) for n, until in self._holes[site]])
         if gpus:
             self._gpus[site] = self._gpus.get(site, 0) - gpus
         if site in self._slots:
@@ -414,6 +456,7 @@ class GridView:
     def close(self, sites: Iterable[SiteName]) -> None:
         """Close sites for the rest of this scan."""
         for site in sites:
+            self._holes.pop(site, None)
             if self._idle.get(site, 0) > 0:
                 self._idle[site] = 0
                 self._change()
@@ -428,6 +471,7 @@ class GridView:
         """Close those sites that a job placed there probes: no other job may join it."""
         for site in sites:
             if site in self._probing:
+                self._holes.pop(site, None)
                 self._idle[site] = 0
                 self._change()
 

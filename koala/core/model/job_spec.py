@@ -211,5 +211,9 @@ class JobSpec:
         return replace(self, queue=site, components=components)
 
     def label(self, component: int) -> str:
-        """Return the component's label, or its index when it has none."""
-        return self.components[component].label or str(component)
+        """Return the component's label; without one the site that no other names, or its index."""
+        own = self.components[component]
+        if own.label or own.site is None:
+            return own.label or str(component)
+        is_alone = sum(own.site in (one.site, one.label) for one in self.components) == 1
+        return own.site if is_alone else str(component)

@@ -11,7 +11,6 @@ start_barrier                try TCP paths; arm, release, pass: the barrier
 progress_control             keep the components of a running job together
 claim_end, ending            end a claim; finish, fail, cancel
 requeueing                   set a job back: stop its attempt, queue it again behind the fence
-stated_starts                note expected starts of claims, and compare them with the real ones
 site_events                  handle registrations and reports of sites
 refusals                     count refusals and errors against sites; back off from them
 wanted                       compute the wanted state of a site

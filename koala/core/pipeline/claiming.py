@@ -36,7 +36,6 @@ from koala.core.pipeline.ending import drop_member, fail, on_missed
 from koala.core.pipeline.refusals import has_refused, reset_refusals
 from koala.core.pipeline.requeueing import set_back
 from koala.core.pipeline.start_barrier import advance_start
-from koala.core.pipeline.stated_starts import note_start
 from koala.core.pipeline.wanted import hold
 from koala.core.policy_api import ClaimPlan, ClaimQuestion, PendingPart, ReclaimableSite, Victim
 from koala.core.queries import (
@@ -55,10 +54,12 @@ from koala.core.queries import (
     sites_with_full_window,
     starts_early,
     unanswered,
+    view_until_end,
 )
-from koala.core.resources import needs_resources
+from koala.core.resources import needs_resources, occupied
 from koala.core.sites import increase_window, is_usable, note_ask
 from koala.core.state import State
+from koala.core.stated_starts import note_start
 
 BUDGET_IS_USED = "the hold budget is used up"
 _Payer = TypeVar("_Payer", UserName, SiteName)
@@ -100,7 +101,7 @@ def try_to_claim(state: State, attempt: Attempt, now: Instant) -> None:
     job.tried_at = now
     policies = state.policies
     claim = policies.claim if job.deadline_at is None else policies.claim_timed
-    view = grid_view_of(state, job)
+    view = view_until_end(state, job, grid_view_of(state, job), now)
     question = claim_question(state, job, attempt, view, now)
     plan = state.recorder.ask(lambda: claim(question, view, placement_policy(state, job)))
     assert isinstance(plan, ClaimPlan), plan
@@ -310,7 +311,8 @@ def make_claim(
         return
     hold_s = hold_max_s(state, job)
     claim = new_claim(state, attempt, member, site, now, hold_s=hold_s)
-    claim.grace_until = now + site.facts.grace_s
+    claim.wake_s = site.wake_s_for(claim.processors)
+    claim.grace_until = now + site.facts.grace_s + claim.wake_s
     claim.grace_until += state.parameters.kill_s if is_preempting else 0.0
     claim.is_preempting = is_preempting
     claim.may_kill = may_kill and site.facts.may_kill_local
@@ -338,7 +340,7 @@ def new_claim(
         attempt=attempt.number,
         component=member.component,
         site=site.name,
-        processors=component.processors,
+        processors=occupied(component, site.facts),
         start_type=component.start_type,
         asked_at=now,
         ask_number=0,
@@ -385,7 +387,7 @@ def is_affordable(
     sums: dict[SiteName, float] = {}
     for one in wanted:
         assert one.site is not None
-        processors = job.spec.components[one.component].processors
+        processors = occupied(job.spec.components[one.component], state.sites[one.site].facts)
         sums[one.site] = sums.get(one.site, 0.0) + processors * hold_s
     limits = state.parameters
     user = _budget_of(state.user_budgets, job.spec.owner)

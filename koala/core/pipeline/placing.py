@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import replace
 
 from koala.common.protocol.messages import RESOURCES
@@ -27,12 +27,6 @@ from koala.core.pipeline.copying import assign_member
 from koala.core.pipeline.ending import fail, stop_attempt
 from koala.core.pipeline.queue_entry import admit, set_timer
 from koala.core.pipeline.refusals import sites_closed_to, without_closed_sites
-from koala.core.pipeline.ticket_sites import (
-    by_expected_wait,
-    full_queues,
-    held_room,
-    sites_of,
-)
 from koala.core.pipeline.tickets import (
     are_others_in_the_way,
     expect_at_once,
@@ -42,15 +36,23 @@ from koala.core.pipeline.tickets import (
 from koala.core.queries import (
     demand_of,
     fixed_site,
+    free_bandwidth,
     grid_view_of,
     is_optional_member,
     part_of_file,
     placement_policy,
     sites_with_full_window,
+    view_until_end,
 )
-from koala.core.resources import describe_missing, needs_resources
+from koala.core.resources import describe_missing, needs_resources, occupied
 from koala.core.sites import is_usable
 from koala.core.state import State
+from koala.core.ticket_sites import (
+    by_expected_wait,
+    full_queues,
+    held_room,
+    sites_of,
+)
 
 
 def place_timed(state: State, now: Instant) -> None:
@@ -132,17 +134,30 @@ def reserves_for_aged(state: State, job: Job, now: Instant) -> bool:
     return ask_placement(state, job, whole_request(state, job, now), empty) is not None
 
 
-def empty_grid_view(
-    state: State,
-    job: Job,
-    closed: Collection[SiteName] = (),
-    room: Callable[[Site], int] | None = None,
-) -> GridView:
-    """Make the view of the usable sites that the job may see, as if nothing ran there, with this
-    `room` at them."""
-    sites = [s for s in state.sites.values() if is_usable(s) and s.facts.admits(job.spec.owner)]
+def empty_grid_view(state: State, job: Job, closed: Collection[SiteName] = ()) -> GridView:
+    """Make the view of the usable sites that the job may see, as if nothing ran there."""
     default = state.parameters.bandwidth_default_bps
-    return empty_view(sites, files=state.files, bandwidth_default=default, closed=closed, room=room)
+    sites = _sites_for(state, job)
+    return empty_view(sites, files=state.files, bandwidth_default=default, closed=closed)
+
+
+def _queues_view(state: State, job: Job, closed: Collection[SiteName]) -> GridView:
+    """Make the view of the sites in whose queues a job may wait: processors and links that others
+    use come free, bandwidth that is booked does not."""
+    return empty_view(
+        _sites_for(state, job),
+        files=state.files,
+        bandwidth_default=state.parameters.bandwidth_default_bps,
+        closed=closed,
+        room=held_room,
+        free=free_bandwidth(state),
+    )
+
+
+def _sites_for(state: State, job: Job) -> list[Site]:
+    """Return the usable sites that the job may see."""
+    owner = job.spec.owner
+    return [site for site in state.sites.values() if is_usable(site) and site.facts.admits(owner)]
 
 
 def try_to_place(state: State, job: Job, view: GridView, now: Instant) -> bool:
@@ -151,7 +166,8 @@ def try_to_place(state: State, job: Job, view: GridView, now: Instant) -> bool:
         return False
     state.fresh.pop(job.id, None)
     job.placement_tries += 1
-    seen = without_closed_sites(state, job, view, now) if job.refusals else view
+    fit = view_until_end(state, job, view, now)
+    seen = without_closed_sites(state, job, fit, now) if job.refusals else fit
     needed = job.needed
     is_whole = needed == len(job.spec.components)
     if is_whole and not seen.may_take(job.largest, of=job.processors):
@@ -190,9 +206,7 @@ def find_placement(
         one = ask_placement(state, job, replace(request, parts=(part,), beside=beside), trial)
         if one is not None:
             found.append(one.assignments[0])
-            gpus = job.spec.components[part.component].gpus or 0
-            trial.take(one.assignments[0].site, part.processors, gpus)
-            trial.book(one.assignments[0])
+            take(state, job, one.assignments[0], trial)
         elif not is_optional_member(job, part.component):
             break
     is_enough = len(found) >= needed and all(
@@ -243,7 +257,8 @@ def _shape(state: State, job: Job) -> Hashable:
 
 def _needs(component: ComponentSpec, state: State) -> Hashable:
     """Return the part of a cache key for what a component needs beside processors."""
-    if not needs_resources([component], state.sites.values()):
+    is_shared = not component.is_exclusive and not component.hosts
+    if is_shared and not needs_resources([component], state.sites.values()):
         return None
     return (component.wall_time_s, *[getattr(component, name) for name in RESOURCES])
 
@@ -310,7 +325,7 @@ def place_in_queues(state: State, job: Job, now: Instant) -> bool:
         asked[assignment.site] = asked.get(assignment.site, 0) + processors
     if not any(are_others_in_the_way(state, site, asked[site]) for site in asked):
         return False
-    view = empty_grid_view(state, job, closed, held_room)
+    view = _queues_view(state, job, closed)
     attempt = begin_attempt(state, job, placement, view, now)
     if job.spec.redundancy > 1:
         _add_sites(state, job, attempt, view, now)
@@ -322,18 +337,34 @@ def _find_queues(
     state: State, job: Job, closed: Collection[SiteName], now: Instant
 ) -> Placement | None:
     """Find sites for the components of a job, as if nothing ran there: those with the shortest
-    queues at which it fits."""
+    queues at which it fits, beside those that it asks for."""
     every = [site.name for site in by_expected_wait(state, job) if site.name not in closed]
+    view = _queues_view(state, job, closed)
+    request = whole_request(state, job, now)
+    fixed = tuple([part for part in request.parts if part.site is not None])
+    free = tuple([part for part in request.parts if part.site is None])
+    first: tuple[Assignment, ...] = ()
+    if fixed and job.needed == len(request.parts):
+        answer = ask_placement(state, job, replace(request, parts=fixed), view)
+        if answer is None or not free:
+            return answer
+        first = answer.assignments
+        for one in first:
+            component = job.spec.components[one.component]
+            view.take(one.site, component.processors, component.gpus or 0)
+            view.book(one)
+        request = replace(request, parts=free, beside=tuple([one.site for one in first]))
 
     def find(count: int) -> Placement | None:
-        shut = [site for site in state.sites if site not in every[:count]]
-        view = empty_grid_view(state, job, shut, held_room)
-        return find_placement(state, job, view, job.needed, now)
+        trial = view.copy()
+        trial.close(every[count:])
+        if not first:
+            return find_placement(state, job, trial, job.needed, now)
+        answer = ask_placement(state, job, request, trial)
+        return answer and Placement(assignments=(*first, *answer.assignments))
 
     low, high = 1, len(every)
     found = find(high)
-    if all(fixed_site(job, index) for index in range(len(job.spec.components))):
-        return found
     while found is not None and low < high:
         middle = (low + high) // 2
         fewer = find(middle)
@@ -355,7 +386,7 @@ def _add_sites(state: State, job: Job, attempt: Attempt, view: GridView, now: In
             if member.site is None or part.site is not None or part.file is not None:
                 continue
             used = attempt.members if job.spec.distinct else [member]
-            beside = {site for one in used if one.site is not None for site in sites_of(one)}
+            beside = [site for one in used if one.site is not None for site in sites_of(one)]
             for name in order:
                 if name in beside:
                     continue
@@ -364,7 +395,7 @@ def _add_sites(state: State, job: Job, attempt: Attempt, view: GridView, now: In
                 one = replace(request, parts=(part,), beside=tuple(beside))
                 if ask_placement(state, job, one, trial) is not None:
                     member.others = (*member.others, name)
-                    view.take(name, part.processors, job.spec.components[part.component].gpus or 0)
+                    take(state, job, Assignment(component=part.component, site=name), view)
                     break
 
 
@@ -377,7 +408,8 @@ def move_to_idle_sites(state: State, now: Instant) -> None:
     view = grid_view_of(state)
     for attempt in waiting:
         job = state.jobs[attempt.job]
-        seen = without_closed_sites(state, job, view, now) if job.refusals else view
+        fit = view_until_end(state, job, view, now)
+        seen = without_closed_sites(state, job, fit, now) if job.refusals else fit
         again_at = attempt.placed_at + state.parameters.ticket_plan_s
         if (job.attempts > 1 and now < again_at) or not seen.may_take(
             job.largest, of=job.processors
@@ -389,13 +421,20 @@ def move_to_idle_sites(state: State, now: Instant) -> None:
         sites = [assignment.site for assignment in placement.assignments]
         if all(site in sites_of(attempt.members[n]) for n, site in enumerate(sites)):
             for assignment in placement.assignments:
-                component = job.spec.components[assignment.component]
-                view.take(assignment.site, component.processors, component.gpus or 0)
+                take(state, job, assignment, view)
             expect_at_once(state, attempt, sites, now)
             continue
         state.announce(job, f"leaves the queues: {', '.join(sites)} can take it now", now)
         stop_attempt(state, attempt, now)
         place(state, job, placement, view, now)
+
+
+def take(state: State, job: Job, assignment: Assignment, view: GridView) -> None:
+    """Count what a component that is placed there takes from its site and its link."""
+    component = job.spec.components[assignment.component]
+    processors = occupied(component, state.sites[assignment.site].facts)
+    view.take(assignment.site, processors, component.gpus or 0)
+    view.book(assignment)
 
 
 def begin_attempt(
@@ -423,8 +462,6 @@ def begin_attempt(
     for member in attempt.members:
         assignment = by_component.get(member.component)
         if assignment is not None:
-            component = job.spec.components[member.component]
-            view.take(assignment.site, component.processors, component.gpus or 0)
-            view.book(assignment)
+            take(state, job, assignment, view)
             assign_member(state, attempt, member, assignment, now)
     return attempt

@@ -187,7 +187,7 @@ def peers_of(state: State, job: Job, claims: list[Claim]) -> tuple[Peer, ...]:
             component=claim.component,
             label=job.spec.label(claim.component),
             site=claim.site,
-            processors=claim.processors,
+            processors=components[claim.component].processors,
             processes=components[claim.component].processes,
             address=address_of(state, claim),
             port=master_port(job, claim.attempt),

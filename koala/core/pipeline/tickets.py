@@ -33,15 +33,6 @@ from koala.core.pipeline.claiming import (
 from koala.core.pipeline.ending import drop_member, stop_claim, withdraw_tickets
 from koala.core.pipeline.refusals import note_refusal
 from koala.core.pipeline.requeueing import set_back
-from koala.core.pipeline.stated_starts import note_start, note_told_start
-from koala.core.pipeline.ticket_sites import (
-    hold_at,
-    leave_site,
-    may_hold,
-    sites_of,
-    tickets_at,
-    why_no_ticket,
-)
 from koala.core.pipeline.wanted import hold
 from koala.core.policy_api import PartPlan, TicketPart, TicketPlan, TicketQuestion
 from koala.core.queries import (
@@ -55,6 +46,14 @@ from koala.core.queries import (
 )
 from koala.core.sites import is_usable
 from koala.core.state import State
+from koala.core.stated_starts import note_start, note_told_start
+from koala.core.ticket_sites import (
+    hold_at,
+    may_hold,
+    sites_of,
+    tickets_at,
+    why_no_ticket,
+)
 
 SHARE_IS_USED = "as much is held at the site as is allowed"
 PAUSES = (BUDGET_IS_USED, SHARE_IS_USED)
@@ -147,7 +146,9 @@ def _leave(
     """Go on without a site: at the others, or without the component if it is optional. Set the job
     back and return False if it needs the site."""
     if member.others and (member.claim is None or site != member.site):
-        leave_site(state, member, site)
+        withdraw_tickets(state, member, at=site)
+        member.site, *others = [other for other in sites_of(member) if other != site]
+        member.others = tuple(others)
         return True
     job = state.jobs[attempt.job]
     if is_optional_member(job, member.component) and len(attempt.present) > job.needed:
@@ -182,7 +183,8 @@ def plan_tickets(state: State, attempt: Attempt, now: Instant) -> None:
     for member in attempt.present:
         if member.refusal in PAUSES:
             member.refusal = ""
-    for one in plan.parts:
+    members = attempt.members
+    for one in sorted(plan.parts, key=lambda one: one.site in members[one.component].others):
         _apply(state, attempt, one, plan.hold_s, now)
     plan_at = now + min(max(plan.again_s, _STEP_MIN_S), state.parameters.ticket_plan_s)
     state.enter(job, Queued(attempt=attempt, plan_at=plan_at), "", now)
@@ -294,7 +296,7 @@ def _pause(
     if not is_affordable(state, job, [wanted], now, hold_s=hold_s):
         return BUDGET_IS_USED
     processors = job.spec.components[member.component].processors
-    return "" if may_hold(state, site, ticket, processors) else SHARE_IS_USED
+    return "" if may_hold(state, site, job, ticket, processors) else SHARE_IS_USED
 
 
 def _may_queue(state: State, attempt: Attempt, member: Member, site: Site) -> bool:
@@ -367,6 +369,8 @@ def on_ticket_started(state: State, event: ev.ClaimGranted, now: Instant) -> Non
         member.refusal = pause
         member.given_back_at = now
         stop_claim(state, ticket)
+        label = job.spec.label(member.component)
+        state.announce(job, f"component {label} may not hold at {site.name}: {pause}", now)
     else:
         processor_s = ticket.processors * ticket.hold_s
         charge_hold(state, job, ticket.id, ticket.site, processor_s, now)

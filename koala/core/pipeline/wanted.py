@@ -90,9 +90,10 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
         is_preempting=claim.is_preempting,
         waits=claim.is_ticket,
         is_gated=claim.is_gated,
+        wake_s=claim.wake_s,
         may_kill=claim.may_kill,
         owner=job.spec.owner,
-        processors=claim.processors,
+        processors=job.spec.components[claim.component].processors,
         hold_s=claim.hold_s,
         no_barrier=claim.start_type is StartType.NONE,
         program=job.spec.components[claim.component].program(

@@ -146,6 +146,12 @@ class AgentRegistry:
         report = None if connection is None else connection.report
         return "" if report is None else report.trouble
 
+    def why_idle(self, site: SiteName) -> str:
+        """Return why no more processors of a site are idle; empty where all are, or nobody says."""
+        connection = self._sessions.of(site)
+        report = None if connection is None else connection.report
+        return "" if report is None else report.why_idle
+
     def version(self, site: SiteName) -> str | None:
         """Return the version of the software of a site's agent; None while it is not connected."""
         return None if self._sessions.of(site) is None else self._versions.get(site)
@@ -164,9 +170,9 @@ class AgentRegistry:
             known = self._queues[site] = (report, queue)
         return known[1]
 
-    def notice(self, site: SiteName) -> str:
-        """Return the notice of a site's agent to users; empty while it is not connected."""
-        return "" if self._sessions.of(site) is None else self._facts[site].notice
+    def facts(self, site: SiteName) -> Facts | None:
+        """Return what a site's agent says of it; None while it is not connected."""
+        return None if self._sessions.of(site) is None else self._facts.get(site)
 
     def refuse(self, connection: AgentConnection, reason: str) -> None:
         """Reject one session and end it."""

@@ -166,11 +166,22 @@ def _of_site(
         idle_gpus=min(report.idle_gpus, report.resources.gpus),
         tells_resources=not is_silent,
         queued=report.foreign_queued,
+        asleep=report.asleep,
+        wake_s=report.wake_s,
+        holes=tuple((hole.processors, hole.for_s) for hole in report.holes),
+        taken=tuple(
+            (one.claim, one.processors)
+            for one in report.taken
+            if (claim := scheduler.ledger.get(one.claim)) is not None
+            and claim.site == name
+            and claim.processors != one.processors > 0
+        ),
         starts=tuple(
             (wait.claim, wait.start_in_s)
             for wait in report.waits
             if (claim := scheduler.ledger.get(wait.claim)) is not None and claim.site == name
         ),
+        outlook=tuple((one.processors, one.run_s, one.start_in_s) for one in report.outlook),
     )
 
 

@@ -37,12 +37,17 @@ class SiteStatus:
         record = self.enrolled.get(site.site)
         trouble = self._trouble(site.site)
         is_silent = SILENT in trouble or AWAY in trouble
+        facts = self.registry.facts(SiteName(site.site))
         found = replace(
             site,
             state="unusable" if is_silent and site.state == "usable" else site.state,
             trouble=trouble,
-            notice=self.registry.notice(SiteName(site.site)),
+            notice="" if facts is None else facts.notice,
+            system=None if facts is None else facts.system,
+            takes_native=facts is not None and "native" in facts.honours,
+            why_idle=self.registry.why_idle(SiteName(site.site)),
             version=self.registry.version(SiteName(site.site)),
+            gate_tried=self.registry.queue(SiteName(site.site)).gate_tried,
         )
         if record is None:
             return found
@@ -54,15 +59,21 @@ class SiteStatus:
         )
 
     def troubles(self, scheduler: Scheduler, spec: JobSpec) -> list[str]:
-        """Describe the problems of the sites at which a job may run, one in a line."""
+        """Describe the problems of the sites at which a job may run, one in a line, and why not
+        all of their processors are idle."""
         named = {component.site for component in spec.components}
-        return [
-            f"{site.name} needs its administrator: {trouble}"
+        sites = [
+            site.name
             for site in scheduler.sites.values()
-            if (None in named or site.name in named)
-            and site.facts.admits(spec.owner)
-            and (trouble := self._trouble(site.name))
+            if (None in named or site.name in named) and site.facts.admits(spec.owner)
         ]
+        lines = []
+        for site in sites:
+            if why := self.registry.why_idle(site):
+                lines.append(f"{site}: {why}")
+            if trouble := self._trouble(site):
+                lines.append(f"{site} needs its administrator: {trouble}")
+        return lines
 
     def _trouble(self, site: str) -> str:
         """Describe the problem of a site, by its agent or, while that is away, its certificate."""

@@ -42,9 +42,9 @@ def dodge(question: TicketQuestion) -> TicketPlan:
     held = _held(question)
     waiting = [part for part in question.parts if part.component not in held]
     queued = [part for part in waiting if part.tickets or part.given_back_s is None]
-    if any(part.start_s is None and not _may_be_told(part) for part in queued):
+    if any(part.start_s is None and not _may_be_told(part, question) for part in queued):
         return turns(question)
-    if not held and any(_may_be_told(part) for part in queued):
+    if not held and any(_may_be_told(part, question) for part in queued):
         return _closed(question)
     hold_s = _hold_s(question)
     last_s = _last_s(question)
@@ -162,9 +162,11 @@ def _hold_s(question: TicketQuestion) -> Seconds:
     return min(max(run_s, question.hold_min_s), question.hold_max_s)
 
 
-def _may_be_told(part: TicketPart) -> bool:
+def _may_be_told(part: TicketPart, question: TicketQuestion) -> bool:
     """Test for a component whose site has told no start so far, and may yet do so."""
-    return not part.is_known and part.waited_s < NEWS_S
+    longest_s = max(one.waited_s for one in question.parts)
+    waited_s = part.waited_s if part.tickets else longest_s  # its site may take none of it
+    return not part.is_known and waited_s < NEWS_S
 
 
 def _since_turn_s(part: TicketPart) -> Seconds:

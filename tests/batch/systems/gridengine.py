@@ -14,8 +14,6 @@ from xml.etree import ElementTree
 from koala_agent.lrm.batch.gridengine import GridEngine
 from tests.batch.systems.system import GPUS, RESOURCES, System, brought_up, settings_of, sizes_in
 
-VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_ARCH", "SGE_QMASTER_PORT", "SGE_EXECD_PORT", "PATH")
-
 
 @dataclass(frozen=True, kw_only=True)
 class GridEngineCell(System):
@@ -85,22 +83,28 @@ class GridEngineCell(System):
 
 @contextmanager
 def grid_engine_cells(
-    folder: Path, cells: str, *, first_group: int = 65_000, hidden: Path | None = None
+    folder: Path,
+    cells: str,
+    *,
+    first_group: int = 65_000,
+    hidden: Path | None = None,
+    profile: str = "",
 ) -> Iterator[dict[str, System]]:
     """Cells by name; `cells` as in "gamma:1x16". Needs root. Cells that are up at the same time
-    need group ids of their own."""
+    need group ids of their own. They are like those of the `profile`
+    (deploy/dev/gridengine-profiles)."""
     variables = {
         "KOALA_DEV_CELLS": cells,
         "KOALA_DEV_GID_BASE": str(first_group),
         "KOALA_DEV_GPUS": str(GPUS),
         **RESOURCES,
     }
-    with brought_up("gridengine-cells.sh", folder, variables, hidden=hidden):
+    with brought_up("gridengine-cells.sh", folder, variables, profile=profile, hidden=hidden):
         yield {
             name: GridEngineCell(
                 name=name,
                 processors=processors,
-                environment=settings_of(folder / name / "settings.sh", VARIABLES),
+                environment=settings_of(folder / name / "settings.sh"),
                 folder=folder / name,
             )
             for name, processors in sizes_in(cells)

@@ -28,11 +28,13 @@ def grid_over(
     grace_s: float = 30.0,
     stored: Mapping[str, bytes] | None = None,
     limits: Mapping[str, float] | None = None,
+    beside: Mapping[str, int] | None = None,
 ) -> Iterator[Grid]:
     """Daemon and agents in front of these systems; nothing may be left of their jobs. `more` is for
-    their tables `[lrm]`, `limits` are other parameters. Files in `stored` are at the first of them,
+    their tables `[lrm]`, `limits` are other parameters, and `beside` emulated sites with their
+    processors. Files in `stored` are at the first of them,
     before its agent starts."""
-    sizes = {name: system.processors for name, system in systems.items()}
+    sizes = {name: system.processors for name, system in systems.items()} | dict(beside or {})
     parameters = {**CALM, "hold_s": 60.0, "bandwidth_default_bps": SLOW_BPS, **(limits or {})}
     grid = Grid(folder, sites=sizes, parameters=parameters, grace_s=grace_s)
     store = grid.store(grid.sites[0])
@@ -45,6 +47,7 @@ def grid_over(
         text = text.replace("[files]\n", f"[files]\nrate = {SLOW_BPS}\n")
         text = text.replace("gpus = 0\n", f"gpus = {system.site_gpus}\n")
         lrm = system.lrm_table(f"{MARK}={grid.mark}") + (more or {}).get(name, "")
+        grid.shells[name] = system.login
         grid.config(name).write_text(text + lrm, encoding="utf-8")
     try:
         grid.start()

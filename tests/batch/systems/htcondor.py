@@ -16,7 +16,6 @@ from typing import ClassVar
 from koala_agent.lrm.batch.htcondor import HTCondor
 from tests.batch.systems.system import GPUS, RESOURCES, System, brought_up, settings_of, sizes_in
 
-VARIABLES = ("CONDOR_CONFIG", "PATH")
 BACK_S = 60.0
 QUEUED = """\
 universe = vanilla
@@ -135,7 +134,7 @@ def condor_pools(
             name: CondorPool(
                 name=name,
                 processors=processors,
-                environment=settings_of(folder / name / "settings.sh", VARIABLES),
+                environment=settings_of(folder / name / "settings.sh"),
                 folder=folder / name,
             )
             for name, processors in sizes_in(pools)

@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from koala_agent.lrm.batch.slurm import Slurm
-from tests.batch.systems.system import GPUS, RESOURCES, System, brought_up, entering, sizes_in
+from tests.batch.systems.system import (
+    GPUS,
+    RESOURCES,
+    System,
+    brought_up,
+    entering,
+    settings_of,
+    sizes_in,
+)
 
 PROGRAMS = "bin"
 """Folder of the commands, where another Debian's Slurm is tried (KOALA_DEV_SLURM_ROOT)."""
@@ -74,10 +83,12 @@ class SlurmCluster(System):
         return self.folder.parent / PROGRAMS
 
     def has_saved(self) -> bool:
-        """See System; it takes seconds."""
+        """See System; it takes seconds. The record of a job that runs has its nodes."""
         state = (self.folder / "state" / "job_state").read_bytes()
-        names = self.run("squeue", "-h", "-o", "%j").splitlines()
-        return all(name.encode() in state for name in names)
+        rows = [line.split("|") for line in self.run("squeue", "-h", "-o", "%j|%N").splitlines()]
+        nodes = Counter(row[1] for row in rows if row[1])
+        are_there = all(name.encode() in state for name, _ in rows)
+        return are_there and all(state.count(one.encode()) >= n for one, n in nodes.items())
 
     def controller(self) -> int:
         """See System."""
@@ -126,8 +137,9 @@ def slurm_clusters(
     variables = {"KOALA_DEV_CLUSTERS": clusters, "KOALA_DEV_GPUS": f"a100:{GPUS // 2}", **RESOURCES}
     if root is not None:
         variables["KOALA_DEV_SLURM_ROOT"] = root
-    words = ("--profile", profile) if profile else ()
-    with brought_up("slurm-clusters.sh", folder, variables, *words, hidden=hidden, network=network):
+    with brought_up(
+        "slurm-clusters.sh", folder, variables, profile=profile, hidden=hidden, network=network
+    ):
         if not network and (folder / PROGRAMS).exists():
             more = {"PATH": f"{folder / PROGRAMS}:{os.environ['PATH']}"}
         yield {
@@ -136,6 +148,7 @@ def slurm_clusters(
                 processors=processors,
                 environment={"SLURM_CONF": str(folder / name / "slurm.conf"), **more},
                 folder=folder / name,
+                login=settings_of(folder / name / "settings.sh"),
             )
             for name, processors in sizes_in(clusters)
         }

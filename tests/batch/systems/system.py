@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
@@ -35,6 +35,8 @@ class System(ABC):
     processors: int
     environment: dict[str, str]
     folder: Path
+    login: dict[str, str] = field(default_factory=dict)
+    """Variables that a user's shell has at the login node."""
 
     @property
     @abstractmethod
@@ -135,11 +137,12 @@ def brought_up(
     script: str,
     folder: Path,
     variables: Mapping[str, str],
-    *words: str,
+    *,
+    profile: str = "",
     hidden: Path | None = None,
     network: str = "",
 ) -> Iterator[None]:
-    """`words` are further ones for its start. With `hidden` in a mount namespace of its own, in
+    """As the `profile` makes it. With `hidden` in a mount namespace of its own, in
     which an empty folder lies over it; with the path of a `network` namespace in that one."""
     over = 'mount -t tmpfs none "$0" && exec "$@"'
     alone = [] if hidden is None else ["unshare", "--mount", "sh", "-c", over, str(hidden)]
@@ -154,7 +157,7 @@ def brought_up(
             stdout=subprocess.DEVNULL,
         )
 
-    call("up", *words)
+    call("up", *(("--profile", profile) if profile else ()))
     try:
         yield
     finally:
@@ -188,13 +191,13 @@ def sizes_in(text: str) -> Iterator[tuple[str, int]]:
         yield name, int(nodes) * int(processors)
 
 
-def settings_of(path: Path, names: tuple[str, ...]) -> dict[str, str]:
+def settings_of(path: Path) -> dict[str, str]:
     """The variables that a shell's settings set."""
-    words = " ".join(f'"${name}"' for name in names)
-    out = subprocess.run(
-        ["bash", "-c", f". {path}; printf '%s\\n' {words}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    return dict(zip(names, out.splitlines(), strict=True))
+
+    def after(first: str) -> set[tuple[str, str]]:
+        words = ["bash", "-c", f"{first}; env --null"]
+        out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        pairs = (pair.partition("=") for pair in out.split("\0") if pair)
+        return {(name, value) for name, _, value in pairs}
+
+    return dict(after(f". {path}") - after(":"))

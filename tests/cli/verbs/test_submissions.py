@@ -226,6 +226,7 @@ def test_the_same_key_gives_the_same_job_and_another_text_is_refused(grid: Up) -
         "is_known": True,
         "is_dry_run": False,
         "warnings": [],
+        "expected": "",
     }
     other = grid.koala("submit", "-", "--key", "k1", stdin=SLEEP.encode())
     assert (other.returncode, other.stdout) == (1, "")

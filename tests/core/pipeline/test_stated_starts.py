@@ -9,7 +9,7 @@ import pytest
 from koala.core.model.claim import Claim
 from koala.core.model.events import ClaimGranted, SiteReported
 from koala.core.model.values import ClaimId, SiteName
-from koala.core.pipeline.stated_starts import FIRST_RATIOS, RATIOS_MIN, stated_interval
+from koala.core.stated_starts import FIRST_RATIOS, RATIOS_MIN, stated_interval
 from koala.policies import chosen
 from tests.core.conftest import Begin
 from tests.harness.builders import a_component, a_job, a_site

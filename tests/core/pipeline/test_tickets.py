@@ -18,6 +18,7 @@ from koala.core.model.job import EndKind
 from koala.core.model.job_spec import Deadline, StartType
 from koala.core.model.values import ClaimId, JobId, SiteName, UserName
 from koala.core.pipeline.claiming import BUDGET_IS_USED
+from koala.core.pipeline.tickets import SHARE_IS_USED
 from koala.policies import chosen
 from koala.views.explain import why
 from tests.core.conftest import Begin
@@ -113,6 +114,8 @@ def test_behind_our_own_jobs_a_job_waits_in_our_queue(begin: Begin) -> None:
 def test_a_job_that_cannot_wait_there_gets_no_tickets(begin: Begin, job: Any) -> None:
     script = busy(begin(chosen(tickets="dodge")), "a", "b").tell(job)
     script.expect_nothing()
+    is_too_large = job.spec.largest > 8
+    assert ("it waits in no local queue: a " in told(script)) != is_too_large
 
 
 def test_idle_processors_are_claimed_at_once(begin: Begin) -> None:
@@ -149,6 +152,7 @@ def test_a_part_that_holds_opens_the_other(queued: Script) -> None:
     assert opened(queued) == ["j1/1/0/1"]
     queued.grant("j1/1/0/1")
     assert opened(queued) == ["j1/1/1/1"]
+    assert "component a: holds 4 processors at a" in told(queued)
     queued.grant("j1/1/1/1")
     assert queued.phase("j1") == "Starting"
     withdrawn = [stop.claim for stop in queued.take(StopClaim)]
@@ -367,16 +371,19 @@ def test_a_queued_job_goes_where_it_can_run_now(begin: Begin) -> None:
     assert len(waiting) == 6
     idle_now(script, "c")
     script.expect_nothing()  # the other component still waits for `a`
+    script.ignore(ClaimProcessors)
     idle_now(script, "a")
-    claims = script.take(ClaimProcessors)
+    claims = (
+        script.scheduler.wanted(SiteName("a")).holds + script.scheduler.wanted(SiteName("c")).holds
+    )
     assert [(one.claim, one.site, one.waits) for one in claims] == [
         ("j1/2/0/1", "a", False),
         ("j1/2/1/1", "c", False),
     ]
     assert all(script.scheduler.ledger[name].phase.name == "stopping" for name in waiting)
     script.grant("j1/1/0/1")  # it started while its Stop was on the way
-    script.gone("j1/1/0/1").grant("j1/2/0/1", "j1/2/1/1")
-    script.released("j1")
+    script.gone("j1/1/0/1").ignore(ArmClaim).grant("j1/2/0/1", "j1/2/1/1")
+    assert script.phase("j1") == "Starting"
 
 
 def test_a_job_whose_own_sites_are_idle_has_its_tickets_opened(queued: Script) -> None:
@@ -407,7 +414,99 @@ def test_a_quorum_starts_when_it_holds(begin: Begin) -> None:
     script.ignore(ClaimProcessors).tell(a_job("j1", 5, 5, 5, quorum=2))
     tell(script, "a", c0n1=60.0, c1n1=60.0, c2n1=60.0)
     one, two, three = [claim.id for claim in script.scheduler.ledger.values()]
-    tell(script, "a", **{f"c{n}n1": (60.0, 120.0, 9 * HOUR)[n] for n in range(3)})
-    script.grant(one).grant(two)
+    tell(script, "a", c0n1=60.0, c1n1=120.0, c2n1=9 * HOUR)
+    script.ignore(ArmClaim).grant(one).grant(two)
     assert script.phase("j1") == "Starting"
     script.expect(StopClaim, claim=three)
+
+
+def redundant(begin: Begin, **parameters: Any) -> Script:
+    """A component of 5 and one of 4 at `b`; the first waits at two sites of three."""
+    script = busy(begin(chosen(tickets="dodge"), **parameters), "a", "b", "c", queued=100)
+    busy(script, "c", queued=50).ignore(ClaimProcessors)
+    components = a_component(5, wall_time_s=HOUR), a_component(4, site="b", wall_time_s=HOUR)
+    script.tell(a_job("j1", *components, redundancy=2))
+    return script
+
+
+def places(script: Script) -> dict[str, list[str]]:
+    """The numbers of the tickets of the first component that wait at each site."""
+    found: dict[str, list[str]] = {}
+    for claim in script.scheduler.ledger.values():
+        if claim.is_ticket and claim.component == 0 and claim.phase.name == "asked":
+            found.setdefault(claim.site, []).append(claim.id.rpartition("/")[2])
+    return found
+
+
+def test_a_component_waits_at_two_sites_and_is_kept_at_one(begin: Begin) -> None:
+    script = redundant(begin, tickets_max=2)
+    assert places(script) == {"c": ["1", "2"], "a": ["3", "4"]}
+    tell(script, "c", c0n1=3 * HOUR)
+    tell(script, "a", c0n3=HOUR)
+    tell(script, "b", c1n1=2 * HOUR)
+    assert opened(script) == ["j1/1/0/1", "j1/1/1/1"]  # it is expected in an hour, and gated there
+    assert "1 further claim, also at a" not in told(script)
+    script.grant("j1/1/1/1")
+    assert opened(script) == ["j1/1/0/1", "j1/1/0/3"]
+    script.ignore(StopClaim, ArmClaim).grant("j1/1/0/3")
+    assert script.phase("j1") == "Starting"
+    assert script.placed_on("j1") == ["a", "b"]
+    assert places(script) == {}
+    script.grant("j1/1/0/1")  # it started while its Stop was on the way
+    assert script.scheduler.ledger[ClaimId("j1/1/0/1")].phase.name == "stopping"
+
+
+def test_a_component_that_gives_back_keeps_its_places_at_both_sites(begin: Begin) -> None:
+    script = redundant(begin, tickets_max=2).ignore(StopClaim)
+    tell(script, "c", c0n1=60.0)
+    tell(script, "a", c0n3=60.0)
+    tell(script, "b", c1n1=60.0)
+    script.grant("j1/1/0/3").after(601)
+    assert places(script) == {"c": ["1", "2"], "a": ["4", "5"]}
+    assert script.placed_on("j1") == ["a", "b"]
+
+
+def test_a_site_that_refuses_one_of_two_is_left(begin: Begin) -> None:
+    script = redundant(begin, tickets_max=1)
+    script.gone("j1/1/0/1", EndKind.REFUSED, reason="no such account")
+    assert places(script) == {"a": ["2"]}
+    script.tell(SiteDrained(site=SiteName("a"), by=OPERATOR)).ignore(StopClaim).after(300)
+    assert "a takes no claims now" in script.story("j1")
+
+
+def test_redundant_claims_are_a_share_of_a_queue(begin: Begin) -> None:
+    script = redundant(begin)
+    for number in (2, 3, 4, 5):
+        job = a_job(f"j{number}", a_component(5, wall_time_s=HOUR), redundancy=2)
+        script.tell(job)
+    here = [one for one in script.scheduler.ledger.values() if one.site == "a"]
+    assert len(here) == 11  # a tenth of all that wait there
+
+
+def test_what_owners_allow_is_not_exceeded(begin: Begin) -> None:
+    script = begin(chosen(tickets="turns")).ignore(ClaimProcessors, StopClaim)
+    for site, most, share in (("a", 1, None), ("b", None, 0.4)):
+        script.tell(a_site(site, 8, idle=0, gate="qhold", tickets_max=most, held_share_max=share))
+        tell(script, site)
+    script.tell(a_job("j1", a_component(4, site="a"), a_component(3, site="b")))
+    assert sorted(gates(script)) == ["j1/1/0/1", "j1/1/1/1", "j1/1/1/2", "j1/1/1/3"]
+    script.tell(a_job("j2", 2, 2), a_job("j3", a_component(4, site="b")))
+    assert script.phase("j2") == "Placing"  # `a` is full, and `b` lets no job hold 4
+    assert script.phase("j3") == "Placing"
+    script.tell(a_job("j4", a_component(1, site="b")))
+    script.ignore(ArmClaim).grant("j4/1/0/1", "j1/1/1/1")
+    assert script.phase("j4") == "Starting"
+    assert f"component b may not hold at b: {SHARE_IS_USED}" in script.story("j1")
+
+
+def test_purged_tickets_are_replaced_while_they_are_gated(begin: Begin) -> None:
+    """A batch system that cancels what can never run takes a gate for a mistake."""
+    script = busy(begin(chosen(tickets="dodge"), tickets_max=1), "a", "b").ignore(ClaimProcessors)
+    script.tell(a_pair())
+    assert gates(script) == {"j1/1/0/1": True, "j1/1/1/1": True}
+    script.gone("j1/1/0/1", EndKind.SITE, reason="BadConstraints")
+    assert sorted(gates(script)) == ["j1/1/0/2", "j1/1/1/1"]
+    tell(script, "a", c0n2=60.0)
+    tell(script, "b", c1n1=60.0)
+    script.ignore(StopClaim).gone("j1/1/0/2", EndKind.SITE, reason="somebody cancelled it")
+    assert script.phase("j1") == "Placing"

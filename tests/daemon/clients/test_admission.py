@@ -165,8 +165,8 @@ def test_what_no_local_manager_acts_on_is_told_at_submission() -> None:
     scheduler = grid(delft=8, leiden=8, honours={"leiden": ("queue", "project")})
     fixed = job(asking(DELFT, "left"), asking(LEIDEN), asking(DELFT, "right"), part(1, DELFT))
     assert warnings(fixed, scheduler, NOBODY_LISTED) == (
-        "hostCount is ignored: no site where component left, 1, right may run acts on it",
-        "minMemory is ignored: no site where component left, 1, right may run acts on it",
+        "hostCount is ignored: no site where component left, leiden, right may run acts on it",
+        "minMemory is ignored: no site where component left, leiden, right may run acts on it",
         "queue is ignored: no site where component left, right may run acts on it",
         "project is ignored: no site where component left, right may run acts on it",
     )
@@ -365,7 +365,7 @@ def test_more_gpus_than_any_site_has_are_refused_with_the_numbers() -> None:
         RejectedError, match="component 0 needs 5 GPUs; delft has 4 GPUs, leiden has no GPUs"
     ):
         check(job(replace(part(1), gpus=5)), sites, NOBODY_LISTED)
-    with pytest.raises(RejectedError, match="component 0 needs 1 GPU; leiden has no GPUs"):
+    with pytest.raises(RejectedError, match="component leiden needs 1 GPU; leiden has no GPUs"):
         check(job(replace(part(1, LEIDEN), gpus=1)), sites, NOBODY_LISTED)
     with pytest.raises(RejectedError, match="takes no constraint"):
         check(job(replace(part(1), constraint="ib")), sites, NOBODY_LISTED)

@@ -12,6 +12,7 @@ from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.slurm import COLUMNS
 from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
+from koala_agent.lrm.batch.slurm_queue import QUEUE_COLUMNS
 from koala_agent.transport.interface import Answer, Command
 from koala_agent.transport.shell import Shell
 
@@ -26,6 +27,11 @@ def row(columns: tuple[tuple[str, int], ...], *fields: str) -> str:
     return "".join(text.ljust(width) for text, (_, width) in zip(fields, columns, strict=True))
 
 
+def queue_row(*fields: str, partition: str = "batch", nodes: str = "", wanted: str = "") -> str:
+    """A job of the queue, from its number to its comment, and where it runs or may run."""
+    return row(QUEUE_COLUMNS, *fields, partition, nodes, wanted, "(null)", "N/A", "N/A")
+
+
 @dataclass(slots=True)
 class Job:
     """A batch job as the cluster has it."""
@@ -35,8 +41,10 @@ class Job:
     code: int = 0
     reason: str = "None"
     restarts: int = 0
+    cpus: str = ""
     is_listed: bool = True
     comment: str = "(null)"
+    nodes: str = ""
 
 
 class Listener(Shell):
@@ -89,6 +97,7 @@ class Cluster(Listener):
         self.refused_change = ""  # of a job
         self.is_stubborn = False  # takes changes of jobs, and makes none
         self.queue = ""
+        self.cpus = "0/16/0/16"
 
     def job(self, name: str) -> Job:
         """The one under this name."""
@@ -133,7 +142,7 @@ class Cluster(Listener):
             case ("sinfo", *_) if not self.has_figures:
                 return Answer(status=1, out="", err="slurm_load_node error: Socket timed out")
             case ("sinfo", *_):
-                node = ("n1", "batch*", "up", "0/16/0/16", "idle", "1", "0", "", "", "")
+                node = ("n1", "batch*", "up", self.cpus, "idle", "1", "0", "", "", "", "")
                 return Answer(status=0, out=row(NODE_COLUMNS, *node), err="")
             case _:
                 return Answer(status=0, out="", err="")
@@ -155,8 +164,8 @@ class Cluster(Listener):
         lines = [
             row(
                 COLUMNS,
-                *(number, job.state, str(job.code), str(job.restarts), job.name, job.reason),
-                job.comment,
+                *(number, job.state, str(job.code), str(job.restarts), job.cpus),
+                *("1:00:00", job.nodes, job.name, job.reason, job.comment),
             )
             for number, job in self.jobs.items()
             if job.is_listed

@@ -13,13 +13,13 @@ from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.htcondor import HTCondor
 from koala_agent.lrm.batch.oar import OAR
 from koala_agent.lrm.batch.pbs import PBS
-from koala_agent.lrm.batch.slurm import QUEUE_COLUMNS, Slurm
+from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_gates import GATED, gates_of
 from koala_agent.lrm.dialect import Dialect, Gate, JobState
 from koala_agent.lrm.local_manager import RequestRefusedError
 from koala_agent.transport.interface import Answer
 from tests.lrm.batch.first_claim import FIRST, NAME, said
-from tests.lrm.batch.imitated_slurm import row
+from tests.lrm.batch.imitated_slurm import queue_row
 from tests.lrm.batch.test_slurm import slurm_row
 
 CONFIG = "PriorityType            = priority/basic\n"
@@ -245,7 +245,7 @@ def test_the_queue_of_slurm_in_the_order_of_its_starts() -> None:
         ("16", "RUNNING", "6", "4:05", "9", "None", "(null)"),
         ("17", "COMPLETING", "7", "INVALID", "9", "None", "(null)"),
     ]
-    text = "\n".join(row(QUEUE_COLUMNS, *one) for one in rows) + "\nthe rest of a comment\n"
+    text = "\n".join(queue_row(*one) for one in rows) + "\nthe rest of a comment\n"
     found = SLURM.read_queue(said(text))
     assert [(job.number, job.left_s, job.is_running) for job in found] == [
         ("16", 245.0, True),

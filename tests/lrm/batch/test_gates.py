@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.gatekeeper import AGAIN_S, GATES_S
-from koala_agent.lrm.batch.slurm import QUEUE_COLUMNS, Slurm
+from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_gates import FAR_RENEW_S, GATED
 from koala_agent.lrm.dialect import Gate
-from koala_agent.lrm.local_manager import Idle, Placeholder, Queued, RequestRefusedError, Resources
+from koala_agent.lrm.local_manager import Idle, Placeholder, Queued, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
-from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Serve, row
+from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Serve, queue_row
 from tests.lrm.harness import serving
 
 BY_AGE = (
@@ -142,9 +143,9 @@ async def test_a_gate_under_which_the_site_cancels_jobs_is_given_up(
         for number in range(1, 4):
             await manager.submit(other(gated, number))
         await cluster.polls()
-        for number in ("1", "2"):
+        for cancelled in ("1", "2"):
             assert manager.gate == "excluded nodes"
-            cluster.jobs[number].state = "CANCELLED"
+            cluster.jobs[cancelled].state = "CANCELLED"
             await cluster.polls()
         assert manager.gate == "nice value"
         cluster.now += AGAIN_S
@@ -312,7 +313,7 @@ async def test_expected_starts_come_from_the_queue_run_forward(
         ("1", "PENDING", "4", "2:00", "0", "BadConstraints", GATED),
         ("2", "PENDING", "16", "2:00", "5", "Priority", "(null)"),
     ]
-    cluster.queue = "\n".join(row(QUEUE_COLUMNS, *one) for one in rows)
+    cluster.queue = "\n".join(queue_row(*one) for one in rows)
     async with serve() as (manager, witness):
         await manager.submit(gated)
         await manager.submit(replace(other(placeholder, 2), processors=16))

@@ -13,9 +13,10 @@ import pytest
 from koala.common.protocol.messages import Queue, SiteResources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.gridengine import GridEngine
-from koala_agent.lrm.batch.slurm import WAITING_COLUMNS, Slurm
+from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
-from koala_agent.lrm.dialect import BatchJob, Figures, JobState
+from koala_agent.lrm.batch.slurm_queue import QUEUE_COLUMNS
+from koala_agent.lrm.dialect import BatchJob, JobState
 from koala_agent.lrm.local_manager import EndCause
 from koala_agent.transport.interface import Answer
 
@@ -31,8 +32,10 @@ def said(path: Path | str) -> Answer:
 
 def waiting(number: str, reason: str, comment: str = "(null)") -> str:
     """A row of the jobs of Slurm that wait."""
-    fields = zip((number, reason, comment), WAITING_COLUMNS, strict=True)
-    return "".join(text.ljust(width) for text, (_, width) in fields) + "\n"
+    rest = ("batch", "", "", "(null)", "N/A", "N/A")
+    fields = (number, "PENDING", "1", "1:00:00", "42", reason, comment, *rest)
+    row = zip(fields, QUEUE_COLUMNS, strict=True)
+    return "".join(text.ljust(width) for text, (_, width) in row) + "\n"
 
 
 def by_name(jobs: list[BatchJob]) -> dict[str, BatchJob]:
@@ -60,7 +63,7 @@ def test_a_listing_of_slurm() -> None:
         (EndCause.EXITED, 0),
         (EndCause.EXITED, 7),
         (EndCause.EXITED, -11),
-        (EndCause.CANCELLED_BY_SITE, None),
+        (EndCause.CANCELLED_BEGUN, None),
     ]
 
 
@@ -97,10 +100,10 @@ def test_gpus_features_and_licences_of_slurm() -> None:
         ("n3", "batch*", "up", "0/8/0/8", "idle", "64000", "0"),
     ]
     more = [
-        ("gpu:a100:2(S:0-1)", "gpu:a100:1(IDX:0)", "ib,rome"),
-        ("gpu:v100:4,shard:8", "gpu:v100:0(IDX:N/A)", "ib"),
-        ("gpu:3", "gpu:(null):1(IDX:2)", "(null)"),
-        ("gpu:3", "gpu:(null):1(IDX:2)", "(null)"),
+        ("8:1:1", "gpu:a100:2(S:0-1)", "gpu:a100:1(IDX:0)", "ib,rome"),
+        ("8:1:1", "gpu:v100:4,shard:8", "gpu:v100:0(IDX:N/A)", "ib"),
+        ("8:1:1", "gpu:3", "gpu:(null):1(IDX:2)", "(null)"),
+        ("8:1:1", "gpu:3", "gpu:(null):1(IDX:2)", "(null)"),
     ]
     licenses = "LicenseName=a@lm Total=2 Used=0 Free=2 Remote=no\nLicenseName=b Total=30 Used=2\n"
     partitions = "PartitionName=batch\nPartitionName=gpu\n"
@@ -113,6 +116,7 @@ def test_gpus_features_and_licences_of_slurm() -> None:
         host_gpus=4,
         gpu_types=("a100", "v100"),
         host_memory_mb=64000,
+        host_processors=8,
         features=("ib", "rome"),
         licenses=(("a@lm", 2), ("b", 30)),
         queues=(Queue(name="batch"), Queue(name="gpu")),
@@ -129,7 +133,7 @@ def test_gpus_of_grid_engine() -> None:
     cell = GridEngine(parallel_environment="grid", gpus=4)
     found = cell.read_figures(answers)
     assert (found.idle_gpus, found.resources.gpus) == (3, 4)
-    assert cell.figures()[-1].argv == ("qhost", "-F", "gpu", "-xml")
+    assert cell.figures()[-1].argv == ("qhost", "-q", "-F", "slots,gpu", "-xml")
 
 
 @pytest.mark.parametrize("number", ["2٣9", "²", "9" * 20, ""])
@@ -175,13 +179,14 @@ def figures(
         ("mixed", (8, 6)),
         ("MIXED+DYNAMIC_NORM", (8, 6)),
         ("idle+cloud", (8, 6)),
-        ("idle+completing", (8, 6)),
+        ("idle+completing", (8, 0)),
         ("idle+maintenance+reserved", (2, 0)),
         ("mixed+planned", (8, 6)),
         ("idle-", (8, 6)),
-        ("idle+cloud+powered_down", (8, 0)),
-        ("IDLE+CLOUD+POWERING_UP", (8, 0)),
-        ("idle~", (8, 0)),
+        ("idle+cloud+powered_down", (8, 6)),
+        ("IDLE+CLOUD+POWERING_UP", (8, 6)),
+        ("idle+cloud+powering_down", (8, 0)),
+        ("idle~", (8, 6)),
         ("mixed+drain", (2, 0)),
         ("idle+not_responding", (2, 0)),
         ("idle*", (2, 0)),
@@ -300,6 +305,9 @@ def test_records_of_grid_engine() -> None:
 
 
 def test_figures_of_grid_engine() -> None:
-    """Held ones, and those in error, wait for nothing that is idle."""
-    answers = (said(CELL / "queues.xml"), said(CELL / "qstat.xml"))
-    assert GRID_ENGINE.read_figures(answers) == Figures(processors=16, idle=11, queued_jobs=2)
+    """Two queues share the sixteen slots of a host, and a third one is suspended while they are
+    used: who waits for that one, or is held, waits for nothing that is idle."""
+    names = ("queues", "pending", "hosts")
+    found = GRID_ENGINE.read_figures(tuple(said(CELL / f"several-{name}.xml") for name in names))
+    assert (found.processors, found.idle, found.closed) == (16, 11, ())
+    assert [(row.number, row.processors) for row in found.waiting or ()] == [("5", 12)]

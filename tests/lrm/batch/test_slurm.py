@@ -34,7 +34,9 @@ def slurm_row(
     number: str, name: str, state: str, code: str, reason: str, comment: str = "(null)"
 ) -> str:
     """Padded by bytes, as Slurm does."""
-    fields = zip((number, state, code, "0", name, reason, comment), COLUMNS, strict=True)
+    fields = zip(
+        (number, state, code, "0", "1", "1:00:00", "", name, reason, comment), COLUMNS, strict=True
+    )
     row = b"".join(text.encode().ljust(width) for text, (_, width) in fields)
     return row.decode()
 
@@ -124,7 +126,9 @@ def test_a_single_process_asks_for_the_memory_of_its_machine() -> None:
     assert options(Slurm(), memory_min_mb=900, processes=1) == ["--mem=900M"]
 
 
-@pytest.mark.parametrize(("out", "number"), [("17\n", "17"), ("18;alpha\n", "18")])
+@pytest.mark.parametrize(
+    ("out", "number"), [("17\n", "17"), ("18;alpha\n", "18"), ("7 of 9 quotas left\n\n19\n", "19")]
+)
 def test_the_number_of_a_slurm_job(out: str, number: str) -> None:
     assert SLURM.read_submitted(said(out)) == number
 
@@ -247,7 +251,7 @@ def test_an_estimate_of_slurm_refuses_nothing() -> None:
                 "7",
                 JobState.ENDED,
                 cause=EndCause.TIME_LIMIT,
-                reason="Slurm: TIMEOUT (TimeLimit)",
+                reason="Slurm: TIMEOUT (1:00:00)",
             ),
         ),
         (
@@ -280,7 +284,7 @@ def test_every_state_of_slurm_has_its_meaning(
     line = slurm_row("7", "koala-ab-j1.1.0.1", state, code, reason)
     (found,) = SLURM.read_jobs(said(f"{line}\n"))
     if found.state in (JobState.QUEUED, JobState.RUNNING):
-        found = replace(found, cause=EndCause.EXITED)  # counts for others only
+        found = replace(found, cause=EndCause.EXITED, processors=0)  # counts for others only
     assert found == expected
 
 

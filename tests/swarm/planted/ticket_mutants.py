@@ -8,9 +8,11 @@ from typing import Any
 from koala.core import leases, scheduler
 from koala.core.model.claim import Claim, Stopped
 from koala.core.model.job import Attempt, Member, Queued
-from koala.core.pipeline import claim_end, claiming, ending, tickets, wanted
+from koala.core.model.values import SiteName
+from koala.core.pipeline import claim_end, claiming, ending, placing, tickets, wanted
 from koala.core.pipeline.ending import stop_claim as really_stop
 from koala.core.pipeline.ending import withdraw_tickets as really_withdraw
+from koala.core.pipeline.placing import begin_attempt as really_begin
 from koala.core.queries import claim_of
 from koala.queue_model import queue
 from koala_agent.claims import table
@@ -36,11 +38,51 @@ def a_second_ticket_is_kept() -> Patches:
 def tickets_outlive_the_start() -> Patches:
     """Tickets stay in the local queues when all components are held."""
 
-    def withdraw_tickets(state: Any, member: Member, *, keep: int | None = None) -> None:
-        if keep is not None:
-            really_withdraw(state, member, keep=keep)
+    def withdraw_tickets(
+        state: Any, member: Member, *, at: SiteName | None = None, keep: int = 0
+    ) -> None:
+        if at is not None:
+            really_withdraw(state, member, at=at, keep=keep)
 
     with replaced((tickets, "withdraw_tickets"), by=withdraw_tickets):
+        yield
+
+
+@mutant
+def tickets_outlive_a_move() -> Patches:
+    """A queued job is placed where processors are idle, and its tickets stay."""
+    with replaced((placing, "stop_attempt"), by=lambda *_attempt: None):
+        yield
+
+
+@mutant
+def a_component_waits_at_one_site_more() -> Patches:
+    """A component waits at a site more than its job asks for."""
+
+    def begin_attempt(state: Any, job: Any, placement: Any, *rest: Any) -> Attempt:
+        attempt = really_begin(state, job, placement, *rest)
+        used = {member.site for member in attempt.members}
+        more = [name for name in state.sites if name not in used]
+        for member in attempt.members[:1] if more and job.queue is None else ():
+            member.others = (more[0],)
+        return attempt
+
+    with replaced((placing, "begin_attempt"), by=begin_attempt):
+        yield
+
+
+@mutant
+def queues_of_owners_who_set_a_limit_are_filled() -> Patches:
+    """Tickets are queued at a site whose owner lets no more wait."""
+    no_limit = replaced((tickets, "why_no_ticket"), by=lambda *_site: "")
+    with no_limit, replaced((placing, "full_queues"), by=lambda _state: ()):
+        yield
+
+
+@mutant
+def a_site_is_held_as_a_whole() -> Patches:
+    """Tickets hold as much of a site as comes up."""
+    with replaced((tickets, "may_hold"), by=lambda *_hold: True):
         yield
 
 

@@ -111,6 +111,8 @@ class Agent(Process):
             mips=facts.mips,
             slots=facts.slots or 0,
             gate=facts.gate,
+            tickets_max=facts.tickets_max or 0,
+            held_share_max=facts.held_share_max or 0.0,
         )
         self.description = codec.SiteDescription(version="simulated", site=site, facts=told)
         self._settings = SiteSettings(name=site, daemon="daemon", limits=limits)
@@ -355,4 +357,11 @@ def _first(error: BaseException | None) -> BaseException | None:
 
 def limits_of(facts: SiteFacts, *, again_s: Seconds, linger_s: Seconds) -> Limits:
     """Return the limits of a site."""
-    return Limits(grace_s=facts.grace_s, again_s=again_s, linger_s=linger_s)
+    share = facts.held_share_max
+    return Limits(
+        grace_s=facts.grace_s,
+        again_s=again_s,
+        linger_s=linger_s,
+        tickets_max=facts.tickets_max,
+        held_max=None if share is None else int(share * facts.processors),
+    )

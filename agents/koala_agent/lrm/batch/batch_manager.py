@@ -29,7 +29,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from koala.common.protocol.messages import Outlook, Resources, Wait
+from koala.common.protocol.limits import ENDLESS_S
+from koala.common.protocol.messages import Hole, Outlook, Resources, Wait
 from koala.common.protocol.names import AWAY, SILENT, ClaimId
 from koala.common.protocol.queue_limits import Times
 from koala.common.runtime.clock import boot_id
@@ -40,13 +41,15 @@ from koala_agent.lrm.batch.claim_tracking import (
     ClaimRow,
     TrackedClaim,
     TrackedClaims,
+    hole_words,
     idle_of,
     others_waiting,
     presumed_figures,
 )
-from koala_agent.lrm.batch.forecast import forecast
+from koala_agent.lrm.batch.forecast import forecast, holes
 from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
 from koala_agent.lrm.batch.queue_knowledge import QueueKnowledge
+from koala_agent.lrm.batch.submission_pauses import SubmissionPauses
 from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
@@ -128,14 +131,23 @@ class BatchManager:
             scope=settings.scope,
             make_room=settings.make_room,
         )
-        self._claims = TrackedClaims(self._table, clock=clock)
-        self._gatekeeper = Gatekeeper(dialect, self._breaker, self._claims, clock=clock)
         self._queues = QueueKnowledge(dialect, self._breaker, now=clock)
+        self._claims = TrackedClaims(self._table, clock=clock, explain=self._queues.explain)
+        self._gatekeeper = Gatekeeper(
+            dialect,
+            self._breaker,
+            self._claims,
+            folder=settings.state_directory,
+            clock=clock,
+        )
+        self._pauses = SubmissionPauses(clock)
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None
         self._forecasts: dict[str, Wait] = {}  # by number
         self._outlook: tuple[Outlook, ...] = ()
         self._looked_for: frozenset[str] = frozenset()  # numbers when the queue was asked for last
+        self._holes: tuple[Hole, ...] = ()
+        self._holes_at = -math.inf
         self._waits_due_at = -math.inf
         self._reported_idle: Idle | None = None
         self._opened = asyncio.Event()
@@ -155,7 +167,7 @@ class BatchManager:
         """True when no other user waits, so that released processors go to our next claim."""
         if self._figures is None or self._silence:
             return False
-        return others_waiting(self._figures, self._counted()) == 0
+        return not others_waiting(self._figures, self._counted()).jobs
 
     @property
     def honours(self) -> tuple[str, ...]:
@@ -189,7 +201,9 @@ class BatchManager:
                 await self._poll()
                 await self._gatekeeper.poll()
                 is_changed = self._report_changes()
-                if is_changed or self._clock() - figures_at >= self._settings.figures_s:
+                is_settling = self._figures is not None and self._figures.is_settling
+                figures_s = self._settings.poll_s if is_settling else self._settings.figures_s
+                if is_changed or self._clock() - figures_at >= figures_s:
                     figures_at = -math.inf  # due until they are there
                     await self._poll_figures()
                     figures_at = self._clock()
@@ -219,6 +233,9 @@ class BatchManager:
     async def submit(self, placeholder: Placeholder) -> None:
         claim = placeholder.claim
         check(placeholder, self._settings.processors)
+        known = self._claims.get(claim)
+        if known is None or known.needs_submission():
+            self._pauses.check(placeholder)
         if placeholder.is_gated:
             await self._gatekeeper.check()
         tracked = self._claims.get(claim)
@@ -305,14 +322,16 @@ class BatchManager:
     async def idle(self) -> Idle:
         """See `LocalManager`. Polls first, because the figures must include all claims so far.
         While a controller is away, or its commands are, nothing is startable: jobs that may run
-        elsewhere should."""
+        elsewhere should. What is returned counts as reported: the polls report each difference
+        from it."""
         try:
             await self._poll()
             await self._poll_figures()
             await self._gatekeeper.try_to_learn()
         except LocalManagerError as error:
             self._mark_silent(error)
-        return self._idle_now()
+        self._reported_idle = self._idle_now()
+        return self._reported_idle
 
     # Looking ----------------------------------------------------------------------------------
 
@@ -476,7 +495,7 @@ class BatchManager:
         ours = {one.row.number: one for one in self._claims.open() if one.is_waiting()}
         command = self._dialect.list_queue() if ours or figures.queued_jobs else None
         if command is None:
-            self._forecasts, self._outlook = {}, ()
+            self._forecasts, self._outlook, self._holes = {}, (), ()
             return
         if self._clock() < self._waits_due_at and self._looked_for.issuperset(ours):
             return
@@ -487,10 +506,12 @@ class BatchManager:
             rows = await asyncio.to_thread(self._dialect.read_queue, await self._ask(command))
         except LocalManagerError as error:
             log.debug("batch.queue_unknown", reason=str(error))
-            self._forecasts, self._outlook = {}, ()
+            self._forecasts, self._outlook, self._holes = {}, (), ()
             return
         claims = self._claims.open()
         self._forecasts, self._outlook = await asyncio.to_thread(forecast, rows, claims, figures)
+        self._holes = await asyncio.to_thread(holes, rows, claims, figures)
+        self._holes_at = self._clock()
 
     def _waits(self) -> tuple[Wait, ...]:
         """Return the waits of our claims, with the forecasts that there are."""
@@ -527,7 +548,10 @@ class BatchManager:
             was_asked = may_be_queued and not isinstance(error, CircuitOpenError)
             if not (error.transient and was_asked):
                 self._claims.forget(placeholder.claim)
+            if not isinstance(error, CircuitOpenError):
+                self._pauses.note_failure(placeholder, error)
             raise
+        self._pauses.note_success(placeholder)
         if not tracked.row.number:
             self._claims.change(tracked, number=number)
         tracked.is_listed = True
@@ -588,16 +612,40 @@ class BatchManager:
         allowed = self._settings.processors
         idle = idle_of(self._figures, self._counted(), allowed=allowed, unsure=unsure)
         if self._silence:
-            return replace(idle, idle=0, startable=0, idle_gpus=0, trouble=self._silence)
-        troubles = (self._breaker.summary, self._gatekeeper.trouble)
+            idle = replace(idle, idle=0, startable=0, idle_gpus=0, why="")
+            return replace(idle, trouble=self._silence)
+        troubles = (self._breaker.summary, self._gatekeeper.trouble, self._pauses.summary)
         idle = replace(
             idle,
             trouble="; ".join(filter(None, troubles)),
             waits=self._waits(),
             outlook=self._outlook,
+            gate_tried=self._gatekeeper.tried,
+            holes=self._holes_now(idle),
         )
-        is_limited = self._clock() - self._claims.limited_at < self._settings.limited_s
-        return replace(idle, startable=0) if is_limited else idle
+        now, limits = self._clock(), []
+        for account, (at, reason) in sorted(self._claims.limits.items()):
+            if now - at < self._settings.limited_s:
+                whose = f"account {account}" if account else "the account of Koala"
+                limits.append(f"{whose} has reached a limit ({reason})")
+                # Where claims run as their users, others may have what one cannot.
+                idle = idle if account else replace(idle, startable=0, holes=())
+        if self._pauses.is_shut(""):
+            idle = replace(idle, startable=0, holes=())
+        words = [*limits, idle.why, *map(hole_words, idle.holes[:1])]
+        return replace(idle, why="; ".join(filter(None, words)))
+
+    def _holes_now(self, idle: Idle) -> tuple[Hole, ...]:
+        """Return what is left of the holes, in whole minutes: they must not change all the time."""
+        unit = max(1, idle.resources.unit)
+        left = []
+        for hole in self._holes:
+            for_s = (hole.for_s - (self._clock() - self._holes_at)) // 60 * 60
+            for_s = hole.for_s if hole.for_s == ENDLESS_S else for_s
+            processors = min(hole.processors, idle.idle) // unit * unit
+            if for_s > 0 and processors > idle.startable:
+                left.append(Hole(processors=processors, for_s=for_s))
+        return tuple(left)
 
     def _is_unsure(self, tracked: TrackedClaim) -> bool:
         """Test for a claim of an account with an open circuit. A waiting one counts as a foreign

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
+from koala.common.protocol.limits import ENDLESS_S
+from koala.common.protocol.messages import Hole, Taken
+from koala.common.protocol.names import ClaimId
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
 from koala_agent.lrm.dialect import PROCESSORS_MAX, BatchJob, Figures, JobState, claim_of
 from koala_agent.lrm.job_table import JobTable
-from koala_agent.lrm.local_manager import EndCause, Ended, Idle, Listed, Queued, Running
+from koala_agent.lrm.local_manager import CANCELLED, EndCause, Ended, Idle, Listed, Queued, Running
 
 log = get_logger()
 
@@ -25,7 +28,8 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     system has assigned it; `is_unwanted` is set by a withdrawal, with a `verdict` when the agent
     itself withdrew it; `account` is the one that it runs as, empty for the agent's own. One that
     `is_gated` must not start; `gate` is what was used for that last, empty for a claim that never
-    was gated. `native` are options of its own for the batch system."""
+    was gated. `native` are options of its own for the batch system. `taken` are the
+    processors that it was given, 0: as many as it asks for."""
 
     claim: str
     processors: int
@@ -38,6 +42,7 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     is_gated: bool = False
     gate: str = ""
     native: str = ""
+    taken: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,25 +100,40 @@ class TrackedClaim:
                 cause=cause,
                 exit_status=exit_status,
                 reason=reason,
-                waited_for=self.waited_for if cause is EndCause.WITHDRAWN else "",
+                waited_for=self._why_waited() if cause is EndCause.WITHDRAWN else "",
             )
         if self.state in (JobState.QUEUED, JobState.STUCK):
             return Queued(claim=claim)
         return Running(claim=claim)
 
+    def _why_waited(self) -> str:
+        return self.waited_for or ("" if self.reason in NO_REASON else self.reason)
+
+
+NO_REASON = ("", "None", "(null)")
+"""Reasons of a batch system that has none yet."""
+
 
 class TrackedClaims:
     """Claims of a batch manager, stored at each change, and jobs under our name that are nobody's.
 
-    `unwanted` has the numbers of those jobs with their accounts; `limited_at` is when the batch
-    system last said that our user has reached a limit.
+    `unwanted` has the numbers of those jobs with their accounts; `limits` tells by account when the
+    batch system last said that it has reached a limit, and in which words.
     """
 
-    def __init__(self, table: JobTable[ClaimRow], *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        table: JobTable[ClaimRow],
+        *,
+        clock: Callable[[], float],
+        explain: Callable[[str], str] = str,
+    ) -> None:
+        """`explain` adds words to the batch system's reason for a wait."""
         self.unwanted: dict[str, str] = {}
-        self.limited_at = -math.inf
+        self.limits: dict[str, tuple[float, str]] = {}
         self._table = table
         self._clock = clock
+        self._explain = explain
         # Jobs queued in an earlier life may run by now.
         self._claims = {
             row.claim: TrackedClaim(
@@ -195,10 +215,13 @@ class TrackedClaims:
             return
         tracked.state = own.state
         tracked.is_limited = own.is_limited
-        tracked.reason = own.reason
+        if own.state is JobState.QUEUED:
+            tracked.reason = self._explain(own.reason)
         tracked.is_gated = own.is_gated
+        if own.processors not in (0, tracked.row.taken or tracked.row.processors):
+            self.change(tracked, taken=own.processors)
         if own.is_limited:
-            self.limited_at = self._clock()
+            self.limits[account] = (self._clock(), own.reason)
         if own.state is JobState.ENDED:
             self.end(tracked, own)
         elif not tracked.row.is_unwanted:
@@ -207,7 +230,7 @@ class TrackedClaims:
     def _cancel_hopeless(self, tracked: TrackedClaim, job: BatchJob) -> None:
         """Cancel a job that can never start, is held, or that the batch system starts again."""
         if job.state is JobState.STUCK:
-            verdict = (job.cause, f"it would never start: {job.reason}")
+            verdict = (job.cause, f"it would never start: {self._explain(job.reason)}")
         elif job.state is JobState.HELD:
             verdict = (job.cause, job.reason)
         elif job.is_again:
@@ -235,7 +258,7 @@ class TrackedClaims:
             exit_status, reason = None, "the batch system does not know it (any more)"
         else:
             cause, exit_status, reason = job.cause, job.exit_status, job.reason
-            if row.is_unwanted and cause is EndCause.CANCELLED_BY_SITE:
+            if row.is_unwanted and cause in CANCELLED:
                 cause = EndCause.WITHDRAWN
         if row.verdict is not None:
             cause, reason = row.verdict
@@ -254,41 +277,122 @@ def idle_of(
     them, unless they are gated. `unsure` are the processors of claims in an unknown state; at most
     those in use are counted.
 
-    Jobs that wait before ours have a right to the idle processors. Backfilling may decide
-    otherwise; a claim that got no processors is refused after its grace time.
+    Jobs that wait before ours have a right to the idle processors that they may take. Backfilling
+    may decide otherwise; a claim that got no processors is refused after its grace time.
     """
     claims = [claim for claim in claims_known if claim.row.end is None]
     queued = [claim for claim in claims if claim.may_start()]
-    running = sum(claim.row.processors for claim in claims if claim.state is JobState.RUNNING)
-    waiting = sum(claim.row.processors for claim in queued)
-    in_use = figures.processors - figures.idle
+    running = sum(_taken(claim, 1) for claim in claims if claim.state is JobState.RUNNING)
+    waiting = sum(_taken(claim, figures.resources.unit or 1) for claim in queued)
+    in_use = figures.processors - figures.idle - figures.shut
     running += min(unsure, max(0, in_use - running))
     idle = max(0, min(figures.idle, allowed - running) - waiting)
     local = in_use - running
     wanted = sum(claim.row.gpus for claim in queued)
     foreign = others_waiting(figures, claims)
-    return Idle(
+    kept = _kept_for_others(figures, foreign, has_own=bool(queued))
+    found = Idle(
         processors=min(figures.processors, allowed),
         idle=idle,
-        startable=0 if foreign else idle,
+        startable=max(0, min(idle, figures.idle - kept - waiting)),
         queued_jobs=figures.queued_jobs,
-        foreign_queued=foreign,
+        foreign_queued=foreign.jobs,
         local_processors=min(max(0, local), PROCESSORS_MAX),
         idle_gpus=max(0, figures.idle_gpus - wanted),
         resources=figures.resources,
+        asleep=min(figures.asleep, idle),
+        wake_s=figures.wake_s,
+        taken=tuple(
+            Taken(claim=ClaimId(claim.row.claim), processors=claim.row.taken)
+            for claim in claims
+            if claim.row.taken
+        ),
     )
+    return replace(found, why=_why_no_more(found, figures, foreign, kept, waiting))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """Jobs of others that wait for processors. `wanted` are those that they wait for, `nodes` those
+    of which they may take some; None: unknown."""
+
+    jobs: int = 0
+    wanted: int | None = None
+    nodes: frozenset[str] | None = None
+
+
+def others_waiting(figures: Figures, claims_known: Iterable[TrackedClaim]) -> Others:
+    """Return the jobs of others that wait for processors."""
+    claims = list(claims_known)
+    if figures.waiting is None:
+        ours = sum(claim.is_eligible() and not claim.is_limited for claim in claims)
+        return Others(jobs=max(0, figures.queued_jobs - ours))
+    own = {claim.row.number for claim in claims}
+    rows = [row for row in figures.waiting if row.number not in own]
+    places = {row.nodes for row in rows}
+    return Others(
+        jobs=len(rows),
+        wanted=sum(row.processors for row in rows),
+        nodes=None if None in places else frozenset().union(*filter(None, places)),
+    )
+
+
+def _taken(claim: TrackedClaim, unit: int) -> int:
+    return claim.row.taken or -(-claim.row.processors // unit) * unit
+
+
+def _kept_for_others(figures: Figures, foreign: Others, *, has_own: bool) -> int:
+    """Return the idle processors to which others have a right. What a batch system that hides their
+    jobs has planned may be planned for a claim of ours that waits."""
+    if foreign.jobs and foreign.nodes is None:
+        return figures.idle
+    nodes = foreign.nodes or frozenset()
+    if not has_own:
+        nodes |= figures.planned
+    return sum(figures.idle_at.get(node, 0) for node in nodes)
+
+
+def _why_no_more(idle: Idle, figures: Figures, foreign: Others, kept: int, waiting: int) -> str:
+    """Say in words why no more processors are startable; empty where all are."""
+    words = []
+    if kept and foreign.jobs:
+        verb = "waits" if foreign.jobs == 1 else "wait"
+        who = f"{foreign.jobs} job{'s' if foreign.jobs > 1 else ''} of others {verb}"
+        what = "processors" if foreign.wanted is None else f"{foreign.wanted} processors"
+        words.append(f"{kept} idle, but {who} for {what}")
+    elif kept:
+        words.append(f"{kept} idle, but planned for jobs that the batch system does not show")
+    if waiting and figures.idle > kept:
+        words.append(f"{min(waiting, figures.idle)} idle, but claims of Koala wait for them")
+    if not idle.startable and not words and figures.processors:
+        if idle.processors < figures.processors and figures.idle:
+            words.append(f"Koala may use {idle.processors} processors, and has them all")
+        elif not figures.closed:
+            words.append(f"all {figures.processors} are in use")
+        else:
+            used = idle.local_processors
+            words.append(f"{used} are in use" if used else "")
+    if idle.asleep and not kept:
+        words.append(
+            f"{idle.asleep} are powered down (they wake in about {_about(figures.wake_s)})"
+        )
+    return "; ".join(filter(None, [*words, *figures.closed]))
 
 
 def presumed_figures(claims: Iterable[TrackedClaim], *, allowed: int) -> Figures:
     """Return the figures of a batch system that tells none: nobody but our claims uses the
     processors that we may have."""
     every = list(claims)
-    taken = sum(claim.row.processors for claim in every if claim.state is not JobState.QUEUED)
+    taken = sum(_taken(claim, 1) for claim in every if claim.state is not JobState.QUEUED)
     waiting = sum(claim.is_eligible() for claim in every)
     return Figures(processors=allowed, idle=max(0, allowed - taken), queued_jobs=waiting)
 
 
-def others_waiting(figures: Figures, claims_known: Iterable[TrackedClaim]) -> int:
-    """Count the jobs of others that wait for processors."""
-    ours = sum(claim.is_eligible() and not claim.is_limited for claim in claims_known)
-    return max(0, figures.queued_jobs - ours)
+def hole_words(hole: Hole) -> str:
+    """Say who may have the processors of a hole."""
+    who = f"that end within {_about(hole.for_s)}" if hole.for_s < ENDLESS_S else "of any length"
+    return f"{hole.processors} of them for jobs {who}"
+
+
+def _about(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{math.ceil(seconds / 60)} min"

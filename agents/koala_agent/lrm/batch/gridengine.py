@@ -19,9 +19,10 @@ import math
 import re
 import shlex
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from fnmatch import fnmatchcase as fnmatch
 from importlib.resources import files
 from signal import SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU
 from typing import Annotated
@@ -30,7 +31,7 @@ import msgspec
 
 from koala.common.protocol.messages import Resources, SiteResources
 from koala.errors import ConfigError, LocalManagerError
-from koala_agent.lrm.batch.native import option_pairs
+from koala_agent.lrm.batch.native import check_allowed, check_pairs, native_words, refuse
 from koala_agent.lrm.batch.slurm_queue import by_priority
 from koala_agent.lrm.batch_system import Answers, BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
@@ -81,11 +82,11 @@ AWAY = re.compile(r"(?i)unable to (?:contact|send|connect)|can't connect|commlib
 
 
 NATIVE_OPTIONS = (
-    *("-l", "-p", "-R", "-A", "-ac", "-ar", "-js", "-jc", "-ckpt", "-masterq", "-binding", "-m"),
-    *("-M", "-mods"),
+    *("-l", "-p", "-R", "-A", "-ac", "-dc", "-sc", "-ar", "-js", "-jc", "-c", "-ckpt", "-masterq"),
+    *("-binding", "-m", "-M", "-mods"),
 )
 """Options of `qsub` that jobs may give, each with one value. Any other word could be a script."""
-NATIVE_OWN = ("h_rt", "s_rt")
+NATIVE_OWN = ("h_rt", "s_rt", "slots", "s")
 """Resources of `-l` that Koala sets."""
 
 
@@ -145,9 +146,25 @@ class GridEngine(Dialect):
                 argv += [option, value]
         native: list[str] = []
         if asked.native:
-            native = _native_options(asked.native, self.native, self.gpu_resource)
+            native = self._native_options(asked.native, placeholder.processors)
         gate = ("-h",) if placeholder.is_gated else ()
         return Command(argv=(*argv, *self.options, *native, *gate), stdin=script)
+
+    def _native_options(self, text: str, processors: int) -> list[str]:
+        """Return a job's options for `qsub`: those with one value, `-soft` and `-hard` around them,
+        and another parallel environment for as many slots. Raises RequestRefusedError."""
+        words = native_words(text)
+        at = words.index("-pe") if "-pe" in words else len(words)
+        pe, slots = words[at : at + 3], words[at + 2 : at + 3]
+        if pe and (slots != [str(processors)] or words[at + 1].startswith("-")):
+            refuse(" ".join(pe), f"-pe NAME {processors}, as many slots as the job has processors")
+        rest = [*words[:at], *words[at + 3 :]]
+        plain = [word for word in rest if word not in ("-soft", "-hard")]
+        own = (*NATIVE_OWN, self.gpu_resource)
+        check_pairs(plain, self.native, options=NATIVE_OPTIONS, own=own, signed="-p")
+        if pe:
+            check_allowed("-pe", self.native)
+        return [*pe, *rest, *(["-hard"] if "-soft" in rest else [])]
 
     def _resources(self, asked: Resources, processors: int) -> list[str]:
         """Return what a job requests with `-l`. Raises RequestRefusedError for a constraint that
@@ -207,30 +224,46 @@ class GridEngine(Dialect):
         return _ended(number, name, fields)
 
     def figures(self) -> tuple[Command, ...]:
+        """See Dialect: the queues of the parallel environment, who waits, and what hosts have."""
         where = ("-q", self.queue) if self.queue else ()
+        resources = f"slots,{self.gpu_resource}" if self.gpus else "slots"
         return (
             Command(argv=("qstat", "-g", "c", "-pe", self.parallel_environment, *where, "-xml")),
-            Command(argv=("qstat", "-u", "*", "-s", "p", "-xml")),
-            *([Command(argv=("qhost", "-F", self.gpu_resource, "-xml"))] if self.gpus else []),
+            Command(argv=("qstat", "-u", "*", "-s", "p", "-r", "-xml")),
+            Command(argv=("qhost", "-q", "-F", resources, "-xml")),
         )
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
-        """See Dialect. Slots that are disabled or in error count as neither idle nor there."""
-        summary, pending, *hosts = (
-            _tree(answer, name) for answer, name in zip(answers, LISTINGS, strict=False)
+        """See Dialect. Queues may share the slots of their hosts, so these are counted. Slots that
+        are disabled, suspended or in error count as neither idle nor there. Resource quotas are
+        told by no listing: they show in what waits."""
+        summary, pending, hosts = (
+            _tree(answer, name) for answer, name in zip(answers, LISTINGS, strict=True)
         )
-        idle = total = 0
-        for queue in summary.iter("cluster_queue_summary"):
-            idle += _count(queue, "available")
-            total += _count(queue, "total")
-            total -= _count(queue, "temp_disabled") + _count(queue, "manual_intervention")
-        waiting = sum(map(_has_a_right, pending.iter("job_list")))
+        ours = {queue.findtext("name") or "" for queue in summary.iter("cluster_queue_summary")}
+        every = [_Host.read(host) for host in hosts.iter("host")]
+        here = {host.name: host for host in every if ours & host.queues.keys()}
+        waiting = []
+        for row in pending.iter("job_list"):
+            nodes = _may_take(row, every) & here.keys()
+            if _has_a_right(row) and nodes:
+                number, slots = row.findtext("JB_job_number") or "", _count(row, "slots")
+                waiting.append(
+                    QueueRow(number=number, processors=slots, left_s=math.inf, nodes=nodes)
+                )
+        idle_at = {name: host.idle(ours) for name, host in here.items()}
+        closed = sum(host.closed(ours) for host in here.values())
         return Figures(
-            processors=max(0, total),
-            idle=idle,
-            queued_jobs=waiting,
-            idle_gpus=min(self.gpus, sum(_idle_gpus(tree, self.gpu_resource) for tree in hosts)),
+            processors=sum(host.processors(ours) for host in here.values()),
+            idle=sum(idle_at.values()),
+            queued_jobs=len(waiting),
+            idle_gpus=min(self.gpus, _idle_gpus(hosts, self.gpu_resource)),
             resources=SiteResources(gpus=self.gpus),
+            waiting=tuple(waiting),
+            idle_at=idle_at,
+            closed=(f"{closed} in queues that are disabled, suspended or in error",)
+            if closed
+            else (),
         )
 
     def list_queue(self) -> Command:
@@ -289,6 +322,74 @@ def _read_hold(answer: Answer) -> None:
         raise RequestRefusedError(f"qhold: {'; '.join(wrong)[:300]}")
     if answer.status != 0 and not any("does not exist" in line for line in lines):
         raise LocalManagerError(f"qhold: {answer.complaint()}", transient=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Host:
+    """A host with its queues, and the slots that all of them together may still give."""
+
+    name: str
+    free: float
+    queues: dict[str, _Slots]
+
+    @classmethod
+    def read(cls, host: ET.Element) -> _Host:
+        free = [one.text or "" for one in host.iter("resourcevalue") if one.get("name") == "slots"]
+        queues = {queue.get("name") or "": _Slots.read(queue) for queue in host.iter("queue")}
+        limit = (
+            float(free[0]) if free and re.fullmatch(r"[0-9]{1,9}(\.[0-9]*)?", free[0]) else math.inf
+        )
+        return cls(name=host.get("name") or "", free=limit, queues=queues)
+
+    def idle(self, ours: Collection[str]) -> int:
+        idle = sum(one.idle for name, one in self.queues.items() if name in ours)
+        return int(min(idle, self.free))
+
+    def processors(self, ours: Collection[str]) -> int:
+        used = sum(one.used for one in self.queues.values())
+        mine = [one for name, one in self.queues.items() if name in ours]
+        return int(
+            min(sum(one.used if one.is_closed else one.slots for one in mine), self.free + used)
+        )
+
+    def closed(self, ours: Collection[str]) -> int:
+        mine = [one for name, one in self.queues.items() if name in ours and one.is_closed]
+        return int(min(sum(one.slots - one.used for one in mine), self.free))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slots:
+    """Slots of a queue on one host."""
+
+    slots: int
+    used: int
+    is_closed: bool
+
+    @classmethod
+    def read(cls, queue: ET.Element) -> _Slots:
+        told = {one.get("name"): (one.text or "").strip() for one in queue.iter("queuevalue")}
+        slots, used, kept = (told.get(key, "") for key in ("slots", "slots_used", "slots_resv"))
+        if not (is_count(slots) and is_count(used)):
+            raise LocalManagerError(f"qhost: {slots!r} is no count of slots", transient=True)
+        taken = int(used) + (int(kept) if is_count(kept) else 0)
+        is_closed = re.search(r"[aAcCdDEosSu]", told.get("state_string", "")) is not None
+        return cls(slots=int(slots), used=taken, is_closed=is_closed)
+
+    @property
+    def idle(self) -> int:
+        return 0 if self.is_closed else max(0, self.slots - self.used)
+
+
+def _may_take(row: ET.Element, hosts: Collection[_Host]) -> frozenset[str]:
+    """Return the hosts of the queues that a waiting job asks for, which take jobs now."""
+    asked = [one.text or "" for one in row.iter("hard_req_queue")] or ["*"]
+    return frozenset(
+        host.name
+        for host in hosts
+        for queue, slots in host.queues.items()
+        if not slots.is_closed
+        and any(fnmatch(f"{queue}@{host.name}", one if "@" in one else f"{one}@*") for one in asked)
+    )
 
 
 def _idle_gpus(hosts: ET.Element, resource: str) -> int:
@@ -390,13 +491,6 @@ def _reached_limit(fields: dict[str, str]) -> bool:
     limit = re.search(r"\bh_rt=([0-9]{1,15})", fields.get("category", ""))
     ran = re.match(r"[0-9]{1,15}(?:\.[0-9]{0,15})?", fields.get("ru_wallclock", ""))
     return limit is not None and ran is not None and float(ran[0]) >= float(limit[1])
-
-
-def _native_options(text: str, allowed: tuple[str, ...], counted: str) -> list[str]:
-    """Return a job's options for `qsub`; the resource `counted` is Koala's. Raises
-    RequestRefusedError."""
-    own = (*NATIVE_OWN, counted)
-    return option_pairs(text, allowed, options=NATIVE_OPTIONS, own=own, signed="-p")
 
 
 class GridEngineTable(LRMTable, frozen=True, kw_only=True):

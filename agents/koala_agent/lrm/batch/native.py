@@ -23,9 +23,22 @@ def option_pairs(
     own: tuple[str, ...],
     signed: str,
 ) -> list[str]:
+    """Split a job's options and check them. Raises RequestRefusedError."""
+    words = native_words(text)
+    check_pairs(words, allowed, options=options, own=own, signed=signed)
+    return words
+
+
+def check_pairs(
+    words: list[str],
+    allowed: tuple[str, ...],
+    *,
+    options: tuple[str, ...],
+    own: tuple[str, ...],
+    signed: str,
+) -> None:
     """Check `options` with one value each; that of `signed` may be negative, and the resources
     `own` are no values of `-l`. Raises RequestRefusedError."""
-    words = native_words(text)
     for option, value in zip(words[::2], [*words[1::2], ""], strict=False):
         if option not in options:
             refuse(option, f"{', '.join(options)}, each with one value")
@@ -35,7 +48,6 @@ def option_pairs(
         if option == "-l" and any(name in own for name in resources):
             refuse(f"-l {value}", f"resources but {', '.join(own)}, which Koala sets")
         check_allowed(option, allowed)
-    return words
 
 
 def native_words(text: str) -> list[str]:

@@ -61,3 +61,7 @@ class QueueKnowledge:
     def completed(self, resources: SiteResources) -> SiteResources:
         """Return the resources of a site with the limits of its queues."""
         return replace(resources, queues=self._limits.queues or resources.queues)
+
+    def explain(self, reason: str) -> str:
+        """Add words, and the limits that are known, to the batch system's reason for a wait."""
+        return self._dialect.explain_reason(reason, self._limits.queues)

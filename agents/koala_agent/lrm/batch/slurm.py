@@ -22,10 +22,11 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from signal import SIGKILL
 
+from koala.common.protocol.messages import Queue, Resources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
 from koala_agent.lrm.batch.slurm_gates import FAR, GATED, gates_of
@@ -33,11 +34,19 @@ from koala_agent.lrm.batch.slurm_limits import EPOCH, NODES_FORMAT, limits_of
 from koala_agent.lrm.batch.slurm_nodes import (
     NODE_COLUMNS,
     Node,
+    closed_words,
     resources_of,
     rules_of,
     split_columns,
 )
-from koala_agent.lrm.batch.slurm_queue import LIMITS, NEVER, NO_RIGHT, queue_of
+from koala_agent.lrm.batch.slurm_queue import (
+    LIMITS,
+    NEVER,
+    QUEUE_COLUMNS,
+    explained,
+    queue_of,
+    waiting_for,
+)
 from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
     BatchJob,
@@ -51,7 +60,13 @@ from koala_agent.lrm.dialect import (
     honoured,
     is_count,
 )
-from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
+from koala_agent.lrm.local_manager import (
+    OUTPUT_FILE,
+    EndCause,
+    Placeholder,
+    RequestRefusedError,
+    UnclearRefusalError,
+)
 from koala_agent.starter.batch_rules import BatchRules
 from koala_agent.transport.interface import Answer, Command
 
@@ -60,18 +75,11 @@ COLUMNS = (
     ("State", 24),
     ("exit_code", 16),
     ("RestartCnt", 12),
+    ("NumCPUs", 12),
+    ("TimeLimit", 24),
+    ("NodeList", 80),
     ("Name", 200),
     ("Reason", 400),
-    ("Comment", 40),
-)
-WAITING_COLUMNS = (("JobID", 24), ("Reason", 80), ("Comment", 40))
-QUEUE_COLUMNS = (
-    ("JobID", 24),
-    ("State", 24),
-    ("NumCPUs", 12),
-    ("TimeLeft", 24),
-    ("PriorityLong", 24),
-    ("Reason", 80),
     ("Comment", 40),
 )
 STATES: dict[str, JobState] = {
@@ -123,21 +131,30 @@ REFUSALS = re.compile(
 FAULTS = re.compile(
     r"(?i)invalid|not permitted|denied|unrecognized|does not exist|no such|disabled"
 )
-"""Messages for wrong options, which stay wrong. Any other error is transient."""
+"""Messages for wrong options, which stay wrong."""
+
+AWAY = re.compile(r"(?i)unable to contact|temporarily|timed out|communication|connection|busy")
+"""Messages of a controller that does not answer, or takes no more jobs: a retry may work, and a
+submission may have arrived."""
 
 
 NATIVE_OWN = (
-    *("account", "array", "begin", "batch", "chdir", "cluster-constraint", "clusters"),
-    *("constraint", "cpus-per-gpu", "cpus-per-task", "deadline", "dependency", "error"),
-    *("exclusive", "export", "export-file", "get-user-env", "gid", "gpus", "gpus-per-node"),
-    *("gpus-per-socket", "gpus-per-task", "gres", "help", "hold", "ignore-pbs", "input"),
-    *("job-name", "kill-on-invalid-dep", "licenses", "mem", "mem-per-cpu", "mem-per-gpu"),
-    *("no-requeue", "nodes", "ntasks", "ntasks-per-node", "open-mode", "output", "overcommit"),
-    *("parsable", "partition", "qos", "quiet", "requeue", "signal", "test-only", "time"),
-    *("time-min", "tres-per-node", "tres-per-task", "uid", "usage", "verbose", "version"),
-    *("wait", "wait-all-nodes", "wrap"),
+    *("account", "array", "begin", "chdir", "cluster-constraint", "clusters", "constraint"),
+    *("container", "container-id", "cpus-per-gpu", "cpus-per-task", "deadline", "dependency"),
+    *("error", "exclusive", "export", "export-file", "get-user-env", "gid", "gpus"),
+    *("gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "help", "hold", "ignore-pbs"),
+    *("input", "job-name", "kill-on-invalid-dep", "licenses", "mem", "mem-per-cpu", "mem-per-gpu"),
+    *("no-requeue", "nodefile", "nodes", "ntasks", "ntasks-per-gpu", "ntasks-per-node"),
+    *("ntasks-per-tres", "open-mode", "output", "overcommit", "parsable", "partition", "qos"),
+    *("quiet", "requeue", "signal", "tasks-per-node", "test-only", "time", "time-min", "tres-per"),
+    *("uid", "usage", "verbose", "version", "wait", "workdir", "wrap"),
 )
 """Options of `sbatch` that Koala sets or counts, or that would change how its batch job runs."""
+
+NATIVE_MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
+NATIVE_GPUS = ("gpus", "gpus-per-node", "gpus-per-task", "gres", "cpus-per-gpu", "ntasks-per-gpu")
+"""Options of scripts that say more exactly what attributes of a job say, too: they replace what
+Koala would make of those."""
 
 
 OWN_VARIABLES = ("SBATCH_*", "SLURM_*")
@@ -180,7 +197,7 @@ class Slurm(Dialect):
     def read_asked(self, answer: Answer) -> None:
         """See Dialect. Its start time is an estimate, and is not read."""
         if answer.status != 0:
-            raise _refusal("sbatch --test-only", answer)
+            raise _refusal("sbatch --test-only", answer, self._place())
 
     def _sbatch(self, placeholder: Placeholder, *, name: str) -> tuple[str, ...]:
         asked = placeholder.resources
@@ -197,7 +214,10 @@ class Slurm(Dialect):
             f"--output={'/dev/null' if placeholder.body else placeholder.directory / OUTPUT_FILE}",
             "--open-mode=append",
         ]
-        memory_mb = asked.memory_min_mb
+        native = _native_options(asked, self.native)
+        said = {word.partition("=")[0][2:] for word in native}
+        shapes_gpus = any(word[2:].startswith(("gpus", "gres=gpu")) for word in native)
+        memory_mb = None if said.intersection(NATIVE_MEMORY) else asked.memory_min_mb
         is_single = placeholder.processes == 1
         if memory_mb and not is_single:
             memory_mb = math.ceil(memory_mb / each)
@@ -208,9 +228,9 @@ class Slurm(Dialect):
             ("--qos", self.qos or asked.qos),
             ("--nodes", asked.hosts),
             ("--ntasks-per-node", asked.tasks_per_host),
-            ("--cpus-per-task", asked.cpus_per_task),
+            ("--cpus-per-task", "cpus-per-gpu" not in said and asked.cpus_per_task),
             ("--mem" if is_single else "--mem-per-cpu", memory_mb and f"{memory_mb}M"),
-            ("--gpus", asked.gpus and f"{kind}{asked.gpus}"),
+            ("--gpus", not shapes_gpus and asked.gpus and f"{kind}{asked.gpus}"),
             ("--constraint", asked.constraint),
             ("--licenses", ",".join(f"{name}:{count}" for name, count in asked.licenses)),
         ):
@@ -218,16 +238,22 @@ class Slurm(Dialect):
                 argv.append(f"{option}={value}")
         if asked.is_exclusive:
             argv.append("--exclusive")
-        native = _native_options(asked.native, self.native) if asked.native else ()
         gate = (f"--begin={FAR}", f"--comment={GATED}") if placeholder.is_gated else ()
         return (*argv, *self.options, *native, *gate)
 
     def read_submitted(self, answer: Answer) -> str:
-        """See Dialect; the answer is NUMBER or NUMBER;CLUSTER."""
-        number = answer.out.strip().partition(";")[0]
-        if answer.status == 0 and is_count(number):
-            return number
-        raise _refusal("sbatch", answer)
+        """See Dialect; the answer is NUMBER or NUMBER;CLUSTER, after what a wrapper of the site
+        prints."""
+        numbers = re.findall(r"^([0-9]{1,15})(?:;.*)?$", answer.out.strip(), re.MULTILINE)
+        if answer.status == 0 and numbers:
+            return str(numbers[-1])
+        raise _refusal("sbatch", answer, self._place())
+
+    def _place(self) -> str:
+        """Name the account, partition and quality of service of all claims, for messages."""
+        given = (("account", self.account), ("partition", self.partition), ("qos", self.qos))
+        named = ", ".join(f"{key} {value}" for key, value in given if value)
+        return f" ({named} of the agent's file)" if named else ""
 
     def list_jobs(self) -> Command:
         return Command(argv=("squeue", "-h", "-a", "-t", "all", "--me", "-O", _widths(COLUMNS)))
@@ -278,38 +304,55 @@ class Slurm(Dialect):
 
     def figures(self) -> tuple[Command, ...]:
         """See Dialect: CPUs of nodes, jobs that wait for them, and how partitions share them."""
-        where = (f"--partition={self.partition}",) if self.partition else ()
         return (
-            Command(argv=("sinfo", "-h", "-N", *where, "-O", _widths(NODE_COLUMNS))),
-            Command(argv=("squeue", "-h", *where, "-t", "PENDING", "-O", _widths(WAITING_COLUMNS))),
+            Command(argv=("sinfo", "-h", "-a", "-N", "-O", _widths(NODE_COLUMNS))),
+            Command(argv=("squeue", "-h", "-a", "-t", "PENDING", "-O", _widths(QUEUE_COLUMNS))),
             Command(argv=("scontrol", "-o", "show", "partition")),
             Command(argv=("scontrol", "show", "config")),
             Command(argv=("scontrol", "-o", "show", "licenses")),
         )
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
-        """See Dialect. Without a partition of ours the default one counts, where there is one."""
+        """See Dialect. Without a partition of ours the default one counts, where there is one; jobs
+        of other partitions wait for the nodes that both have."""
         nodes, pending, partitions, config, licenses = answers
         for answer, command in zip(
             answers, ("sinfo", "squeue", "scontrol", "scontrol", "scontrol"), strict=True
         ):
             check_status(answer, command)
-        rows = [Node.read(line) for line in nodes.out.splitlines() if line.strip()]
-        every = {row.name: row for row in rows}.values()
-        if not self.partition and any(row.is_default for row in rows):
-            rows = [row for row in rows if row.is_default]
         rules = rules_of(partitions.out, config.out)
-        by_name = {row.name: row for row in rows}  # a node may be in several partitions
-        waiting = [split_columns(line, WAITING_COLUMNS) for line in pending.out.splitlines()]
+        every = [Node.read(line) for line in nodes.out.splitlines() if line.strip()]
+        wanted = self.partition.split(",") if self.partition else []
+        if not wanted and any(row.is_default for row in every):
+            wanted = [row.partition for row in every if row.is_default]
+        seen = [row for row in every if not self.partition or row.partition in wanted]
+        ours = {row.name: row for row in seen if not wanted or row.partition in wanted}
+        waiting = waiting_for(_rows(pending), every, frozenset(ours), gated=GATED)
+        idle_at = {name: row.idle_for(rules[row.partition]) for name, row in ours.items()}
+        asleep = [row for row in ours.values() if row.is_asleep and idle_at[row.name]]
+        unit = min((row.unit(rules[row.partition]) for row in ours.values()), default=0)
+        hides_jobs = re.search(r"^PrivateData\s*=.*\bjobs\b", config.out, re.MULTILINE)
         return Figures(
-            processors=sum(row.processors() for row in by_name.values()),
-            idle=sum(row.idle_for(rules[row.partition]) for row in by_name.values()),
-            queued_jobs=sum(
-                is_count(number[:1]) and comment != GATED and not reason.startswith(NO_RIGHT)
-                for number, reason, comment in waiting
+            processors=sum(row.processors(rules[row.partition]) for row in ours.values()),
+            idle=sum(idle_at.values()),
+            queued_jobs=len(waiting),
+            idle_gpus=sum(
+                row.idle_gpus(rules[row.partition])
+                for row in {one.name: one for one in seen}.values()
             ),
-            idle_gpus=sum(row.idle_gpus(rules[row.partition]) for row in every),
-            resources=resources_of(every, rules, licenses.out),
+            resources=replace(
+                resources_of({row.name: row for row in seen}.values(), rules, licenses.out),
+                host_processors=min((n for row in ours.values() if (n := row.total)), default=0),
+                unit=unit if unit > 1 else 0,
+            ),
+            waiting=waiting,
+            idle_at=idle_at,
+            planned=frozenset(n for n, row in ours.items() if row.is_planned and hides_jobs),
+            asleep=sum(idle_at[row.name] for row in asleep),
+            wake_s=max((rules[row.partition].wake_s for row in asleep), default=0.0),
+            shut=sum(row.idle for row in ours.values() if row.is_there and row.lack),
+            closed=closed_words(ours.values(), rules),
+            is_settling=any(row.is_ending for row in ours.values()),
         )
 
     def limits(self) -> tuple[Command, ...]:
@@ -332,18 +375,18 @@ class Slurm(Dialect):
             user=self.user,
         )
 
+    def explain_reason(self, reason: str, queues: tuple[Queue, ...]) -> str:
+        """See Dialect."""
+        return explained(reason, queues)
+
     def list_queue(self) -> Command:
         """See Dialect. A site may hide the jobs of others (PrivateData): they seem to be none."""
-        where = (f"--partition={self.partition}",) if self.partition else ()
         states = ("-t", "PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING")
-        return Command(argv=("squeue", "-h", *where, *states, "-O", _widths(QUEUE_COLUMNS)))
+        return Command(argv=("squeue", "-h", "-a", *states, "-O", _widths(QUEUE_COLUMNS)))
 
     def read_queue(self, answer: Answer) -> tuple[QueueRow, ...]:
         """See Dialect."""
-        check_status(answer, "squeue")
-        rows = [split_columns(line, QUEUE_COLUMNS) for line in answer.out.splitlines()]
-        rows = [row for row in rows if is_count(row[0][:1]) and is_count(row[2])]
-        return queue_of(rows, gated=GATED)
+        return queue_of(_rows(answer), gated=GATED)
 
     def gates(self) -> tuple[Command, ...]:
         """See Dialect: the configuration, and all nodes."""
@@ -366,21 +409,31 @@ def _for_programs(script: str) -> str:
     return script.replace("#!/bin/sh\n", "#!/bin/bash -p\n", 1)
 
 
+def _rows(answer: Answer) -> list[list[str]]:
+    """Split a listing of the queue; what is no row of it is passed over."""
+    check_status(answer, "squeue")
+    rows = [split_columns(line, QUEUE_COLUMNS) for line in answer.out.splitlines()]
+    return [row for row in rows if is_count(row[0][:1]) and is_count(row[2])]
+
+
 def _widths(columns: tuple[tuple[str, int], ...]) -> str:
     return ",".join(f"{name}:{width}" for name, width in columns)
 
 
-def _refusal(command: str, answer: Answer) -> LocalManagerError:
+def _refusal(command: str, answer: Answer, place: str) -> LocalManagerError:
     complaint = answer.complaint()
-    message = f"{command}: {complaint}"
-    is_away = "Unable to contact" in complaint or "temporarily" in complaint
-    if not is_away and REFUSALS.search(complaint):
+    message = f"{command}: {answer.complaints()}{place}"
+    if AWAY.search(complaint):
+        return LocalManagerError(message, transient=True)
+    if REFUSALS.search(complaint):
         return RequestRefusedError(message)
-    return LocalManagerError(message, transient=is_away or FAULTS.search(complaint) is None)
+    if FAULTS.search(complaint):
+        return LocalManagerError(message)
+    return UnclearRefusalError(message)
 
 
 def _row(fields: list[str]) -> BatchJob:
-    number, state, code, restarts, name, reason, comment = fields
+    number, state, code, restarts, cpus, limit, nodes, name, reason, comment = fields
     # A member of a job array or of a heterogeneous job has its place behind the number.
     plain = re.fullmatch(r"([0-9]{1,15})(?:[_+.].*)?", number)
     wait_status = _wait_status(code)
@@ -388,7 +441,13 @@ def _row(fields: list[str]) -> BatchJob:
         row = " ".join(fields)[:200]
         raise LocalManagerError(f"squeue: {row!r} is no row of a listing", transient=True)
     if state in ENDS:
-        return _ended(plain[1], name, state, wait_status, reason)
+        if state == "TIMEOUT":
+            reason = limit
+        ended = _ended(plain[1], name, state, wait_status, reason)
+        if state != "CANCELLED" or not nodes:
+            return ended
+        words = f"{ended.reason} on {nodes}"
+        return replace(ended, cause=EndCause.CANCELLED_BEGUN, reason=words)
     now = STATES.get(state, JobState.RUNNING)
     cause = EndCause.LOST
     is_gated = now is JobState.QUEUED and comment == GATED
@@ -403,6 +462,7 @@ def _row(fields: list[str]) -> BatchJob:
         is_again=is_count(restarts) and int(restarts) > 0,
         is_limited=now is JobState.QUEUED and reason.startswith(LIMITS),
         is_gated=is_gated,
+        processors=int(cpus) if is_count(cpus) and now is JobState.RUNNING else 0,
     )
 
 
@@ -433,17 +493,34 @@ def _ended(number: str, name: str, state: str, wait_status: int, reason: str) ->
     )
 
 
-def _native_options(text: str, allowed: tuple[str, ...]) -> list[str]:
+def _native_options(asked: Resources, allowed: tuple[str, ...]) -> list[str]:
     """Return a job's options for `sbatch`. Raises RequestRefusedError."""
-    words = native_words(text)
+    words = native_words(asked.native) if asked.native else []
     for word in words:
-        name = word.partition("=")[0]
-        if not re.fullmatch(r"--[a-z][a-z0-9-]*", name):
+        option, _, value = word.partition("=")
+        if not re.fullmatch(r"--[a-z][a-z0-9-]*", option):
             refuse(word, "long options with their value, as in --reservation=course")
-        if any(own.startswith(name[2:]) for own in NATIVE_OWN):  # sbatch takes beginnings of names
+        if _is_shape(option[2:], value, asked):
+            continue
+        # sbatch takes beginnings of names
+        if any(own.startswith(option[2:]) for own in NATIVE_OWN) and not _is_free(option, value):
             refuse(word, "options that Koala neither sets nor counts (docs: attributes of jobs)")
-        check_allowed(name, allowed)
+        check_allowed(option, allowed)
     return words
+
+
+def _is_shape(name: str, value: str, asked: Resources) -> bool:
+    """Return True for an option that shapes memory or GPUs for which the job asks anyhow."""
+    if name in NATIVE_MEMORY:
+        return value == "0" if name == "mem" else bool(value)
+    if name == "gpus" and value.rpartition(":")[2] != str(asked.gpus):
+        return False
+    return name in NATIVE_GPUS and bool(asked.gpus) and (name != "gres" or value.startswith("gpu"))
+
+
+def _is_free(option: str, value: str) -> bool:
+    """Return True for generic resources that are no GPUs, which Koala does not count."""
+    return option == "--gres" and bool(value) and "gpu" not in value
 
 
 class SlurmTable(LRMTable, frozen=True):

@@ -293,7 +293,8 @@ class EmulatedLocalManager:
 
     async def idle(self) -> Idle:
         await self.opened()
-        return self._idle_now()
+        self._reported_idle = self._idle_now()  # the next change is one from this
+        return self._reported_idle
 
     def _require_open(self) -> None:
         if self._is_closing:

@@ -46,7 +46,8 @@ class StartForecasts:
 
     def outlook(self) -> tuple[Outlook, ...]:
         """Return when further claims would start."""
-        if (now := self._clock()) >= self._outlook_due_at:
+        now = self._clock()
+        if now >= self._outlook_due_at or (self._queue.waiting and not self._outlook):
             self._outlook_due_at = now + OUTLOOK_S
             self._outlook = outlook_of(self._queue, now)
         return self._outlook

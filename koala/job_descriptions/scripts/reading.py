@@ -1,0 +1,292 @@
+"""Batch scripts as components: converts the directives of batch systems to RSL attributes.
+
+A script keeps its meaning or is refused:
+
+- Its text becomes the program: `executable` is the interpreter of its first line, the text its
+  argument. So nothing has to be copied to the site.
+- Each kind of batch system has a table of options (`Option`): what Koala reads, what it passes on
+  to a site of the same kind as it is, what is refused, because something else would run without it,
+  and what changes nothing here. An option that is in no table is an error.
+- A script may have directives of several kinds. Those of its site's kind count, or the first ones.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.metadata import entry_points
+from pathlib import PurePosixPath
+
+from koala.core.model.job_spec import ComponentSpec, JobSpec, JobType
+from koala.core.model.values import SiteName
+from koala.errors import Position, SpecError
+from koala.job_descriptions.scripts.draft import (
+    PROGRAM_OPTIONS,
+    Draft,
+    ScriptSite,
+    gpus_of,
+    memory_mb_of,
+    processors_of,
+    set_paths,
+)
+from koala.job_descriptions.scripts.options import Directives, Fate, Line, Use
+from koala.job_descriptions.scripts.variables import check_variables
+
+GROUP = "koala.script_directives"
+"""Group of the entry points that name the kinds of directives, each a `Directives`."""
+OTHER_DIRECTIVE = re.compile(r"(#[A-Z]{3,})[ \t]+-[A-Za-z-]")
+"""A line such as `#BSUB -n`, which another batch system would read."""
+SCRIPT_BYTES_MAX = 100_000
+"""Limit on a script's size; one argument of a program may have slightly more on Linux."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptJob:
+    """A job made of scripts, and the warnings about skipped directives."""
+
+    spec: JobSpec
+    warnings: tuple[str, ...] = ()
+
+
+NOWHERE = ScriptSite()
+
+
+def read_scripts(
+    scripts: list[tuple[str, str, str]],
+    *,
+    owner: str = "",
+    sites: Mapping[str, ScriptSite] | None = None,
+) -> ScriptJob:
+    """Read the job of scripts, each with its site, its name and its text; `sites` are those that
+    are known. Raises SpecError with the name of the script and the place in it."""
+    components: list[ComponentSpec] = []
+    warnings: list[str] = []
+    for site, name, text in scripts:
+        known = (sites or {}).get(site, ScriptSite(name=site))
+        try:
+            component, found = read_script(text, name=PurePosixPath(name).name, site=known)
+        except SpecError as error:
+            raise SpecError(f"{name}: {error.message}", error.position) from error
+        components.append(replace(component, site=SiteName(site) if site else None))
+        warnings += [f"{name}: {warning}" for warning in found]
+    names = {component.label for component in components}
+    name = (names.pop() if len(names) == 1 else None) or ""
+    components = _distinct(components)
+    return ScriptJob(
+        spec=JobSpec(components=tuple(components), owner=owner, name=name),  # type: ignore[arg-type]
+        warnings=tuple(dict.fromkeys(warnings)),  # a script may be given at several sites
+    )
+
+
+def read_script(
+    text: str, *, name: str = "", site: ScriptSite = NOWHERE
+) -> tuple[ComponentSpec, list[str]]:
+    """Read the component of one script and its warnings; it has no site yet. Raises SpecError."""
+    _check_text(text)
+    kind, lines, warnings = _chosen(text, site)
+    draft = Draft(ComponentSpec(executable="", arguments=(text,), job_type=JobType.SINGLE))
+    uses = list(kind.uses(lines)) if kind else []
+    # A shell that an option names needs no first line.
+    if not any(use.option.name == "-S" for use in uses):
+        draft.set(**_interpreter(text))
+    for use in uses:
+        draft.at = use.position
+        try:
+            assert kind is not None
+            _apply(draft, use, kind, site)
+        except SpecError as error:
+            raise SpecError(error.message, use.position) from error
+    if kind is not None:
+        _complete(draft, kind, site, name)
+    check_variables(draft, text, _kinds(), kind.title if kind else "", site)
+    return draft.component, warnings + draft.warnings
+
+
+def _apply(draft: Draft, use: Use, kind: Directives, site: ScriptSite) -> None:
+    """Let an option have its effect. Raises SpecError."""
+    option, fate = use.option, use.option.fate
+    if fate is Fate.REFUSED:
+        raise SpecError(f"{option.name}: {option.note}")
+    if option.read is not None:
+        native = len(draft.native)
+        option.read(draft, use.value)
+        if len(draft.native) > native:
+            _check_native(draft, " ".join(draft.native[native:]), kind, site)
+    elif fate in (Fate.PASSED, Fate.TUNING):
+        if fate is Fate.TUNING and not _is_at_home(kind, site):
+            draft.warn(f"{option.name} is left out: it is an option of {kind.title}")
+            return
+        draft.native += use.native
+        _check_native(draft, option.name, kind, site)
+    elif option.note:
+        draft.warn(f"{option.name} is left out: {option.note}")
+
+
+def _is_at_home(kind: Directives, site: ScriptSite) -> bool:
+    """Return True unless a site is known to have another batch system."""
+    return site.system in (None, kind.title)
+
+
+def _check_native(draft: Draft, what: str, kind: Directives, site: ScriptSite) -> None:
+    """Check that what a script passes on can be said at its site. Raises SpecError."""
+    if _is_at_home(kind, site):
+        return
+    if site.system:
+        raise SpecError(
+            f"{what} is an option of {kind.title}, and {site.name} has {site.system}: give it a"
+            " script of its own, or one with directives of both"
+        )
+    draft.warn(f"{what} is left out: {site.name} has no batch system")
+    draft.native.clear()
+
+
+def _complete(draft: Draft, kind: Directives, site: ScriptSite, name: str) -> None:
+    """Set what follows from several options. Raises SpecError."""
+    is_at_home = _is_at_home(kind, site)
+    kind.finish(draft)
+    gpus = gpus_of(draft)
+    processors = processors_of(draft, gpus)
+    draft.set(
+        processors=processors,
+        hosts=draft.nodes and min(draft.nodes, processors // draft.cpus_per_task),
+        tasks_per_host=draft.tasks_per_node,
+        cpus_per_task=draft.cpus_per_task if draft.cpus_per_task > 1 else None,
+        gpus=gpus,
+        environment=tuple(sorted(draft.environment.items())),
+        memory_min_mb=memory_mb_of(draft, processors, gpus, is_spread=is_at_home),
+    )
+    if is_at_home and site.takes_native:
+        draft.native += draft.shape
+    draft.set(native=shlex.join(draft.native) or None)
+    set_paths(draft, kind.replaced, draft.component.label or name)
+
+
+# The text ----------------------------------------------------------------------------------------
+
+
+def _check_text(text: str) -> None:
+    """Check what no batch system runs. Raises SpecError."""
+    if len(text.encode()) > SCRIPT_BYTES_MAX:
+        raise SpecError(
+            f"the script has {len(text.encode())} bytes: allowed are {SCRIPT_BYTES_MAX}"
+        )
+    if "\0" in text:
+        raise SpecError("the script has a NUL character")
+    if text.startswith("\ufeff"):
+        raise SpecError(
+            "the script begins with a byte order mark, before its #!: save it as UTF-8 without one",
+            Position(line=1, column=1, source=text[1:].split("\n", 1)[0]),
+        )
+    before, end, _ = text.partition("\r\n")
+    if end:
+        line = before.count("\n") + 1
+        source = before.rpartition("\n")[2]
+        raise SpecError(
+            "the line ends as in DOS (CR LF), and a shell takes the CR for a part of it: convert"
+            " the script with dos2unix, or sed -i 's/\\r$//'",
+            Position(line=line, column=len(source) + 1, source=source),
+        )
+
+
+def _interpreter(text: str) -> dict[str, object]:
+    """Return executable and arguments by the first line, whose program must take the text as an
+    argument. Raises SpecError."""
+    first = text.split("\n", 1)[0]
+    if not first.startswith("#!"):
+        raise SpecError(
+            "the first line does not name an interpreter: allowed is, for instance, #!/bin/bash",
+            Position(line=1, column=1, source=first),
+        )
+    words = first[2:].split()
+    at = 0
+    if words and PurePosixPath(words[0]).name == "env":
+        if words[1:2] == ["-S"]:  # it splits a line that the kernel takes for one word
+            del words[1]
+        at = next((at for at, word in enumerate(words) if at and "=" not in word), 0)
+    name = PurePosixPath(words[at]).name if words else ""
+    option = PROGRAM_OPTIONS.get(re.sub(r"^(python3?)[0-9.]*$", r"\1", name))
+    if option is None:
+        raise SpecError(
+            f"interpreter {' '.join(words)!r}: allowed are {', '.join(PROGRAM_OPTIONS)}; let a"
+            " shell script call the program",
+            Position(line=1, column=3, source=first),
+        )
+    return {"executable": words[0], "arguments": (*words[1:], option, text)}
+
+
+def _chosen(text: str, site: ScriptSite) -> tuple[Directives | None, list[Line], list[str]]:
+    """Choose the directives that count, and return their lines and a warning for each other kind.
+    Raises SpecError."""
+    found: dict[str, list[Line]] = {}
+    others: dict[str, Position] = {}
+    kinds = {prefix: kind for kind in _kinds() for prefix in kind.prefixes}
+    is_head = True
+    for number, line in enumerate(text.split("\n"), start=1):
+        is_head = is_head and (not line.strip() or line.lstrip().startswith("#"))
+        prefix = next((prefix for prefix in kinds if line.startswith(prefix)), None)
+        if prefix is not None and (is_head or kinds[prefix].is_whole):
+            at = Position(line=number, column=len(prefix) + 1, source=line)
+            rest = Line(text=line[len(prefix) :], position=at)
+            found.setdefault(kinds[prefix].title, []).append(rest)
+        elif is_head and (other := OTHER_DIRECTIVE.match(line)):
+            others.setdefault(other[1], Position(line=number, column=1, source=line))
+    if not found:
+        if others:
+            prefix, position = next(iter(others.items()))
+            allowed = ", ".join(kind.prefixes[0] for kind in _kinds())
+            raise SpecError(f"{prefix} directives: allowed are {allowed}", position)
+        return None, [], []
+    name = site.system if site.system in found else next(iter(found))
+    chosen = next(kind for kind in _kinds() if kind.title == name)
+    for kind in _kinds():
+        if kind.title in found and kind is not chosen:
+            others[kind.prefixes[0]] = found[kind.title][0].position
+    warnings = [
+        f"line {at.line}, column 1: {prefix} is left out: the {chosen.prefixes[0]} lines count"
+        for prefix, at in others.items()
+    ]
+    _check_parts(found[name], chosen)
+    return chosen, found[name], warnings
+
+
+def _check_parts(lines: list[Line], kind: Directives) -> None:
+    """Check that lines are those of one part. Raises SpecError."""
+    for line in lines:
+        first = "".join(line.text.split()[:1])
+        if first in kind.separators:
+            raise SpecError(
+                f"{first}: a heterogeneous job is one component for each part: give each part a"
+                " script of its own, with what srun --het-group=N runs, and submit them together:"
+                " koala submit --component SITE:FIRST --component SITE:SECOND",
+                line.at(0),
+            )
+
+
+@lru_cache(maxsize=1)
+def _kinds() -> tuple[Directives, ...]:
+    """Find the kinds of directives that are installed, by entry point."""
+    return tuple(point.load() for point in entry_points(group=GROUP))
+
+
+# Labels ------------------------------------------------------------------------------------------
+
+
+def _distinct(components: list[ComponentSpec]) -> list[ComponentSpec]:
+    """Make labels distinct: scripts of one name at several sites get the site's name as a suffix,
+    and at one site a number."""
+    by_label = Counter(component.label for component in components)
+    by_place = Counter((component.label, component.site) for component in components)
+    found: list[ComponentSpec] = []
+    for index, component in enumerate(components):
+        words = [component.label or ""]
+        if by_label[component.label] > 1:
+            words.append(component.site or "")
+        if by_place[component.label, component.site] > 1:
+            words.append(str(index))
+        label = "-".join(word for word in words if word) if component.label else None
+        found.append(replace(component, label=label))
+    return found

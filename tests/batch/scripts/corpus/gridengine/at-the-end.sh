@@ -1,0 +1,4 @@
+#!/bin/bash
+./late
+exit 0
+#$ -pe grid 3

@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -ac stage=1,run=2
+./context

@@ -1,0 +1,4 @@
+#!/bin/bash
+#$ -l ib
+#$ -l ib=true -pe grid 2
+./fabric

@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -l ib,rome=TRUE
+./fabric

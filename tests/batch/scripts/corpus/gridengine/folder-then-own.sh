@@ -1,0 +1,4 @@
+#!/bin/bash
+#$ -wd /tmp
+#$ -cwd
+pwd

@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -wd /tmp
+pwd

@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -l gpu=1 -l gpu=2
+./gpus

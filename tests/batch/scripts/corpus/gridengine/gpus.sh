@@ -1,0 +1,3 @@
+#!/usr/bin/env bash
+#$ -l gpu=2
+./gpus

@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -now n -b n -shell y -sync n -w e
+./harmless

@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -l arch='lx-*'
+./here

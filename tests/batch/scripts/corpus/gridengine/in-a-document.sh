@@ -1,0 +1,4 @@
+#!/bin/bash
+cat <<'END' > inner.sh
+#$ -pe grid 2
+END

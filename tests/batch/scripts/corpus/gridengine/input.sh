@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -i /etc/hosts
+cat

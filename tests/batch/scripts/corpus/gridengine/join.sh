@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -j yes -o out.txt
+./chatty

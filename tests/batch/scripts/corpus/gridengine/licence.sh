@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -l matlab=1
+matlab -batch run

@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -m bea -M ann@example.org
+./mailing

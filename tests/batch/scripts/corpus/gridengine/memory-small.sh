@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -l h_vmem=512m,s_vmem=500M
+./lean

@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -pe grid 2-2
+./two

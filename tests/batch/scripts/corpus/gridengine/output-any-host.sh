@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -o :/tmp/out.txt
+./chatty

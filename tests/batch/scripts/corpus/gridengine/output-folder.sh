@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -o logs/ -j y
+./chatty

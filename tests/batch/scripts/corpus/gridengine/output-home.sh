@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -o $HOME/out.txt -e ~/err.txt
+./chatty

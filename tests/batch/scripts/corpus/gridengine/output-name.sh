@@ -1,0 +1,4 @@
+#!/bin/bash
+#$ -N wave
+#$ -o $JOB_NAME.log -j y
+./chatty

@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -o $JOB_NAME.o$JOB_ID
+./chatty

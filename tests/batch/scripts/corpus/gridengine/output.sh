@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -o out.txt -e err.txt
+./chatty

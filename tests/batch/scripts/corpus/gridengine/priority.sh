@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -p -10 -R y -js 3 -A campaign
+./polite

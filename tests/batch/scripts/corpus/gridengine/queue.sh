@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -q batch
+./queue

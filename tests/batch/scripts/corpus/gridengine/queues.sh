@@ -1,0 +1,4 @@
+#!/bin/bash
+#$ -q batch
+#$ -q b*
+./queue

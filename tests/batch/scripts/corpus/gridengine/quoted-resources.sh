@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -l "h_rt=60,gpu=1"
+./quoted

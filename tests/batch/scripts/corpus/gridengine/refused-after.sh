@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -hold_jid 1
+./second

@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -b y
+./binary

@@ -1,0 +1,4 @@
+#!/bin/bash
+#$ -pe grid 4
+#$ -clear
+./clear

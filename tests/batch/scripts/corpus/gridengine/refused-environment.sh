@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -v HOME_OF_MINE
+./environment

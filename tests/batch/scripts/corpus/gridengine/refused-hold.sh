@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -h
+./held

@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -o localhost:/tmp/out.txt
+./host

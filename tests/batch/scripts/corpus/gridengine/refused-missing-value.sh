@@ -1,0 +1,4 @@
+#!/bin/bash
+#$ -N
+#$ wave
+./value

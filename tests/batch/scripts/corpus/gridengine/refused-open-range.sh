@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -pe grid -4
+./range

@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -l slots=2
+./two

@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -soft -q batch
+./queue

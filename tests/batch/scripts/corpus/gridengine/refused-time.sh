@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -l h_rt=1:00
+./time

@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -frobnicate 3
+./unknown

@@ -1,0 +1,3 @@
+#!/bin/bash
+#$ -S /bin/sh
+./shell

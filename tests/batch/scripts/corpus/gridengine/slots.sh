@@ -1,0 +1,4 @@
+#!/bin/bash
+#$ -pe grid 4
+#$ -l h_rt=01:00:00
+./four

@@ -1,0 +1,4 @@
+#!/bin/bash
+#$ -soft
+#$ -l ib=1
+./soft

@@ -1,0 +1,5 @@
+#!/bin/bash
+#$ -cwd -V
+#$ -notify -r n
+#$ -terse
+./switches

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --cpus-per-t=2 --job=brief --out=brief.txt
+./brief

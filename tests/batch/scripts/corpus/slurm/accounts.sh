@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH -A physics --qos=normal -p batch
+./charged

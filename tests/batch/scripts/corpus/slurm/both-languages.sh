@@ -1,0 +1,4 @@
+#!/bin/bash
+#$ -pe mpi 8
+#SBATCH -n 2
+./both

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH -C [ib|rome] -N2
+./fabric

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --constraint=ib&rome
+./fabric

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH -N 1 -S 1 --exclusive
+./cores

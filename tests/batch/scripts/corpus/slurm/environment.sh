@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --export=ALL,MODEL=ocean,STEPS=20
+./named

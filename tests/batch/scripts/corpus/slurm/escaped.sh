@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --comment=a\#b -n 2
+./escaped

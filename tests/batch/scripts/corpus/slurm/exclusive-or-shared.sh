@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH -s --exclusive -n 2
+./alone

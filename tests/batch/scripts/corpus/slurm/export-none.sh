@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --export=NONE
+#SBATCH -n 2
+./clean

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH -D /tmp --input=/dev/null
+pwd

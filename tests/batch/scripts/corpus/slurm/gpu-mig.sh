@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --gres=gpu:1g.10gb:2
+python infer.py

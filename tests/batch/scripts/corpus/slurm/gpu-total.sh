@@ -1,0 +1,3 @@
+#!/usr/bin/env -S bash -l
+#SBATCH --gpus=2
+python train.py

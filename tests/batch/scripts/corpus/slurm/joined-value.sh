@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH -n
+#SBATCH 4
+./four

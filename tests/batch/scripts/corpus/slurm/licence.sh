@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH -L matlab:2
+matlab -batch run

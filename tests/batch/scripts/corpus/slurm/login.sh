@@ -1,0 +1,3 @@
+#!/bin/sh
+#SBATCH --get-user-env -n 2
+module load openmpi

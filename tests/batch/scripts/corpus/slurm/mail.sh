@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --mail-type=END,FAIL --mail-user=ann@example.org
+./mailing

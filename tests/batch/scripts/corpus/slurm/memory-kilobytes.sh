@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --mem=2000000K
+./lean

@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --nice
+#SBATCH -n 2
+./polite

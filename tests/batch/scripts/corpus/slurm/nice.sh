@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --nice=100 --comment=campaign
+./polite

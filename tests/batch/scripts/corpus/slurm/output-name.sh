@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH -J wave
+#SBATCH -o %x.log
+./chatty

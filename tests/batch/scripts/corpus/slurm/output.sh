@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --output=out.txt --error=err.txt --open-mode=append
+./chatty

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --profile=none --acctg-freq=task=30 --wckey=a
+./watched

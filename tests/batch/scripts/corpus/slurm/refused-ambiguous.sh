@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --ntas 4
+./four

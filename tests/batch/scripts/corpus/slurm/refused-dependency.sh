@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH -d afterok:1
+./second

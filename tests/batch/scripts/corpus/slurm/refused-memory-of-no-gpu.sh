@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --mem-per-gpu=2G
+./memory

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --nodelist=alpha[1-2]
+./nodes

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH -B 1:2
+./cores

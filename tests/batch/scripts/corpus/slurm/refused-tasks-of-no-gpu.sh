@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --ntasks-per-gpu=2
+./tasks

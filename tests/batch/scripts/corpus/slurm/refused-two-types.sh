@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --gpus=a100:1,v100:1
+./mixed

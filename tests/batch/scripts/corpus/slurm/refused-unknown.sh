@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --frobnicate=3
+./unknown

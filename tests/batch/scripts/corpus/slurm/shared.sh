@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH -s -n 2
+./sharing

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH -N2 --ntasks-per-node=4 -n 6
+srun ./six

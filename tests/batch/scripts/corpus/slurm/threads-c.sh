@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH -c4 --mem 500
+./threads

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH -t 1-06:30
+./long

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH -t infinite -n 2
+./endless

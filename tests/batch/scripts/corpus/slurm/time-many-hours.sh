@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH -t 120:30:15
+./long

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --time=00:01:30
+./short

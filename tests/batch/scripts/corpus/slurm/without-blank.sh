@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH-n 4
+#SLURM -c 2
+./old

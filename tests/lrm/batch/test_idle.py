@@ -1,0 +1,211 @@
+"""Idle processors of a batch system for a claim of ours, and the reasons why there are no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from koala.common.protocol.messages import Taken
+from koala.common.protocol.names import ClaimId
+from koala_agent.conformance.witness import Witness
+from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
+from koala_agent.lrm.batch.claim_tracking import ClaimRow, TrackedClaim, idle_of
+from koala_agent.lrm.batch.slurm import Slurm
+from koala_agent.lrm.dialect import Figures, JobState
+from koala_agent.lrm.local_manager import Idle, Placeholder
+from tests.lrm.batch.imitated_slurm import Cluster, Serve, queue_row
+from tests.lrm.batch.test_samples import SLURM, nodes, said
+from tests.lrm.harness import serving
+
+
+def several(partition: str = "") -> Figures:
+    """Read what a real cluster of four nodes told: in `gpu`, which has alpha4 alone, a job waits
+    behind another one; in `batch` one waits for alpha4, two are held or begin later."""
+    names = ("nodes", "pending", "partitions")
+    answers = (*(said(SLURM / f"several-{name}.txt") for name in names), said(""), said(""))
+    return Slurm(partition=partition).read_figures(answers)
+
+
+def idle(figures: Figures, *claims: TrackedClaim, allowed: int = 1000) -> Idle:
+    return idle_of(figures, claims, allowed=allowed)
+
+
+def waiting(number: str, processors: int) -> TrackedClaim:
+    return TrackedClaim(row=ClaimRow(claim="j1/1/0/1", number=number, processors=processors))
+
+
+def test_jobs_that_wait_for_other_nodes_leave_ours_idle() -> None:
+    figures = several()
+    (row,) = figures.waiting or ()
+    assert (row.number, row.nodes) == ("14", frozenset({"alpha4"}))
+    found = idle(figures)
+    assert (found.processors, found.idle, found.startable) == (32, 10, 10)
+    assert (found.foreign_queued, found.why) == (1, "")
+
+
+def test_who_waits_for_a_node_of_ours_has_a_right_to_it() -> None:
+    node = ("a1", "batch*", "up", "0/8/0/8", "idle", "64000", "0", "8:1:1")
+    rows = [node, ("a2", *node[1:]), ("a2", "wide", *node[2:])]
+
+    def told(*queue: str) -> Idle:
+        answers = (nodes(*rows), "\n".join(queue), "", "", "")
+        return idle(Slurm().read_figures(tuple(map(said, answers))))
+
+    job = ("7", "PENDING", "40", "1:00:00", "9", "Resources", "(null)")
+    assert (told(queue_row(*job)).startable, told(queue_row(*job)).why) == (
+        0,
+        "16 idle, but 1 job of others waits for 40 processors",
+    )
+    assert told(queue_row(*job, partition="wide")).startable == 8
+    assert told(queue_row(*job, wanted="a[2-4]")).startable == 8
+    assert told(queue_row(*job, partition="other")).startable == 16
+    held = (*job[:5], "JobHeldUser", "(null)")
+    assert told(queue_row(*held)) == told()
+
+
+def test_our_own_claim_that_waits_is_no_job_of_others() -> None:
+    assert idle(several(), waiting("14", 4)).foreign_queued == 0
+    found = idle(several(), waiting("14", 4))
+    assert (found.startable, found.why) == (6, "4 idle, but claims of Koala wait for them")
+
+
+@pytest.mark.parametrize(
+    ("cpus", "state", "why"),
+    [
+        ("8/0/0/8", "allocated", "all 8 are in use"),
+        ("0/0/8/8", "down*", "8 on nodes that are down or drained"),
+        ("0/8/0/8", "idle+maintenance", "8 reserved, or in maintenance"),
+        ("0/8/0/8", "idle+reboot_issued", "8 on nodes that reboot or power down"),
+        ("2/6/0/8", "mixed+completing", "2 are in use; 6 on nodes that still end jobs (epilog)"),
+        ("0/8/0/8", "idle+powered_down", "8 are powered down (they wake in about 10 min)"),
+    ],
+)
+def test_the_reason_why_no_more_is_idle(cpus: str, state: str, why: str) -> None:
+    row = ("n1", "batch*", "up", cpus, state, "64000", "0", "8:1:1")
+    config = "ResumeTimeout           = 600 sec\n"
+    partition = "PartitionName=batch\n"
+    answers = tuple(map(said, (nodes(row), "", partition, config, "")))
+    figures = Slurm().read_figures(answers)
+    found = idle(figures)
+    assert (found.why, bool(found.startable)) == (why, "powered" in why)
+    assert figures.is_settling == ("completing" in state)
+
+
+def test_a_partition_that_is_down_is_the_reason() -> None:
+    row = ("n1", "batch*", "down", "0/8/0/8", "idle", "64000", "0", "8:1:1")
+    figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", "", ""))))
+    assert idle(figures).why == "8 of partition batch, which is down"
+
+
+def test_what_is_planned_for_jobs_that_are_hidden_is_not_idle() -> None:
+    row = ("n1", "batch*", "up", "0/8/0/8", "idle+planned", "64000", "0", "8:1:1")
+    hidden = "PrivateData             = jobs,users\n"
+    for config, startable in ((hidden, 0), ("PrivateData = none\n", 8)):
+        figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", config, ""))))
+        assert idle(figures).startable == startable
+    figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", hidden, ""))))
+    assert "does not show" in idle(figures).why
+    assert idle(figures, waiting("3", 2)).startable == 6  # perhaps it is planned for ours
+
+
+def test_the_limit_of_koala_at_a_site_is_the_reason() -> None:
+    mine = TrackedClaim(
+        row=ClaimRow(claim="j1/1/0/1", number="3", processors=4), state=JobState.RUNNING
+    )
+    found = idle(Figures(processors=8, idle=4, queued_jobs=0), mine, allowed=4)
+    assert (found.startable, found.why) == (0, "Koala may use 4 processors, and has them all")
+
+
+async def test_figures_that_were_asked_for_are_followed_by_each_change(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """A job of others is there only when the agent asks by itself: the next poll finds what it had
+    reported before, and must report it again."""
+    settings = BatchSettings(
+        processors=16, state_directory=tmp_path, scope="ab", poll_s=0.01, figures_s=0.5
+    )
+    witness = Witness()
+    manager = BatchManager(settings, Slurm(), cluster, on_report=witness, clock=cluster.clock)
+    async with serving(manager):
+        await witness.until(Idle, lambda told: told.startable == 16)
+        cluster.queue = queue_row("90", "PENDING", "16", "1:00:00", "9", "Resources", "(null)")
+        assert (await manager.idle()).startable == 0
+        witness.reports.clear()
+        cluster.queue = ""
+        cluster.now += 1.0
+        await witness.until(Idle, lambda told: told.startable == 16, within_s=10)
+
+
+@pytest.mark.parametrize(
+    ("shape", "partition", "config", "unit", "found"),
+    [
+        ("1:8:1", " OverSubscribe=EXCLUSIVE", "", 8, (16, 8)),
+        ("1:8:1", "", "SelectType              = select/linear\n", 8, (16, 8)),
+        ("1:4:2", "", "SelectTypeParameters    = CR_CORE\n", 2, (16, 12)),
+        ("2:2:2", "", "SelectTypeParameters    = CR_SOCKET_MEMORY\n", 4, (16, 8)),
+        ("2:4:1", "", "SelectTypeParameters    = CR_CPU\n", 0, (16, 13)),
+        (
+            "2:4:1",
+            " SelectTypeParameters=CR_SOCKET",
+            "SelectTypeParameters = CR_CORE\n",
+            4,
+            (16, 12),
+        ),
+        ("2:4:1", " MaxCPUsPerNode=4", "SelectTypeParameters = CR_CORE\n", 0, (8, 4 + 1)),
+        (
+            *("2:4:1", " DefMemPerNode=60000", "SelectTypeParameters = CR_CPU_MEMORY\n", 0),
+            (16, 8),
+        ),
+    ],
+)
+def test_processors_that_are_given_as_a_whole(
+    shape: str, partition: str, config: str, unit: int, found: tuple[int, int]
+) -> None:
+    """Three of the sixteen are used, and 16 of 64 GB beside them."""
+    rows = [
+        ("n1", "batch*", "up", "3/5/0/8", "mixed", "64000", "16000", shape),
+        ("n2", "batch*", "up", "0/8/0/8", "idle", "64000", "0", shape),
+    ]
+    partitions = f"PartitionName=batch{partition}\n"
+    answers = tuple(map(said, (nodes(*rows), "", partitions, config, "")))
+    figures = Slurm().read_figures(answers)
+    assert (figures.processors, figures.idle) == found
+    assert (figures.resources.unit, figures.resources.host_processors) == (unit, 8)
+
+
+async def test_what_slurm_gave_to_a_claim_is_what_it_takes(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(placeholder)  # of four processors
+        job = cluster.job("j1.1.0.1")
+        job.state, job.cpus = "RUNNING", "8"
+        told = await witness.until(Idle, lambda idle: bool(idle.taken))
+        assert told.taken == (Taken(claim=ClaimId(placeholder.claim), processors=8),)
+
+
+async def test_processors_are_idle_for_claims_that_end_before_who_waits_can_start(
+    serve: Serve, cluster: Cluster
+) -> None:
+    """Sixteen processors, of which four are used for ten minutes and four for an hour. The head
+    needs twelve: until it starts, eight are idle. Two jobs are of other nodes."""
+    rows = [
+        queue_row("80", "RUNNING", "4", "10:00", "0", "None", "(null)", nodes="n1"),
+        queue_row("81", "RUNNING", "4", "1:00:00", "0", "None", "(null)", nodes="n1"),
+        queue_row("82", "RUNNING", "9", "1:00", "0", "None", "(null)", nodes="m1"),
+        queue_row("90", "PENDING", "12", "2:00:00", "9", "Resources", "(null)"),
+        queue_row("91", "PENDING", "16", "2:00:00", "8", "Priority", "(null)", partition="gpu"),
+    ]
+    cluster.cpus = "8/8/0/16"
+    cluster.queue = "\n".join(rows)
+    async with serve() as (_, witness):
+        told = await witness.until(Idle, lambda idle: bool(idle.holes))
+        assert (told.idle, told.startable) == (8, 0)
+        assert [(hole.processors, hole.for_s) for hole in told.holes] == [(8, 540.0)]
+        assert told.why == (
+            "8 idle, but 1 job of others waits for 12 processors;"
+            " 8 of them for jobs that end within 9 min"
+        )
+        cluster.now += 100
+        await witness.until(Idle, lambda idle: [h.for_s for h in idle.holes] == [420.0])
