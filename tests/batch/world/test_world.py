@@ -176,19 +176,9 @@ async def test_a_program_has_the_world_of_a_plain_job_but_for_what_is_listed(
     plain = {name: str(here.folder / f"{name}-plain") for name in ("here", "alpha", "gamma")}
     script = str(here.script)
     here.run(script, plain["here"], more={})
-    words: tuple[str, ...] = (
-        "sbatch",
-        "-t",
-        "2",
-        "-n",
-        "1",
-        "-o",
-        "slurm.out",
-        script,
-        plain["alpha"],
-    )
+    words = ["sbatch", "-t", "2", "-n", "1", "-o", "slurm.out", script, plain["alpha"]]
     here.run(*words, more=variables_of(alpha))
-    words = ("qsub", "-pe", "grid", "1", "-S", "/bin/bash", "-o", "/dev/null", "-j", "y")
+    words = ["qsub", "-pe", "grid", "1", "-S", "/bin/bash", "-o", "/dev/null", "-j", "y"]
     here.run(*words, script, plain["gamma"], more=variables_of(gamma))
     async with grid_up(here, {"alpha": alpha, "gamma": gamma}) as client:
         for site in plain:
