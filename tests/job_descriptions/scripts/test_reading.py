@@ -240,8 +240,12 @@ def test_processors_and_memory_for_each_gpu() -> None:
 
 @pytest.mark.parametrize(
     ("site", "memory_mb", "native"),
-    [(None, None, "-l h_vmem=2.5G -pe mpi 4"), ("Grid Engine", None, "-l h_vmem=2.5G -pe mpi 4")]
-    + [("Slurm", 10240, None), ("", 10240, None)],
+    [
+        (None, None, "-l h_vmem=2.5G -pe mpi 4"),
+        ("Grid Engine", None, "-l h_vmem=2.5G -pe mpi 4"),
+        ("Slurm", 10240, None),
+        ("", 10240, None),
+    ],
 )
 def test_memory_of_grid_engine_is_passed_on_as_it_is(
     site: str | None, memory_mb: int | None, native: str | None
