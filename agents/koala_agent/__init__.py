@@ -12,6 +12,7 @@ lrm                         batch systems, real or emulated
 starter_link, starter       the program of a placeholder, and the agent's connections to it
 files                       replicas, copies and uploads (`koala.common.files`)
 transport                   commands and files at a site, here or over ssh
+environments                the variables of commands and programs
 connect                     `koala site connect`
 conformance                 `koala-agent conformance`: tries what a batch system must do
 metrics                     what Prometheus reads

@@ -56,9 +56,16 @@ def site_views(
                 slots=slots.get(name),
                 gpus=max(0, site.idle_gpus() - gpus) if site.reported_gpus else 0,
                 unit=site.facts.resources.unit or 1,
+                holes=() if is_taken or not site.holes else _holes(site, processors),
             )
         )
     return views
+
+
+def _holes(site: Site, placed: int) -> tuple[tuple[int, Instant], ...]:
+    """Return what is left of the holes that a site has told."""
+    taken = site.reported_idle - site.idle() + placed
+    return tuple([(processors - taken, until) for processors, until in site.holes])
 
 
 def note_ask(site: Site, claim: ClaimId, processors: int, gpus: int = 0) -> int:
@@ -113,6 +120,23 @@ def is_resting(site: Site) -> bool:
     return site.unusable_until is not None and not site.is_probing
 
 
+LAUNCH_REST_S = 120.0
+"""First rest of a site at which a batch job could not begin; each further one is twice as long."""
+DOUBLINGS_MAX = 10
+
+
+def record_launch_failure(site: Site, parameters: Parameters, now: Instant) -> Instant | None:
+    """Let a site rest at which a batch job was over before its starter ran, as by a prolog that
+    fails: each further job could take another machine out of service. Return the end of the rest;
+    None while it rests already."""
+    site.errors += 1
+    if is_resting(site):
+        return None
+    rest_s = LAUNCH_REST_S * 2 ** min(site.launch_failures, DOUBLINGS_MAX)
+    site.launch_failures += 1
+    return _rest(site, now + min(rest_s, parameters.probe_after_s), now)
+
+
 def record_error(site: Site, job: JobId, parameters: Parameters, now: Instant) -> Instant | None:
     """Count an error; return the end of the rest if it makes the site unusable. A failed probe
     starts a new rest.
@@ -128,17 +152,21 @@ def record_error(site: Site, job: JobId, parameters: Parameters, now: Instant) -
         return None
     if not site.is_probing and site.errors < parameters.consecutive_errors_max:
         return None
+    return _rest(site, now + parameters.probe_after_s, now)
+
+
+def _rest(site: Site, until: Instant, now: Instant) -> Instant:
     if site.unusable_until is None:
         site.unusable_since = now
-    site.unusable_until = now + parameters.probe_after_s
+    site.unusable_until = until
     site.is_probing = False
-    return site.unusable_until
+    return until
 
 
 def reset_errors(site: Site) -> bool:
     """Reset the errors after a component ended well; return True if the site was unusable."""
     was_unusable = site.unusable_until is not None
-    site.errors = 0
+    site.errors = site.launch_failures = 0
     site.erring.clear()
     site.unusable_until = None
     site.is_probing = False

@@ -44,7 +44,9 @@ from koala.core.queries import (
     is_held,
     placement_policy,
     starts_early,
+    view_until_end,
 )
+from koala.core.resources import describe_cut
 from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.views.expected import expected_start, missed_deadline
@@ -67,18 +69,18 @@ def why(  # noqa: C901 - one line a phase
             return _placing(state, job, queues, now)
         case Claiming() as claiming:
             claimed = _claiming(state, job, claiming, queues, now)
-            return [*claimed, *_batch_jobs(state, job, claiming.attempt)]
+            return [*claimed, *_placed(state, job, claiming.attempt)]
         case Queued() as queued:
             waiting = _queued(state, job, queued, queues, now)
-            return [*waiting, *_batch_jobs(state, job, queued.attempt)]
+            return [*waiting, *_placed(state, job, queued.attempt)]
         case Starting() as starting:
             started = _starting(state, job, starting, now)
-            return [*started, *_batch_jobs(state, job, starting.attempt)]
+            return [*started, *_placed(state, job, starting.attempt)]
         case Releasing():
             return ["released; waits for all components to tell that they passed the barrier"]
         case Running(since=since, attempt=attempt):
             running = [f"running for {span(now - since)}", _running(job, attempt)]
-            return [*running, *_batch_jobs(state, job, attempt)]
+            return [*running, *_placed(state, job, attempt)]
         case Stopping(reason=reason, attempt=attempt):
             return [f"being stopped: {reason}", *_fence(state, attempt)]
         case Finished() | Failed() | Cancelled() as phase:
@@ -134,7 +136,8 @@ def _placing(state: State, job: Job, queues: SiteQueues, now: Instant) -> list[s
         return _timed(state, job, queues, now)
     lines = state.scanner.explain(state, job, now)
     closed = sites_closed_to(state, job, now)
-    view = without_closed_sites(state, job, grid_view_of(state), now)
+    view = view_until_end(state, job, grid_view_of(state), now)
+    view = without_closed_sites(state, job, view, now)
     answer = placement_policy(state, job)(whole_request(state, job, now), view)
     misfit = _misfit(state, job)
     tries = counted(job.placement_tries, "placement try", "placement tries")
@@ -387,8 +390,20 @@ def _running(job: Job, attempt: Attempt) -> str:
     return f"{len(open_)} components have not ended: {names}"
 
 
+def _placed(state: State, job: Job, attempt: Attempt) -> list[str]:
+    """Tell what is special at the sites of the components: limits of time that are shorter than
+    hold and run, and numbers of batch jobs, known once a starter has checked in."""
+    hold_s = state.parameters.hold_s if job.spec.max_hold_s is None else job.spec.max_hold_s
+    places = [(m.component, state.sites[m.site]) for m in attempt.present if m.site is not None]
+    cuts = [
+        f"component {job.spec.label(index)}: {cut}"
+        for index, site in places
+        if (cut := describe_cut(job.spec.components[index], site, hold_s))
+    ]
+    return [*cuts, *_batch_jobs(state, job, attempt)]
+
+
 def _batch_jobs(state: State, job: Job, attempt: Attempt) -> list[str]:
-    """Name the batch jobs of the components; a site tells them once a starter has checked in."""
     claims = [claim_of(state, member) for member in attempt.present]
     return [
         f"component {job.spec.label(claim.component)} is batch job {claim.grant.batch_job} at"

@@ -16,12 +16,13 @@ from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import FOREVER, ClaimId, Instant, Seconds, SiteName
 from koala.core.sites import is_usable
 from koala.core.state import State
-from koala.core.stated_starts import stated_interval
+from koala.core.stated_starts import stated_interval, usual_interval
 from koala.views.records import jobs
 from koala.views.records.base import Moment, moment_of
 from koala.views.units import counted
 
 DAY_S = 86_400.0
+PAST = "past waits at the site"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class SiteQueue:
     """Local queue of a site by its newest report; `system` is the name of its batch system."""
 
     system: str = ""
+    gate_tried: str = ""
     waits: Mapping[ClaimId, Wait] = field(default_factory=dict)
     outlook: tuple[Outlook, ...] = ()
 
@@ -36,7 +38,8 @@ class SiteQueue:
     def of(cls, figures: SiteFigures, *, system: str) -> SiteQueue:
         """Make it of the figures of a site."""
         waits = {wait.claim: wait for wait in figures.waits}
-        return cls(system=system, waits=waits, outlook=figures.outlook)
+        tried = figures.gate_tried
+        return cls(system=system, gate_tried=tried, waits=waits, outlook=figures.outlook)
 
 
 NO_QUEUE = SiteQueue()
@@ -72,23 +75,26 @@ def waits_of(
 
 def _wait(state: State, claim: Claim, queue: SiteQueue, now: Instant) -> jobs.QueueWait:
     told = queue.waits.get(claim.id)
-    earliest_at = latest_at = None
+    site = state.sites[claim.site]
+    source = "" if told is None else told.source
+    between: tuple[Seconds, Seconds] | None
     if claim.start_at is not None:
-        start_s = max(0.0, claim.start_at - now)
-        earliest_s, latest_s = stated_interval(state.sites[claim.site], start_s)
-        earliest_at, latest_at = now + earliest_s, now + latest_s
+        between = stated_interval(site, max(0.0, claim.start_at - now))
+    else:
+        between = usual_interval(site, claim, now)
+        source = PAST if between is not None else source
     return jobs.QueueWait(
         claim=claim.id,
         site=claim.site,
         system=queue.system,
         batch_job="" if told is None else told.number,
-        reason="" if told is None else told.reason,
+        reason="" if told is None else told.reason.removeprefix(f"{queue.system}: "),
         asked_at=Moment.of(claim.asked_at),
         is_gated=claim.is_gated,
         start_at=moment_of(claim.start_at),
-        earliest_at=moment_of(earliest_at),
-        latest_at=moment_of(latest_at),
-        source="" if told is None else told.source,
+        earliest_at=None if between is None else Moment.of(now + between[0]),
+        latest_at=None if between is None else Moment.of(now + between[1]),
+        source=source,
         withdrawn_at=None if claim.grace_until == FOREVER else Moment.of(claim.grace_until),
     )
 
@@ -104,6 +110,9 @@ def describe_wait(wait: jobs.QueueWait, now: Instant) -> str:
         words.append("gated, with its place kept")
     if wait.start_at is not None:
         words.append(_start(wait, now))
+    elif wait.earliest_at is not None and wait.latest_at is not None:
+        between = interval(float(wait.earliest_at) - now, float(wait.latest_at) - now)
+        words.append(f"start unknown, in {between} if it waits as claims did before")
     elif wait.source:
         words.append(f"start unknown ({wait.source})")
     if wait.withdrawn_at is not None:
@@ -112,7 +121,7 @@ def describe_wait(wait: jobs.QueueWait, now: Instant) -> str:
 
 
 def _place(wait: jobs.QueueWait) -> str:
-    if not (wait.batch_job or wait.reason or wait.source):
+    if not (wait.batch_job or wait.reason) and wait.source in ("", PAST):
         return f"waits for the answer of {wait.site}"
     job = f" as {f'{wait.system} job' if wait.system else 'batch job'} {wait.batch_job}"
     return f"queued at {wait.site}{job if wait.batch_job else ''}"
@@ -128,8 +137,7 @@ def _start(wait: jobs.QueueWait, now: Instant) -> str:
     verb = "would start" if wait.is_gated else "estimated start"
     details = [wait.source] if wait.source else []
     if wait.earliest_at is not None and wait.latest_at is not None:
-        low, high = span(float(wait.earliest_at) - now), span(float(wait.latest_at) - now)
-        details.insert(0, f"{low} to {high}")
+        details.insert(0, interval(float(wait.earliest_at) - now, float(wait.latest_at) - now))
     return f"{verb} in {span(float(wait.start_at) - now)} ({'; '.join(details)})"
 
 
@@ -143,10 +151,12 @@ def wait_of_member(state: State, job: Job, member: Member, queues: SiteQueues, n
     if not waits:
         return f"no claim waits at {member.site}" if member.end is None else ""
     first = min(waits, key=start_of)
-    others = counted(len(waits) - 1, "further claim")
-    elsewhere = ", ".join(dict.fromkeys([one.site for one in waits if one.site != first.site]))
-    also = f", also at {elsewhere}" if elsewhere else " behind it"
-    return describe_wait(first, now) + (f"; {others}{also}" if len(waits) > 1 else "")
+    behind = sum(one.site == first.site for one in waits) - 1
+    elsewhere = dict.fromkeys(one.site for one in waits if one.site != first.site)
+    words = [describe_wait(first, now)]
+    words += [f"{counted(behind, 'further claim')} behind it"] if behind else []
+    words += [f"also queued at {', '.join(elsewhere)}"] if elsewhere else []
+    return "; ".join(words)
 
 
 def _held(state: State, member: Member) -> Claim | None:
@@ -228,6 +238,11 @@ def span(seconds: Seconds) -> str:
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+
+
+def interval(low_s: Seconds, high_s: Seconds) -> str:
+    """Format an interval of durations from now on."""
+    return f"up to {span(high_s)}" if low_s < 1 else f"{span(low_s)} to {span(high_s)}"
 
 
 def clock_time(at: Instant, now: Instant) -> str:

@@ -47,6 +47,10 @@ def unbound_end(event: BatchEnded) -> ClaimEnd:
         return ClaimEnd(kind=EndKind.REFUSED, reason=event.reason)
     if event.cause is EndCause.CANCELLED_BY_SITE:
         return ClaimEnd(kind=EndKind.SITE, reason=event.reason)
+    if event.cause in (EndCause.CANCELLED_BEGUN, EndCause.LOST):
+        why = f": {event.reason}" if event.reason else ""
+        reason = f"ended by the site before its starter ran (does its prolog fail?){why}"
+        return ClaimEnd(kind=EndKind.LAUNCH, reason=reason)
     status = "" if event.exit_status is None else f" with status {event.exit_status}"
     reason = event.reason or f"the starter ended{status} before it checked in"
     return ClaimEnd(kind=EndKind.FAILED, reason=reason)
@@ -60,16 +64,28 @@ def withdrawn_end(ordered: ClaimEnd, event: BatchEnded) -> ClaimEnd:
     return replace(ordered, reason=f"{ordered.reason}: {event.waited_for}")
 
 
+def time_limit_end(event: BatchEnded, claim: Claim) -> ClaimEnd:
+    """Return the end of a program by the time limit of its batch job. It is the job's own limit, or
+    the usual one of a site that a job without a limit gets: to run it again would not help."""
+    detail = f" ({event.reason})" if event.reason else ""
+    wall_s = claim.hold.program.wall_time_s
+    asked = "the job asked for none"
+    if wall_s:
+        asked = f"the job asked for {wall_s:g} s, and was held before its start"
+    reason = f"the time limit of its batch job{detail}; {asked}"
+    return ClaimEnd(kind=EndKind.WALL_TIME, reason=reason)
+
+
 def bound_end(event: BatchEnded, claim: Claim) -> ClaimEnd:
     """Return the end of a claim whose batch job is over and whose starter left no record."""
     kind, reason = EndKind.VANISHED, "the starter was lost"
     match event.cause:
-        case EndCause.CANCELLED_BY_SITE:
+        case EndCause.CANCELLED_BY_SITE | EndCause.CANCELLED_BEGUN:
             kind, reason = EndKind.SITE, "cancelled at the site"
         case EndCause.TIME_LIMIT:
-            has_limit = bool(claim.hold.program.wall_time_s) and isinstance(claim.state, Passed)
-            kind = EndKind.WALL_TIME if has_limit else EndKind.SITE
-            reason = "the batch system's time limit"
+            if isinstance(claim.state, Passed):
+                return time_limit_end(event, claim)
+            kind, reason = EndKind.SITE, "the batch system's time limit"
         case EndCause.WITHDRAWN:
             kind, reason = EndKind.STOPPED, ""
         case EndCause.EXITED | EndCause.LOST | EndCause.UNREACHABLE:

@@ -123,13 +123,14 @@ class SubmitFailed(msgspec.Struct, frozen=True, kw_only=True):
 
     `kind` is whose fault that is, for an error that is not transient. FAILED: the site's. REFUSED:
     the manager works and refuses the job, or the job's own wishes (a queue, an account) may be the
-    reason. UNEXECUTABLE: the job's, at every site.
+    reason. UNEXECUTABLE: the job's, at every site. A retry makes no sense before `again_s`.
     """
 
     claim: ClaimId
     reason: str
     is_transient: bool
     kind: EndKind = EndKind.FAILED
+    again_s: float = 0.0
 
 
 class GateFailed(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,6 +237,14 @@ class Withdraw(msgspec.Struct, frozen=True, kw_only=True):
     claim: ClaimId
 
 
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """Tell the local manager that the starter has ended all, said so, and hung up. `is_gone`: it
+    was the only machine's, so that no process is left."""
+
+    claim: ClaimId
+    is_gone: bool
+
+
 class Collect(msgspec.Struct, frozen=True, kw_only=True):
     """Bring back the named outputs and the logs; report with Collected."""
 
@@ -281,5 +290,13 @@ class SendToStarter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Output: TypeAlias = (
-    StoreClaim | Forget | Submit | SetGate | Withdraw | Collect | SendToDaemon | SendToStarter
+    StoreClaim
+    | Forget
+    | Submit
+    | SetGate
+    | Withdraw
+    | Left
+    | Collect
+    | SendToDaemon
+    | SendToStarter
 )

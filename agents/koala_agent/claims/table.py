@@ -73,6 +73,7 @@ from koala_agent.claims.events import (
     GateFailed,
     HoldOrdered,
     LeasesSet,
+    Left,
     Output,
     SendToDaemon,
     SendToStarter,
@@ -111,13 +112,16 @@ from koala_agent.claims.states import (
     passed_at_of,
     report_of,
 )
-from koala_agent.lrm.local_manager import EndCause
+from koala_agent.lrm.local_manager import CANCELLED, EndCause
 from koala_agent.starter.clock_offset import ClockOffset
 from koala_agent.starter.state_machine.keepalive import PING_MAX_S, PINGS_A_LEASE
 
 FORGOTTEN_MAX = 10_000
 """Names of forgotten claims that are kept. Only a daemon that has lost its journal could ask again
 for an older one."""
+
+TOLD_ENDS = (*STARTER_ENDS, EndKind.STOPPED, EndKind.HOLD, EndKind.LATE)
+"""Ends of which a starter knows all."""
 
 CLOCK_RATE_ERROR = 0.001
 PAUSE_MAX_S = 5.0
@@ -499,6 +503,7 @@ class ClaimTable:
         if isinstance(event, StarterLost):
             if self._connected.get(event.claim) == event.nonce:
                 del self._connected[event.claim]
+                self._hung_up(claim)
             return
         if claim is None or getattr(claim.state, "nonce", "") != event.nonce:
             self._dismiss(event.claim, event.nonce, "this claim has another starter or none")
@@ -510,6 +515,14 @@ class ClaimTable:
                 self._passed(claim, nonce, passed_at)
             case StarterEnded(nonce=nonce, end=end):
                 self._ended(claim, nonce, end)
+
+    def _hung_up(self, claim: Claim | None) -> None:
+        """Let the local manager know of an end that its starter has told; of one by the signals of
+        batch systems, or of a lost machine, it knows more."""
+        if claim is None or not isinstance(claim.state, Ended):
+            return
+        if claim.state.end.kind in TOLD_ENDS and not claim_ends.was_killed(claim.state.end):
+            self._emit(Left(claim=claim.id, is_gone=len(claim.hosts) <= 1))
 
     def _armed(self, claim: Claim, nonce: str, number: ArmNumber) -> None:
         match claim.state:
@@ -691,7 +704,7 @@ class ClaimTable:
             else:
                 self._finish(claim, end)
             return
-        retry_at = self._retry_at(claim, state)
+        retry_at = max(self._retry_at(claim, state), self._now + event.again_s)
         failed = msgspec.structs.replace(
             state, submit_at=retry_at, trouble=event.reason, failures=state.failures + 1
         )
@@ -735,10 +748,15 @@ class ClaimTable:
                 self._finish(claim, claim_ends.withdrawn_end(end, event))
             case Granted() | Armed() | Passed() | Stopping():
                 self._bound_batch_ended(claim, claim.state.nonce, event)
-            case Ended(end=end) if (
-                event.cause is EndCause.CANCELLED_BY_SITE and claim_ends.was_killed(end)
-            ):
+            case Ended(end=end) if event.cause in CANCELLED and claim_ends.was_killed(end):
                 self._finish(claim, replace(end, kind=EndKind.SITE, reason=event.reason))
+            case Ended(end=end, passed_at=float()) if (
+                event.cause is EndCause.TIME_LIMIT and end.kind is EndKind.SITE
+            ):
+                cut = claim_ends.time_limit_end(event, claim)
+                end = replace(end, kind=cut.kind, reason=cut.reason)
+                cut_short = msgspec.structs.replace(claim.state, end=end, collects=True)
+                self._batch_ended(self._store(claim, cut_short), event)
             case Ended(end=end, collects=True, nonce=nonce, passed_at=passed_at):
                 due_at = self._now + self._limits.collect_max_s
                 state = Collecting(nonce=nonce, passed_at=passed_at, end=end, due_at=due_at)

@@ -40,15 +40,15 @@ def _allowed(processors: int) -> str:
 
 
 def waits(claims: Iterable[Claim]) -> tuple[Wait, ...]:
-    """Return the waits of tickets that the local queue has not taken so far, with the reason."""
+    """Return the waits of claims that the local queue has not taken so far, with the reason."""
     return tuple(
         Wait(claim=one.id, reason=one.state.trouble)
         for one in claims
-        if one.hold.waits and isinstance(one.state, Asked) and one.state.submit_at is not None
+        if isinstance(one.state, Asked) and one.state.submit_at is not None
     )
 
 
 def trouble(claims: Iterable[Claim]) -> str:
     """Tell how many tickets the local queue does not take, and why; empty for none."""
-    failing = waits(claims)
+    failing = waits(one for one in claims if one.hold.waits)
     return f"{len(failing)} claims cannot be queued now: {failing[0].reason}" if failing else ""

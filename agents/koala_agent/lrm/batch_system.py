@@ -21,8 +21,10 @@ import msgspec
 from koala.common.runtime.settings_file import Table
 from koala.common.runtime.software import DISTRIBUTION
 from koala.errors import ConfigError
+from koala_agent.environments import matches
 from koala_agent.lrm.dialect import Dialect
 from koala_agent.starter.batch_rules import BatchRules
+from koala_agent.transport.command_budget import COMMANDS_PER_MINUTE
 from koala_agent.transport.interface import CommandRunner
 
 GROUP = "koala.batch_systems"
@@ -33,11 +35,11 @@ DEFAULT = "emulated"
 class LRMTable(Table, frozen=True):
     """Local manager: an emulated one, or the commands of a batch system.
 
-    `kind` names its record; a record's own table adds keys. A batch system is polled every
-    `poll_s`; each of its commands may take `command_limit_s`; `environment` selects the
-    installation; `options` are added to each submission; `launcher` starts the ranks of an MPI
-    program. `native` lists the options that jobs may pass on to the batch system, "*" all; by
-    default all with accounts.mode = "user", else none.
+    `kind` names its record; a record's own table adds keys. A batch system is asked at most
+    `commands_per_minute` times, and listed every `poll_s` at most; each of its commands may take
+    `command_limit_s`; `environment` selects the installation; `options` are added to each
+    submission; `launcher` starts the ranks of an MPI program. `native` lists the options that jobs
+    may pass on to the batch system, "*" all; by default all with accounts.mode = "user", else none.
     """
 
     kind: str = DEFAULT
@@ -45,6 +47,7 @@ class LRMTable(Table, frozen=True):
     native: tuple[str, ...] | None = None
     launcher: tuple[str, ...] = ()
     environment: dict[str, str] = msgspec.field(default_factory=dict)
+    commands_per_minute: Annotated[int, msgspec.Meta(ge=2, le=60_000)] = COMMANDS_PER_MINUTE
     poll_s: Annotated[float, msgspec.Meta(ge=0.05, le=3600)] = 1.0
     command_limit_s: Annotated[float, msgspec.Meta(ge=0.1, le=600)] = 15.0
 
@@ -83,8 +86,10 @@ class BatchSystem:
 
     - `found_by` are commands that together are there only where it is installed; by default all
       `programs`. `variables` of the environment select an installation; `places` are paths that
-      are there then, with variables as `{SLURM_CONF}`. `profile` are variables by which a user's
+      are there then, with variables as `{NAME}`. `profile` are variables by which a user's
       profile gives options to the command that submits, and the keys of `settings` for them.
+      `job_variables` are names, which may have a *, that each of its jobs has: the first of them
+      shows that this process runs in one.
     - `lists_gpus`: it lists GPUs itself, so that `site.gpus` means nothing.
     - `rules` are those by which starters find their hosts and start helpers there.
     - `check` is the doctor's check of its settings, beyond that the commands answer.
@@ -105,6 +110,7 @@ class BatchSystem:
     variables: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     profile: Mapping[str, str] = field(default_factory=dict)
+    job_variables: tuple[str, ...] = ()
     lists_gpus: bool = False
     rules: BatchRules = field(default_factory=lambda: BatchRules(needs_keeper=True))
     check: Check | None = None
@@ -161,6 +167,19 @@ def known_systems() -> tuple[BatchSystem, ...]:
         with suppress(ConfigError):
             systems.append(_load(point))
     return tuple(systems)
+
+
+def outer_job_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of the variables of the batch jobs in which this process runs, if it does;
+    those that select an installation are none."""
+    if not any("JOB" in name for name in environment):
+        return ()  # without a look at all packages
+    inside = [one for one in known_systems() if {*one.job_variables[:1]} & environment.keys()]
+    return tuple(
+        name
+        for name in environment
+        if any(name not in one.variables and matches(name, one.job_variables) for one in inside)
+    )
 
 
 def _load(point: EntryPoint) -> BatchSystem:

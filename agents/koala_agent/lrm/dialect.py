@@ -20,7 +20,8 @@ from enum import StrEnum
 from koala.common.protocol import names
 from koala.common.protocol.messages import NO_RESOURCES, Queue, SiteResources
 from koala.errors import LocalManagerError
-from koala_agent.lrm.claim_processes import CLAIM_VARIABLE, SCOPE_VARIABLE
+from koala_agent.environments import CLAIM_VARIABLE
+from koala_agent.lrm.claim_processes import SCOPE_VARIABLE
 from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 
@@ -202,6 +203,11 @@ class Dialect(ABC):
     def list_jobs(self) -> Command:
         """List all jobs of the account, ended ones as long as they are known."""
 
+    def list_all(self) -> Command:
+        """List the jobs of all users in the same way, where one listing then serves `figures` and
+        `list_queue` too: a command that they share is sent once for all."""
+        return self.list_jobs()
+
     @abstractmethod
     def read_jobs(self, answer: Answer) -> list[BatchJob]:
         """Parse the rows, in the order of submission."""
@@ -227,6 +233,10 @@ class Dialect(ABC):
     def explain(self, number: str) -> Question | None:
         """Ask why a waiting job has not started; None where the listing alone tells it."""
         return None
+
+    def explain_reason(self, reason: str, queues: tuple[Queue, ...]) -> str:
+        """Add words, and limits of its queues, to a reason of a listing."""
+        return reason
 
     def figures(self) -> tuple[Command, ...]:
         """Query the processors and the waiting jobs, with one or more commands. With none those

@@ -12,7 +12,7 @@ Durations are seconds, memory is bytes. Every call belongs to the event loop tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -28,6 +28,7 @@ from koala.common.protocol.messages import (
 )
 from koala.common.protocol.queue_limits import Times
 from koala.errors import LocalManagerError
+from koala_agent.transport.command_budget import CommandCounts
 
 NO_WISHES = Resources()
 
@@ -84,6 +85,19 @@ class RequestRefusedError(LocalManagerError):
     """The local manager works, and refuses this request (for now): no fault of the site."""
 
 
+class UnclearRefusalError(RequestRefusedError):
+    """Refusal in words that Koala does not know: it may be of all requests of an account."""
+
+
+class PausedError(LocalManagerError):
+    """Nothing was sent, because the local manager took no request a moment ago; a retry may work
+    after `again_s`."""
+
+    def __init__(self, reason: str, *, again_s: float) -> None:
+        super().__init__(reason, transient=True)
+        self.again_s = again_s
+
+
 class EndCause(StrEnum):
     """Cause of a batch job's end."""
 
@@ -95,11 +109,16 @@ class EndCause(StrEnum):
     """The agent ended or dequeued it."""
     CANCELLED_BY_SITE = "cancelled_by_site"
     """Somebody at the site ended or dequeued it; no error of the site."""
+    CANCELLED_BEGUN = "cancelled_begun"
+    """The same after it had begun, perhaps because the site could not start it."""
     LOST = "lost"
     """The manager could not start it, or lost it; nothing of it is left."""
     UNREACHABLE = "unreachable"
     """One of its machines does not answer, and the manager counts the job as ended. That is no
     proof: the processes there may be alive."""
+
+
+CANCELLED = (EndCause.CANCELLED_BY_SITE, EndCause.CANCELLED_BEGUN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,12 +169,13 @@ class Idle:
     the site's administrator; empty for none. `idle_gpus` are those of `resources` that a claim
     could have. `foreign_queued` are the jobs of others among `queued_jobs`. `waits` are the
     expected starts of our waiting claims, and `outlook` those of further ones, as far as they are
-    known.
+    known. `gate_tried` is what a probe saw of the gate in force.
 
     `why` says in words, with numbers, why no more processors are startable; empty where all are, or
     `trouble` says it. `asleep` of the startable ones are powered down, and up after `wake_s`.
     `holes` are more processors that are startable for claims that end soon. `taken` are those of
-    our claims that have another number than they asked for.
+    our claims that have another number than they asked for. `commands` are those that were run at
+    the batch system lately.
     """
 
     processors: int
@@ -168,7 +188,9 @@ class Idle:
     resources: SiteResources = NO_RESOURCES
     waits: tuple[Wait, ...] = ()
     foreign_queued: int = 0
+    commands: CommandCounts | None = field(default=None, compare=False)
     outlook: tuple[Outlook, ...] = ()
+    gate_tried: str = ""
     why: str = ""
     asleep: int = 0
     wake_s: float = 0.0
@@ -227,6 +249,13 @@ class LocalManager(Protocol):
     async def withdraw(self, claim: str) -> None:
         """Dequeue or end the batch job; return when that is ordered. `Ended` is reported when
         nothing is left of it. An ended or unknown claim is left alone."""
+
+    def note_start(self, claim: str) -> None:
+        """Note that the claim's starter has checked in: its batch job runs."""
+
+    def note_left(self, claim: str, *, is_gone: bool) -> None:
+        """Note that the claim's starter has ended all, said so, and hung up; if it `is_gone`, no
+        process is left, and `Ended` may be reported before the manager has seen the end."""
 
     async def listing(self) -> tuple[Listed, ...]:
         """Return all that the manager knows under our names, in the order of submission."""

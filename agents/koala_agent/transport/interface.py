@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,11 +11,13 @@ from koala.errors import LocalManagerError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """Argv, and its standard input. A command that `hands_on` its environment to programs gets
-    theirs, less the variables `without`, which may have a * each; any other one gets little."""
+    """Argv, and its standard input. Where a question's answer hardly changes, one of `keep_s`
+    seconds ago will do. A command that `hands_on` its environment to programs gets theirs, less the
+    variables `without`, which may have a * each; any other one gets little."""
 
     argv: tuple[str, ...]
     stdin: str = ""
+    keep_s: float = 0.0
     hands_on: bool = False
     without: tuple[str, ...] = ()
 
@@ -26,6 +29,13 @@ class Answer:
     status: int
     out: str
     err: str
+
+    def complaints(self) -> str:
+        """Return all its messages for a person, without the names of commands before them."""
+        lines = [line.strip() for line in (self.err.strip() or self.out.strip()).splitlines()]
+        words = [re.sub(r"^\w+: (error|fatal): ", "", line) for line in lines if line]
+        text = "; ".join(dict.fromkeys(words))[:1000] or self.complaint()
+        return "".join(c if c.isprintable() else " " for c in text)
 
     def complaint(self) -> str:
         """Return its message for a person: the last line with content."""

@@ -112,6 +112,7 @@ class Site:
     has_told_resources: bool = False  # a report of it has said what it has beside processors
     unreported_gpus: dict[ClaimId, int] = field(default_factory=dict)  # of claims in `unreported`
     errors: int = 0  # consecutive
+    launch_failures: int = 0  # consecutive rests because batch jobs could not begin
     erring: dict[JobId, int] = field(default_factory=dict)  # errors of each live job among them
     unusable_until: Instant | None = None  # None: usable
     unusable_since: Instant = 0.0  # 0: unknown
@@ -120,6 +121,7 @@ class Site:
     window: float = 8.0  # limit of unanswered claims (queries.sites_with_full_window)
     narrowed_at_ask: int = 0  # the last ask number when a refusal decreased the window
     start_ratios: tuple[float, ...] = ()  # of claims' waits to what was stated, the newest last
+    past_waits: tuple[tuple[int, Seconds], ...] = ()  # of open tickets, with their processors
 
     def idle(self) -> int:
         """Return the idle processors of the last report minus the claims asked or granted since."""
@@ -156,7 +158,8 @@ class SiteView(NamedTuple):
 
     `mips`: rate that a part gets here now: live, the speed of the processors; simulated, the
     largest slice that is left. `slots`: number of further parts it takes, None for no limit.
-    `gpus`: idle ones. `unit`: it gives a multiple of so many processors.
+    `gpus`: idle ones. `unit`: it gives a multiple of so many processors. `holes`: so many are idle
+    for parts that end by then.
 
     A named tuple, because every claiming try makes one for each of perhaps a thousand sites, and a
     frozen dataclass takes twice as long to make.
@@ -172,6 +175,7 @@ class SiteView(NamedTuple):
     users: tuple[UserName, ...] = ()
     gpus: int = 0
     unit: int = 1
+    holes: tuple[tuple[int, Instant], ...] = ()
 
     def admits(self, user: UserName | None) -> bool:
         """Return True if this user's jobs may see the site; None is an unknown user."""
@@ -280,6 +284,7 @@ class GridView:
         self._guarded: dict[SiteName, SiteView] = {}
         self._probing: dict[SiteName, bool] = {}
         self._units: dict[SiteName, int] = {}
+        self._holes: dict[SiteName, tuple[tuple[int, Instant], ...]] = {}
         for site in self.sites:  # in one loop, because each claiming try makes a view
             name = site.name
             self._idle[name] = site.idle
@@ -293,6 +298,8 @@ class GridView:
                 self._probing[name] = True
             if site.unit > 1:
                 self._units[name] = site.unit
+            if site.holes:
+                self._holes[name] = site.holes
         self._free = dict(free or {})
         self._idle_max: int | None = None  # worked out when asked
         self._idle_sum: int | None = None
@@ -333,6 +340,24 @@ class GridView:
         if size not in self._places:
             self._places[size] = sum([n // size for n in self._idle.values() if n >= size])
         return self._places[size]
+
+    @property
+    def sites_with_holes(self) -> tuple[SiteName, ...]:
+        """The sites where more processors are idle for parts that end soon."""
+        return tuple(self._holes)
+
+    def until(self, ends: Mapping[SiteName, Instant]) -> GridView:
+        """Return the view for parts that end by these times, at the sites with holes."""
+        more = {}
+        for site, end in ends.items():
+            most = max([count for count, until in self._holes[site] if until >= end], default=0)
+            if most > self._idle[site]:
+                more[site] = most
+        if not more:
+            return self
+        other = self.copy()
+        vars(other).update(_idle=self._idle | more, _idle_max=None, _idle_sum=None)
+        return other
 
     def idle_at(self, site: SiteName) -> int:
         """Return the idle processors of one site; 0 when it is not usable."""
@@ -376,7 +401,7 @@ class GridView:
         """Copy the view for a tentative placement."""
         other = copy(self)
         own = {"_idle": dict(self._idle), "_slots": self.slots(), "_free": self.free()}
-        own["_gpus"] = dict(self._gpus)
+        own |= {"_gpus": dict(self._gpus), "_holes": dict(self._holes)}
         vars(other).update(own, _refused=set(), _places={})
         return other
 
@@ -410,7 +435,11 @@ class GridView:
     def take(self, site: SiteName, processors: int, gpus: int = 0) -> None:
         """Count a component placed in this scan, or claimed in this try."""
         unit = self._units.get(site, 1)
-        self._idle[site] -= -(-processors // unit) * unit
+        taken = -(-processors // unit) * unit
+        self._idle[site] -= taken
+        if site in self._holes:
+            self._idle[site] = max(0, self._idle[site])  # it may have gone into a hole
+            self._holes[site] = tuple([(n - taken, until) for n, until in self._holes[site]])
         if gpus:
             self._gpus[site] = self._gpus.get(site, 0) - gpus
         if site in self._slots:
@@ -428,6 +457,7 @@ class GridView:
     def close(self, sites: Iterable[SiteName]) -> None:
         """Close sites for the rest of this scan."""
         for site in sites:
+            self._holes.pop(site, None)
             if self._idle.get(site, 0) > 0:
                 self._idle[site] = 0
                 self._change()
@@ -442,6 +472,7 @@ class GridView:
         """Close those sites that a job placed there probes: no other job may join it."""
         for site in sites:
             if site in self._probing:
+                self._holes.pop(site, None)
                 self._idle[site] = 0
                 self._change()
 

@@ -180,7 +180,7 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
 
 # --- claims ---
 
-SITE_FAULTS = (EndKind.FAILED, EndKind.VANISHED, EndKind.FENCED, EndKind.LEASE)
+SITE_FAULTS = (EndKind.FAILED, EndKind.LAUNCH, EndKind.VANISHED, EndKind.FENCED, EndKind.LEASE)
 
 
 # --- attempts ---

@@ -19,7 +19,7 @@ from koala.core.model.grid import GridView, Site
 from koala.core.model.job import SITE_FAULTS, ClaimEnd, EndKind, Job, Placing
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, JobId, SiteName
-from koala.core.sites import record_error, reset_errors
+from koala.core.sites import record_error, record_launch_failure, reset_errors
 from koala.core.state import State
 
 
@@ -34,7 +34,7 @@ def count_end_for_site(state: State, site: Site, claim: Claim, end: ClaimEnd, no
     if end.kind in SITE_FAULTS and not is_ours:
         reason = end.describe()
         note_error(state, state.jobs[claim.job], site.name, reason, now, since=claim.asked_at)
-        count_error(state, site, claim.job, reason, now)
+        count_error(state, site, claim.job, reason, now, kind=end.kind)
     elif claim.is_preempting and claim.grant is None and is_refusal(claim, end, now):
         site.no_preempt_until = now + state.parameters.preempt_rest_s
 
@@ -46,7 +46,10 @@ def is_refusal(claim: Claim, end: ClaimEnd, now: Instant) -> bool:
     return end.kind is EndKind.REFUSED or is_overdue
 
 
-def count_error(state: State, site: Site, job: JobId, reason: str, now: Instant) -> None:
+def count_error(
+    state: State, site: Site, job: JobId, reason: str, now: Instant,
+    kind: EndKind = EndKind.FAILED,
+) -> None:  # fmt: skip
     """Count an error of a site with a job; it may make the site unusable."""
     if site.erring:  # jobs that are over and without claims cannot err again
         owing = {claim.job for claim in state.ledger.values()} | {job}
@@ -55,7 +58,10 @@ def count_error(state: State, site: Site, job: JobId, reason: str, now: Instant)
             for one, times in site.erring.items()
             if one in owing or (one in state.jobs and not state.jobs[one].is_over)
         }
-    rests_until = record_error(site, job, state.parameters, now)
+    if kind is EndKind.LAUNCH:
+        rests_until = record_launch_failure(site, state.parameters, now)
+    else:
+        rests_until = record_error(site, job, state.parameters, now)
     if rests_until is not None:
         text = f"unusable after {site.errors} consecutive errors; the last: {reason}"
         state.announce_site(site, text, now)

@@ -33,7 +33,7 @@ from koala.core.model.job_spec import ComponentSpec, JobSpec, StartType
 from koala.core.model.values import Instant, SiteName, UserName
 from koala.core.policy_api import PlacementPolicy
 from koala.core.queries import demand_of
-from koala.core.resources import able_sites, describe_lack, may_have_gpus, occupied
+from koala.core.resources import able_sites, describe_cut, describe_lack, may_have_gpus, occupied
 from koala.core.scheduler import Scheduler
 from koala.core.sites import is_usable
 from koala.errors import RejectedError, SpecError
@@ -86,12 +86,14 @@ def _shape(spec: JobSpec, unseen: tuple[SiteName, ...]) -> Hashable:
     """Cache key: the fields of a job that its verdict depends on."""
     return (
         *(unseen, spec.owner, spec.queue, spec.quorum),
-        *(spec.hint, spec.length_mi, spec.preferred_mips, spec.distinct),
+        *(spec.hint, spec.length_mi, spec.preferred_mips, spec.distinct, spec.max_hold_s),
         tuple(map(_shape_of_component, spec.components)),
     )
 
 
-_shape_of_component = attrgetter("processors", "site", "start_type", "label", *RESOURCES)
+_shape_of_component = attrgetter(
+    "processors", "site", "start_type", "label", "wall_time_s", *RESOURCES
+)
 
 
 def check(
@@ -128,6 +130,7 @@ def _evaluate(
     sites = {name: site for name, site in scheduler.sites.items() if site.facts.admits(spec.owner)}
     try:
         found = _check_components(spec, sites, set(unseen))
+        found += _cut_warnings(spec, scheduler, sites)
         if spec.quorum is None:
             _check_sums(spec, sites)
         is_whole = spec.needed == len(spec.components)
@@ -166,6 +169,19 @@ def _check_components(
             if spec.quorum is None and component.start_type is StartType.STRICT:
                 raise RejectedError(str(error)) from error
             found.append(f"{error}: it will not take part")
+    return found
+
+
+def _cut_warnings(spec: JobSpec, scheduler: Scheduler, sites: Mapping[SiteName, Site]) -> list[str]:
+    """Warn of components whose hold and run together are longer than any site allows."""
+    hold_s = scheduler.parameters.hold_s if spec.max_hold_s is None else spec.max_hold_s
+    found = []
+    for index, component in enumerate(spec.components):
+        able = able_sites(component, sites, spec.owner).values()
+        here = [site for site in able if component.site in (None, site.name)]
+        cuts = [describe_cut(component, site, hold_s) for site in here]
+        if cuts and all(cuts):
+            found.append(f"component {spec.label(index)}: {'; '.join(cuts[:NAMES_MAX])}")
     return found
 
 

@@ -261,13 +261,37 @@ def test_a_foreign_cancel_in_the_queue_is_the_sites(script: TableScript) -> None
     assert end.kind is EndKind.SITE
 
 
+@pytest.mark.parametrize("cause", [EndCause.CANCELLED_BEGUN, EndCause.LOST])
+def test_a_batch_job_that_was_over_before_its_starter_ran_could_not_begin(
+    script: TableScript, cause: EndCause
+) -> None:
+    end = gone(script.tell(a_hold(), batch_ended(cause)))
+    assert (end.kind, "prolog" in end.reason) == (EndKind.LAUNCH, True)
+
+
+def test_a_program_that_its_site_cut_at_a_time_limit_brings_its_outputs_back(
+    script: TableScript,
+) -> None:
+    """Its starter has only seen the signal, and says that the site ended it."""
+    script.passed()
+    script.tell(
+        StarterEnded(claim=CLAIM, nonce="n", end=ClaimEnd(kind=EndKind.SITE, reason="TERM"))
+    )
+    outputs = script.tell(batch_ended(EndCause.TIME_LIMIT))
+    assert any(isinstance(output, Collect) for output in outputs)
+    end = gone(script.tell(Collected(claim=CLAIM)))
+    assert end.kind is EndKind.WALL_TIME
+    assert end.reason == "the time limit of its batch job; the job asked for none"
+
+
 @pytest.mark.parametrize(
     ("cause", "kind"),
     [
         (EndCause.EXITED, EndKind.VANISHED),
         (EndCause.LOST, EndKind.VANISHED),
         (EndCause.CANCELLED_BY_SITE, EndKind.SITE),
-        (EndCause.TIME_LIMIT, EndKind.SITE),
+        (EndCause.CANCELLED_BEGUN, EndKind.SITE),
+        (EndCause.TIME_LIMIT, EndKind.WALL_TIME),
     ],
 )
 def test_a_batch_job_that_ends_without_a_word_of_its_starter(

@@ -12,11 +12,13 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import SkipTest
 
 import psutil
 import pytest
 
 from koala_agent.background import find
+from koala_agent.lrm.batch_system import find_system
 from tests.agent.live.agent_process import COMMAND, command, environment
 from tests.agent.live.fake_daemon import fake_daemon
 from tests.harness.moments import moment
@@ -131,9 +133,10 @@ async def test_another_process_with_the_number_of_a_killed_agent_is_left_alone(s
         await other.wait()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a machine of another name needs root")
 async def test_an_agent_on_another_login_node_is_named_with_its_host(site: Site) -> None:
     """Both see the same home; processes of the other one are none of this one."""
+    if os.geteuid() != 0:
+        raise SkipTest("a machine of another name needs root")
     words = (*COMMAND, str(site.config))
     apart = ("unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c")
     other = await asyncio.create_subprocess_exec(
@@ -205,6 +208,28 @@ async def test_a_check_names_each_need_that_is_not_met(site: Site, tmp_path: Pat
     assert "koala site add delft" in found["FAILED  certificate"]
 
 
+async def test_a_check_compares_the_agent_with_a_login_and_with_cron(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its programs get what it was started with; cron has another PATH."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".bash_profile").write_text("export MODULEPATH=/m LANG=C.UTF-8; echo hello\n")
+    for name, text in (("HOME", str(home)), ("SHELL", "/bin/bash"), ("LANG", "C")):
+        monkeypatch.setenv(name, text)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    (tmp_path / "bin").mkdir()
+    for name in find_system("oar").programs:
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\necho '{}'\n", encoding="utf-8")
+        (tmp_path / "bin" / name).chmod(0o755)
+    site.write("127.0.0.1:1", '[lrm]\nkind = "oar"\n')
+    found = await site.check()
+    assert "cron does not find oarsub (its PATH is /usr/bin:/bin)" in found["warning batch system"]
+    assert found["warning environment"].startswith("this shell has no MODULEPATH, which a login")
+    monkeypatch.setenv("MODULEPATH", "/m")
+    assert (await site.check())["ok      environment"] == "programs have that of this shell"
+
+
 SBATCH = """#!/bin/sh
 case "$*" in *--test-only*) exit 0;; esac
 cat > "$0.job"
@@ -222,7 +247,8 @@ def fake_slurm(folder: Path) -> str:
         program.write_text(SBATCH if name == "sbatch" else "#!/bin/sh\n", encoding="utf-8")
         program.chmod(0o755)
     path = f"{folder}:/usr/bin:/bin"
-    return f'[lrm]\nkind = "slurm"\npoll_s = 0.2\nenvironment = {{ PATH = "{path}" }}\n'
+    keys = 'kind = "slurm"\npoll_s = 0.2\ncommands_per_minute = 1200'
+    return f'[lrm]\n{keys}\nenvironment = {{ PATH = "{path}" }}\n'
 
 
 async def test_a_probe_job_calls_back_from_its_node(site: Site, tmp_path: Path) -> None:

@@ -518,3 +518,23 @@ def test_a_cancel_ends_transfers(begin: Begin) -> None:
     script.expect(StartTransfer)
     script.cancel("j1")
     script.expect(CancelTransfer, transfer="j1/1/t1", source="home", target="a")
+
+
+def test_a_site_where_batch_jobs_cannot_begin_rests_for_all_and_ever_longer(
+    script: Script,
+) -> None:
+    """As one whose prolog fails: each further job would take a machine out of service."""
+    script.ignore(StopClaim, PublishOutputs).tell(a_site("a", 4))
+    for job in ("j1", "j2"):
+        script.tell(a_job(job, 1)).claimed(job)
+    script.gone("j1/1/0/1", EndKind.LAUNCH, reason="its prolog failed")
+    assert site(script, "a").unusable_until == script.now + 120.0
+    script.gone("j2/1/0/1", EndKind.LAUNCH)  # it was under way
+    assert site(script, "a").unusable_until == script.now + 120.0
+    assert script.take(ClaimProcessors) == []
+    assert any("prolog failed" in line for line in why(script.scheduler, JobId("j1"), script.now))
+    for rest_s in (120.0, 240.0):
+        script.after(rest_s)
+        (probe,) = script.take(ClaimProcessors)
+        script.gone(probe.claim, EndKind.LAUNCH)
+        assert site(script, "a").unusable_until == script.now + 2 * rest_s

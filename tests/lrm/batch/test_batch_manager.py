@@ -14,6 +14,7 @@ from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
+from koala_agent.lrm.batch.submission_pauses import FIRST_S
 from koala_agent.lrm.dialect import BatchJob, Question
 from koala_agent.lrm.local_manager import (
     EndCause,
@@ -35,6 +36,7 @@ async def submit_unheard(manager: BatchManager, cluster: Cluster, placeholder: P
         await manager.submit(placeholder)
     assert caught.value.transient
     cluster.is_deaf_to_submissions = False
+    cluster.now += FIRST_S
 
 
 async def test_a_submission_whose_answer_was_lost_is_found_by_its_name_and_not_repeated(
@@ -144,8 +146,28 @@ async def test_a_request_that_is_refused_when_asked_is_never_queued(
         assert all("--test-only" in argv for argv in cluster.said if argv[0] == "sbatch")
         assert await manager.listing() == ()
         cluster.refusal = ""
+        with pytest.raises(RequestRefusedError, match="not asked again for 1 s"):
+            await manager.submit(placeholder)
+        cluster.now += FIRST_S
         await manager.submit(placeholder)
         assert await manager.listing() == (Queued(claim=CLAIM),)
+
+
+async def test_a_request_that_was_taken_is_not_tested_again_for_a_while(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    def tests() -> int:
+        return sum("--test-only" in argv for argv in cluster.said)
+
+    async with serve() as (manager, _):
+        await manager.submit(placeholder)
+        await manager.submit(replace(placeholder, claim="j2/1/0/1"))
+        assert tests() == 1
+        await manager.submit(replace(placeholder, claim="j3/1/0/1", processors=2))
+        assert tests() == 2
+        cluster.now += 61.0
+        await manager.submit(replace(placeholder, claim="j4/1/0/1"))
+        assert tests() == 3
 
 
 async def test_a_job_that_can_never_start_is_taken_out_and_an_agents_death_forgets_no_reason(
@@ -160,7 +182,7 @@ async def test_a_job_that_can_never_start_is_taken_out_and_an_agents_death_forge
         end = await witness.ended(CLAIM)
     assert (end.cause, end.reason) == (
         EndCause.WITHDRAWN,
-        "it would never start: PartitionTimeLimit",
+        "it would never start: PartitionTimeLimit: it asks for more time than its partition allows",
     )
     assert job.state == "CANCELLED"
 
@@ -200,6 +222,7 @@ async def test_a_user_who_may_not_have_more_has_nothing_startable(
         cluster.job("1").reason = "QOSMaxJobsPerUserLimit"
         await witness.until(Idle, lambda idle: idle.idle == 12 and idle.startable == 0)
         await manager.withdraw(CLAIM)
+        await witness.ended(CLAIM)
         cluster.now += 30.0
         assert (await manager.idle()).startable == 0  # till it may have changed
         cluster.now += 60.0

@@ -1,6 +1,7 @@
 """Whole answers of real batch systems, kept in `samples`, and what is understood of them.
 
-Those of Slurm 22.05.8 and Grid Engine 8.1.9 were recorded. Newer Slurm says more words in the same
+Those of Slurm 22.05.8 and Grid Engine 8.1.9 were recorded (the columns of `squeue` were put in
+their present order). Newer Slurm says more words in the same
 places (scontrol), and node states as its manuals from 21.08 to 25.05 list them.
 """
 
@@ -15,10 +16,10 @@ from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
-from koala_agent.lrm.batch.slurm_queue import QUEUE_COLUMNS
-from koala_agent.lrm.dialect import BatchJob, Figures, JobState
+from koala_agent.lrm.dialect import BatchJob, JobState
 from koala_agent.lrm.local_manager import EndCause
 from koala_agent.transport.interface import Answer
+from tests.lrm.batch.imitated_slurm import listed
 
 SAMPLES = Path(__file__).parent / "samples"
 SLURM = SAMPLES / "slurm-22.05"
@@ -28,14 +29,6 @@ CELL = SAMPLES / "sge-8.1.9"
 def said(path: Path | str) -> Answer:
     out = path.read_text(encoding="utf-8") if isinstance(path, Path) else path
     return Answer(status=0, out=out, err="")
-
-
-def waiting(number: str, reason: str, comment: str = "(null)") -> str:
-    """A row of the jobs of Slurm that wait."""
-    rest = ("batch", "", "", "(null)", "N/A", "N/A")
-    fields = (number, "PENDING", "1", "1:00:00", "42", reason, comment, *rest)
-    row = zip(fields, QUEUE_COLUMNS, strict=True)
-    return "".join(text.ljust(width) for text, (_, width) in row) + "\n"
 
 
 def by_name(jobs: list[BatchJob]) -> dict[str, BatchJob]:
@@ -63,7 +56,7 @@ def test_a_listing_of_slurm() -> None:
         (EndCause.EXITED, 0),
         (EndCause.EXITED, 7),
         (EndCause.EXITED, -11),
-        (EndCause.CANCELLED_BY_SITE, None),
+        (EndCause.CANCELLED_BEGUN, None),
     ]
 
 
@@ -84,7 +77,7 @@ def test_records_of_slurm() -> None:
 
 def test_figures_of_slurm() -> None:
     """One of two nodes is drained; nobody of those who wait has a right to what is idle."""
-    names = ("sinfo", "pending", "partition", "config")
+    names = ("sinfo", "squeue", "partition", "config")
     answers = tuple(said(SLURM / f"{name}.txt") for name in names)
     found = Slurm().read_figures((*answers, said("No licenses configured in Slurm.\n")))
     assert (found.processors, found.idle, found.queued_jobs) == (8, 4, 0)
@@ -133,7 +126,7 @@ def test_gpus_of_grid_engine() -> None:
     cell = GridEngine(parallel_environment="grid", gpus=4)
     found = cell.read_figures(answers)
     assert (found.idle_gpus, found.resources.gpus) == (3, 4)
-    assert cell.figures()[-1].argv == ("qhost", "-F", "gpu", "-xml")
+    assert cell.figures()[-1].argv == ("qhost", "-q", "-F", "slots,gpu", "-xml")
 
 
 @pytest.mark.parametrize("number", ["2٣9", "²", "9" * 20, ""])
@@ -266,7 +259,8 @@ def test_who_waits_for_something_else_has_no_right_to_what_is_idle(
     reason: str, has_a_right: bool
 ) -> None:
     row = ("n1", "batch*", "up", "0/8/0/8", "idle", "64000", "0")
-    answers = (said(nodes(row)), said(waiting("17_[1-4]", reason)), said(""), said(""), said(""))
+    jobs = listed("17_[1-4]", reason=reason)
+    answers = tuple(map(said, (nodes(row), jobs, "", "", "")))
     assert Slurm().read_figures(answers).queued_jobs == int(has_a_right)
 
 
@@ -305,6 +299,9 @@ def test_records_of_grid_engine() -> None:
 
 
 def test_figures_of_grid_engine() -> None:
-    """Held ones, and those in error, wait for nothing that is idle."""
-    answers = (said(CELL / "queues.xml"), said(CELL / "qstat.xml"))
-    assert GRID_ENGINE.read_figures(answers) == Figures(processors=16, idle=11, queued_jobs=2)
+    """Two queues share the sixteen slots of a host, and a third one is suspended while they are
+    used: who waits for that one, or is held, waits for nothing that is idle."""
+    names = ("queues", "pending", "hosts")
+    found = GRID_ENGINE.read_figures(tuple(said(CELL / f"several-{name}.xml") for name in names))
+    assert (found.processors, found.idle, found.closed) == (16, 11, ())
+    assert [(row.number, row.processors) for row in found.waiting or ()] == [("5", 12)]

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Collection
+from pathlib import Path
 
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
@@ -23,6 +24,7 @@ from koala_agent.lrm.batch.account_breaker import AccountBreaker
 from koala_agent.lrm.batch.claim_tracking import TrackedClaim, TrackedClaims
 from koala_agent.lrm.batch.guarded_dialect import guarded
 from koala_agent.lrm.dialect import Dialect, Gate, JobState, Order
+from koala_agent.lrm.gate_trials import GateTrial, describe_trial, names_of, read_trial
 from koala_agent.lrm.local_manager import EndCause, RequestRefusedError
 
 SUBMITTED = "submission"
@@ -52,8 +54,12 @@ class Gatekeeper:
         breaker: AccountBreaker,
         claims: TrackedClaims,
         *,
+        folder: Path,
         clock: Callable[[], float],
     ) -> None:
+        """`folder` has the result of the last probe of gates."""
+        self._folder = folder
+        self._trial: GateTrial | None = None
         self._refusal = ""  # of the last order
         self._stubborn = ""  # jobs that are not as they are wanted, in spite of all orders
         self._dialect = dialect
@@ -65,11 +71,17 @@ class Gatekeeper:
         self._cancelled: dict[str, str] = {}  # gates under which the site cancelled claims
         self._ask_at = -math.inf
         self._lock = asyncio.Lock()
+        self._learning = asyncio.Lock()
 
     @property
     def name(self) -> str:
         """Name of the gate in force; empty for none, and as long as it is unknown."""
         return next((gate.name for gate in self._usable()), "")
+
+    @property
+    def tried(self) -> str:
+        """Result of the last probe, for people; empty where no gate is in force."""
+        return describe_trial(self._trial, names_of(self._gates)) if self.name else ""
 
     @property
     def trouble(self) -> str:
@@ -82,17 +94,19 @@ class Gatekeeper:
 
     async def learn(self) -> None:
         """Ask which gates there are, when it is time. Raises LocalManagerError."""
-        if self._clock() < self._ask_at:
-            return
-        self._ask_at = self._clock() + UNKNOWN_S
-        commands = self._dialect.gates()
-        answers = tuple([await self._breaker.run(command, "") for command in commands])
-        known = [(gate.name, gate.keeps_place) for gate in self._gates]
-        self._gates = tuple(guarded(gate) for gate in self._dialect.read_gates(answers))
-        if [(gate.name, gate.keeps_place) for gate in self._gates] != known:
-            self._refused.clear()
-            self._cancelled = dict.fromkeys(self._cancelled, "")
-        self._ask_at = self._clock() + GATES_S
+        async with self._learning:  # also for those who need what is being learned
+            if self._clock() < self._ask_at:
+                return
+            self._ask_at = self._clock() + UNKNOWN_S
+            commands = self._dialect.gates()
+            answers = tuple([await self._breaker.ask(command, "") for command in commands])
+            known = [(gate.name, gate.keeps_place) for gate in self._gates]
+            self._gates = tuple(guarded(gate) for gate in self._dialect.read_gates(answers))
+            if [(gate.name, gate.keeps_place) for gate in self._gates] != known:
+                self._refused.clear()
+                self._cancelled = dict.fromkeys(self._cancelled, "")
+            self._trial = read_trial(self._folder)
+            self._ask_at = self._clock() + GATES_S
 
     async def try_to_learn(self) -> None:
         """Ask which gates there are, when it is time; without an answer they stay as they are."""
@@ -253,7 +267,7 @@ class Gatekeeper:
                 self._claims.change(tracked, gate=gate.name)
         if order is not None:
             command = order([tracked.row.number for tracked in claims])
-            gate.read(await self._breaker.run(command, claims[0].row.account))
+            gate.read(await self._breaker.act(command, claims[0].row.account))
 
     def _usable(self) -> list[Gate]:
         return [gate for gate in self._gates if gate.keeps_place and gate.name not in self._refused]

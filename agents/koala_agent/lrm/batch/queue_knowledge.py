@@ -42,7 +42,7 @@ class QueueKnowledge:
         self._ask_at = self._now() + UNKNOWN_S
         try:
             commands = self._dialect.limits()
-            answers = tuple([await self._breaker.run(command, "") for command in commands])
+            answers = tuple([await self._breaker.ask(command, "") for command in commands])
             self._limits = self._dialect.read_limits(answers)
             self._ask_at = self._now() + LIMITS_S
         except LocalManagerError as error:
@@ -61,3 +61,7 @@ class QueueKnowledge:
     def completed(self, resources: SiteResources) -> SiteResources:
         """Return the resources of a site with the limits of its queues."""
         return replace(resources, queues=self._limits.queues or resources.queues)
+
+    def explain(self, reason: str) -> str:
+        """Add words, and the limits that are known, to the batch system's reason for a wait."""
+        return self._dialect.explain_reason(reason, self._limits.queues)

@@ -3,10 +3,11 @@
 - `sbatch` with the script on standard input: nothing on the login node has to live as long as the
   claim. `--no-requeue`, because after a node failure Slurm starts a job again by itself, under the
   same number.
+- One listing serves all: our jobs, those that wait before them, and expected starts. Whatever is
+  selected, the controller sends all jobs. (`--me` is for the accounts that claims run as.)
 - Listings have fixed columns, because reasons hold blanks. `exit_code` is the wait
-  status, or STATUS:SIGNAL (24.11). Names are chosen by users and padded by bytes, so they come
-  after all that is read of others' jobs; what a name with a line break leaves behind is no row, and
-  is passed over.
+  status, or STATUS:SIGNAL (24.11). Comments and names are chosen by users and padded by bytes, so
+  they come last; what one with a line break leaves behind is no row, and is passed over.
 - A state that this version does not know counts as running: a job that is believed to live too
   long costs less than one whose next attempt begins beside it.
 - `sbatch --test-only` says whether a request could be met as things are. When it would start is an
@@ -26,7 +27,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from signal import SIGKILL
 
-from koala.common.protocol.messages import Resources
+from koala.common.protocol.messages import Queue, Resources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
 from koala_agent.lrm.batch.slurm_gates import FAR, GATED, gates_of
@@ -40,9 +41,13 @@ from koala_agent.lrm.batch.slurm_nodes import (
     split_columns,
 )
 from koala_agent.lrm.batch.slurm_queue import (
+    COLUMNS,
     LIMITS,
     NEVER,
-    QUEUE_COLUMNS,
+    RUNNING,
+    WAITING,
+    Row,
+    explained,
     queue_of,
     waiting_for,
 )
@@ -59,20 +64,19 @@ from koala_agent.lrm.dialect import (
     honoured,
     is_count,
 )
-from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
+from koala_agent.lrm.local_manager import (
+    OUTPUT_FILE,
+    EndCause,
+    Placeholder,
+    RequestRefusedError,
+    UnclearRefusalError,
+)
 from koala_agent.starter.batch_rules import BatchRules
 from koala_agent.transport.interface import Answer, Command
 
-COLUMNS = (
-    ("JobID", 24),
-    ("State", 24),
-    ("exit_code", 16),
-    ("RestartCnt", 12),
-    ("NumCPUs", 12),
-    ("Name", 200),
-    ("Reason", 400),
-    ("Comment", 40),
-)
+KEEP_S = 600.0
+"""How long partitions, configuration and licences are as they were."""
+LIST = ("squeue", "-h", "-a", "-t", "all")
 STATES: dict[str, JobState] = {
     "PENDING": JobState.QUEUED,
     "CONFIGURING": JobState.RUNNING,
@@ -122,7 +126,11 @@ REFUSALS = re.compile(
 FAULTS = re.compile(
     r"(?i)invalid|not permitted|denied|unrecognized|does not exist|no such|disabled"
 )
-"""Messages for wrong options, which stay wrong. Any other error is transient."""
+"""Messages for wrong options, which stay wrong."""
+
+AWAY = re.compile(r"(?i)unable to contact|temporarily|timed out|communication|connection|busy")
+"""Messages of a controller that does not answer, or takes no more jobs: a retry may work, and a
+submission may have arrived."""
 
 
 NATIVE_OWN = (
@@ -184,7 +192,7 @@ class Slurm(Dialect):
     def read_asked(self, answer: Answer) -> None:
         """See Dialect. Its start time is an estimate, and is not read."""
         if answer.status != 0:
-            raise _refusal("sbatch --test-only", answer)
+            raise _refusal("sbatch --test-only", answer, self._place())
 
     def _sbatch(self, placeholder: Placeholder, *, name: str) -> tuple[str, ...]:
         asked = placeholder.resources
@@ -229,15 +237,27 @@ class Slurm(Dialect):
         return (*argv, *self.options, *native, *gate)
 
     def read_submitted(self, answer: Answer) -> str:
-        """See Dialect; the answer is NUMBER or NUMBER;CLUSTER, after what a wrapper of the site
-        prints."""
+        """See Dialect; the answer is NUMBER or NUMBER;CLUSTER, after what a wrapper prints."""
         numbers = re.findall(r"^([0-9]{1,15})(?:;.*)?$", answer.out.strip(), re.MULTILINE)
         if answer.status == 0 and numbers:
             return str(numbers[-1])
-        raise _refusal("sbatch", answer)
+        if answer.status == 0:
+            message = f"sbatch: no number in {answer.out[:80]!r}"
+            raise LocalManagerError(message, transient=True)
+        raise _refusal("sbatch", answer, self._place())
+
+    def _place(self) -> str:
+        """Name the account, partition and quality of service of all claims, for messages."""
+        given = (("account", self.account), ("partition", self.partition), ("qos", self.qos))
+        named = ", ".join(f"{key} {value}" for key, value in given if value)
+        return f" ({named} of the agent's file)" if named else ""
 
     def list_jobs(self) -> Command:
-        return Command(argv=("squeue", "-h", "-a", "-t", "all", "--me", "-O", _widths(COLUMNS)))
+        return Command(argv=(*LIST, "--me", "-O", _widths(COLUMNS)))
+
+    def list_all(self) -> Command:
+        """See Dialect. A site may hide the jobs of others (PrivateData): they seem to be none."""
+        return Command(argv=(*LIST, "-O", _widths(COLUMNS)))
 
     def read_jobs(self, answer: Answer) -> list[BatchJob]:
         check_status(answer, "squeue")
@@ -246,7 +266,7 @@ class Slurm(Dialect):
         for line in answer.out.split("\n"):
             try:
                 if line.strip():
-                    rows.append(_row(split_columns(line, COLUMNS)))
+                    rows.append(_job(Row(*split_columns(line, COLUMNS))))
             except LocalManagerError as error:
                 trouble = error
         if trouble is not None and not rows:
@@ -287,16 +307,16 @@ class Slurm(Dialect):
         """See Dialect: CPUs of nodes, jobs that wait for them, and how partitions share them."""
         return (
             Command(argv=("sinfo", "-h", "-a", "-N", "-O", _widths(NODE_COLUMNS))),
-            Command(argv=("squeue", "-h", "-a", "-t", "PENDING", "-O", _widths(QUEUE_COLUMNS))),
-            Command(argv=("scontrol", "-o", "show", "partition")),
-            Command(argv=("scontrol", "show", "config")),
-            Command(argv=("scontrol", "-o", "show", "licenses")),
+            self.list_all(),
+            Command(argv=("scontrol", "-o", "show", "partition"), keep_s=KEEP_S),
+            Command(argv=("scontrol", "show", "config"), keep_s=KEEP_S),
+            Command(argv=("scontrol", "-o", "show", "licenses"), keep_s=KEEP_S),
         )
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
         """See Dialect. Without a partition of ours the default one counts, where there is one; jobs
         of other partitions wait for the nodes that both have."""
-        nodes, pending, partitions, config, licenses = answers
+        nodes, jobs, partitions, config, licenses = answers
         for answer, command in zip(
             answers, ("sinfo", "squeue", "scontrol", "scontrol", "scontrol"), strict=True
         ):
@@ -308,7 +328,9 @@ class Slurm(Dialect):
             wanted = [row.partition for row in every if row.is_default]
         seen = [row for row in every if not self.partition or row.partition in wanted]
         ours = {row.name: row for row in seen if not wanted or row.partition in wanted}
-        waiting = waiting_for(_rows(pending), every, frozenset(ours), gated=GATED)
+        tier = min((rules[row.partition].tier for row in ours.values()), default=0.0)
+        rivals = [row for row in every if rules[row.partition].tier >= tier]
+        waiting = waiting_for(_rows(jobs), rivals, frozenset(ours), gated=GATED)
         idle_at = {name: row.idle_for(rules[row.partition]) for name, row in ours.items()}
         asleep = [row for row in ours.values() if row.is_asleep and idle_at[row.name]]
         unit = min((row.unit(rules[row.partition]) for row in ours.values()), default=0)
@@ -340,8 +362,8 @@ class Slurm(Dialect):
         """See Dialect."""
         which = (f"users={self.user}", "flags=assoc,qos") if self.user else ("flags=qos",)
         return (
-            Command(argv=("scontrol", "-o", "show", "partition")),
-            Command(argv=("sinfo", "-h", "-a", "-o", NODES_FORMAT)),
+            Command(argv=("scontrol", "-o", "show", "partition"), keep_s=KEEP_S),
+            Command(argv=("sinfo", "-h", "-a", "-o", NODES_FORMAT), keep_s=KEEP_S),
             Command(argv=("scontrol", "-o", "show", "assoc_mgr", *which)),
             Command(argv=(*EPOCH, "scontrol", "-o", "show", "reservation")),
         )
@@ -356,10 +378,13 @@ class Slurm(Dialect):
             user=self.user,
         )
 
+    def explain_reason(self, reason: str, queues: tuple[Queue, ...]) -> str:
+        """See Dialect."""
+        return explained(reason, queues)
+
     def list_queue(self) -> Command:
-        """See Dialect. A site may hide the jobs of others (PrivateData): they seem to be none."""
-        states = ("-t", "PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING")
-        return Command(argv=("squeue", "-h", "-a", *states, "-O", _widths(QUEUE_COLUMNS)))
+        """See Dialect."""
+        return self.list_all()
 
     def read_queue(self, answer: Answer) -> tuple[QueueRow, ...]:
         """See Dialect."""
@@ -368,8 +393,8 @@ class Slurm(Dialect):
     def gates(self) -> tuple[Command, ...]:
         """See Dialect: the configuration, and all nodes."""
         return (
-            Command(argv=("scontrol", "show", "config")),
-            Command(argv=("sinfo", "-h", "-a", "-o", "%N")),
+            Command(argv=("scontrol", "show", "config"), keep_s=KEEP_S),
+            Command(argv=("sinfo", "-h", "-a", "-o", "%N"), keep_s=KEEP_S),
         )
 
     def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
@@ -386,51 +411,66 @@ def _for_programs(script: str) -> str:
     return script.replace("#!/bin/sh\n", "#!/bin/bash -p\n", 1)
 
 
-def _rows(answer: Answer) -> list[list[str]]:
-    """Split a listing of the queue; what is no row of it is passed over."""
+def _rows(answer: Answer) -> list[Row]:
+    """Return the jobs of a listing that have not ended; what is no row of it is passed over."""
     check_status(answer, "squeue")
-    rows = [split_columns(line, QUEUE_COLUMNS) for line in answer.out.splitlines()]
-    return [row for row in rows if is_count(row[0][:1]) and is_count(row[2])]
+    rows = [Row(*split_columns(line, COLUMNS)) for line in answer.out.splitlines()]
+    is_row = (WAITING, *RUNNING)
+    return [
+        row
+        for row in rows
+        if row.state in is_row and is_count(row.number[:1]) and is_count(row.processors)
+    ]
 
 
 def _widths(columns: tuple[tuple[str, int], ...]) -> str:
     return ",".join(f"{name}:{width}" for name, width in columns)
 
 
-def _refusal(command: str, answer: Answer) -> LocalManagerError:
+def _refusal(command: str, answer: Answer, place: str) -> LocalManagerError:
     complaint = answer.complaint()
-    message = f"{command}: {complaint}"
-    is_away = "Unable to contact" in complaint or "temporarily" in complaint
-    if not is_away and REFUSALS.search(complaint):
+    message = f"{command}: {answer.complaints()}{place}"
+    if AWAY.search(complaint):
+        return LocalManagerError(message, transient=True)
+    if REFUSALS.search(complaint):
         return RequestRefusedError(message)
-    return LocalManagerError(message, transient=is_away or FAULTS.search(complaint) is None)
+    if FAULTS.search(complaint):
+        return LocalManagerError(message)
+    return UnclearRefusalError(message)
 
 
-def _row(fields: list[str]) -> BatchJob:
-    number, state, code, restarts, cpus, name, reason, comment = fields
+def _job(row: Row) -> BatchJob:
     # A member of a job array or of a heterogeneous job has its place behind the number.
-    plain = re.fullmatch(r"([0-9]{1,15})(?:[_+.].*)?", number)
-    wait_status = _wait_status(code)
+    plain = re.fullmatch(r"([0-9]{1,15})(?:[_+.].*)?", row.number)
+    wait_status = _wait_status(row.code)
     if plain is None or wait_status is None:
-        row = " ".join(fields)[:200]
-        raise LocalManagerError(f"squeue: {row!r} is no row of a listing", transient=True)
-    if state in ENDS:
-        return _ended(plain[1], name, state, wait_status, reason)
-    now = STATES.get(state, JobState.RUNNING)
+        text = " ".join(row)[:200]
+        raise LocalManagerError(f"squeue: {text!r} is no row of a listing", transient=True)
+    if row.state in ENDS:
+        reason = row.limit if row.state == "TIMEOUT" else row.reason
+        ended = _ended(plain[1], row.name, row.state, wait_status, reason)
+        ended = replace(ended, owner=row.owner)
+        if row.state != "CANCELLED" or not row.nodes:
+            return ended
+        words = f"{ended.reason} on {row.nodes}"
+        return replace(ended, cause=EndCause.CANCELLED_BEGUN, reason=words)
+    now = STATES.get(row.state, JobState.RUNNING)
     cause = EndCause.LOST
-    is_gated = now is JobState.QUEUED and comment == GATED
-    if now is JobState.QUEUED and reason.startswith(NEVER) and not is_gated:
+    is_gated = now is JobState.QUEUED and row.comment == GATED
+    if now is JobState.QUEUED and row.reason.startswith(NEVER) and not is_gated:
         now, cause = JobState.STUCK, EndCause.WITHDRAWN
+    has_processors = now is JobState.RUNNING and is_count(row.processors)
     return BatchJob(
         number=plain[1],
-        name=name,
+        name=row.name,
+        owner=row.owner,
         state=now,
         cause=cause,
-        reason=reason,
-        is_again=is_count(restarts) and int(restarts) > 0,
-        is_limited=now is JobState.QUEUED and reason.startswith(LIMITS),
+        reason=row.reason,
+        is_again=is_count(row.restarts) and int(row.restarts) > 0,
+        is_limited=now is JobState.QUEUED and row.reason.startswith(LIMITS),
         is_gated=is_gated,
-        processors=int(cpus) if is_count(cpus) and now is JobState.RUNNING else 0,
+        processors=int(row.processors) if has_processors else 0,
     )
 
 
@@ -526,6 +566,7 @@ SYSTEM = BatchSystem(
     found_by=("sbatch",),
     variables=("SLURM_CONF",),
     places=("{SLURM_CONF}",),
+    job_variables=("SLURM_JOB_ID", "SLURM_*", "SLURMD_*", "SRUN_*"),
     profile={"SBATCH_ACCOUNT": "account", "SBATCH_PARTITION": "partition", "SBATCH_QOS": "qos"},
     lists_gpus=True,
     rules=BatchRules(
