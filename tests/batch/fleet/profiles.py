@@ -74,7 +74,7 @@ CASES = (
     Case(
         kind="gridengine",
         profile="quotas,forced",
-        idle=12,
+        idle=16,
         usual='(native="-l h_vmem=1G")',
         never=(Wish(count=13, words="no suitable queues"),),
         first=Wish(count=12),

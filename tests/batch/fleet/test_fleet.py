@@ -127,7 +127,7 @@ async def test_what_the_site_can_never_take_is_refused_in_words(
             assert wish.words in str(error)  # noqa: PT017 - others are taken
             continue
         await told(grid, client, job, wish.words)
-        assert system.numbers("koala-") == []
+        await until(lambda: system.numbers("koala-") == [])
         await client.cancel([job])
     assert len(grid.evidence.lines()) == before
 
