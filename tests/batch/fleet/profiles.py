@@ -54,10 +54,7 @@ CASES = (
     Case(
         profile="threads,filters",
         usual="(project=physics)",
-        never=(
-            Wish(words="You must specify an account"),
-            Wish(more="(memory=100000)", words="alpha has at most 64000 MB on a host"),
-        ),
+        never=(Wish(more="(memory=100000)", words="alpha has at most 64000 MB on a host"),),
     ),
     Case(
         profile="maintenance,homes",

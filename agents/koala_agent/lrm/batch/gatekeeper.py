@@ -22,9 +22,9 @@ from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.account_breaker import AccountBreaker
 from koala_agent.lrm.batch.claim_tracking import TrackedClaim, TrackedClaims
-from koala_agent.lrm.batch.gate_trials import GateTrial, describe_trial, names_of, read_trial
 from koala_agent.lrm.batch.guarded_dialect import guarded
 from koala_agent.lrm.dialect import Dialect, Gate, JobState, Order
+from koala_agent.lrm.gate_trials import GateTrial, describe_trial, names_of, read_trial
 from koala_agent.lrm.local_manager import EndCause, RequestRefusedError
 
 SUBMITTED = "submission"
@@ -80,7 +80,7 @@ class Gatekeeper:
 
     @property
     def tried(self) -> str:
-        """What a probe saw of the gate in force; empty where there is none."""
+        """Result of the last probe, for people; empty where no gate is in force."""
         return describe_trial(self._trial, names_of(self._gates)) if self.name else ""
 
     @property

@@ -237,11 +237,13 @@ class Slurm(Dialect):
         return (*argv, *self.options, *native, *gate)
 
     def read_submitted(self, answer: Answer) -> str:
-        """See Dialect; the answer is NUMBER or NUMBER;CLUSTER, after what a wrapper of the site
-        prints."""
+        """See Dialect; the answer is NUMBER or NUMBER;CLUSTER, after what a wrapper prints."""
         numbers = re.findall(r"^([0-9]{1,15})(?:;.*)?$", answer.out.strip(), re.MULTILINE)
         if answer.status == 0 and numbers:
             return str(numbers[-1])
+        if answer.status == 0:
+            message = f"sbatch: no number in {answer.out[:80]!r}"
+            raise LocalManagerError(message, transient=True)
         raise _refusal("sbatch", answer, self._place())
 
     def _place(self) -> str:
