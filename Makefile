@@ -145,6 +145,10 @@ bench-sim: $(STAMP)  ## Measure the simulator beside plain loops (ARGS="--log FI
 bench: $(STAMP)  ## Measure the core, the journal and the live path, each beside a reference (ARGS="--quick --only launches --markdown")
 	@$(BIN)/python -m tests.bench $(ARGS)
 
+.PHONY: bench-slurm
+bench-slurm: $(STAMP)  ## Koala in front of real Slurm clusters beside sbatch, in one run (ARGS="--jobs 200 --pairs 10")
+	@$(BIN)/python -m tests.bench.slurm $(ARGS)
+
 .PHONY: bench-peers
 bench-peers: build/bench-peers/installed  ## Install HyperQueue and dask.distributed apart from Koala, so that `make bench` measures them, too
 

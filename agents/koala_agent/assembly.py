@@ -63,7 +63,8 @@ from koala_agent.site_access import (
 from koala_agent.starter_link.inherited_connections import LOCAL, InheritedConnections
 from koala_agent.starter_link.mailbox import Mailbox
 from koala_agent.state_folder import check_state, lrm_folder
-from koala_agent.transport.interface import CommandRunner, Transport
+from koala_agent.transport.command_budget import CommandBudget
+from koala_agent.transport.interface import Transport
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_host import SSHHosts
 
@@ -74,10 +75,10 @@ COLLECT_MAX_S = 7 * 86_400.0
 """Longest wait of outputs for a daemon that is away. While it is there, the limit is an upload's.
 """
 
-FIGURES_S = 5.0
-FIGURES_POLLS = 3
-"""The figures of a site behind ssh take several commands: they are asked for at every third poll.
-"""
+FIGURES_POLLS = 30
+FIGURES_MAX_S = 60.0
+"""Age of the figures of a batch system where nothing happens: so many shortest pauses between two
+listings, and at most so long."""
 
 log = get_logger()
 
@@ -190,7 +191,7 @@ def _make_surroundings(
         disk=disk,
         on_report=local_reports.put_nowait,
         umask=umask,
-        runner=transport,
+        transport=transport,
         inherited=inherited,
     )
     ssh = transport if isinstance(transport, SSHTransport) else None
@@ -305,7 +306,7 @@ def _local_manager(
     disk: DiskSpace,
     on_report: OnReport,
     umask: int,
-    runner: CommandRunner,
+    transport: Transport,
     inherited: InheritedConnections,
 ) -> LocalManager:
     """Return the site's local manager; jobs get this umask. Starters of this machine get
@@ -331,18 +332,28 @@ def _local_manager(
         )
     if config.system.notice:
         log.warning("dialect.not_tested", kind=config.lrm.kind, reason=config.system.notice)
-    is_far = config.transport.kind == "ssh"
+    poll_s = config.lrm.poll_s
     batch = BatchSettings(
         processors=config.site.processors,
         state_directory=state,
         scope=secrets.token_hex(4),
-        poll_s=config.lrm.poll_s,
-        figures_s=FIGURES_POLLS * config.lrm.poll_s if is_far else FIGURES_S,
+        poll_s=poll_s,
+        figures_s=max(poll_s, min(FIGURES_POLLS * poll_s, FIGURES_MAX_S)),
         account=account_at(config),
         accounts=tuple(site.switches),
         make_room=disk.give_up_ballast,
     )
-    return BatchManager(batch, dialect_of(config), runner, on_report=on_report, clock=clock.now)
+    per_minute = config.lrm.commands_per_minute
+    return BatchManager(
+        batch,
+        dialect_of(config),
+        transport,
+        on_report=on_report,
+        clock=clock.now,
+        budget=transport.budget
+        if isinstance(transport, SSHTransport)
+        else CommandBudget(per_minute, clock=clock.now),
+    )
 
 
 def _description(

@@ -51,6 +51,7 @@ from koala_agent.claims.events import (
     GateFailed,
     HoldOrdered,
     LeasesSet,
+    Left,
     Output,
     SendToDaemon,
     SendToStarter,
@@ -321,8 +322,10 @@ class ClaimDriver:
 
     def _carry_out(self, output: Output) -> None:
         match output:
-            case StoreClaim():
+            case StoreClaim(claim=claim):
                 self._committed.apply(output)
+                if isinstance(claim.state, claim_states.Granted):
+                    self._manager.note_start(claim.id)
             case Forget(claim=claim_id):
                 self._committed.apply(output)
                 self._call_locks.pop(claim_id, None)
@@ -330,6 +333,11 @@ class ClaimDriver:
                 self._report(message)
             case SendToStarter(claim=claim_id, nonce=nonce, message=to_starter):
                 self._listener.send(claim_id, nonce, to_starter)
+            case _:
+                self._call(output)
+
+    def _call(self, output: Submit | SetGate | Withdraw | Left | Collect) -> None:
+        match output:
             case Submit(claim=claim):
                 self._tasks.create_task(self._submit(claim))
             case SetGate():
@@ -339,6 +347,8 @@ class ClaimDriver:
                 self._tasks.create_task(self._withdraw(claim_id))
             case Withdraw():
                 pass  # it waits for the batch system, and is ordered again if it fails
+            case Left(claim=claim_id, is_gone=is_gone):
+                self._manager.note_left(claim_id, is_gone=is_gone)
             case Collect(claim=claim):
                 self._tasks.create_task(self._collect(claim))
 
@@ -437,10 +447,11 @@ class ClaimDriver:
 
     async def _withdraw(self, claim: ClaimId) -> None:
         """Order the end of a batch job, then check whether anything of it is left."""
-        async with self._call_lock(claim), self._calls:
+        async with self._call_lock(claim):
             try:
-                await self._manager.withdraw(claim)
-                found = await self._manager.find(claim)
+                async with self._calls:
+                    await self._manager.withdraw(claim)
+                found = await self._manager.find(claim)  # may wait for a listing
             except LocalManagerError as error:
                 # The table orders it again.
                 log.warning("claim.withdrawal_failed", claim=claim, reason=str(error))

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 SITE_PYTHON = "python3"
 """Interpreter of the starters at a site behind ssh, where none is given."""
-SSH_POLL_S = 5.0
-"""Default of lrm.poll_s behind ssh. Starters report by themselves; polls only repair."""
 
 
 def read_config(path: Path) -> Config:
@@ -83,7 +81,7 @@ def parse_config(text: str, *, source: str, folder: Path) -> Config:
 
 def _by_transport(config: Config, source: str, tree: Tree) -> Config:
     """Check the transport table, and set what is different for a site behind ssh: its machines see
-    none of the agent's folders, and its batch system is asked less often."""
+    none of the agent's folders."""
     transport = config.transport
     _check_keys(source, tree, "transport", "kind", transport.kind, TRANSPORT_KEYS)
     if transport.kind == "local":
@@ -116,8 +114,7 @@ def _by_transport(config: Config, source: str, tree: Tree) -> Config:
             refuse(source, key=key, value=value, allowed=f"{allowed}, with transport.kind = 'ssh'")
     replace = msgspec.structs.replace
     starter = replace(config.starter, shared=False, python=config.starter.python or SITE_PYTHON)
-    poll_s = config.lrm.poll_s if "poll_s" in tree.get("lrm", {}) else SSH_POLL_S
-    return replace(config, starter=starter, lrm=replace(config.lrm, poll_s=poll_s))
+    return replace(config, starter=starter)
 
 
 def _check_line(config: Config, source: str, tree: Tree) -> None:

@@ -173,7 +173,6 @@ class TransportTable(Table, frozen=True):
     decides about user, keys, jump hosts; `options` are more words for ssh. `control` is the socket
     of a shared connection that you keep yourself (ControlPath); empty for one of the agent's own.
     `listen` is the address at which the host opens the port of the starters, "*" for all.
-    `commands_per_minute` bounds the processes that the agent starts at the host.
     """
 
     kind: Literal["local", "ssh"] = "local"
@@ -181,12 +180,11 @@ class TransportTable(Table, frozen=True):
     options: tuple[str, ...] = ()
     control: str = ""
     listen: Annotated[str, msgspec.Meta(min_length=1, pattern=r"^\*$|" + HOST)] = "*"
-    commands_per_minute: Annotated[int, msgspec.Meta(ge=6, le=60_000)] = 120
 
 
 TRANSPORT_KEYS: dict[str, tuple[str, ...]] = {
     "local": (),
-    "ssh": ("host", "options", "control", "listen", "commands_per_minute"),
+    "ssh": ("host", "options", "control", "listen"),
 }
 """Valid keys of each kind."""
 

@@ -217,7 +217,8 @@ async def ask_batch_system(config: Config, dialect: Dialect, runner: CommandRunn
             raise
         raise LocalManagerError(f"{error}; {advice}") from error
     label = f"tried with {system.tried_with}" if system.tried_with else system.notice
-    return f"{system.kind} answers: {_in_words(figures, config)} ({label})"
+    budget = f"an agent asks at most {config.lrm.commands_per_minute} times a minute"
+    return f"{system.kind} answers: {_in_words(figures, config)} ({label}); {budget}"
 
 
 def _in_words(figures: Figures | None, config: Config) -> str:

@@ -149,6 +149,10 @@ class AgentMetrics:
             readings.set(m.AGENT_CAPACITY, figures.processors)
             readings.set(m.AGENT_LOCAL, figures.local_processors)
             readings.set(m.AGENT_QUEUED, figures.queued_jobs)
+            if (commands := figures.commands) is not None:
+                readings.set(m.AGENT_COMMANDS, commands.asks_total, "asks")
+                readings.set(m.AGENT_COMMANDS, commands.acts_total, "acts")
+                readings.set(m.AGENT_ASKS_ALLOWED, commands.allowed)
 
     def _read(self) -> Readings:
         readings = Readings() if self._reader is None else self._reader.read()

@@ -355,6 +355,7 @@ class Site:
                 gate_tried=idle.gate_tried,
                 outlook=idle.outlook,
                 why_idle="" if is_low else idle.why,
+                commands="" if idle.commands is None else idle.commands.text,
                 asleep=idle.asleep,
                 wake_s=idle.wake_s,
                 holes=() if is_low else idle.holes,

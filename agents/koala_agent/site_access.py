@@ -52,7 +52,7 @@ def ssh_settings(config: Config) -> SSHSettings:
         options=config.transport.options,
         control=config.transport.control,
         listen=config.transport.listen,
-        commands_per_minute=config.transport.commands_per_minute,
+        commands_per_minute=config.lrm.commands_per_minute,
         limit_s=config.lrm.command_limit_s,
     )
 

@@ -46,7 +46,7 @@ kill_s = 2.0
 SITE = """
 [sites.{name}]
 site = {{ processors = {processors}, grace_s = 10.0 }}
-lrm = {{ {lrm}, poll_s = 0.5, environment = {{ {environment} }} }}
+lrm = {{ {lrm}, poll_s = 0.5, commands_per_minute = 600, environment = {{ {environment} }} }}
 files = {{ serve = "127.0.0.1:0" }}
 """
 LRM = {

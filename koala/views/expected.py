@@ -56,7 +56,6 @@ def expected_start(
         return None
     slow = max(firsts, key=lambda component: start_of(firsts[component])[1])
     last = firsts[slow]
-    is_known = last.start_at is not None
     held_s = job.wasted_s + sum(
         claim.processors * max(0.0, now - claim.grant.at)
         for claim in state.ledger.values()
@@ -67,8 +66,8 @@ def expected_start(
     round_s = sum({claim.component: claim.processors * claim.hold_s for claim in claims}.values())
     found = jobs.ExpectedStart(
         start_at=last.start_at,
-        earliest_at=last.earliest_at if is_known else None,
-        latest_at=last.latest_at if is_known else None,
+        earliest_at=last.earliest_at,
+        latest_at=last.latest_at,
         component=job.spec.label(slow),
         site=last.site,
         is_place_kept=is_queued and all(state.sites[claim.site].facts.gate for claim in claims),
@@ -95,13 +94,14 @@ def _words(found: jobs.ExpectedStart, now: Instant) -> Iterator[str]:
 def _describe(found: jobs.ExpectedStart, now: Instant) -> str:
     """Describe the expected start of a job in one sentence."""
     last = f"component {found.component} at {found.site} is last"
+    between = ""
+    if found.earliest_at is not None and found.latest_at is not None:
+        between = interval(float(found.earliest_at) - now, float(found.latest_at) - now)
     if found.start_at is None:
-        return f"its start is unknown: {last}, and the site does not tell when"
+        usual = f"; in {between} if it waits as claims did before" if between else ""
+        return f"its start is unknown: {last}, and the site does not tell when{usual}"
     start = f"estimated start in {span(float(found.start_at) - now)}"
-    if found.earliest_at is None or found.latest_at is None:
-        return f"{start}: {last}"
-    between = interval(float(found.earliest_at) - now, float(found.latest_at) - now)
-    return f"{start} ({between}): {last}"
+    return f"{start} ({between}): {last}" if between else f"{start}: {last}"
 
 
 def expected_of_spec(state: State, spec: JobSpec, queues: SiteQueues, now: Instant) -> str:

@@ -16,12 +16,13 @@ from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import FOREVER, ClaimId, Instant, Seconds, SiteName
 from koala.core.sites import is_usable
 from koala.core.state import State
-from koala.core.stated_starts import stated_interval
+from koala.core.stated_starts import stated_interval, usual_interval
 from koala.views.records import jobs
 from koala.views.records.base import Moment, moment_of
 from koala.views.units import counted
 
 DAY_S = 86_400.0
+PAST = "past waits at the site"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +75,14 @@ def waits_of(
 
 def _wait(state: State, claim: Claim, queue: SiteQueue, now: Instant) -> jobs.QueueWait:
     told = queue.waits.get(claim.id)
-    earliest_at = latest_at = None
+    site = state.sites[claim.site]
+    source = "" if told is None else told.source
+    between: tuple[Seconds, Seconds] | None
     if claim.start_at is not None:
-        start_s = max(0.0, claim.start_at - now)
-        earliest_s, latest_s = stated_interval(state.sites[claim.site], start_s)
-        earliest_at, latest_at = now + earliest_s, now + latest_s
+        between = stated_interval(site, max(0.0, claim.start_at - now))
+    else:
+        between = usual_interval(site, claim, now)
+        source = PAST if between is not None else source
     return jobs.QueueWait(
         claim=claim.id,
         site=claim.site,
@@ -88,9 +92,9 @@ def _wait(state: State, claim: Claim, queue: SiteQueue, now: Instant) -> jobs.Qu
         asked_at=Moment.of(claim.asked_at),
         is_gated=claim.is_gated,
         start_at=moment_of(claim.start_at),
-        earliest_at=moment_of(earliest_at),
-        latest_at=moment_of(latest_at),
-        source="" if told is None else told.source,
+        earliest_at=None if between is None else Moment.of(now + between[0]),
+        latest_at=None if between is None else Moment.of(now + between[1]),
+        source=source,
         withdrawn_at=None if claim.grace_until == FOREVER else Moment.of(claim.grace_until),
     )
 
@@ -106,6 +110,9 @@ def describe_wait(wait: jobs.QueueWait, now: Instant) -> str:
         words.append("gated, with its place kept")
     if wait.start_at is not None:
         words.append(_start(wait, now))
+    elif wait.earliest_at is not None and wait.latest_at is not None:
+        between = interval(float(wait.earliest_at) - now, float(wait.latest_at) - now)
+        words.append(f"start unknown, in {between} if it waits as claims did before")
     elif wait.source:
         words.append(f"start unknown ({wait.source})")
     if wait.withdrawn_at is not None:
@@ -114,7 +121,7 @@ def describe_wait(wait: jobs.QueueWait, now: Instant) -> str:
 
 
 def _place(wait: jobs.QueueWait) -> str:
-    if not (wait.batch_job or wait.reason or wait.source):
+    if not (wait.batch_job or wait.reason) and wait.source in ("", PAST):
         return f"waits for the answer of {wait.site}"
     job = f" as {f'{wait.system} job' if wait.system else 'batch job'} {wait.batch_job}"
     return f"queued at {wait.site}{job if wait.batch_job else ''}"

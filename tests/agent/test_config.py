@@ -154,13 +154,9 @@ def test_plain_text_stays_on_this_machine() -> None:
 FAR = MINIMAL + '[lrm]\nkind = "slurm"\n[transport]\nkind = "ssh"\nhost = "atlas"\n'
 
 
-def test_a_site_behind_ssh_shares_no_folders_and_is_polled_less_often() -> None:
+def test_a_site_behind_ssh_shares_no_folders() -> None:
     config = parse(FAR)
-    assert (config.starter.shared, config.starter.python, config.lrm.poll_s) == (
-        False,
-        "python3",
-        5,
-    )
+    assert (config.starter.shared, config.starter.python) == (False, "python3")
     given = parse(FAR.replace('"slurm"', '"slurm"\npoll_s = 2') + '[starter]\npython = "/opt/p"\n')
     assert (given.starter.python, given.lrm.poll_s) == ("/opt/p", 2)
     assert parse(MINIMAL + '[transport]\nkind = "local"\n').starter.shared
@@ -177,7 +173,10 @@ def test_a_site_behind_ssh_shares_no_folders_and_is_polled_less_often() -> None:
         (FAR + "[starter]\nshared = true\n", "starter.shared = True: allowed is false"),
         (FAR + '[starter]\nlisten = "0.0.0.0"\n', "starter.listen = '0.0.0.0': allowed is a loop"),
         (FAR + '[accounts]\nmode = "site"\nmap = { ann = "al" }\n', "accounts.mode = 'site'"),
-        (FAR + "commands_per_minute = 0\n", "transport.commands_per_minute = 0"),
+        (
+            FAR.replace('"slurm"', '"slurm"\ncommands_per_minute = 0'),
+            "lrm.commands_per_minute = 0",
+        ),
         (FAR + 'listen = ""\n', "transport.listen = ''"),
     ],
 )

@@ -175,11 +175,11 @@ async def test_unknown_jobs_are_no_trouble(serve: Serve, ask: Ask, system: Syste
         await manager.submit(ask("j1/1/0/1", "true"))
         await witness.ended("j1/1/0/1")
         for number in (manager.number("j1/1/0/1"), "99999"):
-            answer = await manager._ask(system.dialect.withdraw(number))
+            answer = await manager._commands.act(system.dialect.withdraw(number), "")
             system.dialect.read_withdrawn(answer)
             question = system.dialect.record("99999")
             assert question is not None
-            answer = await manager._ask(question)
+            answer = await manager._commands.ask(question, "")
             assert system.dialect.read_record(answer, number="99999", name="x") is None
         await manager.withdraw("j1/1/0/1")
         await manager.withdraw("j9/1/0/1")

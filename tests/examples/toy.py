@@ -57,7 +57,8 @@ class ToyQueue:
     def lrm(self) -> str:
         """The agent's [lrm] table."""
         pairs = ", ".join(f'{name} = "{value}"' for name, value in self.environment.items())
-        return f'[lrm]\nkind = "toy"\npoll_s = 0.2\nenvironment = {{ {pairs} }}\n'
+        keys = 'kind = "toy"\npoll_s = 0.2\ncommands_per_minute = 1200'
+        return f"[lrm]\n{keys}\nenvironment = {{ {pairs} }}\n"
 
     def states(self) -> set[str]:
         """The states of all its jobs."""

@@ -38,7 +38,7 @@ QUESTIONS: dict[str, tuple[Path, ...]] = {
     "slurm jobs": (SLURM / "squeue.txt",),
     "slurm record": (SLURM / "job-cancelled.txt",),
     "slurm figures": (
-        *(SLURM / f"{name}.txt" for name in ("sinfo", "pending", "partition", "config")),
+        *(SLURM / f"{name}.txt" for name in ("sinfo", "squeue", "partition", "config")),
         Path(__file__).with_name("licenses.txt"),
     ),
     "slurm submitted": (SLURM / "job-unknown.txt",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from koala.cli.render.documents import report_text
 from koala.common.protocol.messages import Outlook, SiteFigures, Wait
@@ -17,7 +18,9 @@ from koala.views.accounting import By, Period, ReportBuilder
 from koala.views.documents import listed, whole_document
 from koala.views.expected import expected_of_spec, missed_deadline
 from koala.views.explain import why
-from koala.views.waiting import NO_QUEUE, SiteQueue
+from koala.views.records.base import Moment
+from koala.views.records.jobs import QueueWait
+from koala.views.waiting import NO_QUEUE, SiteQueue, describe_wait
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script
 
@@ -161,3 +164,13 @@ def test_a_description_has_an_expected_start_and_a_deadline_that_is_too_early(
     assert not missed_deadline(state, spec, 4 * HOUR, endless, 0.0)
     report(grid, "b", idle=8)
     assert expected_of_spec(state, spec, endless, 0.0) == "it could start now"
+
+
+def test_a_site_that_tells_no_start_is_judged_by_past_waits() -> None:
+    at = Moment.of(0.0)
+    wait = QueueWait(claim=OCEAN, site="a", asked_at=at, batch_job="13", system="HTCondor")
+    assert describe_wait(wait, 60.0) == "queued at a as HTCondor job 13 for 60 s"
+    usual = replace(wait, earliest_at=Moment.of(90.0), latest_at=Moment.of(660.0))
+    assert describe_wait(usual, 60.0).endswith(
+        ", start unknown, in 30 s to 10 min if it waits as claims did before"
+    )

@@ -237,6 +237,14 @@ class Withdraw(msgspec.Struct, frozen=True, kw_only=True):
     claim: ClaimId
 
 
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """Tell the local manager that the starter has ended all, said so, and hung up. `is_gone`: it
+    was the only machine's, so that no process is left."""
+
+    claim: ClaimId
+    is_gone: bool
+
+
 class Collect(msgspec.Struct, frozen=True, kw_only=True):
     """Bring back the named outputs and the logs; report with Collected."""
 
@@ -282,5 +290,13 @@ class SendToStarter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Output: TypeAlias = (
-    StoreClaim | Forget | Submit | SetGate | Withdraw | Collect | SendToDaemon | SendToStarter
+    StoreClaim
+    | Forget
+    | Submit
+    | SetGate
+    | Withdraw
+    | Left
+    | Collect
+    | SendToDaemon
+    | SendToStarter
 )

@@ -73,6 +73,7 @@ from koala_agent.claims.events import (
     GateFailed,
     HoldOrdered,
     LeasesSet,
+    Left,
     Output,
     SendToDaemon,
     SendToStarter,
@@ -118,6 +119,9 @@ from koala_agent.starter.state_machine.keepalive import PING_MAX_S, PINGS_A_LEAS
 FORGOTTEN_MAX = 10_000
 """Names of forgotten claims that are kept. Only a daemon that has lost its journal could ask again
 for an older one."""
+
+TOLD_ENDS = (*STARTER_ENDS, EndKind.STOPPED, EndKind.HOLD, EndKind.LATE)
+"""Ends of which a starter knows all."""
 
 CLOCK_RATE_ERROR = 0.001
 PAUSE_MAX_S = 5.0
@@ -499,6 +503,7 @@ class ClaimTable:
         if isinstance(event, StarterLost):
             if self._connected.get(event.claim) == event.nonce:
                 del self._connected[event.claim]
+                self._hung_up(claim)
             return
         if claim is None or getattr(claim.state, "nonce", "") != event.nonce:
             self._dismiss(event.claim, event.nonce, "this claim has another starter or none")
@@ -510,6 +515,14 @@ class ClaimTable:
                 self._passed(claim, nonce, passed_at)
             case StarterEnded(nonce=nonce, end=end):
                 self._ended(claim, nonce, end)
+
+    def _hung_up(self, claim: Claim | None) -> None:
+        """Let the local manager know of an end that its starter has told; of one by the signals of
+        batch systems, or of a lost machine, it knows more."""
+        if claim is None or not isinstance(claim.state, Ended):
+            return
+        if claim.state.end.kind in TOLD_ENDS and not claim_ends.was_killed(claim.state.end):
+            self._emit(Left(claim=claim.id, is_gone=len(claim.hosts) <= 1))
 
     def _armed(self, claim: Claim, nonce: str, number: ArmNumber) -> None:
         match claim.state:

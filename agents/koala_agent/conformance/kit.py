@@ -19,7 +19,7 @@ from pathlib import Path
 from koala.common.runtime import clock
 from koala.common.runtime.checkup import Finding, NotableError, Show, document, examine, is_well
 from koala.errors import ConfigError, KoalaError
-from koala_agent.assembly import FIGURES_S, dialect_of
+from koala_agent.assembly import dialect_of
 from koala_agent.config import read_config
 from koala_agent.config_tables import Config
 from koala_agent.conformance.bench import BenchSettings, Failures
@@ -134,14 +134,13 @@ class CountingRunner:
             self._took_s.append(clock.now() - began_at)
 
     async def summary(self) -> str:
-        """Describe the commands so far, and how many an agent runs. Raises NotableError for a slow
-        one."""
-        figures = len(dialect_of(self._config).figures())
-        per_minute = 60 / self._config.lrm.poll_s + 60 / FIGURES_S * figures
+        """Describe the commands so far, and how many an agent asks with. Raises NotableError for a
+        slow one."""
+        per_minute = self._config.lrm.commands_per_minute
         slowest_s, limit_s = max(self._took_s), self._config.lrm.command_limit_s
         text = (
             f"{len(self._took_s)} commands, {sum(self._took_s) / len(self._took_s):.2f} s each, the"
-            f" slowest {slowest_s:.2f} s; an agent with claims runs about {per_minute:.0f} a minute"
+            f" slowest {slowest_s:.2f} s; an agent asks at most {per_minute} a minute"
         )
         if slowest_s > limit_s / 2:
             raise NotableError(f"{text}: near lrm.command_limit_s = {limit_s:g}")

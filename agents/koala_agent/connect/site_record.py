@@ -35,7 +35,6 @@ class SiteRecord:
             options=self.options,
             control=self.control,
             limit_s=limit_s,
-            commands_per_minute=600,
         )
 
 

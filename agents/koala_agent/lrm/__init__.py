@@ -5,6 +5,7 @@ batch_system      the record of a kind of local manager, found by entry point
 dialect           the commands and texts that one batch system must know
 batch             real batch systems: one manager, a dialect for each
 emulated          a queue on the wall clock with real processes
+gate_trials       the result of the last probe of gates, on disk
 outlook           expected starts of claims that are not asked for yet
 job_table         the manager's jobs, on disk
 launch            start of a program in the agent's account

@@ -24,6 +24,7 @@ from koala.errors import ConfigError
 from koala_agent.environments import matches
 from koala_agent.lrm.dialect import Dialect
 from koala_agent.starter.batch_rules import BatchRules
+from koala_agent.transport.command_budget import COMMANDS_PER_MINUTE
 from koala_agent.transport.interface import CommandRunner
 
 GROUP = "koala.batch_systems"
@@ -34,11 +35,11 @@ DEFAULT = "emulated"
 class LRMTable(Table, frozen=True):
     """Local manager: an emulated one, or the commands of a batch system.
 
-    `kind` names its record; a record's own table adds keys. A batch system is polled every
-    `poll_s`; each of its commands may take `command_limit_s`; `environment` selects the
-    installation; `options` are added to each submission; `launcher` starts the ranks of an MPI
-    program. `native` lists the options that jobs may pass on to the batch system, "*" all; by
-    default all with accounts.mode = "user", else none.
+    `kind` names its record; a record's own table adds keys. A batch system is asked at most
+    `commands_per_minute` times, and listed every `poll_s` at most; each of its commands may take
+    `command_limit_s`; `environment` selects the installation; `options` are added to each
+    submission; `launcher` starts the ranks of an MPI program. `native` lists the options that jobs
+    may pass on to the batch system, "*" all; by default all with accounts.mode = "user", else none.
     """
 
     kind: str = DEFAULT
@@ -46,6 +47,7 @@ class LRMTable(Table, frozen=True):
     native: tuple[str, ...] | None = None
     launcher: tuple[str, ...] = ()
     environment: dict[str, str] = msgspec.field(default_factory=dict)
+    commands_per_minute: Annotated[int, msgspec.Meta(ge=2, le=60_000)] = COMMANDS_PER_MINUTE
     poll_s: Annotated[float, msgspec.Meta(ge=0.05, le=3600)] = 1.0
     command_limit_s: Annotated[float, msgspec.Meta(ge=0.1, le=600)] = 15.0
 

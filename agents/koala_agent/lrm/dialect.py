@@ -203,6 +203,11 @@ class Dialect(ABC):
     def list_jobs(self) -> Command:
         """List all jobs of the account, ended ones as long as they are known."""
 
+    def list_all(self) -> Command:
+        """List the jobs of all users in the same way, where one listing then serves `figures` and
+        `list_queue` too: a command that they share is sent once for all."""
+        return self.list_jobs()
+
     @abstractmethod
     def read_jobs(self, answer: Answer) -> list[BatchJob]:
         """Parse the rows, in the order of submission."""

@@ -12,7 +12,7 @@ Durations are seconds, memory is bytes. Every call belongs to the event loop tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -28,6 +28,7 @@ from koala.common.protocol.messages import (
 )
 from koala.common.protocol.queue_limits import Times
 from koala.errors import LocalManagerError
+from koala_agent.transport.command_budget import CommandCounts
 
 NO_WISHES = Resources()
 
@@ -173,7 +174,8 @@ class Idle:
     `why` says in words, with numbers, why no more processors are startable; empty where all are, or
     `trouble` says it. `asleep` of the startable ones are powered down, and up after `wake_s`.
     `holes` are more processors that are startable for claims that end soon. `taken` are those of
-    our claims that have another number than they asked for.
+    our claims that have another number than they asked for. `commands` are those that were run at
+    the batch system lately.
     """
 
     processors: int
@@ -186,6 +188,7 @@ class Idle:
     resources: SiteResources = NO_RESOURCES
     waits: tuple[Wait, ...] = ()
     foreign_queued: int = 0
+    commands: CommandCounts | None = field(default=None, compare=False)
     outlook: tuple[Outlook, ...] = ()
     gate_tried: str = ""
     why: str = ""
@@ -246,6 +249,13 @@ class LocalManager(Protocol):
     async def withdraw(self, claim: str) -> None:
         """Dequeue or end the batch job; return when that is ordered. `Ended` is reported when
         nothing is left of it. An ended or unknown claim is left alone."""
+
+    def note_start(self, claim: str) -> None:
+        """Note that the claim's starter has checked in: its batch job runs."""
+
+    def note_left(self, claim: str, *, is_gone: bool) -> None:
+        """Note that the claim's starter has ended all, said so, and hung up; if it `is_gone`, no
+        process is left, and `Ended` may be reported before the manager has seen the end."""
 
     async def listing(self) -> tuple[Listed, ...]:
         """Return all that the manager knows under our names, in the order of submission."""

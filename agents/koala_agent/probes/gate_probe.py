@@ -20,8 +20,8 @@ from koala.common.runtime.checkup import NotableError
 from koala.errors import KoalaError, LocalManagerError
 from koala_agent.assembly import dialect_of
 from koala_agent.config_tables import Config
-from koala_agent.lrm.batch.gate_trials import GateTrial, describe_trial, names_of, read_trial
 from koala_agent.lrm.dialect import Dialect, Gate, JobState, Order, job_name, script
+from koala_agent.lrm.gate_trials import GateTrial, describe_trial, names_of, read_trial
 from koala_agent.lrm.local_manager import Placeholder, RequestRefusedError
 from koala_agent.probes.probe_job import POLLS_MIN, a_placeholder
 from koala_agent.site_access import reached

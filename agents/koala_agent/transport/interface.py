@@ -11,11 +11,13 @@ from koala.errors import LocalManagerError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """Argv, and its standard input. A command that `hands_on` its environment to programs gets
-    theirs, less the variables `without`, which may have a * each; any other one gets little."""
+    """Argv, and its standard input. Where a question's answer hardly changes, one of `keep_s`
+    seconds ago will do. A command that `hands_on` its environment to programs gets theirs, less the
+    variables `without`, which may have a * each; any other one gets little."""
 
     argv: tuple[str, ...]
     stdin: str = ""
+    keep_s: float = 0.0
     hands_on: bool = False
     without: tuple[str, ...] = ()
 

@@ -1,9 +1,8 @@
 """The ssh transport: the agent runs anywhere, and reaches its site by the OpenSSH client alone.
 
-Commands go through the shared connection (`ssh_host`), each in a session of its own. A token bucket
-bounds their number a minute; a burst may use up the tokens of a quiet time, later commands wait in
-order. A command without an answer may have run, as with a batch system that is away: the
-next listing decides. Files go through one SFTP session (`sftp`).
+Commands go through the shared connection (`ssh_host`), each in a session of its own. A command
+without an answer may have run, as with a batch system that is away: the next listing decides. Files
+go through one SFTP session (`sftp`).
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from koala.errors import KoalaError, LocalManagerError
+from koala_agent.transport.command_budget import CommandBudget
 from koala_agent.transport.interface import Answer, Command, FileStatus, SiteAwayError
 from koala_agent.transport.sftp import SFTPClient
 from koala_agent.transport.shell import Shell
@@ -74,6 +74,11 @@ class SSHTransport:
             await self._connection.run(agent_port)
 
     @property
+    def budget(self) -> CommandBudget:
+        """The budget of commands at the host."""
+        return self._host.budget
+
+    @property
     def agent_endpoint(self) -> AgentEndpoint:
         """Addresses and port for starters. Raises LocalManagerError while there is no port."""
         return self._connection.agent_endpoint
@@ -120,7 +125,7 @@ class SSHTransport:
             is_login=is_login,
         )
         argv = (*self._host.words(), line)
-        async with self._host.turn(command.argv[0]):
+        async with self._host.slots:
             try:
                 return await self._shell.run(Command(argv=argv, stdin=command.stdin))
             except LocalManagerError as error:

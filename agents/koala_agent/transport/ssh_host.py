@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
-from koala.common.runtime.token_bucket import TokenBucket
 from koala.errors import ConfigError, LocalManagerError
+from koala_agent.transport.command_budget import CommandBudget
 from koala_agent.transport.interface import Command
 from koala_agent.transport.sftp import NoSFTPError, SFTPClient, open_sftp
 from koala_agent.transport.shell import Shell
@@ -35,10 +34,6 @@ from koala_agent.transport.ssh_words import Failure, encoded, failure, opening, 
 
 AT_ONCE = 6
 """Commands at a time. Servers allow ten sessions of a connection by default (MaxSessions)."""
-WAIT_MAX_S = 60.0
-"""Longest wait of a command for its turn."""
-BURST_S = 20.0
-"""Tokens of so many seconds may be saved up."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 60.0
 SFTP_SERVER = """\
 for f in /usr/lib/openssh /usr/libexec/openssh /usr/lib/ssh /usr/libexec /usr/lib64/ssh
@@ -63,9 +58,9 @@ class SSHHost:
         self._used: Identity | None = None
         self._pause_s = FIRST_PAUSE_S
         self._try_at = 0.0
-        per_s = settings.commands_per_minute / 60
-        self._tokens = TokenBucket(per_s, burst=max(1.0, per_s * BURST_S), now=clock())
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self.budget = CommandBudget(settings.commands_per_minute, clock=clock)
+        """Budget of the commands that ask its batch systems."""
+        self.slots = asyncio.Semaphore(AT_ONCE)
         self._sftp: SFTPClient | None = None
         self._opening_sftp = asyncio.Lock()
 
@@ -125,24 +120,7 @@ class SSHHost:
     def _fail(self, text: str) -> None:
         self.failure = Failure(text=text, needs_person=False)
 
-    # Commands and files --------------------------------------------------------------------------
-
-    @asynccontextmanager
-    async def turn(self, program: str) -> AsyncIterator[None]:
-        """Wait for the turn of a command. Raises LocalManagerError when that takes too long:
-        nothing was sent."""
-        wait_s = self._tokens.reserve(1, self._clock())
-        if wait_s > WAIT_MAX_S:
-            self._tokens.refund(1)
-            raise LocalManagerError(
-                f"{program} not sent: transport.commands_per_minute ="
-                f" {self.settings.commands_per_minute} is used up",
-                transient=True,
-            )
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
-        async with self._slots:
-            yield
+    # Files ---------------------------------------------------------------------------------------
 
     async def files(self, tasks: asyncio.TaskGroup) -> SFTPClient:
         """Return the session for files; a new one is served by one of these tasks. Raises
@@ -176,8 +154,9 @@ class SSHHosts:
         for name in ("host", "options", "commands_per_minute"):
             value, agreed = getattr(settings, name), getattr(host.settings, name)
             if value != agreed:
+                table = "lrm" if name == "commands_per_minute" else "transport"
                 raise ConfigError(
-                    f"site {settings.site}: transport.{name} = {value!r}: allowed is {agreed!r}, as"
+                    f"site {settings.site}: {table}.{name} = {value!r}: allowed is {agreed!r}, as"
                     f" for site {host.settings.site}, which has the same connection ({control})"
                 )
         return host

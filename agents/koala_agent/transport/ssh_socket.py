@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from koala.errors import ConfigError, UnreachableError
+from koala_agent.transport.command_budget import COMMANDS_PER_MINUTE
 from koala_agent.transport.ssh_words import last_line, opening, shared_connection
 
 OPEN_S = 45.0
@@ -40,7 +41,7 @@ class SSHSettings:
 
     `options` are more words for ssh; `control` is the path of a shared connection that the user
     keeps, empty for our own below `state_dir`; `listen` is the address at the host at which it
-    opens the starters' port. `commands_per_minute` bounds the processes that start at the host.
+    opens the starters' port. `commands_per_minute` may ask the batch system there.
     """
 
     site: str
@@ -49,7 +50,7 @@ class SSHSettings:
     options: tuple[str, ...] = ()
     control: str = ""
     listen: str = "*"
-    commands_per_minute: int = 120
+    commands_per_minute: int = COMMANDS_PER_MINUTE
     limit_s: float = 15.0
 
     def control_path(self) -> str:

@@ -58,6 +58,7 @@ METHOD = Label(
     ),
 )
 DIRECTION = Label(name="direction", values=("forwarded", "stored", "uploaded"))
+COMMAND_KIND = Label(name="kind", values=("asks", "acts"))
 AGENT_STATE = Label(name="state", values=("asked", "held", "running", "ending", "gone"))
 OBSERVER = Label(name="observer", values=("metrics", "traces"))
 VERSION = Label(name="version", takes_any=True)
@@ -314,6 +315,12 @@ AGENT_TRANSFERS = _counter(
 )
 AGENT_TRANSFER_BYTES = _counter(
     "koala_agent_transfer_bytes_total", "Bytes of finished copies to this site.", of=_AGENT
+)
+AGENT_COMMANDS = _counter(
+    "koala_agent_commands_total", "Commands at the batch system.", COMMAND_KIND, of=_AGENT
+)
+AGENT_ASKS_ALLOWED = _gauge(
+    "koala_agent_asks_allowed", "The most commands that may ask in a minute now.", of=_AGENT
 )
 AGENT_TROUBLE = _gauge(
     "koala_agent_trouble",

@@ -192,8 +192,8 @@ class Resources:
 class Queue:
     """Queue (partition) of a local manager, with what one job may have there; 0: no limit is known.
 
-    `longest_s` is the longest time, `usual_s` the time of a job that asks for none. Jobs without a
-    queue of their own go to the default one.
+    `longest_s` is the longest time, `usual_s` the time of a job that asks for none; where each job
+    `must_ask` there is no such job. Jobs without a queue of their own go to the default ones.
     """
 
     name: Annotated[str, Printable()]
@@ -202,6 +202,7 @@ class Queue:
     usual_s: Annotated[float, Amount()] = 0.0
     processors: Processors = 0
     hosts: Processors = 0
+    must_ask: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -458,7 +459,8 @@ class SiteFigures:
     now, and `gate_tried` what a probe saw of it, and when. `outlook` is empty where it is unknown.
     `why_idle` says why no more processors are idle; empty where all are. Of the idle ones `asleep`
     are powered down, and up after `wake_s`. `holes` are more of them, for a short time. `taken` are
-    the processors that the local manager gave to claims that asked for another number.
+    the processors that the local manager gave to claims that asked for another number. `commands`
+    says how many were run at the batch system in the last minute.
     """
 
     idle: Processors
@@ -475,6 +477,7 @@ class SiteFigures:
     gate_tried: Reason = ""
     outlook: Annotated[tuple[Outlook, ...], Truncated(OUTLOOK_MAX)] = ()
     why_idle: Reason = ""
+    commands: Reason = ""
     asleep: Processors = 0
     wake_s: Annotated[float, Amount()] = 0.0
     holes: Annotated[tuple[Hole, ...], Truncated(HOLES_MAX)] = ()

@@ -110,6 +110,7 @@ class Claim:
     is_gated: bool = False
     start_at: Instant | None = None  # when it would start if it were eligible now, as was told
     stated: StatedStart | None = None  # of an open one, as it was told first
+    opened_at: Instant | None = None  # None: it was asked for open, or is gated
     has_told_start: bool = False  # its site has told one
     told_at: Instant = 0.0  # when its site was last told that it is wanted
     phase: Asked | Held | Stopped = Asked()

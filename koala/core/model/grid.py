@@ -121,6 +121,7 @@ class Site:
     window: float = 8.0  # limit of unanswered claims (queries.sites_with_full_window)
     narrowed_at_ask: int = 0  # the last ask number when a refusal decreased the window
     start_ratios: tuple[float, ...] = ()  # of claims' waits to what was stated, the newest last
+    past_waits: tuple[tuple[int, Seconds], ...] = ()  # of open tickets, with their processors
 
     def idle(self) -> int:
         """Return the idle processors of the last report minus the claims asked or granted since."""

@@ -336,6 +336,7 @@ def _set_gate(
     if ticket.is_gated != is_gated or now - ticket.told_at >= TOLD_AGAIN_S:
         if ticket.is_gated != is_gated:
             ticket.stated = None
+            ticket.opened_at = None if is_gated else now
         ticket.is_gated = is_gated
         ticket.told_at = now
         state.actions.append(hold(state, attempt, ticket))

@@ -152,6 +152,12 @@ class AgentRegistry:
         report = None if connection is None else connection.report
         return "" if report is None else report.why_idle
 
+    def commands(self, site: SiteName) -> str:
+        """Return how many commands were run at a site's batch system in a minute, in words."""
+        connection = self._sessions.of(site)
+        report = None if connection is None else connection.report
+        return "" if report is None else report.commands
+
     def version(self, site: SiteName) -> str | None:
         """Return the version of the software of a site's agent; None while it is not connected."""
         return None if self._sessions.of(site) is None else self._versions.get(site)

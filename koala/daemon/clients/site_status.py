@@ -46,6 +46,7 @@ class SiteStatus:
             system=None if facts is None else facts.system,
             takes_native=facts is not None and "native" in facts.honours,
             why_idle=self.registry.why_idle(SiteName(site.site)),
+            commands=self.registry.commands(SiteName(site.site)),
             version=self.registry.version(SiteName(site.site)),
             gate_tried=self.registry.queue(SiteName(site.site)).gate_tried,
         )

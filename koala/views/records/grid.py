@@ -137,6 +137,8 @@ class SiteStatus(Record, frozen=True, kw_only=True):
     why_idle: str = ""
     """The reason, in words with numbers, why no more processors are idle; empty: all are, or its
     agent does not say."""
+    commands: str = ""
+    """How many commands its agent ran at the batch system in the last minute, in words."""
     notice: str = ""
     """What its users should know, as that its batch system's dialect was not tried against a live
     server; empty: nothing."""

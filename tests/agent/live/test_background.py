@@ -247,7 +247,8 @@ def fake_slurm(folder: Path) -> str:
         program.write_text(SBATCH if name == "sbatch" else "#!/bin/sh\n", encoding="utf-8")
         program.chmod(0o755)
     path = f"{folder}:/usr/bin:/bin"
-    return f'[lrm]\nkind = "slurm"\npoll_s = 0.2\nenvironment = {{ PATH = "{path}" }}\n'
+    keys = 'kind = "slurm"\npoll_s = 0.2\ncommands_per_minute = 1200'
+    return f'[lrm]\n{keys}\nenvironment = {{ PATH = "{path}" }}\n'
 
 
 async def test_a_probe_job_calls_back_from_its_node(site: Site, tmp_path: Path) -> None:

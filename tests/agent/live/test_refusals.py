@@ -131,7 +131,8 @@ async def test_a_gate_that_is_known_later_is_told_with_the_figures(tmp_path: Pat
         (programs / name).write_text(SLURM.format(away=away), encoding="utf-8")
         (programs / name).chmod(0o755)
     path = f"{programs}:/usr/bin:/bin"
-    lrm = f'[lrm]\nkind = "slurm"\npoll_s = 0.1\nenvironment = {{ PATH = "{path}" }}\n'
+    keys = 'kind = "slurm"\npoll_s = 0.1\ncommands_per_minute = 1200'
+    lrm = f'[lrm]\n{keys}\nenvironment = {{ PATH = "{path}" }}\n'
     async with (
         fake_daemon() as daemon,
         agent_process(tmp_path, daemon.target, job=a_job(), rest=lrm),

@@ -62,6 +62,12 @@ class SilentManager:
         """See LocalManager."""
         return ""
 
+    def note_start(self, claim: str) -> None:
+        """See LocalManager."""
+
+    def note_left(self, claim: str, *, is_gone: bool) -> None:
+        """See LocalManager."""
+
     async def submit(self, placeholder: Placeholder) -> None:
         """See LocalManager."""
         self.calls.append("submit")

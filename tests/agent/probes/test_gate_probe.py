@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from koala.common.runtime.checkup import NotableError
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.gate_trials import GateTrial, describe_trial, names_of, read_trial
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_gates import GATED, gates_of
+from koala_agent.lrm.gate_trials import GateTrial, describe_trial, names_of, read_trial
 from koala_agent.lrm.local_manager import Placeholder, RequestRefusedError
 from koala_agent.probes import gate_probe
 from koala_agent.probes.gate_probe import Trial

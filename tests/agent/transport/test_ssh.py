@@ -97,24 +97,6 @@ async def test_a_command_that_hangs_is_given_up_here_and_ended_there(server: SSH
         assert (await transport.run(TRUE)).status == 0
 
 
-@pytest.mark.long
-async def test_commands_wait_for_the_tokens_of_the_minute(server: SSHServer) -> None:
-    """Six a minute: the burst is two, and the next one waits ten seconds; after a queue of a minute
-    a command is refused, and was not sent."""
-    async with a_transport(server, commands_per_minute=6) as transport:
-        for _ in range(2):
-            await transport.run(TRUE)
-        touch = Command(argv=("touch", str(server.home / "sent")))
-        async with asyncio.TaskGroup() as group:
-            waiting = [group.create_task(transport.run(touch)) for _ in range(6)]
-            await asyncio.sleep(0)
-            with pytest.raises(LocalManagerError, match="commands_per_minute = 6 is used up"):
-                await transport.run(TRUE)
-            for task in waiting:
-                task.cancel()
-    assert not (server.home / "sent").exists()
-
-
 async def test_a_killed_connection_comes_back_by_itself(server: SSHServer) -> None:
     """A key is enough here; the starters' port has the same number again."""
     settings = a_settings(server)

@@ -43,7 +43,6 @@ def grid_behind_ssh(
     tables = {
         site: f'[starter]\n{starter}python = "/usr/bin/python3"\nscratch = "/tmp"\n'
         f'[transport]\nkind = "ssh"\nhost = "{HOST}"\noptions = [{words}]\n'
-        "commands_per_minute = 1200\n"
         for site, starter in far.items()
     }
     with grid_over(folder, systems, more={**(more or {}), **tables}) as grid:

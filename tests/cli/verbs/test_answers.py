@@ -34,8 +34,9 @@ def test_an_unknown_site_exits_with_1_and_the_known_ones_are_named(
 
 
 def test_a_site_is_shown_by_its_name(grid: Up) -> None:
-    head, row = grid.koala("site", "delft").stdout.splitlines()
+    head, row, gate = grid.koala("site", "delft").stdout.splitlines()
     assert (head.split()[0], row.split()[0]) == ("SITE", "delft")
+    assert gate == "gate: queue"
     assert json.loads(grid.koala("sites", "delft", "--json").stdout)["site"] == "delft"
     assert json.loads(grid.koala("site", "--json", "show", "delft").stdout)["site"] == "delft"
 

@@ -6,10 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from koala.core.model.actions import ClaimProcessors, StopClaim
 from koala.core.model.claim import Claim
 from koala.core.model.events import ClaimGranted, SiteReported
 from koala.core.model.values import ClaimId, SiteName
-from koala.core.stated_starts import FIRST_RATIOS, RATIOS_MIN, stated_interval
+from koala.core.stated_starts import (
+    FIRST_RATIOS,
+    PAST_MIN,
+    RATIOS_MIN,
+    stated_interval,
+    usual_interval,
+)
 from koala.policies import chosen
 from tests.core.conftest import Begin
 from tests.harness.builders import a_component, a_job, a_site
@@ -23,7 +30,7 @@ FIRST, SECOND = ClaimId("j1/1/0/1"), ClaimId("j1/1/0/2")
 def queued(begin: Begin) -> Script:
     """A job in the queue of a busy site."""
     script = begin(chosen(tickets="dodge"))
-    script.tell(a_site("a", 8, idle=0, gate="qhold"))
+    script.ignore(ClaimProcessors, StopClaim).tell(a_site("a", 8, idle=0, gate="qhold"))
     tell(script)
     script.tell(a_job("j1", a_component(4, site="a", wall_time_s=HOUR))).drop()
     return script
@@ -75,3 +82,22 @@ def test_a_start_is_compared_and_makes_the_next_intervals(queued: Script) -> Non
     assert stated_interval(site, HOUR)[1] < 2 * HOUR  # one start is no experience
     experienced = replace(site, start_ratios=RATIOS_MIN * site.start_ratios)
     assert stated_interval(experienced, HOUR) == pytest.approx((2 * HOUR, 2 * HOUR))
+
+
+def test_waits_of_claims_of_its_size_tell_what_is_usual_where_a_site_tells_no_start(
+    queued: Script,
+) -> None:
+    """A claim waits from when it is open."""
+    queued.after(600.0)  # the site tells nothing: its first claim is opened after a while
+    opened_at = claim(queued).opened_at
+    assert opened_at is not None
+    queued.tell(ClaimGranted(claim=FIRST, nonce="n")).drop()
+    site = queued.scheduler.sites[SiteName("a")]
+    assert site.past_waits == ((4, 600.0 - opened_at),)
+    other = replace(claim(queued, SECOND), is_gated=False, asked_at=600.0)
+    assert usual_interval(site, other, queued.now) is None  # one is no experience
+    used = replace(site, past_waits=tuple((4, 60.0 * n) for n in range(1, PAST_MIN + 1)))
+    assert usual_interval(used, other, queued.now + 90.0) == (0.0, 60.0 * PAST_MIN - 90.0)
+    assert usual_interval(used, other, queued.now + 90_000.0) is None
+    assert usual_interval(used, replace(other, processors=9), queued.now) is None
+    assert usual_interval(used, replace(other, is_gated=True), queued.now) is None

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
-from koala_agent.lrm.batch.slurm import COLUMNS
 from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
-from koala_agent.lrm.batch.slurm_queue import QUEUE_COLUMNS
+from koala_agent.lrm.batch.slurm_queue import COLUMNS
 from koala_agent.transport.interface import Answer, Command
 from koala_agent.transport.shell import Shell
 
@@ -27,9 +26,49 @@ def row(columns: tuple[tuple[str, int], ...], *fields: str) -> str:
     return "".join(text.ljust(width) for text, (_, width) in zip(fields, columns, strict=True))
 
 
-def queue_row(*fields: str, partition: str = "batch", nodes: str = "", wanted: str = "") -> str:
+def listed(
+    number: str,
+    state: str = "PENDING",
+    name: str = "job",
+    *,
+    code: str = "0",
+    restarts: str = "0",
+    owner: str = "ann",
+    processors: str = "1",
+    limit: str = "1:00:00",
+    left: str = "1:00",
+    priority: str = "1",
+    partition: str = "batch",
+    nodes: str = "",
+    wanted: str = "",
+    reason: str = "None",
+    comment: str = "(null)",
+) -> str:
+    """A row of a listing, padded by bytes, as Slurm does."""
+    fields = (number, state, code, restarts, owner, processors, limit, left, priority, partition)
+    more = (nodes, wanted, "(null)", "N/A", "N/A", reason, comment, name)
+    pairs = zip((*fields, *more), COLUMNS, strict=True)
+    return b"".join(text.encode().ljust(width) for text, (_, width) in pairs).decode() + "\n"
+
+
+def queue_row(
+    *fields: str, partition: str = "batch", nodes: str = "", wanted: str = "", name: str = "job"
+) -> str:
     """A job of the queue, from its number to its comment, and where it runs or may run."""
-    return row(QUEUE_COLUMNS, *fields, partition, nodes, wanted, "(null)", "N/A", "N/A")
+    number, state, processors, left, priority, reason, comment = fields
+    return listed(
+        number,
+        state,
+        name,
+        processors=processors,
+        left=left,
+        priority=priority,
+        partition=partition,
+        nodes=nodes,
+        wanted=wanted,
+        reason=reason,
+        comment=comment,
+    )
 
 
 @dataclass(slots=True)
@@ -44,6 +83,9 @@ class Job:
     cpus: str = ""
     is_listed: bool = True
     comment: str = "(null)"
+    owner: str = ""
+    left: str = "1:00"
+    priority: int = 1
     nodes: str = ""
 
 
@@ -86,6 +128,7 @@ class Cluster(Listener):
     def __init__(self) -> None:
         super().__init__()
         self.jobs: dict[str, Job] = {}
+        self.queue = ""  # jobs of others
         self.is_away = False
         self.has_commands = True
         self.has_records = True
@@ -96,7 +139,6 @@ class Cluster(Listener):
         self.config = "PriorityType            = priority/basic\n"
         self.refused_change = ""  # of a job
         self.is_stubborn = False  # takes changes of jobs, and makes none
-        self.queue = ""
         self.cpus = "0/16/0/16"
 
     def job(self, name: str) -> Job:
@@ -135,8 +177,6 @@ class Cluster(Listener):
         match argv:
             case ("scontrol", "show", "config"):
                 return Answer(status=0, out=self.config, err="")
-            case ("squeue", *_, columns) if columns.startswith("JobID:24,State:24,NumCPUs"):
-                return Answer(status=0, out=self.queue, err="")
             case ("sinfo", *_, "%N"):
                 return Answer(status=0, out="n[1-2]\n", err="")
             case ("sinfo", *_) if not self.has_figures:
@@ -161,16 +201,25 @@ class Cluster(Listener):
         return Answer(status=0, out=f"{number}\n", err="")
 
     def _list(self) -> Answer:
-        lines = [
-            row(
-                COLUMNS,
-                *(number, job.state, str(job.code), str(job.restarts), job.cpus),
-                *("1:00:00", job.nodes, job.name, job.reason, job.comment),
+        rows = [
+            listed(
+                number,
+                job.state,
+                job.name,
+                code=str(job.code),
+                restarts=str(job.restarts),
+                owner=job.owner,
+                processors=job.cpus,
+                left=job.left,
+                priority=str(job.priority),
+                nodes=job.nodes,
+                reason=job.reason,
+                comment=job.comment,
             )
             for number, job in self.jobs.items()
             if job.is_listed
         ]
-        return Answer(status=0, out="\n".join(lines), err="")
+        return Answer(status=0, out="".join(rows) + self.queue, err="")
 
     def _update(self, numbers: list[str], changes: list[str]) -> Answer:
         if self.refused_change and any(

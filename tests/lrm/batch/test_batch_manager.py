@@ -153,6 +153,23 @@ async def test_a_request_that_is_refused_when_asked_is_never_queued(
         assert await manager.listing() == (Queued(claim=CLAIM),)
 
 
+async def test_a_request_that_was_taken_is_not_tested_again_for_a_while(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    def tests() -> int:
+        return sum("--test-only" in argv for argv in cluster.said)
+
+    async with serve() as (manager, _):
+        await manager.submit(placeholder)
+        await manager.submit(replace(placeholder, claim="j2/1/0/1"))
+        assert tests() == 1
+        await manager.submit(replace(placeholder, claim="j3/1/0/1", processors=2))
+        assert tests() == 2
+        cluster.now += 61.0
+        await manager.submit(replace(placeholder, claim="j4/1/0/1"))
+        assert tests() == 3
+
+
 async def test_a_job_that_can_never_start_is_taken_out_and_an_agents_death_forgets_no_reason(
     serve: Serve, cluster: Cluster, placeholder: Placeholder
 ) -> None:
@@ -205,6 +222,7 @@ async def test_a_user_who_may_not_have_more_has_nothing_startable(
         cluster.job("1").reason = "QOSMaxJobsPerUserLimit"
         await witness.until(Idle, lambda idle: idle.idle == 12 and idle.startable == 0)
         await manager.withdraw(CLAIM)
+        await witness.ended(CLAIM)
         cluster.now += 30.0
         assert (await manager.idle()).startable == 0  # till it may have changed
         cluster.now += 60.0

@@ -19,7 +19,7 @@ from koala_agent.lrm.dialect import Dialect, Gate, JobState
 from koala_agent.lrm.local_manager import RequestRefusedError
 from koala_agent.transport.interface import Answer
 from tests.lrm.batch.first_claim import FIRST, NAME, said
-from tests.lrm.batch.imitated_slurm import queue_row
+from tests.lrm.batch.imitated_slurm import listed
 from tests.lrm.batch.test_slurm import slurm_row
 
 CONFIG = "PriorityType            = priority/basic\n"
@@ -237,15 +237,16 @@ def test_the_queue_of_slurm_in_the_order_of_its_starts() -> None:
     """A gated job that the scheduler has looked at has no priority, and the place of the job that
     was submitted after it."""
     rows = [
-        ("11", "PENDING", "1", "1:00", "20", "Priority", "(null)"),
-        ("12", "PENDING", "2", "1-02:03:04", "0", "BadConstraints", GATED),
-        ("13_[1-3]", "PENDING", "3", "UNLIMITED", "30", "Resources", "(null)"),
-        ("14", "PENDING", "4", "1:00", "0", "JobHeldUser", "(null)"),
-        ("15", "PENDING", "5", "1:00", "0", "BeginTime", GATED),
-        ("16", "RUNNING", "6", "4:05", "9", "None", "(null)"),
-        ("17", "COMPLETING", "7", "INVALID", "9", "None", "(null)"),
+        listed("11", priority="20", reason="Priority"),
+        listed("12", left="1-02:03:04", priority="0", reason="BadConstraints", comment=GATED),
+        listed("13_[1-3]", left="UNLIMITED", priority="30", reason="Resources"),
+        listed("14", priority="0", reason="JobHeldUser"),
+        listed("15", priority="0", reason="BeginTime", comment=GATED),
+        listed("16", "RUNNING", left="4:05"),
+        listed("17", "COMPLETING", left="INVALID"),
+        listed("18", "COMPLETED"),
     ]
-    text = "\n".join(queue_row(*one) for one in rows) + "\nthe rest of a comment\n"
+    text = "".join(rows) + "the rest of a comment\n"
     found = SLURM.read_queue(said(text))
     assert [(job.number, job.left_s, job.is_running) for job in found] == [
         ("16", 245.0, True),

@@ -18,7 +18,7 @@ from koala_agent.lrm.batch.slurm_gates import FAR_RENEW_S, GATED
 from koala_agent.lrm.dialect import Gate
 from koala_agent.lrm.local_manager import Idle, Placeholder, Queued, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
-from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Serve, queue_row
+from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Job, Serve
 from tests.lrm.harness import serving
 
 BY_AGE = (
@@ -307,19 +307,17 @@ async def test_expected_starts_come_from_the_queue_run_forward(
     serve: Serve, cluster: Cluster, gated: Placeholder, placeholder: Placeholder
 ) -> None:
     """Sixteen processors are idle: the head needs them, and the claims come after it."""
-    rows = [
-        ("90", "PENDING", "16", "1:00:00", "9", "Resources", "(null)"),
-        ("91", "PENDING", "16", "UNLIMITED", "1", "Priority", "(null)"),
-        ("1", "PENDING", "4", "2:00", "0", "BadConstraints", GATED),
-        ("2", "PENDING", "16", "2:00", "5", "Priority", "(null)"),
-    ]
-    cluster.queue = "\n".join(queue_row(*one) for one in rows)
     async with serve() as (manager, witness):
         await manager.submit(gated)
         await manager.submit(replace(other(placeholder, 2), processors=16))
+        cluster.jobs |= {
+            "1": replace(cluster.jobs["1"], cpus="4", priority=0, reason="BadConstraints"),
+            "2": replace(cluster.jobs["2"], cpus="16", priority=5, reason="Priority"),
+            "90": Job("o", cpus="16", left="1:00:00", priority=9, reason="Resources"),
+            "91": Job("o", cpus="16", left="UNLIMITED", priority=1, reason="Priority"),
+        }
         cluster.now += 60
-        told = await witness.until(
-            Idle, lambda idle: [one.start_in_s is not None for one in idle.waits] == [True] * 2
+        expected = {CLAIM: 3600.0, "j2/1/0/1": 3600.0}
+        await witness.until(
+            Idle, lambda idle: {wait.claim: wait.start_in_s for wait in idle.waits} == expected
         )
-        waits = {wait.claim: wait.start_in_s for wait in told.waits}
-        assert waits == {CLAIM: 3600.0, "j2/1/0/1": 3600.0}

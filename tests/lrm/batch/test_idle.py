@@ -60,6 +60,12 @@ def test_who_waits_for_a_node_of_ours_has_a_right_to_it() -> None:
     assert told(queue_row(*job, partition="wide")).startable == 8
     assert told(queue_row(*job, wanted="a[2-4]")).startable == 8
     assert told(queue_row(*job, partition="other")).startable == 16
+    tiers = "PartitionName=batch PriorityTier=10\nPartitionName=wide PriorityTier=TIER\n"
+    for tier, startable in (("9", 16), ("10", 8)):
+        row = queue_row(*job, partition="wide")
+        answers = (nodes(*rows), row, tiers.replace("TIER", tier), "", "")
+        figures = Slurm().read_figures(tuple(map(said, answers)))
+        assert idle(figures).startable == startable
     held = (*job[:5], "JobHeldUser", "(null)")
     assert told(queue_row(*held)) == told()
 
@@ -118,10 +124,10 @@ def test_the_limit_of_koala_at_a_site_is_the_reason() -> None:
 
 
 async def test_figures_that_were_asked_for_are_followed_by_each_change(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, tmp_path: Path, placeholder: Placeholder
 ) -> None:
-    """A job of others is there only when the agent asks by itself: the next poll finds what it had
-    reported before, and must report it again."""
+    """A claim is there only when the agent asks by itself: the next poll finds what it had reported
+    before, and must report it again."""
     settings = BatchSettings(
         processors=16, state_directory=tmp_path, scope="ab", poll_s=0.01, figures_s=0.5
     )
@@ -129,11 +135,10 @@ async def test_figures_that_were_asked_for_are_followed_by_each_change(
     manager = BatchManager(settings, Slurm(), cluster, on_report=witness, clock=cluster.clock)
     async with serving(manager):
         await witness.until(Idle, lambda told: told.startable == 16)
-        cluster.queue = queue_row("90", "PENDING", "16", "1:00:00", "9", "Resources", "(null)")
-        assert (await manager.idle()).startable == 0
+        await manager.submit(placeholder)
+        assert (await manager.idle()).startable == 12
         witness.reports.clear()
-        cluster.queue = ""
-        cluster.now += 1.0
+        cluster.job("1").state = "COMPLETED"
         await witness.until(Idle, lambda told: told.startable == 16, within_s=10)
 
 

@@ -1,6 +1,7 @@
 """Whole answers of real batch systems, kept in `samples`, and what is understood of them.
 
-Those of Slurm 22.05.8 and Grid Engine 8.1.9 were recorded. Newer Slurm says more words in the same
+Those of Slurm 22.05.8 and Grid Engine 8.1.9 were recorded (the columns of `squeue` were put in
+their present order). Newer Slurm says more words in the same
 places (scontrol), and node states as its manuals from 21.08 to 25.05 list them.
 """
 
@@ -15,10 +16,10 @@ from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
-from koala_agent.lrm.batch.slurm_queue import QUEUE_COLUMNS
 from koala_agent.lrm.dialect import BatchJob, JobState
 from koala_agent.lrm.local_manager import EndCause
 from koala_agent.transport.interface import Answer
+from tests.lrm.batch.imitated_slurm import listed
 
 SAMPLES = Path(__file__).parent / "samples"
 SLURM = SAMPLES / "slurm-22.05"
@@ -28,14 +29,6 @@ CELL = SAMPLES / "sge-8.1.9"
 def said(path: Path | str) -> Answer:
     out = path.read_text(encoding="utf-8") if isinstance(path, Path) else path
     return Answer(status=0, out=out, err="")
-
-
-def waiting(number: str, reason: str, comment: str = "(null)") -> str:
-    """A row of the jobs of Slurm that wait."""
-    rest = ("batch", "", "", "(null)", "N/A", "N/A")
-    fields = (number, "PENDING", "1", "1:00:00", "42", reason, comment, *rest)
-    row = zip(fields, QUEUE_COLUMNS, strict=True)
-    return "".join(text.ljust(width) for text, (_, width) in row) + "\n"
 
 
 def by_name(jobs: list[BatchJob]) -> dict[str, BatchJob]:
@@ -84,7 +77,7 @@ def test_records_of_slurm() -> None:
 
 def test_figures_of_slurm() -> None:
     """One of two nodes is drained; nobody of those who wait has a right to what is idle."""
-    names = ("sinfo", "pending", "partition", "config")
+    names = ("sinfo", "squeue", "partition", "config")
     answers = tuple(said(SLURM / f"{name}.txt") for name in names)
     found = Slurm().read_figures((*answers, said("No licenses configured in Slurm.\n")))
     assert (found.processors, found.idle, found.queued_jobs) == (8, 4, 0)
@@ -266,7 +259,8 @@ def test_who_waits_for_something_else_has_no_right_to_what_is_idle(
     reason: str, has_a_right: bool
 ) -> None:
     row = ("n1", "batch*", "up", "0/8/0/8", "idle", "64000", "0")
-    answers = (said(nodes(row)), said(waiting("17_[1-4]", reason)), said(""), said(""), said(""))
+    jobs = listed("17_[1-4]", reason=reason)
+    answers = tuple(map(said, (nodes(row), jobs, "", "", "")))
     assert Slurm().read_figures(answers).queued_jobs == int(has_a_right)
 
 

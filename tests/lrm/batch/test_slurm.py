@@ -11,7 +11,7 @@ import pytest
 
 from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.slurm import COLUMNS, Slurm
+from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.dialect import BatchJob, JobState
 from koala_agent.lrm.local_manager import EndCause, RequestRefusedError
 from tests.lrm.batch.dialects import (
@@ -28,17 +28,14 @@ from tests.lrm.batch.dialects import (
     row,
 )
 from tests.lrm.batch.first_claim import said
+from tests.lrm.batch.imitated_slurm import listed
 
 
 def slurm_row(
     number: str, name: str, state: str, code: str, reason: str, comment: str = "(null)"
 ) -> str:
-    """Padded by bytes, as Slurm does."""
-    fields = zip(
-        (number, state, code, "0", "1", "1:00:00", "", name, reason, comment), COLUMNS, strict=True
-    )
-    row = b"".join(text.encode().ljust(width) for text, (_, width) in fields)
-    return row.decode()
+    row = listed(number, state, name, code=code, owner="", reason=reason, comment=comment)
+    return row.removesuffix("\n")
 
 
 def test_sbatch_never_requeues_and_rounds_limits_up() -> None:

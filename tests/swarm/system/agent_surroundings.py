@@ -210,6 +210,12 @@ class SimulatedManager:
         """See LocalManager."""
         return ""
 
+    def note_start(self, claim: str) -> None:
+        """See LocalManager."""
+
+    def note_left(self, claim: str, *, is_gone: bool) -> None:
+        """See LocalManager."""
+
     async def run(self) -> None:
         """See LocalManager."""
         await self._closed.wait()

@@ -9,10 +9,13 @@ breaker: without it the batch system is away.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
-from koala_agent.transport.interface import Answer, Command, CommandRunner
+from koala_agent.lrm.batch.site_commands import SiteCommands
+from koala_agent.transport.interface import Answer, Command
 
 AT_ONCE = 4
 """Concurrent commands of one account: fewer than the shell's limit for all."""
@@ -27,10 +30,11 @@ class CircuitOpenError(LocalManagerError):
 
 
 class AccountBreaker:
-    """Runner with a circuit breaker for each account. `opened` is set when another one opens."""
+    """Commands with a circuit breaker for each account; `commands` are those without. `opened` is
+    set when another one opens."""
 
-    def __init__(self, runner: CommandRunner) -> None:
-        self._runner = runner
+    def __init__(self, commands: SiteCommands) -> None:
+        self.commands = commands
         self._troubles: dict[str, str] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
         self.opened = asyncio.Event()
@@ -55,21 +59,30 @@ class AccountBreaker:
         if account in self._troubles:
             raise CircuitOpenError(self._troubles[account], transient=True)
 
-    async def run(self, command: Command, account: str) -> Answer:
-        """Run a command unless the circuit is open. A LocalManagerError opens the circuit."""
+    async def ask(self, command: Command, account: str, *, since: float | None = None) -> Answer:
+        """Ask (see `SiteCommands`) unless the circuit is open. A LocalManagerError opens it."""
+        return await self._guarded(
+            account, partial(self.commands.ask, command, account, since=since)
+        )
+
+    async def act(self, command: Command, account: str) -> Answer:
+        """Act (see `SiteCommands`) unless the circuit is open. A LocalManagerError opens it."""
+        return await self._guarded(account, partial(self.commands.act, command, account))
+
+    async def submit(self, command: Command, account: str) -> Answer:
+        """Submit (see `SiteCommands`) unless the circuit is open. A LocalManagerError opens it."""
+        return await self._guarded(account, partial(self.commands.submit, command, account))
+
+    async def _guarded(self, account: str, call: Callable[[], Awaitable[Answer]]) -> Answer:
         if not account:
-            return await self._runner.run(command)
+            return await call()
         async with self._slots.setdefault(account, asyncio.Semaphore(AT_ONCE)):
             self.check(account)
             try:
-                return await self._runner.run(command, account)
+                return await call()
             except LocalManagerError as error:
                 self.open(account, error)
                 raise
-
-    async def run_unguarded(self, command: Command, account: str) -> Answer:
-        """Run a command whether the circuit is open or not; the caller notes the result."""
-        return await self._runner.run(command, account)
 
     def open(self, account: str, error: LocalManagerError) -> None:
         """Open the circuit of an account."""

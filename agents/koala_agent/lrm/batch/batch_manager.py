@@ -2,8 +2,11 @@
 
 Its knowledge has three sources, in this order of trust: its own table (accepted and unwanted
 claims), the batch system's listing (by name, so that a job is found after a crash at any instant),
-and the accounting record of a job that has left the listing. One poll covers all jobs. The
-starter's own report arrives long before it, so polls only repair.
+and the accounting record of a job that has left the listing. One poll covers all jobs.
+
+Starters tell starts and ends (`note_start`, `note_left`); listings are for what is silent. So they
+are few (`transport.command_budget`): the longer nothing has happened, the longer the pause, and
+between two looks the figures follow what happens to our own claims.
 
 - A failed listing proves nothing. While the controller is away no state changes.
 - A submission without an answer may or may not have arrived. Its row stays until the next listing
@@ -25,8 +28,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from koala.common.protocol.limits import ENDLESS_S
@@ -45,22 +49,40 @@ from koala_agent.lrm.batch.claim_tracking import (
     idle_of,
     others_waiting,
     presumed_figures,
+    taken_of,
 )
 from koala_agent.lrm.batch.forecast import forecast, holes
 from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
 from koala_agent.lrm.batch.queue_knowledge import QueueKnowledge
+from koala_agent.lrm.batch.site_commands import SiteCommands
 from koala_agent.lrm.batch.submission_pauses import SubmissionPauses
 from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
 from koala_agent.lrm.local_manager import Idle, Listed, OnReport, Placeholder, Queued
-from koala_agent.transport.interface import Answer, Command, CommandRunner, SiteAwayError
+from koala_agent.transport.command_budget import CommandBudget
+from koala_agent.transport.interface import Command, CommandRunner, SiteAwayError
 
 TRIALS_MAX = 2
 """Accounts with an open circuit that are tried at a time: their commands may hang, and use up
 slots."""
 REASON_S = 2.0
 """Longest time that a withdrawal waits for the reason of a claim's wait."""
+
+BUSY_SHARE = 2 / 3
+"""Share of the longest pause that is one while there are claims."""
+LATE_S = 2.0
+"""Time after the end of a starter in which its processors are free where nothing follows it."""
+TESTED_S, TESTED_MAX = 60.0, 1_000
+"""Time in which a good request is not tested again, and the number of those that are known."""
+BACKOFF = 0.2
+"""Pause between two listings, as a share of the time since anything happened."""
+CANCEL_AGAIN_S = 5.0
+"""Time before a job that is not wanted, and still there, is cancelled once more."""
+STAY_S = 60.0
+"""Time after which a batch job is cancelled that goes on without its starter."""
+UNBOUNDED = 60_000
+"""Commands a minute of a manager without a budget."""
 
 log = get_logger()
 
@@ -70,8 +92,10 @@ class BatchSettings:
     """Settings of a batch manager; times in seconds.
 
     - `processors`: the most that claims and figures may count.
-    - `waits_s`: between two looks at the whole queue, for the expected starts of waiting claims;
-      `outlook_s`: the same while only others wait.
+    - `poll_s`: the shortest pause between two listings; `figures_s`: the longest, and the age of
+      figures while nothing happens; two thirds of that while there are claims.
+    - `waits_s`: between two forecasts of the starts of waiting claims; `outlook_s`: the same while
+      only others wait.
     - `missing_s`: a job without listing and record counts as ended after this time, because the
       record of an end comes late; `unrecorded_s`: the same where records cannot be read.
     - `limited_s`: a user who was refused more counts as limited for this time.
@@ -86,7 +110,7 @@ class BatchSettings:
     state_directory: Path
     scope: str
     poll_s: float = 1.0
-    figures_s: float = 5.0
+    figures_s: float = 30.0
     waits_s: float = 30.0
     outlook_s: float = 300.0
     missing_s: float = 10.0
@@ -106,6 +130,16 @@ class _PollStart:
     at: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listing:
+    """What a listing said, for the figures that belong to it: since when its answer counts, the
+    processors of our claims that had some, and how many of our claims waited."""
+
+    at: float
+    in_use: int
+    waiting: int
+
+
 class BatchManager:
     """`LocalManager` over the commands of a batch system."""
 
@@ -117,11 +151,15 @@ class BatchManager:
         *,
         on_report: OnReport,
         clock: Callable[[], float],
+        budget: CommandBudget | None = None,
     ) -> None:
-        """Open the job table. Raises JournalError when the state directory cannot be used."""
+        """Open the job table. Raises JournalError when the state directory cannot be used. Without
+        a `budget` its commands are not bounded."""
         self._settings = settings
         self._dialect = dialect
-        self._breaker = AccountBreaker(runner)
+        self._budget = budget or CommandBudget(UNBOUNDED, clock=clock)
+        self._commands = SiteCommands(runner, self._budget, clock=clock)
+        self._breaker = AccountBreaker(self._commands)
         self._report = on_report
         self._clock = clock
         self._table: JobTable[ClaimRow] = JobTable(
@@ -141,8 +179,15 @@ class BatchManager:
             clock=clock,
         )
         self._pauses = SubmissionPauses(clock)
+        self._tested: dict[Placeholder, float] = {}  # until when a good request counts
         self._unlisted = set(settings.accounts)  # accounts not listed yet
-        self._figures: Figures | None = None
+        self._figures: Figures | None = None  # of the last look
+        self._foreign = 0  # jobs of others that waited then
+        self._in_use = 0  # processors of our claims in it
+        self._figures_at = -math.inf
+        self._listed = _Listing(at=-math.inf, in_use=0, waiting=0)
+        self._happened_at = -math.inf  # the last event that a listing may tell more about
+        self._ends_late = False  # processors of claims that left were not free soon after
         self._forecasts: dict[str, Wait] = {}  # by number
         self._outlook: tuple[Outlook, ...] = ()
         self._looked_for: frozenset[str] = frozenset()  # numbers when the queue was asked for last
@@ -154,6 +199,7 @@ class BatchManager:
         self._closing = asyncio.Event()
         self._poll_soon = asyncio.Event()
         self._poll_lock = asyncio.Lock()
+        self._last_poll: tuple[int, LocalManagerError | None] = (0, None)
         self._reason_lock = asyncio.Lock()
         self._poll_count = 0
         self._trials = asyncio.Semaphore(TRIALS_MAX)
@@ -167,7 +213,7 @@ class BatchManager:
         """True when no other user waits, so that released processors go to our next claim."""
         if self._figures is None or self._silence:
             return False
-        return not others_waiting(self._figures, self._counted()).jobs
+        return not others_waiting(self._figures_now(self._figures), self._counted()).jobs
 
     @property
     def honours(self) -> tuple[str, ...]:
@@ -195,24 +241,26 @@ class BatchManager:
             self._table.close()
 
     async def _run_polls(self) -> None:
-        figures_at = -math.inf
         while not self._closing.is_set():
             try:
                 await self._poll()
                 await self._gatekeeper.poll()
-                is_changed = self._report_changes()
-                is_settling = self._figures is not None and self._figures.is_settling
-                figures_s = self._settings.poll_s if is_settling else self._settings.figures_s
-                if is_changed or self._clock() - figures_at >= figures_s:
-                    figures_at = -math.inf  # due until they are there
+                self._report_changes()
+                if self._clock() - self._figures_at >= self._figures_due_s():
                     await self._poll_figures()
-                    figures_at = self._clock()
-                    self._report_idle()
+                await self._forecast()
+                self._report_idle()
                 await self._cancel_unwanted()
                 self._mark_answering()
             except LocalManagerError as error:
                 self._mark_silent(error)
             await self._pause()
+
+    def _figures_due_s(self) -> float:
+        """Return the age at which figures are asked for again: sooner after an event."""
+        longest_s = self._longest_pause_s()
+        has_news = self._happened_at > self._figures_at and self._claims.open()
+        return longest_s / 2 if has_news or self._is_settling() else longest_s
 
     async def opened(self) -> None:
         """See `LocalManager`. The table is complete at once. The batch system is polled only when
@@ -267,6 +315,7 @@ class BatchManager:
         finally:
             tracked.is_submitting = False
             tracked.submitted_in_poll = self._poll_count
+            self._note_event()
 
     async def set_gate(self, claim: str, *, is_gated: bool) -> None:
         """See `LocalManager`. What fails is tried again with the polls."""
@@ -274,7 +323,36 @@ class BatchManager:
         if tracked is not None:
             self._waits_due_at = -math.inf  # its place, and those behind it, are others now
             await self._gatekeeper.set(tracked, is_gated=is_gated)
-            self._poll_soon.set()
+            self._note_event()
+
+    def note_start(self, claim: str) -> None:
+        """See `LocalManager`."""
+        tracked = self._claims.get(claim)
+        if tracked is not None and tracked.state is JobState.QUEUED:
+            tracked.state = JobState.RUNNING
+            tracked.has_started = True
+            self._note_event()
+
+    def note_left(self, claim: str, *, is_gone: bool) -> None:
+        """See `LocalManager`. Nobody waits for what the batch system does then (an epilog)."""
+        tracked = self._claims.get(claim)
+        if tracked is None or tracked.row.end is not None or tracked.left_at is not None:
+            return
+        tracked.state = JobState.RUNNING
+        tracked.left_at, tracked.is_gone = self._clock(), is_gone
+        tracked.is_late = self._ends_late
+        asyncio.get_running_loop().call_soon(self._report_left)
+        self._note_event()
+
+    def _report_left(self) -> None:
+        self._report_changes()
+        self._report_idle()
+
+    def _note_event(self) -> None:
+        """Note that something happened that a listing may tell more about: look soon."""
+        self._happened_at = self._clock()
+        self._budget.set_busy(self, is_busy=True)
+        self._poll_soon.set()
 
     async def withdraw(self, claim: str) -> None:
         await self._ask_reason(claim)
@@ -284,10 +362,11 @@ class BatchManager:
         tracked = self._claims.get(claim)
         if tracked is None or tracked.row.end is not None:
             return
-        self._claims.change(tracked, is_unwanted=True)
-        self._poll_soon.set()  # an unlisted job is cancelled when a poll lists it
+        if not tracked.row.is_unwanted:
+            self._claims.change(tracked, is_unwanted=True)
+        self._note_event()  # an unlisted job is cancelled when a poll lists it
         if tracked.is_listed:
-            await self._cancel(tracked.row.number, tracked.row.account)
+            await self._cancel_claim(tracked)
 
     async def _ask_reason(self, claim: str) -> None:
         """Ask for the reason why a claim has waited, before its job is gone. Not for each of many:
@@ -304,7 +383,7 @@ class BatchManager:
             try:
                 self._breaker.check(account)
                 async with asyncio.timeout(REASON_S):
-                    answer = await self._breaker.run_unguarded(question.command, account)
+                    answer = await self._commands.ask(question.command, account)
                 tracked.waited_for = question.read(answer)
             except (LocalManagerError, TimeoutError) as error:
                 log.debug("batch.reason_unknown", claim=tracked.row.claim, reason=str(error))
@@ -320,63 +399,104 @@ class BatchManager:
         return None if tracked is None else tracked.listed()
 
     async def idle(self) -> Idle:
-        """See `LocalManager`. Polls first, because the figures must include all claims so far.
-        While a controller is away, or its commands are, nothing is startable: jobs that may run
-        elsewhere should. What is returned counts as reported: the polls report each difference
-        from it."""
-        try:
-            await self._poll()
-            await self._poll_figures()
-            await self._gatekeeper.try_to_learn()
-        except LocalManagerError as error:
-            self._mark_silent(error)
-        self._reported_idle = self._idle_now()
+        """See `LocalManager`. Only the first figures are asked for: then the polls do, and between
+        two of them the figures include what has happened to our claims. While a controller is away,
+        or its commands are, nothing is startable: jobs that may run elsewhere should. What is
+        returned counts as reported: the polls report each difference from it."""
+        if self._figures is None and not self._silence:
+            try:
+                await self._poll()
+                await self._poll_figures()
+                await self._gatekeeper.try_to_learn()
+            except LocalManagerError as error:
+                self._mark_silent(error)
+        self._reported_idle = self._idle_told()
         return self._reported_idle
 
     # Looking ----------------------------------------------------------------------------------
 
-    async def _ask(self, command: Command, account: str = "") -> Answer:
-        return await self._breaker.run(command, account)
-
     async def _poll(self) -> None:
         """Poll: compare one listing of each account with the table.
 
-        Callers that wait for a running poll start another one, which may see more. Raises
+        Callers that wait for a running poll share the next one, which may see more. Raises
         LocalManagerError when our own account gets no answer: then the batch system is away.
         """
+        begun_before = self._poll_count
         async with self._poll_lock:
-            begun = self._begin_poll()
-            async with asyncio.TaskGroup() as group:
-                listing = {
-                    account: group.create_task(self._list(account))
-                    for account in self._accounts_to_ask()
-                }
-            troubles: dict[str, LocalManagerError] = {}
-            for account, task in listing.items():
-                answer = task.result()
-                trouble = await self._apply_answer(account, answer, begun)
-                if trouble is not None:
-                    troubles[account] = trouble
-            if "" in troubles:
-                raise troubles[""]
-            for account, trouble in troubles.items():
+            number, trouble = self._last_poll
+            if number <= begun_before:
+                is_busy = self._figures is None or bool(self._claims.open())
+                self._budget.set_busy(self, is_busy=is_busy)
+                await self._budget.wait()  # before the poll begins, so that more may share it
+                begun = self._begin_poll()
+                trouble = await self._poll_accounts(begun)
+                self._last_poll = (begun.number, trouble)
+            if trouble is not None:
+                raise trouble
+
+    async def _poll_accounts(self, begun: _PollStart) -> LocalManagerError | None:
+        """List jobs for all accounts; return the trouble of our own."""
+        answer = await self._list("", self._dialect.list_all(), since=begun.at)
+        own = await self._apply_answer("", answer, begun)
+        rest = []
+        for account in self._accounts_to_ask():
+            listed = [] if isinstance(answer, LocalManagerError) else answer
+            jobs = [job for job in listed if job.owner == account]
+            if self._are_all_in(jobs, account):
+                await self._apply_answer(account, jobs, begun)
+            else:  # where the jobs of others are hidden, an account's own listing has them
+                rest.append(account)
+        command = self._dialect.list_jobs()
+        answers = await asyncio.gather(*(self._list(account, command) for account in rest))
+        for account, one in zip(rest, answers, strict=True):
+            trouble = await self._apply_answer(account, one, begun)
+            if trouble is not None:
                 self._breaker.open(account, trouble)
+        if own is None:
+            self._learn_lateness(begun.at)
+            claims = self._counted()
+            self._listed = _Listing(
+                at=begun.at,
+                in_use=sum(taken_of(one) for one in claims if one.uses_processors()),
+                waiting=sum(one.is_eligible() and not one.is_limited for one in claims),
+            )
+        return own
+
+    def _learn_lateness(self, listed_at: float) -> None:
+        """Learn whether processors are free soon after the end of a starter, or long after."""
+        for tracked in self._claims.all():
+            if tracked.left_at is None or tracked.is_settled:
+                continue
+            if tracked.row.end is not None:
+                tracked.is_settled = True
+                self._ends_late = self._ends_late and tracked.was_seen
+            elif listed_at - tracked.left_at > LATE_S:
+                tracked.was_seen = tracked.is_late = self._ends_late = True
+
+    def _are_all_in(self, jobs: list[BatchJob], account: str) -> bool:
+        """Test for a listing that has all open claims of an account, of which nothing else is
+        uncertain."""
+        numbers = {job.number for job in jobs}
+        claims = [one for one in self._claims.open() if one.row.account == account]
+        return account not in self._unlisted and all(one.row.number in numbers for one in claims)
 
     def _accounts_to_ask(self) -> list[str]:
-        """Return our own account, and those with open or uncertain claims. Accounts with an open
-        circuit are left out, so that the others need not wait for them."""
+        """Return the other accounts with open or uncertain claims. Those with an open circuit are
+        left out, so that the others need not wait for them."""
         open_ = {tracked.row.account for tracked in self._claims.open()}
         unwanted = self._claims.unwanted.values()
         busy = {*self._unlisted, *open_, *unwanted} - self._breaker.troubled
-        return ["", *sorted(busy - {""})]
+        return sorted(busy - {""})
 
     def _begin_poll(self) -> _PollStart:
         self._poll_count += 1
         return _PollStart(number=self._poll_count, at=self._clock())
 
-    async def _list(self, account: str) -> list[BatchJob] | LocalManagerError:
+    async def _list(
+        self, account: str, command: Command, *, since: float | None = None
+    ) -> list[BatchJob] | LocalManagerError:
         try:
-            answer = await self._breaker.run_unguarded(self._dialect.list_jobs(), account)
+            answer = await self._commands.ask(command, account, since=since)
             # In a thread: a cell with 50,000 jobs takes a second, which would block the loop.
             return await asyncio.to_thread(self._dialect.read_jobs, answer)
         except LocalManagerError as error:
@@ -411,7 +531,7 @@ class BatchManager:
     async def _retry(self, account: str) -> None:
         async with self._trials:
             begun = self._begin_poll()
-            answer = await self._list(account)
+            answer = await self._list(account, self._dialect.list_jobs())
         async with self._poll_lock:
             trouble = await self._apply_answer(account, answer, begun)
         if trouble is None:
@@ -443,8 +563,13 @@ class BatchManager:
         if tracked.missing_since is None:
             tracked.missing_since = now
         tracked.is_listed = False
+        if tracked.left_at is not None:
+            self._claims.end(tracked, None)
+            return
         record = None
-        if row.number:
+        if row.number and now >= tracked.record_again_at:
+            missing_s = now - tracked.missing_since
+            tracked.record_again_at = now + max(self._settings.poll_s, missing_s)
             try:
                 record = await self._record_of(row)
             except LocalManagerError as error:
@@ -471,27 +596,53 @@ class BatchManager:
             return None
         name = job_name(row.claim, scope=self._table.scope)
         try:
-            answer = await self._breaker.run_unguarded(question, row.account)
+            answer = await self._commands.ask(question, row.account)
             return self._dialect.read_record(answer, number=row.number, name=name)
         except LocalManagerError:
             self._records_at[row.account] = self._clock() + self._settings.trouble_s
             raise
 
     async def _poll_figures(self) -> None:
-        commands = self._dialect.figures()
-        answers = tuple([await self._ask(command) for command in commands])
-        figures = await asyncio.to_thread(self._dialect.read_figures, answers)
-        figures = figures or presumed_figures(
-            self._claims.open(), allowed=self._settings.processors
+        """Ask for the figures that belong to the last listing."""
+        look = self._listed
+        answers = tuple(
+            [
+                await self._commands.ask(command, "", since=look.at)
+                for command in self._dialect.figures()
+            ]
         )
+        figures = await asyncio.to_thread(self._dialect.read_figures, answers)
+        if figures is None:
+            figures = presumed_figures(self._claims.open(), allowed=self._settings.processors)
         await self._queues.try_to_learn()
         resources = self._queues.completed(figures.resources)
-        self._figures = replace(figures, resources=resources)
-        await self._forecast(self._figures)
+        if figures.waiting is not None:  # of one of ours nobody knows later that it was
+            ours = {one.row.number for one in self._claims.all()}
+            others = tuple(row for row in figures.waiting if row.number not in ours)
+            figures = replace(figures, waiting=others)
+        self._figures, self._in_use = replace(figures, resources=resources), look.in_use
+        self._foreign = max(0, figures.queued_jobs - look.waiting)
+        self._figures_at = self._clock()
 
-    async def _forecast(self, figures: Figures) -> None:
-        """Ask for the whole queue now and then, while claims of ours or others wait in it, and at
-        once for a new one of ours. A queue that cannot be had only leaves their starts unknown."""
+    def _figures_now(self, figures: Figures) -> Figures:
+        """Return the last figures with what has happened to our claims since."""
+        claims = self._counted()
+        in_use = sum(taken_of(one) for one in claims if one.uses_processors())
+        idle = figures.idle + self._in_use - in_use
+        waiting = sum(one.is_eligible() and not one.is_limited for one in claims)
+        return replace(
+            figures,
+            idle=max(0, min(idle, figures.processors)),
+            queued_jobs=self._foreign + waiting,
+        )
+
+    async def _forecast(self) -> None:
+        """Run the whole queue forward now and then, while claims of ours or others wait in it, and
+        at once for a new one of ours. A queue that cannot be had only leaves their starts unknown.
+        """
+        figures = self._figures
+        if figures is None:
+            return
         ours = {one.row.number: one for one in self._claims.open() if one.is_waiting()}
         command = self._dialect.list_queue() if ours or figures.queued_jobs else None
         if command is None:
@@ -503,7 +654,8 @@ class BatchManager:
         pause_s = self._settings.waits_s if ours else self._settings.outlook_s
         self._waits_due_at = self._clock() + pause_s
         try:
-            rows = await asyncio.to_thread(self._dialect.read_queue, await self._ask(command))
+            answer = await self._commands.ask(command, "", since=self._listed.at)
+            rows = await asyncio.to_thread(self._dialect.read_queue, answer)
         except LocalManagerError as error:
             log.debug("batch.queue_unknown", reason=str(error))
             self._forecasts, self._outlook, self._holes = {}, (), ()
@@ -536,13 +688,12 @@ class BatchManager:
         name, text = job_name(placeholder.claim, scope=scope), script(placeholder, scope=scope)
         may_be_queued = False
         try:
-            question = self._dialect.ask(placeholder, name=name, script=text)
-            if question is not None:
-                self._dialect.read_asked(await self._ask(question, account))
+            await self._test(placeholder, name=name, script=text)
             command = self._dialect.submit(placeholder, name=name, script=text)
             may_be_queued = True
-            number = self._dialect.read_submitted(await self._ask(command, account))
+            number = self._dialect.read_submitted(await self._breaker.submit(command, account))
         except LocalManagerError as error:
+            self._tested.clear()
             if error.transient:
                 self._unlisted.add(account)  # a poll finds out whether the account answers
             was_asked = may_be_queued and not isinstance(error, CircuitOpenError)
@@ -556,45 +707,62 @@ class BatchManager:
             self._claims.change(tracked, number=number)
         tracked.is_listed = True
         if tracked.row.is_unwanted:
-            await self._cancel(number, account)
+            await self._cancel_claim(tracked)
         await self._gatekeeper.settle(tracked)
-        self._poll_soon.set()
+
+    async def _test(self, placeholder: Placeholder, *, name: str, script: str) -> None:
+        """Test a request, unless the same one was good a moment ago. Raises LocalManagerError."""
+        request, now = _request(placeholder), self._clock()
+        question = self._dialect.ask(placeholder, name=name, script=script)
+        if question is None or now < self._tested.get(request, -math.inf):
+            return
+        answer = await self._breaker.submit(question, placeholder.account)
+        self._dialect.read_asked(answer)
+        if len(self._tested) >= TESTED_MAX:
+            self._tested.clear()
+        self._tested[request] = now + TESTED_S
 
     async def _cancel(self, number: str, account: str) -> None:
-        self._dialect.read_withdrawn(await self._ask(self._dialect.withdraw(number), account))
+        answer = await self._breaker.act(self._dialect.withdraw(number), account)
+        self._dialect.read_withdrawn(answer)
+
+    async def _cancel_claim(self, tracked: TrackedClaim) -> None:
+        await self._cancel(tracked.row.number, tracked.row.account)
+        tracked.cancel_again_at = self._clock() + CANCEL_AGAIN_S
 
     async def _cancel_unwanted(self) -> None:
-        """Cancel unwanted jobs once more."""
+        """Cancel unwanted jobs once more, and those that go on long after their starter."""
         for tracked in self._claims.all():
             row = tracked.row
-            if row.is_unwanted and row.end is None and tracked.is_listed:
-                await self._cancel_again(row.number, row.account)
+            if row.end is not None or not tracked.is_listed:
+                continue
+            has_stayed = tracked.left_at is not None and self._clock() - tracked.left_at > STAY_S
+            if (row.is_unwanted or has_stayed) and self._clock() >= tracked.cancel_again_at:
+                await self._cancel_again(row.account, partial(self._cancel_claim, tracked))
         for number, account in list(self._claims.unwanted.items()):
-            await self._cancel_again(number, account)
+            await self._cancel_again(account, partial(self._cancel, number, account))
 
-    async def _cancel_again(self, number: str, account: str) -> None:
+    async def _cancel_again(self, account: str, cancel: Callable[[], Awaitable[None]]) -> None:
         if account in self._breaker.troubled:
             return
         try:
-            await self._cancel(number, account)
+            await cancel()
         except LocalManagerError as error:
             if not account:
                 raise
-            log.debug("batch.not_cancelled", number=number, account=account, reason=str(error))
+            log.debug("batch.not_cancelled", account=account, reason=str(error))
 
     # Telling ----------------------------------------------------------------------------------
 
-    def _report_changes(self) -> bool:
-        """Report changed claims; True when there were any."""
-        is_changed = False
+    def _report_changes(self) -> None:
+        """Report changed claims."""
         for tracked in self._claims.all():
             listed = tracked.listed()
             if tracked.reported is not type(listed):
                 tracked.reported = type(listed)
-                is_changed = True
+                self._happened_at = self._clock()
                 if not isinstance(listed, Queued):
                     self._report(listed)
-        return is_changed
 
     def _idle_now(self) -> Idle:
         if self._figures is None:
@@ -610,7 +778,8 @@ class BatchManager:
             tracked.row.processors for tracked in self._claims.open() if self._is_unsure(tracked)
         )
         allowed = self._settings.processors
-        idle = idle_of(self._figures, self._counted(), allowed=allowed, unsure=unsure)
+        figures = self._figures_now(self._figures)
+        idle = idle_of(figures, self._counted(), allowed=allowed, unsure=unsure)
         if self._silence:
             idle = replace(idle, idle=0, startable=0, idle_gpus=0, why="")
             return replace(idle, trouble=self._silence)
@@ -657,9 +826,14 @@ class BatchManager:
         return [tracked for tracked in self._claims.open() if not self._is_unsure(tracked)]
 
     def _report_idle(self) -> None:
-        if (idle := self._idle_now()) != self._reported_idle:
+        idle = self._idle_told()
+        told = self._reported_idle
+        if told is None or (idle, idle.commands) != (told, told.commands):
             self._reported_idle = idle
             self._report(idle)
+
+    def _idle_told(self) -> Idle:
+        return replace(self._idle_now(), commands=self._budget.counts)
 
     def _mark_silent(self, error: LocalManagerError) -> None:
         silence = f"{SILENT} ({error})"
@@ -667,6 +841,8 @@ class BatchManager:
             silence = f"{AWAY}: {error}"
         if silence == self._silence:
             return
+        if not self._silence:
+            self._happened_at = self._clock()
         log.warning("batch.not_listed", reason=str(error))
         self._silence = silence
         self._report_idle()
@@ -679,13 +855,41 @@ class BatchManager:
             self._report_idle()
 
     async def _pause(self) -> None:
-        """Wait for the next poll; shorter after a change of our own."""
-        pause_s = self._settings.poll_s if self._claims.open() else self._settings.figures_s
+        """Wait for the next poll: at once after an event (the budget spaces them), and the longer,
+        the longer there was none. Claims that run, and tell of themselves, are no reason for it."""
+        settings = self._settings
+        pause_s = self._longest_pause_s() / (2 if self._is_settling() else 1)
+        if self._is_unsettled():
+            quiet_s = self._clock() - self._happened_at
+            pause_s = min(pause_s, max(settings.poll_s, quiet_s * BACKOFF))
         if self._poll_soon.is_set():
             self._poll_soon.clear()
-            pause_s = min(pause_s, self._settings.poll_s / 5)
+            pause_s = min(pause_s, settings.poll_s / 5)
         try:
             async with asyncio.timeout(pause_s):
                 await self._poll_soon.wait()
         except TimeoutError:
             pass
+
+    def _longest_pause_s(self) -> float:
+        return self._settings.figures_s * (BUSY_SHARE if self._claims.open() else 1.0)
+
+    def _is_settling(self) -> bool:
+        """Test for processors that are about to be free."""
+        return self._figures is not None and self._figures.is_settling
+
+    def _is_unsettled(self) -> bool:
+        """Test for anything that only a listing can tell: a start that was not told yet, an end."""
+        return bool(
+            self._silence
+            or self._claims.unwanted
+            or self._unlisted - self._breaker.troubled
+            or any(one.is_unsettled() for one in self._claims.open())
+        )
+
+
+def _request(placeholder: Placeholder) -> Placeholder:
+    """Return what a batch system decides by whether it takes a placeholder."""
+    return replace(
+        placeholder, claim="", argv=(), environment=(), directory=Path(), body="", may_kill=False
+    )

@@ -60,6 +60,14 @@ class TrackedClaim:
     reported: type[Listed] | None = None
     missing_since: float | None = None
     is_listed: bool = False
+    has_started: bool = False  # its starter said so
+    left_at: float | None = None  # when its starter said that all is over, and hung up
+    is_gone: bool = False  # it was the only one, so that no process is left
+    is_late: bool = False  # its processors are not free soon after that
+    was_seen: bool = False  # it was listed long after that
+    is_settled: bool = False  # what was to learn of that is known
+    record_again_at: float = -math.inf
+    cancel_again_at: float = -math.inf
     is_submitting: bool = False  # its submission is under way
     submitted_in_poll: int = 0  # the last poll that had begun at the end of its submission
     is_limited: bool = False  # it waits because our user has reached a limit
@@ -85,6 +93,18 @@ class TrackedClaim:
         """Return True for a claim that waits and is not to be gated."""
         return self.state is JobState.QUEUED and not self.row.is_gated
 
+    def is_unsettled(self) -> bool:
+        """Return True when only a listing can tell what becomes of the claim: it has no job's
+        number, it may start or be refused, or its end was told and not seen."""
+        row = self.row
+        is_over = row.is_unwanted or self.left_at is not None or self.missing_since is not None
+        return is_over or not row.number or self.state is not JobState.RUNNING
+
+    def uses_processors(self) -> bool:
+        """Return True for a claim that has processors; one whose starter has left frees them,
+        unless that takes long here."""
+        return self.state is JobState.RUNNING and (self.left_at is None or self.is_late)
+
     def is_eligible(self) -> bool:
         """Return True for a claim that waits for processors, as the batch system counts it."""
         is_queued = self.state is JobState.QUEUED and self.row.end is None
@@ -102,6 +122,8 @@ class TrackedClaim:
                 reason=reason,
                 waited_for=self._why_waited() if cause is EndCause.WITHDRAWN else "",
             )
+        if self.is_gone:
+            return Ended(claim=claim, cause=EndCause.EXITED)
         if self.state in (JobState.QUEUED, JobState.STUCK):
             return Queued(claim=claim)
         return Running(claim=claim)
@@ -181,7 +203,9 @@ class TrackedClaims:
         found: dict[str, list[BatchJob]] = {}
         for job in jobs:
             claim = claim_of(job.name, scope=self._table.scope)
-            if claim is not None and job.owner in ("", owner or job.owner):
+            if claim is not None and (
+                job.owner in ("", owner or job.owner) or self._has_number(claim, job.number)
+            ):
                 found.setdefault(claim, []).append(job)
         numbers = {claim: {job.number for job in named} for claim, named in found.items()}
         ours = set().union(*numbers.values())
@@ -193,6 +217,11 @@ class TrackedClaims:
             if tracked is None or tracked.row.account == account:
                 self._apply_jobs(claim, named, account)
         return numbers
+
+    def _has_number(self, claim: str, number: str) -> bool:
+        """Test for a job that the batch system has told us as a claim's, whatever it calls us."""
+        tracked = self._claims.get(claim)
+        return tracked is not None and tracked.row.number == number
 
     def _apply_jobs(self, claim: str, jobs: list[BatchJob], account: str) -> None:
         """Apply the listed jobs of one claim."""
@@ -212,8 +241,14 @@ class TrackedClaims:
         tracked.is_listed = True
         if tracked.row.end is not None:  # forgotten for so long that it counted as ended
             self._mark_unwanted([own], account)
-            return
-        tracked.state = own.state
+        else:
+            self._apply_job(tracked, own, account)
+
+    def _apply_job(self, tracked: TrackedClaim, own: BatchJob, account: str) -> None:
+        """Apply the listed job of a claim that has not ended."""
+        is_old = own.state is JobState.QUEUED and tracked.has_started and not own.is_again
+        if not is_old:  # the listing is of a moment ago
+            tracked.state = own.state
         tracked.is_limited = own.is_limited
         if own.state is JobState.QUEUED:
             tracked.reason = self._explain(own.reason)
@@ -282,8 +317,8 @@ def idle_of(
     """
     claims = [claim for claim in claims_known if claim.row.end is None]
     queued = [claim for claim in claims if claim.may_start()]
-    running = sum(_taken(claim, 1) for claim in claims if claim.state is JobState.RUNNING)
-    waiting = sum(_taken(claim, figures.resources.unit or 1) for claim in queued)
+    running = sum(taken_of(claim) for claim in claims if claim.uses_processors())
+    waiting = sum(taken_of(claim, figures.resources.unit or 1) for claim in queued)
     in_use = figures.processors - figures.idle - figures.shut
     running += min(unsure, max(0, in_use - running))
     idle = max(0, min(figures.idle, allowed - running) - waiting)
@@ -337,7 +372,8 @@ def others_waiting(figures: Figures, claims_known: Iterable[TrackedClaim]) -> Ot
     )
 
 
-def _taken(claim: TrackedClaim, unit: int) -> int:
+def taken_of(claim: TrackedClaim, unit: int = 1) -> int:
+    """Return the processors that a claim takes, or will, of nodes that are given in such units."""
     return claim.row.taken or -(-claim.row.processors // unit) * unit
 
 
@@ -383,7 +419,7 @@ def presumed_figures(claims: Iterable[TrackedClaim], *, allowed: int) -> Figures
     """Return the figures of a batch system that tells none: nobody but our claims uses the
     processors that we may have."""
     every = list(claims)
-    taken = sum(_taken(claim, 1) for claim in every if claim.state is not JobState.QUEUED)
+    taken = sum(taken_of(claim) for claim in every if claim.state is not JobState.QUEUED)
     waiting = sum(claim.is_eligible() for claim in every)
     return Figures(processors=allowed, idle=max(0, allowed - taken), queued_jobs=waiting)
 

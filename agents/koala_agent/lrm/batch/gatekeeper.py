@@ -22,9 +22,9 @@ from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.account_breaker import AccountBreaker
 from koala_agent.lrm.batch.claim_tracking import TrackedClaim, TrackedClaims
-from koala_agent.lrm.batch.gate_trials import GateTrial, describe_trial, names_of, read_trial
 from koala_agent.lrm.batch.guarded_dialect import guarded
 from koala_agent.lrm.dialect import Dialect, Gate, JobState, Order
+from koala_agent.lrm.gate_trials import GateTrial, describe_trial, names_of, read_trial
 from koala_agent.lrm.local_manager import EndCause, RequestRefusedError
 
 SUBMITTED = "submission"
@@ -71,6 +71,7 @@ class Gatekeeper:
         self._cancelled: dict[str, str] = {}  # gates under which the site cancelled claims
         self._ask_at = -math.inf
         self._lock = asyncio.Lock()
+        self._learning = asyncio.Lock()
 
     @property
     def name(self) -> str:
@@ -79,7 +80,7 @@ class Gatekeeper:
 
     @property
     def tried(self) -> str:
-        """What a probe saw of the gate in force; empty where there is none."""
+        """Result of the last probe, for people; empty where no gate is in force."""
         return describe_trial(self._trial, names_of(self._gates)) if self.name else ""
 
     @property
@@ -93,18 +94,19 @@ class Gatekeeper:
 
     async def learn(self) -> None:
         """Ask which gates there are, when it is time. Raises LocalManagerError."""
-        if self._clock() < self._ask_at:
-            return
-        self._ask_at = self._clock() + UNKNOWN_S
-        commands = self._dialect.gates()
-        answers = tuple([await self._breaker.run(command, "") for command in commands])
-        known = [(gate.name, gate.keeps_place) for gate in self._gates]
-        self._gates = tuple(guarded(gate) for gate in self._dialect.read_gates(answers))
-        if [(gate.name, gate.keeps_place) for gate in self._gates] != known:
-            self._refused.clear()
-            self._cancelled = dict.fromkeys(self._cancelled, "")
-        self._trial = read_trial(self._folder)
-        self._ask_at = self._clock() + GATES_S
+        async with self._learning:  # also for those who need what is being learned
+            if self._clock() < self._ask_at:
+                return
+            self._ask_at = self._clock() + UNKNOWN_S
+            commands = self._dialect.gates()
+            answers = tuple([await self._breaker.ask(command, "") for command in commands])
+            known = [(gate.name, gate.keeps_place) for gate in self._gates]
+            self._gates = tuple(guarded(gate) for gate in self._dialect.read_gates(answers))
+            if [(gate.name, gate.keeps_place) for gate in self._gates] != known:
+                self._refused.clear()
+                self._cancelled = dict.fromkeys(self._cancelled, "")
+            self._trial = read_trial(self._folder)
+            self._ask_at = self._clock() + GATES_S
 
     async def try_to_learn(self) -> None:
         """Ask which gates there are, when it is time; without an answer they stay as they are."""
@@ -265,7 +267,7 @@ class Gatekeeper:
                 self._claims.change(tracked, gate=gate.name)
         if order is not None:
             command = order([tracked.row.number for tracked in claims])
-            gate.read(await self._breaker.run(command, claims[0].row.account))
+            gate.read(await self._breaker.act(command, claims[0].row.account))
 
     def _usable(self) -> list[Gate]:
         return [gate for gate in self._gates if gate.keeps_place and gate.name not in self._refused]

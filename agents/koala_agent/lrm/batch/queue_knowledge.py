@@ -42,7 +42,7 @@ class QueueKnowledge:
         self._ask_at = self._now() + UNKNOWN_S
         try:
             commands = self._dialect.limits()
-            answers = tuple([await self._breaker.run(command, "") for command in commands])
+            answers = tuple([await self._breaker.ask(command, "") for command in commands])
             self._limits = self._dialect.read_limits(answers)
             self._ask_at = self._now() + LIMITS_S
         except LocalManagerError as error:

@@ -3,10 +3,11 @@
 - `sbatch` with the script on standard input: nothing on the login node has to live as long as the
   claim. `--no-requeue`, because after a node failure Slurm starts a job again by itself, under the
   same number.
+- One listing serves all: our jobs, those that wait before them, and expected starts. Whatever is
+  selected, the controller sends all jobs. (`--me` is for the accounts that claims run as.)
 - Listings have fixed columns, because reasons hold blanks. `exit_code` is the wait
-  status, or STATUS:SIGNAL (24.11). Names are chosen by users and padded by bytes, so they come
-  after all that is read of others' jobs; what a name with a line break leaves behind is no row, and
-  is passed over.
+  status, or STATUS:SIGNAL (24.11). Comments and names are chosen by users and padded by bytes, so
+  they come last; what one with a line break leaves behind is no row, and is passed over.
 - A state that this version does not know counts as running: a job that is believed to live too
   long costs less than one whose next attempt begins beside it.
 - `sbatch --test-only` says whether a request could be met as things are. When it would start is an
@@ -40,9 +41,12 @@ from koala_agent.lrm.batch.slurm_nodes import (
     split_columns,
 )
 from koala_agent.lrm.batch.slurm_queue import (
+    COLUMNS,
     LIMITS,
     NEVER,
-    QUEUE_COLUMNS,
+    RUNNING,
+    WAITING,
+    Row,
     explained,
     queue_of,
     waiting_for,
@@ -70,18 +74,9 @@ from koala_agent.lrm.local_manager import (
 from koala_agent.starter.batch_rules import BatchRules
 from koala_agent.transport.interface import Answer, Command
 
-COLUMNS = (
-    ("JobID", 24),
-    ("State", 24),
-    ("exit_code", 16),
-    ("RestartCnt", 12),
-    ("NumCPUs", 12),
-    ("TimeLimit", 24),
-    ("NodeList", 80),
-    ("Name", 200),
-    ("Reason", 400),
-    ("Comment", 40),
-)
+KEEP_S = 600.0
+"""How long partitions, configuration and licences are as they were."""
+LIST = ("squeue", "-h", "-a", "-t", "all")
 STATES: dict[str, JobState] = {
     "PENDING": JobState.QUEUED,
     "CONFIGURING": JobState.RUNNING,
@@ -242,11 +237,13 @@ class Slurm(Dialect):
         return (*argv, *self.options, *native, *gate)
 
     def read_submitted(self, answer: Answer) -> str:
-        """See Dialect; the answer is NUMBER or NUMBER;CLUSTER, after what a wrapper of the site
-        prints."""
+        """See Dialect; the answer is NUMBER or NUMBER;CLUSTER, after what a wrapper prints."""
         numbers = re.findall(r"^([0-9]{1,15})(?:;.*)?$", answer.out.strip(), re.MULTILINE)
         if answer.status == 0 and numbers:
             return str(numbers[-1])
+        if answer.status == 0:
+            message = f"sbatch: no number in {answer.out[:80]!r}"
+            raise LocalManagerError(message, transient=True)
         raise _refusal("sbatch", answer, self._place())
 
     def _place(self) -> str:
@@ -256,7 +253,11 @@ class Slurm(Dialect):
         return f" ({named} of the agent's file)" if named else ""
 
     def list_jobs(self) -> Command:
-        return Command(argv=("squeue", "-h", "-a", "-t", "all", "--me", "-O", _widths(COLUMNS)))
+        return Command(argv=(*LIST, "--me", "-O", _widths(COLUMNS)))
+
+    def list_all(self) -> Command:
+        """See Dialect. A site may hide the jobs of others (PrivateData): they seem to be none."""
+        return Command(argv=(*LIST, "-O", _widths(COLUMNS)))
 
     def read_jobs(self, answer: Answer) -> list[BatchJob]:
         check_status(answer, "squeue")
@@ -265,7 +266,7 @@ class Slurm(Dialect):
         for line in answer.out.split("\n"):
             try:
                 if line.strip():
-                    rows.append(_row(split_columns(line, COLUMNS)))
+                    rows.append(_job(Row(*split_columns(line, COLUMNS))))
             except LocalManagerError as error:
                 trouble = error
         if trouble is not None and not rows:
@@ -306,16 +307,16 @@ class Slurm(Dialect):
         """See Dialect: CPUs of nodes, jobs that wait for them, and how partitions share them."""
         return (
             Command(argv=("sinfo", "-h", "-a", "-N", "-O", _widths(NODE_COLUMNS))),
-            Command(argv=("squeue", "-h", "-a", "-t", "PENDING", "-O", _widths(QUEUE_COLUMNS))),
-            Command(argv=("scontrol", "-o", "show", "partition")),
-            Command(argv=("scontrol", "show", "config")),
-            Command(argv=("scontrol", "-o", "show", "licenses")),
+            self.list_all(),
+            Command(argv=("scontrol", "-o", "show", "partition"), keep_s=KEEP_S),
+            Command(argv=("scontrol", "show", "config"), keep_s=KEEP_S),
+            Command(argv=("scontrol", "-o", "show", "licenses"), keep_s=KEEP_S),
         )
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
         """See Dialect. Without a partition of ours the default one counts, where there is one; jobs
         of other partitions wait for the nodes that both have."""
-        nodes, pending, partitions, config, licenses = answers
+        nodes, jobs, partitions, config, licenses = answers
         for answer, command in zip(
             answers, ("sinfo", "squeue", "scontrol", "scontrol", "scontrol"), strict=True
         ):
@@ -327,7 +328,9 @@ class Slurm(Dialect):
             wanted = [row.partition for row in every if row.is_default]
         seen = [row for row in every if not self.partition or row.partition in wanted]
         ours = {row.name: row for row in seen if not wanted or row.partition in wanted}
-        waiting = waiting_for(_rows(pending), every, frozenset(ours), gated=GATED)
+        tier = min((rules[row.partition].tier for row in ours.values()), default=0.0)
+        rivals = [row for row in every if rules[row.partition].tier >= tier]
+        waiting = waiting_for(_rows(jobs), rivals, frozenset(ours), gated=GATED)
         idle_at = {name: row.idle_for(rules[row.partition]) for name, row in ours.items()}
         asleep = [row for row in ours.values() if row.is_asleep and idle_at[row.name]]
         unit = min((row.unit(rules[row.partition]) for row in ours.values()), default=0)
@@ -359,8 +362,8 @@ class Slurm(Dialect):
         """See Dialect."""
         which = (f"users={self.user}", "flags=assoc,qos") if self.user else ("flags=qos",)
         return (
-            Command(argv=("scontrol", "-o", "show", "partition")),
-            Command(argv=("sinfo", "-h", "-a", "-o", NODES_FORMAT)),
+            Command(argv=("scontrol", "-o", "show", "partition"), keep_s=KEEP_S),
+            Command(argv=("sinfo", "-h", "-a", "-o", NODES_FORMAT), keep_s=KEEP_S),
             Command(argv=("scontrol", "-o", "show", "assoc_mgr", *which)),
             Command(argv=(*EPOCH, "scontrol", "-o", "show", "reservation")),
         )
@@ -380,9 +383,8 @@ class Slurm(Dialect):
         return explained(reason, queues)
 
     def list_queue(self) -> Command:
-        """See Dialect. A site may hide the jobs of others (PrivateData): they seem to be none."""
-        states = ("-t", "PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING")
-        return Command(argv=("squeue", "-h", "-a", *states, "-O", _widths(QUEUE_COLUMNS)))
+        """See Dialect."""
+        return self.list_all()
 
     def read_queue(self, answer: Answer) -> tuple[QueueRow, ...]:
         """See Dialect."""
@@ -391,8 +393,8 @@ class Slurm(Dialect):
     def gates(self) -> tuple[Command, ...]:
         """See Dialect: the configuration, and all nodes."""
         return (
-            Command(argv=("scontrol", "show", "config")),
-            Command(argv=("sinfo", "-h", "-a", "-o", "%N")),
+            Command(argv=("scontrol", "show", "config"), keep_s=KEEP_S),
+            Command(argv=("sinfo", "-h", "-a", "-o", "%N"), keep_s=KEEP_S),
         )
 
     def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
@@ -409,11 +411,16 @@ def _for_programs(script: str) -> str:
     return script.replace("#!/bin/sh\n", "#!/bin/bash -p\n", 1)
 
 
-def _rows(answer: Answer) -> list[list[str]]:
-    """Split a listing of the queue; what is no row of it is passed over."""
+def _rows(answer: Answer) -> list[Row]:
+    """Return the jobs of a listing that have not ended; what is no row of it is passed over."""
     check_status(answer, "squeue")
-    rows = [split_columns(line, QUEUE_COLUMNS) for line in answer.out.splitlines()]
-    return [row for row in rows if is_count(row[0][:1]) and is_count(row[2])]
+    rows = [Row(*split_columns(line, COLUMNS)) for line in answer.out.splitlines()]
+    is_row = (WAITING, *RUNNING)
+    return [
+        row
+        for row in rows
+        if row.state in is_row and is_count(row.number[:1]) and is_count(row.processors)
+    ]
 
 
 def _widths(columns: tuple[tuple[str, int], ...]) -> str:
@@ -432,37 +439,38 @@ def _refusal(command: str, answer: Answer, place: str) -> LocalManagerError:
     return UnclearRefusalError(message)
 
 
-def _row(fields: list[str]) -> BatchJob:
-    number, state, code, restarts, cpus, limit, nodes, name, reason, comment = fields
+def _job(row: Row) -> BatchJob:
     # A member of a job array or of a heterogeneous job has its place behind the number.
-    plain = re.fullmatch(r"([0-9]{1,15})(?:[_+.].*)?", number)
-    wait_status = _wait_status(code)
+    plain = re.fullmatch(r"([0-9]{1,15})(?:[_+.].*)?", row.number)
+    wait_status = _wait_status(row.code)
     if plain is None or wait_status is None:
-        row = " ".join(fields)[:200]
-        raise LocalManagerError(f"squeue: {row!r} is no row of a listing", transient=True)
-    if state in ENDS:
-        if state == "TIMEOUT":
-            reason = limit
-        ended = _ended(plain[1], name, state, wait_status, reason)
-        if state != "CANCELLED" or not nodes:
+        text = " ".join(row)[:200]
+        raise LocalManagerError(f"squeue: {text!r} is no row of a listing", transient=True)
+    if row.state in ENDS:
+        reason = row.limit if row.state == "TIMEOUT" else row.reason
+        ended = _ended(plain[1], row.name, row.state, wait_status, reason)
+        ended = replace(ended, owner=row.owner)
+        if row.state != "CANCELLED" or not row.nodes:
             return ended
-        words = f"{ended.reason} on {nodes}"
+        words = f"{ended.reason} on {row.nodes}"
         return replace(ended, cause=EndCause.CANCELLED_BEGUN, reason=words)
-    now = STATES.get(state, JobState.RUNNING)
+    now = STATES.get(row.state, JobState.RUNNING)
     cause = EndCause.LOST
-    is_gated = now is JobState.QUEUED and comment == GATED
-    if now is JobState.QUEUED and reason.startswith(NEVER) and not is_gated:
+    is_gated = now is JobState.QUEUED and row.comment == GATED
+    if now is JobState.QUEUED and row.reason.startswith(NEVER) and not is_gated:
         now, cause = JobState.STUCK, EndCause.WITHDRAWN
+    has_processors = now is JobState.RUNNING and is_count(row.processors)
     return BatchJob(
         number=plain[1],
-        name=name,
+        name=row.name,
+        owner=row.owner,
         state=now,
         cause=cause,
-        reason=reason,
-        is_again=is_count(restarts) and int(restarts) > 0,
-        is_limited=now is JobState.QUEUED and reason.startswith(LIMITS),
+        reason=row.reason,
+        is_again=is_count(row.restarts) and int(row.restarts) > 0,
+        is_limited=now is JobState.QUEUED and row.reason.startswith(LIMITS),
         is_gated=is_gated,
-        processors=int(cpus) if is_count(cpus) and now is JobState.RUNNING else 0,
+        processors=int(row.processors) if has_processors else 0,
     )
 
 

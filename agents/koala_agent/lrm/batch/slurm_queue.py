@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,21 +14,29 @@ from koala_agent.lrm.batch.slurm_nodes import Node
 from koala_agent.lrm.dialect import DIGITS_MAX, QueueRow
 from koala_agent.starter.batch_rules import expand_names
 
-QUEUE_COLUMNS = (
+COLUMNS = (
     ("JobID", 24),
     ("State", 24),
+    ("exit_code", 16),
+    ("RestartCnt", 12),
+    ("UserName", 64),
     ("NumCPUs", 12),
+    ("TimeLimit", 24),
     ("TimeLeft", 24),
     ("PriorityLong", 24),
-    ("Reason", 80),
-    ("Comment", 40),
-    ("Partition", 200),
-    ("NodeList", 400),
-    ("ReqNodes", 200),
+    ("Partition", 120),
+    ("NodeList", 200),
+    ("ReqNodes", 80),
     ("Feature", 80),
     ("tres-per-node", 60),
     ("tres-per-job", 60),
+    ("Reason", 160),
+    ("Comment", 40),
+    ("Name", 80),
 )
+WAITING = "PENDING"
+RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING")
+"""States of jobs that wait, and of those that have processors."""
 
 NEVER = (
     "PartitionConfig",
@@ -128,34 +136,38 @@ LEFT = re.compile(r"(?:([0-9]{1,6})-)?(?:([0-9]{1,2}):)?([0-9]{1,2}):([0-9]{1,2}
 """Time that a job may still run, as [D-][HH:]MM:SS."""
 
 
-class _Row(NamedTuple):
-    """Row of `QUEUE_COLUMNS`."""
+class Row(NamedTuple):
+    """Row of `COLUMNS`."""
 
     number: str
     state: str
+    code: str
+    restarts: str
+    owner: str
     processors: str
+    limit: str
     left: str
     priority: str
-    reason: str
-    comment: str
     partition: str
     nodes: str
     wanted_nodes: str
     features: str
     gres_per_node: str
     gres_per_job: str
+    reason: str
+    comment: str
+    name: str
 
 
 def waiting_for(
-    rows: Sequence[Sequence[str]], nodes: Collection[Node], ours: frozenset[str], *, gated: str
+    rows: Iterable[Row], nodes: Collection[Node], ours: frozenset[str], *, gated: str
 ) -> tuple[QueueRow, ...]:
     """Return the jobs that wait for some of our nodes, each with those of them that it may take;
     gated ones are no competitors."""
     found = []
     known: dict[tuple[str, ...], frozenset[str]] = {}
-    for fields in rows:
-        row = _Row(*fields)
-        if row.state != "PENDING" or row.comment == gated or row.reason.startswith(NO_RIGHT):
+    for row in rows:
+        if row.state != WAITING or row.comment == gated or row.reason.startswith(NO_RIGHT):
             continue
         kind = (row.partition, row.wanted_nodes, row.features, row.gres_per_node, row.gres_per_job)
         if kind not in known:
@@ -165,7 +177,7 @@ def waiting_for(
     return tuple(found)
 
 
-def _may_take(row: _Row, nodes: Collection[Node]) -> frozenset[str]:
+def _may_take(row: Row, nodes: Collection[Node]) -> frozenset[str]:
     """Return the nodes that a waiting job may take, as far as the listing tells; those that it has
     to have, where it names some."""
     partitions = row.partition.split(",")
@@ -185,8 +197,8 @@ def _names(text: str) -> frozenset[str]:
         return frozenset()
 
 
-def _queue_row(row: _Row) -> QueueRow:
-    is_running = row.state != "PENDING"
+def _queue_row(row: Row) -> QueueRow:
+    is_running = row.state != WAITING
     return QueueRow(
         number=row.number,
         processors=int(row.processors),
@@ -196,13 +208,12 @@ def _queue_row(row: _Row) -> QueueRow:
     )
 
 
-def queue_of(rows: Sequence[Sequence[str]], *, gated: str) -> tuple[QueueRow, ...]:
-    """Return the jobs of `QUEUE_COLUMNS`, the waiting ones in the order of their priorities;
+def queue_of(rows: Iterable[Row], *, gated: str) -> tuple[QueueRow, ...]:
+    """Return the jobs, the waiting ones in the order of their priorities;
     `gated` is the comment of those that are gated."""
     running, waiting = [], []
-    for fields in rows:
-        row = _Row(*fields)
-        if row.state != "PENDING":
+    for row in rows:
+        if row.state != WAITING:
             running.append(_queue_row(row))
         elif row.comment == gated or not row.reason.startswith(NO_RIGHT):
             waiting.append((_queue_row(row), _count(row.priority)))
