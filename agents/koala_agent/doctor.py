@@ -11,6 +11,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -30,6 +31,7 @@ from koala.common.runtime.checkup import (
 )
 from koala.common.wire.listen_ports import check_free
 from koala.errors import ConfigError, LocalManagerError, UnreachableError
+from koala_agent import environments
 from koala_agent.accounts import accepted_users
 from koala_agent.assembly import dialect_of
 from koala_agent.background import find
@@ -51,6 +53,9 @@ from koala_agent.starter.mailbox.layout import POLL_S, UP
 from koala_agent.starter_link.mailbox import make_mailbox
 from koala_agent.state_folder import check_state
 from koala_agent.transport.interface import Command, CommandRunner, SiteAwayError, Transport
+from koala_agent.transport.shell import Shell
+from koala_agent.transport.ssh import SSHTransport
+from koala_agent.transport.ssh_words import remote_line, unheard, unmarked
 
 PYTHON_MIN = (3, 6)
 DISCARD_PORT = 9
@@ -59,6 +64,12 @@ TRIAL_BYTES = 65_536
 TABLE_BYTES_MAX = 16 * 2**20
 LISTENING = "0A"
 CONNECT_S = 5.0
+CRON_PATH = "/usr/bin:/bin"
+TELLING = (
+    *("MODULEPATH", "MODULESHOME", "LMOD_CMD", "BASH_ENV", "BASH_FUNC_*", "LANG", "LC_*"),
+    *("LD_LIBRARY_PATH", "MANPATH", "http*_proxy"),
+)
+"""Variables by which one sees that a login shell has read its start-up files."""
 JSON_VERSION = 1
 Need = Callable[[Config], Awaitable[str]]
 
@@ -108,6 +119,21 @@ async def _state_directory(config: Config) -> str:
             f"agent.state_dir = {str(state_dir)!r}: {there} is not a folder that this account can"
             " write: allowed is a folder of yours"
         )
+    trial = there / f".koala-doctor-{secrets.token_hex(4)}"
+    try:
+        trial.write_bytes(os.urandom(TRIAL_BYTES))
+    except OSError as error:  # full, over a quota, read-only
+        raise ConfigError(
+            f"agent.state_dir = {str(state_dir)!r}: a file cannot be written ({error.strerror}):"
+            " allowed is a folder with room"
+        ) from error
+    finally:
+        trial.unlink(missing_ok=True)
+    if os.statvfs(there).f_flag & os.ST_NOEXEC:
+        raise NotableError(
+            f"{there} is mounted noexec: programs that are staged there cannot run; choose another"
+            " agent.state_dir"
+        )
     return f"{state_dir} {'is ours' if there == state_dir else 'can be made'}"
 
 
@@ -117,7 +143,61 @@ async def _batch_system(config: Config) -> str:
     if system.is_emulated:
         return f"{system.title}, {config.site.processors} processors on this machine"
     async with reached(config) as site:
-        return await ask_batch_system(config, dialect_of(config), site)
+        found = await ask_batch_system(config, dialect_of(config), site)
+    program = system.programs[0]
+    is_set = config.transport.kind != "local" or "PATH" in config.lrm.environment
+    if is_set or shutil.which(program, path=CRON_PATH):
+        return found
+    folder = Path(shutil.which(program) or program).parent
+    raise NotableError(
+        f"{found}; cron does not find {program} (its PATH is {CRON_PATH}): write environment ="
+        f' {{ PATH = "{folder}:{CRON_PATH}" }} into [lrm]'
+    )
+
+
+async def _login(config: Config, ask: Command) -> str:
+    """Look at what start-up files do at a host."""
+    host = config.transport.host
+    async with reached(config) as site:
+        assert isinstance(site, SSHTransport)
+        await site.run(ask)
+        if not site.has_login:
+            raise NotableError(
+                f"a login at {host} starts another program before any command, so programs have"
+                " the environment without a login: look for `exec` in .profile, .bash_profile"
+            )
+        if site.noise:
+            raise NotableError(
+                f"start-up files at {host} write {site.noise[:80]!r} before each command's output,"
+                " which breaks scp and rsync: put `[[ $- == *i* ]] || return` at the head of"
+                " .bashrc (.cshrc: `if (! $?prompt) exit`)"
+            )
+    return f"programs have that of a login at {host}"
+
+
+async def _environment(config: Config) -> str:
+    """Compare what programs get from the agent, or from this shell, with a login of the user."""
+    ask = Command(argv=("env", "-0"), hands_on=True)
+    if config.transport.kind == "ssh":
+        return await _login(config, ask)
+    line = remote_line(ask, environment={}, limit_s=CONNECT_S)
+    bare = environments.left_out((*environments.LOCALE, "LANG"), environments.of_commands({}))
+    shell = Shell(environment=bare, limit_s=2 * CONNECT_S)
+    marked = await shell.run(Command(argv=("/bin/sh", "-c", line)))
+    if (answer := unmarked(marked)) is None:
+        raise NotableError(unheard("this machine", marked))
+    login = dict(word.split("=", 1) for word in answer.out.split("\0") if "=" in word)
+    running = find(Path(config.agent.state_dir))
+    own = os.environ if running is None else running.environ()
+    telling = (name for name in login if environments.matches(name, TELLING))
+    lost = sorted(name for name in telling if name not in {**own, **config.lrm.environment})
+    who = "this shell" if running is None else f"the agent (process {running.pid})"
+    if lost:
+        raise NotableError(
+            f"{who} has no {', '.join(lost)}, which a login shell has, so programs have none; let a"
+            f" login shell start it: bash -lc 'koala-agent start CONFIG.toml'"
+        )
+    return f"programs have that of {who}"
 
 
 async def ask_batch_system(config: Config, dialect: Dialect, runner: CommandRunner) -> str:
@@ -336,6 +416,7 @@ async def _port_for_agents(config: Config) -> str:
 NEEDS: dict[str, Need] = {
     "state directory": _state_directory,
     "batch system": _batch_system,
+    "environment": _environment,
     "account": may_submit,
     "gate": recorded_gate,
     "interpreter": _interpreter,

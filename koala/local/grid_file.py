@@ -268,7 +268,10 @@ def _agent_text(folder: GridFolder, site: str, address: str) -> str:
         "plain": _table(folder.grid.daemon.get("daemon", {}), source, "daemon").get("plain", False),
     }
     others = {key: table for key, table in tables.items() if key != "agent"}
-    # One account runs the whole grid: every user of the daemon may use the account.
+    # One account runs the whole grid: every user of the daemon may use the account, and so its
+    # batch systems, from any program.
+    if "kind" in (manager := _table(tables.get("lrm", {}), source, f"sites.{site}.lrm")):
+        others["lrm"] = {"native": ["*"], **manager}
     text = tomli_w.dumps({"agent": agent, "accounts": {"mode": "anyone"}, **others})
     parse_config(text, source=f"{source}: sites.{site}", folder=folder.state)
     return text

@@ -69,13 +69,16 @@ FOUND_BY = {
     "a_hold_without_an_end": 24,
     "an_end_before_the_program_is_dead": 8,
     "a_program_that_stays_held": 91,
-    "a_second_ticket_is_kept": 1203,
+    "tickets_outlive_a_move": 1018,
+    "a_component_waits_at_one_site_more": 1018,
+    "queues_of_owners_who_set_a_limit_are_filled": 1018,
+    "a_second_ticket_is_kept": 1035,
     "tickets_outlive_the_start": 1016,
     "tickets_of_an_attempt_that_ended_stay": 1237,
     "holds_are_not_charged": 1016,
-    "a_hold_is_never_given_back": 1026,
+    "a_hold_is_never_given_back": 1018,
     "a_hold_that_was_given_back_stays": 1016,
-    "tickets_are_fenced": 1237,
+    "tickets_are_fenced": 1030,
     "an_ended_ticket_stays_in_its_member": 1237,
     "all_gates_open_after_a_cut": 1203,
     "a_ticket_has_a_grace_time": 1237,
@@ -109,6 +112,9 @@ GUARDS: dict[str, Callable[[], None]] = {
     "a_hold_over_budget_is_kept": partial(
         test_tickets.test_a_hold_over_budget_is_given_back_at_once, Script
     ),
+    "a_site_is_held_as_a_whole": partial(
+        test_tickets.test_what_owners_allow_is_not_exceeded, Script
+    ),
     "a_ticket_of_another_attempt_holds": partial(
         test_tickets.test_a_ticket_of_an_earlier_attempt_holds_nothing, Script
     ),
@@ -121,7 +127,8 @@ GUARDS: dict[str, Callable[[], None]] = {
 - The swarm finds the second by one seed in ten thousand, the third by one in a thousand: too rare
   for a named seed.
 - Tickets are short in the swarm: few agents crash between the store of a gate and its order, no
-  budget is used up, and no ticket starts while its Stop is under way and the next attempt waits.
+  budget is used up, few jobs hold at one site, and no ticket starts while its Stop is under way and
+  the next attempt waits.
 - The swarm finds pings that are not noted as a run without end, which takes ten seconds (seed 43).
 """
 

@@ -14,6 +14,8 @@ SHARES = (8, 4, 2, 1)
 """Sizes, as the site's processors divided by these."""
 RUNS_S = (600.0, 3600.0, 6 * 3600.0, ENDLESS_S)
 """Time limits."""
+SHORT_S = (1200.0, 1800.0, 3600.0, 2 * 3600.0, 6 * 3600.0, 24 * 3600.0)
+"""Lengths of claims for which the holes of a living queue are told."""
 WAITING_MAX = 1_000
 """With more jobs in the queue it takes too long."""
 STEP_S = 60.0
@@ -51,3 +53,17 @@ def holes_of(queue: ConservativeQueue[Any]) -> tuple[Hole, ...]:
             holes.pop()
         holes.append(Hole(processors=processors, for_s=for_s))
     return tuple(holes[:HOLES_MAX])
+
+
+def short_holes(queue: LocalQueue[Any], now: float, startable: int) -> tuple[Hole, ...]:
+    """Return the holes of a living queue, beside what is startable for claims of any length."""
+    if not queue.waiting or queue.idle <= startable:
+        return ()
+    holes: list[Hole] = []
+    for for_s in SHORT_S:
+        processors = queue.startable(now, for_s)
+        if holes and holes[-1].processors == processors:
+            holes.pop()
+        if processors > startable:
+            holes.append(Hole(processors=processors, for_s=for_s))
+    return tuple(holes)

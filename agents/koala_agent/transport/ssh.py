@@ -43,6 +43,8 @@ class SSHTransport:
         is_trial: bool = False,
     ) -> None:
         """A `host` is one that sites of this process share."""
+        self.has_login = True
+        """False once the start-up files of a login have started something else than a command."""
         self._settings = settings
         self._environment = dict(environment)
         self._host = host or SSHHost(settings, clock=clock)
@@ -102,6 +104,7 @@ class SSHTransport:
         marked = await self._send(command)
         answer = unmarked(marked)
         if answer is None and command.hands_on:  # nothing ran: a profile that goes elsewhere
+            self.has_login = False
             marked = await self._send(command, is_login=False)
             answer = unmarked(marked)
         if marked.status == SSH_FAILED:

@@ -81,7 +81,6 @@ def site(context: click.Context, *, json: bool, address: str | None) -> None:
 @daemon_options
 def show(*, site: str, json: bool, address: str | None) -> None:
     """Show a site with its state and processors."""
-    from koala.cli.render.documents import gate_line
 
     sites = ask(address, lambda client: client.sites())
     shown = [entry for entry in sites if entry.site == site]
@@ -90,11 +89,14 @@ def show(*, site: str, json: bool, address: str | None) -> None:
         raise UnknownSiteError(
             f"no site {site!r}: known are {known}; `koala site --help` lists the commands"
         )
-    print_answer(
-        shown[0],
-        lambda: f"{_text(shown, is_detailed=True)}\n{gate_line(shown[0])}",
-        as_json=json,
-    )
+    print_answer(shown[0], lambda: _detailed(shown[0]), as_json=json)
+
+
+def _detailed(site: SiteStatus) -> str:
+    from koala.cli.render.documents import gate_line, queue_texts
+
+    row = _text([site], is_detailed=True)
+    return "\n".join((row, gate_line(site), *queue_texts(site.resources.queues)))
 
 
 def _text(sites: Sequence[SiteStatus], *, is_detailed: bool = False) -> str:

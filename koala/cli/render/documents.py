@@ -13,7 +13,7 @@ from koala.cli.render.table import NOTHING, Column, clean, column, painted, tabl
 from koala.views import units
 from koala.views.records.accounts import ClaimCost, ClaimReport, Report, ReportRow
 from koala.views.records.base import Moment
-from koala.views.records.grid import Metrics, ReplicaFile, SiteStatus
+from koala.views.records.grid import LocalQueue, Metrics, ReplicaFile, SiteStatus
 from koala.views.records.jobs import (
     Deadline,
     Explanation,
@@ -76,6 +76,22 @@ def gate_line(site: SiteStatus) -> str:
     """Say how claims that wait at a site are kept from starting, and what a probe saw of it."""
     tried = f" ({clean(site.gate_tried)})" if site.gate_tried else ""
     return f"gate: {clean(site.gate)}{tried}" if site.gate else "gate: none"
+
+
+def queue_texts(queues: Sequence[LocalQueue]) -> list[str]:
+    """Describe the queues of a site with what one job may have there, one in a line."""
+    return [_queue(one) for one in queues]
+
+
+def _queue(queue: LocalQueue) -> str:
+    limits = [
+        f"{units.duration(queue.longest_s)} at most" if queue.longest_s else "no limit of time",
+        f"{units.duration(queue.usual_s)} without a request" if queue.usual_s else "",
+        f"{queue.processors} processors" if queue.processors else "",
+        f"{queue.hosts} machines" if queue.hosts else "",
+    ]
+    name = f"queue {clean(queue.name)}{' (default)' if queue.is_default else ''}"
+    return f"{name}: {', '.join(filter(None, limits))}"
 
 
 def _gpus(site: SiteStatus) -> str:

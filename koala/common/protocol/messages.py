@@ -192,8 +192,8 @@ class Resources:
 class Queue:
     """Queue (partition) of a local manager, with what one job may have there; 0: no limit is known.
 
-    `longest_s` is the longest time, `usual_s` the time of a job that asks for none. Jobs without a
-    queue of their own go to the default one.
+    `longest_s` is the longest time, `usual_s` the time of a job that asks for none; where each job
+    `must_ask` there is no such job. Jobs without a queue of their own go to the default ones.
     """
 
     name: Annotated[str, Printable()]
@@ -202,6 +202,7 @@ class Queue:
     usual_s: Annotated[float, Amount()] = 0.0
     processors: Processors = 0
     hosts: Processors = 0
+    must_ask: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,12 +21,14 @@ END_S = 90.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Times that a batch job may have: the longest, the one without a request, and the time until
-    the site closes for a maintenance; infinite where none is known."""
+    """Times that a batch job may have: the longest, the one without a request (unless it
+    `must_ask`), and the time until the site closes for a maintenance; infinite where none is
+    known."""
 
     longest_s: float = math.inf
     usual_s: float = math.inf
     room_s: float = math.inf
+    must_ask: bool = False
 
 
 NO_LIMITS = Times()
@@ -56,6 +58,7 @@ def times_of(
         longest_s=max((one.longest_s or math.inf for one in found), default=math.inf),
         usual_s=max((one.usual_s or one.longest_s or math.inf for one in found), default=math.inf),
         room_s=room_s,
+        must_ask=any(one.must_ask for one in found),
     )
 
 
@@ -70,7 +73,8 @@ def limit_of(hold_s: float, wall_s: float | None, end_s: float, times: Times) ->
     none, because the queue's usual one is enough."""
     run_s = wall_s or RUN_MIN_S
     longest_s = _longest_s(run_s, end_s, times)
-    if wall_s is None and hold_s + run_s + end_s <= times.usual_s <= longest_s:
+    is_enough = hold_s + run_s + end_s <= times.usual_s <= longest_s
+    if wall_s is None and is_enough and not times.must_ask:
         return math.inf
     return min(hold_s + (wall_s or times.usual_s) + end_s, longest_s)
 

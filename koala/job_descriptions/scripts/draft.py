@@ -45,7 +45,8 @@ class Draft:
     """A component while its directives are read.
 
     `native` are options of the batch system that the program needs. `shape` are those that say more
-    exactly what attributes say, too: they count at a site of the script's own kind alone.
+    exactly what attributes say, too: they count at a site of the script's own kind alone. There
+    memory needs no attribute if it `is_memory_native`.
     """
 
     component: ComponentSpec
@@ -69,6 +70,7 @@ class Draft:
     error: tuple[str, Position] | None = None
     at: Position = BEGINNING
     environment: dict[str, str] = field(default_factory=dict)
+    is_memory_native: bool = False
     memory_mb: int | None = None  # on each node
     memory_per_cpu_mb: int | None = None
     warnings: list[str] = field(default_factory=list)

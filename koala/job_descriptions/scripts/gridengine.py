@@ -76,7 +76,7 @@ def _resources(draft: Draft, text: str) -> None:
             elif draft.soft_line == draft.at.line:
                 draft.native += ["-soft", "-l", word, "-hard"]
             elif name in MEMORY:
-                draft.memory_per_cpu_mb = _megabytes(value)
+                draft.memory_per_cpu_mb, draft.is_memory_native = _megabytes(value), True
                 _request(draft.shape, name, word)
             else:
                 _complex(draft, name, value)

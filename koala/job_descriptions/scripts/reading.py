@@ -117,8 +117,8 @@ def _apply(draft: Draft, use: Use, kind: Directives, site: ScriptSite) -> None:
         if len(draft.native) > native:
             _check_native(draft, " ".join(draft.native[native:]), kind, site)
     elif fate in (Fate.PASSED, Fate.TUNING):
-        if fate is Fate.TUNING and not _is_at_home(kind, site):
-            draft.warn(f"{option.name} is left out: it is an option of {kind.title}")
+        if fate is Fate.TUNING and (obstacle := _obstacle(kind, site)):
+            draft.warn(f"{option.name} is left out: {obstacle}")
             return
         draft.native += use.native
         _check_native(draft, option.name, kind, site)
@@ -131,22 +131,27 @@ def _is_at_home(kind: Directives, site: ScriptSite) -> bool:
     return site.system in (None, kind.title)
 
 
+def _obstacle(kind: Directives, site: ScriptSite) -> str:
+    """Describe why options of a batch system cannot be passed on; empty if they can."""
+    if not _is_at_home(kind, site):
+        has = f"has {site.system}" if site.system else "has no batch system"
+        return f"it is for {kind.title}, and {site.name} {has}"
+    return "" if site.takes_native else f"{site.name} passes nothing on (lrm.native of its agent)"
+
+
 def _check_native(draft: Draft, what: str, kind: Directives, site: ScriptSite) -> None:
     """Check that what a script passes on can be said at its site. Raises SpecError."""
-    if _is_at_home(kind, site):
-        return
-    if site.system:
-        raise SpecError(
-            f"{what} is an option of {kind.title}, and {site.name} has {site.system}: give it a"
-            " script of its own, or one with directives of both"
-        )
-    draft.warn(f"{what} is left out: {site.name} has no batch system")
-    draft.native.clear()
+    obstacle = _obstacle(kind, site)
+    if site.system == "":
+        draft.warn(f"{what} is left out: {obstacle}")
+        draft.native.clear()
+    elif obstacle:
+        raise SpecError(f"{what}: {obstacle}: give it a script of its own")
 
 
 def _complete(draft: Draft, kind: Directives, site: ScriptSite, name: str) -> None:
     """Set what follows from several options. Raises SpecError."""
-    is_at_home = _is_at_home(kind, site)
+    can_shape = not _obstacle(kind, site)
     kind.finish(draft)
     gpus = gpus_of(draft)
     processors = processors_of(draft, gpus)
@@ -157,10 +162,16 @@ def _complete(draft: Draft, kind: Directives, site: ScriptSite, name: str) -> No
         cpus_per_task=draft.cpus_per_task if draft.cpus_per_task > 1 else None,
         gpus=gpus,
         environment=tuple(sorted(draft.environment.items())),
-        memory_min_mb=memory_mb_of(draft, processors, gpus, is_spread=is_at_home),
+        memory_min_mb=memory_mb_of(draft, processors, gpus, is_spread=can_shape)
+        if not (can_shape and draft.is_memory_native)
+        else None,
     )
-    if is_at_home and site.takes_native:
+    if can_shape:
         draft.native += draft.shape
+    elif draft.shape and _is_at_home(kind, site):
+        words = [word.partition("=")[0] for word in draft.shape if word.startswith("-")]
+        names = ", ".join(dict.fromkeys(words))
+        draft.warn(f"{names} only tell the size: {_obstacle(kind, site)}")
     draft.set(native=shlex.join(draft.native) or None)
     set_paths(draft, kind.replaced, draft.component.label or name)
 

@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from koala_agent.background import find
+from koala_agent.lrm.batch_system import find_system
 from tests.agent.live.agent_process import COMMAND, command, environment
 from tests.agent.live.fake_daemon import fake_daemon
 from tests.harness.moments import moment
@@ -205,6 +206,28 @@ async def test_a_check_names_each_need_that_is_not_met(site: Site, tmp_path: Pat
     assert f"port {port} is taken" in found["FAILED  ports"]
     assert "does the daemon run" in found["FAILED  daemon"]
     assert "koala site add delft" in found["FAILED  certificate"]
+
+
+async def test_a_check_compares_the_agent_with_a_login_and_with_cron(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its programs get what it was started with; cron has another PATH."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".bash_profile").write_text("export MODULEPATH=/m LANG=C.UTF-8; echo hello\n")
+    for name, text in (("HOME", str(home)), ("SHELL", "/bin/bash"), ("LANG", "C")):
+        monkeypatch.setenv(name, text)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    (tmp_path / "bin").mkdir()
+    for name in find_system("oar").programs:
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\necho '{}'\n", encoding="utf-8")
+        (tmp_path / "bin" / name).chmod(0o755)
+    site.write("127.0.0.1:1", '[lrm]\nkind = "oar"\n')
+    found = await site.check()
+    assert "cron does not find oarsub (its PATH is /usr/bin:/bin)" in found["warning batch system"]
+    assert found["warning environment"].startswith("this shell has no MODULEPATH, which a login")
+    monkeypatch.setenv("MODULEPATH", "/m")
+    assert (await site.check())["ok      environment"] == "programs have that of this shell"
 
 
 SBATCH = """#!/bin/sh

@@ -99,3 +99,24 @@ def test_a_port_of_the_loopback_device_is_not_open_to_all(address: str, is_open:
     assert is_open_to_all(table, 0x9C49) is is_open
     assert not is_open_to_all(table, 0x9C4A)
     assert not is_open_to_all(table.replace(" 0A ", " 01 "), 0x9C49)
+
+
+@pytest.mark.parametrize(
+    ("files", "result", "words"),
+    [
+        ({}, "ok", "programs have that of a login at atlas"),
+        ({".bashrc": "echo Welcome"}, "warning", "files at atlas write 'Welcome' before each"),
+        ({".bash_profile": "exec cat"}, "warning", "starts another program before any command"),
+        ({".bashrc": "exec cat"}, "failed", "the login shell at atlas runs no command"),
+    ],
+)
+async def test_start_up_files_of_an_account_are_told(
+    files: dict[str, str], result: str, words: str
+) -> None:
+    with a_server(shell="/bin/bash") as server:
+        for name, text in files.items():
+            (server.home / name).write_text(f"{text}\n", encoding="utf-8")
+        found = await asyncio.to_thread(doctor, server)
+        close(a_settings(server))
+    assert found["environment"][0] == result, found
+    assert words in found["environment"][1]

@@ -89,6 +89,7 @@ async def test_no_start_up_file_changes_an_answer_a_file_or_the_survey(case: str
             found = read_survey(await site.run(survey_command()))
             assert found is not None
             assert found.home == str(server.home)
+            assert site.has_login == (case != "bash that becomes another")
             greets = any(HELLO in text for name, text in files.items() if name == ".bashrc")
             assert site.noise == ("Welcome to atlas" if greets or shell == "tcsh" else "")
 

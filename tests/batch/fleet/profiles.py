@@ -54,16 +54,13 @@ CASES = (
     Case(
         profile="threads,filters",
         usual="(project=physics)",
-        never=(
-            Wish(words="You must specify an account"),
-            Wish(more="(memory=100000)", words="alpha has at most 64000 MB on a host"),
-        ),
+        never=(Wish(more="(memory=100000)", words="alpha has at most 64000 MB on a host"),),
     ),
     Case(
         profile="maintenance,homes",
         late=Wish(more="(maxWallTime=30)", words="Reserved for maintenance"),
     ),
-    Case(profile="busy,preemption", idle=16, late=Wish(count=32, words="Priority")),
+    Case(profile="busy,preemption", idle=0, late=Wish(count=32, words="Priority")),
     Case(
         profile="accounting",
         never=(Wish(more="(project=closed)", words="Job violates accounting/QOS policy"),),

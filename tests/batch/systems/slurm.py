@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import signal
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -83,12 +82,15 @@ class SlurmCluster(System):
         return self.folder.parent / PROGRAMS
 
     def has_saved(self) -> bool:
-        """See System; it takes seconds. The record of a job that runs has its nodes."""
+        """See System; it takes seconds. A job that runs has its nodes in the record, which is
+        written after a change, and a start is none."""
         state = (self.folder / "state" / "job_state").read_bytes()
-        rows = [line.split("|") for line in self.run("squeue", "-h", "-o", "%j|%N").splitlines()]
-        nodes = Counter(row[1] for row in rows if row[1])
-        are_there = all(name.encode() in state for name, _ in rows)
-        return are_there and all(state.count(one.encode()) >= n for one, n in nodes.items())
+        rows = [line.split() for line in self.run("squeue", "-h", "-o", "%i %j %N").splitlines()]
+        for number, name, *nodes in rows:
+            if name.encode() not in state or any(node.encode() not in state for node in nodes):
+                self.run("scontrol", "update", f"JobId={number}", "Comment=saved")
+                return False
+        return True
 
     def controller(self) -> int:
         """See System."""

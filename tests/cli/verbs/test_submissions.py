@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -297,3 +298,21 @@ def test_submit_shows_what_the_job_writes_or_says_how_to_see_it(grid: Up) -> Non
     waited = grid.koala("submit", "-", "--wait", stdin=text)
     job = waited.stdout.strip()
     assert f"koala submit: koala logs -f {job} shows what it writes" in waited.stderr
+
+
+def test_a_script_is_read_for_the_batch_system_of_its_site(grid: Up, tmp_path: Path) -> None:
+    """The sites are emulated: they have none, and cannot do what is for Slurm alone."""
+    script = tmp_path / "wave.sh"
+    script.write_text(
+        "#!/bin/sh\n#SBATCH -n 2 --reservation=course --nice\n"
+        'echo "$SLURM_NTASKS tasks"\n#SBATCH -n 64\n'
+    )
+    run = grid.koala("submit", f"--component=delft:{script}", "--logs")
+    assert (run.returncode, run.stdout.splitlines()[-1]) == (0, "2 tasks")
+    told = [line.partition("wave.sh: ")[2] for line in run.stderr.splitlines() if "wave" in line]
+    assert told == [
+        "line 2, column 14: --reservation is left out: it is for Slurm, and delft has no batch"
+        " system",
+        "line 2, column 35: --nice is left out: it is for Slurm, and delft has no batch system",
+        "line 3, column 8: SLURM_NTASKS is not set by delft: Koala sets it to 2",
+    ]

@@ -183,7 +183,6 @@ def test_whatever_a_script_says_reaches_the_interpreter_unchanged(body: str) -> 
         ("#SBATCH -n 8 -N 2 --mem-per-cpu=1G", 4096),
         ("#SBATCH --mem-per-cpu=1500K", 2),
         ("#SBATCH -n 8 --mem-per-cpu=1G", 1024),
-        ("#$ -pe mpi 4\n#$ -l h_vmem=2.5G", 2560),
     ],
 )
 def test_memory_is_that_of_the_process_on_a_node(directives: str, memory_mb: int | None) -> None:
@@ -237,6 +236,23 @@ def test_processors_and_memory_for_each_gpu() -> None:
     component = slurm("--gpus=4", "--cpus-per-gpu=6", "--mem-per-gpu=8G", "-N 2")
     assert (component.processors, component.cpus_per_task) == (24, 12)
     assert component.memory_min_mb == 2 * 8192
+
+
+@pytest.mark.parametrize(
+    ("site", "memory_mb", "native"),
+    [
+        (None, None, "-l h_vmem=2.5G -pe mpi 4"),
+        ("Grid Engine", None, "-l h_vmem=2.5G -pe mpi 4"),
+        ("Slurm", 10240, None),
+        ("", 10240, None),
+    ],
+)
+def test_memory_of_grid_engine_is_passed_on_as_it_is(
+    site: str | None, memory_mb: int | None, native: str | None
+) -> None:
+    text = "#!/bin/sh\n#$ -pe mpi 4 -l h_vmem=2.5G\ntrue\n"
+    component, warnings = read_script(text, site=ScriptSite(name="x", system=site))
+    assert (component.memory_min_mb, component.native, warnings) == (memory_mb, native, [])
 
 
 def test_resources_of_grid_engine_directives() -> None:
@@ -327,15 +343,24 @@ def test_what_only_a_site_of_its_own_kind_can_do_goes_nowhere_else() -> None:
     assert read_script(plain, site=SLURM_SITE)[0].native == "--nice=3 --mem-per-cpu=1G"
     here, warnings = read_script(plain, site=CELL)
     assert (here.native, here.memory_min_mb) == (None, 4096)
-    assert warnings == ["line 2, column 31: --nice is left out: it is an option of Slurm"]
-    with pytest.raises(SpecError, match="--reservation is an option of Slurm, and gamma has Grid"):
+    assert warnings == [
+        "line 2, column 31: --nice is left out: it is for Slurm, and gamma has Grid Engine"
+    ]
+    with pytest.raises(
+        SpecError, match="--reservation: it is for Slurm, and gamma has Grid Engine"
+    ):
         read_script(needed, site=CELL)
     assert (
         "--reservation is left out: emu has no batch system"
         in read_script(needed, site=EMULATED)[1][-1]
     )
     closed = ScriptSite(name="alpha", system="Slurm", takes_native=False)
-    assert read_script("#!/bin/sh\n#SBATCH --mem=0\ntrue\n", site=closed)[0].native is None
+    here, warnings = read_script(plain, site=closed)
+    assert (here.native, here.memory_min_mb) == (None, 4096)
+    assert "--nice is left out: alpha passes nothing on (lrm.native of its agent)" in warnings[0]
+    assert "--mem-per-cpu only tell the size: alpha passes nothing on" in warnings[1]
+    with pytest.raises(SpecError, match="--reservation: alpha passes nothing on"):
+        read_script(needed, site=closed)
 
 
 def test_variables_of_another_batch_system_are_set_or_told() -> None:

@@ -60,6 +60,12 @@ def test_who_waits_for_a_node_of_ours_has_a_right_to_it() -> None:
     assert told(queue_row(*job, partition="wide")).startable == 8
     assert told(queue_row(*job, wanted="a[2-4]")).startable == 8
     assert told(queue_row(*job, partition="other")).startable == 16
+    tiers = "PartitionName=batch PriorityTier=10\nPartitionName=wide PriorityTier=TIER\n"
+    for tier, startable in (("9", 16), ("10", 8)):
+        row = queue_row(*job, partition="wide")
+        answers = (nodes(*rows), row, tiers.replace("TIER", tier), "", "")
+        figures = Slurm().read_figures(tuple(map(said, answers)))
+        assert idle(figures).startable == startable
     held = (*job[:5], "JobHeldUser", "(null)")
     assert told(queue_row(*held)) == told()
 

@@ -232,6 +232,8 @@ async def test_a_withdrawn_claim_leaves_the_queue_and_those_behind_it_start(
             queued_jobs=2,
             local_processors=0,
             waits=idle.waits,
+            outlook=idle.outlook,
+            why="3 idle, but claims of Koala wait for processors",
         )
         assert not manager.starts_after_stop
         await manager.withdraw("head")
@@ -253,6 +255,7 @@ async def test_easy_starts_what_does_not_delay_the_head_and_says_how_much_would_
         await manager.submit(ask("head", processors=7, time_limit_s=100))
         idle = await manager.idle()
         assert (idle.idle, idle.startable, idle.queued_jobs) == (3, 1, 1)
+        assert idle.holes == ()  # the head starts in 100 s
         await manager.submit(ask("too-long", processors=2, time_limit_s=500))
         await manager.submit(ask("short", processors=2, time_limit_s=50))
         await witness.running("short")

@@ -63,8 +63,8 @@ def a_component_waits_at_one_site_more() -> Patches:
         attempt = really_begin(state, job, placement, *rest)
         used = {member.site for member in attempt.members}
         more = [name for name in state.sites if name not in used]
-        for member in attempt.members[:1] if more and job.queue is None else ():
-            member.others = (more[0],)
+        if more:
+            attempt.members[0].others = (more[0],)
         return attempt
 
     with replaced((placing, "begin_attempt"), by=begin_attempt):

@@ -29,7 +29,7 @@ from typing import Annotated
 
 import msgspec
 
-from koala.common.protocol.messages import Resources, SiteResources
+from koala.common.protocol.messages import Queue, Resources, SiteResources
 from koala.errors import ConfigError, LocalManagerError
 from koala_agent.lrm.batch.native import check_allowed, check_pairs, native_words, refuse
 from koala_agent.lrm.batch.slurm_queue import by_priority
@@ -42,6 +42,7 @@ from koala_agent.lrm.dialect import (
     Figures,
     Gate,
     JobState,
+    Limits,
     QueueRow,
     check_status,
     honoured,
@@ -305,6 +306,38 @@ class GridEngine(Dialect):
                 waiting.append((one, int(priority[:DIGITS_MAX] or 0)))
         return (*running, *by_priority(waiting))
 
+    def limits(self) -> tuple[Command, ...]:
+        """See Dialect: all queues, and the complexes, which may be forced."""
+        return (Command(argv=("qconf", "-sq", "*")), Command(argv=("qconf", "-sc")))
+
+    def read_limits(self, answers: tuple[Answer, ...]) -> Limits:
+        """See Dialect. A job goes to any queue with our parallel environment, so that the shortest
+        of their times is what one without a request may get."""
+        queues, complexes = (answer.out if answer.status == 0 else "" for answer in answers)
+        is_forced = re.search(r"^h_rt\s+\S+\s+TIME\s+\S+\s+FORCED", complexes, re.MULTILINE)
+        found = []
+        for text in re.split(r"^(?=qname )", queues.replace("\\\n", ""), flags=re.MULTILINE):
+            fields = dict(re.findall(r"^(\w+) +(.*?) *$", text, re.MULTILINE))
+            name = fields.get("qname", "")
+            if name:
+                is_ours = self.parallel_environment in re.split(r"[\s,]+", fields["pe_list"])
+                times = [_limit_s(fields.get(key, "")) for key in ("s_rt", "h_rt")]
+                is_default = name == self.queue.partition("@")[0] if self.queue else is_ours
+                found.append((name, min(times), is_default))
+        usual_s = min((limit_s for _, limit_s, is_default in found if is_default), default=math.inf)
+        return Limits(
+            queues=tuple(
+                Queue(
+                    name=name,
+                    is_default=is_default,
+                    longest_s=limit_s if limit_s < math.inf else 0.0,
+                    usual_s=least_s if (least_s := min(usual_s, limit_s)) < math.inf else 0.0,
+                    must_ask=is_forced is not None,
+                )
+                for name, limit_s, is_default in found
+            )
+        )
+
     def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
         """See Dialect: a job is sorted in by its priority and its number, held or not."""
         return (user_hold(("qhold",), ("qrls",), read=_read_hold),)
@@ -316,6 +349,13 @@ def _instant(text: str) -> datetime:
         return datetime.fromisoformat(text.strip()).replace(tzinfo=None)
     except ValueError:
         return datetime.min  # noqa: DTZ901 - as all times here
+
+
+def _limit_s(text: str) -> float:
+    """Return a time limit of a queue, the longest where hosts have others; infinite for none."""
+    found = re.findall(r"(?:^|=|,)(?:([0-9]{1,6}):([0-9]{1,2}):([0-9]{1,2})|([0-9]{1,9}))", text)
+    times = [float(whole or int(h) * 3600 + int(m) * 60 + int(s)) for h, m, s, whole in found]
+    return max(times, default=math.inf) if "INFINITY" not in text.upper() else math.inf
 
 
 def _read_hold(answer: Answer) -> None:

@@ -24,7 +24,7 @@ from importlib.resources import files
 from signal import SIGKILL, SIGTERM
 from typing import Any
 
-from koala.common.protocol.messages import SiteResources
+from koala.common.protocol.messages import Queue, SiteResources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import option_pairs
 from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
@@ -36,6 +36,7 @@ from koala_agent.lrm.dialect import (
     Figures,
     Gate,
     JobState,
+    Limits,
     QueueRow,
     check_word,
     honoured,
@@ -216,6 +217,26 @@ class PBS(Dialect):
             ),
         )
 
+    def limits(self) -> tuple[Command, ...]:
+        """See Dialect: the queues, and the server, which has limits for all of them."""
+        return (
+            Command(argv=("qstat", "-Q", "-f", "-F", "json")),
+            Command(argv=("qstat", "-B", "-f", "-F", "json")),
+        )
+
+    def read_limits(self, answers: tuple[Answer, ...]) -> Limits:
+        """See Dialect."""
+        queues = _rows(answers[0], "Queue")
+        server = next(iter(_rows(answers[1], "Server").values()), {})
+        default = self.queue or str(server.get("default_queue", ""))
+        return Limits(
+            queues=tuple(
+                _queue(name, row, server, is_default=name == default)
+                for name, row in queues.items()
+                if str(row.get("queue_type", "")).lower().startswith("e")
+            )
+        )
+
     def list_queue(self) -> Command:
         """See Dialect."""
         return self.list_jobs()
@@ -260,6 +281,25 @@ class PBS(Dialect):
         is_waiting = job.get("job_state") in ("Q", "B")
         may_run = NEVER not in comment and LIMITED.search(comment) is None
         return is_ours and is_waiting and may_run
+
+
+def _rows(answer: Answer, key: str) -> dict[str, dict[str, Any]]:
+    """Return the rows of a listing by name; none where the server tells none."""
+    rows = _part(_tree(answer, "qstat"), key) if answer.status == 0 else {}
+    return {name: row for name, row in rows.items() if isinstance(row, dict)}
+
+
+def _queue(name: str, row: dict[str, Any], server: dict[str, Any], *, is_default: bool) -> Queue:
+    most = {**_part(server, "resources_max"), **_part(row, "resources_max")}
+    usual = {**_part(server, "resources_default"), **_part(row, "resources_default")}
+    return Queue(
+        name=name,
+        is_default=is_default,
+        longest_s=_seconds(most.get("walltime")) or 0.0,
+        usual_s=_seconds(usual.get("walltime")) or 0.0,
+        processors=_count(most.get("ncpus")),
+        hosts=_count(most.get("nodect")),
+    )
 
 
 def _read_hold(answer: Answer) -> None:

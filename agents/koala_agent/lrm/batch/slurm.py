@@ -237,11 +237,13 @@ class Slurm(Dialect):
         return (*argv, *self.options, *native, *gate)
 
     def read_submitted(self, answer: Answer) -> str:
-        """See Dialect; the answer is NUMBER or NUMBER;CLUSTER, after what a wrapper of the site
-        prints."""
+        """See Dialect; the answer is NUMBER or NUMBER;CLUSTER, after what a wrapper prints."""
         numbers = re.findall(r"^([0-9]{1,15})(?:;.*)?$", answer.out.strip(), re.MULTILINE)
         if answer.status == 0 and numbers:
             return str(numbers[-1])
+        if answer.status == 0:
+            message = f"sbatch: no number in {answer.out[:80]!r}"
+            raise LocalManagerError(message, transient=True)
         raise _refusal("sbatch", answer, self._place())
 
     def _place(self) -> str:
@@ -326,7 +328,9 @@ class Slurm(Dialect):
             wanted = [row.partition for row in every if row.is_default]
         seen = [row for row in every if not self.partition or row.partition in wanted]
         ours = {row.name: row for row in seen if not wanted or row.partition in wanted}
-        waiting = waiting_for(_rows(jobs), every, frozenset(ours), gated=GATED)
+        tier = min((rules[row.partition].tier for row in ours.values()), default=0.0)
+        rivals = [row for row in every if rules[row.partition].tier >= tier]
+        waiting = waiting_for(_rows(jobs), rivals, frozenset(ours), gated=GATED)
         idle_at = {name: row.idle_for(rules[row.partition]) for name, row in ours.items()}
         asleep = [row for row in ours.values() if row.is_asleep and idle_at[row.name]]
         unit = min((row.unit(rules[row.partition]) for row in ours.values()), default=0)

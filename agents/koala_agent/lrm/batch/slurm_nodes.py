@@ -65,7 +65,8 @@ class Rules:
 
     `memory_mb` is taken by each CPU of a job that asks for none, `host_memory_mb` on each node;
     both 0 where memory is not counted, infinite: all of the node. `host_cpus_max` are all that its
-    jobs may have of a node. A node that is powered down is up after `wake_s`.
+    jobs may have of a node. A node that is powered down is up after `wake_s`. Jobs of a higher
+    `tier` come before those of others.
     """
 
     whole: Whole = Whole.CPU
@@ -73,6 +74,7 @@ class Rules:
     host_memory_mb: float = 0.0
     host_cpus_max: float = math.inf
     wake_s: float = 60.0
+    tier: float = 1.0
 
 
 class Partitions(dict[str, Rules]):
@@ -100,6 +102,7 @@ def rules_of(partitions: str, config: str) -> Partitions:
             memory_mb=each_mb if counts_memory else 0.0,
             host_memory_mb=host_mb if counts_memory and not each_mb else 0.0,
             host_cpus_max=_number(words, "MaxCPUsPerNode") or math.inf,
+            tier=_number(words, "PriorityTier") or 1.0,
             wake_s=_number(words, "ResumeTimeout") or _number(usual, "ResumeTimeout") or 60.0,
         )
     return found

@@ -66,6 +66,7 @@ from koala_agent.lrm.local_manager import (
     RequestRefusedError,
     Running,
 )
+from koala_agent.lrm.outlook import short_holes
 
 _TURN_MAX = 16
 """Events of one turn. A launch without a resident parent takes a millisecond, and the agent has
@@ -407,11 +408,12 @@ class EmulatedLocalManager:
             self._report(idle)
 
     def _idle_now(self) -> Idle:
+        # Nothing starts any more once we are closing, not even what would fit.
+        startable = 0 if self._is_closing else self._queue.startable(self._clock())
         return Idle(
             processors=self._settings.processors,
             idle=self._queue.idle,
-            # Nothing starts any more once we are closing, not even what would fit.
-            startable=0 if self._is_closing else self._queue.startable(self._clock()),
+            startable=startable,
             queued_jobs=self._queue.waiting,
             local_processors=self._local.processors,
             idle_gpus=0 if self._is_closing else self._gpus.idle,
@@ -421,7 +423,20 @@ class EmulatedLocalManager:
             ),
             foreign_queued=self._local.waiting,
             outlook=self._forecasts.outlook(),
+            holes=() if self._is_closing else short_holes(self._queue, self._clock(), startable),
+            why=self._why_no_more(startable),
         )
+
+    def _why_no_more(self, startable: int) -> str:
+        idle, others = self._queue.idle, self._local.waiting
+        if self._is_closing or startable == idle:
+            return "" if idle else f"all {self._settings.processors} are in use"
+        if others:
+            verb = "waits" if others == 1 else "wait"
+            who = f"{others} job{'s' if others > 1 else ''} of local users {verb}"
+        else:
+            who = "claims of Koala wait"
+        return f"{idle} idle, but {who} for processors"
 
     # The life of a job ------------------------------------------------------------------------
 

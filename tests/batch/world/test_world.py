@@ -26,7 +26,7 @@ from tests.harness.moments import moment
 
 pytestmark = pytest.mark.lrm
 
-PAGE = Path(__file__).parents[2] / "docs" / "guides" / "environment.md"
+PAGE = Path(__file__).parents[3] / "docs" / "guides" / "environment.md"
 LIMIT_S = 90.0
 WORLD = """\
 #!/bin/bash
@@ -103,7 +103,7 @@ class Here:
         )
 
     async def found(self, name: str) -> dict[str, Any]:
-        """What a program has found, once it has."""
+        """Wait for what a program has found."""
         async with asyncio.timeout(LIMIT_S):
             while not (self.folder / name).exists():
                 await moment()
@@ -176,9 +176,9 @@ async def test_a_program_has_the_world_of_a_plain_job_but_for_what_is_listed(
     plain = {name: str(here.folder / f"{name}-plain") for name in ("here", "alpha", "gamma")}
     script = str(here.script)
     here.run(script, plain["here"], more={})
-    words = ("sbatch", "-t", "2", "-n", "1", "-o", "slurm.out", script, plain["alpha"])
+    words = ["sbatch", "-t", "2", "-n", "1", "-o", "slurm.out", script, plain["alpha"]]
     here.run(*words, more=variables_of(alpha))
-    words = ("qsub", "-pe", "grid", "1", "-S", "/bin/bash", "-o", "/dev/null", "-j", "y")
+    words = ["qsub", "-pe", "grid", "1", "-S", "/bin/bash", "-o", "/dev/null", "-j", "y"]
     here.run(*words, script, plain["gamma"], more=variables_of(gamma))
     async with grid_up(here, {"alpha": alpha, "gamma": gamma}) as client:
         for site in plain:
