@@ -11,7 +11,7 @@ placeholders                a claim's batch job, folder and files; `output_colle
 lrm                         batch systems, real or emulated
 starter_link, starter       the program of a placeholder, and the agent's connections to it
 files                       replicas, copies and uploads (`koala.common.files`)
-transport                   commands and files at a site, here or over ssh
+transport, environments     commands and files at a site, here or over ssh; the variables that commands get
 connect                     `koala site connect`
 conformance                 `koala-agent conformance`: tries what a batch system must do
 metrics                     what Prometheus reads

@@ -40,7 +40,7 @@ from koala_agent.link.stream import StreamFactory
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.guarded_dialect import guarded
 from koala_agent.lrm.batch.native import EVERY
-from koala_agent.lrm.batch_system import DialectSettings
+from koala_agent.lrm.batch_system import DialectSettings, outer_job_variables
 from koala_agent.lrm.dialect import Dialect
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
@@ -62,7 +62,7 @@ from koala_agent.site_access import (
 )
 from koala_agent.starter_link.inherited_connections import LOCAL, InheritedConnections
 from koala_agent.starter_link.mailbox import Mailbox
-from koala_agent.state_folder import check_state
+from koala_agent.state_folder import check_state, lrm_folder
 from koala_agent.transport.interface import CommandRunner, Transport
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_host import SSHHosts
@@ -310,7 +310,7 @@ def _local_manager(
 ) -> LocalManager:
     """Return the site's local manager; jobs get this umask. Starters of this machine get
     connections of `inherited`."""
-    state = Path(config.agent.state_dir) / "lrm"
+    state = lrm_folder(Path(config.agent.state_dir))
     if isinstance(config.lrm, EmulatedTable):
         settings = EmulatedSettings(
             processors=config.site.processors,
@@ -321,7 +321,7 @@ def _local_manager(
             seed=config.lrm.seed,
             load=local_load(config, speed=config.lrm.speed),
             may_kill_local=config.lrm.may_kill_local,
-            environment=environments.of_programs(),
+            environment=environments.of_programs(outer=outer_job_variables(os.environ)),
             umask=umask,
             switches=site.switches,
             make_room=disk.give_up_ballast,

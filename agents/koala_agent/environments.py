@@ -20,6 +20,9 @@ from koala.common.wire.grpc_variables import FORK_SUPPORT, VERBOSITY
 GRID_VARIABLE = "KOALA_GRID"
 """Variable of all processes of a grid on one machine, by which `koala up` finds what is left."""
 
+CLAIM_VARIABLE = "KOALA_CLAIM"
+"""Variable of each process of a claim."""
+
 COMMANDS_KEEP = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG")
 """Variables of ours that commands of a batch system get."""
 LOCALE = {"LC_ALL": "C"}
@@ -30,27 +33,11 @@ SERVICE = (
 )
 """Variables by which systemd speaks to a service."""
 
-OUTER_JOBS: Mapping[str, tuple[str, ...]] = {
-    "SLURM_JOB_ID": ("SLURM_*", "SLURMD_*", "SRUN_*"),
-    "SGE_TASK_ID": (
-        *("SGE_TASK_*", "SGE_O_*", "SGE_STD*_PATH", "SGE_CWD_PATH", "SGE_CKPT_*", "SGE_ACCOUNT"),
-        *("SGE_JOB_SPOOL_DIR", "SGE_BINDING", "SGE_RSH_COMMAND", "JOB_*", "QUEUE", "PE", "ARC"),
-        *("PE_HOSTFILE", "NSLOTS", "NHOSTS", "NQUEUES", "REQUEST", "REQNAME", "RESTARTED"),
-        *("ENVIRONMENT", "TMP", "TMPDIR"),
-    ),
-    "PBS_JOBID": ("PBS_*", "NCPUS", "TMPDIR"),
-    "OAR_JOB_ID": ("OAR_*", "OAR"),
-    "_CONDOR_JOB_AD": ("_CONDOR_*", "TMP", "TEMP", "TMPDIR"),
-    "PMI_RANK": ("PMI_*", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
-    "PMIX_RANK": ("PMIX_*", "OMPI_COMM_WORLD_*", "OMPI_UNIVERSE_SIZE", "PRTE_*"),
-    "KOALA_CLAIM": (
-        *("MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK", "WORLD_SIZE", "RANK", "LOCAL_RANK"),
-        "LOCAL_WORLD_SIZE",
-    ),
-}
-"""Variables of the job in which an agent was started, by the one that shows that there is one."""
-INSTALLATION = ("SLURM_CONF",)
-"""Variables that a job may have set, and that select the installation outside of it as well."""
+RENDEZVOUS = (
+    *("MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK", "WORLD_SIZE", "RANK", "LOCAL_RANK"),
+    *("LOCAL_WORLD_SIZE", "PMI_*", "PMIX_*", "MPI_LOCAL*", "OMPI_COMM_WORLD_*", "PRTE_*"),
+)
+"""Variables by which the processes of a job or an MPI program find one another."""
 
 
 def of_commands(additions: Mapping[str, str]) -> dict[str, str]:
@@ -60,24 +47,27 @@ def of_commands(additions: Mapping[str, str]) -> dict[str, str]:
 
 
 def of_programs(
-    additions: Mapping[str, str] | None = None, *, without: Iterable[str] = ()
+    additions: Mapping[str, str] | None = None,
+    *,
+    without: Iterable[str] = (),
+    outer: Iterable[str] = (),
 ) -> dict[str, str]:
     """Return the environment of programs under the agent's own account, and of commands that hand
-    theirs on to programs, `without` what would change these commands."""
-    outer = [name for sign in OUTER_JOBS if sign in os.environ for name in OUTER_JOBS[sign]]
-    ours = (FORK_SUPPORT, VERBOSITY, *SERVICE, "KOALA_*")
-    kept = {name: os.environ[name] for name in INSTALLATION if name in os.environ}
-    if GRID_VARIABLE in os.environ:
-        kept[GRID_VARIABLE] = os.environ[GRID_VARIABLE]
-    found = {**left_out((*ours, *outer), os.environ), **kept}
-    return {**left_out(without, found), **(additions or {})}
+    theirs on to programs, `without` what would change these commands. `outer` are the variables of
+    a batch job in which this process runs."""
+    outer = tuple(outer)
+    others = (*outer, *RENDEZVOUS) if outer or CLAIM_VARIABLE in os.environ else ()
+    kept = {name: os.environ[name] for name in (GRID_VARIABLE,) if name in os.environ}
+    found = left_out((FORK_SUPPORT, VERBOSITY, *SERVICE, "KOALA_*", *others), os.environ)
+    return {**left_out(without, {**found, **kept}), **(additions or {})}
 
 
 def left_out(patterns: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables whose names match none of these patterns."""
     listed = tuple(patterns)
-    return {
-        name: value
-        for name, value in environment.items()
-        if not any(fnmatchcase(name, pattern) for pattern in listed)
-    }
+    return {name: value for name, value in environment.items() if not matches(name, listed)}
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Test a name for one of these patterns, which may have a * each."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -352,6 +352,7 @@ class Site:
                 waits=(*self._claims.untaken(), *idle.waits),
                 foreign_queued=idle.foreign_queued,
                 gate=self._manager.gate,
+                gate_tried=idle.gate_tried,
                 outlook=idle.outlook,
                 why_idle="" if is_low else idle.why,
                 asleep=idle.asleep,

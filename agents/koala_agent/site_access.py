@@ -14,6 +14,7 @@ from koala.common.runtime import clock
 from koala.errors import ConfigError
 from koala_agent import environments
 from koala_agent.config_tables import Config
+from koala_agent.lrm.batch_system import outer_job_variables
 from koala_agent.transport.interface import Transport
 from koala_agent.transport.local import LocalTransport
 from koala_agent.transport.shell import AccountSwitch
@@ -75,9 +76,11 @@ def local_transport(
     config: Config, *, switches: Mapping[str, AccountSwitch] | None = None, umask: int = -1
 ) -> LocalTransport:
     """Return the transport to the batch system of this machine."""
+    given = config.lrm.environment
+    outer = outer_job_variables(os.environ)
     return LocalTransport(
-        environment=environments.of_commands(config.lrm.environment),
-        programs=lambda names: environments.of_programs(config.lrm.environment, without=names),
+        environment=environments.of_commands(given),
+        programs=lambda names: environments.of_programs(given, without=names, outer=outer),
         limit_s=config.lrm.command_limit_s,
         switches=switches,
         umask=umask,

@@ -29,12 +29,18 @@ PRIVATE = (
     "identity",
     "identity/site.pem",
     "lrm",
+    "lrm/gate-probe.json",
     "lrm/jobs.sqlite3",
     "lrm/jobs.sqlite3-wal",
     "lrm/jobs.sqlite3-shm",
     "lrm/jobs.mark",
     "transfers/incoming",
 )
+
+
+def lrm_folder(state_dir: Path) -> Path:
+    """Return the folder of the local manager's state."""
+    return state_dir / "lrm"
 
 
 def check_state(state_dir: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.common.protocol.queue_limits import hold_room_s
+from koala.common.protocol.queue_limits import END_S, hold_room_s, limit_of
 from koala.core.model.claim import Asked, Claim
 from koala.core.model.grid import Demand, GridView, Link
 from koala.core.model.job import Attempt, Claiming, Job, Member
@@ -10,7 +10,7 @@ from koala.core.model.job_spec import InputFile, InputMode, JobSpec, StartType
 from koala.core.model.parameters import Parameters
 from koala.core.model.placement_queues import local_site
 from koala.core.model.timeline import chunk
-from koala.core.model.values import Instant, JobId, SiteName
+from koala.core.model.values import FOREVER, Instant, JobId, SiteName
 from koala.core.policy_api import PlacementPolicy, on_distinct_sites
 from koala.core.resources import (
     needs_resources,
@@ -105,6 +105,23 @@ def free_slots(state: State) -> dict[SiteName, int]:
         if claim.site in left:
             left[claim.site] -= 1
     return left
+
+
+def view_until_end(state: State, job: Job, view: GridView, now: Instant) -> GridView:
+    """Return the view with the processors that are idle for as long as a job's claims last: no
+    longer than their time limits."""
+    if not view.sites_with_holes:
+        return view
+    hold_s = hold_max_s(state, job)
+    ends = {}
+    for name in view.sites_with_holes:
+        limits_s = []
+        for component in job.spec.components:
+            times = site_times(component, state.sites[name])
+            limit_s = limit_of(hold_s, component.wall_time_s, END_S, times)
+            limits_s.append(times.usual_s if limit_s == FOREVER else limit_s)
+        ends[name] = now + max(limits_s)
+    return view.until(ends)
 
 
 def hold_max_s(state: State, job: Job) -> float:

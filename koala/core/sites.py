@@ -56,9 +56,16 @@ def site_views(
                 slots=slots.get(name),
                 gpus=max(0, site.idle_gpus() - gpus) if site.reported_gpus else 0,
                 unit=site.facts.resources.unit or 1,
+                holes=() if is_taken or not site.holes else _holes(site, processors),
             )
         )
     return views
+
+
+def _holes(site: Site, placed: int) -> tuple[tuple[int, Instant], ...]:
+    """Return what is left of the holes that a site has told."""
+    taken = site.reported_idle - site.idle() + placed
+    return tuple([(processors - taken, until) for processors, until in site.holes])
 
 
 def note_ask(site: Site, claim: ClaimId, processors: int, gpus: int = 0) -> int:

@@ -85,17 +85,18 @@ def held_room(site: Site) -> int:
     return site.facts.processors if share is None else int(share * site.facts.processors)
 
 
-def may_hold(state: State, site: Site, ticket: Claim | None, processors: int) -> bool:
-    """Return True if a ticket may hold so many processors beside those that others hold before the
-    barrier. One that is larger than the share that is held of a site may do so alone."""
-    held = sum(
-        claim.processors
+def may_hold(state: State, site: Site, job: Job, ticket: Claim | None, processors: int) -> bool:
+    """Return True if a ticket of a job may hold so many processors beside what is held before the
+    barrier. A job that is larger than the share that is held of a site may hold alone."""
+    held = [
+        claim
         for claim in state.ledger.values()
         if claim.is_ticket
         and claim.site == site.name
         and claim is not ticket
         and isinstance(claim.phase, Granted | Armed)
-    )
+    ]
+    wanted = processors + sum([claim.processors for claim in held])
+    is_alone = all(claim.job == job.id for claim in held)
     most = state.parameters.held_share_max * site.facts.processors
-    is_shared = held == 0 or held + processors <= most
-    return is_shared and held + processors <= held_room(site)
+    return (is_alone or wanted <= most) and wanted <= held_room(site)

@@ -14,8 +14,7 @@ An error in a text is a `SpecError` with line, column and the line itself. The m
 lexer, parser       from a text to a `tree`; `unparse` goes back
 evaluation          replace variables and concatenations
 document            YAML and JSON as the same tree
-scripts             batch scripts as components: a `script_draft` each, filled in by the directives
-                    of a batch system, which an entry point names
+scripts             batch scripts as components
 attributes          the table of all attributes; `attribute_names` has their spellings
 job_reader          from a tree to a JobSpec, with the tables and readers of `readers`, `fields`,
                     `job_fields` and `resource_fields`

@@ -448,6 +448,16 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "TCP paths that are tried before the start; FROM and TO are labels, indices or all",
     ),
     _refused(
+        "stagein",
+        "add the file to the catalogue (koala files add), and name it with inputs=(NAME SIZE);"
+        " stage takes files of your machine along",
+        "KOALA",
+    ),
+    _refused("filesize-stagein", "the size stands beside the name: inputs=(NAME SIZE)", "KOALA"),
+    _refused("stageout", "name the files with outputFile; they are brought back", "KOALA"),
+    _ignored("filesize-stageout", "files are brought back whatever their sizes", "KOALA"),
+    _ignored("bandwidth", "links are measured, and nothing is reserved on them", "KOALA"),
+    _refused(
         "totalCount", "splitting a total over sites is not there yet: name components", "Koala"
     ),
     _refused("minCount", "malleable jobs are not there yet: use count", "Koala"),

@@ -45,6 +45,9 @@ from koala.job_descriptions.tree import (
 PRODUCED_CHARACTERS_MAX = 4 * 1024 * 1024
 """Limit on the characters that references and concatenations put into one tree."""
 
+OF_GRAM = ("HOME", "LOGNAME", "GLOBUS_LOCATION", "GLOBUS_ID", "GLOBUSRUN_GASS_URL")
+"""Variables that GRAM 2 and 5 define by themselves."""
+
 COMPARED_NAMES_MAX = 1000
 COMPARED_CHARACTERS_MAX = 80
 
@@ -223,5 +226,11 @@ class _Evaluation:
         if near:
             which = "nearest defined" if len(near) < len(names) else "defined here"
             known = f"{which}: {', '.join(map(repr, near))}"
+        if node.name in OF_GRAM:
+            known = (
+                "GRAM defined it at the site, where a program finds HOME and LOGNAME in its"
+                f" environment; define it with -D {node.name}=VALUE, or"
+                f" (rsl_substitution=({node.name} VALUE))"
+            )
         message = f"the variable {node.name[:80]!r} is not defined; {known}"
         return self._source.error(message, node.offset)

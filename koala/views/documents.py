@@ -441,6 +441,7 @@ def sites_document(state: State, now: Instant = 0.0) -> tuple[grid.SiteStatus, .
             running=running[site.name],
             links=tuple(links.get(site.name, ())),
             is_drained=site.is_drained,
+            gate=site.facts.gate,
         )
         for site in state.sites.values()
     )
@@ -472,6 +473,8 @@ def _resources(resources: SiteResources) -> grid.Resources:
         licenses=dict(resources.licenses),
         queues=tuple(map(_queue, resources.queues)),
         host_memory_mb=resources.host_memory_mb,
+        host_processors=resources.host_processors,
+        unit=resources.unit,
     )
 
 

@@ -23,6 +23,7 @@ from koala.views.waiting import (
     SiteQueue,
     SiteQueues,
     clock_time,
+    interval,
     span,
     start_of,
     waiting_claims,
@@ -99,8 +100,8 @@ def _describe(found: jobs.ExpectedStart, now: Instant) -> str:
     start = f"estimated start in {span(float(found.start_at) - now)}"
     if found.earliest_at is None or found.latest_at is None:
         return f"{start}: {last}"
-    low, high = span(float(found.earliest_at) - now), span(float(found.latest_at) - now)
-    return f"{start} ({low} to {high}): {last}"
+    between = interval(float(found.earliest_at) - now, float(found.latest_at) - now)
+    return f"{start} ({between}): {last}"
 
 
 def expected_of_spec(state: State, spec: JobSpec, queues: SiteQueues, now: Instant) -> str:

@@ -44,6 +44,7 @@ from koala.core.queries import (
     is_held,
     placement_policy,
     starts_early,
+    view_until_end,
 )
 from koala.core.resources import describe_cut
 from koala.core.sites import is_usable
@@ -135,7 +136,8 @@ def _placing(state: State, job: Job, queues: SiteQueues, now: Instant) -> list[s
         return _timed(state, job, queues, now)
     lines = state.scanner.explain(state, job, now)
     closed = sites_closed_to(state, job, now)
-    view = without_closed_sites(state, job, grid_view_of(state), now)
+    view = view_until_end(state, job, grid_view_of(state), now)
+    view = without_closed_sites(state, job, view, now)
     answer = placement_policy(state, job)(whole_request(state, job, now), view)
     misfit = _misfit(state, job)
     tries = counted(job.placement_tries, "placement try", "placement tries")

@@ -29,6 +29,7 @@ class SiteQueue:
     """Local queue of a site by its newest report; `system` is the name of its batch system."""
 
     system: str = ""
+    gate_tried: str = ""
     waits: Mapping[ClaimId, Wait] = field(default_factory=dict)
     outlook: tuple[Outlook, ...] = ()
 
@@ -36,7 +37,8 @@ class SiteQueue:
     def of(cls, figures: SiteFigures, *, system: str) -> SiteQueue:
         """Make it of the figures of a site."""
         waits = {wait.claim: wait for wait in figures.waits}
-        return cls(system=system, waits=waits, outlook=figures.outlook)
+        tried = figures.gate_tried
+        return cls(system=system, gate_tried=tried, waits=waits, outlook=figures.outlook)
 
 
 NO_QUEUE = SiteQueue()
@@ -82,7 +84,7 @@ def _wait(state: State, claim: Claim, queue: SiteQueue, now: Instant) -> jobs.Qu
         site=claim.site,
         system=queue.system,
         batch_job="" if told is None else told.number,
-        reason="" if told is None else told.reason,
+        reason="" if told is None else told.reason.removeprefix(f"{queue.system}: "),
         asked_at=Moment.of(claim.asked_at),
         is_gated=claim.is_gated,
         start_at=moment_of(claim.start_at),
@@ -128,8 +130,7 @@ def _start(wait: jobs.QueueWait, now: Instant) -> str:
     verb = "would start" if wait.is_gated else "estimated start"
     details = [wait.source] if wait.source else []
     if wait.earliest_at is not None and wait.latest_at is not None:
-        low, high = span(float(wait.earliest_at) - now), span(float(wait.latest_at) - now)
-        details.insert(0, f"{low} to {high}")
+        details.insert(0, interval(float(wait.earliest_at) - now, float(wait.latest_at) - now))
     return f"{verb} in {span(float(wait.start_at) - now)} ({'; '.join(details)})"
 
 
@@ -143,10 +144,12 @@ def wait_of_member(state: State, job: Job, member: Member, queues: SiteQueues, n
     if not waits:
         return f"no claim waits at {member.site}" if member.end is None else ""
     first = min(waits, key=start_of)
-    others = counted(len(waits) - 1, "further claim")
-    elsewhere = ", ".join(dict.fromkeys([one.site for one in waits if one.site != first.site]))
-    also = f", also at {elsewhere}" if elsewhere else " behind it"
-    return describe_wait(first, now) + (f"; {others}{also}" if len(waits) > 1 else "")
+    behind = sum(one.site == first.site for one in waits) - 1
+    elsewhere = dict.fromkeys(one.site for one in waits if one.site != first.site)
+    words = [describe_wait(first, now)]
+    words += [f"{counted(behind, 'further claim')} behind it"] if behind else []
+    words += [f"also queued at {', '.join(elsewhere)}"] if elsewhere else []
+    return "; ".join(words)
 
 
 def _held(state: State, member: Member) -> Claim | None:
@@ -228,6 +231,11 @@ def span(seconds: Seconds) -> str:
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+
+
+def interval(low_s: Seconds, high_s: Seconds) -> str:
+    """Format an interval of durations from now on."""
+    return f"up to {span(high_s)}" if low_s < 1 else f"{span(low_s)} to {span(high_s)}"
 
 
 def clock_time(at: Instant, now: Instant) -> str:

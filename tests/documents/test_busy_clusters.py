@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from koala.common.protocol.messages import Wait
+from koala.common.protocol.messages import Outlook, Wait
 from koala.core.model.actions import ArmClaim, ClaimProcessors, StopClaim
 from koala.core.model.events import SiteReported
 from koala.core.model.values import ClaimId, JobId, SiteName
@@ -77,12 +77,14 @@ def tell(script: Script, minute: int) -> None:
 def local_queue(site: SiteName) -> SiteQueue:
     """The words of both sites for the claims that wait there."""
     first = {"delft": ("j1/1/0/", 4711), "vu": ("j1/1/1/", 815)}[site]
+    reason = "Resources" if site == "delft" else ""
     numbers = {ClaimId(f"{first[0]}{n}"): str(first[1] + n - 1) for n in (1, 2, 3)}
     waits = {
-        claim: Wait(claim=claim, number=number, source="by all jobs' time limits")
+        claim: Wait(claim=claim, number=number, reason=reason, source="queue run forward")
         for claim, number in numbers.items()
     }
-    return SiteQueue(system="Slurm", waits=waits)
+    outlook = Outlook(processors=4, run_s=1e8, start_in_s=1200.0)
+    return SiteQueue(system="Slurm", waits=waits, outlook=(outlook,))
 
 
 def tickets(script: Script) -> dict[ClaimId, str]:

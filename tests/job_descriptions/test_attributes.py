@@ -26,9 +26,9 @@ GLOBUS = """
     rslSubstitution file_stage_in file_stage_in_shared file_stage_out file_clean_up scratch_dir
     gass_cache library_path expiration username loglevel logpattern savejobdescription
     proxy_timeout restartcontacts resourceManagerContact label subjobStartType subjobCommsType
-    resourceManagerName
+    resourceManagerName stagein stageout filesize-stagein filesize-stageout bandwidth
 """
-"""The names of GT 2.4, GRAM 5 and DUROC, as their manuals list them."""
+"""The names of GT 2.4, GRAM 5 and DUROC, as their manuals list them, and of KOALA's own."""
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -80,6 +80,23 @@ async def why(client: AsyncClient, job: str, *wanted: str) -> None:
         await moment()
 
 
+async def told_everywhere(client: AsyncClient, job: str) -> None:
+    """Lists, details and a dry run say the same of a job whose component at Leiden waits."""
+    (listed,) = await client.list_jobs(jobs=[job])
+    assert listed.reason.startswith("queued at leiden")
+    assert listed.reason.endswith("; delft holds 2")
+    shown = await client.show(job)
+    assert shown.expected is not None
+    assert (shown.expected.component, shown.expected.is_place_kept) == ("leiden", True)
+    assert shown.parts[1].waits[0].source == "queue run forward"
+    assert "holds 2 processors at delft" in shown.parts[0].wait
+    later = "&(executable=/bin/true)(count=4)(resourceManagerContact=leiden)"
+    dry = await client.submit(later, dry_run=True)
+    assert "component leiden at leiden is last" in dry.expected
+    soon = f'+{later.replace("&", "(&")})(deadline="+2")'
+    assert any("too early" in one for one in (await client.submit(soon, dry_run=True)).warnings)
+
+
 def leave(grid: Grid, site: str) -> None:
     """Let the local users of a site go: its agent is killed and comes back without them."""
     grid.kill(site)
@@ -126,6 +143,7 @@ async def test_what_came_up_first_holds_over_kills_until_the_other_comes_up(tmp_
     async with queued_pair(tmp_path, "leiden", tickets="turns") as (grid, client, job):
         holds = "component delft: holds 2 processors at delft"
         await why(client, job, holds, "component leiden: queued at leiden")
+        await told_everywhere(client, job)
         held = grid.starters(f"{job}/")
         assert len(held) == 1
         for name in ("daemon", "delft"):
@@ -150,3 +168,29 @@ async def test_what_came_up_too_early_is_given_back_and_gated(tmp_path: Path) ->
         await why(client, job, GATED)
         leave(grid, "leiden")
         await comes_up(grid, client, job)
+
+
+async def test_a_job_in_two_queues_goes_where_processors_become_idle(tmp_path: Path) -> None:
+    """Each part waits at both sites. Delft, which could take the whole job, becomes idle."""
+    policies = '[policies]\ntickets = "dodge"\n'
+    with live_grid(
+        tmp_path,
+        sites={"delft": PROCESSORS, "leiden": PROCESSORS},
+        parameters={**PARAMETERS, "redundancy_share_max": 1.0},
+        more={"daemon": policies, **CROWDS},
+    ) as grid:
+        async with grid.client() as client:
+            await grid.ready(client)
+            for site in grid.sites:
+                await grid.crowded(client, site)
+            parts = [grid.evidence.component(count=2) for _ in range(2)]
+            text = grid.evidence.job(*parts, more="(redundancy=2)")
+            job = (await client.submit(text)).job
+            await grid.phase(client, job, "Queued")
+            await why(client, job, "further claims, also at")
+            leave(grid, "delft")
+            assert await client.wait(job) == "Finished", await client.show(job)
+            await grid.at_rest(client)
+            grid.evidence.finished(job, processes=4)
+            shown = await client.show(job)
+            assert {part["site"] for part in shown["parts"]} == {"delft"}

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from koala_agent.environments import CLAIM_VARIABLE
 from koala_agent.lrm.claim_processes import (
-    CLAIM_VARIABLE,
     SCOPE_VARIABLE,
     LiveProcess,
     ProcessIdentity,

@@ -80,12 +80,14 @@ class Tickets:
             waiting = sum(isinstance(claim.phase, Asked) for claim in here)
             most = site.facts.tickets_max
             require(most is None or waiting <= most, 5, f"{waiting} tickets wait at {name}")
-            held = [one.processors for one in here if isinstance(one.phase, Granted | Armed)]
-            owners, ours = site.facts.held_share_max, scheduler.parameters.held_share_max
-            is_alone = len(held) <= 1 and owners is None
-            allowed = site.facts.processors * min(1.0 if owners is None else owners, ours)
-            is_allowed = is_alone or sum(held) <= max(allowed, max(held, default=0))
-            require(is_allowed, 5, f"{held} processors are held at {name}")
+            held: dict[JobId, int] = {}
+            for one in here:
+                if isinstance(one.phase, Granted | Armed):
+                    held[one.job] = held.get(one.job, 0) + one.processors
+            shares = (site.facts.held_share_max, scheduler.parameters.held_share_max)
+            owners, ours = [site.facts.processors * (share or 1.0) for share in shares]
+            is_allowed = len(held) <= 1 or sum(held.values()) <= ours
+            require(is_allowed and sum(held.values()) <= owners, 5, f"{held} hold at {name}")
         waits: dict[tuple[JobId, int, int], set[SiteName]] = {}
         for one in tickets:
             if isinstance(one.phase, Asked):

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from koala.job_descriptions.scripts import GROUP as DIRECTIVES
+from koala.job_descriptions.scripts.reading import GROUP as DIRECTIVES
 from koala_agent.lrm.batch_system import DEFAULT, GROUP, BatchSystem
 from tests.tidy.sources import ROOT
 
@@ -34,7 +34,8 @@ def source_files() -> Iterator[Path]:
 
 
 def names_kind(text: str, system: BatchSystem) -> bool:
-    """Test a text for the kind's word or title; names of its own modules are none."""
+    """Test a text for the kind's word or title; names of its own modules are none, and neither are
+    options such as --ignore-pbs."""
     title = system.title.replace(" ", "[ -]?")
     words = "|".join((re.escape(system.kind), title))
-    return re.search(rf"(?<![a-zA-Z])(?i:{words})(?![a-zA-Z]|_[a-z])", text) is not None
+    return re.search(rf"(?<![a-zA-Z-])(?i:{words})(?![a-zA-Z]|_[a-z])", text) is not None

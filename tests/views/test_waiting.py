@@ -75,7 +75,7 @@ def queue(*waits: Wait, outlook: tuple[tuple[int, float, float], ...] = ()) -> S
 
 
 def slurm(site: SiteName) -> SiteQueue:
-    """What both sites tell: the claims are jobs 13 and 14."""
+    """Queue of a site: the first claims of both are jobs 13 and 14."""
     number, claim = ("13", OCEAN) if site == "a" else ("14", AIR)
     wait = Wait(claim=claim, number=number, reason="Resources", source=SOURCE, start_in_s=1.0)
     return queue(wait, outlook=((2, HOUR, 60.0), (8, 600.0, 120.0), (8, HOUR, 2 * HOUR)))

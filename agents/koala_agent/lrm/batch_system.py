@@ -21,6 +21,7 @@ import msgspec
 from koala.common.runtime.settings_file import Table
 from koala.common.runtime.software import DISTRIBUTION
 from koala.errors import ConfigError
+from koala_agent.environments import matches
 from koala_agent.lrm.dialect import Dialect
 from koala_agent.starter.batch_rules import BatchRules
 from koala_agent.transport.interface import CommandRunner
@@ -83,8 +84,10 @@ class BatchSystem:
 
     - `found_by` are commands that together are there only where it is installed; by default all
       `programs`. `variables` of the environment select an installation; `places` are paths that
-      are there then, with variables as `{SLURM_CONF}`. `profile` are variables by which a user's
+      are there then, with variables as `{NAME}`. `profile` are variables by which a user's
       profile gives options to the command that submits, and the keys of `settings` for them.
+      `job_variables` are names, which may have a *, that each of its jobs has: the first of them
+      shows that this process runs in one.
     - `lists_gpus`: it lists GPUs itself, so that `site.gpus` means nothing.
     - `rules` are those by which starters find their hosts and start helpers there.
     - `check` is the doctor's check of its settings, beyond that the commands answer.
@@ -105,6 +108,7 @@ class BatchSystem:
     variables: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     profile: Mapping[str, str] = field(default_factory=dict)
+    job_variables: tuple[str, ...] = ()
     lists_gpus: bool = False
     rules: BatchRules = field(default_factory=lambda: BatchRules(needs_keeper=True))
     check: Check | None = None
@@ -161,6 +165,19 @@ def known_systems() -> tuple[BatchSystem, ...]:
         with suppress(ConfigError):
             systems.append(_load(point))
     return tuple(systems)
+
+
+def outer_job_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of the variables of the batch jobs in which this process runs, if it does;
+    those that select an installation are none."""
+    if not any("JOB" in name for name in environment):
+        return ()  # without a look at all packages
+    inside = [one for one in known_systems() if {*one.job_variables[:1]} & environment.keys()]
+    return tuple(
+        name
+        for name in environment
+        if any(name not in one.variables and matches(name, one.job_variables) for one in inside)
+    )
 
 
 def _load(point: EntryPoint) -> BatchSystem:

@@ -30,11 +30,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from koala_agent.environments import CLAIM_VARIABLE
 from koala_agent.starter import procfs
 from koala_agent.starter.process_tree import RLIMIT_LOCKS
 from koala_agent.starter.procfs import Stat
 
-CLAIM_VARIABLE = "KOALA_CLAIM"
 SCOPE_VARIABLE = "KOALA_LOCAL_MANAGER"
 """Name of the local manager that started a process: claims are unique to a daemon, and a machine
 may run the agents of several. A process without it (its program cleaned its environment) matches

@@ -20,7 +20,8 @@ from enum import StrEnum
 from koala.common.protocol import names
 from koala.common.protocol.messages import NO_RESOURCES, Queue, SiteResources
 from koala.errors import LocalManagerError
-from koala_agent.lrm.claim_processes import CLAIM_VARIABLE, SCOPE_VARIABLE
+from koala_agent.environments import CLAIM_VARIABLE
+from koala_agent.lrm.claim_processes import SCOPE_VARIABLE
 from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 

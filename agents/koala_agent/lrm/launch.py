@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import IO
 
 from koala.errors import LocalManagerError
+from koala_agent.environments import CLAIM_VARIABLE
 from koala_agent.lrm.claim_processes import (
-    CLAIM_VARIABLE,
     SCOPE_VARIABLE,
     ProcessIdentity,
     brand_of,

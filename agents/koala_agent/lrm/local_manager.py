@@ -168,7 +168,7 @@ class Idle:
     the site's administrator; empty for none. `idle_gpus` are those of `resources` that a claim
     could have. `foreign_queued` are the jobs of others among `queued_jobs`. `waits` are the
     expected starts of our waiting claims, and `outlook` those of further ones, as far as they are
-    known.
+    known. `gate_tried` is what a probe saw of the gate in force.
 
     `why` says in words, with numbers, why no more processors are startable; empty where all are, or
     `trouble` says it. `asleep` of the startable ones are powered down, and up after `wake_s`.
@@ -187,6 +187,7 @@ class Idle:
     waits: tuple[Wait, ...] = ()
     foreign_queued: int = 0
     outlook: tuple[Outlook, ...] = ()
+    gate_tried: str = ""
     why: str = ""
     asleep: int = 0
     wake_s: float = 0.0

@@ -13,16 +13,19 @@ import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from koala.common.runtime import clock
 from koala.common.runtime.checkup import NotableError
 from koala.errors import KoalaError, LocalManagerError
 from koala_agent.assembly import dialect_of
 from koala_agent.config_tables import Config
+from koala_agent.lrm.batch.gate_trials import GateTrial, describe_trial, names_of, read_trial
 from koala_agent.lrm.dialect import Dialect, Gate, JobState, Order, job_name, script
 from koala_agent.lrm.local_manager import Placeholder, RequestRefusedError
 from koala_agent.probes.probe_job import POLLS_MIN, a_placeholder
 from koala_agent.site_access import reached
+from koala_agent.state_folder import lrm_folder
 from koala_agent.transport.interface import CommandRunner
 
 SHUT_S, OPEN_S = 120.0, 120.0
@@ -56,9 +59,41 @@ async def probe_gate(config: Config) -> str:
                 seen = await trial.run(gate, a_placeholder(config, body=LASTS))
             except RequestRefusedError as error:
                 refusals.append(f"{gate.name} is refused ({error})")
+            except PlaceLostError:
+                _save(config, gate, gates, is_kept=False)
+                raise
             else:
+                _save(config, gate, gates, is_kept=True)
                 return "; ".join([f"{gate.name}: {seen}", *filter(None, [gate.note]), *refusals])
     raise NotableError("; ".join([NO_GATE, *refusals]))
+
+
+async def recorded_gate(config: Config) -> str:
+    """Say which gate is in force, and what the last probe saw. Raises NotableError where there is
+    none, or none was tried."""
+    if config.system.is_emulated:
+        return "an emulated queue keeps the places of gated claims"
+    dialect = dialect_of(config)
+    async with reached(config) as site:
+        gates = dialect.read_gates(tuple([await site.run(one) for one in dialect.gates()]))
+    gate = next((one for one in gates if one.keeps_place), None)
+    if gate is None:
+        raise NotableError(NO_GATE)
+    known = names_of(gates)
+    trial = read_trial(lrm_folder(Path(config.agent.state_dir)))
+    words = f"{gate.name} ({describe_trial(trial, known)})"
+    if trial is None or trial.gates != known or not trial.is_kept:
+        raise NotableError(words)
+    return words
+
+
+def _save(config: Config, gate: Gate, gates: tuple[Gate, ...], *, is_kept: bool) -> None:
+    trial = GateTrial(gate=gate.name, gates=names_of(gates), at=clock.unix_now(), is_kept=is_kept)
+    trial.save(lrm_folder(Path(config.agent.state_dir)))
+
+
+class PlaceLostError(LocalManagerError):
+    """A gate that does not do what it is for."""
 
 
 class Trial:
@@ -91,7 +126,7 @@ class Trial:
         await self._until(lambda: self._has_started(gated) or self._has_started(later), SHUT_S)
         shut_s = clock.now() - began_at
         if self._has_started(gated):
-            raise LocalManagerError(f"{gate.name}: job {gated} started while it was gated")
+            raise PlaceLostError(f"{gate.name}: job {gated} started while it was gated")
         was_passed = self._has_started(later)
         before = await self._place_in_time(gate, gated, later)
         await self._order(gate, gate.open, gated)
@@ -103,11 +138,11 @@ class Trial:
         opened_s = clock.now() - opened_at
         after = await self._place(gate, gated)
         if before and after and before != after:
-            raise LocalManagerError(f"{gate.name}: the place was lost: {before}, then {after}")
+            raise PlaceLostError(f"{gate.name}: the place was lost: {before}, then {after}")
         has_started = self._has_started(gated)
         if not has_started and not was_passed and self._has_started(later):
             message = f"{gate.name}: job {later}, which came later, started before job {gated}"
-            raise LocalManagerError(message)
+            raise PlaceLostError(message)
         kept = f"{before} stayed" if before and after else "no place is told"
         if not has_started:
             raise NotableError(
@@ -146,7 +181,7 @@ class Trial:
                 return ""
             await asyncio.sleep(self._poll_s)
         if not place and await self._place(gate, later):
-            raise LocalManagerError(
+            raise PlaceLostError(
                 f"{gate.name}: job {later} got a place in the queue, and job {gated}, which was"
                 " gated, got none before it: claims that wait here lose theirs"
             )

@@ -113,7 +113,7 @@ class ClaimProgram:
         self.is_launched = bool(self.ranks and self.spec.launcher)
         self.environment = {**environment, **dict(self.spec.environment)}
         self.brand = pop_brand(self.environment)
-        self.environment["PWD"] = self.directory  # and not that of the agent
+        self.environment["PWD"] = self.directory.rstrip("/") or "/"  # and not the agent's
         self.environment["KOALA_CLAIM"] = self.spec.claim
         self.environment["KOALA_NAME"] = self.spec.job_name
         self.environment["KOALA_GPUS"] = str(self.spec.gpus)

@@ -81,6 +81,8 @@ def site(context: click.Context, *, json: bool, address: str | None) -> None:
 @daemon_options
 def show(*, site: str, json: bool, address: str | None) -> None:
     """Show a site with its state and processors."""
+    from koala.cli.render.documents import more_lines
+
     sites = ask(address, lambda client: client.sites())
     shown = [entry for entry in sites if entry.site == site]
     if not shown:
@@ -88,13 +90,7 @@ def show(*, site: str, json: bool, address: str | None) -> None:
         raise UnknownSiteError(
             f"no site {site!r}: known are {known}; `koala site --help` lists the commands"
         )
-    print_answer(shown[0], lambda: "\n".join([_text(shown), *_limits(shown[0])]), as_json=json)
-
-
-def _limits(site: SiteStatus) -> list[str]:
-    from koala.cli.render.documents import queue_texts
-
-    return queue_texts(site.resources.queues)
+    print_answer(shown[0], lambda: f"{_text(shown)}\n{more_lines(shown[0])}", as_json=json)
 
 
 def _text(sites: Sequence[SiteStatus]) -> str:

@@ -34,7 +34,7 @@ from koala.errors import KoalaError, SpecError
 if TYPE_CHECKING:
     from koala.client.client import AsyncClient
     from koala.client.connection import Connection
-    from koala.job_descriptions.script_draft import ScriptSite
+    from koala.job_descriptions.scripts.draft import ScriptSite
 
 Shown: TypeAlias = Literal["phases", "events", "log"]
 """Display of a waiting command."""
@@ -253,7 +253,7 @@ def _chosen(source: str, components: Sequence[str], address: str | None) -> str:
 def _rsl_of_scripts(components: Sequence[str], address: str | None) -> str:
     """Convert `SITE:SCRIPT` words to RSL; print a warning for each ignored request."""
     from koala.job_descriptions.job_writer import write_job
-    from koala.job_descriptions.scripts import read_scripts
+    from koala.job_descriptions.scripts.reading import read_scripts
 
     scripts = []
     for word in components:
@@ -270,7 +270,7 @@ def _rsl_of_scripts(components: Sequence[str], address: str | None) -> str:
 
 def _known_sites(address: str | None) -> dict[str, ScriptSite]:
     """Return what the daemon knows of its sites; without it nothing is known."""
-    from koala.job_descriptions.script_draft import ScriptSite
+    from koala.job_descriptions.scripts.draft import ScriptSite
 
     try:
         sites = ask(address, lambda client: client.sites())

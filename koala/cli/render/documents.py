@@ -67,9 +67,12 @@ def sites_text(
     return "\n".join((sites_table, *reasons, *absences, *troubles, *notices))
 
 
-def queue_texts(queues: Sequence[LocalQueue]) -> list[str]:
-    """Describe the queues of a site with what one job may have there, one in a line."""
-    return [_queue(one) for one in queues]
+def more_lines(site: SiteStatus) -> str:
+    """Describe what is shown of one site alone: how claims that wait there are kept from starting,
+    and what one job may have in its queues."""
+    tried = f" ({clean(site.gate_tried)})" if site.gate_tried else ""
+    gate = f"gate: {clean(site.gate)}{tried}" if site.gate else "gate: none"
+    return "\n".join([gate, *map(_queue, site.resources.queues)])
 
 
 def _queue(queue: LocalQueue) -> str:

@@ -33,6 +33,8 @@ STATUSES_MAX = 65_536
 """Exit statuses of one claim."""
 HONOURS_MAX = 100
 USERS_MAX = 10_000
+ENDLESS_S = 1e8
+"""Time that stands for no end."""
 HOLES_MAX = 8
 """Holes of one site that are reported."""
 WAITS_MAX = 10_000

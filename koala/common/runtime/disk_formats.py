@@ -20,9 +20,9 @@ values of enumerations (events have tags of their own, `koala.core.model.events.
 one is such a change.
 
 The protocol's version is in `koala.common.protocol.versions`. `endpoint`, `lock`, `agent.pid`,
-`journal.mark` and `audit.jsonl` are lines without a number; `transfers/checksums.json` may be lost
-at any time. `.koala/spec.json` of a claim needs none: the batch job names the starter that was
-installed for it.
+`journal.mark` and `audit.jsonl` are lines without a number; `transfers/checksums.json` and
+`lrm/gate-probe.json` may be lost at any time. `.koala/spec.json` of a claim needs none: the batch
+job names the starter that was installed for it.
 """
 
 from __future__ import annotations

@@ -157,7 +157,8 @@ class SiteView(NamedTuple):
 
     `mips`: rate that a part gets here now: live, the speed of the processors; simulated, the
     largest slice that is left. `slots`: number of further parts it takes, None for no limit.
-    `gpus`: idle ones. `unit`: it gives a multiple of so many processors.
+    `gpus`: idle ones. `unit`: it gives a multiple of so many processors. `holes`: so many are idle
+    for parts that end by then.
 
     A named tuple, because every claiming try makes one for each of perhaps a thousand sites, and a
     frozen dataclass takes twice as long to make.
@@ -173,6 +174,7 @@ class SiteView(NamedTuple):
     users: tuple[UserName, ...] = ()
     gpus: int = 0
     unit: int = 1
+    holes: tuple[tuple[int, Instant], ...] = ()
 
     def admits(self, user: UserName | None) -> bool:
         """Return True if this user's jobs may see the site; None is an unknown user."""
@@ -281,6 +283,7 @@ class GridView:
         self._guarded: dict[SiteName, SiteView] = {}
         self._probing: dict[SiteName, bool] = {}
         self._units: dict[SiteName, int] = {}
+        self._holes: dict[SiteName, tuple[tuple[int, Instant], ...]] = {}
         for site in self.sites:  # in one loop, because each claiming try makes a view
             name = site.name
             self._idle[name] = site.idle
@@ -294,6 +297,8 @@ class GridView:
                 self._probing[name] = True
             if site.unit > 1:
                 self._units[name] = site.unit
+            if site.holes:
+                self._holes[name] = site.holes
         self._free = dict(free or {})
         self._idle_max: int | None = None  # worked out when asked
         self._idle_sum: int | None = None
@@ -334,6 +339,24 @@ class GridView:
         if size not in self._places:
             self._places[size] = sum([n // size for n in self._idle.values() if n >= size])
         return self._places[size]
+
+    @property
+    def sites_with_holes(self) -> tuple[SiteName, ...]:
+        """The sites where more processors are idle for parts that end soon."""
+        return tuple(self._holes)
+
+    def until(self, ends: Mapping[SiteName, Instant]) -> GridView:
+        """Return the view for parts that end by these times, at the sites with holes."""
+        more = {}
+        for site, end in ends.items():
+            most = max([count for count, until in self._holes[site] if until >= end], default=0)
+            if most > self._idle[site]:
+                more[site] = most
+        if not more:
+            return self
+        other = self.copy()
+        vars(other).update(_idle=self._idle | more, _idle_max=None, _idle_sum=None)
+        return other
 
     def idle_at(self, site: SiteName) -> int:
         """Return the idle processors of one site; 0 when it is not usable."""
@@ -377,7 +400,7 @@ class GridView:
         """Copy the view for a tentative placement."""
         other = copy(self)
         own = {"_idle": dict(self._idle), "_slots": self.slots(), "_free": self.free()}
-        own["_gpus"] = dict(self._gpus)
+        own |= {"_gpus": dict(self._gpus), "_holes": dict(self._holes)}
         vars(other).update(own, _refused=set(), _places={})
         return other
 
@@ -411,7 +434,11 @@ class GridView:
     def take(self, site: SiteName, processors: int, gpus: int = 0) -> None:
         """Count a component placed in this scan, or claimed in this try."""
         unit = self._units.get(site, 1)
-        self._idle[site] -= -(-processors // unit) * unit
+        taken = -(-processors // unit) * unit
+        self._idle[site] -= taken
+        if site in self._holes:
+            self._idle[site] = max(0, self._idle[site])  # it may have gone into a hole
+            self._holes[site] = tuple([(n - taken, until) for n, until in self._holes[site]])
         if gpus:
             self._gpus[site] = self._gpus.get(site, 0) - gpus
         if site in self._slots:
@@ -429,6 +456,7 @@ class GridView:
     def close(self, sites: Iterable[SiteName]) -> None:
         """Close sites for the rest of this scan."""
         for site in sites:
+            self._holes.pop(site, None)
             if self._idle.get(site, 0) > 0:
                 self._idle[site] = 0
                 self._change()
@@ -443,6 +471,7 @@ class GridView:
         """Close those sites that a job placed there probes: no other job may join it."""
         for site in sites:
             if site in self._probing:
+                self._holes.pop(site, None)
                 self._idle[site] = 0
                 self._change()
 

@@ -54,6 +54,7 @@ from koala.core.queries import (
     sites_with_full_window,
     starts_early,
     unanswered,
+    view_until_end,
 )
 from koala.core.resources import needs_resources, occupied
 from koala.core.sites import increase_window, is_usable, note_ask
@@ -100,7 +101,7 @@ def try_to_claim(state: State, attempt: Attempt, now: Instant) -> None:
     job.tried_at = now
     policies = state.policies
     claim = policies.claim if job.deadline_at is None else policies.claim_timed
-    view = grid_view_of(state, job)
+    view = view_until_end(state, job, grid_view_of(state, job), now)
     question = claim_question(state, job, attempt, view, now)
     plan = state.recorder.ask(lambda: claim(question, view, placement_policy(state, job)))
     assert isinstance(plan, ClaimPlan), plan

@@ -127,6 +127,8 @@ def withdraw_tickets(
     state: State, member: Member, *, at: SiteName | None = None, keep: int = 0
 ) -> None:
     """Withdraw the tickets of a member, at all sites or one, but the oldest ones."""
+    if not member.tickets:
+        return
     tickets = [state.ledger[name] for name in member.tickets]
     unwanted = [ticket for ticket in tickets if at in (None, ticket.site)][keep:]
     member.tickets = tuple([ticket.id for ticket in tickets if ticket not in unwanted])

@@ -42,6 +42,7 @@ from koala.core.queries import (
     part_of_file,
     placement_policy,
     sites_with_full_window,
+    view_until_end,
 )
 from koala.core.resources import describe_missing, needs_resources, occupied
 from koala.core.sites import is_usable
@@ -165,7 +166,8 @@ def try_to_place(state: State, job: Job, view: GridView, now: Instant) -> bool:
         return False
     state.fresh.pop(job.id, None)
     job.placement_tries += 1
-    seen = without_closed_sites(state, job, view, now) if job.refusals else view
+    fit = view_until_end(state, job, view, now)
+    seen = without_closed_sites(state, job, fit, now) if job.refusals else fit
     needed = job.needed
     is_whole = needed == len(job.spec.components)
     if is_whole and not seen.may_take(job.largest, of=job.processors):
@@ -406,7 +408,8 @@ def move_to_idle_sites(state: State, now: Instant) -> None:
     view = grid_view_of(state)
     for attempt in waiting:
         job = state.jobs[attempt.job]
-        seen = without_closed_sites(state, job, view, now) if job.refusals else view
+        fit = view_until_end(state, job, view, now)
+        seen = without_closed_sites(state, job, fit, now) if job.refusals else fit
         again_at = attempt.placed_at + state.parameters.ticket_plan_s
         if (job.attempts > 1 and now < again_at) or not seen.may_take(
             job.largest, of=job.processors

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from koala.common.protocol.limits import ENDLESS_S
 from koala.core.model import events as ev
 from koala.core.model.actions import CancelTransfer
 from koala.core.model.charges import Trouble
 from koala.core.model.grid import Site
 from koala.core.model.job import ClaimEnd, Claiming, EndKind, Queued, Starting
 from koala.core.model.timers import TimerKind
-from koala.core.model.values import Instant, SiteName
+from koala.core.model.values import FOREVER, Instant, SiteName
 from koala.core.pipeline.claim_end import on_gone
 from koala.core.pipeline.claiming import reschedule_claiming_try
 from koala.core.pipeline.refusals import count_error, note_error
@@ -147,7 +148,14 @@ def on_reported(state: State, event: ev.SiteReported, now: Instant) -> None:
     site.reported_queued = event.queued
     site.outlook = event.outlook
     site.reported_asleep, site.wake_s = event.asleep, event.wake_s
-    site.holes = tuple([(processors, now + for_s) for processors, for_s in event.holes])
+    if max(event.holes, default=(0,))[0] > max(site.holes, default=(0,))[0]:
+        state.request_scan(site.name)
+    site.holes = tuple(
+        [
+            (processors, now + for_s if for_s < ENDLESS_S else FOREVER)
+            for processors, for_s in event.holes
+        ]
+    )
     for name, processors in event.taken:
         if (claim := state.ledger.get(name)) is not None and claim.site == site.name:
             claim.processors = processors

@@ -296,7 +296,7 @@ def _pause(
     if not is_affordable(state, job, [wanted], now, hold_s=hold_s):
         return BUDGET_IS_USED
     processors = job.spec.components[member.component].processors
-    return "" if may_hold(state, site, ticket, processors) else SHARE_IS_USED
+    return "" if may_hold(state, site, job, ticket, processors) else SHARE_IS_USED
 
 
 def _may_queue(state: State, attempt: Attempt, member: Member, site: Site) -> bool:

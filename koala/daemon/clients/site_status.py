@@ -47,6 +47,7 @@ class SiteStatus:
             takes_native=facts is not None and "native" in facts.honours,
             why_idle=self.registry.why_idle(SiteName(site.site)),
             version=self.registry.version(SiteName(site.site)),
+            gate_tried=self.registry.queue(SiteName(site.site)).gate_tried,
         )
         if record is None:
             return found

@@ -72,6 +72,10 @@ class Resources(Record, frozen=True, kw_only=True):
     """Queues of its batch system."""
     host_memory_mb: int = 0
     """Most memory of one machine, in megabytes; 0: unknown."""
+    host_processors: int = 0
+    """Processors of its smallest machine; 0: unknown."""
+    unit: int = 0
+    """A claim gets a multiple of so many processors; 0: what it asks for."""
 
 
 class SiteStatus(Record, frozen=True, kw_only=True):
@@ -123,6 +127,11 @@ class SiteStatus(Record, frozen=True, kw_only=True):
     """Links from it."""
     is_drained: bool = False
     """It is drained; true also while it is disconnected."""
+    gate: str = ""
+    """How a claim that waits there is kept from starting, with its place in the queue; empty:
+    not at all."""
+    gate_tried: str = ""
+    """What a probe saw of that, and when; empty: unknown."""
     trouble: str = ""
     """The reason, for its administrator, why it takes no new claims, or none of some accounts."""
     why_idle: str = ""

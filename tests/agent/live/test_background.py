@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import SkipTest
 
 import psutil
 import pytest
@@ -131,9 +132,10 @@ async def test_another_process_with_the_number_of_a_killed_agent_is_left_alone(s
         await other.wait()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a machine of another name needs root")
 async def test_an_agent_on_another_login_node_is_named_with_its_host(site: Site) -> None:
     """Both see the same home; processes of the other one are none of this one."""
+    if os.geteuid() != 0:
+        raise SkipTest("a machine of another name needs root")
     words = (*COMMAND, str(site.config))
     apart = ("unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c")
     other = await asyncio.create_subprocess_exec(

@@ -61,7 +61,7 @@ async def test_a_daemon_is_told_of_the_gate_and_of_waits(tmp_path: Path) -> None
         site = await session.next("site", lambda report: len(report.waits) == 1)
         assert (site.idle, site.queued_jobs, site.foreign_queued) == (4, 1, 0)
         (wait,) = site.waits
-        assert (wait.claim, wait.start_in_s, wait.source) == (claim, 0.0, "forecast")
+        assert (wait.claim, wait.start_in_s, wait.source) == (claim, 0.0, "queue run forward")
         order.hold.is_gated = False
         session.say(hold=order.hold)
         await session.claim(claim, GRANTED)

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from koala.common.runtime.checkup import NotableError
 from koala.errors import LocalManagerError
+from koala_agent.lrm.batch.gate_trials import GateTrial, describe_trial, names_of, read_trial
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_gates import GATED, gates_of
 from koala_agent.lrm.local_manager import Placeholder, RequestRefusedError
@@ -136,3 +138,20 @@ async def test_a_gate_that_is_refused_is_no_verdict_and_leaves_no_job() -> None:
     with pytest.raises(RequestRefusedError):
         await Trial(Slurm(), site, poll_s=0.01).run(BY_NICE, JOB)
     assert [job.state for job in site.jobs.values()] == ["CANCELLED"]
+
+
+def test_the_last_result_is_kept_and_holds_for_the_gates_of_its_time(tmp_path: Path) -> None:
+    gates, others = gates_of("", "n1"), gates_of("PriorityType = priority/multifactor", "n1")
+    assert describe_trial(read_trial(tmp_path), names_of(gates)).startswith("never tried: ")
+    kept = GateTrial(gate="start time", gates=names_of(gates), at=0.0, is_kept=True)
+    kept.save(tmp_path / "lrm")
+    found = read_trial(tmp_path / "lrm")
+    assert describe_trial(found, names_of(gates)) == "keeps the place: tried 1970-01-01"
+    with_database = gates_of(
+        "PriorityType = priority/multifactor\nAccountingStorageType = x/slurmdbd", "n1"
+    )
+    assert "before the configuration changed" in describe_trial(found, names_of(with_database))
+    assert names_of(others) == names_of(gates)
+    replace(kept, is_kept=False).save(tmp_path / "lrm")
+    lost = describe_trial(read_trial(tmp_path / "lrm"), names_of(gates))
+    assert lost == "LOSES the place: tried 1970-01-01"

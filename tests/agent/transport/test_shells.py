@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest import SkipTest
 
 import pytest
 
@@ -18,10 +19,7 @@ from tests.agent.transport.servers import a_server, a_transport
 from tests.harness.programs import needed_program
 from tests.harness.ssh_server import SSHServer
 
-pytestmark = [
-    pytest.mark.live,
-    pytest.mark.skipif(os.geteuid() != 0, reason="an account of another shell needs root"),
-]
+pytestmark = pytest.mark.live
 
 HELLO = "echo Welcome to atlas; echo stty: no terminal >&2"
 PROFILE = """\
@@ -46,6 +44,8 @@ HOMES: dict[str, tuple[str, dict[str, str]]] = {
 @contextmanager
 def account_of(shell: str, files: dict[str, str], settings: str = "") -> Iterator[SSHServer]:
     """An account with this shell and these files."""
+    if os.geteuid() != 0:
+        raise SkipTest("an account of another shell needs root")
     path = needed_program(shell, package=shell)
     with a_server(shell=path, settings=f"MaxStartups 100\n{settings}") as server:
         for name, text in files.items():

@@ -65,10 +65,13 @@ async def test_a_pair_comes_out_of_two_queues_at_one_moment(
     await grid.phase(client, name, "Queued")
     why = ""
     async with asyncio.timeout(grid.patience_s):
-        while not all(f" at {site} (" in why for site in SITES):
+        wanted = [
+            *(f"{site}: queued at {site} as Slurm job" for site in SITES),
+            "queue run forward",
+        ]
+        while not all(words in why for words in wanted):
             await moment()
-            lines = (await client.why(name)).why
-            why = "\n".join(line for line in lines if "waits as batch job" in line)
+            why = "\n".join((await client.why(name)).why)
     assert all(system.numbers("koala-") for system in slurm.values())
     shown = await ended_well(client, name)
     check_one_start(shown)

@@ -23,6 +23,7 @@ from tests.live.grid import Grid, until
 
 pytestmark = pytest.mark.lrm
 
+NOTHING = Wish()
 BESIDE = "emu"
 """An emulated site, for the other half of pairs."""
 
@@ -63,11 +64,12 @@ def grid(tmp_path_factory: pytest.TempPathFactory, system: System) -> Iterator[G
         yield grid
 
 
-def component(grid: Grid, case: Case, wish: Wish = Wish(), gate: str = "") -> str:
+def component(grid: Grid, case: Case, wish: Wish = NOTHING, gate: str = "-") -> str:
     """Return the RSL of a component at the site, which ends with its gate if it has one."""
     more = wish.more + ("" if wish in case.never else case.usual)
-    wait = {"gate": gate, "seconds": 600} if gate else {}
-    return grid.evidence.component(site=SITE, count=wish.count, more=more, **wait)
+    return grid.evidence.component(
+        site=SITE, count=wish.count, more=more, gate=gate, seconds=0.1 if gate == "-" else 600
+    )
 
 
 async def submitted(grid: Grid, client: AsyncClient, *components: str) -> str:
@@ -156,7 +158,7 @@ async def test_faults_of_agent_and_controller_lose_and_repeat_nothing(
         grid.start()
     await asyncio.to_thread(system.restart_controller)
     await ended_well(client, comes)
-    assert system.numbers("koala-") == before
+    assert system.numbers("koala-") == before, await client.show(runs)
     grid.evidence.open_gate("faults")
     assert (await ended_well(client, runs))["attempts"] == 1
     assert grid.evidence.finished(runs, processes=1) == 1

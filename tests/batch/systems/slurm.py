@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,10 +83,12 @@ class SlurmCluster(System):
         return self.folder.parent / PROGRAMS
 
     def has_saved(self) -> bool:
-        """See System; it takes seconds."""
+        """See System; it takes seconds. The record of a job that runs has its nodes."""
         state = (self.folder / "state" / "job_state").read_bytes()
-        names = self.run("squeue", "-h", "-o", "%j").splitlines()
-        return all(name.encode() in state for name in names)
+        rows = [line.split("|") for line in self.run("squeue", "-h", "-o", "%j|%N").splitlines()]
+        nodes = Counter(row[1] for row in rows if row[1])
+        are_there = all(name.encode() in state for name, _ in rows)
+        return are_there and all(state.count(one.encode()) >= n for one, n in nodes.items())
 
     def controller(self) -> int:
         """See System."""

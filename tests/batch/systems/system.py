@@ -194,9 +194,10 @@ def sizes_in(text: str) -> Iterator[tuple[str, int]]:
 def settings_of(path: Path) -> dict[str, str]:
     """The variables that a shell's settings set."""
 
-    def after(first: str) -> set[tuple[str, ...]]:
+    def after(first: str) -> set[tuple[str, str]]:
         words = ["bash", "-c", f"{first}; env --null"]
         out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-        return {tuple(pair.split("=", 1)) for pair in out.split("\0") if pair}
+        pairs = (pair.partition("=") for pair in out.split("\0") if pair)
+        return {(name, value) for name, _, value in pairs}
 
-    return {name: value for name, value in after(f". {path}") - after(":")}
+    return dict(after(f". {path}") - after(":"))

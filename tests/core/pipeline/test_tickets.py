@@ -152,7 +152,7 @@ def test_a_part_that_holds_opens_the_other(queued: Script) -> None:
     assert opened(queued) == ["j1/1/0/1"]
     queued.grant("j1/1/0/1")
     assert opened(queued) == ["j1/1/1/1"]
-    assert "component 0: holds 4 processors at a" in told(queued)
+    assert "component a: holds 4 processors at a" in told(queued)
     queued.grant("j1/1/1/1")
     assert queued.phase("j1") == "Starting"
     withdrawn = [stop.claim for stop in queued.take(StopClaim)]
@@ -496,7 +496,7 @@ def test_what_owners_allow_is_not_exceeded(begin: Begin) -> None:
     script.tell(a_job("j4", a_component(1, site="b")))
     script.ignore(ArmClaim).grant("j4/1/0/1", "j1/1/1/1")
     assert script.phase("j4") == "Starting"
-    assert f"component 1 may not hold at b: {SHARE_IS_USED}" in script.story("j1")
+    assert f"component b may not hold at b: {SHARE_IS_USED}" in script.story("j1")
 
 
 def test_purged_tickets_are_replaced_while_they_are_gated(begin: Begin) -> None:

@@ -97,6 +97,7 @@ class Cluster(Listener):
         self.refused_change = ""  # of a job
         self.is_stubborn = False  # takes changes of jobs, and makes none
         self.queue = ""
+        self.cpus = "0/16/0/16"
 
     def job(self, name: str) -> Job:
         """The one under this name."""
@@ -141,7 +142,7 @@ class Cluster(Listener):
             case ("sinfo", *_) if not self.has_figures:
                 return Answer(status=1, out="", err="slurm_load_node error: Socket timed out")
             case ("sinfo", *_):
-                node = ("n1", "batch*", "up", "0/16/0/16", "idle", "1", "0", "", "", "", "")
+                node = ("n1", "batch*", "up", self.cpus, "idle", "1", "0", "", "", "", "")
                 return Answer(status=0, out=row(NODE_COLUMNS, *node), err="")
             case _:
                 return Answer(status=0, out="", err="")

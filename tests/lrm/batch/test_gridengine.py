@@ -9,7 +9,7 @@ import pytest
 from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.gridengine import GridEngine
-from koala_agent.lrm.dialect import Figures, JobState
+from koala_agent.lrm.dialect import JobState
 from koala_agent.lrm.local_manager import EndCause, RequestRefusedError
 from tests.lrm.batch.dialects import (
     AWAY,
@@ -159,14 +159,38 @@ def test_a_record_of_another_job_with_the_same_number_is_not_ours() -> None:
     assert GRID_ENGINE.read_record(none_yet, number="9", name="koala-ab-j1.1.0.1") is None
 
 
-def test_slots_that_are_disabled_or_in_error_do_not_count() -> None:
-    summary = """<job_info><cluster_queue_summary><name>batch</name><used>2</used>
-      <available>10</available><total>16</total><temp_disabled>4</temp_disabled>
-      <manual_intervention>0</manual_intervention></cluster_queue_summary></job_info>"""
+QUEUES = "<a><cluster_queue_summary><name>batch</name></cluster_queue_summary></a>"
+HOST = """<qhost><host name='node'>
+      <resourcevalue name='slots' dominance='hc'>FREE</resourcevalue>
+      <queue name='batch'><queuevalue name='slots_used'>USED</queuevalue>
+      <queuevalue name='slots'>16</queuevalue><queuevalue name='slots_resv'>0</queuevalue>
+      <queuevalue name='state_string'>STATE</queuevalue></queue></host></qhost>"""
+
+
+@pytest.mark.parametrize(
+    ("free", "state", "processors", "idle"),
+    [
+        ("14.000", "", 16, 14),
+        ("9.000", "", 11, 9),  # of 11 slots of the host
+        ("none", "", 16, 14),
+        ("14.000", "d", 2, 0),
+        ("14.000", "au", 2, 0),
+        ("14.000", "S", 2, 0),
+        ("14.000", "E", 2, 0),
+    ],
+)
+def test_slots_that_are_disabled_or_in_error_do_not_count(
+    free: str, state: str, processors: int, idle: int
+) -> None:
+    host = HOST.replace("FREE", free).replace("USED", "2").replace("STATE", state)
     for letters, queued_jobs in (("qw", 1), ("hqw", 0), ("Eqw", 0)):
-        answers = (said(summary), said(LISTING.replace("STATE", letters)))
-        expected = Figures(processors=12, idle=10, queued_jobs=queued_jobs)
-        assert GRID_ENGINE.read_figures(answers) == expected
+        listing = LISTING.replace("STATE", letters)
+        found = GRID_ENGINE.read_figures(tuple(map(said, (QUEUES, listing, host))))
+        assert (found.processors, found.idle) == (processors, idle)
+        assert found.queued_jobs == (queued_jobs if idle else 0)
+        assert found.closed == (
+            () if idle else ("14 in queues that are disabled, suspended or in error",)
+        )
 
 
 @pytest.mark.parametrize(

@@ -183,3 +183,29 @@ async def test_what_slurm_gave_to_a_claim_is_what_it_takes(
         job.state, job.cpus = "RUNNING", "8"
         told = await witness.until(Idle, lambda idle: bool(idle.taken))
         assert told.taken == (Taken(claim=ClaimId(placeholder.claim), processors=8),)
+
+
+async def test_processors_are_idle_for_claims_that_end_before_who_waits_can_start(
+    serve: Serve, cluster: Cluster
+) -> None:
+    """Sixteen processors, of which four are used for ten minutes and four for an hour. The head
+    needs twelve: until it starts, eight are idle. Two jobs are of other nodes."""
+    rows = [
+        queue_row("80", "RUNNING", "4", "10:00", "0", "None", "(null)", nodes="n1"),
+        queue_row("81", "RUNNING", "4", "1:00:00", "0", "None", "(null)", nodes="n1"),
+        queue_row("82", "RUNNING", "9", "1:00", "0", "None", "(null)", nodes="m1"),
+        queue_row("90", "PENDING", "12", "2:00:00", "9", "Resources", "(null)"),
+        queue_row("91", "PENDING", "16", "2:00:00", "8", "Priority", "(null)", partition="gpu"),
+    ]
+    cluster.cpus = "8/8/0/16"
+    cluster.queue = "\n".join(rows)
+    async with serve() as (_, witness):
+        told = await witness.until(Idle, lambda idle: bool(idle.holes))
+        assert (told.idle, told.startable) == (8, 0)
+        assert [(hole.processors, hole.for_s) for hole in told.holes] == [(8, 540.0)]
+        assert told.why == (
+            "8 idle, but 1 job of others waits for 12 processors;"
+            " 8 of them for jobs that end within 9 min"
+        )
+        cluster.now += 100
+        await witness.until(Idle, lambda idle: [h.for_s for h in idle.holes] == [420.0])

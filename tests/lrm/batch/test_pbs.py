@@ -78,6 +78,7 @@ def test_wishes_that_would_change_the_job_are_refused(wishes: dict[str, Any]) ->
 
 def test_the_answer_of_a_submission() -> None:
     assert SERVER.read_submitted(said("12.pbs1.example.org\n")) == "12"
+    assert SERVER.read_submitted(said("Welcome!\n13.pbs1\n")) == "13"
     with pytest.raises(RequestRefusedError):
         SERVER.read_submitted(said(status=188, err="qsub: would exceed complex's per-user limit"))
     for err, is_transient in (

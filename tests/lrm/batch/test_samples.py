@@ -16,7 +16,7 @@ from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
 from koala_agent.lrm.batch.slurm_queue import QUEUE_COLUMNS
-from koala_agent.lrm.dialect import BatchJob, Figures, JobState
+from koala_agent.lrm.dialect import BatchJob, JobState
 from koala_agent.lrm.local_manager import EndCause
 from koala_agent.transport.interface import Answer
 
@@ -133,7 +133,7 @@ def test_gpus_of_grid_engine() -> None:
     cell = GridEngine(parallel_environment="grid", gpus=4)
     found = cell.read_figures(answers)
     assert (found.idle_gpus, found.resources.gpus) == (3, 4)
-    assert cell.figures()[-1].argv == ("qhost", "-F", "gpu", "-xml")
+    assert cell.figures()[-1].argv == ("qhost", "-q", "-F", "slots,gpu", "-xml")
 
 
 @pytest.mark.parametrize("number", ["2٣9", "²", "9" * 20, ""])
@@ -305,6 +305,9 @@ def test_records_of_grid_engine() -> None:
 
 
 def test_figures_of_grid_engine() -> None:
-    """Held ones, and those in error, wait for nothing that is idle."""
-    answers = (said(CELL / "queues.xml"), said(CELL / "qstat.xml"))
-    assert GRID_ENGINE.read_figures(answers) == Figures(processors=16, idle=11, queued_jobs=2)
+    """Two queues share the sixteen slots of a host, and a third one is suspended while they are
+    used: who waits for that one, or is held, waits for nothing that is idle."""
+    names = ("queues", "pending", "hosts")
+    found = GRID_ENGINE.read_figures(tuple(said(CELL / f"several-{name}.xml") for name in names))
+    assert (found.processors, found.idle, found.closed) == (16, 11, ())
+    assert [(row.number, row.processors) for row in found.waiting or ()] == [("5", 12)]

@@ -127,7 +127,7 @@ def test_a_single_process_asks_for_the_memory_of_its_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("out", "number"), [("17\n", "17"), ("18;alpha\n", "18"), ("Hello 7!\n7 left\n19\n", "19")]
+    ("out", "number"), [("17\n", "17"), ("18;alpha\n", "18"), ("7 of 9 quotas left\n\n19\n", "19")]
 )
 def test_the_number_of_a_slurm_job(out: str, number: str) -> None:
     assert SLURM.read_submitted(said(out)) == number

@@ -17,7 +17,8 @@ import pytest
 
 from koala.common.runtime.clock import boot_id
 from koala.errors import JournalError, LocalManagerError
-from koala_agent.lrm.claim_processes import CLAIM_VARIABLE, SCOPE_VARIABLE, identify, scan
+from koala_agent.environments import CLAIM_VARIABLE
+from koala_agent.lrm.claim_processes import SCOPE_VARIABLE, identify, scan
 from koala_agent.lrm.job_table import FILE_NAME, JobRow, JobTable, Leaving, Starting, Waiting
 from koala_agent.lrm.local_manager import EndCause, Ended, Placeholder, Queued, Running
 from tests.lrm.harness import ESCAPE, LIMIT_S, Ask, Pipe, Serve, python

@@ -3,6 +3,7 @@
 batch_manager     submission, polling and ends of claims; the same for all batch systems
 claim_tracking    the claims between two polls, what a listing says of them, and what is idle
 gatekeeper        gates waiting claims and opens them, and repairs what a listing has otherwise
+gate_trials       the result of the last probe of gates, on disk
 forecast          expected starts of waiting claims, by running a queue forward
 guarded_dialect   makes a dialect's mistakes errors of its site, which end no agent
 slurm_nodes       features and GPUs of the nodes of one of them

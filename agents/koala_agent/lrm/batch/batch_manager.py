@@ -29,7 +29,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from koala.common.protocol.messages import Outlook, Resources, Wait
+from koala.common.protocol.limits import ENDLESS_S
+from koala.common.protocol.messages import Hole, Outlook, Resources, Wait
 from koala.common.protocol.names import AWAY, SILENT, ClaimId
 from koala.common.protocol.queue_limits import Times
 from koala.common.runtime.clock import boot_id
@@ -40,11 +41,12 @@ from koala_agent.lrm.batch.claim_tracking import (
     ClaimRow,
     TrackedClaim,
     TrackedClaims,
+    hole_words,
     idle_of,
     others_waiting,
     presumed_figures,
 )
-from koala_agent.lrm.batch.forecast import forecast
+from koala_agent.lrm.batch.forecast import forecast, holes
 from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
 from koala_agent.lrm.batch.queue_knowledge import QueueKnowledge
 from koala_agent.lrm.batch.submission_pauses import SubmissionPauses
@@ -131,13 +133,21 @@ class BatchManager:
         )
         self._queues = QueueKnowledge(dialect, self._breaker, now=clock)
         self._claims = TrackedClaims(self._table, clock=clock, explain=self._queues.explain)
-        self._gatekeeper = Gatekeeper(dialect, self._breaker, self._claims, clock=clock)
+        self._gatekeeper = Gatekeeper(
+            dialect,
+            self._breaker,
+            self._claims,
+            folder=settings.state_directory,
+            clock=clock,
+        )
         self._pauses = SubmissionPauses(clock)
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._figures: Figures | None = None
         self._forecasts: dict[str, Wait] = {}  # by number
         self._outlook: tuple[Outlook, ...] = ()
         self._looked_for: frozenset[str] = frozenset()  # numbers when the queue was asked for last
+        self._holes: tuple[Hole, ...] = ()
+        self._holes_at = -math.inf
         self._waits_due_at = -math.inf
         self._reported_idle: Idle | None = None
         self._opened = asyncio.Event()
@@ -485,7 +495,7 @@ class BatchManager:
         ours = {one.row.number: one for one in self._claims.open() if one.is_waiting()}
         command = self._dialect.list_queue() if ours or figures.queued_jobs else None
         if command is None:
-            self._forecasts, self._outlook = {}, ()
+            self._forecasts, self._outlook, self._holes = {}, (), ()
             return
         if self._clock() < self._waits_due_at and self._looked_for.issuperset(ours):
             return
@@ -496,10 +506,12 @@ class BatchManager:
             rows = await asyncio.to_thread(self._dialect.read_queue, await self._ask(command))
         except LocalManagerError as error:
             log.debug("batch.queue_unknown", reason=str(error))
-            self._forecasts, self._outlook = {}, ()
+            self._forecasts, self._outlook, self._holes = {}, (), ()
             return
         claims = self._claims.open()
         self._forecasts, self._outlook = await asyncio.to_thread(forecast, rows, claims, figures)
+        self._holes = await asyncio.to_thread(holes, rows, claims, figures)
+        self._holes_at = self._clock()
 
     def _waits(self) -> tuple[Wait, ...]:
         """Return the waits of our claims, with the forecasts that there are."""
@@ -608,6 +620,8 @@ class BatchManager:
             trouble="; ".join(filter(None, troubles)),
             waits=self._waits(),
             outlook=self._outlook,
+            gate_tried=self._gatekeeper.tried,
+            holes=self._holes_now(idle),
         )
         now, limits = self._clock(), []
         for account, (at, reason) in sorted(self._claims.limits.items()):
@@ -618,7 +632,20 @@ class BatchManager:
                 idle = idle if account else replace(idle, startable=0, holes=())
         if self._pauses.is_shut(""):
             idle = replace(idle, startable=0, holes=())
-        return replace(idle, why="; ".join(filter(None, [*limits, idle.why])))
+        words = [*limits, idle.why, *map(hole_words, idle.holes[:1])]
+        return replace(idle, why="; ".join(filter(None, words)))
+
+    def _holes_now(self, idle: Idle) -> tuple[Hole, ...]:
+        """Return what is left of the holes, in whole minutes: they must not change all the time."""
+        unit = max(1, idle.resources.unit)
+        left = []
+        for hole in self._holes:
+            for_s = (hole.for_s - (self._clock() - self._holes_at)) // 60 * 60
+            for_s = hole.for_s if hole.for_s == ENDLESS_S else for_s
+            processors = min(hole.processors, idle.idle) // unit * unit
+            if for_s > 0 and processors > idle.startable:
+                left.append(Hole(processors=processors, for_s=for_s))
+        return tuple(left)
 
     def _is_unsure(self, tracked: TrackedClaim) -> bool:
         """Test for a claim of an account with an open circuit. A waiting one counts as a foreign

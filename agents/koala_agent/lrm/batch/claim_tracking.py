@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from koala.common.protocol.messages import Taken
+from koala.common.protocol.limits import ENDLESS_S
+from koala.common.protocol.messages import Hole, Taken
 from koala.common.protocol.names import ClaimId
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
@@ -385,6 +386,12 @@ def presumed_figures(claims: Iterable[TrackedClaim], *, allowed: int) -> Figures
     taken = sum(_taken(claim, 1) for claim in every if claim.state is not JobState.QUEUED)
     waiting = sum(claim.is_eligible() for claim in every)
     return Figures(processors=allowed, idle=max(0, allowed - taken), queued_jobs=waiting)
+
+
+def hole_words(hole: Hole) -> str:
+    """Say who may have the processors of a hole."""
+    who = f"that end within {_about(hole.for_s)}" if hole.for_s < ENDLESS_S else "of any length"
+    return f"{hole.processors} of them for jobs {who}"
 
 
 def _about(seconds: float) -> str:

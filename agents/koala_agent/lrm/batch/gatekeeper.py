@@ -16,11 +16,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Collection
+from pathlib import Path
 
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.account_breaker import AccountBreaker
 from koala_agent.lrm.batch.claim_tracking import TrackedClaim, TrackedClaims
+from koala_agent.lrm.batch.gate_trials import GateTrial, describe_trial, names_of, read_trial
 from koala_agent.lrm.batch.guarded_dialect import guarded
 from koala_agent.lrm.dialect import Dialect, Gate, JobState, Order
 from koala_agent.lrm.local_manager import EndCause, RequestRefusedError
@@ -52,8 +54,12 @@ class Gatekeeper:
         breaker: AccountBreaker,
         claims: TrackedClaims,
         *,
+        folder: Path,
         clock: Callable[[], float],
     ) -> None:
+        """`folder` has the result of the last probe of gates."""
+        self._folder = folder
+        self._trial: GateTrial | None = None
         self._refusal = ""  # of the last order
         self._stubborn = ""  # jobs that are not as they are wanted, in spite of all orders
         self._dialect = dialect
@@ -70,6 +76,11 @@ class Gatekeeper:
     def name(self) -> str:
         """Name of the gate in force; empty for none, and as long as it is unknown."""
         return next((gate.name for gate in self._usable()), "")
+
+    @property
+    def tried(self) -> str:
+        """What a probe saw of the gate in force; empty where there is none."""
+        return describe_trial(self._trial, names_of(self._gates)) if self.name else ""
 
     @property
     def trouble(self) -> str:
@@ -92,6 +103,7 @@ class Gatekeeper:
         if [(gate.name, gate.keeps_place) for gate in self._gates] != known:
             self._refused.clear()
             self._cancelled = dict.fromkeys(self._cancelled, "")
+        self._trial = read_trial(self._folder)
         self._ask_at = self._clock() + GATES_S
 
     async def try_to_learn(self) -> None:

@@ -19,9 +19,10 @@ import math
 import re
 import shlex
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from fnmatch import fnmatchcase as fnmatch
 from importlib.resources import files
 from signal import SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU
 from typing import Annotated
@@ -224,30 +225,46 @@ class GridEngine(Dialect):
         return _ended(number, name, fields)
 
     def figures(self) -> tuple[Command, ...]:
+        """See Dialect: the queues of the parallel environment, who waits, and what hosts have."""
         where = ("-q", self.queue) if self.queue else ()
+        resources = f"slots,{self.gpu_resource}" if self.gpus else "slots"
         return (
             Command(argv=("qstat", "-g", "c", "-pe", self.parallel_environment, *where, "-xml")),
-            Command(argv=("qstat", "-u", "*", "-s", "p", "-xml")),
-            *([Command(argv=("qhost", "-F", self.gpu_resource, "-xml"))] if self.gpus else []),
+            Command(argv=("qstat", "-u", "*", "-s", "p", "-r", "-xml")),
+            Command(argv=("qhost", "-q", "-F", resources, "-xml")),
         )
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
-        """See Dialect. Slots that are disabled or in error count as neither idle nor there."""
-        summary, pending, *hosts = (
-            _tree(answer, name) for answer, name in zip(answers, LISTINGS, strict=False)
+        """See Dialect. Queues may share the slots of their hosts, so these are counted. Slots that
+        are disabled, suspended or in error count as neither idle nor there. Resource quotas are
+        told by no listing: they show in what waits."""
+        summary, pending, hosts = (
+            _tree(answer, name) for answer, name in zip(answers, LISTINGS, strict=True)
         )
-        idle = total = 0
-        for queue in summary.iter("cluster_queue_summary"):
-            idle += _count(queue, "available")
-            total += _count(queue, "total")
-            total -= _count(queue, "temp_disabled") + _count(queue, "manual_intervention")
-        waiting = sum(map(_has_a_right, pending.iter("job_list")))
+        ours = {queue.findtext("name") or "" for queue in summary.iter("cluster_queue_summary")}
+        every = [_Host.read(host) for host in hosts.iter("host")]
+        here = {host.name: host for host in every if ours & host.queues.keys()}
+        waiting = []
+        for row in pending.iter("job_list"):
+            nodes = _may_take(row, every) & here.keys()
+            if _has_a_right(row) and nodes:
+                number, slots = row.findtext("JB_job_number") or "", _count(row, "slots")
+                waiting.append(
+                    QueueRow(number=number, processors=slots, left_s=math.inf, nodes=nodes)
+                )
+        idle_at = {name: host.idle(ours) for name, host in here.items()}
+        closed = sum(host.closed(ours) for host in here.values())
         return Figures(
-            processors=max(0, total),
-            idle=idle,
-            queued_jobs=waiting,
-            idle_gpus=min(self.gpus, sum(_idle_gpus(tree, self.gpu_resource) for tree in hosts)),
+            processors=sum(host.processors(ours) for host in here.values()),
+            idle=sum(idle_at.values()),
+            queued_jobs=len(waiting),
+            idle_gpus=min(self.gpus, _idle_gpus(hosts, self.gpu_resource)),
             resources=SiteResources(gpus=self.gpus),
+            waiting=tuple(waiting),
+            idle_at=idle_at,
+            closed=(f"{closed} in queues that are disabled, suspended or in error",)
+            if closed
+            else (),
         )
 
     def list_queue(self) -> Command:
@@ -345,6 +362,74 @@ def _read_hold(answer: Answer) -> None:
         raise RequestRefusedError(f"qhold: {'; '.join(wrong)[:300]}")
     if answer.status != 0 and not any("does not exist" in line for line in lines):
         raise LocalManagerError(f"qhold: {answer.complaint()}", transient=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Host:
+    """A host with its queues, and the slots that all of them together may still give."""
+
+    name: str
+    free: float
+    queues: dict[str, _Slots]
+
+    @classmethod
+    def read(cls, host: ET.Element) -> _Host:
+        free = [one.text or "" for one in host.iter("resourcevalue") if one.get("name") == "slots"]
+        queues = {queue.get("name") or "": _Slots.read(queue) for queue in host.iter("queue")}
+        limit = (
+            float(free[0]) if free and re.fullmatch(r"[0-9]{1,9}(\.[0-9]*)?", free[0]) else math.inf
+        )
+        return cls(name=host.get("name") or "", free=limit, queues=queues)
+
+    def idle(self, ours: Collection[str]) -> int:
+        idle = sum(one.idle for name, one in self.queues.items() if name in ours)
+        return int(min(idle, self.free))
+
+    def processors(self, ours: Collection[str]) -> int:
+        used = sum(one.used for one in self.queues.values())
+        mine = [one for name, one in self.queues.items() if name in ours]
+        return int(
+            min(sum(one.used if one.is_closed else one.slots for one in mine), self.free + used)
+        )
+
+    def closed(self, ours: Collection[str]) -> int:
+        mine = [one for name, one in self.queues.items() if name in ours and one.is_closed]
+        return int(min(sum(one.slots - one.used for one in mine), self.free))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slots:
+    """Slots of a queue on one host."""
+
+    slots: int
+    used: int
+    is_closed: bool
+
+    @classmethod
+    def read(cls, queue: ET.Element) -> _Slots:
+        told = {one.get("name"): (one.text or "").strip() for one in queue.iter("queuevalue")}
+        slots, used, kept = (told.get(key, "") for key in ("slots", "slots_used", "slots_resv"))
+        if not (is_count(slots) and is_count(used)):
+            raise LocalManagerError(f"qhost: {slots!r} is no count of slots", transient=True)
+        taken = int(used) + (int(kept) if is_count(kept) else 0)
+        is_closed = re.search(r"[aAcCdDEosSu]", told.get("state_string", "")) is not None
+        return cls(slots=int(slots), used=taken, is_closed=is_closed)
+
+    @property
+    def idle(self) -> int:
+        return 0 if self.is_closed else max(0, self.slots - self.used)
+
+
+def _may_take(row: ET.Element, hosts: Collection[_Host]) -> frozenset[str]:
+    """Return the hosts of the queues that a waiting job asks for, which take jobs now."""
+    asked = [one.text or "" for one in row.iter("hard_req_queue")] or ["*"]
+    return frozenset(
+        host.name
+        for host in hosts
+        for queue, slots in host.queues.items()
+        if not slots.is_closed
+        and any(fnmatch(f"{queue}@{host.name}", one if "@" in one else f"{one}@*") for one in asked)
+    )
 
 
 def _idle_gpus(hosts: ET.Element, resource: str) -> int:
@@ -502,6 +587,12 @@ SYSTEM = BatchSystem(
     dialect=_dialect,
     programs=("qsub", "qstat", "qdel", "qhold", "qrls", "qacct", "qconf", "qrsh"),
     found_by=("qsub", "qconf"),
+    job_variables=(
+        *("JOB_ID", "JOB_NAME", "JOB_SCRIPT", "SGE_TASK_*", "SGE_O_*", "SGE_STD*_PATH"),
+        *("SGE_CWD_PATH", "SGE_CKPT_*", "SGE_ACCOUNT", "SGE_JOB_SPOOL_DIR", "SGE_BINDING"),
+        *("SGE_RSH_COMMAND", "QUEUE", "PE", "PE_HOSTFILE", "NSLOTS", "NHOSTS", "NQUEUES", "ARC"),
+        *("REQUEST", "REQNAME", "RESTARTED", "ENVIRONMENT", "TMP", "TMPDIR"),
+    ),
     places=("{SGE_ROOT}", "{SGE_ROOT}/{SGE_CELL}/common"),
     variables=("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT", "SGE_ARCH"),
     rules=BatchRules(

@@ -534,6 +534,7 @@ SYSTEM = BatchSystem(
     ),
     found_by=("condor_submit",),
     variables=("CONDOR_CONFIG",),
+    job_variables=("_CONDOR_JOB_AD", "_CONDOR_*", "TMP", "TEMP", "TMPDIR"),
     lists_gpus=True,
     tried_with="23.9.6",
 )

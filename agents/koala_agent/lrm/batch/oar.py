@@ -414,6 +414,7 @@ SYSTEM = BatchSystem(
     dialect=_dialect,
     programs=("oarsub", "oarstat", "oardel", "oarhold", "oarresume", "oarnodes"),
     found_by=("oarsub",),
+    job_variables=("OAR_JOB_ID", "OAR_*"),
     lists_gpus=True,
     tried_with="2.6.1",
 )

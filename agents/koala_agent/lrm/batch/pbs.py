@@ -145,10 +145,11 @@ class PBS(Dialect):
         return Command(argv=(*argv, *self.options, *native, *gate), stdin=script)
 
     def read_submitted(self, answer: Answer) -> str:
-        """See Dialect; the answer is NUMBER.SERVER."""
-        found = NUMBER.fullmatch(answer.out.strip())
-        if answer.status == 0 and found is not None:
-            return found[1]
+        """See Dialect; the answer is NUMBER.SERVER, after what a wrapper of the site prints."""
+        found = [NUMBER.fullmatch(line.strip()) for line in answer.out.splitlines()]
+        numbers = [one[1] for one in found if one is not None]
+        if answer.status == 0 and numbers:
+            return numbers[-1]
         complaint = answer.complaint()
         message = f"qsub: {complaint}"
         is_away = AWAY.search(complaint) is not None
@@ -483,6 +484,7 @@ SYSTEM = BatchSystem(
     dialect=_dialect,
     programs=("qsub", "qstat", "qdel", "qhold", "qrls", "pbsnodes"),
     found_by=("qsub", "pbsnodes", "qmgr"),
+    job_variables=("PBS_JOBID", "PBS_*", "NCPUS", "TMPDIR"),
     variables=("PBS_CONF_FILE", "PBS_SERVER"),
     lists_gpus=True,
     tried_with="",  # with an imitation of its commands alone (docs/configuration.md)

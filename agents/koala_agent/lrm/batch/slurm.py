@@ -242,7 +242,8 @@ class Slurm(Dialect):
         return (*argv, *self.options, *native, *gate)
 
     def read_submitted(self, answer: Answer) -> str:
-        """See Dialect; the answer is NUMBER or NUMBER;CLUSTER, after what a wrapper prints."""
+        """See Dialect; the answer is NUMBER or NUMBER;CLUSTER, after what a wrapper of the site
+        prints."""
         numbers = re.findall(r"^([0-9]{1,15})(?:;.*)?$", answer.out.strip(), re.MULTILINE)
         if answer.status == 0 and numbers:
             return str(numbers[-1])
@@ -560,6 +561,7 @@ SYSTEM = BatchSystem(
     found_by=("sbatch",),
     variables=("SLURM_CONF",),
     places=("{SLURM_CONF}",),
+    job_variables=("SLURM_JOB_ID", "SLURM_*", "SLURMD_*", "SRUN_*"),
     profile={"SBATCH_ACCOUNT": "account", "SBATCH_PARTITION": "partition", "SBATCH_QOS": "qos"},
     lists_gpus=True,
     rules=BatchRules(

@@ -155,7 +155,7 @@ def waiting_for(
     known: dict[tuple[str, ...], frozenset[str]] = {}
     for fields in rows:
         row = _Row(*fields)
-        if row.comment == gated or row.reason.startswith(NO_RIGHT):
+        if row.state != "PENDING" or row.comment == gated or row.reason.startswith(NO_RIGHT):
             continue
         kind = (row.partition, row.wanted_nodes, row.features, row.gres_per_node, row.gres_per_job)
         if kind not in known:

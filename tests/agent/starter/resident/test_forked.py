@@ -14,8 +14,8 @@ import pytest
 from koala.common.protocol.messages import EndKind
 from koala.common.runtime.clock import boot_id
 from koala_agent.claims.settings import LeaseTimes
+from koala_agent.environments import CLAIM_VARIABLE
 from koala_agent.lrm.claim_processes import (
-    CLAIM_VARIABLE,
     LiveProcess,
     ProcessIdentity,
     Scan,

@@ -16,7 +16,7 @@ from decimal import Decimal
 from pathlib import PurePosixPath
 
 from koala.errors import SpecError
-from koala.job_descriptions.script_draft import (
+from koala.job_descriptions.scripts.draft import (
     PROGRAM_OPTIONS,
     Draft,
     read_export,
@@ -24,7 +24,7 @@ from koala.job_descriptions.script_draft import (
     whole_minutes,
     wish,
 )
-from koala.job_descriptions.script_options import (
+from koala.job_descriptions.scripts.options import (
     Directives,
     Fate,
     Line,
@@ -175,15 +175,14 @@ def _own_folder(draft: Draft, _text: str) -> None:
     draft.warn("-cwd is left out: a component has a work folder of its own; -wd names another one")
 
 
-def _yes(option: str, *, allowed: bool, note: str) -> Option:
-    """Make a row for an option with yes or no of which only one is refused."""
-    expected = "n" if allowed else "y"
+def _never(option: str, note: str) -> Option:
+    """Make a row for an option with yes or no, of which yes is refused."""
 
-    def read(draft: Draft, text: str) -> None:
-        if text[:1].lower() != expected:
+    def read(_draft: Draft, text: str) -> None:
+        if text[:1].lower() != "n":
             raise SpecError(f"{option} {text}: {note}")
 
-    return Option((option,), Fate.READ, note, read)
+    return Option((option,), Fate.READ, f"`y` is refused: {note}", read)
 
 
 def _unless(option: str, harmless: str, note: str) -> Option:
@@ -267,8 +266,8 @@ OPTIONS: tuple[Option, ...] = (
     *rows(LEFT_OUT, "-notify -terse", Values.NONE),
     *rows(LEFT_OUT, "-C -pty -u"),
     Option(("-tc",), REFUSED, "it is for arrays, which components are not"),
-    _yes("-b", allowed=True, note="the script is the program"),
-    _yes("-now", allowed=True, note="allowed is (deadline=...) in RSL"),
+    _never("-b", "the script is the program"),
+    _never("-now", "allowed is (deadline=...) in RSL"),
     Option(
         ("-w",),
         READ,
@@ -359,6 +358,17 @@ def _finish(draft: Draft) -> None:
     draft.shape += draft.parallel
 
 
+_VARIABLES = {
+    "SGE_O_WORKDIR": "folder",
+    "NSLOTS": "processors",
+    "NHOSTS": "hosts",
+    "JOB_NAME": "KOALA_NAME",
+    "JOB_ID": "KOALA_CLAIM",
+    "PE_HOSTFILE": "KOALA_BUNDLE",
+    **dict.fromkeys(("SGE_TASK_ID", "SGE_TASK_FIRST", "SGE_TASK_LAST", "SGE_TASK_STEPSIZE"), ""),
+    **dict.fromkeys(("SGE_HGR_gpu", "SGE_O_HOST", "SGE_O_HOME", "SGE_O_LOGNAME", "SGE_ROOT"), ""),
+}
+
 QSUB = Directives(
     title="Grid Engine",
     prefixes=("#$",),
@@ -367,4 +377,5 @@ QSUB = Directives(
     replaced=re.compile(r"\$(?:JOB_NAME|JOB_ID|HOME|USER|HOSTNAME|TASK_ID)|^~[^/]*"),
     is_whole=True,
     finish=_finish,
+    variables=_VARIABLES,
 )

@@ -29,9 +29,11 @@ BEGINNING = Position(line=1, column=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptSite:
-    """What is known of a site for which a script is read; by default nothing is. `system` is its
-    batch system, as people call it; empty for one that has none. `takes_native`: jobs may pass
-    options on to it."""
+    """Knowledge of a site for which a script is read; by default none.
+
+    `system` is its batch system, as people call it; empty for a site without one. `takes_native`:
+    jobs may pass options on to it.
+    """
 
     name: str = ""
     system: str | None = None

@@ -10,8 +10,9 @@ from koala.core.model.job_spec import ComponentSpec, JobType
 from koala.errors import SpecError
 from koala.job_descriptions.job_reader import read_job
 from koala.job_descriptions.job_writer import write_job
-from koala.job_descriptions.scripts import SCRIPT_BYTES_MAX, read_script, read_scripts
-from koala.job_descriptions.slurm_scripts import slurm_seconds
+from koala.job_descriptions.scripts.draft import ScriptSite
+from koala.job_descriptions.scripts.reading import SCRIPT_BYTES_MAX, read_script, read_scripts
+from koala.job_descriptions.scripts.slurm import slurm_seconds
 
 
 def slurm(*directives: str, body: str = "hostname") -> ComponentSpec:
@@ -250,3 +251,128 @@ def test_scripts_of_one_name_name_the_job() -> None:
     assert read_scripts(both).spec.name == "train"
     assert read_scripts([*both, ("beta", "c", other)]).spec.name == ""
     assert read_scripts([("alpha", "a", "#!/bin/sh\ntrue\n")]).spec.name == ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "processors", "hosts", "gpus", "memory_mb"),
+    [
+        ("#PBS -l select=2:ncpus=8:mem=4gb:ngpus=1", 16, 2, 2, 4096),
+        ("#PBS -l nodes=2:ppn=4", 8, 2, None, None),
+        ("#PBS -l select=1:ncpus=8:mpiprocs=4:ib=True", 8, None, None, None),
+        ("#PBS -l ncpus=8,mem=500mb", 8, None, None, 500),
+        ("#OAR -l /nodes=2/core=8,walltime=0:30", 16, 2, None, None),
+        ("#OAR -l {cluster='a'}/host=1/gpu=2", 2, 1, 2, None),
+        ("#OAR -l core=4", 4, None, None, None),
+    ],
+)
+def test_sizes_of_pbs_and_oar(
+    lines: str, processors: int, hosts: int | None, gpus: int | None, memory_mb: int | None
+) -> None:
+    component, _ = read_script(f"#!/bin/sh\n{lines}\ntrue\n")
+    assert (component.processors, component.hosts, component.gpus) == (processors, hosts, gpus)
+    assert component.memory_min_mb == memory_mb
+
+
+def test_what_pbs_and_oar_directives_say_of_a_component() -> None:
+    text = "#!/bin/sh\n#PBS -N wave -j oe -o out.txt -q long -A sea\n#PBS -l walltime=1:30:00\n"
+    component, warnings = read_script(text)
+    assert (component.label, component.queue, component.project) == ("wave", "long", "sea")
+    assert (component.stdout, component.stderr, component.wall_time_s) == (*["out.txt"] * 2, 5400)
+    text = "#!/bin/sh\ntrue\n#OAR -n wave\n#OAR -p cluster='a' AND mem > 4\n#OAR -d /data\n"
+    component, more = read_script(text)
+    assert (component.label, component.directory) == ("wave", "/data")
+    assert component.native == """-p 'cluster='"'"'a'"'"' AND mem > 4'"""
+    assert warnings + more == []
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("#PBS -l select=1:ncpus=2+1:ncpus=4", "allowed is one kind of chunk"),
+        ("#PBS -l select=1:model=ivy", "model=ivy: allowed are ncpus"),
+        ("#PBS -J 1-4", "a component is one program"),
+        ("#PBS --frobnicate", "is no option"),
+        ("#OAR -l nodes=2", "expected core=N or gpu=N"),
+        ("#OAR -l nodes=1/core=ALL", "allowed is one request"),
+        ("#OAR --array 5", "a component is one program"),
+        ("#OAR -t besteffort", "could start a job twice"),
+        ("#OAR -q", "expected one value"),
+        ("#OAR --frobnicate", "is no option"),
+    ],
+)
+def test_what_pbs_and_oar_directives_cannot_say_is_refused(line: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message) as caught:
+        read_script(f"#!/bin/sh\n{line}\ntrue\n")
+    assert caught.value.position is not None
+    assert caught.value.position.line == 2
+
+
+SLURM_SITE = ScriptSite(name="alpha", system="Slurm")
+CELL = ScriptSite(name="gamma", system="Grid Engine")
+EMULATED = ScriptSite(name="emu", system="")
+
+
+def test_the_directives_of_its_site_count() -> None:
+    text = "#!/bin/sh\n#SBATCH -n 4\n#$ -pe mpi 8\ntrue\n"
+    sizes = [read_script(text, site=site)[0].processors for site in (SLURM_SITE, CELL, EMULATED)]
+    assert sizes == [4, 8, 4]
+    assert read_script(text, site=CELL)[1] == [
+        "line 2, column 1: #SBATCH is left out: the #$ lines count"
+    ]
+
+
+def test_what_only_a_site_of_its_own_kind_can_do_goes_nowhere_else() -> None:
+    text = "#!/bin/sh\n#SBATCH -n 4 --mem-per-cpu=1G --nice=3\n{}\ntrue\n"
+    plain, needed = text.format(""), text.format("#SBATCH --reservation=course")
+    assert read_script(plain, site=SLURM_SITE)[0].native == "--nice=3 --mem-per-cpu=1G"
+    here, warnings = read_script(plain, site=CELL)
+    assert (here.native, here.memory_min_mb) == (None, 4096)
+    assert warnings == ["line 2, column 31: --nice is left out: it is an option of Slurm"]
+    with pytest.raises(SpecError, match="--reservation is an option of Slurm, and gamma has Grid"):
+        read_script(needed, site=CELL)
+    assert (
+        "--reservation is left out: emu has no batch system"
+        in read_script(needed, site=EMULATED)[1][-1]
+    )
+    closed = ScriptSite(name="alpha", system="Slurm", takes_native=False)
+    assert read_script("#!/bin/sh\n#SBATCH --mem=0\ntrue\n", site=closed)[0].native is None
+
+
+def test_variables_of_another_batch_system_are_set_or_told() -> None:
+    text = (
+        "#!/bin/sh\n#SBATCH -n 4\ncd $SLURM_SUBMIT_DIR\nrun -np ${SLURM_NTASKS} -j $SLURM_JOB_ID\n"
+        "echo ${SLURM_NNODES:-1}  # $SLURM_NPROCS\n"
+    )
+    component, warnings = read_script(text, site=CELL)
+    assert component.environment == (("SLURM_NTASKS", "4"),)
+    assert [warning.partition(" at ")[0].partition(" by ")[0] for warning in warnings] == [
+        "line 3, column 5: SLURM_SUBMIT_DIR is not set",
+        "line 4, column 11: SLURM_NTASKS is not set",
+        "line 4, column 29: SLURM_JOB_ID is not set",
+    ]
+    assert "KOALA_CLAIM" in warnings[2]
+    component, warnings = read_script(text, site=SLURM_SITE)
+    assert component.environment == ()
+    (warning,) = warnings
+    assert "SLURM_SUBMIT_DIR is a folder of the site's agent at alpha" in warning
+
+
+@pytest.mark.parametrize(
+    ("first", "executable", "arguments"),
+    [
+        ("#!/usr/bin/env -S bash -l", "/usr/bin/env", ("bash", "-l", "-c")),
+        ("#!/usr/bin/env A=1 python3.11", "/usr/bin/env", ("A=1", "python3.11", "-c")),
+        ("#!/bin/bash --login", "/bin/bash", ("--login", "-c")),
+        ("#!/usr/bin/perl", "/usr/bin/perl", ("-e",)),
+    ],
+)
+def test_interpreters_that_take_a_program_as_an_argument(
+    first: str, executable: str, arguments: tuple[str, ...]
+) -> None:
+    component, _ = read_script(f"{first}\n")
+    assert (component.executable, component.arguments[:-1]) == (executable, arguments)
+
+
+def test_a_script_without_a_first_line_may_name_its_shell() -> None:
+    component, _ = read_script("#$ -S /bin/bash\n#$ -pe mpi 2\ntrue\n")
+    assert (component.executable, component.arguments[0]) == ("/bin/bash", "-c")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from koala.core.model.values import Seconds
 from koala.errors import Position, SpecError
-from koala.job_descriptions.script_draft import (
+from koala.job_descriptions.scripts.draft import (
     Draft,
     login_shell,
     megabytes,
@@ -23,7 +23,7 @@ from koala.job_descriptions.script_draft import (
     whole_minutes,
     wish,
 )
-from koala.job_descriptions.script_options import (
+from koala.job_descriptions.scripts.options import (
     Directives,
     Fate,
     Line,
@@ -413,6 +413,22 @@ def _has_no_tasks(draft: Draft) -> bool:
     return draft.tasks is None and draft.nodes is None and draft.tasks_per_node is None
 
 
+_VARIABLES = {
+    "SLURM_SUBMIT_DIR": "folder",
+    **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), "tasks"),
+    **dict.fromkeys(("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE"), "cpus_per_task"),
+    **dict.fromkeys(("SLURM_JOB_NUM_NODES", "SLURM_NNODES"), "hosts"),
+    **dict.fromkeys(("SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE"), "tasks_per_host"),
+    "SLURM_JOB_NAME": "KOALA_NAME",
+    **dict.fromkeys(("SLURM_JOB_ID", "SLURM_JOBID"), "KOALA_CLAIM"),
+    **dict.fromkeys(("SLURM_JOB_NODELIST", "SLURM_NODELIST"), "KOALA_BUNDLE"),
+    **dict.fromkeys(("SLURM_PROCID", "SLURM_LOCALID"), "KOALA_PROCESS"),
+    "SLURM_GPUS": "KOALA_GPUS",
+    **dict.fromkeys(("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_JOB_ID", "SLURM_TMPDIR"), ""),
+    **dict.fromkeys(("SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_SUBMIT_HOST"), ""),
+    **dict.fromkeys(("SLURM_JOB_PARTITION", "SLURM_JOB_ACCOUNT", "SLURM_CLUSTER_NAME"), ""),
+}
+
 SBATCH = Directives(
     title="Slurm",
     prefixes=("#SBATCH", "#SLURM"),
@@ -421,4 +437,5 @@ SBATCH = Directives(
     replaced=re.compile(r"%[0-9]*[A-Za-z%]"),
     finish=_finish,
     separators=("hetjob", "packjob"),
+    variables=_VARIABLES,
 )

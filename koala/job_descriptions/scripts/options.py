@@ -1,18 +1,18 @@
-"""Options of batch scripts' directives: what becomes of each, and the search for them by name."""
+"""Options of batch scripts' directives: a table for each system, and the splitting of words."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from koala.errors import Position, SpecError
-from koala.job_descriptions.script_draft import Draft, Reader
+from koala.job_descriptions.scripts.draft import Draft, Reader
 
 
 class Fate(StrEnum):
-    """What becomes of an option."""
+    """Treatment of an option."""
 
     READ = "read"
     """It becomes attributes of the component."""
@@ -94,6 +94,9 @@ class Directives:
     - `replaced` finds what the batch system replaces in names of files for output.
     - `is_whole`: lines after the first command count, too.
     - `finish` checks what several options say together, or completes it.
+    - `variables` are those that jobs read, with their meanings: "folder" of the submission, a
+      count ("tasks", "processors", "cpus_per_task", "hosts", "tasks_per_host"), the variable of
+      Koala that has the same, or nothing.
     - `separators` are words alone on a line, between the parts of a heterogeneous job.
     """
 
@@ -105,6 +108,7 @@ class Directives:
     is_whole: bool = False
     finish: Callable[[Draft], None] = lambda _draft: None
     separators: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def by_name(options: tuple[Option, ...]) -> dict[str, Option]:

@@ -24,7 +24,7 @@ from pathlib import PurePosixPath
 from koala.core.model.job_spec import ComponentSpec, JobSpec, JobType
 from koala.core.model.values import SiteName
 from koala.errors import Position, SpecError
-from koala.job_descriptions.script_draft import (
+from koala.job_descriptions.scripts.draft import (
     PROGRAM_OPTIONS,
     Draft,
     ScriptSite,
@@ -33,8 +33,8 @@ from koala.job_descriptions.script_draft import (
     processors_of,
     set_paths,
 )
-from koala.job_descriptions.script_options import Directives, Fate, Line, Use
-from koala.job_descriptions.script_variables import check_variables
+from koala.job_descriptions.scripts.options import Directives, Fate, Line, Use
+from koala.job_descriptions.scripts.variables import check_variables
 
 GROUP = "koala.script_directives"
 """Group of the entry points that name the kinds of directives, each a `Directives`."""
@@ -102,7 +102,7 @@ def read_script(
             raise SpecError(error.message, use.position) from error
     if kind is not None:
         _complete(draft, kind, site, name)
-    check_variables(draft, text, kind.title if kind else "", site)
+    check_variables(draft, text, _kinds(), kind.title if kind else "", site)
     return draft.component, warnings + draft.warnings
 
 

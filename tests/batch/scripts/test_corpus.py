@@ -18,8 +18,8 @@ import pytest
 from koala.common.protocol.messages import Resources
 from koala.core.model.job_spec import ComponentSpec
 from koala.errors import SpecError
-from koala.job_descriptions.script_draft import ScriptSite
-from koala.job_descriptions.scripts import read_script
+from koala.job_descriptions.scripts.draft import ScriptSite
+from koala.job_descriptions.scripts.reading import read_script
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.dialect import Dialect
@@ -40,7 +40,7 @@ SAME_IN_GRID_ENGINE = (
     *("context", "binding", "reserve", "jobshare", "checkpoint_object"),
 )
 ONE_SLOT = {"parallel environment": "grid range: 1"}
-"""What a job of Koala has in any case."""
+"""Request of any job of Koala."""
 
 
 def slurm_job(system: System, answer: str) -> Job:
