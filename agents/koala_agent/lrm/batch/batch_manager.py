@@ -53,8 +53,8 @@ from koala_agent.lrm.batch.claim_tracking import (
 )
 from koala_agent.lrm.batch.forecast import forecast, holes
 from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
-from koala_agent.lrm.batch.queue_knowledge import QueueKnowledge
-from koala_agent.lrm.batch.submission_pauses import SubmissionPauses
+from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
+from koala_agent.lrm.batch.limits.submission_pauses import SubmissionPauses
 from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check

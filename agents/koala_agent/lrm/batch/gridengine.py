@@ -397,8 +397,10 @@ class _Host:
         )
 
     def closed(self, ours: Collection[str]) -> int:
-        mine = [one for name, one in self.queues.items() if name in ours and one.is_closed]
-        return int(min(sum(one.slots - one.used for one in mine), self.free))
+        """Return what would be idle, too, if all queues took jobs."""
+        mine = [one for name, one in self.queues.items() if name in ours]
+        whole = sum(one.slots - one.used if one.is_closed else one.idle for one in mine)
+        return int(min(whole, self.free)) - self.idle(ours)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
