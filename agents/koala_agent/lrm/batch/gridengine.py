@@ -250,7 +250,7 @@ class GridEngine(Dialect):
         here = {host.name: host for host in every if ours & host.queues.keys()}
         waiting = []
         for row in jobs.iter("job_list"):
-            nodes = _may_take(row, every) & here.keys()
+            nodes = _may_take(row, every) & frozenset(here)
             if _has_a_right(row) and nodes:
                 number, slots = row.findtext("JB_job_number") or "", _count(row, "slots")
                 waiting.append(
