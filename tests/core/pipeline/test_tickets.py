@@ -74,7 +74,7 @@ def opened(script: Script) -> list[str]:
 
 
 def told(script: Script) -> str:
-    """What is told about the wait of the job."""
+    """The words about the wait of the job."""
     return " ".join(why(script.scheduler, JobId("j1"), script.now))
 
 
