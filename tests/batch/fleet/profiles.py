@@ -21,7 +21,7 @@ class Wish:
 class Case:
     """One site. The profiles are those of deploy/dev, which may be combined.
 
-    - `idle` is said to be idle while no job of ours is there.
+    - `idle` is said to be idle while no job of ours is there: nothing where others wait.
     - `usual` is RSL of each component.
     - `never` is what the site cannot take, with words of the reason that is told.
     - `first` runs and leaves no room for `late`, which waits for a reason of the batch system.

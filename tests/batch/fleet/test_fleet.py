@@ -14,7 +14,7 @@ from koala.errors import RejectedError
 from tests.batch.conftest import need
 from tests.batch.fleet.profiles import CASES, SITE, Case, Wish
 from tests.batch.systems.gridengine import grid_engine_cells
-from tests.batch.systems.grids import grid_over, until_trouble
+from tests.batch.systems.grids import grid_over
 from tests.batch.systems.jobs import check_one_start, ended_well
 from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.system import System
@@ -156,7 +156,7 @@ async def test_faults_of_agent_and_controller_lose_and_repeat_nothing(
         grid.kill(SITE)
         comes = await submitted(grid, client, component(grid, case))
         grid.start()
-        await until_trouble(grid, client, "gives no answer", SITE)
+        await until(lambda: "gave no answer" in grid.log(SITE))
     await asyncio.to_thread(system.restart_controller)
     await ended_well(client, comes)
     assert system.numbers("koala-") == before, await client.show(runs)

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
 
@@ -82,12 +83,13 @@ class SlurmCluster(System):
         return self.folder.parent / PROGRAMS
 
     def has_saved(self) -> bool:
-        """See System; it takes seconds. A job that runs has its nodes in the record, which is
-        written after a change, and a start is none."""
-        state = (self.folder / "state" / "job_state").read_bytes()
-        rows = [line.split() for line in self.run("squeue", "-h", "-o", "%i %j %N").splitlines()]
-        for number, name, *nodes in rows:
-            if name.encode() not in state or any(node.encode() not in state for node in nodes):
+        """See System; it takes seconds. A start alone is not written down: a change is."""
+        file = self.folder / "state" / "job_state"
+        state, at_s = file.read_bytes(), file.stat().st_mtime
+        rows = self.run("squeue", "-h", "-o", "%i|%t|%S|%j").splitlines()
+        for number, now, start, name in (row.split("|", 3) for row in rows):
+            is_late = now == "R" and datetime.fromisoformat(start).timestamp() + 1 > at_s
+            if is_late or name.encode() not in state:
                 self.run("scontrol", "update", f"JobId={number}", "Comment=saved")
                 return False
         return True

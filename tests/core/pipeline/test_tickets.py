@@ -81,6 +81,10 @@ def told(script: Script) -> str:
 @pytest.fixture
 def queued(begin: Begin) -> Script:
     """A pair in the queues of two busy sites, told nothing of its starts yet."""
+    return a_queued_pair(begin)
+
+
+def a_queued_pair(begin: Begin) -> Script:
     script = begin(chosen(tickets="dodge"), hold_s=900.0)
     busy(script, "a", "b").tell(a_pair())
     holds = script.take(ClaimProcessors)
