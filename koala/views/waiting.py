@@ -179,7 +179,7 @@ def describe_hold(claim: Claim, now: Instant) -> str:
 
 
 class ShortReasons:
-    """What jobs wait for at an instant, in a few words for lists."""
+    """Reasons in a few words, for lists of jobs that wait at an instant."""
 
     def __init__(self, state: State, queues: SiteQueues, now: Instant) -> None:
         self._state = state
