@@ -88,13 +88,17 @@ screenshots: $(BROWSER)  ## Pictures of the web page for the documents, of a rea
 test-lrm: $(STAMP)  ## Agents in front of real Slurm clusters, a Grid Engine cell, an HTCondor pool and an OAR cluster
 	@PYTHON=$(BIN)/python deploy/dev/test-lrm.sh $(ARGS)
 
+.PHONY: test-fleet
+test-fleet: $(STAMP)  ## All clusters and cells of the fleet: also those with a database, power saving or a slow scheduler (ARGS="--last-failed")
+	@PYTHON=$(BIN)/python KOALA_LRM_TESTS="lrm and fleet" deploy/dev/test-lrm.sh $(ARGS)
+
 .PHONY: chaos
 chaos: $(STAMP)  ## 1,000 jobs while processes are killed, connections spoilt, a disk fills (ARGS="--minutes 20 --intensity 4")
 	@$(BIN)/python -m tests.live.chaos $(ARGS)
 
 .PHONY: chaos-lrm
 chaos-lrm: $(STAMP)  ## 200 jobs over real batch systems while agents, daemon and controllers fail (ARGS="--kills 60")
-	@PYTHON=$(BIN)/python KOALA_LRM_TESTS="lrm and slow" deploy/dev/test-lrm.sh
+	@PYTHON=$(BIN)/python KOALA_LRM_TESTS="lrm and slow and not fleet" deploy/dev/test-lrm.sh
 	@PATH="$$PATH:/usr/sbin" $(BIN)/python -m tests.batch.campaign $(ARGS)
 
 .PHONY: demo

@@ -98,18 +98,6 @@ async def test_a_component_that_the_sites_people_cancel_stops_the_others(
     assert await client.wait(name) == "Cancelled"
 
 
-async def test_a_controller_that_is_away_fails_no_running_job(
-    grid: Grid, client: AsyncClient, systems: dict[str, System], tmp_path: Path
-) -> None:
-    end = tmp_path / "end"
-    program = f"while ! test -e {end}; do sleep 0.1; done"
-    name = await running(grid, client, job(program, "alpha", "gamma"))
-    with systems["alpha"].controller_away(), systems["gamma"].controller_away():
-        end.touch()
-        await grid.nothing_left(name)
-    await ended_well(client, name)
-
-
 async def test_components_find_the_sites_with_gpus_and_see_them(
     grid: Grid, client: AsyncClient
 ) -> None:

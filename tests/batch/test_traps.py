@@ -8,7 +8,6 @@ import pwd
 import shutil
 import subprocess
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 
@@ -240,30 +239,6 @@ def _submit_as_nobody(system: System, name: str) -> str:
     ).stdout.strip()
 
 
-@pytest.mark.parametrize("system", ["slurm"], indirect=True)
-async def test_a_limit_that_only_slurm_knows_of_is_no_fault_of_the_site(
-    serve: Serve, ask: Ask, system: System
-) -> None:
-    """A wall time beyond the partition's is taken, and would be kept for ever. (Grid Engine refuses
-    at submission what no queue allows.)"""
-    system.run("scontrol", "update", "PartitionName=batch", "MaxTime=5")
-    try:
-        async with serve() as (manager, witness):
-            placeholder = replace(ask("j1/1/0/1"), time_limit_s=600.0)
-            try:
-                await manager.submit(placeholder)
-            except LocalManagerError as error:
-                assert isinstance(error, RequestRefusedError)  # noqa: PT017 - others keep it
-            else:
-                end = await witness.ended("j1/1/0/1")
-                assert end.cause is EndCause.WITHDRAWN
-                # Config or TimeLimit: which of them depends on who looked at the job first.
-                assert end.reason.startswith("it would never start: Partition"), end
-            assert system.numbers("koala-") == []
-    finally:
-        system.run("scontrol", "update", "PartitionName=batch", "MaxTime=INFINITE")
-
-
 async def test_more_than_the_cell_has_is_refused(serve: Serve, ask: Ask, system: System) -> None:
     """As when an agent's `site.processors` is more than its batch system has. PBS takes the job,
     and its scheduler comments on it."""
@@ -283,7 +258,7 @@ async def test_more_than_the_cell_has_is_refused(serve: Serve, ask: Ask, system:
 
 @pytest.mark.parametrize(
     "system",
-    ["slurm", "htcondor", pytest.param("gridengine", marks=pytest.mark.slow)],
+    ["htcondor", pytest.param("gridengine", marks=pytest.mark.slow)],
     indirect=True,
 )
 async def test_a_controller_that_starts_again_knows_all_jobs(

@@ -70,12 +70,7 @@ CASES = (
     ),
     Case(profile="linear,slow", is_long=True),
     Case(profile="power", is_long=True),
-    Case(
-        kind="gridengine",
-        profile="queues,calendar",
-        idle=16,
-        never=(Wish(more="(queue=night)", words="night"),),
-    ),
+    Case(kind="gridengine", profile="queues,calendar", idle=16),
     Case(
         kind="gridengine",
         profile="quotas,forced",
