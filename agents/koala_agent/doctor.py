@@ -155,12 +155,12 @@ async def _batch_system(config: Config) -> str:
     )
 
 
-async def _login(config: Config, ask: Command) -> str:
+async def _login(config: Config) -> str:
     """Look at what start-up files do at a host."""
     host = config.transport.host
     async with reached(config) as site:
         assert isinstance(site, SSHTransport)
-        await site.run(ask)
+        await site.run(Command(argv=("/bin/sh", "-c", ":"), hands_on=True))
         if not site.has_login:
             raise NotableError(
                 f"a login at {host} starts another program before any command, so programs have"
@@ -177,9 +177,9 @@ async def _login(config: Config, ask: Command) -> str:
 
 async def _environment(config: Config) -> str:
     """Compare what programs get from the agent, or from this shell, with a login of the user."""
-    ask = Command(argv=("env", "-0"), hands_on=True)
     if config.transport.kind == "ssh":
-        return await _login(config, ask)
+        return await _login(config)
+    ask = Command(argv=("/usr/bin/env", "-0"), hands_on=True)
     line = remote_line(ask, environment={}, limit_s=CONNECT_S)
     bare = environments.left_out((*environments.LOCALE, "LANG"), environments.of_commands({}))
     shell = Shell(environment=bare, limit_s=2 * CONNECT_S)

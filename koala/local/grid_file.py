@@ -258,6 +258,7 @@ def default_address() -> str:
 def _agent_text(folder: GridFolder, site: str, address: str) -> str:
     """Build the configuration of a site's agent and check it with the agent's parser."""
     from koala_agent.config import parse_config
+    from koala_agent.lrm.batch_system import DEFAULT
 
     source, tables = folder.grid.source, folder.grid.sites[site]
     agent = {
@@ -270,7 +271,8 @@ def _agent_text(folder: GridFolder, site: str, address: str) -> str:
     others = {key: table for key, table in tables.items() if key != "agent"}
     # One account runs the whole grid: every user of the daemon may use the account, and so its
     # batch systems, from any program.
-    if "kind" in (manager := _table(tables.get("lrm", {}), source, f"sites.{site}.lrm")):
+    manager = _table(tables.get("lrm", {}), source, f"sites.{site}.lrm")
+    if manager.get("kind", DEFAULT) != DEFAULT:
         others["lrm"] = {"native": ["*"], **manager}
     text = tomli_w.dumps({"agent": agent, "accounts": {"mode": "anyone"}, **others})
     parse_config(text, source=f"{source}: sites.{site}", folder=folder.state)

@@ -6,7 +6,7 @@ Their order is deterministic.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from msgspec.structs import asdict, replace
@@ -38,7 +38,7 @@ from koala.views.expected import expected_start
 from koala.views.records import grid, jobs
 from koala.views.records.base import Moment, moment_of
 from koala.views.records.phases import Phase
-from koala.views.waiting import SiteQueues, no_queues, short_reason, wait_of_member, waits_of
+from koala.views.waiting import ShortReasons, SiteQueues, no_queues, wait_of_member, waits_of
 
 CHARGES_SHOWN = 60
 """Limit of claims in a job's details; a report has them all."""
@@ -52,14 +52,19 @@ def phase_of(job: Job) -> Phase:
     return cast(Phase, job.phase_name)
 
 
-def listed(state: State, job: Job, queues: SiteQueues, now: Instant) -> jobs.JobSummary:
-    """Make the summary of a job of the state for a list."""
-    found = summary(job)
-    return replace(
-        found,
-        copying=copying(state, job, now),
-        reason=found.reason or short_reason(state, job, queues, now),
-    )
+def listed(
+    state: State, found: Iterable[Job], queues: SiteQueues, now: Instant
+) -> list[jobs.JobSummary]:
+    """Make the summaries of jobs of the state for a list."""
+    reasons = ShortReasons(state, queues, now)
+    return [
+        replace(
+            one := summary(job),
+            copying=copying(state, job, now),
+            reason=one.reason or reasons.of(job),
+        )
+        for job in found
+    ]
 
 
 def summary(job: Job) -> jobs.JobSummary:
@@ -114,7 +119,7 @@ def whole_document(
     return replace(
         details,
         copying=copying(state, job, now),
-        reason=details.reason or short_reason(state, job, queues, now),
+        reason=details.reason or ShortReasons(state, queues, now).of(job),
         parts=tuple(_waiting_part(state, job, part, queues, now) for part in details.parts),
         expected=expected_start(state, job, queues, now),
         timeline=replace(

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 
 from koala.common.protocol.messages import Outlook, SiteFigures, Wait
 from koala.core.model.claim import Asked, Claim
+from koala.core.model.grid import Site
 from koala.core.model.job import Attempt, Claiming, Job, Member, Placing, Queued
-from koala.core.model.job_spec import JobSpec
-from koala.core.model.values import FOREVER, ClaimId, Instant, Seconds, SiteName
+from koala.core.model.values import FOREVER, ClaimId, Instant, Seconds, SiteName, UserName
 from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.core.stated_starts import stated_interval, usual_interval
@@ -178,32 +178,44 @@ def describe_hold(claim: Claim, now: Instant) -> str:
     return f"{held} for {span(now - claim.grant.at)}, given back in {span(left_s)} at the latest"
 
 
-def short_reason(state: State, job: Job, queues: SiteQueues, now: Instant) -> str:
-    """Say in a few words what a job waits for; empty for one that does not wait."""
-    match job.phase:
-        case Placing() if now < job.not_before:
-            return "not tried again yet after a setback"
-        case Placing() if job.deadline_at is not None:
-            return f"is to start at {clock_time(job.deadline_at, now)}"
-        case Placing():
-            return _lack(state, job.spec)
-        case Claiming(attempt=attempt) | Queued(attempt=attempt):
-            return "; ".join([*_short_waits(state, job, attempt, queues, now)])
-        case _:
-            return ""
+class ShortReasons:
+    """Reasons in a few words, for lists of jobs that wait at an instant."""
 
+    def __init__(self, state: State, queues: SiteQueues, now: Instant) -> None:
+        self._state = state
+        self._queues = queues
+        self._now = now
+        self._idlest: dict[UserName, Site | None] = {}  # usable site with most idle processors
 
-def _lack(state: State, spec: JobSpec) -> str:
-    """Say that no site has as many idle processors as the largest component wants."""
-    sites = [site for site in state.sites.values() if site.facts.admits(spec.owner)]
-    usable = [site for site in sites if is_usable(site)]
-    if not usable:
-        return "no site can be used now"
-    largest = max(one.processors for one in spec.components)
-    most = max(usable, key=lambda site: site.idle())
-    if most.idle() >= largest:
-        return "waits for its turn"
-    return f"waits for {counted(largest, 'processor')}; {most.name} has {max(0, most.idle())} idle"
+    def of(self, job: Job) -> str:
+        """Return the words; empty for a job that does not wait."""
+        match job.phase:
+            case Placing() if self._now < job.not_before:
+                return "not tried again yet after a setback"
+            case Placing() if job.deadline_at is not None:
+                return f"is to start at {clock_time(job.deadline_at, self._now)}"
+            case Placing():
+                return self._lack(job)
+            case Claiming(attempt=attempt) | Queued(attempt=attempt):
+                waits = _short_waits(self._state, job, attempt, self._queues, self._now)
+                return "; ".join([*waits])
+            case _:
+                return ""
+
+    def _lack(self, job: Job) -> str:
+        """Say that no site has as many idle processors as the largest component wants."""
+        owner = job.spec.owner
+        if owner not in self._idlest:
+            sites = [site for site in self._state.sites.values() if site.facts.admits(owner)]
+            usable = filter(is_usable, sites)
+            self._idlest[owner] = max(usable, key=lambda site: site.idle(), default=None)
+        most = self._idlest[owner]
+        if most is None:
+            return "no site can be used now"
+        idle = max(0, most.idle())
+        if idle >= job.largest:
+            return "waits for its turn"
+        return f"waits for {counted(job.largest, 'processor')}; {most.name} has {idle} idle"
 
 
 def _short_waits(

@@ -23,6 +23,7 @@ from koala_agent.link.session import Session, Timing
 from koala_agent.link.session_status import SessionStatus
 from koala_agent.lrm.local_manager import Idle
 from koala_agent.metrics import STATES, AgentMetrics
+from koala_agent.transport.command_budget import CommandCounts
 from tests.common.metrics.scraping import get, value
 
 AGENT = '[agent]\nsite = "delft"\ndaemon = "127.0.0.1:7740"\nstate_dir = "state"\n'
@@ -89,7 +90,10 @@ async def test_claims_count_once_stored_whatever_is_stored_again(tmp_path: Path)
     await counted([Forget(claim=ClaimId("j1/1/0/1"))])
     metrics.note_copy(messages.TransferFinished(transfer="t", size_bytes=100, took_s=1.0))
     metrics.note_copy(messages.TransferFailed(transfer="t", reason="full", at=""))
-    figures = Idle(processors=8, idle=6, startable=6, queued_jobs=3, local_processors=2)
+    commands = CommandCounts(asked=4, allowed=12, asks_total=7, acts_total=2)
+    figures = Idle(
+        processors=8, idle=6, startable=6, queued_jobs=3, local_processors=2, commands=commands
+    )
     text = await scraped(metrics, tmp_path, QuietSite(figures, problem="the disk is full"))
     assert len(stored) == 9
     assert value(text, "koala_agent_claims_granted_total") == 2
@@ -101,6 +105,9 @@ async def test_claims_count_once_stored_whatever_is_stored_again(tmp_path: Path)
     assert value(text, "koala_agent_capacity_processors") == 8
     assert value(text, "koala_agent_startable_processors") == 5
     assert value(text, "koala_agent_queued_jobs") == 3
+    assert value(text, "koala_agent_commands_total", kind="asks") == 7
+    assert value(text, "koala_agent_commands_total", kind="acts") == 2
+    assert value(text, "koala_agent_asks_allowed") == 12
     assert value(text, "koala_agent_trouble") == 1
     assert value(text, "koala_agent_link_up") == 0
     assert value(text, "koala_build_info", version="1.2.3") == 1

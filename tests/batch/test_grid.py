@@ -64,7 +64,7 @@ async def test_paths_between_batch_jobs_are_tried_before_they_start(
         await finished(client, text)
     with socket.create_server(("", port)):
         taken = (await client.submit(text)).job
-        assert await why_stopped(client, taken) == f"pre-flight: 1: port {port} is taken"
+        assert await why_stopped(client, taken) == f"pre-flight: beta: port {port} is taken"
     await client.cancel([taken])
 
 

@@ -187,7 +187,7 @@ async def test_a_job_in_two_queues_goes_where_processors_become_idle(tmp_path: P
             text = grid.evidence.job(*parts, more="(redundancy=2)")
             job = (await client.submit(text)).job
             await grid.phase(client, job, "Queued")
-            await why(client, job, "further claims, also at")
+            await why(client, job, "also queued at")
             leave(grid, "delft")
             assert await client.wait(job) == "Finished", await client.show(job)
             await grid.at_rest(client)

@@ -80,9 +80,7 @@ FOUND_BY = {
     "a_hold_that_was_given_back_stays": 1016,
     "tickets_are_fenced": 1030,
     "an_ended_ticket_stays_in_its_member": 1237,
-    "all_gates_open_after_a_cut": 1203,
     "a_ticket_has_a_grace_time": 1237,
-    "gates_that_failed_are_not_repeated": 1086,
     "gates_are_not_changed": 1041,
     "gates_that_do_not_hold": 1016,
 }
@@ -109,6 +107,12 @@ GUARDS: dict[str, Callable[[], None]] = {
         test_table_gates.test_the_gate_of_a_listed_claim_is_set_again_after_a_restart,
         TableScript(),
     ),
+    "gates_that_failed_are_not_repeated": partial(
+        test_table_gates.test_a_gate_that_failed_is_set_again_later_and_later, TableScript()
+    ),
+    "all_gates_open_after_a_cut": lambda: test_tickets.test_tickets_outlive_a_cut_and_a_restart(
+        test_tickets.a_queued_pair(Script)
+    ),
     "a_hold_over_budget_is_kept": partial(
         test_tickets.test_a_hold_over_budget_is_given_back_at_once, Script
     ),
@@ -126,9 +130,9 @@ GUARDS: dict[str, Callable[[], None]] = {
   for a faulty daemon.
 - The swarm finds the second by one seed in ten thousand, the third by one in a thousand: too rare
   for a named seed.
-- Tickets are short in the swarm: few agents crash between the store of a gate and its order, no
-  budget is used up, few jobs hold at one site, and no ticket starts while its Stop is under way and
-  the next attempt waits.
+- Tickets are short in the swarm and planned often: a wrong gate does not last, few agents crash
+  between the store of a gate and its order, no budget is used up, few jobs hold at one site, and no
+  ticket starts while its Stop is under way and the next attempt waits.
 - The swarm finds pings that are not noted as a run without end, which takes ten seconds (seed 43).
 """
 

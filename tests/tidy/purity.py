@@ -19,6 +19,7 @@ LINK_VALUES = (
     "koala.common.protocol.messages",
     "koala.common.protocol.names",
     "koala.common.protocol.ordering",
+    "koala.common.protocol.queue_limits",
     "koala.common.protocol.versions",
 )
 QUEUE_MODEL = "koala.queue_model"

@@ -84,6 +84,11 @@ def slurm(site: SiteName) -> SiteQueue:
     return queue(wait, outlook=((2, HOUR, 60.0), (8, 600.0, 120.0), (8, HOUR, 2 * HOUR)))
 
 
+def short_reason(script: Script) -> str:
+    (found,) = listed(script.scheduler, [script.job("j1")], slurm, script.now)
+    return found.reason
+
+
 def said(script: Script) -> str:
     return "\n".join(why(script.scheduler, JobId("j1"), script.now, slurm))
 
@@ -100,7 +105,7 @@ def test_a_waiting_claim_is_told_with_its_job_reason_wait_and_expected_start(gri
     details = whole_document(grid.scheduler, JobId("j1"), grid.now, slurm)
     assert details.parts[0].wait in text
     assert [wait.batch_job for wait in details.parts[0].waits] == ["13", "", ""]
-    short = listed(grid.scheduler, grid.job("j1"), slurm, grid.now).reason
+    short = short_reason(grid)
     assert short == "queued at a as Slurm job 13 (Resources), start about 02:00 UTC; 1 more wait"
     assert details.reason == short
 
@@ -127,7 +132,7 @@ def test_what_is_held_meanwhile_is_told_and_until_when(grid: Script) -> None:
     grid.tell(ClaimGranted(claim=AIR, nonce="n")).drop()
     grid.after(5.0)
     assert "component air: holds 4 processors at b for 5 s, given back in " in said(grid)
-    reason = listed(grid.scheduler, grid.job("j1"), slurm, grid.now).reason
+    reason = short_reason(grid)
     assert reason.endswith("; b holds 4")
     expected = whole_document(grid.scheduler, JobId("j1"), grid.now, slurm).expected
     assert expected is not None
@@ -174,3 +179,13 @@ def test_a_site_that_tells_no_start_is_judged_by_past_waits() -> None:
     assert describe_wait(usual, 60.0).endswith(
         ", start unknown, in 30 s to 10 min if it waits as claims did before"
     )
+
+
+def test_a_list_says_in_short_why_jobs_are_not_placed(grid: Script) -> None:
+    grid.tell(a_job("j1", 6, deadline=Deadline(after_s=HOUR))).drop()
+    assert short_reason(grid) == "is to start at 01:00 UTC"
+    script = Script()
+    script.tell(a_site("a", 8, idle=2), a_job("j1", 4)).drop()
+    assert short_reason(script) == "waits for 4 processors; a has 2 idle"
+    script.disconnect("a").drop()
+    assert short_reason(script) == "no site can be used now"

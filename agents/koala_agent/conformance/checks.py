@@ -25,7 +25,7 @@ from koala_agent.conformance.bench import (
 )
 from koala_agent.conformance.plain_words import end_text, jobs_text, listed_text
 from koala_agent.lrm.dialect import Dialect, JobState
-from koala_agent.lrm.local_manager import EndCause, Ended, Listed, Queued, Running
+from koala_agent.lrm.local_manager import CANCELLED, EndCause, Ended, Listed, Queued, Running
 from koala_agent.transport.interface import CommandRunner
 
 Check = Callable[[Bench], Awaitable[str]]
@@ -199,7 +199,8 @@ async def tells_cancelled(bench: Bench) -> str:
         await witness.running(CLAIM)
         (job,) = await bench.alive()
         await bench.cancel(job.number)
-        return _judged(await witness.ended(CLAIM), EndCause.CANCELLED_BY_SITE, None)
+        end = await witness.ended(CLAIM)
+        return _judged(end, end.cause if end.cause in CANCELLED else CANCELLED[0], None)
 
 
 async def survives_odd_names(bench: Bench) -> str:

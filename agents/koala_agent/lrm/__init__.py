@@ -3,6 +3,7 @@
 local_manager     the interface that the agent uses
 batch_system      the record of a kind of local manager, found by entry point
 dialect           the commands and texts that one batch system must know
+site_commands     the commands of a site's batch system, counted and spaced
 batch             real batch systems: one manager, a dialect for each
 emulated          a queue on the wall clock with real processes
 gate_trials       the result of the last probe of gates, on disk

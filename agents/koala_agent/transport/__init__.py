@@ -2,6 +2,7 @@
 
 interface         the interface, and the values that it exchanges
 shell             the local transport's commands: the batch system's commands are on this machine
+command_budget    how often the batch system of a login is asked in a minute
 local             the local transport: commands and files of this machine
 ssh               the ssh transport: all of it over one connection of the OpenSSH client
 ssh_host          a host as sites of one process share it: connection, budget, session for files

@@ -81,6 +81,7 @@ def site(context: click.Context, *, json: bool, address: str | None) -> None:
 @daemon_options
 def show(*, site: str, json: bool, address: str | None) -> None:
     """Show a site with its state and processors."""
+    from koala.cli.render.documents import more_lines
 
     sites = ask(address, lambda client: client.sites())
     shown = [entry for entry in sites if entry.site == site]
@@ -89,14 +90,9 @@ def show(*, site: str, json: bool, address: str | None) -> None:
         raise UnknownSiteError(
             f"no site {site!r}: known are {known}; `koala site --help` lists the commands"
         )
-    print_answer(shown[0], lambda: _detailed(shown[0]), as_json=json)
-
-
-def _detailed(site: SiteStatus) -> str:
-    from koala.cli.render.documents import gate_line, queue_texts
-
-    row = _text([site], is_detailed=True)
-    return "\n".join((row, gate_line(site), *queue_texts(site.resources.queues)))
+    print_answer(
+        shown[0], lambda: f"{_text(shown, is_detailed=True)}\n{more_lines(shown[0])}", as_json=json
+    )
 
 
 def _text(sites: Sequence[SiteStatus], *, is_detailed: bool = False) -> str:

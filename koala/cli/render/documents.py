@@ -72,15 +72,12 @@ def sites_text(
     return "\n".join((sites_table, *reasons, *absences, *troubles, *notices))
 
 
-def gate_line(site: SiteStatus) -> str:
-    """Say how claims that wait at a site are kept from starting, and what a probe saw of it."""
+def more_lines(site: SiteStatus) -> str:
+    """Describe what is shown of one site alone: how claims that wait there are kept from starting,
+    and what one job may have in its queues."""
     tried = f" ({clean(site.gate_tried)})" if site.gate_tried else ""
-    return f"gate: {clean(site.gate)}{tried}" if site.gate else "gate: none"
-
-
-def queue_texts(queues: Sequence[LocalQueue]) -> list[str]:
-    """Describe the queues of a site with what one job may have there, one in a line."""
-    return [_queue(one) for one in queues]
+    gate = f"gate: {clean(site.gate)}{tried}" if site.gate else "gate: none"
+    return "\n".join([gate, *map(_queue, site.resources.queues)])
 
 
 def _queue(queue: LocalQueue) -> str:

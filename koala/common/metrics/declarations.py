@@ -317,7 +317,11 @@ AGENT_TRANSFER_BYTES = _counter(
     "koala_agent_transfer_bytes_total", "Bytes of finished copies to this site.", of=_AGENT
 )
 AGENT_COMMANDS = _counter(
-    "koala_agent_commands_total", "Commands at the batch system.", COMMAND_KIND, of=_AGENT
+    "koala_agent_commands_total",
+    "Commands at the batch system.",
+    COMMAND_KIND,
+    of=_AGENT,
+    is_read=True,
 )
 AGENT_ASKS_ALLOWED = _gauge(
     "koala_agent_asks_allowed", "The most commands that may ask in a minute now.", of=_AGENT

@@ -81,11 +81,8 @@ class Listing:
             def query(batch: BatchContext, part: Sequence[JobId] = part) -> list[JobSummary]:
                 jobs = batch.scheduler.jobs
                 wanted = [jobs[name] for name in part if name in jobs]
-                return [
-                    listed(batch.scheduler, job, self.queues, batch.now)
-                    for job in wanted
-                    if self.has(job)
-                ]
+                shown = [job for job in wanted if self.has(job)]
+                return listed(batch.scheduler, shown, self.queues, batch.now)
 
             found += await event_loop.ask(query)
             if len(found) >= most:

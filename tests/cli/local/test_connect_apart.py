@@ -28,7 +28,7 @@ pytestmark = [
 
 ROOT = Path(__file__).parents[3]
 PYTHON = "/usr/bin/python3"
-RUNNING = "echo $KOALA_SITE goes on; mkfifo over; cat over; echo still"
+RUNNING = "echo $KOALA_SITE goes on; /usr/bin/mkfifo over; /bin/cat over; echo still"
 
 
 def an_old_host(server: SSHServer, wheels: Path) -> None:

@@ -310,9 +310,9 @@ def test_a_script_is_read_for_the_batch_system_of_its_site(grid: Up, tmp_path: P
     run = grid.koala("submit", f"--component=delft:{script}", "--logs")
     assert (run.returncode, run.stdout.splitlines()[-1]) == (0, "2 tasks")
     told = [line.partition("wave.sh: ")[2] for line in run.stderr.splitlines() if "wave" in line]
+    why = "left out: it is for Slurm, and delft has no batch system"
     assert told == [
-        "line 2, column 14: --reservation is left out: it is for Slurm, and delft has no batch"
-        " system",
-        "line 2, column 35: --nice is left out: it is for Slurm, and delft has no batch system",
+        f"line 2, column 14: --reservation is {why}",
+        f"line 2, column 35: --nice is {why}",
         "line 3, column 8: SLURM_NTASKS is not set by delft: Koala sets it to 2",
     ]

@@ -74,13 +74,17 @@ def opened(script: Script) -> list[str]:
 
 
 def told(script: Script) -> str:
-    """What is told about the wait of the job."""
+    """The words about the wait of the job."""
     return " ".join(why(script.scheduler, JobId("j1"), script.now))
 
 
 @pytest.fixture
 def queued(begin: Begin) -> Script:
     """A pair in the queues of two busy sites, told nothing of its starts yet."""
+    return a_queued_pair(begin)
+
+
+def a_queued_pair(begin: Begin) -> Script:
     script = begin(chosen(tickets="dodge"), hold_s=900.0)
     busy(script, "a", "b").tell(a_pair())
     holds = script.take(ClaimProcessors)
@@ -445,7 +449,7 @@ def test_a_component_waits_at_two_sites_and_is_kept_at_one(begin: Begin) -> None
     tell(script, "a", c0n3=HOUR)
     tell(script, "b", c1n1=2 * HOUR)
     assert opened(script) == ["j1/1/0/1", "j1/1/1/1"]  # it is expected in an hour, and gated there
-    assert "1 further claim, also at a" not in told(script)
+    assert "; 1 further claim behind it; also queued at a" in told(script)
     script.grant("j1/1/1/1")
     assert opened(script) == ["j1/1/0/1", "j1/1/0/3"]
     script.ignore(StopClaim, ArmClaim).grant("j1/1/0/3")

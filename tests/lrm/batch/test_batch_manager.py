@@ -13,8 +13,8 @@ from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
 from koala_agent.lrm.batch.gridengine import GridEngine
+from koala_agent.lrm.batch.limits.submission_pauses import FIRST_S
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.batch.submission_pauses import FIRST_S
 from koala_agent.lrm.dialect import BatchJob, Question
 from koala_agent.lrm.local_manager import (
     EndCause,

@@ -5,6 +5,7 @@ claim_tracking    the claims between two polls, what a listing says of them, and
 gatekeeper        gates waiting claims and opens them, and repairs what a listing has otherwise
 forecast          expected starts of waiting claims, by running a queue forward
 guarded_dialect   makes a dialect's mistakes errors of its site, which end no agent
+limits            what it allows one job, and pauses after its refusals
 slurm_nodes       features and GPUs of the nodes of one of them
 slurm_gates       its gates, which depend on its configuration
 slurm_queue       its jobs in the order of their starts

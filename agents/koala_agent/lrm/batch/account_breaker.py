@@ -14,7 +14,7 @@ from functools import partial
 
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.site_commands import SiteCommands
+from koala_agent.lrm.site_commands import SiteCommands
 from koala_agent.transport.interface import Answer, Command
 
 AT_ONCE = 4

@@ -53,13 +53,13 @@ from koala_agent.lrm.batch.claim_tracking import (
 )
 from koala_agent.lrm.batch.forecast import forecast, holes
 from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
-from koala_agent.lrm.batch.queue_knowledge import QueueKnowledge
-from koala_agent.lrm.batch.site_commands import SiteCommands
-from koala_agent.lrm.batch.submission_pauses import SubmissionPauses
+from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
+from koala_agent.lrm.batch.limits.submission_pauses import SubmissionPauses
 from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
 from koala_agent.lrm.local_manager import Idle, Listed, OnReport, Placeholder, Queued
+from koala_agent.lrm.site_commands import SiteCommands
 from koala_agent.transport.command_budget import CommandBudget
 from koala_agent.transport.interface import Command, CommandRunner, SiteAwayError
 
@@ -132,8 +132,8 @@ class _PollStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listing:
-    """What a listing said, for the figures that belong to it: since when its answer counts, the
-    processors of our claims that had some, and how many of our claims waited."""
+    """Figures of our claims by a listing that was asked for at `at`: processors in use, and claims
+    that waited."""
 
     at: float
     in_use: int

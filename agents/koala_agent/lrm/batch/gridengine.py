@@ -250,7 +250,7 @@ class GridEngine(Dialect):
         here = {host.name: host for host in every if ours & host.queues.keys()}
         waiting = []
         for row in jobs.iter("job_list"):
-            nodes = _may_take(row, every) & here.keys()
+            nodes = frozenset(here).intersection(_may_take(row, every))
             if _has_a_right(row) and nodes:
                 number, slots = row.findtext("JB_job_number") or "", _count(row, "slots")
                 waiting.append(
@@ -397,8 +397,10 @@ class _Host:
         )
 
     def closed(self, ours: Collection[str]) -> int:
-        mine = [one for name, one in self.queues.items() if name in ours and one.is_closed]
-        return int(min(sum(one.slots - one.used for one in mine), self.free))
+        """Return what would be idle, too, if all queues took jobs."""
+        mine = [one for name, one in self.queues.items() if name in ours]
+        whole = sum(one.slots - one.used if one.is_closed else one.idle for one in mine)
+        return int(min(whole, self.free)) - self.idle(ours)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

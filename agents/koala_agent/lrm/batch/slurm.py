@@ -29,9 +29,9 @@ from signal import SIGKILL
 
 from koala.common.protocol.messages import Queue, Resources
 from koala.errors import LocalManagerError
+from koala_agent.lrm.batch.limits.partitions import NODES_FORMAT, limits_of
 from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
 from koala_agent.lrm.batch.slurm_gates import FAR, GATED, gates_of
-from koala_agent.lrm.batch.slurm_limits import EPOCH, NODES_FORMAT, limits_of
 from koala_agent.lrm.batch.slurm_nodes import (
     NODE_COLUMNS,
     Node,
@@ -77,6 +77,9 @@ from koala_agent.transport.interface import Answer, Command
 KEEP_S = 600.0
 """How long partitions, configuration and licences are as they were."""
 LIST = ("squeue", "-h", "-a", "-t", "all")
+EPOCH = "SLURM_TIME_FORMAT=%s"
+"""Variable by which a command prints instants as seconds since the epoch."""
+
 STATES: dict[str, JobState] = {
     "PENDING": JobState.QUEUED,
     "CONFIGURING": JobState.RUNNING,
@@ -365,7 +368,7 @@ class Slurm(Dialect):
             Command(argv=("scontrol", "-o", "show", "partition"), keep_s=KEEP_S),
             Command(argv=("sinfo", "-h", "-a", "-o", NODES_FORMAT), keep_s=KEEP_S),
             Command(argv=("scontrol", "-o", "show", "assoc_mgr", *which)),
-            Command(argv=(*EPOCH, "scontrol", "-o", "show", "reservation")),
+            Command(argv=("env", EPOCH, "scontrol", "-o", "show", "reservation")),
         )
 
     def read_limits(self, answers: tuple[Answer, ...]) -> Limits:

@@ -37,7 +37,7 @@ GATE_REFUSALS = re.compile(r"(?i)denied|not permitted|not allowed|invalid|disabl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
-    """What a job asked for by itself, and has again when it is open."""
+    """Options of a job for itself, which it has again when it is open."""
 
     exclude: str = ""
     nice: str = "0"

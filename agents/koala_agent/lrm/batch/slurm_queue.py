@@ -96,7 +96,7 @@ WORDS = (
     ("JobHeldUser", "its user holds it"),
     ("JobHeldAdmin", "an administrator holds it"),
     ("JobArrayTaskLimit", "as many tasks of its array run as may"),
-    ("launch failed requeued held", "Slurm could not start it and holds it"),
+    ("launch failed requeued held", "it could not be started, and is held"),
     ("Prolog", "the prolog of its machines runs"),
     ("InvalidAccount", "its account may not be used"),
     ("InvalidQOS", "its quality of service may not be used"),
@@ -111,7 +111,7 @@ SIZED = re.compile(r"Time|Wall|Node|Cpu|Partition")
 
 
 def explained(reason: str, queues: Sequence[Queue]) -> str:
-    """Add words, and the limits that the default partitions have, to a reason of Slurm's."""
+    """Add words, and the limits that the default partitions have, to the reason of a listing."""
     word = reason.partition(",")[0]
     text = next((words for start, words in WORDS if word.startswith(start)), "")
     limited = LIMITED.match(word)
@@ -120,12 +120,14 @@ def explained(reason: str, queues: Sequence[Queue]) -> str:
         whose = WHOSE.get(limited[1], "its user or account")
         text = f"a limit of {whose}{each} is reached"
     if word.startswith(NEVER) and SIZED.search(word):
-        text += "".join(f"; {told}" for one in queues if one.is_default and (told := tell(one)))
+        text += "".join(
+            f"; {told}" for one in queues if one.is_default and (told := _allowance(one))
+        )
     return f"{reason}: {text}" if text else reason
 
 
-def tell(queue: Queue) -> str:
-    """Tell the limits of a partition; empty where none is known."""
+def _allowance(queue: Queue) -> str:
+    """Describe the limits of a partition; empty where none is known."""
     found = [span(queue.longest_s)] if queue.longest_s else []
     found += [f"{queue.processors} processors"] if queue.processors else []
     found += [f"{queue.hosts} machines"] if queue.hosts else []

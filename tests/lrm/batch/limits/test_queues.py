@@ -1,4 +1,4 @@
-"""What batch systems tell of the limits of their queues. The answers of Slurm and Grid Engine were
+"""Limits of queues in the words of batch systems. The answers of Slurm and Grid Engine were
 recorded, some limits in them changed."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.dialect import Limits
 from koala_agent.transport.interface import Answer
 
-SAMPLES = Path(__file__).parent / "samples"
+SAMPLES = Path(__file__).parent.parent / "samples"
 SLURM = [
     SAMPLES / "slurm-22.05" / f"{name}.txt"
     for name in ("partitions", "nodes-of-partitions", "assoc_mgr", "reservations")

@@ -12,8 +12,6 @@ from koala_agent.lrm.dialect import Limits, is_count
 
 NODES_FORMAT = "%P|%c|%D"
 """Partition, processors of a node and number of such nodes, for `sinfo -o`."""
-EPOCH = ("env", "SLURM_TIME_FORMAT=%s")
-"""Prefix of a command that is to print instants as seconds since the epoch."""
 
 
 def limits_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,6 @@ from koala.core.stated_starts import (
     usual_interval,
 )
 from koala.policies import chosen
-from tests.core.conftest import Begin
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script
 
@@ -27,13 +27,14 @@ FIRST, SECOND = ClaimId("j1/1/0/1"), ClaimId("j1/1/0/2")
 
 
 @pytest.fixture
-def queued(begin: Begin) -> Script:
+def queued() -> Iterator[Script]:
     """A job in the queue of a busy site."""
-    script = begin(chosen(tickets="dodge"))
+    script = Script(chosen(tickets="dodge"))
     script.ignore(ClaimProcessors, StopClaim).tell(a_site("a", 8, idle=0, gate="qhold"))
     tell(script)
     script.tell(a_job("j1", a_component(4, site="a", wall_time_s=HOUR))).drop()
-    return script
+    yield script
+    script.drop().close()
 
 
 def tell(script: Script, **starts: float) -> None:

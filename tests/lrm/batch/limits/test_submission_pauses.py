@@ -8,7 +8,7 @@ import pytest
 
 from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.submission_pauses import LONGEST_S, TRY_S, SubmissionPauses
+from koala_agent.lrm.batch.limits.submission_pauses import LONGEST_S, TRY_S, SubmissionPauses
 from koala_agent.lrm.local_manager import (
     PausedError,
     Placeholder,

@@ -1,5 +1,4 @@
-"""What a batch manager knows of its queues' limits: asked for once in minutes, as they change
-seldom."""
+"""Knowledge of a batch manager of the limits of its queues, which change seldom."""
 
 from __future__ import annotations
 

@@ -1,0 +1,6 @@
+"""Limits of a batch system for one job, and pauses after its refusals.
+
+queue_knowledge     the limits of its queues, asked for once in minutes
+submission_pauses   pauses between submissions that it does not take, one for all claims of a kind
+partitions          how one of them tells the limits of partitions, accounts and maintenance
+"""
