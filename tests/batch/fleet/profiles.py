@@ -54,7 +54,10 @@ CASES = (
     Case(
         profile="threads,filters",
         usual="(project=physics)",
-        never=(Wish(more="(memory=100000)", words="alpha has at most 64000 MB on a host"),),
+        never=(
+            Wish(words="You must specify an account"),
+            Wish(more="(memory=100000)", words="alpha has at most 64000 MB on a host"),
+        ),
     ),
     Case(
         profile="maintenance,homes",
