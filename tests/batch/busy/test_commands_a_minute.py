@@ -1,4 +1,4 @@
-"""What a cluster's administrators see: the commands of an agent in a minute, counted in front of
+"""Commands of an agent in a minute, as administrators of a cluster see them: counted in front of
 them, with the settings that it has by default."""
 
 from __future__ import annotations

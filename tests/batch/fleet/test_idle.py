@@ -1,4 +1,4 @@
-"""What is said to be idle at sites as people have them, and whether a job can have it."""
+"""Idle processors at sites as people have them, and whether a job can have them."""
 
 from __future__ import annotations
 
