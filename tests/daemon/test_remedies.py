@@ -18,7 +18,7 @@ from tests.daemon.test_process import ONE, configured, environment, run_daemon, 
 pytestmark = pytest.mark.live
 
 CHANGED = (
-    "import koala.common.runtime.disk_formats as f; f.{0} = f.Format(f.{0}.name, 2, f.{0}.remedy)"
+    "import koala.common.runtime.disk_formats as f; f.{0} = f.Format(f.{0}.name, 9, f.{0}.remedy)"
 )
 OTHER, OTHER_BACKUP = CHANGED.format("JOURNAL"), CHANGED.format("BACKUP")
 """Statements that make a process one of a version of Koala that reads another format."""
@@ -74,7 +74,7 @@ async def test_a_daemon_with_another_format_begins_without_jobs(tmp_path: Path) 
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.process.wait(30) == 0
     reason = refusal(config, OTHER)
-    assert "journal format 1: this version of Koala reads 2. Let the version of Koala" in reason
+    assert "journal format 2: this version of Koala reads 9. Let the version of Koala" in reason
     found = re.search(r"move the files (journal\.\*) out of the state directory, and", reason)
     words = re.search(r"once with koala daemon CONFIG ([-a-z ]+)\.", reason)
     assert found is not None, reason
@@ -117,9 +117,9 @@ def test_a_backup_with_another_format_is_put_back_by_the_version_that_made_it(
         assert daemon.process.wait(30) == 0
     carry_out("backup", state, backup)
     manifest = backup / MANIFEST
-    manifest.write_text(manifest.read_text().replace('"koala-backup": 1', '"koala-backup": 2'))
+    manifest.write_text(manifest.read_text().replace('"koala-backup": 1', '"koala-backup": 9'))
     run = koala("restore", str(backup), str(tmp_path / "back"))
-    assert "backup format 2: this version of Koala reads 1. Put it back with koala restore" in (
+    assert "backup format 9: this version of Koala reads 1. Put it back with koala restore" in (
         run.stderr
     )
     made_it = f"{OTHER_BACKUP}; from koala.cli.main import main; main()"

@@ -194,7 +194,7 @@ def copied(journal: Path, tmp_path: Path) -> Path:
             "UPDATE digest SET digest = 'other'",
             "gives another state than the one that",
         ),
-        ("PRAGMA user_version = 99", "journal format 99: this version of Koala reads 1"),
+        ("PRAGMA user_version = 99", "journal format 99: this version of Koala reads 2"),
     ],
 )
 def test_a_damaged_journal_is_refused_before_anything_is_told(

@@ -172,7 +172,7 @@ def test_another_format_is_refused_with_both_numbers(tmp_path: Path) -> None:
     with sqlite3.connect(file) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(JournalError, match="format 99: this version of Koala reads 1"):
+    with pytest.raises(JournalError, match="format 99: this version of Koala reads 2"):
         Journal.open(tmp_path)
     with pytest.raises(JournalError, match="format 99"):
         read(tmp_path)

@@ -60,6 +60,7 @@ def test_only_empty_fields_are_left_out() -> None:
         "priority": "low",
         "input_mode": "whole",
         "rerun": True,
+        "redundancy": 1,
     }, "the default of these may change"
 
 
