@@ -58,7 +58,7 @@ async def test_input_and_output_get_to_a_program_of_an_account_and_back(tmp_path
                 assert int(others[0]) == pwd.getpwnam(BOB).pw_uid
                 checksum = hashlib.sha256(content).hexdigest().encode()
                 assert own[1] == others[1] == checksum
-                published = grid.spool / shown["job"] / "output" / "1" / "copy"
+                published = grid.spool / shown["job"] / "output" / "leiden" / "copy"
                 await until(published.exists)
                 assert published.read_bytes() == content
             sites = {site["site"]: site["users"] for site in await client.sites()}
