@@ -1,7 +1,7 @@
 """The daemon's configuration: parse TOML into frozen structs and validate it once.
 
 Every error is a ConfigError that names the file, the key, the value and what is allowed. Relative
-paths are relative to the file's folder. `docs/operating.md` and the examples in `deploy/` show it
+paths are relative to the file's folder. `docs/operating` and the examples in `deploy/` show it
 in use:
 
     [daemon]        listen, agents, plain, certificate_days, state_dir, spool, open, log_level,

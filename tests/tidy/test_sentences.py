@@ -11,7 +11,7 @@ import pytest
 from tests.tidy.sources import ROOT
 
 WORDS_MAX = 18
-FOLDERS = ("docs", "docs/start", "docs/guides", "docs/concepts", "docs/papers")
+FOLDERS = ("docs", "docs/start", "docs/guides", "docs/concepts", "docs/operating", "docs/papers")
 PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",

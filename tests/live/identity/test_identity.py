@@ -78,7 +78,7 @@ async def test_an_agent_of_another_authority_says_what_is_wrong(
 
 
 async def test_a_running_job_outlives_the_replacement_of_the_authority(grid: Grid) -> None:
-    """As docs/operating.md has it: remove ca.pem, start the daemon, let each site join again."""
+    """As the page has it: remove ca.pem, start the daemon, let each site join again."""
     said = len(grid.log("delft"))
     async with grid.client() as client:
         await grid.ready(client)
