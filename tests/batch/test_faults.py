@@ -98,7 +98,7 @@ async def test_a_programs_status_is_no_word_for_its_batch_system(
     assert part["end"]["statuses"] == [status]
     await grid.at_rest(client)
     assert ran.read_text() == "ran\n"
-    assert systems["gamma"].numbers("koala-") == []
+    await until(lambda: systems["gamma"].numbers("koala-") == [])
 
 
 async def test_a_suspended_program_stands_still_and_goes_on(

@@ -85,7 +85,10 @@ class SlurmCluster(System):
     def has_saved(self) -> bool:
         """See System; it takes seconds. A start alone is not written down: a change is."""
         file = self.folder / "state" / "job_state"
-        state, at_s = file.read_bytes(), file.stat().st_mtime
+        try:
+            state, at_s = file.read_bytes(), file.stat().st_mtime
+        except FileNotFoundError:  # it is being replaced
+            return False
         rows = self.run("squeue", "-h", "-o", "%i|%t|%S|%j").splitlines()
         for number, now, start, name in (row.split("|", 3) for row in rows):
             is_late = now == "R" and datetime.fromisoformat(start).timestamp() + 1 > at_s
