@@ -110,7 +110,7 @@ async def test_a_job_fails_where_local_jobs_may_not_be_killed(
     job = (await client.submit(evidence.job(part, more='(deadline="+0.05")'))).job
     assert await client.wait(job) == "Failed"
     shown = await client.show(job)
-    assert "before its deadline: 0 at no site" in shown["reason"]
+    assert "before its deadline: shut at no site" in shown["reason"]
     assert (await grid.crowded(client, "shut"))["local"] == 8
     assert "local_job.killed" not in grid.log("shut")
     assert not evidence.lines(job)
