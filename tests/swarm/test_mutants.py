@@ -23,7 +23,7 @@ FOUND_BY = {
     "release_before_the_last_armed": 21,
     "paths_count_as_open": 6,
     "no_fence": 20,
-    "early_fence": 0,
+    "early_fence": 2,
     "predecessors_are_ignored": 9,
     "fences_are_ignored": 3,
     "forgotten_stops": 0,
