@@ -181,7 +181,9 @@ def test_an_agent_there_is_installed_joined_started_and_runs_a_job(terminal: Ter
     assert not (terminal.server.home / ".config" / "koala").exists()
     assert "registered" in terminal.type(f"{connect} --yes")
     assert "runs already" in terminal.type(f"{connect} --yes")
-    said = terminal.type("koala run --site atlas -- /bin/sh -c 'echo $(/usr/bin/id -un) $KOALA_SITE'")
+    said = terminal.type(
+        "koala run --site atlas -- /bin/sh -c 'echo $(/usr/bin/id -un) $KOALA_SITE'"
+    )
     assert f"{terminal.server.account} atlas" in said
 
 
