@@ -58,6 +58,8 @@ from koala.core.ticket_sites import (
 SHARE_IS_USED = "as much is held at the site as is allowed"
 PAUSES = (BUDGET_IS_USED, SHARE_IS_USED)
 """What keeps a component from holding for a while."""
+PAUSE_S = 5.0
+"""Time after which it is looked at again: nothing tells that another job holds no more."""
 TOLD_AGAIN_S = 6 * 3600.0
 """Time after which a site is told again that a ticket is wanted: a quarter of an agent's patience
 (`koala_agent.claims.table.TICKET_S`)."""
@@ -186,7 +188,9 @@ def plan_tickets(state: State, attempt: Attempt, now: Instant) -> None:
     members = attempt.members
     for one in sorted(plan.parts, key=lambda one: one.site in members[one.component].others):
         _apply(state, attempt, one, plan.hold_s, now)
-    plan_at = now + min(max(plan.again_s, _STEP_MIN_S), state.parameters.ticket_plan_s)
+    is_paused = any(member.refusal in PAUSES for member in attempt.present)
+    again_s = min(plan.again_s, PAUSE_S) if is_paused else plan.again_s
+    plan_at = now + min(max(again_s, _STEP_MIN_S), state.parameters.ticket_plan_s)
     state.enter(job, Queued(attempt=attempt, plan_at=plan_at), "", now)
     state.timers.set(plan_at, TimerKind.CLAIM, job.id)
 

@@ -14,11 +14,11 @@ from koala.core.model.events import (
     SiteReported,
     SiteResumed,
 )
-from koala.core.model.job import EndKind
+from koala.core.model.job import EndKind, Queued
 from koala.core.model.job_spec import Deadline, StartType
 from koala.core.model.values import ClaimId, JobId, SiteName, UserName
 from koala.core.pipeline.claiming import BUDGET_IS_USED
-from koala.core.pipeline.tickets import SHARE_IS_USED
+from koala.core.pipeline.tickets import PAUSE_S, SHARE_IS_USED
 from koala.policies import chosen
 from koala.views.explain import why
 from tests.core.conftest import Begin
@@ -501,6 +501,9 @@ def test_what_owners_allow_is_not_exceeded(begin: Begin) -> None:
     script.ignore(ArmClaim).grant("j4/1/0/1", "j1/1/1/1")
     assert script.phase("j4") == "Starting"
     assert f"component b may not hold at b: {SHARE_IS_USED}" in script.story("j1")
+    phase = script.scheduler.jobs[JobId("j1")].phase
+    assert isinstance(phase, Queued)
+    assert phase.plan_at <= script.now + PAUSE_S  # no word tells that j4 holds no more
 
 
 def test_purged_tickets_are_replaced_while_they_are_gated(begin: Begin) -> None:
