@@ -501,14 +501,26 @@ def test_what_owners_allow_is_not_exceeded(begin: Begin) -> None:
     script.ignore(ArmClaim).grant("j4/1/0/1", "j1/1/1/1")
     assert script.phase("j4") == "Starting"
     assert f"component b may not hold at b: {SHARE_IS_USED}" in script.story("j1")
-    phase = script.scheduler.jobs[JobId("j1")].phase
+
+
+def test_a_component_that_may_not_hold_is_looked_at_again_soon(begin: Begin) -> None:
+    script = begin(chosen(tickets="turns")).ignore(ClaimProcessors, StopClaim, ArmClaim)
+    for site, share in (("a", None), ("b", 0.4)):
+        script.tell(a_site(site, 8, idle=0, gate="qhold", held_share_max=share))
+        tell(script, site)
+    parts = (a_component(3, site="b"), a_component(3, site="a"))
+    script.tell(a_job("j1", *parts)).grant("j1/1/0/1")
+    assert script.phase("j1") == "Queued"  # it holds 3 processors of `b`, and 3.2 are allowed
+    script.tell(a_job("j2", *parts))
+    phase = script.scheduler.jobs[JobId("j2")].phase
     assert isinstance(phase, Queued)
-    assert phase.plan_at <= script.now + PAUSE_S  # no word tells that j4 holds no more
+    assert phase.attempt.members[0].refusal == SHARE_IS_USED
+    assert phase.plan_at <= script.now + PAUSE_S  # nothing tells when j1 holds no more
 
 
 def test_purged_tickets_are_replaced_while_they_are_gated(begin: Begin) -> None:
     """A batch system that cancels what can never run takes a gate for a mistake."""
-    script = busy(begin(chosen(tickets="dodge"), tickets_max=1), "a", "b").ignore(ClaimProcessors)
+    script = busy(begin(chosen(tickets="turns"), tickets_max=1), "a", "b").ignore(ClaimProcessors)
     script.tell(a_pair())
     assert gates(script) == {"j1/1/0/1": True, "j1/1/1/1": True}
     script.gone("j1/1/0/1", EndKind.SITE, reason="BadConstraints")
