@@ -95,6 +95,7 @@ class Grid:
         self.mark = secrets.token_hex(8)
         self.releases: dict[str, str] = {}  # Python that makes a process one of another release
         self.shells: dict[str, Mapping[str, str]] = {}
+        self.has_batch_jobs: Callable[[], bool] = lambda: False
         """Variables of the shells in which agents are started."""
         self._processes: dict[str, Process] = {}
         self._was_killed = False
@@ -351,6 +352,8 @@ class Grid:
             while (await client.metrics())["claims"]:
                 await moment()
             await self.nothing_left()
+            while self.has_batch_jobs():  # they leave after their claims
+                await moment()
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ def grid_over(
     sizes = {name: system.processors for name, system in systems.items()} | dict(beside or {})
     parameters = {**CALM, "hold_s": 60.0, "bandwidth_default_bps": SLOW_BPS, **(limits or {})}
     grid = Grid(folder, sites=sizes, parameters=parameters, grace_s=grace_s)
+    grid.has_batch_jobs = lambda: any(system.numbers("koala-") for system in systems.values())
     store = grid.store(grid.sites[0])
     store.mkdir(parents=True)
     for name, content in (stored or {}).items():
