@@ -18,7 +18,7 @@ from tests.batch.systems.grids import grid_over
 from tests.batch.systems.jobs import ended_well
 from tests.batch.systems.slurm import SlurmCluster, slurm_clusters
 from tests.harness.moments import moment
-from tests.live.grid import Grid, until
+from tests.live.grid import Grid
 
 pytestmark = pytest.mark.lrm
 
@@ -88,7 +88,7 @@ async def test_a_short_job_runs_while_others_wait(tmp_path: Path) -> None:
             await grid.phase(client, long, "Queued", "Placing")
             assert any("jobs of others wait" in line for line in (await client.why(long))["why"])
             await client.cancel([long])
-            await until(lambda: system.numbers("koala-") == [])
+            await grid.at_rest(client)
 
 
 async def test_jobs_of_another_partition_and_the_other_half_of_a_core(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ async def test_jobs_of_another_partition_and_the_other_half_of_a_core(tmp_path: 
             await told(client, grid, lambda site: site["idle"] == 24)
             job = await run(client, grid, {"count": 3, "gate": "g", "seconds": 600})
             await grid.phase(client, job, "Running")
-            half = await told(client, grid, lambda site: site["idle"] == 20)
-            assert (half["claimed"], half["local"]) == (4, 8)
+            counts = ("idle", "claimed", "local")
+            await told(client, grid, lambda site: [site[one] for one in counts] == [20, 4, 8])
             grid.evidence.open_gate("g")
             await ended_well(client, job)
 
