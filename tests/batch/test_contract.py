@@ -330,7 +330,7 @@ async def test_a_gated_claim_is_passed_over_and_starts_first_when_it_is_opened(
 async def test_a_claim_that_waits_is_gated_and_outlives_its_agent(
     serve: Serve, ask: Ask, system: System
 ) -> None:
-    other = system.submit("#$ -l h_rt=3600\nsleep 1000\n", processors=16)  # at Slurm by default
+    other = system.submit("sleep 1000\n#$ -l h_rt=3600\n", processors=16)  # at Slurm by default
     async with serve(kill=False) as (manager, witness):
         await witness.until(Idle, lambda idle: idle.local_processors == 16)
         await manager.submit(ask(FIRST, processors=16))
