@@ -520,7 +520,7 @@ def test_a_component_that_may_not_hold_is_looked_at_again_soon(begin: Begin) -> 
 
 def test_purged_tickets_are_replaced_while_they_are_gated(begin: Begin) -> None:
     """A batch system that cancels what can never run takes a gate for a mistake."""
-    script = busy(begin(chosen(tickets="turns"), tickets_max=1), "a", "b").ignore(ClaimProcessors)
+    script = busy(begin(chosen(tickets="dodge"), tickets_max=1), "a", "b").ignore(ClaimProcessors)
     script.tell(a_pair())
     assert gates(script) == {"j1/1/0/1": True, "j1/1/1/1": True}
     script.gone("j1/1/0/1", EndKind.SITE, reason="BadConstraints")
