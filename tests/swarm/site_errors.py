@@ -20,6 +20,7 @@ class Errors:
         self.asked: dict[ClaimId, SiteName] = {}
         self.most: dict[SiteName, list[str]] = {}  # the job of each error
         self.least: dict[SiteName, list[str]] = {}
+        self.launches: set[SiteName] = set()  # where a batch job was over before its starter ran
         self._rests: dict[SiteName, bool] = {}
         self._gone: set[ClaimId] = set()
         self._durable: list[Event] = []
@@ -32,6 +33,7 @@ class Errors:
     def crashed(self) -> None:
         """Discard events that were not durable."""
         self.most, self.least = {}, {}
+        self.launches = set()
         self._gone = set()
         for event in self._durable:
             self.heard(event)
@@ -60,24 +62,28 @@ class Errors:
             self._well(site)
         elif end.kind in SITE_FAULTS:
             self.most.setdefault(site, []).append(job)
-            if end.kind is not EndKind.LEASE:
+            if end.kind is EndKind.LAUNCH:
+                self.launches.add(site)
+            elif end.kind is not EndKind.LEASE:
                 self.least.setdefault(site, []).append(job)
 
     def _well(self, site: SiteName) -> None:
         self.most.pop(site, None)
         self.least.pop(site, None)
+        self.launches.discard(site)
 
     def _count(self, jobs: list[str]) -> int:
         return len(set(jobs)) if self.counted == "jobs" else len(jobs)
 
     def require_rests(self, scheduler: Scheduler, threshold: int) -> None:
-        """Check promise 7: a site becomes unusable after so many consecutive errors, and only
-        then."""
+        """Check promise 7: a site becomes unusable after so many consecutive errors, or one batch
+        job that was over before its starter ran, and only then."""
         for name, site in scheduler.sites.items() if self.is_known else ():
             is_unusable = site.unusable_until is not None
             if is_unusable and not self._rests.get(name):
                 found = self._count(self.most.get(name, []))
-                require(found >= threshold, 7, f"{name} rests after {found} errors in a row")
+                is_due = found >= threshold or name in self.launches
+                require(is_due, 7, f"{name} rests after {found} errors in a row")
             least = self._count(self.least.get(name, []))
             require(is_unusable or least < threshold, 7, f"{name} is usable after {least} errors")
             self._rests[name] = is_unusable
