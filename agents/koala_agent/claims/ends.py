@@ -47,7 +47,7 @@ def unbound_end(event: BatchEnded) -> ClaimEnd:
         return ClaimEnd(kind=EndKind.REFUSED, reason=event.reason)
     if event.cause is EndCause.CANCELLED_BY_SITE:
         return ClaimEnd(kind=EndKind.SITE, reason=event.reason)
-    if event.cause in (EndCause.CANCELLED_BEGUN, EndCause.LOST):
+    if event.cause is EndCause.CANCELLED_BEGUN:
         why = f": {event.reason}" if event.reason else ""
         reason = f"ended by the site before its starter ran (does its prolog fail?){why}"
         return ClaimEnd(kind=EndKind.LAUNCH, reason=reason)

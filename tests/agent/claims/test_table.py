@@ -261,12 +261,15 @@ def test_a_foreign_cancel_in_the_queue_is_the_sites(script: TableScript) -> None
     assert end.kind is EndKind.SITE
 
 
-@pytest.mark.parametrize("cause", [EndCause.CANCELLED_BEGUN, EndCause.LOST])
 def test_a_batch_job_that_was_over_before_its_starter_ran_could_not_begin(
-    script: TableScript, cause: EndCause
+    script: TableScript,
 ) -> None:
-    end = gone(script.tell(a_hold(), batch_ended(cause)))
+    end = gone(script.tell(a_hold(), batch_ended(EndCause.CANCELLED_BEGUN)))
     assert (end.kind, "prolog" in end.reason) == (EndKind.LAUNCH, True)
+
+
+def test_a_batch_job_that_its_manager_lost_is_an_error_like_others(script: TableScript) -> None:
+    assert gone(script.tell(a_hold(), batch_ended(EndCause.LOST))).kind is EndKind.FAILED
 
 
 def test_a_program_that_its_site_cut_at_a_time_limit_brings_its_outputs_back(

@@ -65,7 +65,7 @@ async def test_a_site_without_room_for_a_process_goes_on_when_it_has_some(folder
         allow(pid, 1)
         session.want_more(hold(fails, *gate, ask_number=2))
         end = (await session.claim(fails, GONE)).end
-        assert end.kind == "launch"
+        assert end.kind == "failed"
         assert "Resource temporarily unavailable" in end.reason
         mark.touch()
         assert list((await session.claim(runs, GONE)).end.statuses) == [3]
