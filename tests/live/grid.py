@@ -308,11 +308,10 @@ class Grid:
         these states)."""
         await self.up(client)
         wanted = set(sites or self.sites)
-        async with asyncio.timeout(self.patience_s), aclosing(_notices(client)) as notices:
-            async for _ in notices:
-                found = {s["site"] for s in await client.sites() if s["state"] in states}
-                if wanted <= found:
-                    return
+        async with asyncio.timeout(self.patience_s):
+            # No notice tells of a site whose batch system answers again.
+            while not wanted <= {s["site"] for s in await client.sites() if s["state"] in states}:
+                await moment()
 
     async def phase(self, client: AsyncClient, job: str, *phases: str) -> str:
         """Wait until a job has come to one of these phases; which one. Ends count as a failure."""
