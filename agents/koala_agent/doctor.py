@@ -117,15 +117,15 @@ async def _state_directory(config: Config) -> str:
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise ConfigError(
             f"agent.state_dir = {str(state_dir)!r}: {there} is not a folder that this account can"
-            " write: allowed is a folder of yours"
+            " write (expected a folder of yours)"
         )
     trial = there / f".koala-doctor-{secrets.token_hex(4)}"
     try:
         trial.write_bytes(os.urandom(TRIAL_BYTES))
     except OSError as error:  # full, over a quota, read-only
         raise ConfigError(
-            f"agent.state_dir = {str(state_dir)!r}: a file cannot be written ({error.strerror}):"
-            " allowed is a folder with room"
+            f"agent.state_dir = {str(state_dir)!r}: a file cannot be written ({error.strerror};"
+            " expected a folder with room)"
         ) from error
     finally:
         trial.unlink(missing_ok=True)

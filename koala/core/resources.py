@@ -17,8 +17,8 @@ from koala.common.protocol.queue_limits import (
     RUN_MIN_S,
     Times,
     hold_room_s,
+    limit_text,
     queues_of,
-    span,
     times_of,
 )
 from koala.core.model.grid import (
@@ -151,7 +151,8 @@ def _beyond_limits(component: ComponentSpec, facts: SiteFacts) -> str:
 def _beyond(component: ComponentSpec, queue: Queue) -> str:
     asked_s, hosts = component.wall_time_s or 0.0, component.hosts or 0
     if queue.longest_s and asked_s > queue.longest_s:
-        return f"allows {span(queue.longest_s)} at most in {queue.name} (asked {span(asked_s)})"
+        most = f"allows {limit_text(queue.longest_s)} at most in {queue.name}"
+        return f"{most} (asked {limit_text(asked_s)})"
     if queue.processors and component.processors > queue.processors:
         most = f"allows {queue.processors} processors a job at most in {queue.name}"
         return f"{most} (asked {component.processors})"
@@ -173,10 +174,10 @@ def describe_cut(component: ComponentSpec, site: Site, hold_s: float) -> str:
     if hold_s + (wall_s or RUN_MIN_S) + END_S <= times.longest_s:
         return ""
     room_s = hold_room_s(wall_s, times)
-    run = f"its {span(wall_s)}" if wall_s else "a program without a time limit of its own"
+    run = f"its {limit_text(wall_s)}" if wall_s else "a program without a time limit of its own"
     return (
-        f"{site.name} allows {span(times.longest_s)} at most: {run} and the time that it is held"
-        f" before the start ({span(min(hold_s, room_s))} at most) share them"
+        f"{site.name} allows {limit_text(times.longest_s)} at most: {run} and the time that it is"
+        f" held before the start ({limit_text(min(hold_s, room_s))} at most) share them"
     )
 
 

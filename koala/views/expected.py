@@ -34,7 +34,7 @@ SOONER_MAX = 4
 ENDLESS_S = 1e8
 """Run time that counts for a component without a limit."""
 FASTER = 0.8
-"""What would start in no more than this share of the time is told."""
+"""Share of the time within which a change must start, to be told."""
 
 
 def expected_start(

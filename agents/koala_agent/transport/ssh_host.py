@@ -156,7 +156,7 @@ class SSHHosts:
             if value != agreed:
                 table = "lrm" if name == "commands_per_minute" else "transport"
                 raise ConfigError(
-                    f"site {settings.site}: {table}.{name} = {value!r}: allowed is {agreed!r}, as"
-                    f" for site {host.settings.site}, which has the same connection ({control})"
+                    f"site {settings.site}: {table}.{name} = {value!r} (expected {agreed!r}, as"
+                    f" for site {host.settings.site}, which has the same connection: {control})"
                 )
         return host

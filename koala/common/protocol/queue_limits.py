@@ -84,7 +84,7 @@ def _longest_s(run_s: float, end_s: float, times: Times) -> float:
     return min(times.longest_s, times.room_s) if is_before else times.longest_s
 
 
-def span(seconds: float) -> str:
+def limit_text(seconds: float) -> str:
     """Format a time limit for people: in the largest unit that leaves a whole number."""
     whole = max(0, math.ceil(seconds))
     unit, name = next(

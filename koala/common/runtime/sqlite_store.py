@@ -209,8 +209,8 @@ def lock_folder(path: Path, role: str, refused: type[KoalaError]) -> int:
         raise refused(message) from error
     except OSError as error:
         os.close(lock)
-        allowed = "allowed is a folder of a file system with locks (flock)"
-        raise refused(f"{path.parent}: {error.strerror or error}: {allowed}") from error
+        wanted = "expected a folder of a file system with locks, flock"
+        raise refused(f"{path.parent}: {error.strerror or error} ({wanted})") from error
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
     return lock

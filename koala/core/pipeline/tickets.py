@@ -57,7 +57,7 @@ from koala.core.ticket_sites import (
 
 SHARE_IS_USED = "as much is held at the site as is allowed"
 PAUSES = (BUDGET_IS_USED, SHARE_IS_USED)
-"""What keeps a component from holding for a while."""
+"""Reasons for which a component may not hold for a while."""
 PAUSE_S = 5.0
 """Time after which it is looked at again: nothing tells that another job holds no more."""
 TOLD_AGAIN_S = 6 * 3600.0

@@ -91,7 +91,8 @@ Reader = Callable[[Draft, str], None]
 def whole(option: str, text: str) -> int:
     """Parse a whole number from 1, as batch systems do. Raises SpecError."""
     if re.fullmatch(r"\s*\+?0*[1-9][0-9]{0,9}", text, re.ASCII) is None:
-        raise SpecError(f"{option} {text}: allowed is a whole number from 1".strip())
+        name = option.rstrip("= ")
+        raise SpecError(f"{name}: invalid number {text!r} (expected a whole number from 1)")
     return int(text)
 
 
@@ -135,7 +136,7 @@ def read_export(draft: Draft, text: str) -> None:
             draft.warn("NONE is left out: the program gets the environment of the site's agent")
         elif word not in ("ALL", "NIL", ""):
             raise SpecError(
-                f"{word}: no environment is taken along: allowed are NAME=VALUE, and ALL or NONE"
+                f"{word}: no environment is taken along (expected NAME=VALUE, ALL or NONE)"
             )
 
 

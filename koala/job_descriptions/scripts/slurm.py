@@ -289,7 +289,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     *rows(TUNING, "--nice --resv-ports", Values.MAYBE),
     *rows(TUNING, "--oversubscribe,-s,--share", Values.NONE),
-    # Of no effect here.
+    # Mail is the batch system's; Koala sends none.
     Option(
         ("--mail-type",), LEFT_OUT, "`koala submit --watch` waits, `notify` in RSL tells of the end"
     ),

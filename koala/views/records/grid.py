@@ -131,7 +131,7 @@ class SiteStatus(Record, frozen=True, kw_only=True):
     """How a claim that waits there is kept from starting, with its place in the queue; empty:
     not at all."""
     gate_tried: str = ""
-    """What a probe saw of that, and when; empty: unknown."""
+    """Result of the last probe of the gate, with its date; empty: unknown."""
     trouble: str = ""
     """The reason, for its administrator, why it takes no new claims, or none of some accounts."""
     why_idle: str = ""

@@ -169,7 +169,7 @@ class Part(PartCourse, frozen=True, kw_only=True):
     waits: tuple[QueueWait, ...] = ()
     """Its claims that wait in local queues, the oldest first."""
     wait: str = ""
-    """What it waits for there, or holds meanwhile, in words."""
+    """Its wait or its hold there, in words."""
 
 
 class ExpectedStart(Record, frozen=True, kw_only=True):
@@ -186,7 +186,7 @@ class ExpectedStart(Record, frozen=True, kw_only=True):
     site: str
     """Where that one waits."""
     is_place_kept: bool = False
-    """What would come up too early is gated, and keeps its place in the queue."""
+    """True if claims that would come up too early are gated, and keep their places in the queue."""
     held_s: float = 0.0
     """Processor-seconds that its claims have held before its start, up to now."""
     round_s: float = 0.0
@@ -194,7 +194,7 @@ class ExpectedStart(Record, frozen=True, kw_only=True):
     budget_left_s: float | None = None
     """Processor-seconds that its owner's hold budget has left; null: no limit."""
     sooner: tuple[str, ...] = ()
-    """What would start sooner, in words."""
+    """Changes with which it would start sooner, in words."""
     words: tuple[str, ...] = ()
     """All of this as sentences."""
 

@@ -12,7 +12,7 @@ from koala.common.protocol.queue_limits import (
     Times,
     hold_room_s,
     limit_of,
-    span,
+    limit_text,
     times_of,
 )
 
@@ -82,4 +82,4 @@ def test_a_hold_leaves_the_program_its_time(
      (86_400, "24 h"), (172_800, "2 days")],
 )  # fmt: skip
 def test_spans_are_whole_numbers(seconds: float, text: str) -> None:
-    assert span(seconds) == text
+    assert limit_text(seconds) == text

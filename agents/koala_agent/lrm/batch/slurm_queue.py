@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from koala.common.protocol.messages import Queue
-from koala.common.protocol.queue_limits import span
+from koala.common.protocol.queue_limits import limit_text
 from koala_agent.lrm.batch.slurm_nodes import Node
 from koala_agent.lrm.dialect import DIGITS_MAX, QueueRow
 from koala_agent.starter.batch_rules import expand_names
@@ -128,7 +128,7 @@ def explained(reason: str, queues: Sequence[Queue]) -> str:
 
 def _allowance(queue: Queue) -> str:
     """Describe the limits of a partition; empty where none is known."""
-    found = [span(queue.longest_s)] if queue.longest_s else []
+    found = [limit_text(queue.longest_s)] if queue.longest_s else []
     found += [f"{queue.processors} processors"] if queue.processors else []
     found += [f"{queue.hosts} machines"] if queue.hosts else []
     return f"{queue.name} allows {', '.join(found)} a job" if found else ""

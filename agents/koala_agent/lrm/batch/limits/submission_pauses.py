@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from koala.common.protocol.queue_limits import span
+from koala.common.protocol.queue_limits import limit_text
 from koala.errors import LocalManagerError
 from koala_agent.lrm.local_manager import (
     PausedError,
@@ -56,7 +56,7 @@ class SubmissionPauses:
             if left_s <= 0:
                 pause.until = self._now() + TRY_S
                 continue
-            message = f"{pause.reason}; not asked again for {span(left_s)}"
+            message = f"{pause.reason}; not asked again for {limit_text(left_s)}"
             if pause.is_refusal:
                 raise RequestRefusedError(message)
             raise PausedError(message, again_s=left_s)
