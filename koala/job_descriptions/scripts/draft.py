@@ -91,8 +91,8 @@ Reader = Callable[[Draft, str], None]
 def whole(option: str, text: str) -> int:
     """Parse a whole number from 1, as batch systems do. Raises SpecError."""
     if re.fullmatch(r"\s*\+?0*[1-9][0-9]{0,9}", text, re.ASCII) is None:
-        name = option.rstrip("= ")
-        raise SpecError(f"{name}: invalid number {text!r} (expected a whole number from 1)")
+        place = f"{option}: " if option else ""
+        raise SpecError(f"{place}invalid number {text!r} (expected a whole number from 1)")
     return int(text)
 
 

@@ -55,7 +55,7 @@ def gridengine_seconds(text: str) -> float | None:
         return float(int(float(text)))
     found = re.fullmatch(r"(\d*):(\d*):(\d*)", text, re.ASCII)
     if found is None or not any(found.groups()):
-        raise SpecError(f"{text}: allowed are seconds, HH:MM:SS, or INFINITY")
+        raise SpecError(f"invalid time {text!r} (expected seconds, HH:MM:SS or INFINITY)")
     hours, minutes, seconds = (int(number or 0) for number in found.groups())
     return float((hours * 60 + minutes) * 60 + seconds)
 
@@ -72,7 +72,7 @@ def _resources(draft: Draft, text: str) -> None:
                         f"-l {word} is read as no limit of its own: that of the queue counts"
                     )
             elif name in ("slots", "s"):
-                raise SpecError(f"{value}: allowed is -pe NAME SLOTS")
+                raise SpecError(f"found {value} (expected -pe NAME SLOTS)")
             elif draft.soft_line == draft.at.line:
                 draft.native += ["-soft", "-l", word, "-hard"]
             elif name in MEMORY:
@@ -81,13 +81,13 @@ def _resources(draft: Draft, text: str) -> None:
             else:
                 _complex(draft, name, value)
         except SpecError as error:
-            raise SpecError(f"-l {name}={error.message}") from error
+            raise SpecError(f"-l {name}: {error.message}") from error
 
 
 def _megabytes(text: str) -> int:
     found = _SIZE.fullmatch(text)
     if found is None:
-        raise SpecError(f"{text}: allowed is a size such as 500M or 2.5G")
+        raise SpecError(f"invalid size {text!r} (expected one such as 500M or 2.5G)")
     return max(1, math.ceil(Decimal(found[1]) * Decimal(_BYTES[found[2]]) / 1024**2))
 
 

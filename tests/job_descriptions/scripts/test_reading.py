@@ -125,7 +125,7 @@ def test_a_script_at_several_sites_says_once_what_is_left_out() -> None:
         ("#!/bin/sh\n#SBATCH -n 2\n#SBATCH hetjob\n#SBATCH -n 4\n", 3, "for each part"),
         ("#!/bin/sh\n#SBATCH --signal=B:USR1@60\n", 2, "no signal comes before the end"),
         ("#!/bin/sh\n#$ -pe smp 2-8\n", 2, "a component has a fixed size"),
-        ("#!/bin/sh\n#$ -l h_rt=1:00\n", 2, "-l h_rt=1:00: allowed are seconds"),
+        ("#!/bin/sh\n#$ -l h_rt=1:00\n", 2, "-l h_rt: invalid time '1:00'"),
         ("#!/bin/sh\ntrue\n#$ -frobnicate\n", 3, "-frobnicate is no option"),
         ("#!/bin/sh\n#$ -o host:/tmp/out\n", 2, "allowed is one path"),
         ("#!/bin/sh\n#SBATCH --gpus=many\n", 2, "--gpus: invalid number 'many'"),
