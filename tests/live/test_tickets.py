@@ -65,7 +65,8 @@ async def queued_pair(
             for site in busy:
                 await grid.crowded(client, site)
             evidence = grid.evidence
-            parts = [evidence.component(site=site, count=2) for site in grid.sites]
+            limit = "(maxWallTime=60)"  # or nothing could be expected behind a part that is open
+            parts = [evidence.component(site=site, count=2, more=limit) for site in grid.sites]
             job = (await client.submit(evidence.job(*parts))).job
             await grid.phase(client, job, "Queued")
             yield grid, client, job
