@@ -180,6 +180,9 @@ def test_a_list_is_narrowed_by_user_site_and_time_and_has_the_asked_columns(
     assert finished in listed()
     assert finished in listed("--user", getpass.getuser(), "--since", "2026-01-01")
     assert listed("--user", "somebody-else") == listed("--since", "2999-01-01") == []
+    unknown = grid.koala("list", "--site", "delf")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "--site delf: unknown; did you mean delft? known are " in unknown.stderr
     (job,) = [j for j in json.loads(grid.koala("list", "--json").stdout)["jobs"]
               if j["job"] == finished]  # fmt: skip
     assert finished in listed("--site", job["sites"][0])
@@ -268,5 +271,5 @@ def test_a_watch_of_a_job_goes_on_where_another_one_ended_and_ends(grid: Up, fin
     assert watch("--after", str(numbers[1])) == everything[2:]
     assert watch() == []
     unknown = grid.koala("watch", "--job", "j999")
-    assert (unknown.returncode, unknown.stdout) == (1, "")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
     assert "no job 'j999'" in unknown.stderr
