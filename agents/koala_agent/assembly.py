@@ -277,7 +277,6 @@ def _launch_settings(config: Config, site: AcceptedUsers) -> LaunchSettings:
         mailbox=mailbox_of(config),
         python=config.starter.python,
         rules=config.system.rules,
-        is_here=config.system.is_emulated,
         launcher=config.lrm.launcher,
         shared=config.starter.shared,
         scratch=config.starter.scratch,
