@@ -118,7 +118,10 @@ def submit(
     json: bool,
     address: str | None,
 ) -> None:
-    """Submit a description or batch script; print the job's id."""
+    """Submit a job description or batch script.
+
+    It prints the job's id.
+    """
     if key is not None and not key.strip():  # typical of an unset shell variable
         raise SpecError(f"--key {key!r}: the key is empty; leave out --key to submit without one")
     text = _chosen(source, component, address)
