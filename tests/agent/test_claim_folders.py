@@ -34,7 +34,7 @@ def test_a_claim_gets_a_whole_starter_whatever_became_of_the_installed_one(
     tmp_path: Path, damage: Callable[[Path], object]
 ) -> None:
     """It is read again after any change of its files, and not for each claim."""
-    folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft", is_here=True))
+    folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft"))
     folders.install()
     hold = a_hold()
     claim = Claim(hold=hold, secret="s", state=Asked(grace_until=0.0))
@@ -66,7 +66,7 @@ def test_claims_of_one_call_share_a_look_at_the_starter_and_not_their_errors(
         return looks[-1]
 
     monkeypatch.setattr(starter_installation, "stamps_of", noted)
-    folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft", is_here=True))
+    folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft"))
     folders.install()
     claims = [f"j{number}/1/0/1" for number in range(3)]
     folders.folder(ClaimId(claims[1])).write_text("in the way")
@@ -95,7 +95,7 @@ def test_the_logs_of_a_claim_with_the_longest_names_of_staged_files_are_found(
     data.touch()
     part = "\N{ROMAN NUMERAL TEN THOUSAND}" * 80
     pack([(data, f"{part}/{part}/{part}/{number:0>250}") for number in range(2_000)], archive)
-    folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft", is_here=True))
+    folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft"))
     folders.install()
     claim = Claim(hold=a_shell_hold("exit"), secret="s", state=Asked(grace_until=0.0))
     order = Preparation(claim=claim, port=1, leases=LeaseTimes(), input_path="", archive=archive)

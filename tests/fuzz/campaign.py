@@ -25,26 +25,11 @@ from time import process_time
 import structlog
 
 from koala.common.runtime.child_lifetime import serve
-from tests.fuzz import (
-    archives,
-    arguments,
-    batches,
-    configs,
-    descriptions,
-    hostile_agent,
-    journals,
-    lines,
-    links,
-    side_files,
-    traces,
-)
+from tests.fuzz import archives, batches, descriptions, hostile_agent, lines, links
 from tests.fuzz.services import play
 from tests.fuzz.target import Target
 
-MODULES = (
-    descriptions, traces, links, hostile_agent, lines, configs, side_files, journals, batches,
-    arguments, archives,
-)  # fmt: skip
+MODULES = (descriptions, links, hostile_agent, lines, batches, archives)
 TARGETS = {target.name: target for module in MODULES for target in module.TARGETS}
 SERVICES = "services"
 LIMIT_S = 5.0

@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.account_breaker import AT_ONCE
-from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
+from koala_agent.lrm.batch.batch_manager import BatchManager
+from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.claim_tracking import idle_of
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.dialect import Figures, job_name
