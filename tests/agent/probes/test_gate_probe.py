@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from koala.common.runtime.checkup import NotableError
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_gates import GATED, gates_of
@@ -107,29 +106,6 @@ async def test_a_gate_that_keeps_the_place_is_told_with_what_was_seen() -> None:
 async def test_a_gate_that_does_not_hold_or_loses_the_place_fails(rule: Rule, words: str) -> None:
     with pytest.raises(LocalManagerError, match=words):
         await tried(Scheduler(rule))
-
-
-async def test_a_place_that_changes_or_never_comes_is_lost() -> None:
-    site = Scheduler(passing)
-    site.places = {"1": "(null)", "2": "2"}
-    with pytest.raises(LocalManagerError, match="job 1, which was gated, got none before it"):
-        await tried(site)
-
-    def losing(gated: Job, later: Job) -> None:
-        passing(gated, later)
-        if gated.comment != GATED:
-            site.places["1"] = "9"
-
-    site = Scheduler(losing)
-    with pytest.raises(LocalManagerError, match="lost: Priority=1, then Priority=9"):
-        await tried(site)
-
-
-async def test_a_full_queue_shows_too_little() -> None:
-    with pytest.raises(
-        NotableError, match=r"Priority=1 stayed: try again when processors are idle"
-    ):
-        await tried(Scheduler(full))
 
 
 async def test_a_gate_that_is_refused_is_no_verdict_and_leaves_no_job() -> None:
