@@ -31,7 +31,7 @@ def test_a_claim_gets_a_whole_starter_whatever_became_of_the_installed_one(
     tmp_path: Path, damage: Callable[[Path], object]
 ) -> None:
     """It is read again after any change of its files, and not for each claim."""
-    folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft", is_here=True))
+    folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft"))
     folders.install()
     hold = a_hold()
     claim = Claim(hold=hold, secret="s", state=Asked(grace_until=0.0))
@@ -63,7 +63,7 @@ def test_claims_of_one_call_share_a_look_at_the_starter_and_not_their_errors(
         return looks[-1]
 
     monkeypatch.setattr(starter_installation, "stamps_of", noted)
-    folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft", is_here=True))
+    folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft"))
     folders.install()
     claims = [f"j{number}/1/0/1" for number in range(3)]
     folders.folder(ClaimId(claims[1])).write_text("in the way")

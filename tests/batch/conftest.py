@@ -16,7 +16,8 @@ import pytest
 from koala.client import AsyncClient
 from koala_agent.conformance.witness import Witness
 from koala_agent.environments import of_commands
-from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
+from koala_agent.lrm.batch.batch_manager import BatchManager
+from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.transport.shell import Shell
 from tests.agent.transport.servers import a_server
 from tests.batch.systems.gridengine import grid_engine_cells

@@ -78,7 +78,7 @@ def test_traces_go_to_a_receiver_that_others_cannot_read(
         ("", r"\[daemon\] is missing"),
         ("[daemon]\n", "daemon.state_dir is missing"),
         (LEAST + 'listn = "x"\n', "daemon.listn is unknown: did you mean listen"),
-        (LEAST + 'listen = "here"\n', "daemon.listen = 'here': allowed is str matching regex"),
+        (LEAST + 'listen = "here"\n', "daemon.listen = 'here': allowed is host:port, with"),
         (LEAST + 'listen = "a:99999"\n', "daemon.listen = 'a:99999': allowed is a port"),
         (
             LEAST + "certificate_days = 0.001\n",

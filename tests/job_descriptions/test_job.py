@@ -184,6 +184,13 @@ def test_an_ignored_attribute_is_warned_of_once_with_its_place() -> None:
     )
 
 
+def test_files_and_links_of_the_first_koala_are_read() -> None:
+    text = '&(executable=a)(stagein="/home/ann/in")(filesize-stagein="/home/ann/in=10G")'
+    reading = read_job(f'{text}(bandwidth="subjob 1:30G" "subjob 2:10G")(jobtype=mpi)')
+    assert reading.spec.components[0].stage == ("/home/ann/in",)
+    assert ["is ignored" in warning for warning in reading.warnings] == [True, True]
+
+
 def test_retries_of_a_job_that_may_not_start_again_are_warned_of() -> None:
     reading = read_job("&(executable=a)(rerun=no)(retry=1)")
     assert reading.warnings == (
@@ -273,8 +280,6 @@ REFUSALS = [
     ("(outputFile='a\nb')", "control characters"),
     ("(outputFile=a a)", "each file once"),
     ("(file_stage_in=(a b))", "file_stage_in is refused: name the file with inputFile"),
-    ('(stagein="/home/ann/in")', "stagein is refused: add the file to the catalogue"),
-    ('(filesize-stagein="/in=10G")', "beside the name: inputs=(NAME SIZE)"),
     ('(stageout="/home/ann/out")', "stageout is refused: name the files with outputFile"),
     ("(directory=$(HOME)/run)", "'HOME' is not defined; GRAM defined it at the site"),
     ("(file_stage_out=(a b))", "name the files with outputFile"),

@@ -261,8 +261,8 @@ def _rsl_of_scripts(components: Sequence[str], address: str | None) -> str:
         if not path or (colon and not site):
             raise SpecError(f"--component {word!r}: allowed is SITE:SCRIPT, or SCRIPT alone")
         scripts.append((site, path, _description(path)))
-    named = {site for site, _, _ in scripts if site}
-    job = read_scripts(scripts, sites=_known_sites(address) if named else {})
+    is_named = any(site for site, _, _ in scripts)
+    job = read_scripts(scripts, sites=_known_sites(address) if is_named else {})
     for warning in job.warnings:
         note(f"warning: {warning}")
     return write_job(job.spec)

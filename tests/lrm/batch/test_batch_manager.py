@@ -11,7 +11,8 @@ import pytest
 
 from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
-from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
+from koala_agent.lrm.batch.batch_manager import BatchManager
+from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.limits.submission_pauses import FIRST_S
 from koala_agent.lrm.batch.slurm import Slurm

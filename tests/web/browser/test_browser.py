@@ -104,6 +104,12 @@ def test_lists_follow_by_themselves_and_a_job_is_cancelled(
         assert listed["sites"][0] in row.text_content()
         row.get_by_role("link").click()
         page.get_by_role("button", name="Cancel job").click()
+        question = page.get_by_role("dialog")
+        expect(question).to_contain_text("processors have run for")
+        question.get_by_role("button", name="Keep it").click()
+        expect(question).to_be_hidden()
+        page.get_by_role("button", name="Cancel job").click()
+        question.get_by_role("button", name="Cancel job").click()
         expect(page.get_by_role("heading", level=1)).to_contain_text("Cancelled")
         assert document(grid, "show", job)["phase"] == "Cancelled"
         assert filtered.locator(f"[data-job={job}]").count() == 0
@@ -126,6 +132,7 @@ def test_the_grid_has_the_numbers_of_the_command_line(
         expect(page.locator("[data-total=running]")).to_have_text("0")
         page.get_by_role("link", name="vu").first.click()
         page.get_by_role("button", name="Drain").click()
+        page.get_by_role("dialog").get_by_role("button", name="Drain").click()
         expect(page.get_by_role("heading", level=1)).to_contain_text("drained")
         page.get_by_role("button", name="Resume").click()
         expect(page.get_by_role("heading", level=1)).to_contain_text("usable")
