@@ -118,11 +118,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_config(tmp_path / "nowhere.toml")
 
 
-def test_listed_sites_close_the_door_to_others(tmp_path: Path) -> None:
-    config = parse_config(LEAST + "[sites.delft]\n", source="x.toml", folder=tmp_path)
-    assert not config.is_open
-
-
 def test_plain_text_stays_on_this_machine(tmp_path: Path) -> None:
     def parse(text: str) -> bool:
         return parse_config(LEAST + text, source="x.toml", folder=tmp_path).is_plain

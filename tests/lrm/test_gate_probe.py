@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from koala.common.runtime.checkup import NotableError
 from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm import gate_probe

@@ -14,7 +14,6 @@ from koala.common.protocol.messages import Queue
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.pbs import PBS
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.dialect import Limits
 from koala_agent.transport.interface import Answer
 
 SAMPLES = Path(__file__).parent.parent / "samples"
@@ -60,12 +59,6 @@ def test_limits_of_slurm_are_the_least_of_partition_association_and_quality(
     (ours,) = [queue for queue in found.queues if queue.is_default]
     assert ours == replace(default, is_default=True)
     assert found.closes_at == 1795946633.0, "others are for one node, or for a course"
-
-
-def test_a_site_that_tells_nothing_has_no_limits() -> None:
-    assert Slurm().read_limits((NOTHING,) * 4) == Limits()
-    assert GridEngine(parallel_environment="grid").read_limits((NOTHING,) * 2) == Limits()
-    assert PBS().read_limits((NOTHING,) * 2) == Limits()
 
 
 def test_limits_of_grid_engine_are_of_the_queues_with_the_parallel_environment() -> None:
