@@ -37,7 +37,8 @@ from koala_agent.link.session import Session, Timing
 from koala_agent.link.session_events import Event, Reported
 from koala_agent.link.session_status import SessionStatus
 from koala_agent.link.stream import StreamFactory
-from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
+from koala_agent.lrm.batch.batch_manager import BatchManager
+from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.guarded_dialect import guarded
 from koala_agent.lrm.batch.native import EVERY
 from koala_agent.lrm.batch_system import DialectSettings, outer_job_variables
@@ -276,7 +277,6 @@ def _launch_settings(config: Config, site: AcceptedUsers) -> LaunchSettings:
         mailbox=mailbox_of(config),
         python=config.starter.python,
         rules=config.system.rules,
-        is_here=config.system.is_emulated,
         launcher=config.lrm.launcher,
         shared=config.starter.shared,
         scratch=config.starter.scratch,

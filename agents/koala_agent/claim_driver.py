@@ -206,7 +206,6 @@ class ClaimDriver:
                 if self._mailbox is not None:
                     self._tasks.create_task(self._carry(self._mailbox))
                 self._listening.set()
-                self._tasks.create_task(asyncio.to_thread(self._folders.find_gate))
                 self._tasks.create_task(self._reconcile())
                 self._tasks.create_task(self._sweep())
                 self._tasks.create_task(self._store_watermarks())

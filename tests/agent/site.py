@@ -37,7 +37,7 @@ from koala_agent.claim_surroundings import ClaimSurroundings, StoreThread, no_ar
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import LeaseTimes, Limits
 from koala_agent.claims.store import Store
-from koala_agent.lrm.batch_system import DEFAULT, find_system
+from koala_agent.lrm.batch_system import find_system
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.local_manager import Idle, Listed
@@ -253,7 +253,6 @@ async def a_site(
             scratch="" if scratch is None else str(scratch),
             python=None if python is None else str(python),
             rules=find_system(kind).rules if kind else BatchRules(),
-            is_here=kind == DEFAULT,
         )
     )
     claims = ClaimDriver(

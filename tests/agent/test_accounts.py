@@ -38,13 +38,6 @@ def test_by_default_they_are_those_of_the_user_with_the_account_s_name() -> None
     assert users_of("") == AcceptedUsers(users=(name,), key="accounts.user", owner=name)
 
 
-def test_the_name_of_the_grid_user_may_be_another_than_the_account_s() -> None:
-    ann = AcceptedUsers(users=("ann",), key="accounts.user", owner="ann")
-    assert users_of("[accounts]\nuser = 'ann'") == ann
-    assert users_of("owner = 'ann'\n[accounts]\nuser = 'ann'") == ann
-    assert users_of("owner = 'ann'") == AcceptedUsers(users=("ann",), key="site.owner", owner="ann")
-
-
 def test_they_are_everybody_s_only_where_that_is_said() -> None:
     assert users_of("[accounts]\nmode = 'anyone'") == AcceptedUsers(users=None, key="site.owner")
     narrowed = AcceptedUsers(users=("ann",), key="site.owner", owner="ann")
@@ -60,17 +53,6 @@ def test_two_words_about_whose_they_are_are_refused() -> None:
     assert "one of user, site, anyone" in refusal("[accounts]\nmode = 'all'")
     told = refusal("[accounts]\nmode = 'anyone'\nuser = 'ann'")
     assert told.endswith("accounts.user means nothing with mode = 'anyone': allowed are none")
-
-
-def test_folders_of_programs_do_not_depend_on_where_the_agent_runs() -> None:
-    assert "site.executables = 'apps': allowed is absolute" in refusal("executables = ['apps']")
-
-
-def test_variables_are_names_or_patterns_beside_folders_of_programs() -> None:
-    users_of("executables = ['/opt']\nvariables = ['OMP_*', 'SEED', '*_DEBUG']")
-    assert "site.variables = ['SEED']: allowed is none without" in refusal("variables = ['SEED']")
-    for name in ("", "4SEED", "SEED=4", "A B", "A[BC]"):
-        assert "site.variables" in refusal(f"executables = ['/opt']\nvariables = ['{name}']")
 
 
 # Site mode ----------------------------------------------------------------------------------------
@@ -136,16 +118,6 @@ def test_an_account_that_is_made_later_needs_no_restart(monkeypatch: pytest.Monk
         switches["berta"]
 
 
-def test_words_of_the_site_s_own_become_an_account() -> None:
-    need_root()
-    become = "become = ['sudo', '-n', '-u', '{account}', '--']"
-    text = site_mode(f"map = {{ ann = 'nobody' }}\n{become}")
-    found = users_of(f"{text}[lrm]\nkind = 'slurm'\n")
-    assert found.switches["nobody"].prefix == ("sudo", "-n", "-u", "nobody", "--")
-    told = refusal(text)
-    assert "accounts.become = ['sudo', '-n', '-u', '{account}', '--']: allowed is none with" in told
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -167,8 +139,3 @@ def test_words_of_the_site_s_own_become_an_account() -> None:
 )
 def test_a_list_that_cannot_be_meant_is_refused(text: str, told: str) -> None:
     assert told in refusal(site_mode(text))
-
-
-def test_the_owner_of_a_site_is_one_of_its_users() -> None:
-    told = refusal(site_mode("map = { ann = 'nobody' }", site="owner = 'bob'"))
-    assert "site.owner = 'bob': allowed is a user of accounts.map" in told

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from koala.local.live_view import BAR_CELLS, LiveView, PlainView, Scene, bar, panels
+from koala.local.live_view import BAR_CELLS, PlainView, Scene, panels
 from koala.views.records.jobs import Notice
 from tests.cli.pictures import a_job, a_site
 from tests.views.records import record_of
@@ -51,25 +51,6 @@ def test_the_scene_shows_sites_jobs_and_events() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("claimed", "idle", "cells"),
-    [
-        (0, 64, (0, 0, BAR_CELLS)),
-        (64, 0, (BAR_CELLS, 0, 0)),
-        (0, 0, (0, BAR_CELLS, 0)),
-        (32, 16, (12, 6, 6)),
-        (1, 0, (1, BAR_CELLS - 1, 0)),
-        (63, 1, (BAR_CELLS, 0, 0)),
-        (90, 90, (BAR_CELLS, 0, 0)),
-    ],
-)
-def test_a_bar_is_always_as_long(claimed: int, idle: int, cells: tuple[int, int, int]) -> None:
-    text = bar(a_site(processors=64, claimed=claimed, idle=idle))
-    by_style = {str(span.style): span.end - span.start for span in text.spans}
-    drawn_cells = tuple(by_style.get(style, 0) for style in ("blue", "bright_black", "green"))
-    assert drawn_cells == cells
-
-
 def test_the_plain_view_has_a_line_for_each_change_of_phase(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -86,13 +67,3 @@ def test_the_plain_view_has_a_line_for_each_change_of_phase(
         ["j1", "hello", "Claiming", "placed", "on", "vu"],
         ["vu", "connected"],
     ]
-
-
-def test_the_live_view_draws_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    scene = Scene(planned=1)
-    with LiveView(scene) as view:
-        view.add_event(a_notice())
-        view.update(scene)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "0 of 1 jobs submitted" in captured.err

@@ -17,12 +17,12 @@ from koala.daemon.clients.outputs import Publisher
 from koala.daemon.files.spool import EndedJob, Spool
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Record
-from koala.errors import DiskError, ExhaustedError, JournalError, UnreachableError
+from koala.errors import ExhaustedError, UnreachableError
 from tests.common.files.stage import comes_true
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 from tests.daemon.test_process import configured, run_daemon, started
-from tests.harness.failing_disk import failing_commits, limit_pages
+from tests.harness.failing_disk import limit_pages
 from tests.harness.small_disk import fill, small_disk
 
 ONE = "&(executable=/bin/true)(count=4)"
@@ -66,12 +66,6 @@ def test_the_ballast_is_made_given_up_and_made_again(small: Path) -> None:
     assert ballast.exists()
 
 
-@pytest.mark.root
-def test_a_disk_without_room_for_a_ballast_has_none(small: Path) -> None:
-    DiskSpace(small, low_bytes=0, ballast_bytes=1_000 * MB).poll()
-    assert list(small.iterdir()) == []
-
-
 # --- commits --------------------------------------------------------------------------------------
 
 
@@ -108,24 +102,6 @@ def test_a_commit_that_finds_no_room_is_made_once_more_when_there_is_some(tmp_pa
     again = Journal.open(tmp_path)
     assert len(list(again.records())) == 200
     again.close()
-
-
-def test_a_commit_that_finds_no_room_at_all_changes_nothing(tmp_path: Path) -> None:
-    journal = filled_journal(tmp_path)
-    with pytest.raises(DiskError, match=r"journal\.db: cannot be written: database or disk"):
-        journal.append(batch(101, 200))
-    journal.close()
-    again = Journal.open(tmp_path)
-    assert len(list(again.records())) == 100
-    again.close()
-
-
-def test_no_other_error_is_tried_again(tmp_path: Path) -> None:
-    """After a failed write or fsync nobody knows what the disk has."""
-    journal = filled_journal(tmp_path, lambda: pytest.fail("it was tried again"))
-    with failing_commits(journal), pytest.raises(DiskError, match="disk I/O error"):
-        journal.append(batch(101, 101))
-    journal.close()
 
 
 # --- the daemon -----------------------------------------------------------------------------------
@@ -166,17 +142,6 @@ async def test_jobs_end_on_a_full_disk_and_new_ones_come_when_there_is_room_agai
         staying.cancel()
     async with running(config) as daemon, AsyncClient(daemon.address) as client:
         assert [job["phase"] for job in await client.list_jobs()] == ["Finished"] * 3
-
-
-@pytest.mark.live
-async def test_a_refusal_for_want_of_room_says_when_to_try_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(DiskSpace, "free_bytes", 0)
-    async with running(config_of(tmp_path)) as daemon, AsyncClient(daemon.address) as client:
-        with pytest.raises(ExhaustedError, match=r"nearly full: .* in 10 s") as refused:
-            await client.submit(ONE)
-        assert refused.value.retry_after_s == 10.0
 
 
 @pytest.mark.live
@@ -263,7 +228,3 @@ async def test_a_journal_deleted_under_the_daemon_ends_it(tmp_path: Path) -> Non
     run = run_daemon(config)
     assert run.returncode == 1, "an empty journal in its place is not taken for the old one"
     assert "no journal is there" in run.stderr
-
-
-def test_what_cannot_be_written_is_a_journal_error() -> None:
-    assert issubclass(DiskError, JournalError)

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.files import uploads as uploads_module
 from koala.daemon.files.uploads import Content, Uploads, served_content, transfer_of
 from koala.errors import ExhaustedError, RejectedError, SpecError
-from tests.common.files.tar_blocks import END, tar_entry
 
 DATA = bytes(range(256)) * 40
 
@@ -68,13 +66,6 @@ def test_a_file_that_changed_meanwhile_is_refused_and_nothing_is_left(uploads: U
     assert uploads.begin(one) == 0
 
 
-def test_a_user_finds_only_own_uploads(uploads: Uploads) -> None:
-    uploads.begin(content("ann"))
-    send(uploads, content("ann"), DATA, 0)
-    assert uploads.find(content("bob")) is None
-    assert uploads.begin(content("bob")) == 0
-
-
 def test_uploads_of_a_user_have_a_limit(uploads: Uploads) -> None:
     for last in range(3):
         data = DATA[:-1] + bytes([last])
@@ -83,12 +74,6 @@ def test_uploads_of_a_user_have_a_limit(uploads: Uploads) -> None:
     with pytest.raises(ExhaustedError, match=r"30720 that wait .*limits.uploads_mb_per_user"):
         uploads.begin(content(data=b"more"))
     uploads.begin(content("bob"))
-
-
-def test_a_full_disk_takes_no_upload(spool: Path) -> None:
-    uploads = Uploads(spool, bytes_max=1e9, free_bytes_min=2**60)
-    with pytest.raises(ExhaustedError, match="the daemon's spool has room for 0"):
-        uploads.begin(content())
 
 
 @pytest.mark.parametrize("checksum", ["", "../../etc/passwd", "A" * 64, "0" * 63])
@@ -113,25 +98,3 @@ def test_old_uploads_are_deleted_but_those_that_are_kept(uploads: Uploads) -> No
 @pytest.mark.parametrize("transfer", ["j1/1/t1", "../x/0/t1", f"{'0' * 64}/0/t1"])
 def test_no_other_transfer_is_served_from_uploads(spool: Path, transfer: str) -> None:
     assert served_content(spool, transfer) is None
-
-
-def test_an_uploaded_archive_is_checked_as_agents_do(
-    uploads: Uploads, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The answer is kept, because the same archive comes with many jobs."""
-    monkeypatch.setattr(uploads_module, "CHECKED_MAX", 2)
-    contents = [tar_entry(name) + END for name in (b"good", b"../bad", b"inputs/bad")]
-    wanted = [content(data=data) for data in contents]
-    assert uploads.problem_of_archive(wanted[0]) is None
-    for one, data in zip(wanted, contents, strict=True):
-        uploads.begin(one)
-        send(uploads, one, data, 0)
-    for _ in range(2):
-        problems = [uploads.problem_of_archive(one) for one in wanted]
-        assert problems[0] == ""
-        assert "file name '../bad'" in (problems[1] or "")
-        assert "inputs is Koala's own" in (problems[2] or "")
-    path = uploads.find(wanted[2])
-    assert path is not None
-    path.write_bytes(contents[0].ljust(wanted[2].size_bytes, b"\0"))
-    assert "inputs is Koala's own" in (uploads.problem_of_archive(wanted[2]) or ""), "it was read"

@@ -14,7 +14,8 @@ from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm import gate_probe
 from koala_agent.lrm.batch import batch_manager
-from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
+from koala_agent.lrm.batch.batch_manager import BatchManager
+from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_gates import GATED, gates_of
 from koala_agent.lrm.gate_probe import Trial

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from koala.common.protocol.ordering import QueuedJob
-from koala.common.runtime.foreign.guards import Guarded
 from koala.common.runtime.plugins import FOLDER_VARIABLE
 from koala.core.policy_api import Ordering
 from koala.daemon.config import parse_config
@@ -18,10 +15,7 @@ from koala.errors import ConfigError
 from koala.lab.sim.journal_replay.world import policies_of
 from koala.policies import named
 from koala.policies.changes import Changes
-from koala.policies.slots import replaced_policies
 from koala.queue_model import local_scheduler
-from tests.cli.command import koala_here
-from tests.lab.workload.logs import a_log, line
 
 OWN = """
 from koala.common.protocol.ordering import QueuedJob
@@ -103,34 +97,3 @@ def test_a_daemon_and_a_what_if_take_them_in_every_slot(own: str, tmp_path: Path
     names = dict(config.policy_names)
     assert isinstance(policies_of(names, Changes()).queueing, Ordering)
     assert policies_of(names, Changes(policies={"queueing": f"{own}:MINE"})).queueing.name == "GS"
-
-
-def test_an_order_that_errs_is_replaced_by_that_of_submission(own: str, tmp_path: Path) -> None:
-    text = f'[daemon]\nstate_dir = "s"\n[policies]\nqueueing = "{own}:wrong"\n'
-    policies = parse_config(text, source="test.toml", folder=tmp_path).policies
-    assert isinstance(policies.queueing, Ordering)
-    assert isinstance(policies.queueing.order, Guarded)
-    job = QueuedJob(user="ann", processors=1, estimate_s=1.0, waited_s=0.0)
-    assert policies.queueing.order(job) == ()
-    assert "the sort key 'x'" in replaced_policies(policies)[f"queueing.{own}:wrong"]
-
-
-@pytest.mark.slow
-def test_every_simulation_takes_one(own: str, tmp_path: Path) -> None:
-    """Also in worker processes."""
-    log = a_log(tmp_path, "; MaxProcs: 8", *(line(n, n, 20, 1 + n % 8) for n in range(1, 20)))
-    for words in (
-        ("trace", str(log.path), "--policy", f"{own}:narrow"),
-        ("koala", "--jobs", "10", "--reps", "2", "--workers", "2", "--local-load", "0",
-         "--queueing", f"{own}:narrow", "--placement", f"{own}:place",
-         "--discipline", f"{own}:narrow"),
-        ("hints", "--jobs", "10", "--reps", "1", "--policy", f"{own}:place"),
-        ("deadlines", "--time", "3000", "--warmup", "300", "--reps", "1",
-         "--placement", f"{own}:place"),
-        ("multiqueue", "--jobs", "300", "--warmup", "0", "--reps", "1",
-         "--policy", f"GS,{own}:MINE"),
-        ("sq", "--tasks", "5", "--reps", "1", "--scheme", f"{own}:keep"),
-    ):  # fmt: skip
-        ran = koala_here("simulate", *words, "--json")
-        assert ran.returncode == 0, (words, ran.stderr)
-        assert json.loads(ran.stdout)

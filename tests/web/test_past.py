@@ -131,25 +131,6 @@ TABLES = {
 }
 
 
-async def test_a_table_that_is_none_is_named_on_its_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = results(tmp_path)
-    table = root / "hints" / "claims.csv"
-    settings = WebSettings(results=root)
-    async with web(tmp_path, monkeypatch, settings) as found, found.signed_in() as browser:
-        for name, (content, text) in TABLES.items():
-            table.write_bytes(content)
-            page = await browser.get("/results/hints")
-            assert page.status_code == 200, name
-            assert text in page.text, name
-            assert "hints/claims.csv" in page.text
-            assert "figure-02.png" in page.text
-        table.unlink()
-        table.mkdir()
-        assert "cannot be shown" not in (await browser.get("/results/hints")).text
-
-
 async def test_operators_can_play_back_a_past_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,3 +122,8 @@ def _number(job: str) -> int:
     if found is None:
         raise SpecError(f"after = {job[:40]!r}: allowed is a job's id, as j17")
     return int(found[1])
+
+
+def no_job(job: str) -> str:
+    """Explain that there is no job of this id."""
+    return f"no job {job[:80]!r}" + (f"; did you mean j{job}?" if job.isdecimal() else "")

@@ -17,7 +17,7 @@ from koala_agent import claim_driver
 from koala_agent.claim_driver import ClaimDriver
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claim_surroundings import ClaimSurroundings, StoreThread
-from koala_agent.claims.events import Forget, StoreClaim, Withdraw
+from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import Limits
 from koala_agent.claims.states import Asked, Claim, Withdrawing
 from koala_agent.claims.store import Store
@@ -156,20 +156,6 @@ async def test_what_is_stored_is_told_when_the_batch_system_is_silent(
         assert report.claim == CLAIM
 
 
-async def test_a_withdrawal_that_is_ordered_again_while_it_waits_is_one(tmp_path: Path) -> None:
-    manager = SilentManager()
-    async with asyncio.timeout(LIMIT_S), a_site_before(manager, tmp_path) as claims:
-        for _ in range(10):  # the table orders it every few seconds
-            claims._carry_out(Withdraw(claim=CLAIM))
-            await asyncio.sleep(0)
-        manager.answers.set()
-        await withdrawn()
-        assert manager.withdrawn == [CLAIM]
-        claims._carry_out(Withdraw(claim=CLAIM))
-        await withdrawn()
-        assert manager.withdrawn == [CLAIM, CLAIM], "it may fail, and is tried again"
-
-
 async def test_the_input_of_a_claim_is_there_before_its_batch_job(tmp_path: Path) -> None:
     """A program must not be at the barrier without it."""
     manager = SilentManager()
@@ -192,43 +178,6 @@ async def test_a_claim_is_withdrawn_after_its_gate_was_set(tmp_path: Path) -> No
         manager.answers.set()
         await withdrawn()
         assert manager.calls[:2] == ["gate", "withdraw"]
-
-
-async def test_a_gate_that_is_not_wanted_any_more_is_not_set(tmp_path: Path) -> None:
-    """While the batch system is silent, only the last order is left to be given."""
-    manager = SilentManager()
-    async with asyncio.timeout(LIMIT_S), a_site_before(manager, tmp_path) as claims:
-        claims.order(a_hold(CLAIM, is_gated=True))
-        await manager.is_asked.wait()
-        for is_gated in (False, True, False, True, False):
-            claims.order(a_hold(CLAIM, is_gated=is_gated))
-        await stored(manager, lambda: not claims.claims[CLAIM].hold.is_gated)
-        manager.answers.set()
-        await called("_set_gate")
-        assert set(manager.calls[1:]) == {"open"}
-
-
-async def test_a_gate_that_failed_is_set_again(tmp_path: Path) -> None:
-    manager = SilentManager()
-    manager.gate_failures = 3
-    async with asyncio.timeout(LIMIT_S), a_site_before(manager, tmp_path) as claims:
-        claims.order(a_hold(CLAIM, is_gated=True))
-        await manager.is_asked.wait()
-        manager.answers.set()
-        await manager.is_answered.wait()
-        assert manager.calls == ["gate"] * 4
-
-
-@pytest.mark.parametrize(("is_gated", "call"), [(True, "gate"), (False, "open")])
-async def test_the_gate_of_a_ticket_is_set_again_by_an_agent_that_was_started_again(
-    tmp_path: Path, is_gated: bool, call: str
-) -> None:
-    manager = SilentManager()
-    manager.answers.set()
-    site = a_site_before(manager, tmp_path, waits=True, is_gated=is_gated)
-    async with asyncio.timeout(LIMIT_S), site:
-        await manager.is_answered.wait()
-        assert manager.calls == [call]
 
 
 async def stored(manager: SilentManager, condition: Callable[[], bool]) -> None:

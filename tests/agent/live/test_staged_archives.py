@@ -56,23 +56,3 @@ async def test_a_hostile_archive_fails_its_own_job_and_takes_no_memory(tmp_path:
         )
         await target.claim(other, GRANTED)
         await passed(target, other)
-
-
-async def test_an_archive_that_cannot_be_written_is_the_site_s_error(tmp_path: Path) -> None:
-    """Once it can, the same archive is unpacked, and its program runs."""
-    job = a_job()
-    first, second = f"{job}/1/0/1", f"{job}/1/0/2"
-    content = tar_entry(b"lib/words", b"exit 3\n") + END
-    async with two_sites(tmp_path, job, content=content) as (_, source, target, agent):
-        copy(source, target, ARCHIVE, offset=0, size_bytes=len(content))
-        assert (await target.next("transfer")).is_finished
-        (agent.state_dir / "claims" / first.replace("/", "-") / "lib" / "words").mkdir(parents=True)
-        target.want_more(staging(first, "lib/words"))
-        gone = await target.claim(first, GONE)
-        assert gone.end.kind == "failed"
-        assert "Is a directory" in gone.end.reason
-        target.want_more(staging(second, "lib/words", ask_number=2))
-        await target.claim(second, GRANTED)
-        await passed(target, second)
-        gone = await target.claim(second, GONE)
-        assert (gone.end.kind, list(gone.end.statuses)) == ("exited", [3])

@@ -78,20 +78,6 @@ def test_no_name_is_looked_up_after_an_order_came(names: Names, agent: socket.so
     assert names.asked == []
 
 
-def test_a_name_that_is_not_found_at_first_is_looked_up_again(
-    names: Names, agent: socket.socket
-) -> None:
-    watch = Watch()
-    line = Connection([("login", agent.getsockname()[1])], watch)
-    line.resolve()
-    line.dial()
-    events_of(line, watch, Disconnected)
-    names.known = {"login": "127.0.0.1"}
-    line.dial()
-    events_of(line, watch, Connected)
-    line.close()
-
-
 def test_an_inherited_line_comes_first_and_then_the_agents_port_with_a_proof(
     agent: socket.socket,
 ) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,15 +9,14 @@ import pytest
 
 from koala.client import AsyncClient
 from koala.common.protocol.messages import Watermark
-from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.model.values import SiteName
 from koala.daemon.state.recovery import LOST_JOBS_MAX
-from koala.daemon.storage.folder import FILE, MARK
-from koala.daemon.storage.records import JournalPosition, mark_text
+from koala.daemon.storage.folder import FILE
+from koala.daemon.storage.records import JournalPosition
 from koala.daemon.storage.watermark import Watermarks, WatermarkVerdict
 from koala.errors import JournalError
 from tests.daemon.fake_agent import FakeAgent
-from tests.daemon.running import a_daemon, config_of, running
+from tests.daemon.running import a_daemon, config_of
 
 DELFT = SiteName("delft")
 ROWS = {seq: f"chain {seq}".encode() for seq in range(1, 11)}
@@ -51,12 +49,6 @@ def test_a_row_is_the_same_or_the_journal_is_behind(
     shown = watermarks().sign(DELFT, JournalPosition(seq, chain))
     assert watermarks().verify(DELFT, shown) is verdict
     assert watermarks(epoch=9).verify(DELFT, shown) is verdict, "in a later life, too"
-
-
-def test_a_row_that_is_not_kept_says_nothing() -> None:
-    compacted = replace(watermarks(), chain_at=lambda _: None)
-    shown = watermarks().sign(DELFT, JournalPosition(4, ROWS[4]))
-    assert compacted.verify(DELFT, shown) is WatermarkVerdict.UNKNOWN
 
 
 def test_rows_of_before_an_accepted_loss_count_no_more() -> None:
@@ -163,32 +155,6 @@ async def test_after_an_accepted_loss_nothing_has_a_number_twice(tmp_path: Path)
 
 
 @pytest.mark.live
-async def test_a_rolled_back_write_ahead_log_is_refused_though_the_mark_file_was_too(
-    tmp_path: Path,
-) -> None:
-    agent = FakeAgent("")
-    await served(tmp_path, agent, 1)
-    with sqlite3.connect(tmp_path / "state" / FILE) as connection:
-        connection.execute("DELETE FROM event WHERE seq > 5")
-        connection.execute("DELETE FROM digest WHERE seq > 5")
-        connection.execute("DELETE FROM snapshot WHERE seq > 5")
-        (chain,) = connection.execute("SELECT chain FROM event WHERE seq = 5").fetchone()
-    connection.close()
-    (tmp_path / "state" / MARK).write_bytes(mark_text(JournalPosition(5, chain)))
-    assert "it ends with event" in await refused(tmp_path, agent)
-
-
-@pytest.mark.live
-async def test_an_agent_that_lies_about_the_journal_ends_nothing(tmp_path: Path) -> None:
-    agent = FakeAgent("", mark=pb.Mark(epoch=1, seq=10**9, chain=b"x" * 16, seal=b"y" * 16))
-    await served(tmp_path, agent, 1)
-    async with running(config_of(tmp_path)) as daemon, asyncio.timeout(90):
-        agent.address, agent.mark = daemon.address, pb.Mark(epoch=1, seq=1, chain=b"x" * 65)
-        await agent.connect()
-        assert "chain has 65 bytes" in agent.heard_of("reject")[-1].reject.reason
-
-
-@pytest.mark.live
 async def test_a_daemon_with_a_copied_state_directory_is_fenced(tmp_path: Path) -> None:
     """Two daemons of one origin: whoever an agent has served later, the other one ends or is not
     obeyed."""
@@ -199,13 +165,3 @@ async def test_a_daemon_with_a_copied_state_directory_is_fenced(tmp_path: Path) 
     await served(tmp_path, agent, 1)
     reason = await refused(tmp_path / "other", agent)
     assert "another journal than this one" in reason
-
-
-@pytest.mark.live
-async def test_an_agent_of_a_later_epoch_is_not_served(tmp_path: Path) -> None:
-    agent = FakeAgent("", epoch_seen=99)
-    async with running(config_of(tmp_path)) as daemon, asyncio.timeout(90):
-        agent.address = daemon.address
-        await agent.connect()
-        (rejected,) = agent.heard_of("reject")
-        assert rejected.reject.reason == "the agent has served epoch 99, this is 1"

@@ -30,6 +30,7 @@ from typing import Annotated
 import msgspec
 
 from koala.common.protocol.messages import Queue, Resources, SiteResources
+from koala.common.runtime.settings_file import matching
 from koala.errors import ConfigError, LocalManagerError
 from koala_agent.lrm.batch.native import check_allowed, check_pairs, native_words, refuse
 from koala_agent.lrm.batch.slurm_queue import by_priority
@@ -546,7 +547,9 @@ class GridEngineTable(LRMTable, frozen=True, kw_only=True):
     queue: str = ""
     parallel_environment: Annotated[str, msgspec.Meta(min_length=1)]
     project: str = ""
-    gpu_resource: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0,63}$")] = "gpu"
+    gpu_resource: Annotated[
+        str, matching(r"^[A-Za-z_][A-Za-z0-9_.]{0,63}$", "the name of a complex")
+    ] = "gpu"
 
 
 def _dialect(table: GridEngineTable, site: DialectSettings) -> Dialect:

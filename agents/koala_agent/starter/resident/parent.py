@@ -55,7 +55,6 @@ def _load() -> None:
     """Load before the first fork what a starter would load on its own, each in its turn."""
     import resource  # noqa: F401, PLC0415
 
-    from koala_agent.starter.blocked import compiled  # noqa: F401, PLC0415
     from koala_agent.starter.challenge_response import challenge, proof  # noqa: PLC0415
 
     "localhost".encode("idna")  # the codec of host names

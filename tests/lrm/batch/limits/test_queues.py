@@ -14,7 +14,6 @@ from koala.common.protocol.messages import Queue
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.pbs import PBS
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.dialect import Limits
 from koala_agent.transport.interface import Answer
 
 SAMPLES = Path(__file__).parent.parent / "samples"
@@ -76,12 +75,6 @@ def test_the_number_of_jobs_whose_age_grows_is_known(found: str, said: str, agei
     assert site.read_limits((partitions, nodes, limits, reservations)).ageing == math.inf
     limits = replace(limits, out=limits.out.replace(found, said))
     assert site.read_limits((partitions, nodes, limits, reservations)).ageing == ageing
-
-
-def test_a_site_that_tells_nothing_has_no_limits() -> None:
-    assert Slurm().read_limits((NOTHING,) * 4) == Limits()
-    assert GridEngine(parallel_environment="grid").read_limits((NOTHING,) * 2) == Limits()
-    assert PBS().read_limits((NOTHING,) * 2) == Limits()
 
 
 def test_limits_of_grid_engine_are_of_the_queues_with_the_parallel_environment() -> None:
