@@ -50,7 +50,14 @@ from koala_agent.lrm.dialect import BatchJob, Dialect, JobState, job_name, scrip
 from koala_agent.lrm.gate_probe import Trial, later_than, probe_job
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
-from koala_agent.lrm.local_manager import Idle, Listed, OnReport, Placeholder, Queued
+from koala_agent.lrm.local_manager import (
+    Idle,
+    Listed,
+    OnReport,
+    Placeholder,
+    Queued,
+    RequestRefusedError,
+)
 from koala_agent.lrm.site_commands import SiteCommands
 from koala_agent.transport.command_budget import CommandBudget
 from koala_agent.transport.interface import Command, CommandRunner, SiteAwayError
@@ -236,6 +243,8 @@ class BatchManager:
         known = self._claims.get(claim)
         if known is None or known.needs_submission():
             self._pauses.check(placeholder)
+            if placeholder.is_gated:
+                self._check_ageing(claim)
         if placeholder.is_gated:
             await self._gatekeeper.check()
         tracked = self._claims.get(claim)
@@ -268,6 +277,19 @@ class BatchManager:
             tracked.is_submitting = False
             tracked.submitted_in_poll = self._poll_count
             self._note_event()
+
+    def _check_ageing(self, claim: str) -> None:
+        """Refuse a further claim of a component that would gather no age behind the others, and
+        may take that of another job's first. Raises RequestRefusedError."""
+        waiting = [one.row.claim for one in self._claims.open() if one.is_waiting()]
+        component = claim.rpartition("/")[0]
+        if len(waiting) >= self._queues.ageing and any(
+            one.rpartition("/")[0] == component and one != claim for one in waiting
+        ):
+            raise RequestRefusedError(
+                f"{self._queues.ageing:.0f} jobs of the account gather age in the queue, and"
+                f" {len(waiting)} wait: a further one of this component would gather none"
+            )
 
     async def set_gate(self, claim: str, *, is_gated: bool) -> None:
         """See `LocalManager`. What fails is tried again with the polls."""
