@@ -103,9 +103,12 @@ def held_room(site: Site) -> int:
     return site.facts.processors if share is None else int(share * site.facts.processors)
 
 
-def may_hold(state: State, site: Site, job: Job, ticket: Claim | None, processors: int) -> bool:
+def may_hold(
+    state: State, site: Site, job: Job, ticket: Claim | None, processors: int, *, is_last: bool
+) -> bool:
     """Return True if a ticket of a job may hold so many processors beside what is held before the
-    barrier. A job that is larger than the share that is held of a site may hold alone."""
+    barrier. A job that is larger than the share that is held of a site may hold alone. The last
+    component of a job may always come up: the job starts then, and holds no more."""
     held = [
         claim
         for claim in state.ledger.values()
@@ -114,7 +117,11 @@ def may_hold(state: State, site: Site, job: Job, ticket: Claim | None, processor
         and claim is not ticket
         and isinstance(claim.phase, Granted | Armed)
     ]
-    wanted = processors + sum([claim.processors for claim in held])
-    is_alone = all(claim.job == job.id for claim in held)
+    early = [claim for claim in held if isinstance(state.jobs[claim.job].phase, Queued)]
     most = state.parameters.held_share_max * site.facts.processors
-    return (is_alone or wanted <= most) and wanted <= held_room(site)
+    is_within = (
+        is_last
+        or all(claim.job == job.id for claim in early)
+        or processors + sum([claim.processors for claim in early]) <= most
+    )
+    return is_within and processors + sum([claim.processors for claim in held]) <= held_room(site)

@@ -300,7 +300,9 @@ def _pause(
     if not is_affordable(state, job, [wanted], now, hold_s=hold_s):
         return BUDGET_IS_USED
     processors = job.spec.components[member.component].processors
-    return "" if may_hold(state, site, job, ticket, processors) else SHARE_IS_USED
+    is_last = all(is_held(state, one) for one in attempt.present if one is not member)
+    may = may_hold(state, site, job, ticket, processors, is_last=is_last)
+    return "" if may else SHARE_IS_USED
 
 
 def _may_queue(state: State, attempt: Attempt, member: Member, site: Site) -> bool:

@@ -507,6 +507,23 @@ def test_what_owners_allow_is_not_exceeded(begin: Begin) -> None:
     assert f"component b may not hold at b: {SHARE_IS_USED}" in script.story("j1")
 
 
+def test_jobs_that_hold_where_the_other_waits_start_one_after_the_other(begin: Begin) -> None:
+    """Each site has a job that holds all that may be held. What comes up last starts its job."""
+    script = begin(chosen(tickets="turns")).ignore(ClaimProcessors, StopClaim, ArmClaim)
+    busy(script, "a", "b")
+    parts = (a_component(3, site="a"), a_component(3, site="b"))
+    script.tell(a_job("j1", *parts), a_job("j2", *parts))
+    script.grant("j1/1/0/1", "j2/1/1/1")
+    assert (script.phase("j1"), script.phase("j2")) == ("Queued", "Queued")
+    script.grant("j2/1/0/1")
+    assert script.phase("j2") == "Starting"
+    script.grant("j1/1/1/1")
+    assert script.phase("j1") == "Starting"
+    script.tell(a_job("j3", *parts), a_job("j4", *parts))
+    script.grant("j3/1/0/1", "j4/1/0/1")
+    assert SHARE_IS_USED in script.story("j4")
+
+
 def test_a_component_that_may_not_hold_is_looked_at_again_soon(begin: Begin) -> None:
     script = begin(chosen(tickets="turns")).ignore(ClaimProcessors, StopClaim, ArmClaim)
     for site, share in (("a", None), ("b", 0.4)):
