@@ -135,17 +135,6 @@ def test_large_jobs_are_the_tenth_with_most_processors_of_each_kind() -> None:
     assert large(jobs) == {"response.large-single": 1 + (7 + 15) / 2, "response.large-multi": 71.0}
 
 
-def test_the_job_stream_of_a_seed_does_not_depend_on_the_policy() -> None:
-    """With next to no load nobody waits, so equal streams mean equal response times."""
-    found = {
-        policy: run(
-            Run(setting=Point(policy=policy, case=CASES[0], utilization=0.01), seed=5, effort=TINY)
-        ).values["response.all"]
-        for policy in ("GS", "LS-DO", "LP-GF", "LQ")
-    }
-    assert len(set(found.values())) == 1
-
-
 def test_reversed_local_queues_change_what_depends_on_their_order_alone() -> None:
     effort = Effort(name="tiny", replications=1, length=4000, levels=TINY.levels)
 

@@ -260,11 +260,6 @@ def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
     assert {found.verdict for found in made.claims} == {Verdict.UNDECIDED}
 
 
-def test_a_run_is_a_function_of_setting_and_seed() -> None:
-    one = Run(setting=WHOLE.settings()[0], seed=3, effort=WHOLE.effort)
-    assert run(one) == run(one)
-
-
 def test_parts_of_several_machines_merge_to_the_runs_of_one(tmp_path: Path) -> None:
     work, engine = WHOLE.work(), Processes(workers=1)
     whole = work.execute(engine=engine)
