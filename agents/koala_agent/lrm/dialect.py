@@ -156,6 +156,8 @@ class Gate:
     - `renew_s`: how long it stays shut without being shut again.
     - `place` asks for words that are the same as long as the place is kept, empty before they are
       known; None where there are none. `note` is what else its users should know.
+    - `under`: what of the batch system's configuration it depends on; another one may need another
+      probe.
     """
 
     name: str
@@ -169,6 +171,7 @@ class Gate:
     renew_s: float = math.inf
     place: Callable[[str], Question] | None = None
     note: str = ""
+    under: str = ""
 
 
 class Dialect(ABC):

@@ -413,7 +413,8 @@ def on_ticket_gone(
 def on_hold_lost(
     state: State, attempt: Attempt, member: Member, end: ClaimEnd, now: Instant
 ) -> None:
-    """Queue another ticket for a component whose hold has ended before the others came up."""
+    """Queue another ticket for a component whose hold has ended before the others came up. The next
+    one keeps its place also after a fault of the site; without one the site is left."""
     job = state.jobs[attempt.job]
     _end_hold(member, now)
     member.refusal = end.describe()
@@ -421,7 +422,9 @@ def on_hold_lost(
         job.failures += 1
         assert member.site is not None
         reason = f"{describe(job, member)}: {end.describe()}"
-        if not _leave(state, attempt, member, member.site, reason, now):
+        if not tickets_at(state, member, member.site) and not _leave(
+            state, attempt, member, member.site, reason, now
+        ):
             return
     plan_tickets(state, attempt, now)
 

@@ -21,7 +21,7 @@ from koala.lab.papers.multiqueue.charts import (
     QUARTERS,
     maximum,
 )
-from koala.lab.papers.multiqueue.claims_policies import SECOND
+from koala.lab.papers.multiqueue.claims import SECOND
 from koala.lab.papers.multiqueue.maxima import MAXIMA
 from koala.lab.papers.multiqueue.points import Case, Point, large, run, saturation
 from koala.lab.papers.multiqueue.simulation.model import Started

@@ -12,7 +12,7 @@ from koala.errors import ConfigError
 from koala.lab.papers import figures, folder, judgement, report
 from koala.lab.papers.claim_table import decisive, mean_text
 from koala.lab.papers.markdown import as_markdown, runs_of
-from koala.lab.papers.paper import Comparison, numbered
+from koala.lab.papers.paper import Comparison
 from koala.lab.papers.results import Results
 from koala.lab.papers.sweep import Swept, make_runs, plan, sweep, swept
 from koala.lab.papers.tables import as_csv, document
@@ -78,7 +78,7 @@ def test_claims_stand_in_the_order_of_the_text(made: judgement.Report) -> None:
         one.id for one in PAPER.claims
     ]
     ids = ["A-1", "5-2", "5.4-9a", "5.4-9b", "5.4-10", "5.4-10a", "5.4.1-1", "10-1"]
-    shuffled = numbered(dict.fromkeys(sorted(ids), PAPER.claims[0]))
+    shuffled = [replace(PAPER.claims[0], id=one) for one in sorted(ids)]
     assert [one.id for one in sorted(shuffled, key=lambda one: one.place)] == ids
 
 
@@ -133,8 +133,8 @@ def test_a_claim_that_fails_is_reported_as_failing_everywhere(made: judgement.Re
 
 
 def test_a_failure_of_which_the_reason_is_unknown_is_told_so(made: judgement.Report) -> None:
-    paper = replace(PAPER, reasons={})
-    without = replace(made, plan=replace(made.plan, paper=paper))
+    claims = [replace(one, claim=replace(one.claim, why_it_fails="")) for one in made.claims]
+    without = replace(made, claims=tuple(claims))
     assert "- 1-3. *Why it fails:* not found out." in as_markdown(without).splitlines()
 
 

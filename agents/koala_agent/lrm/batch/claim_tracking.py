@@ -140,7 +140,8 @@ class TrackedClaims:
     """Claims of a batch manager, stored at each change, and jobs under our name that are nobody's.
 
     `unwanted` has the numbers of those jobs with their accounts; `limits` tells by account when the
-    batch system last said that it has reached a limit, and in which words.
+    batch system last said that it has reached a limit, and in which words. Jobs of claims in
+    `apart` are left alone.
     """
 
     def __init__(
@@ -153,6 +154,7 @@ class TrackedClaims:
         """`explain` adds words to the batch system's reason for a wait."""
         self.unwanted: dict[str, str] = {}
         self.limits: dict[str, tuple[float, str]] = {}
+        self.apart: set[str] = set()
         self._table = table
         self._clock = clock
         self._explain = explain
@@ -203,9 +205,9 @@ class TrackedClaims:
         found: dict[str, list[BatchJob]] = {}
         for job in jobs:
             claim = claim_of(job.name, scope=self._table.scope)
-            if claim is not None and (
-                job.owner in ("", owner or job.owner) or self._has_number(claim, job.number)
-            ):
+            if claim is None or claim in self.apart:
+                continue
+            if job.owner in ("", owner or job.owner) or self._has_number(claim, job.number):
                 found.setdefault(claim, []).append(job)
         numbers = {claim: {job.number for job in named} for claim, named in found.items()}
         ours = set().union(*numbers.values())

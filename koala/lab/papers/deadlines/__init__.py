@@ -4,15 +4,14 @@
 - `points`: the runs.
 - `claims`, `claims_model` (sections 2 and 3.1), `claims_rpp` (3.2), `claims_wait` (3.3): the claims
   of the text.
-- `figures`: the figures; `reasons`: why claims fail.
+- `figures`: the figures.
 - `quantities`: measured quantities, loads and comparisons that claims share.
 """
 
-from koala.lab.papers.deadlines.claims import CLAIMS, UNTESTABLE
+from koala.lab.papers.deadlines.claims import SENTENCES
 from koala.lab.papers.deadlines.figures import FIGURES
 from koala.lab.papers.deadlines.points import LEVELS, READINGS, run
 from koala.lab.papers.deadlines.quantities import same_loads
-from koala.lab.papers.deadlines.reasons import REASONS
 from koala.lab.papers.paper import Paper
 from koala.lab.sim.runs import Effort
 
@@ -26,11 +25,10 @@ PAPER = Paper(
         "full": Effort(name="full", replications=20, length=3_000_000.0, levels=LEVELS),
     },
     figures=FIGURES,
-    claims=CLAIMS,
+    claims=SENTENCES.claims,
     readings=READINGS,
     readings_at={one: same_loads(one) for one in READINGS},
-    reasons=REASONS,
-    untestable=UNTESTABLE,
+    untestable=SENTENCES.untestable,
     measures="""\
 *success* is the percentage of global jobs that start at their deadline, *failed* of those that do
 not. *killed* is that of the local jobs submitted, or of those that ended. Loads and *wasted*

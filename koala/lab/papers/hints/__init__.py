@@ -3,13 +3,12 @@
 - `simulation`: the model; `options`, `command`: `koala simulate`.
 - `points`: the runs.
 - `claims`: the claims of the text.
-- `figures`: the figures; `reasons`: why claims fail.
+- `figures`: the figures.
 """
 
-from koala.lab.papers.hints.claims import CLAIMS, UNTESTABLE
+from koala.lab.papers.hints.claims import SENTENCES
 from koala.lab.papers.hints.figures import FIGURES
 from koala.lab.papers.hints.points import LEVELS, READINGS, run
-from koala.lab.papers.hints.reasons import REASONS
 from koala.lab.papers.paper import Paper
 from koala.lab.sim.runs import Effort
 
@@ -23,10 +22,9 @@ PAPER = Paper(
         "full": Effort(name="full", replications=100, length=300, levels=LEVELS),
     },
     figures=FIGURES,
-    claims=CLAIMS,
+    claims=SENTENCES.claims,
     readings=READINGS,
-    reasons=REASONS,
-    untestable=UNTESTABLE,
+    untestable=SENTENCES.untestable,
     measures="""\
 *response* is a mean response time in seconds, from submission to end: of all jobs (`all`), of
 I/O-bound (`io`) or CPU-bound ones (`cpu`). *stretch* is the run time divided by the one that the

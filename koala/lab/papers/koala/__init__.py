@@ -4,13 +4,12 @@
 - `points`: the runs.
 - `claims`, `claims_results` (section 5): the claims of the text.
 - `claims_shared`: names of the measured quantities.
-- `figures`: the figures; `reasons`: why claims fail.
+- `figures`: the figures.
 """
 
-from koala.lab.papers.koala.claims import CLAIMS, UNTESTABLE
+from koala.lab.papers.koala.claims import SENTENCES
 from koala.lab.papers.koala.figures import figures, time_line
 from koala.lab.papers.koala.points import BUSY, EXPERIMENT, LIGHT, MIDDLE, READINGS, run
-from koala.lab.papers.koala.reasons import REASONS
 from koala.lab.papers.koala.simulation.setting import OURS
 from koala.lab.papers.paper import Paper
 from koala.lab.sim.runs import ANY, Effort
@@ -25,11 +24,10 @@ PAPER = Paper(
         "full": Effort(name="full", replications=20, length=500, levels=(ANY, LIGHT, MIDDLE, BUSY)),
     },
     figures=(time_line(EXPERIMENT), *figures(EXPERIMENT)),
-    claims=CLAIMS,
+    claims=SENTENCES.claims,
     readings=READINGS,
     are_readings_quick=False,
-    reasons=REASONS,
-    untestable=UNTESTABLE,
+    untestable=SENTENCES.untestable,
     measures="""\
 Times are means in seconds, failures and utilisations percentages, tries and placements numbers
 per job. *72x6* are jobs of 72 processors in six components, *high* and *low* are priorities. The

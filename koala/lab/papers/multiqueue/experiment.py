@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from koala.lab.papers.multiqueue.charts import BEYOND, CASES, COMMON_LIMIT, HIGH, LOW, MIDDLE, NEAR
-from koala.lab.papers.multiqueue.claims_general import EXTREMES, GENERAL, INTRODUCTION
-from koala.lab.papers.multiqueue.claims_global_first import GLOBAL_FIRST
-from koala.lab.papers.multiqueue.claims_local import LOCAL_SCHEDULERS
-from koala.lab.papers.multiqueue.claims_policies import MIXES, POLICIES
-from koala.lab.papers.multiqueue.claims_queues import CONCLUSIONS, QUEUES
+from koala.lab.papers.multiqueue.claims import SENTENCES
 from koala.lab.papers.multiqueue.figures import FIGURES
 from koala.lab.papers.multiqueue.maxima import MAXIMA
 from koala.lab.papers.multiqueue.points import WARMUP, Case, run, saturation
-from koala.lab.papers.multiqueue.reasons import REASONS
-from koala.lab.papers.multiqueue.untestable import UNTESTABLE
-from koala.lab.papers.paper import Paper, numbered
+from koala.lab.papers.paper import Paper
 from koala.lab.sim.runs import Effort
 
 QUICK = Effort(name="quick", replications=6, length=25_000, levels=(MIDDLE, NEAR, BEYOND))
@@ -84,15 +78,11 @@ PAPER = Paper(
     length_unit="jobs",
     efforts={effort.name: effort for effort in (QUICK, FULL)},
     figures=FIGURES,
-    claims=numbered(
-        *(INTRODUCTION, EXTREMES, GENERAL, LOCAL_SCHEDULERS, GLOBAL_FIRST),
-        *(POLICIES, MIXES, QUEUES, CONCLUSIONS),
-    ),
+    claims=SENTENCES.claims,
     measures=MEASURES,
     ours=OURS,
     levels=LEVELS,
     diverging=("response.",),
-    reasons=REASONS,
-    untestable=UNTESTABLE,
+    untestable=SENTENCES.untestable,
     saturation=saturation,
 )

@@ -3,14 +3,13 @@
 - `simulation`: the model; `options`, `command`: `koala simulate`.
 - `points`: the runs.
 - `claims`: the claims of the text; `quantities`: what they compare.
-- `figures`: the figures; `reasons`: why claims fail.
+- `figures`: the figures.
 """
 
 from koala.lab.papers.paper import Paper
-from koala.lab.papers.synchronous.claims import CLAIMS, UNTESTABLE
+from koala.lab.papers.synchronous.claims import SENTENCES
 from koala.lab.papers.synchronous.figures import FIGURES
 from koala.lab.papers.synchronous.points import LEVELS, READINGS, run
-from koala.lab.papers.synchronous.reasons import REASONS
 from koala.lab.sim.runs import Effort
 
 PAPER = Paper(
@@ -23,10 +22,9 @@ PAPER = Paper(
         "full": Effort(name="full", replications=8, length=1500, levels=LEVELS),
     },
     figures=FIGURES,
-    claims=CLAIMS,
+    claims=SENTENCES.claims,
     readings=READINGS,
-    reasons=REASONS,
-    untestable=UNTESTABLE,
+    untestable=SENTENCES.untestable,
     measures="""\
 Skews are means in seconds. The acceptance ratio, QoS conformance, effective cycles, conforming and
 synchronous tasks are shares of 1. *rate* is the number of accepted tasks of a kind a second,
