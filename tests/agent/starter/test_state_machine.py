@@ -58,6 +58,15 @@ def test_it_dials_says_hello_and_forks_when_it_is_adopted() -> None:
     assert Fork() in script.adopted(0.02)
 
 
+def test_a_dismissed_one_ends_and_exits_without_a_word() -> None:
+    script = StarterScript()
+    script.tell(Connected(), 0.1)
+    assert ends(script.hear(0.2, "dismissed", reason="withdrawn"))
+    actions = script.tell(ProcessesCounted(left=0), 0.2)
+    assert said(actions) == []
+    assert Exit() in actions
+
+
 def test_one_that_was_dismissed_brings_no_files_though_its_program_could_not_start() -> None:
     """Its exit status is seen before the error text of the same process."""
     script = StarterScript(delivers=True)
