@@ -12,10 +12,6 @@ from tests.harness.programs import needed_program
 
 pytestmark = pytest.mark.long
 
-SITES = {"delft": 4, "leiden": 4, "vu": 2}
-BROKEN = "&(executable=/bin/true)(count=1)(resourceManagerContact=vu)"
-TWO = "+(&(executable=/bin/true)(count=2))(&(executable=/bin/true)(count=2))"
-COPY = "&(executable=/bin/true)(count=1)(inputFile=input.dat)(resourceManagerContact=leiden)"
 LIMIT_S = 100.0
 
 
