@@ -45,6 +45,7 @@ from koala.common.protocol.messages import (
     FetchOrder,
     TransferFailed,
     TransferFinished,
+    TransferProgress,
 )
 
 LIMITS = TransferLimits(
