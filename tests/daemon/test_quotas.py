@@ -2,8 +2,7 @@
 again, changes nothing, and ends with its cause."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -236,25 +235,6 @@ async def test_an_agent_that_floods_is_slowed_down_then_cut_and_others_are_serve
                 await moment()
             assert metrics["floods"] == 1
             assert metrics["events_by_kind"]["SiteReported"] < 10_000
-        staying.cancel()
-
-
-@asynccontextmanager
-async def followed(agent: FakeAgent) -> AsyncIterator[AsyncClient]:
-    """A job's logs are followed while the block runs."""
-    agent.ends_at_once = False
-    async with AsyncClient(agent.address, user="ann") as client, asyncio.TaskGroup() as group:
-        staying = group.create_task(agent.stay())
-        job = (await client.submit("&(executable=/bin/true)(count=8)")).job
-        await agent.until("release")
-
-        async def follow() -> None:
-            async for _ in client.logs(job, follow=True):
-                pass
-
-        following = group.create_task(follow())
-        yield client
-        following.cancel()
         staying.cancel()
 
 

@@ -464,18 +464,6 @@ def test_an_impossible_refusal_is_not_believed(answer: Any, trouble: str) -> Non
     assert trouble in policy.guard.trouble
 
 
-class Name(str):
-    """A text that errs once it is used."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        raise ValueError
-
-    def __hash__(self) -> int:
-        return super().__hash__()
-
-
 A_VICTIM = Victim(job=JobId("j7"), start_at=9.0, held=((LEIDEN, 4),))
 SPARE = Victim(job=JobId("j8"), start_at=8.0, held=((LEIDEN, 4),))
 HIGH = {"priority": Priority.HIGH, "victims": (A_VICTIM, SPARE), "preemptible": (LEIDEN,)}

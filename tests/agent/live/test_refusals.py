@@ -58,12 +58,3 @@ async def test_a_program_that_the_site_does_not_list_is_refused_and_costs_nothin
         assert (gone.end.kind, list(gone.end.statuses)) == ("exited", [0])
         assert not (tmp_path / "x").exists()
         assert not (agent.state_dir / "claims" / other.replace("/", "-") / ".koala").exists()
-
-
-SLURM = """#!/bin/sh
-case $0:$* in
-*/squeue:*) test ! -e {away} ;;
-*"/scontrol:show config") echo "PriorityType = priority/basic" ;;
-*/sinfo:*%N) echo "n[1-2]" ;;
-esac
-"""

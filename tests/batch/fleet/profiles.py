@@ -25,6 +25,7 @@ class Case:
     - `usual` is RSL of each component.
     - `never` is what the site cannot take, with words of the reason that is told.
     - `first` runs and leaves no room for `late`, which waits for a reason of the batch system.
+    - `make test-fleet` alone tries what `is_long`, or is rare.
     """
 
     profile: str
@@ -50,6 +51,7 @@ CASES = (
     Case(
         profile="whole-nodes,noisy",
         never=(Wish(more="(queue=night)", words="alpha has no queue night"),),
+        is_long=True,
     ),
     Case(
         profile="threads,filters",
@@ -62,8 +64,9 @@ CASES = (
     Case(
         profile="maintenance,homes",
         late=Wish(more="(maxWallTime=30)", words="Reserved for maintenance"),
+        is_long=True,
     ),
-    Case(profile="busy,preemption", idle=0, late=Wish(count=32, words="Priority")),
+    Case(profile="busy,preemption", idle=0, late=Wish(count=32, words="Priority"), is_long=True),
     Case(
         profile="accounting",
         never=(Wish(more="(project=closed)", words="Job violates accounting/QOS policy"),),
@@ -73,7 +76,7 @@ CASES = (
     ),
     Case(profile="linear,slow", is_long=True),
     Case(profile="power", is_long=True),
-    Case(kind="gridengine", profile="queues,calendar", idle=16),
+    Case(kind="gridengine", profile="queues,calendar", idle=16, is_long=True),
     Case(
         kind="gridengine",
         profile="quotas,forced",

@@ -42,8 +42,6 @@ CLAIM = "j1/2/0/1"
 PLACE = AttemptComponent(job="j1", attempt=2, component=0)
 IMPATIENT = UploadLimits(stalled_s=0.5)
 """For what stands still."""
-BUSY = UploadLimits(stalled_s=1.5)
-"""Longer than a busy machine stands still."""
 
 
 @asynccontextmanager

@@ -36,20 +36,6 @@ ALLOWED: dict[Role | CallerKind | None, tuple[str, ...]] = {
     Role.OPERATOR: ("operator", "administrator"),
     Role.ADMINISTRATOR: ("administrator",),
 }
-LEAST = {
-    "Koala/Submit": Role.USER,
-    "Koala/Cancel": Role.USER,
-    "Koala/ChangeSite": Role.USER,
-    "Koala/AddSite": Role.OPERATOR,
-    "Koala/RevokeSite": Role.OPERATOR,
-    "Koala/AddUser": Role.ADMINISTRATOR,
-    "Koala/RevokeUser": Role.ADMINISTRATOR,
-    "Koala/ListUsers": Role.ADMINISTRATOR,
-    "Koala/Audit": Role.ADMINISTRATOR,
-    "AgentLink/Connect": CallerKind.SITE,
-    "Enrolment/Renew": CallerKind.SITE,
-}
-"""Written down a second time: a slip in the table must not pass because it is the table."""
 
 
 def methods() -> Mapping[str, MethodDescriptor]:
