@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the runs of a command are made, and where they are kept."""
+    """Machines that make the runs of a command, and the folder that keeps them."""
 
     workers: int
     on: str

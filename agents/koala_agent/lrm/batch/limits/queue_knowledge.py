@@ -49,7 +49,7 @@ class QueueKnowledge:
 
     @property
     def ageing(self) -> float:
-        """How many of our jobs gather age while they wait."""
+        """Number of our jobs that gather age while they wait."""
         return self._limits.ageing
 
     def times(self, resources: Resources) -> Times:
