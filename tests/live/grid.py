@@ -73,7 +73,7 @@ HASTY: dict[str, float] = {**CALM, "hold_lease_s": 3.0, "run_lease_s": 3.0, "lat
 
 
 class _BoundedClient(AsyncClient):
-    """A client whose waits end, with what Koala says of the job, before the run of all tests does."""
+    """A client whose waits end, with what Koala says, before the run of all tests does."""
 
     async def wait_all(
         self, jobs: Sequence[str], *, timeout: float | None = None
