@@ -78,12 +78,14 @@ def test_the_number_of_jobs_whose_age_grows_is_known(found: str, said: str, agei
 
 
 def test_limits_of_grid_engine_are_of_the_queues_with_the_parallel_environment() -> None:
-    cell = GridEngine(parallel_environment="grid").read_limits(answers(*CELL))
+    quotas = Answer(status=0, out="{\n enabled TRUE\n limit users {*} to slots=12\n}\n", err="")
+    site = GridEngine(parallel_environment="grid", user="ann")
+    cell = site.read_limits((*answers(*CELL), quotas))
     day = {"longest_s": 86_400.0, "usual_s": 86_400.0, "must_ask": True}  # h_rt is forced
     assert cell.queues == (
-        Queue(name="batch", is_default=True, **day),  # type: ignore[arg-type]
+        Queue(name="batch", is_default=True, processors=12, **day),  # type: ignore[arg-type]
         Queue(name="low", **day),  # type: ignore[arg-type]
-        Queue(name="short", is_default=True, **day),  # type: ignore[arg-type]
+        Queue(name="short", is_default=True, processors=12, **day),  # type: ignore[arg-type]
     )
     assert cell.closes_at == math.inf
 
@@ -101,7 +103,7 @@ def test_a_soft_limit_of_grid_engine_counts_and_hosts_may_have_longer_ones(
     s_rt: str, h_rt: str, limit_s: float
 ) -> None:
     text = f"qname   all.q\npe_list   make grid\ns_rt    {s_rt}\nh_rt   {h_rt}\n"
-    said = (Answer(status=0, out=text, err=""), NOTHING)
+    said = (Answer(status=0, out=text, err=""), NOTHING, NOTHING)
     (queue,) = GridEngine(parallel_environment="grid").read_limits(said).queues
     assert queue == Queue(name="all.q", is_default=True, longest_s=limit_s, usual_s=limit_s)
 
