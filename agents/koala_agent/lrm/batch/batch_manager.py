@@ -270,6 +270,7 @@ class BatchManager:
                 gate=gate,
                 native=placeholder.resources.native or "",
                 charged=placeholder.resources.project or placeholder.resources.qos or "",
+                queue=placeholder.resources.queue or "",
             )
             tracked = self._claims.add(row)
         elif not tracked.needs_submission():

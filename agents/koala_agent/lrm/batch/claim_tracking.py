@@ -28,9 +28,9 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     system has assigned it; `is_unwanted` is set by a withdrawal, with a `verdict` when the agent
     itself withdrew it; `account` is the one that it runs as, empty for the agent's own. One that
     `is_gated` must not start; `gate` is what was used for that last, empty for a claim that never
-    was gated. `native` are options of its own for the batch system, `charged` is the project or
-    quality of service that it names. `taken` are the processors that it was given, 0: as many as it
-    asks for."""
+    was gated. `native` are options of its own for the batch system; `charged` is the project or
+    quality of service that it names, `queue` the queue. `taken` are the processors that it was
+    given, 0: as many as it asks for."""
 
     claim: str
     processors: int
@@ -44,6 +44,7 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     gate: str = ""
     native: str = ""
     charged: str = ""
+    queue: str = ""
     taken: int = 0
 
 

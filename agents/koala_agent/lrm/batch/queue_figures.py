@@ -171,10 +171,27 @@ class QueueFigures:
             log.debug("batch.queue_unknown", reason=str(error))
             self._forecasts, self._outlook, self._holes = {}, (), ()
             return
-        claims = self._claims.open()
+        claims = [one for one in self._claims.open() if self._is_usual(one, figures)]
+        others = {one.row.number for one in self._claims.open()} - {
+            one.row.number for one in claims
+        }
+        rows = tuple(row for row in rows if row.number not in others)
         self._forecasts, self._outlook = await asyncio.to_thread(forecast, rows, claims, figures)
         self._holes = await asyncio.to_thread(holes, rows, claims, figures)
         self._holes_at = self._clock()
+
+    def _is_usual(self, tracked: TrackedClaim, figures: Figures) -> bool:
+        """Test for a claim in a queue of which the figures tell, and that starts jobs."""
+        queue = tracked.row.queue
+        return queue not in figures.shut_queues and self._queues.is_usual(queue)
+
+    def _reason(self, tracked: TrackedClaim) -> str:
+        """Return why a claim waits: by the batch system, its gate or its queue."""
+        if tracked.gate_error is not None:
+            return f"its gate: {tracked.gate_error}"
+        queue = tracked.row.queue
+        why = self._figures.shut_queues.get(queue) if self._figures is not None else None
+        return f"{tracked.reason}: queue {queue} starts no jobs: {why}" if why else tracked.reason
 
     def _waits(self) -> tuple[Wait, ...]:
         """Return the waits of our claims, with the forecasts that there are."""
@@ -182,7 +199,7 @@ class QueueFigures:
             replace(
                 self._forecasts.get(one.row.number) or Wait(claim=ClaimId(one.row.claim)),
                 number=one.row.number,
-                reason=one.reason if one.gate_error is None else f"its gate: {one.gate_error}",
+                reason=self._reason(one),
             )
             for one in self._claims.open()
             if one.is_waiting()

@@ -62,6 +62,11 @@ class QueueKnowledge:
             room_s=room_s if room_s > 0 else math.inf,
         )
 
+    def is_usual(self, name: str) -> bool:
+        """Return True for a queue of which the figures tell, as far as is known."""
+        known = {queue.name: queue.is_default for queue in self._limits.queues}
+        return all(known.get(one, True) for one in name.split(","))
+
     def completed(self, resources: SiteResources) -> SiteResources:
         """Return the resources of a site with the limits of its queues."""
         return replace(resources, queues=self._limits.queues or resources.queues)
