@@ -14,7 +14,7 @@ from functools import partial
 from math import isfinite
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -129,6 +129,12 @@ class Runs:
         """Exit as an interrupted command if it was interrupted."""
         if is_interrupted:
             raise click.exceptions.Exit(INTERRUPTED)
+
+
+def leave(progress: str) -> NoReturn:
+    """Say how far an interrupted command has come, and end it."""
+    print(f"interrupted{progress}", file=sys.stderr)
+    raise click.exceptions.Exit(INTERRUPTED)
 
 
 def check_outputs(jobs_out: Path | None, plot: Path | None = None) -> None:
