@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.exceptions import Exit
 
 from koala.cli.arguments import Number, Whole, Words, examples, file, option
 from koala.cli.extras import needs_sim
@@ -128,8 +126,7 @@ def reproduce(
     summary = {"part": part, "folder": str(folder), "runs": count, "wanted": of}
     shared.show(summary, as_json=as_json, text=lambda: f"{count} runs\n{folder}")
     if made.is_interrupted:
-        print(f"interrupted: {count} of {of} runs", file=sys.stderr)
-        raise Exit(shared.INTERRUPTED)
+        shared.leave(f": {count} of {of} runs")
 
 
 def _merge(name: str, folders: tuple[Path, ...], out: Path | None, *, as_json: bool) -> None:
@@ -176,15 +173,13 @@ def _write(
     shared.show(document(written), as_json=as_json, text=lambda: text)
     if made.is_interrupted:
         runs = f"{len(made.finished)} of {len(work.items)} runs"
-        print(f"interrupted: {runs}; no figure is drawn", file=sys.stderr)
-        raise Exit(shared.INTERRUPTED)
+        shared.leave(f": {runs}; no figure is drawn")
     try:
         figures = len(written.plan.figures)
         with progress(f"{figures} figures", figures) as update:
             draw(written, folder, progress=update)
     except KeyboardInterrupt:
-        print("interrupted: not all figures are drawn", file=sys.stderr)
-        raise Exit(shared.INTERRUPTED) from None
+        shared.leave(": not all figures are drawn")
 
 
 def _save(

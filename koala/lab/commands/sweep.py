@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.exceptions import Exit
 
 from koala.cli.arguments import Whole, examples, file, option
 from koala.cli.extras import needs_sim
@@ -101,8 +100,7 @@ def sweep(
     for row in swept.stopped:
         print(", ".join(f"{name} {value}" for name, value in row.items()), file=sys.stderr)
     if made.is_interrupted:
-        print(f"interrupted: {len(made.finished)} of {len(work.items)} runs", file=sys.stderr)
-        raise Exit(shared.INTERRUPTED)
+        shared.leave(f": {len(made.finished)} of {len(work.items)} runs")
 
 
 def _list(found: SweepFile, tasks: tuple[Task, ...], *, as_json: bool) -> None:

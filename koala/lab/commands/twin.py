@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
-from click.exceptions import Exit
 
 from koala.cli.arguments import Number, Whole, Words, examples, file, option
 from koala.cli.extras import needs_sim
@@ -229,22 +227,17 @@ def report(
     experiment = replace(with_jobs(found, workload, split=split), placement=placement)
     alone = sweep(without(found), reps=1, seed=1, **options)
     if alone.is_interrupted:
-        _leave("no run has finished")
+        shared.leave(": no run has finished")
     runs = sweep(experiment, reps=reps, seed=seed, **options)
     if not runs.rows():
-        _leave("no run with co-allocated jobs has finished")
+        shared.leave(": no run with co-allocated jobs has finished")
     answered = answer(found, question, alone.rows()[0], list(runs.rows()))
     text = page(answered)
     if out is not None:
         write_atomically(out, f"{text}\n")
     shared.show(document(answered), as_json=as_json, text=lambda: text, replaced=runs.replaced)
     if runs.is_interrupted:
-        _leave(f"{len(runs.rows())} of {counted(reps, 'run')}")
-
-
-def _leave(progress: str) -> NoReturn:
-    print(f"interrupted: {progress}", file=sys.stderr)
-    raise Exit(shared.INTERRUPTED)
+        shared.leave(f": {len(runs.rows())} of {counted(reps, 'run')}")
 
 
 def _check_sizes(found: Folder, components: int, processors: int, placement: str) -> None:

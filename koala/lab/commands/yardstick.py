@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.exceptions import Exit
 
 from koala.cli.arguments import examples, file, option
 from koala.cli.extras import needs_sim
@@ -91,8 +89,7 @@ def yardstick(
     text = f"{_text(rows)}\n{note}"
     shared.show(document, as_json=as_json, text=lambda: text, replaced=made.replaced)
     if made.is_interrupted:
-        print(f"interrupted: {len(made.finished)} of {len(work.items)} runs", file=sys.stderr)
-        raise Exit(shared.INTERRUPTED)
+        shared.leave(f": {len(made.finished)} of {len(work.items)} runs")
 
 
 HEADS = (

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 from math import inf, isnan
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +16,7 @@ from koala.lab.papers.deadlines.simulation.jobs import (
     LocalArrival,
     merged,
 )
-from koala.lab.papers.deadlines.simulation.run import simulate, simulate_jobs, simulate_to_file
+from koala.lab.papers.deadlines.simulation.run import simulate, simulate_jobs
 from koala.lab.papers.deadlines.simulation.setting import Setting
 
 SHORT = Setting(time_s=60_000, warmup_s=6_000)
@@ -227,20 +225,6 @@ def test_loads_add_up_and_replications_differ_from_batches_in_spread_alone() -> 
     assert alone.metrics["success_rate"].values == 30
     assert 0 < alone.metrics["success_rate"].ci95 < inf
     assert found["success_rate"].values == 3
-
-
-def test_the_jobs_of_the_first_replication_are_written(tmp_path: Path) -> None:
-    path = tmp_path / "jobs.csv"
-    assert simulate_to_file(SHORT, path, 1, 1) == simulate(SHORT, 1)
-    before = path.read_bytes()
-    simulate_to_file(SHORT, path, 1, 2)
-    assert path.read_bytes() == before
-    with path.open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    started = [row for row in rows if row["outcome"] == "started"]
-    assert started
-    assert all(row["started_at"] == row["deadline_at"] for row in started)
-    assert all(len(row["sites"].split()) == int(row["components"]) for row in started)
 
 
 @pytest.mark.parametrize(
