@@ -120,11 +120,13 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of the queues for one job of ours, and the instant (seconds since the epoch) at which
-    the site closes for a maintenance; infinite: none is known."""
+    """Limits of the queues for one job of ours, the instant (seconds since the epoch) at which the
+    site closes for a maintenance, and how many of our jobs gather age while they wait; infinite:
+    none is known."""
 
     queues: tuple[Queue, ...] = ()
     closes_at: float = math.inf
+    ageing: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

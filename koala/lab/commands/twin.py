@@ -16,7 +16,7 @@ from koala.cli.output import note
 from koala.common.runtime.progress_bar import progress
 from koala.errors import ConfigError
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.campaign_options import campaign_options, store_argument, store_of
+from koala.lab.commands.campaign_options import Place, campaign_options
 from koala.views.units import counted
 
 if TYPE_CHECKING:
@@ -191,10 +191,7 @@ def report(
     reps: int,
     seed: int,
     out: Path | None,
-    workers: int,
-    on: str,
-    store: Path | None,
-    no_store: bool,
+    place: Place,
     as_json: bool,
 ) -> None:
     """Report what co-allocation would have cost on the clusters of a twin.
@@ -213,7 +210,7 @@ def report(
 
     if out is not None:
         shared.check_output("out", out)
-    kept = store_argument(store_of(store, no_store=no_store))
+    options = place.for_sweep()
     found = read_folder(folder)
     workload: Workload
     if jobs is None:
@@ -230,10 +227,10 @@ def report(
     else:
         workload, question = Log(jobs), f"the jobs of {jobs.name}"
     experiment = replace(with_jobs(found, workload, split=split), placement=placement)
-    alone = sweep(without(found), reps=1, seed=1, workers=workers, on=on, store=kept)
+    alone = sweep(without(found), reps=1, seed=1, **options)
     if alone.is_interrupted:
         _leave("no run has finished")
-    runs = sweep(experiment, reps=reps, seed=seed, workers=workers, on=on, store=kept)
+    runs = sweep(experiment, reps=reps, seed=seed, **options)
     if not runs.rows():
         _leave("no run with co-allocated jobs has finished")
     answered = answer(found, question, alone.rows()[0], list(runs.rows()))

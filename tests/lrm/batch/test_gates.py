@@ -15,7 +15,7 @@ from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.gatekeeper import AGAIN_S, GATES_S
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_gates import GATED
-from koala_agent.lrm.dialect import Gate
+from koala_agent.lrm.dialect import Gate, Limits
 from koala_agent.lrm.local_manager import Idle, Placeholder, Queued, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Job, Serve
@@ -134,6 +134,30 @@ async def test_a_gate_under_which_the_site_cancels_jobs_is_given_up(
             ("JobId=3", "Nice=1000000000", f"Comment={GATED}"),
         ]
         await witness.until(Idle, lambda idle: "the site cancels jobs" in idle.trouble)
+
+
+class Ageing(Slurm):
+    """Two jobs of the account gather age."""
+
+    def read_limits(self, answers: tuple[Answer, ...]) -> Limits:
+        """See Dialect."""
+        return Limits(ageing=2)
+
+
+async def test_no_further_claim_of_a_component_is_sent_that_would_gather_no_age(
+    serve: Serve, cluster: Cluster, gated: Placeholder
+) -> None:
+    async with serve(Ageing()) as (manager, _):
+        await manager.idle()
+        await manager.submit(gated)
+        second = replace(gated, claim=CLAIM[:-1] + "2")
+        await manager.submit(second)
+        for _ in range(2):
+            with pytest.raises(RequestRefusedError, match="2 jobs of the account gather age"):
+                await manager.submit(replace(gated, claim=CLAIM[:-1] + "3"))
+        await manager.submit(second)  # again
+        await manager.submit(other(gated, 2))  # the first one of its component
+        assert len(cluster.jobs) == 3
 
 
 async def test_a_command_that_was_lost_and_a_change_of_somebody_else_are_repaired(

@@ -50,7 +50,15 @@ from koala_agent.lrm.dialect import BatchJob, Dialect, JobState, job_name, scrip
 from koala_agent.lrm.gate_probe import Trial, later_than, probe_job
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
-from koala_agent.lrm.local_manager import Idle, Listed, OnReport, Placeholder, Queued
+from koala_agent.lrm.local_manager import (
+    Idle,
+    Listed,
+    OnReport,
+    PausedError,
+    Placeholder,
+    Queued,
+    RequestRefusedError,
+)
 from koala_agent.lrm.site_commands import SiteCommands
 from koala_agent.transport.command_budget import CommandBudget
 from koala_agent.transport.interface import Command, CommandRunner, SiteAwayError
@@ -71,6 +79,9 @@ BACKOFF = 0.2
 """Pause between two listings, as a share of the time since anything happened."""
 CANCEL_AGAIN_S = 5.0
 """Time before a job that is not wanted, and still there, is cancelled once more."""
+SETTLE_S, SETTLING_S = 30.0, 2.0
+"""Time after a silence in which a controller that does not know its machines yet may refuse a
+request, and the pause before it is tried again then."""
 STAY_S = 60.0
 """Time after which a batch job is cancelled that goes on without its starter."""
 PROBE_POLL_S, PROBE_AGAIN_S = 5.0, 3600.0
@@ -156,6 +167,7 @@ class BatchManager:
         self._trials = asyncio.Semaphore(TRIALS_MAX)
         self._records_at: dict[str, float] = {}  # next lookup, by account
         self._silence = ""  # the reason why the site gives no answers; empty while it does
+        self._answering_at = -math.inf  # the end of the last silence
 
     # The port ---------------------------------------------------------------------------------
 
@@ -236,6 +248,8 @@ class BatchManager:
         known = self._claims.get(claim)
         if known is None or known.needs_submission():
             self._pauses.check(placeholder)
+            if placeholder.is_gated:
+                self._check_ageing(claim)
         if placeholder.is_gated:
             await self._gatekeeper.check()
         tracked = self._claims.get(claim)
@@ -255,6 +269,7 @@ class BatchManager:
                 is_gated=placeholder.is_gated,
                 gate=gate,
                 native=placeholder.resources.native or "",
+                charged=placeholder.resources.project or placeholder.resources.qos or "",
             )
             tracked = self._claims.add(row)
         elif not tracked.needs_submission():
@@ -268,6 +283,19 @@ class BatchManager:
             tracked.is_submitting = False
             tracked.submitted_in_poll = self._poll_count
             self._note_event()
+
+    def _check_ageing(self, claim: str) -> None:
+        """Refuse a further claim of a component that would gather no age behind the others, and
+        may take that of another job's first. Raises RequestRefusedError."""
+        waiting = [one.row.claim for one in self._claims.open() if one.is_waiting()]
+        component = claim.rpartition("/")[0]
+        if len(waiting) >= self._queues.ageing and any(
+            one.rpartition("/")[0] == component and one != claim for one in waiting
+        ):
+            raise RequestRefusedError(
+                f"{self._queues.ageing:.0f} jobs of the account gather age in the queue, and"
+                f" {len(waiting)} wait: a further one of this component would gather none"
+            )
 
     async def set_gate(self, claim: str, *, is_gated: bool) -> None:
         """See `LocalManager`. What fails is tried again with the polls."""
@@ -602,6 +630,10 @@ class BatchManager:
             number = self._dialect.read_submitted(await self._breaker.submit(command, account))
         except LocalManagerError as error:
             self._tested.clear()
+            is_settling = self._clock() - self._answering_at < SETTLE_S
+            if is_settling and isinstance(error, RequestRefusedError):
+                self._claims.forget(placeholder.claim)
+                raise PausedError(str(error), again_s=SETTLING_S) from error
             if error.transient:
                 self._unlisted.add(account)  # a poll finds out whether the account answers
             was_asked = may_be_queued and not isinstance(error, CircuitOpenError)
@@ -707,6 +739,7 @@ class BatchManager:
         if self._silence:
             log.info("batch.recovered")
             self._silence = ""
+            self._answering_at = self._clock()
             self._breaker.opened.set()  # retry open circuits now
             self._report_idle()
 

@@ -210,12 +210,13 @@ class QueueFigures:
             idle, waits=self._waits(), outlook=self._outlook, holes=self._holes_now(idle)
         )
         now, limits = self._clock(), []
-        for account, (at, reason) in sorted(self._claims.limits.items()):
+        for (account, charged), (at, reason) in sorted(self._claims.limits.items()):
             if now - at < self._settings.limited_s:
                 whose = f"account {account}" if account else "the account of Koala"
-                limits.append(f"{whose} has reached a limit ({reason})")
-                # Where claims run as their users, others may have what one cannot.
-                is_shut = is_shut or not account
+                named = f" with {charged}" if charged else ""
+                limits.append(f"{whose}{named} has reached a limit ({reason})")
+                # Others may have what one user, project or quality of service cannot.
+                is_shut = is_shut or not (account or charged)
         if is_shut:
             idle = replace(idle, startable=0, holes=())
         words = [*limits, idle.why, *map(hole_words, idle.holes[:1])]

@@ -61,6 +61,22 @@ def test_limits_of_slurm_are_the_least_of_partition_association_and_quality(
     assert found.closes_at == 1795946633.0, "others are for one node, or for a course"
 
 
+@pytest.mark.parametrize(
+    ("found", "said", "ageing"),
+    [
+        ("MaxJobsAccrue= MaxSubmitJobs= MaxWallPJ=20", "MaxJobsAccrue=3(1) MaxWallPJ=20", 3.0),
+        ("GrpJobsAccrue=N(0)", "GrpJobsAccrue=2(0)", 2.0),
+        ("QOS=short(", "QOS=short( MaxJobsAccruePU=2(0) ", 2.0),
+    ],
+)
+def test_the_number_of_jobs_whose_age_grows_is_known(found: str, said: str, ageing: float) -> None:
+    site = Slurm(user="nobody", account="physics", qos="short")
+    partitions, nodes, limits, reservations = answers(*SLURM)
+    assert site.read_limits((partitions, nodes, limits, reservations)).ageing == math.inf
+    limits = replace(limits, out=limits.out.replace(found, said))
+    assert site.read_limits((partitions, nodes, limits, reservations)).ageing == ageing
+
+
 def test_limits_of_grid_engine_are_of_the_queues_with_the_parallel_environment() -> None:
     cell = GridEngine(parallel_environment="grid").read_limits(answers(*CELL))
     day = {"longest_s": 86_400.0, "usual_s": 86_400.0, "must_ask": True}  # h_rt is forced
