@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from koala_agent.claims.events import CheckedIn, Event
 from koala_agent.starter.challenge_response import (
     AGENT,
@@ -106,6 +108,22 @@ async def test_who_heard_it_all_cannot_say_it_again() -> None:
         await say(port, overheard)
         await say(port, prover.question(), overheard)
         await say(port, {**overheard, "proof": answer["proof"]})
+        assert not any(isinstance(event, CheckedIn) for event in heard)
+
+
+@pytest.mark.parametrize(
+    "change", [{"nonce": "n2"}, {"proof": ""}, {"proof": None}, {"secret": "guessed"}]
+)
+async def test_a_changed_hello_is_not_heard(change: dict[str, Any]) -> None:
+    async with an_agent() as (port, heard):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        prover = Prover(CLAIM, SECRET)
+        writer.write(json.dumps(prover.question()).encode() + b"\n")
+        async with asyncio.timeout(LIMIT_S):
+            assert prover.handle_challenge(json.loads(await reader.readline()))
+            writer.write(json.dumps({**prover.add_proof(HELLO), **change}).encode() + b"\n")
+            assert await reader.read() == b""
+        writer.close()
         assert not any(isinstance(event, CheckedIn) for event in heard)
 
 

@@ -53,6 +53,12 @@ def test_both_formats_are_served(served: MetricsEndpoint) -> None:
     assert "koala_claims_asked" in openmetrics_families(text)
 
 
+def test_other_paths_and_methods_are_refused(served: MetricsEndpoint) -> None:
+    assert get(served.url.removesuffix("/metrics") + "/")[0] == 404
+    assert get(served.url + "/../../etc/passwd")[0] == 404
+    assert get(served.url, method="POST")[0] == 405
+
+
 def test_a_token_is_needed_where_one_is_set(tmp_path: Path) -> None:
     token = tmp_path / "token"
     write_private(token, b"first\n")
