@@ -55,6 +55,13 @@ def test_two_words_about_whose_they_are_are_refused() -> None:
     assert told.endswith("accounts.user means nothing with mode = 'anyone': allowed are none")
 
 
+def test_variables_are_names_or_patterns_beside_folders_of_programs() -> None:
+    users_of("executables = ['/opt']\nvariables = ['OMP_*', 'SEED', '*_DEBUG']")
+    assert "site.variables = ['SEED']: allowed is none without" in refusal("variables = ['SEED']")
+    for name in ("", "4SEED", "SEED=4", "A B", "A[BC]"):
+        assert "site.variables" in refusal(f"executables = ['/opt']\nvariables = ['{name}']")
+
+
 # Site mode ----------------------------------------------------------------------------------------
 
 
@@ -118,6 +125,16 @@ def test_an_account_that_is_made_later_needs_no_restart(monkeypatch: pytest.Monk
         switches["berta"]
 
 
+def test_words_of_the_site_s_own_become_an_account() -> None:
+    need_root()
+    become = "become = ['sudo', '-n', '-u', '{account}', '--']"
+    text = site_mode(f"map = {{ ann = 'nobody' }}\n{become}")
+    found = users_of(f"{text}[lrm]\nkind = 'slurm'\n")
+    assert found.switches["nobody"].prefix == ("sudo", "-n", "-u", "nobody", "--")
+    told = refusal(text)
+    assert "accounts.become = ['sudo', '-n', '-u', '{account}', '--']: allowed is none with" in told
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -139,3 +156,8 @@ def test_an_account_that_is_made_later_needs_no_restart(monkeypatch: pytest.Monk
 )
 def test_a_list_that_cannot_be_meant_is_refused(text: str, told: str) -> None:
     assert told in refusal(site_mode(text))
+
+
+def test_the_owner_of_a_site_is_one_of_its_users() -> None:
+    told = refusal(site_mode("map = { ann = 'nobody' }", site="owner = 'bob'"))
+    assert "site.owner = 'bob': allowed is a user of accounts.map" in told

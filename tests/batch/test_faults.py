@@ -85,30 +85,6 @@ async def test_what_a_killed_starter_ran_is_gone_before_its_batch_job(
     assert not alive(ear)
 
 
-def _command(pid: int) -> str:
-    try:
-        return (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:  # it ended just now
-        return ""
-
-
-def _state(pid: int) -> str:
-    return _status(pid)[0]
-
-
-def _parent(pid: int) -> int:
-    return int(_status(pid)[1])
-
-
-def _status(pid: int) -> list[str]:
-    """State, parent and what follows in /proc; of a process that has ended nothing and 0."""
-    try:
-        text = (Path("/proc") / str(pid) / "stat").read_text()
-    except OSError:
-        return ["", "0"]
-    return text.rpartition(") ")[2].split()
-
-
 @pytest.mark.slow
 async def test_a_node_that_does_not_answer_lets_no_two_attempts_live(
     grid: Grid, client: AsyncClient, systems: dict[str, System]

@@ -119,9 +119,6 @@ def test_a_user_with_credentials_sees_own_jobs_only(grid: Up, tmp_path: Path) ->
     }
 
 
-OTHER = "127.0.0.1:9"
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -13,8 +13,6 @@ from koala.errors import KoalaError
 from tests.cli.command import environment
 
 OLDER = "what was there before\n"
-LOG = "".join(f"{n} {n} -1 100 1 -1 -1 1 100 -1 1 1 1 1 1 1 -1 -1\n" for n in range(1, 40_000))
-LIMIT_S = 60.0
 
 
 def names(folder: Path) -> list[str]:
@@ -101,12 +99,3 @@ def test_what_a_killed_writer_left_is_removed_and_one_at_work_is_left_alone(
     assert names(tmp_path) == [half, "other"]
     write_atomically(path, "new\n")
     assert names(tmp_path) == ["other", "out"]
-
-
-COMMANDS = {
-    "koala": "simulate koala --jobs 5 --reps 1",
-    "deadlines": "simulate deadlines --time 6000 --warmup 600 --reps 1",
-    "sq": "simulate sq --tasks 10 --reps 1",
-    "hints": "simulate hints --jobs 40 --reps 1",
-    "multiqueue": "simulate multiqueue --jobs 2000 --warmup 100 --reps 1",
-}

@@ -4,7 +4,7 @@ changed, and no number is given twice."""
 import pytest
 
 from koala.core.model import events as ev
-from koala.core.model.actions import StopClaim
+from koala.core.model.actions import ClaimProcessors, StopClaim
 from koala.core.model.job_spec import Deadline
 from koala.core.model.values import ClaimId, JobId
 from koala.core.pipeline.requeueing import LOST_ATTEMPTS_MAX
@@ -61,6 +61,14 @@ def test_a_job_with_a_deadline_is_not_tried_before_the_fence_either(begin: Begin
     assert script.phase("j1") == "Placing"
     script.at(102.0)
     assert "deadline missed" in script.reason("j1")
+
+
+def test_a_job_with_a_deadline_is_tried_once_the_fence_is_over(begin: Begin) -> None:
+    script = begin(run_lease_s=60.0)
+    script.tell(a_site("a", 4), a_job("j1", 4, deadline=Deadline(at=100.0))).at(29.0)
+    script.tell(LOSS, a_site("a", 4)).at(100.0)
+    fence_at = 29.0 + script.parameters.fence_s
+    script.expect(ClaimProcessors, at=fence_at, claim=f"j1/{LOST_ATTEMPTS_MAX}/0/1")
 
 
 def test_it_is_told_why_a_job_that_waits_is_not_tried(begin: Begin) -> None:

@@ -78,6 +78,27 @@ def test_claims_of_other_jobs_are_no_room(begin: Begin) -> None:
     assert script.expect(ClaimProcessors).may_kill
 
 
+def test_processors_that_local_jobs_wait_for_are_idle_for_the_last_try(begin: Begin) -> None:
+    """A queue that blocks on its head reports nothing startable, though 5 run nothing."""
+    script = kill(begin)
+    script.tell(a_site("a", idle=0, may_kill_local=True)).report("a", 0, local=3)
+    script.tell(a_job("j", 8, deadline=D)).at(98)
+    assert script.expect(ClaimProcessors).may_kill
+
+
+def test_without_the_word_nobody_is_killed(script: Script) -> None:
+    """`at_deadline = fail` is the default, whatever sites allow."""
+    script.tell(a_site("a", idle=0, may_kill_local=True)).report("a", 0, local=8)
+    script.tell(a_job("j", 4, deadline=D)).at(98)
+    assert script.phase("j") == "Failed"
+
+
+def test_ordinary_jobs_have_nobody_killed(begin: Begin) -> None:
+    script = kill(begin)
+    script.tell(a_site("a", idle=0, may_kill_local=True)).report("a", 0, local=8)
+    script.tell(a_job("j", 4, priority=Priority.HIGH)).at(300).expect_nothing()
+
+
 def test_a_budget_that_does_not_suffice_for_all_saves_everybody(begin: Begin) -> None:
     """Two claims of 4 x 60 s, and a budget for one of them."""
     script = begin(at_deadline="kill", hold_budget_user_s=300.0)
@@ -138,6 +159,19 @@ def test_room_is_made_where_most_are_idle() -> None:
     assert [(a.component, a.site) for a in plan.forced] == [(1, "b"), (0, "a")]
 
 
+def test_a_component_with_a_site_gets_its_room_there() -> None:
+    plan = repeated(
+        question(
+            part(0, 6),
+            part(1, 4, "a"),
+            reclaimable=(a_reclaimable_site("a", 0, 8), a_reclaimable_site("b", 0, 8)),
+        ),
+        a_view(a=0, b=0),
+        worst_fit,
+    )
+    assert [(a.component, a.site) for a in plan.forced] == [(1, "a"), (0, "b")]
+
+
 def test_room_is_made_where_the_file_is_or_can_be() -> None:
     name = FileName("f")
     view = GridView(
@@ -160,3 +194,10 @@ def test_victims_are_the_youngest_and_no_more_than_needed() -> None:
     assert room is not None
     assert (room.sites, room.victims) == ((0, 0), (2,))
     assert make_room([(9, range(1))], [1], [(2, 1, 4)]) is None
+
+
+def test_what_one_component_leaves_over_serves_the_next() -> None:
+    """The job of 4 dies for 2; the other 2 take the next component, and nobody else dies."""
+    room = make_room([(2, range(2)), (2, range(2))], [0, 0], [(4,), (4,)])
+    assert room is not None
+    assert (room.sites, room.victims) == ((0, 0), (1, 0))

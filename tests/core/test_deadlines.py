@@ -8,20 +8,22 @@ from koala.core.model.actions import (
     ArmClaim,
     CancelTransfer,
     ClaimProcessors,
+    PublishOutputs,
     StartTransfer,
     StopClaim,
 )
-from koala.core.model.events import TransferFailed
+from koala.core.model.events import DaemonStarted, TransferFailed
 from koala.core.model.job import EndKind
 from koala.core.model.job_spec import Deadline
 from koala.core.model.timeline import considered_at, next_try_at, tries
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import JobId, Priority, TransferId
 from koala.core.pipeline.queue_entry import TIMER_S_MAX
+from koala.core.snapshot import save
 from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.core.deadlines import LONG_WAIT, D
-from tests.harness.builders import LOOSE, a_component, a_job, a_site
+from tests.harness.builders import FREE, LOOSE, a_component, a_job, a_site
 from tests.harness.script import Script
 
 # --- the arithmetic ---
@@ -67,6 +69,17 @@ def test_a_job_is_claimed_at_its_instants_and_starts_at_its_deadline(begin: Begi
     assert [arm.late_s for arm in arms] == pytest.approx([2.05, 2.05])
 
 
+def test_a_job_runs_and_ends_like_any_other(begin: Begin) -> None:
+    script = begin().ignore(PublishOutputs)
+    script.tell(a_site("a"), a_job("j", 4, deadline=Deadline(after_s=100)))
+    script.at(95)
+    script.grant(*script.claimed("j"))
+    script.at(99.96).released("j")
+    script.at(100).passed("j/1/0/1").at(150).exits("j/1/0/1")
+    assert script.phase("j") == "Finished"
+    assert script.picture("j")["timeline"]["start_lateness_s"] == 0
+
+
 def test_a_try_claims_all_components_or_none(begin: Begin) -> None:
     """At 49 there is room for one of two; at 73.5 for both."""
     script = begin(**LONG_WAIT)
@@ -76,6 +89,14 @@ def test_a_try_claims_all_components_or_none(begin: Begin) -> None:
     script.report("a", 8).at(73).expect_nothing()
     script.at(74)
     assert [script.expect(ClaimProcessors, at=73.5).site for _ in range(2)] == ["a", "b"]
+
+
+def test_processors_that_come_free_between_tries_are_not_taken_before_the_next(
+    begin: Begin,
+) -> None:
+    script = begin(**LONG_WAIT)
+    script.tell(a_site("a", idle=0), a_job("j", 8, deadline=D)).at(60).report("a", 8)
+    script.expect_nothing()
 
 
 def test_a_refused_component_is_claimed_again_at_the_next_try_elsewhere(begin: Begin) -> None:
@@ -154,6 +175,13 @@ def test_a_job_is_held_no_longer_than_its_hold_allows(begin: Begin) -> None:
     script.drop()
 
 
+def test_sites_that_the_job_may_not_use_do_not_say_when_it_is_tried(script: Script) -> None:
+    """X is three of the largest grace of its own sites."""
+    others = a_site("b", grace_s=20.0, owner="bob")
+    script.tell(a_site("a"), others, a_job("j", 4, deadline=D)).at(94).expect_nothing()
+    script.at(95).expect(ClaimProcessors, at=94.1, site="a")
+
+
 def test_a_site_with_a_longer_grace_lets_tries_begin_earlier(begin: Begin) -> None:
     """It registers when the job waits already; one that only comes back sets no timer again."""
     script = begin()
@@ -167,6 +195,17 @@ def test_a_site_with_a_longer_grace_lets_tries_begin_earlier(begin: Begin) -> No
     waits = [timer for timer in script.scheduler.timers._heap if timer.kind is TimerKind.TRY]
     assert len(waits) == 1
     script.at(95).expect(ClaimProcessors)
+
+
+def test_a_daemon_that_allows_more_lateness_waits_longer(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=100.0).ignore(StartTransfer)
+    script.tell(a_site("a", idle=0), a_site("b")).replica("f", "a", 1000)
+    script.tell(a_job("j", 4, file="f", deadline=D)).change(late_max_s=5.0).at(95)
+    script.grant(*script.claimed("j")).at(104.9)
+    assert script.phase("j") == "Starting"
+    script.at(105)
+    assert "deadline missed by more than 5 s" in script.reason("j")
+    script.drop()
 
 
 def test_a_deadline_that_passes_while_a_job_is_delayed_fails_it(begin: Begin) -> None:
@@ -193,6 +232,14 @@ def test_jobs_that_are_over_leave_no_timers_until_their_deadlines(script: Script
         script.tell(a_job(f"j{number}", 4, deadline=Deadline(at=1e9))).cancel(f"j{number}")
     script.at(2 * TIMER_S_MAX)
     assert script.scheduler.wake_at is None
+
+
+def test_starts_of_the_daemon_leave_no_timers(script: Script) -> None:
+    """One more for each job that waits, at each start, is a lot where it starts again and again."""
+    script.tell(a_site("a"), a_job("j", 4, deadline=Deadline(at=1e9)))
+    for epoch in range(2, 40):
+        script.tell(DaemonStarted(epoch=epoch)).change()
+    assert str(save(script.scheduler)["parts"]["timers"]).count("'try'") == 1
 
 
 def test_a_deadline_that_is_days_away_is_kept_and_missed(begin: Begin) -> None:
@@ -264,6 +311,18 @@ def preempted(begin: Begin) -> Script:
     script.tell(a_job("high", 8, priority=Priority.HIGH, file="data")).report("a", 0).at(101)
     assert {stop.claim for stop in script.take(StopClaim)} == {"j/1/0/1", "j/1/1/1"}
     return script.drop()
+
+
+def test_a_started_job_that_ended_well_before_its_stop_has_met_its_deadline(
+    preempted: Script,
+) -> None:
+    """The word of its end was on its way while another job took its processors."""
+    assert preempted.phase("j") == "Stopping"
+    preempted.exits("j/1/0/1")
+    assert preempted.phase("j") == "Stopping"
+    preempted.exits("j/1/1/1").expect(PublishOutputs, job="j", attempt=1)
+    assert preempted.phase("j") == "Finished"
+    assert preempted.job("j").setbacks == []
 
 
 def test_a_started_job_that_was_stopped_has_failed_once_all_of_it_is_gone(
@@ -338,3 +397,11 @@ def test_why_says_when_the_next_try_is_and_how_many_are_left(begin: Begin) -> No
         "next_try_at": 73.5,
         "tries_left": 4,
     }
+
+
+def test_components_without_a_barrier_make_no_exception(begin: Begin) -> None:
+    """Refused by admission; the core, should one come, does not start it again."""
+    script = begin(**LONG_WAIT)
+    script.tell(a_site("a"), a_job("j", a_component(4, start_type=FREE), deadline=D)).at(49)
+    script.grant(*script.claimed("j")).gone("j/1/0/1", EndKind.VANISHED)
+    assert script.phase("j") == "Failed"

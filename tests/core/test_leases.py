@@ -68,6 +68,15 @@ def test_a_site_that_is_there_has_as_long_again_to_answer_a_stop() -> None:
     assert is_fenced(leases, claims, 215.0)
 
 
+def test_a_site_that_comes_back_is_waited_for_from_then_on() -> None:
+    leases, claims = Leases(0.0), ledger()
+    claims[CLAIM].phase = STOPPED
+    assert not is_fenced(leases, claims, 300.0)
+    assert is_fenced(leases, claims, 301.0, is_connected=False)
+    assert not is_fenced(leases, claims, 1000.0)  # and not from the first time on
+    assert is_fenced(leases, claims, 1100.0)
+
+
 def test_a_site_that_pings_for_a_stopped_claim_is_waited_for() -> None:
     """Its starter lives, or its outputs are on their way. A ping before the fence is none of it."""
     leases, claims = Leases(0.0), ledger()
@@ -113,6 +122,11 @@ def test_a_daemons_start_counts_as_the_last_answer() -> None:
     assert is_fenced(leases, ledger(), 1100.0)
 
 
+def test_the_grant_counts_as_an_answer() -> None:
+    assert not is_fenced(Leases(0.0), ledger(granted_at=70.0), 169.0)
+    assert is_fenced(Leases(0.0), ledger(granted_at=70.0), 170.0)
+
+
 def test_a_claim_without_barrier_may_begin_as_long_as_its_agent_knows_it() -> None:
     """It starts at check-in, which may come long after the ask: until then nothing is certain."""
     asked = ledger()
@@ -126,3 +140,10 @@ def test_an_infinite_lease_fences_nothing() -> None:
     leases = Leases(0.0)
     found = leases.overdue(ledger(), sites(), fence_s=float("inf"), hold_fence_s=20.0, now=1e12)
     assert list(found) == []
+
+
+def test_answers_of_claims_that_are_gone_are_forgotten() -> None:
+    leases = Leases(0.0)
+    leases.answer(CLAIM, 500.0)
+    assert overdue(leases, {}, 500.0) == []
+    assert is_fenced(leases, ledger(), 110.0)

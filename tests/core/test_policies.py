@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from koala.core.model.grid import (
     GridView,
@@ -17,7 +19,7 @@ from koala.core.model.values import FileName, JobId, Priority, SiteName, UserNam
 from koala.core.policy_api import ClaimQuestion, PendingPart, Victim
 from koala.policies.claiming.incremental import incremental
 from koala.policies.placement.close_to_files import close_to_files
-from koala.policies.placement.worst_fit import worst_fit, worst_fit_distinct
+from koala.policies.placement.worst_fit import pack, spread, worst_fit, worst_fit_distinct
 from koala.policies.queueing.high_low import turn
 
 FILE = FileName("data")
@@ -75,6 +77,11 @@ def test_close_to_files_takes_the_quickest_of_the_replicas() -> None:
     assert (answer.assignments[0].source, answer.assignments[0].transfer_s) == (B, 2.0)
 
 
+def test_ties_go_to_more_idle_processors_and_then_to_site_order() -> None:
+    request = PlacementRequest(parts=parts(1))
+    assert sites(close_to_files(request, grid({"a": 2, "b": 5, "c": 5}))) == ["b"]
+
+
 def test_large_components_choose_first_and_share_sites() -> None:
     request = PlacementRequest(parts=parts(1, 5, 2))
     assert sites(close_to_files(request, grid({"a": 6, "b": 3}))) == ["a", "a", "b"]
@@ -93,6 +100,13 @@ def test_worst_fit_spreads_over_the_emptiest_sites() -> None:
     assert sites(worst_fit(request, grid({"a": 6, "b": 5}))) == ["a", "b", "a"]
 
 
+def test_worst_fit_cares_not_where_the_file_is_but_that_it_can_come() -> None:
+    request = PlacementRequest(parts=parts(2, size_bytes=100))
+    assert sites(worst_fit(request, grid({"a": 9, "b": 2}, at=("b",)))) == ["a"]
+    in_time = PlacementRequest(parts=parts(2, size_bytes=100), transfer_s_max=9.0)
+    assert sites(worst_fit(in_time, grid({"a": 9, "b": 2}, at=("b",)))) == ["b"]
+
+
 def test_on_distinct_sites_the_largest_component_goes_to_the_emptiest() -> None:
     request = PlacementRequest(parts=parts(2, 4, 1))
     assert sites(worst_fit_distinct(request, grid({"a": 4, "b": 3, "c": 5}))) == ["a", "c", "b"]
@@ -105,6 +119,41 @@ def test_distinct_sites_are_also_those_of_components_that_are_not_asked_about() 
     request = PlacementRequest(parts=parts(2), beside=(A, C))
     assert sites(worst_fit_distinct(request, grid({"a": 9, "b": 3, "c": 9}))) == ["b"]
     assert sites(worst_fit(request, grid({"a": 9, "b": 3, "c": 9}))) == ["a"]
+
+
+@given(
+    idle=st.lists(st.integers(0, 6), min_size=1, max_size=5),
+    sizes=st.lists(st.integers(1, 6), min_size=1, max_size=5),
+)
+def test_bare_numbers_are_spread_as_components_are(idle: list[int], sizes: list[int]) -> None:
+    """The simulator of the multiple-queues paper calls `spread`, the daemon the policy."""
+    sizes = sorted(sizes, reverse=True)[: len(idle)]
+    answer = worst_fit_distinct(
+        PlacementRequest(parts=parts(*sizes)), grid({str(n): free for n, free in enumerate(idle)})
+    )
+    found = spread(sizes, idle)
+    if found is None:
+        assert isinstance(answer, Unplaceable)
+    else:
+        assert sites(answer) == [str(site) for site in found]
+
+
+@given(
+    idle=st.lists(st.integers(0, 9), min_size=1, max_size=5),
+    components=st.integers(1, 6),
+    size=st.integers(1, 4),
+)
+def test_bare_numbers_are_packed_as_components_are(
+    idle: list[int], components: int, size: int
+) -> None:
+    """The simulator of the deadlines paper calls `pack`, the daemon the policy."""
+    request = PlacementRequest(parts=parts(*[size] * components))
+    answer = worst_fit(request, grid({str(n): free for n, free in enumerate(idle)}))
+    found = pack(components, size, idle)
+    if found is None:
+        assert isinstance(answer, Unplaceable)
+    else:
+        assert sites(answer) == [str(site) for site in found]
 
 
 @pytest.mark.parametrize("policy", [close_to_files, worst_fit])
@@ -187,6 +236,17 @@ def test_what_can_start_is_claimed_and_the_rest_waits() -> None:
     assert (plan.claims, plan.moves, plan.fraction) == ((0,), (), 0.5)
 
 
+def test_below_the_threshold_nothing_is_claimed() -> None:
+    asked = question((4, "a"), (4, "b"), threshold=0.75)
+    plan = incremental(asked, grid({"a": 4, "b": 3, "c": 9}), close_to_files)
+    assert (plan.claims, plan.moves, plan.fraction) == ((), (), 0.5)
+
+
+def test_what_is_held_counts_for_the_threshold() -> None:
+    asked = question((4, "a"), (4, "b"), held=2, threshold=0.75)
+    assert incremental(asked, grid({"a": 4, "b": 3}), close_to_files).claims == (0,)
+
+
 def test_atomic_claiming_takes_all_or_nothing() -> None:
     asked = question((4, "a"), (4, "b"), threshold=1.0)
     assert incremental(asked, grid({"a": 4, "b": 3}), close_to_files).claims == ()
@@ -212,6 +272,17 @@ def test_victims_are_the_latest_starts_and_no_more_than_needed() -> None:
     assert (plan.preempting, plan.victims) == ((0,), ("v3",))
     plan = incremental(asked, grid({"a": 0, "b": 0}), close_to_files)
     assert plan.victims == ("v3", "v1")
+
+
+def test_nobody_is_preempted_when_it_would_not_suffice() -> None:
+    asked = question((6, "a"), priority=Priority.HIGH, victims=(victim("v", 1, a=4),))
+    plan = incremental(asked, grid({"a": 1}), close_to_files)
+    assert (plan.preempting, plan.victims) == ((), ())
+
+
+def test_low_priority_preempts_nobody() -> None:
+    asked = question((6, "a"), victims=(victim("v", 1, a=9),))
+    assert incremental(asked, grid({"a": 0}), close_to_files).victims == ()
 
 
 @pytest.mark.parametrize(("preempt", "found"), [("component", ("v",)), ("complete", ())])

@@ -17,12 +17,12 @@ from koala.daemon.clients.outputs import Publisher
 from koala.daemon.files.spool import EndedJob, Spool
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Record
-from koala.errors import ExhaustedError, UnreachableError
+from koala.errors import DiskError, ExhaustedError, UnreachableError
 from tests.common.files.stage import comes_true
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 from tests.daemon.test_process import configured, run_daemon, started
-from tests.harness.failing_disk import limit_pages
+from tests.harness.failing_disk import failing_commits, limit_pages
 from tests.harness.small_disk import fill, small_disk
 
 ONE = "&(executable=/bin/true)(count=4)"
@@ -102,6 +102,14 @@ def test_a_commit_that_finds_no_room_is_made_once_more_when_there_is_some(tmp_pa
     again = Journal.open(tmp_path)
     assert len(list(again.records())) == 200
     again.close()
+
+
+def test_no_other_error_is_tried_again(tmp_path: Path) -> None:
+    """After a failed write or fsync nobody knows what the disk has."""
+    journal = filled_journal(tmp_path, lambda: pytest.fail("it was tried again"))
+    with failing_commits(journal), pytest.raises(DiskError, match="disk I/O error"):
+        journal.append(batch(101, 101))
+    journal.close()
 
 
 # --- the daemon -----------------------------------------------------------------------------------

@@ -14,8 +14,6 @@ from tests.daemon.running import config_of, running
 
 pytestmark = pytest.mark.live
 
-ONE = "&(executable=/bin/true)(count=4)"
-
 
 async def test_what_a_newer_agent_says_besides_is_passed_over(tmp_path: Path) -> None:
     """A kind of message that this daemon does not know, and a field in one that it does."""

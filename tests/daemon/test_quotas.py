@@ -2,8 +2,7 @@
 again, changes nothing, and ends with its cause."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,13 @@ import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle
 from koala.common.protocol.versions import PROTOCOL
-from koala.common.runtime.token_bucket import RateLimits
+from koala.common.runtime.token_bucket import RateLimits, TokenBucket
 from koala.common.wire.status import PROTOCOL_KEY, RETRY_KEY
 from koala.common.wire.v1 import koala_pb2 as pb
 from koala.common.wire.v1 import link_pb2
 from koala.common.wire.v1.koala_pb2_grpc import KoalaStub
 from koala.daemon.quotas import (
+    ConcurrencyQuota,
     FairQueue,
 )
 from koala.errors import ExhaustedError, SpecError
@@ -40,6 +40,20 @@ def limits(**values: float) -> str:
 # --- the parts ------------------------------------------------------------------------------------
 
 
+def test_a_bucket_gives_its_rate_in_the_long_run() -> None:
+    bucket = TokenBucket(10.0, burst=20.0, now=100.0)
+    assert bucket.wait_s(100.0) == 0
+    bucket.consume(50)  # in one piece
+    assert bucket.wait_s(100.0) == pytest.approx(3.1)
+    assert bucket.wait_s(103.0) == pytest.approx(0.1)
+    assert bucket.wait_s(103.2) == 0
+    bucket.consume(2)
+    assert bucket.remaining(104.0) < 1.0
+    assert bucket.remaining(200.0) == 1.0
+    bucket.consume(20)  # what was left over in the rest is not kept
+    assert bucket.wait_s(200.0) == pytest.approx(0.1)
+
+
 def test_a_bucket_of_somebody_stays_until_it_says_nothing_any_more() -> None:
     buckets = RateLimits[str](1.0, burst=10.0)
     one = buckets.of("delft", 0.0)
@@ -49,6 +63,27 @@ def test_a_bucket_of_somebody_stays_until_it_says_nothing_any_more() -> None:
     buckets.of("utrecht", 20.0)  # looks who has rested
     assert buckets.of("delft", 20.0) is not one
     assert buckets.of("delft", 20.0).remaining(20.0) == 1.0
+
+
+def test_seats_are_counted_for_all_and_for_each_user() -> None:
+    seats = ConcurrencyQuota("watchers", most=3, most_of_user=2, keys=("limits.a", "limits.b"))
+    with seats.slot("ann"), seats.slot("ann"):
+        with (
+            pytest.raises(
+                ExhaustedError, match=r"2 watchers of ann are here already: .* 2 \(limits\.b"
+            ),
+            seats.slot("ann"),
+        ):
+            pass
+        with (
+            seats.slot("bob"),
+            pytest.raises(ExhaustedError, match=r"allowed are 3 \(limits\.a\)"),
+            seats.slot("eve"),
+        ):
+            pass
+        assert seats.taken == 2
+    with seats.slot("ann"):
+        assert seats.taken == 1
 
 
 async def test_a_user_who_floods_waits_for_himself_and_another_one_does_not() -> None:
@@ -236,25 +271,6 @@ async def test_an_agent_that_floods_is_slowed_down_then_cut_and_others_are_serve
                 await moment()
             assert metrics["floods"] == 1
             assert metrics["events_by_kind"]["SiteReported"] < 10_000
-        staying.cancel()
-
-
-@asynccontextmanager
-async def followed(agent: FakeAgent) -> AsyncIterator[AsyncClient]:
-    """A job's logs are followed while the block runs."""
-    agent.ends_at_once = False
-    async with AsyncClient(agent.address, user="ann") as client, asyncio.TaskGroup() as group:
-        staying = group.create_task(agent.stay())
-        job = (await client.submit("&(executable=/bin/true)(count=8)")).job
-        await agent.until("release")
-
-        async def follow() -> None:
-            async for _ in client.logs(job, follow=True):
-                pass
-
-        following = group.create_task(follow())
-        yield client
-        following.cancel()
         staying.cancel()
 
 

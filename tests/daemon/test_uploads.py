@@ -66,6 +66,13 @@ def test_a_file_that_changed_meanwhile_is_refused_and_nothing_is_left(uploads: U
     assert uploads.begin(one) == 0
 
 
+def test_a_user_finds_only_own_uploads(uploads: Uploads) -> None:
+    uploads.begin(content("ann"))
+    send(uploads, content("ann"), DATA, 0)
+    assert uploads.find(content("bob")) is None
+    assert uploads.begin(content("bob")) == 0
+
+
 def test_uploads_of_a_user_have_a_limit(uploads: Uploads) -> None:
     for last in range(3):
         data = DATA[:-1] + bytes([last])
@@ -74,6 +81,12 @@ def test_uploads_of_a_user_have_a_limit(uploads: Uploads) -> None:
     with pytest.raises(ExhaustedError, match=r"30720 that wait .*limits.uploads_mb_per_user"):
         uploads.begin(content(data=b"more"))
     uploads.begin(content("bob"))
+
+
+def test_a_full_disk_takes_no_upload(spool: Path) -> None:
+    uploads = Uploads(spool, bytes_max=1e9, free_bytes_min=2**60)
+    with pytest.raises(ExhaustedError, match="the daemon's spool has room for 0"):
+        uploads.begin(content())
 
 
 @pytest.mark.parametrize("checksum", ["", "../../etc/passwd", "A" * 64, "0" * 63])

@@ -22,10 +22,10 @@ from time import process_time
 import structlog
 
 from koala.common.runtime.child_lifetime import serve
-from tests.fuzz import archives, batches, descriptions, hostile_agent, lines, links
+from tests.fuzz import batches, descriptions, lines, links
 from tests.fuzz.target import Target
 
-MODULES = (descriptions, links, hostile_agent, lines, batches, archives)
+MODULES = (descriptions, links, lines, batches)
 TARGETS = {target.name: target for module in MODULES for target in module.TARGETS}
 LIMIT_S = 5.0
 """Seconds of processor time for one case; most take less than a thousandth of it."""

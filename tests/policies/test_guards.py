@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from koala.common.protocol.ordering import QueuedJob
 from koala.common.runtime.foreign import alarms
 from koala.common.runtime.foreign.guards import (
     Conduct,
+    Guarded,
     ReplacedPolicyWarning,
     Replacement,
     noting_replacements,
@@ -380,6 +382,17 @@ def test_a_simulated_run_notes_and_tells_what_was_replaced() -> None:
     assert replaced_policies(policies) == {"placement.<lambda>": "KeyError: 'price'"}
 
 
+def test_an_interrupt_by_the_user_passes() -> None:
+    def interrupted() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        sleeps()
+
+    policy = guarded("progress", interrupted, live())
+    with pytest.raises(KeyboardInterrupt):
+        policy(a_report())
+    assert not policy.guard.trouble
+
+
 # --- questions stay as they are ---
 
 
@@ -464,18 +477,6 @@ def test_an_impossible_refusal_is_not_believed(answer: Any, trouble: str) -> Non
     assert trouble in policy.guard.trouble
 
 
-class Name(str):
-    """A text that errs once it is used."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        raise ValueError
-
-    def __hash__(self) -> int:
-        return super().__hash__()
-
-
 A_VICTIM = Victim(job=JobId("j7"), start_at=9.0, held=((LEIDEN, 4),))
 SPARE = Victim(job=JobId("j8"), start_at=8.0, held=((LEIDEN, 4),))
 HIGH = {"priority": Priority.HIGH, "victims": (A_VICTIM, SPARE), "preemptible": (LEIDEN,)}
@@ -557,6 +558,33 @@ def test_an_impossible_order_of_queues_is_not_believed(answer: Any, trouble: str
 # --- which policies are guarded ---
 
 
+def test_built_in_policies_are_called_as_they_are() -> None:
+    for name, slot in SLOTS.items():
+        for policy in slot.built_in.values():
+            assert slot.guarded(policy, name, live()) is policy
+    assert guards_of(chosen()) == []
+
+
+def test_every_slot_has_a_default_and_the_fallback_of_each_form() -> None:
+    for slot in SLOTS.values():
+        assert slot.default in slot.built_in
+        for form in (*slot.forms.values(), *slot.record_forms.values()):
+            assert callable(form.fallback)
+        assert {CASES[kind][0] for kind in CASES} == set(SLOTS)
+
+
+def test_a_policy_in_force_is_guarded_in_every_field() -> None:
+    for slot, policy_of, _, _ in CASES.values():
+        policies = chosen(live(), **{slot: policy_of(raising(KeyError))})
+        (guard,) = guards_of(policies)
+        assert (guard.slot, guard.trouble) == (slot, "")
+        value = getattr(policies, SLOTS[slot].attribute)
+        inner = [value, *(getattr(value, name, None) for name in ("order", "turn", "permits"))]
+        if isinstance(value, dict):
+            inner = list(value.values())
+        assert any(isinstance(one, Guarded) for one in inner)
+
+
 class Own(Discipline):
     """A discipline that is no plain record."""
 
@@ -575,3 +603,12 @@ def test_what_is_no_policy_of_the_slot_is_refused(policy: Any, text: str) -> Non
     with pytest.raises(ConfigError) as error:
         SLOTS["queueing"].guarded(policy, "theirs", live())
     assert text in str(error.value)
+
+
+def test_an_object_that_is_called_is_a_policy_of_its_number_of_arguments() -> None:
+    class Order:
+        def __call__(self, job: QueuedJob) -> float:
+            return job.processors
+
+    queueing: Any = chosen(queueing=Order()).queueing
+    assert queueing.order(JOB) == (1,)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.protocol.ordering import QueuedJob
+from koala.common.runtime.foreign.guards import Guarded
 from koala.common.runtime.plugins import FOLDER_VARIABLE
 from koala.core.policy_api import Ordering
 from koala.daemon.config import parse_config
@@ -15,6 +17,7 @@ from koala.errors import ConfigError
 from koala.lab.sim.journal_replay.world import policies_of
 from koala.policies import named
 from koala.policies.changes import Changes
+from koala.policies.slots import replaced_policies
 from koala.queue_model import local_scheduler
 
 OWN = """
@@ -97,3 +100,13 @@ def test_a_daemon_and_a_what_if_take_them_in_every_slot(own: str, tmp_path: Path
     names = dict(config.policy_names)
     assert isinstance(policies_of(names, Changes()).queueing, Ordering)
     assert policies_of(names, Changes(policies={"queueing": f"{own}:MINE"})).queueing.name == "GS"
+
+
+def test_an_order_that_errs_is_replaced_by_that_of_submission(own: str, tmp_path: Path) -> None:
+    text = f'[daemon]\nstate_dir = "s"\n[policies]\nqueueing = "{own}:wrong"\n'
+    policies = parse_config(text, source="test.toml", folder=tmp_path).policies
+    assert isinstance(policies.queueing, Ordering)
+    assert isinstance(policies.queueing.order, Guarded)
+    job = QueuedJob(user="ann", processors=1, estimate_s=1.0, waited_s=0.0)
+    assert policies.queueing.order(job) == ()
+    assert "the sort key 'x'" in replaced_policies(policies)[f"queueing.{own}:wrong"]

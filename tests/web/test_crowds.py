@@ -89,22 +89,6 @@ async def test_a_silent_crowd_locks_nobody_out(tmp_path: Path, secure: bool) -> 
         assert "connections.cut" in web.log
 
 
-SHAPES = (
-    b"GET / HTTP/1.0\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 200,
-    b"HEAD /jobs HTTP/1.1\r\nHost: {host}\r\n\r\n",
-    b"OPTIONS * HTTP/1.1\r\nHost: {host}\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
-    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    b"GET /" + b"x" * 2_000_000 + b" HTTP/1.1\r\n\r\n",
-    b"GET / HTTP/1.1\r\nX: " + b"x" * 2_000_000,
-    b"GET / HTTP/1.1\r\nCookie: " + b"a=b; " * 400_000 + b"\r\n\r\n",
-    b"POST /sign-in HTTP/1.1\r\nHost: {host}\r\nContent-Length: 9\r\n\r\n",
-    b"\0" * 100_000,
-)
-
-
 async def test_a_user_with_all_streams_takes_none_of_others(tmp_path: Path) -> None:
     async with web_process(tmp_path) as web:
         ann, bob = await web.stage.user("ann"), await web.stage.user("bob")

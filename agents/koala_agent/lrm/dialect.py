@@ -100,6 +100,7 @@ class Figures:
     - `asleep` of the idle ones are powered down, and up after `wake_s`.
     - `shut` of the others are used by nobody and not to be had for now, as while a node restarts.
     - `closed`: words for people: how many nobody uses, and why they are not to be had.
+    - `shut_queues` start no job now, each with words for why, where no reason of a job says it.
     - `is_settling`: it will soon be otherwise, as while jobs are being ended.
     """
 
@@ -115,6 +116,7 @@ class Figures:
     wake_s: float = 0.0
     shut: int = 0
     closed: tuple[str, ...] = ()
+    shut_queues: Mapping[str, str] = field(default_factory=dict)
     is_settling: bool = False
 
 

@@ -8,7 +8,7 @@
 - `comparisons`, `verdicts`: what claims consist of, and the test of them by paired differences.
 - `figures`: draws.
 - `judgement`: judges the claims; `report` writes that: `claim_table`, `markdown` for people,
-  `tables` for programs; `folder` the raw runs beside it.
+  `tables` for programs.
 - One package per paper (`multiqueue`, `deadlines`, `koala`, `hints`, `synchronous`): `simulation`
   and its `options`, `points` (the runs), `figures`, `sentences.toml` and the tests in `claims`.
 

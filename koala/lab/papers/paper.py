@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from math import nan
 from string import ascii_lowercase
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from koala.lab.sim.runs import Effort, Level, Outcome, Quantity, Run, most_are_saturated
 
@@ -62,6 +62,19 @@ class Panel:
     x_label: str = ""
     y_label: str = ""
     marks: tuple[Mark, ...] = ()
+
+    @classmethod
+    def over(
+        cls,
+        title: str,
+        x: Sequence[float],
+        lines: Mapping[str, Callable[[float], Drawn]],
+        x_label: str,
+        y_label: str,
+    ) -> Self:
+        """Make a chart of what each line has at each place."""
+        series = {name: [of(place) for place in x] for name, of in lines.items()}
+        return cls(title, tuple(x), series, x_label, y_label)
 
     @property
     def points(self) -> Iterator[tuple[str, float | str, Drawn]]:

@@ -15,10 +15,11 @@ Row = Mapping[str, Any]
 
 
 class Sentences(NamedTuple):
-    """All sentences of a paper, in the order of the file."""
+    """All sentences of a paper, in the order of the file, and texts of its report."""
 
     claims: tuple[Claim, ...]
     untestable: tuple[Untestable, ...]
+    texts: Mapping[str, Any]  # fields of `Paper`
 
 
 def _as_it_is(_row: Row, test: Any) -> Any:  # noqa: ANN401
@@ -33,6 +34,7 @@ def read_sentences(
     """Read the sentences of a paper. A claim's test is what `tests` has by its id, if it has
     something there; `test_of` makes it of that and of the row."""
     rows: dict[str, Row] = tomllib.loads((folder / FILE).read_text(encoding="utf-8"))
+    texts = rows.pop("paper")
     found: list[Claim] = []
     untestable = []
     for number, row in rows.items():
@@ -41,7 +43,7 @@ def read_sentences(
         else:
             found.append(_claim(number, row, test_of(row, tests.get(number))))
     assert {one.id for one in found} >= tests.keys(), "a test without a sentence"
-    return Sentences(tuple(found), tuple(untestable))
+    return Sentences(tuple(found), tuple(untestable), texts)
 
 
 def _claim(number: str, row: Row, test: Test) -> Claim:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 
 from koala.common.protocol.messages import ArmNumber, Hold, Program, Release
 from koala.common.protocol.names import ClaimId
-from koala.errors import DiskError, JournalError
+from koala.errors import ConfigError, DiskError, JournalError
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Asked, Claim, Passed
@@ -71,6 +72,14 @@ def test_only_this_user_can_read_it(tmp_path: Path) -> None:
     assert all(mode == 0o600 for mode in modes.values()), modes
     assert stat.S_IMODE(store.folder.stat().st_mode) == 0o700
     store.close()
+
+
+def test_a_second_agent_is_refused_and_told_who_has_the_folder(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(ConfigError, match=rf"{tmp_path}: another agent .*pid {os.getpid()}"):
+        Store(tmp_path)
+    store.close()
+    Store(tmp_path).close()
 
 
 def test_a_store_of_another_format_is_refused(tmp_path: Path) -> None:

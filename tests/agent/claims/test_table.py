@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from koala.common.protocol.messages import ClaimEnd, EndKind, ReportState
+from koala.common.protocol.messages import Acknowledge, ClaimEnd, EndKind, Report, ReportState
 from koala_agent.claims.events import (
     Adopted,
     BatchFound,
@@ -16,6 +16,7 @@ from koala_agent.claims.events import (
     Collected,
     Dismissed,
     Event,
+    Forget,
     SendToDaemon,
     SendToStarter,
     StarterEnded,
@@ -36,6 +37,7 @@ from tests.agent.claims.table_script import (
     RELEASE,
     STOP,
     TELL_STOP,
+    WELL,
     TableScript,
     a_hold,
     an_arm,
@@ -51,6 +53,13 @@ from tests.agent.claims.table_script import (
 def test_a_hold_is_written_down_and_then_submitted(script: TableScript) -> None:
     outputs = script.table.handle(a_hold(), 0.0)
     assert [type(output) for output in outputs] == [StoreClaim, Submit]
+
+
+def test_a_hold_said_twice_is_submitted_once(script: TableScript) -> None:
+    script.tell(a_hold())
+    outputs = script.tell(a_hold())
+    assert [report.state for report in reports(outputs)] == [ReportState.ASKED]
+    assert len(outputs) == 1
 
 
 def test_a_check_in_is_written_before_it_is_told(script: TableScript) -> None:
@@ -69,6 +78,10 @@ def test_another_starter_of_a_bound_claim_is_sent_away(script: TableScript) -> N
     assert isinstance(dismissed, SendToStarter)
     assert dismissed.nonce == "other"
     assert isinstance(dismissed.message, Dismissed)
+
+
+def test_a_starter_of_an_unknown_claim_is_sent_away(script: TableScript) -> None:
+    assert isinstance(told(script.tell(CheckedIn(claim=CLAIM, nonce="n")))[0], Dismissed)
 
 
 def test_a_claim_that_nobody_checks_in_for_is_refused_when_nothing_is_left(
@@ -102,6 +115,12 @@ def test_a_check_in_before_the_grace_time_ends_wins(script: TableScript) -> None
     assert script.tell(Woken()) == []
 
 
+def test_a_withdrawal_that_is_not_confirmed_is_ordered_again(script: TableScript) -> None:
+    script.tell(a_hold())
+    script.wake()
+    assert script.wake() == [Withdraw(claim=CLAIM)]
+
+
 def test_what_the_site_does_not_allow_is_refused_at_once() -> None:
     """Each refusal has the value, the key of the configuration, and what it allows."""
     cases: list[tuple[dict[str, Any], str]] = [
@@ -121,6 +140,30 @@ def test_a_site_without_room_refuses_what_is_new_and_nothing_else(script: TableS
     assert reports(script.tell(full)) == granted, "what it has was taken before"
 
 
+def test_the_users_whom_a_site_serves_are_named_a_few_at_a_time() -> None:
+    limits: dict[str, Any] = {
+        "users": tuple(f"u{i}" for i in range(7)),
+        "users_key": "accounts.map",
+    }
+    assert gone(TableScript(**limits).tell(a_hold(owner=""))).reason == (
+        "a claim of nobody: accounts.map allows those of u0, u1, u2, u3, u4 and 2 others here"
+    )
+    assert Submit in map(type, TableScript(**limits).tell(a_hold(owner="u6")))
+
+
+def test_where_a_starter_checked_in_is_told_for_as_long_as_it_may_matter(
+    script: TableScript,
+) -> None:
+    """The daemon puts the machines of an allocation into the bundles of all members."""
+    hosts = (("n7", 2), ("n8", 1))
+    first = CheckedIn(claim=CLAIM, nonce="n", address="10.0.0.7", hosts=hosts)
+    found = reports(script.tell(a_hold(), first))
+    # A connection that is made again comes from wherever it comes from.
+    script.tell(replace(first, address="192.168.0.1", hosts=()))
+    found += [said for said in script.table.inventory() if isinstance(said, Report)]
+    assert [(said.address, said.hosts) for said in found] == [("10.0.0.7", hosts)] * 2
+
+
 # Unknown claims -----------------------------------------------------------------------------------
 
 
@@ -132,6 +175,12 @@ def test_an_order_about_an_unknown_claim_is_answered_gone(
     assert script.stored == {}
 
 
+def test_a_claim_that_is_over_never_comes_back(script: TableScript) -> None:
+    script.tell(a_hold(), SubmitFailed(claim=CLAIM, reason="no", is_transient=False))
+    assert script.tell(Acknowledge(claim=CLAIM)) == [Forget(claim=CLAIM)]
+    assert gone(script.tell(a_hold())).kind is EndKind.UNKNOWN
+
+
 # The local manager --------------------------------------------------------------------------------
 
 
@@ -141,6 +190,16 @@ def test_an_error_of_the_local_manager_fails_the_claim(script: TableScript) -> N
     )
     end = gone(outputs)
     assert (end.kind, end.reason) == (EndKind.FAILED, "sbatch: invalid account")
+
+
+def test_a_wish_that_the_local_manager_does_not_grant_is_no_error_of_the_site(
+    script: TableScript,
+) -> None:
+    """A job may name a queue that is not there: others must not lose the site for it."""
+    reason = "sbatch: Invalid partition name specified"
+    failed = SubmitFailed(claim=CLAIM, reason=reason, is_transient=False, kind=EndKind.REFUSED)
+    end = gone(script.tell(a_hold(), failed))
+    assert (end.kind, end.reason) == (EndKind.REFUSED, reason)
 
 
 @pytest.mark.parametrize("tries", [0, 2])
@@ -179,6 +238,18 @@ def test_a_transient_error_is_tried_again_until_the_grace_time_ends(script: Tabl
     assert "controller down" in end.reason
 
 
+def test_a_refusal_after_a_submission_without_an_answer_is_confirmed_first(
+    script: TableScript,
+) -> None:
+    """The first may have got through: then there is a batch job, whatever is said of the second."""
+    script.tell(a_hold(), SubmitFailed(claim=CLAIM, reason="no answer", is_transient=True))
+    assert isinstance(script.wake()[0], Submit)
+    failed = SubmitFailed(claim=CLAIM, reason="limit reached", is_transient=False)
+    assert script.tell(failed) == [Withdraw(claim=CLAIM)]
+    end = gone(script.tell(batch_ended(EndCause.WITHDRAWN)))
+    assert (end.kind, end.reason) == (EndKind.FAILED, "limit reached")
+
+
 def test_a_batch_job_that_ends_before_the_check_in_fails_the_claim(script: TableScript) -> None:
     end = gone(script.tell(a_hold(), batch_ended(exit_status=127)))
     assert end.kind is EndKind.FAILED
@@ -195,6 +266,10 @@ def test_a_batch_job_that_was_over_before_its_starter_ran_could_not_begin(
 ) -> None:
     end = gone(script.tell(a_hold(), batch_ended(EndCause.CANCELLED_BEGUN)))
     assert (end.kind, "prolog" in end.reason) == (EndKind.LAUNCH, True)
+
+
+def test_a_batch_job_that_its_manager_lost_is_an_error_like_others(script: TableScript) -> None:
+    assert gone(script.tell(a_hold(), batch_ended(EndCause.LOST))).kind is EndKind.FAILED
 
 
 def test_a_program_that_its_site_cut_at_a_time_limit_brings_its_outputs_back(
@@ -245,6 +320,13 @@ def test_what_the_starter_wrote_down_says_how_it_ended(script: TableScript) -> N
     assert gone(script.tell(Collected(claim=CLAIM))).statuses == (4,)
 
 
+def test_what_another_starter_wrote_down_says_nothing(script: TableScript) -> None:
+    script.armed()
+    script.tell(LOST)
+    record = StarterRecord(nonce="other", passed_at=100.0, end=WELL)
+    assert gone(script.tell(batch_ended(record=record))).kind is EndKind.VANISHED
+
+
 def test_a_batch_job_that_nobody_knows_is_withdrawn(script: TableScript) -> None:
     assert script.tell(BatchFound(claim=CLAIM)) == [Withdraw(claim=CLAIM)]
     end = gone(script.tell(batch_ended(EndCause.WITHDRAWN)))
@@ -269,6 +351,14 @@ def test_a_connected_starter_lives_whatever_the_batch_system_says(
     )
 
 
+def test_a_connection_that_goes_with_the_batch_job_was_the_last_of_it(script: TableScript) -> None:
+    script.passed()
+    assert script.tell(batch_ended(EndCause.CANCELLED_BY_SITE)) == [TELL_STOP]
+    script.tell(LOST)
+    assert script.wake() == [Withdraw(claim=CLAIM)]
+    assert gone(script.tell(batch_ended(EndCause.CANCELLED_BY_SITE))).kind is EndKind.SITE
+
+
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_a_claim_on_a_machine_that_does_not_answer_is_gone_after_its_lease(
     script: TableScript, *, is_restarted: bool
@@ -285,6 +375,16 @@ def test_a_claim_on_a_machine_that_does_not_answer_is_gone_after_its_lease(
     script.at += LeaseTimes().kill_s + PAUSE_MAX_S + 1.0
     end = gone(script.tell(silent))
     assert (end.kind, end.reason) == (EndKind.VANISHED, "NODE_FAIL")
+
+
+def test_a_starter_that_comes_back_from_a_silent_machine_is_stopped(script: TableScript) -> None:
+    silent = batch_ended(EndCause.UNREACHABLE, reason="NODE_FAIL")
+    script.passed()
+    script.tell(LOST, silent)
+    outputs = script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=100.0))
+    assert outputs == [TELL_STOP]
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=ClaimEnd(kind=EndKind.STOPPED)))
+    assert gone(script.tell(silent)).kind is EndKind.VANISHED
 
 
 def test_a_hold_on_a_silent_machine_ends_with_its_shorter_lease(script: TableScript) -> None:

@@ -68,6 +68,12 @@ def test_gone_is_told_again_until_it_is_acknowledged(script: TableScript) -> Non
     assert script.table.wake_at is None
 
 
+def test_an_acknowledgement_of_what_is_not_gone_changes_nothing(script: TableScript) -> None:
+    script.held()
+    assert script.tell(Acknowledge(claim=CLAIM)) == []
+    assert CLAIM in script.stored
+
+
 def test_outputs_are_brought_back_before_gone_is_told(script: TableScript) -> None:
     script.passed()
     assert reports(script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL))) == []
@@ -83,6 +89,13 @@ def test_an_output_that_is_missing_is_the_end_of_a_program_that_ended_well(
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL), batch_ended())
     end = gone(script.tell(Collected(claim=CLAIM, reason="missing: a")))
     assert (end.kind, end.reason, end.statuses) == (EndKind.OUTPUT, "missing: a", (0,))
+
+
+def test_an_output_that_is_missing_does_not_hide_a_failure(script: TableScript) -> None:
+    script.passed()
+    failed = ClaimEnd(kind=EndKind.EXITED, statuses=(1,))
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=failed), batch_ended())
+    assert gone(script.tell(Collected(claim=CLAIM, reason="missing: a"))) == failed
 
 
 def test_outputs_are_not_waited_for_for_ever(script: TableScript) -> None:
@@ -111,6 +124,13 @@ def test_while_outputs_are_on_their_way_the_agent_pings_for_the_claim(script: Ta
     assert script.table.wake_at == 200.0  # the end is told again; there is nothing to ping for
 
 
+def test_nobody_pings_for_what_failed_or_is_forgotten(script: TableScript) -> None:
+    script.passed()
+    failed = ClaimEnd(kind=EndKind.LEASE)
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=failed))
+    assert script.table.wake_at == 30.0
+
+
 def test_outputs_of_what_ended_well_are_brought_back_after_a_stop(script: TableScript) -> None:
     """A user who stops a job may find that it was done."""
     script.passed()
@@ -124,6 +144,21 @@ def test_outputs_of_what_failed_are_not_brought_back_after_a_stop(script: TableS
     failed = ClaimEnd(kind=EndKind.EXITED, statuses=(3,))
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=failed), batch_ended())
     assert gone(script.tell(STOP)) == failed
+
+
+def test_collecting_begins_again_after_a_restart(script: TableScript) -> None:
+    script.passed()
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL), batch_ended())
+    script.restarted()
+    (collect,) = script.tell(BatchUnlisted(claim=CLAIM))
+    assert isinstance(collect, Collect)
+
+
+def test_a_batch_job_that_lingers_after_its_end_is_withdrawn(script: TableScript) -> None:
+    script.passed()
+    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL))
+    assert script.wake() == [Withdraw(claim=CLAIM)]
+    assert script.at == 30.0
 
 
 def test_a_claim_written_but_not_submitted_is_submitted_after_a_restart(
@@ -183,6 +218,13 @@ def test_starters_get_what_answered_pings_measured_here_whatever_they_say_of_the
     (adopted,) = [one.message for one in sent if isinstance(one, SendToStarter)]
     assert isinstance(adopted, Adopted)
     assert adopted.clock == (4.0, 1.0, 100.0)
+
+
+def test_new_leases_reach_the_starters_that_are_there(script: TableScript) -> None:
+    script.held()
+    leases = LeaseTimes(hold_lease_s=10.0, run_lease_s=20.0, kill_s=1.0)
+    assert told(script.tell(LeasesSet(leases=leases))) == [Adopted(leases=leases)]
+    assert script.tell(LeasesSet(leases=leases)) == []
 
 
 def test_a_value_is_stored_and_said_again_in_the_inventory(script: TableScript) -> None:

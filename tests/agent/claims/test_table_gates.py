@@ -6,6 +6,7 @@ from koala.common.protocol.messages import ClaimEnd, EndKind, ReportState, Wait
 from koala.common.protocol.names import ClaimId
 from koala_agent.claims.events import (
     BatchFound,
+    BatchUnlisted,
     CheckedIn,
     GateFailed,
     HoldOrdered,
@@ -79,11 +80,27 @@ def test_a_hold_with_another_gate_is_stored_and_then_carried_out(script: TableSc
     assert orders(script.tell(TICKET)) == [OPEN]
 
 
+def test_a_hold_with_the_same_gate_orders_nothing(script: TableScript) -> None:
+    (submit,) = script.tell(GATED)
+    assert isinstance(submit, Submit)
+    assert submit.claim.hold.is_gated
+    assert orders(script.tell(GATED)) == []
+
+
 def test_a_gate_that_failed_is_set_again_later_and_later(script: TableScript) -> None:
     script.tell(TICKET, GATED)
     assert pauses(script, FAILED, 4) == [1.0, 2.0, 4.0, 8.0]
     assert max(pauses(script, FAILED, 2_000)) == TICKET_RETRY_MAX_S
     assert is_at_rest(script)
+
+
+def test_an_order_after_failures_is_repeated_soon_again(script: TableScript) -> None:
+    script.tell(TICKET, GATED)
+    pauses(script, FAILED, 4)
+    script.tell(FAILED)
+    assert orders(script.tell(TICKET)) == [OPEN]
+    assert is_at_rest(script)
+    assert pauses(script, FAILED, 1) == [1.0]
 
 
 def test_a_claim_with_a_grace_time_is_gated_again_within_it(script: TableScript) -> None:
@@ -103,6 +120,34 @@ def test_the_gate_of_a_listed_claim_is_set_again_after_a_restart(script: TableSc
     assert script.tell(LISTED) == [OPEN]
 
 
+def test_a_claim_that_is_not_listed_is_submitted_with_its_gate(script: TableScript) -> None:
+    script.tell(TICKET, GATED)
+    script.restarted()
+    (submit,) = script.tell(BatchUnlisted(claim=CLAIM))
+    assert isinstance(submit, Submit)
+    assert submit.claim.hold.is_gated
+
+
+def test_a_gate_is_in_the_submission_that_is_tried_again(script: TableScript) -> None:
+    script.tell(TICKET, NO_ANSWER)
+    assert orders(script.tell(GATED)) == [GATE], "the first one may have got through"
+    (submit,) = script.wake()
+    assert isinstance(submit, Submit)
+    assert submit.claim.hold.is_gated
+
+
+def test_a_submission_and_a_gate_that_failed_are_both_repeated(script: TableScript) -> None:
+    script.tell(TICKET, NO_ANSWER, GATED, FAILED)
+    repeated = orders(script.wake())
+    assert [type(order) for order in repeated] == [SetGate, Submit]
+    assert is_at_rest(script)
+
+
+def test_a_submission_of_a_ticket_is_tried_later_and_later(script: TableScript) -> None:
+    script.tell(TICKET)
+    assert pauses(script, NO_ANSWER, 4) == [1.0, 2.0, 4.0, 8.0]
+
+
 def test_a_bound_claim_ignores_gates(script: TableScript) -> None:
     script.tell(TICKET, CheckedIn(claim=CLAIM, nonce="n"))
     (report,) = reports(script.tell(GATED))
@@ -117,6 +162,13 @@ def test_a_gated_claim_whose_job_started_all_the_same_is_granted(script: TableSc
     script.tell(GATED)
     (report,) = reports(script.tell(CheckedIn(claim=CLAIM, nonce="n")))
     assert report.state is ReportState.GRANTED
+
+
+def test_a_claim_that_is_withdrawn_is_not_gated_any_more(script: TableScript) -> None:
+    script.tell(TICKET, GATED, FAILED, STOP)
+    assert orders(script.tell(FAILED)) == []
+    assert orders(script.tell(TICKET)) == []
+    assert orders(script.wake()) == [Withdraw(claim=CLAIM)]
 
 
 def another(number: int) -> HoldOrdered:

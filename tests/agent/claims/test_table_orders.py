@@ -8,8 +8,10 @@ from koala.common.protocol.messages import (
     Pace,
     PathsReport,
     Progress,
+    ReportState,
     TryPaths,
 )
+from koala.common.protocol.names import ClaimId
 from koala_agent.claims.events import (
     Adopted,
     CheckedIn,
@@ -28,6 +30,7 @@ from koala_agent.claims.events import (
     WantedComplete,
     Withdraw,
 )
+from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.lrm.local_manager import EndCause
 from tests.agent.claims.table_script import (
@@ -65,6 +68,13 @@ def test_a_release_waits_here_for_a_starter_that_is_away(script: TableScript) ->
     assert told(script.tell(back)) == [Adopted(leases=LeaseTimes()), RELEASE]
 
 
+def test_a_pass_is_heard_from_a_starter_that_comes_back(script: TableScript) -> None:
+    script.armed()
+    script.restarted()
+    outputs = script.tell(CheckedIn(claim=CLAIM, nonce="n", armed=NUMBER, passed_at=100.0))
+    assert [report.state for report in reports(outputs)] == [ReportState.PASSED]
+
+
 def test_armed_from_another_nonce_is_not_believed(script: TableScript) -> None:
     script.held()
     outputs = script.tell(StarterArmed(claim=CLAIM, nonce="other", number=NUMBER))
@@ -93,6 +103,17 @@ def test_a_stop_is_told_to_the_starter_and_gone_waits_for_the_local_manager(
     assert (end.kind, end.statuses) == (EndKind.STOPPED, (-15,))
 
 
+def test_a_stop_for_a_starter_that_is_away_goes_through_the_local_manager(
+    script: TableScript,
+) -> None:
+    """Its starter then tells the signal of the site, which is none: it was ours."""
+    script.passed()
+    outputs = script.tell(StarterLost(claim=CLAIM, nonce="n"), STOP)
+    assert Withdraw(claim=CLAIM) in outputs
+    script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=100.0, end=ClaimEnd(kind=EndKind.SITE)))
+    assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.STOPPED
+
+
 def test_a_starter_that_does_not_obey_a_stop_is_withdrawn(script: TableScript) -> None:
     script.passed()
     script.tell(STOP)
@@ -106,6 +127,22 @@ def test_a_program_that_ended_by_itself_before_the_stop_keeps_its_end(script: Ta
     (collect,) = script.tell(batch_ended())
     assert isinstance(collect, Collect)
     assert gone(script.tell(Collected(claim=CLAIM))) == WELL
+
+
+def test_what_a_starter_wrote_down_before_the_stop_came_counts(script: TableScript) -> None:
+    script.armed()
+    script.tell(StarterLost(claim=CLAIM, nonce="n"), STOP)
+    record = StarterRecord(nonce="n", passed_at=100.0, end=WELL)
+    outputs = script.tell(batch_ended(EndCause.WITHDRAWN, record=record))
+    assert [type(output) for output in outputs if isinstance(output, Collect)] == [Collect]
+    assert gone(script.tell(Collected(claim=CLAIM))) == WELL
+
+
+def test_a_starter_that_comes_back_hears_the_stop(script: TableScript) -> None:
+    script.passed()
+    script.tell(STOP)
+    script.restarted()
+    assert told(script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=100.0))) == [STOP]
 
 
 def test_a_pass_that_a_stop_did_not_prevent_is_told(script: TableScript) -> None:
@@ -129,6 +166,13 @@ def test_a_program_that_the_sites_cancel_killed_did_not_fail(script: TableScript
     killed = ClaimEnd(kind=EndKind.EXITED, statuses=(-15, 0))
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=killed))
     assert gone(script.tell(batch_ended(EndCause.CANCELLED_BY_SITE))).kind is EndKind.SITE
+
+
+def test_a_program_that_our_withdrawal_killed_did_not_fail(script: TableScript) -> None:
+    script.passed()
+    killed = ClaimEnd(kind=EndKind.EXITED, statuses=(-15,))
+    script.tell(STOP, StarterEnded(claim=CLAIM, nonce="n", end=killed))
+    assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.STOPPED
 
 
 # Paths --------------------------------------------------------------------------------------------
@@ -159,6 +203,18 @@ def test_a_starter_that_reconnects_hears_of_its_paths_until_it_is_armed() -> Non
     script.tell(an_arm(), StarterArmed(claim=CLAIM, nonce="n", number=NUMBER))
     assert TELL_PATHS not in script.tell(CheckedIn(claim=CLAIM, nonce="n", armed=NUMBER))
     assert script.tell(PATHS) == []
+
+
+def test_paths_of_a_claim_that_is_over_are_answered_with_its_end() -> None:
+    script = TableScript()
+    script.held()
+    script.tell(batch_ended())
+    assert script.tell(PATHS) == script.tell(STOP)
+    unknown = TryPaths(
+        claim=ClaimId("j9/1/0/1"), label="", address="", listens=(), targets=(), limit_s=1.0
+    )
+    (told,) = reports(script.tell(unknown))
+    assert told.end == ClaimEnd(kind=EndKind.UNKNOWN)
 
 
 # Progress -----------------------------------------------------------------------------------------

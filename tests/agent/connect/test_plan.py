@@ -32,7 +32,6 @@ GRID_ENGINE = replace(
     commands={"qsub": "/sge/qsub", "qconf": "/sge/qconf", "timeout": "/usr/bin/timeout"},
     answers={"gridengine": {"environment": ("mpi", "smp")}},
 )
-BARE = replace(SLURM, commands={"timeout": "/usr/bin/timeout"})
 
 
 def told(survey: Survey, request: ConnectRequest) -> dict[str, tuple[bool, str]]:

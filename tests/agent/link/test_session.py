@@ -130,6 +130,13 @@ def test_a_session_registers_tells_everything_and_then_believes_the_daemon() -> 
     script.tell(Reported("granted"), Send("granted"))
 
 
+def test_a_higher_epoch_is_stored_before_anything_is_done_for_it() -> None:
+    script = SessionScript(epoch=4)
+    script.register()
+    script.receive(welcome(5), StoreEpoch(5), BeginSession(welcome(5)))
+    assert script.session.epoch == 5
+
+
 def test_a_daemon_of_an_older_epoch_is_told_so_and_left() -> None:
     script = SessionScript(epoch=7)
     script.register()
@@ -158,6 +165,23 @@ def test_a_cut_before_the_end_of_what_is_wanted_stops_nothing() -> None:
     script.receive(WantedEnd(), StopOthers(claims=frozenset(), transfers=frozenset()))
 
 
+def test_reports_without_a_link_are_dropped_because_the_inventory_will_say_them() -> None:
+    script = SessionScript()
+    script.tell(Reported("a"))
+    script.wake(Dial(1))
+    script.tell(Reported("b"))
+    script.tell(
+        Dialled(connection=1, session="s", idle=3),
+        Send(Register(protocol=PROTOCOL, session="s", epoch_seen=0, idle=3)),
+        TakeInventory(1),
+    )
+    script.tell(Reported("c"))
+    script.tell(InventoryTaken(connection=1, reports=("abc",)), Send("abc"), Send(InventoryEnd()))
+    script.tell(Reported("d"), Send("d"))
+    script.tell(Cut(connection=1, reason="gone"))
+    script.tell(Reported("e"))
+
+
 def test_what_comes_before_our_inventory_is_taken_waits_for_it() -> None:
     """Requests that are sent again at Welcome would be dropped if they came before."""
     script = SessionScript()
@@ -177,6 +201,24 @@ def test_what_comes_before_our_inventory_is_taken_waits_for_it() -> None:
         StopOthers(claims=frozenset({"j1/1/0/1"}), transfers=frozenset()),
     )
     assert script.session.is_live
+
+
+def test_what_came_before_our_inventory_does_not_outlive_its_session() -> None:
+    script = SessionScript()
+    script.wake(Dial(1))
+    script.session.handle(Dialled(connection=1, session="s", idle=3), script.now)
+    script.receive(welcome(1))
+    script.tell(Cut(connection=1, reason="gone"))
+    script.wake(Dial(2))
+    script.session.handle(Dialled(connection=2, session="s", idle=3), script.now)
+    script.tell(InventoryTaken(connection=2, reports=()), Send(InventoryEnd()))
+
+
+def test_a_beat_is_echoed_at_once() -> None:
+    script = SessionScript()
+    script.register()
+    beat = Beat(number=4, sent_at=12.5)
+    script.receive(beat, Send(beat))
 
 
 def test_a_silent_daemon_is_cut_and_dialled_again() -> None:
@@ -225,6 +267,31 @@ def test_a_refusal_is_tried_again_unless_it_is_final() -> None:
     assert script.session.wake_at is None
 
 
+def test_goodbye_of_the_daemon_is_no_end_of_ours() -> None:
+    script = SessionScript()
+    script.go_live()
+    script.receive(Goodbye(reason="restart"), HangUp(1, "the daemon said goodbye: restart"))
+    script.wake(Dial(2))
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (Goodbye(reason="restart"), "the daemon said goodbye: restart"),
+        (Reject(reason="a second session", is_final=False), "refused: a second session"),
+    ],
+)
+def test_a_daemon_that_ends_the_session_is_left_before_our_inventory(
+    message: FromDaemon, why: str
+) -> None:
+    """Other messages wait until the inventory is sent, which may take long."""
+    script = SessionScript()
+    script.wake(Dial(1))
+    script.session.handle(Dialled(connection=1, session="s", idle=3), script.now)
+    script.receive(WantedEnd())
+    script.receive(message, HangUp(1, why))
+
+
 def test_an_orderly_end_says_goodbye_and_nothing_after_it() -> None:
     script = SessionScript()
     script.go_live()
@@ -235,6 +302,11 @@ def test_an_orderly_end_says_goodbye_and_nothing_after_it() -> None:
         Finish(reason="SIGTERM", is_refused=False),
     )
     script.tell(Reported("late"))
+
+
+def test_an_end_without_a_link_needs_no_goodbye() -> None:
+    script = SessionScript()
+    script.tell(Closed("SIGTERM"), Finish(reason="SIGTERM", is_refused=False))
 
 
 def test_events_of_an_earlier_connection_are_ignored() -> None:
@@ -275,6 +347,27 @@ def test_site_figures_go_out_at_once_and_then_at_most_every_20_ms() -> None:
     assert script.now - before == pytest.approx(0.02)
     script.now += 1.0
     script.tell(SiteChanged(figures(3)))
+
+
+def test_site_figures_are_due_after_an_ask_even_when_they_are_the_same() -> None:
+    script = SessionScript()
+    script.go_live()
+    script.now += 1.0
+    script.tell(SiteChanged(figures(3, through=2)), Send(figures(3, through=2)))
+    script.now += 1.0
+    script.tell(SiteChanged(figures(3, through=2), is_due=True), Send(figures(3, through=2)))
+
+
+def test_site_figures_are_told_again_in_each_session() -> None:
+    script = SessionScript()
+    script.tell(SiteChanged(figures(5)))
+    for number in (1, 2):
+        script.wake(Dial(number))
+        script.session.handle(Dialled(connection=number, session="s", idle=5), script.now)
+        script.tell(
+            InventoryTaken(connection=number, reports=()), Send(InventoryEnd()), Send(figures(5))
+        )
+        script.tell(Cut(connection=number, reason="gone"))
 
 
 # Any interleaving ---------------------------------------------------------------------------------
@@ -457,3 +550,29 @@ def test_a_row_of_the_journal_is_kept_before_what_rests_on_it_is_done() -> None:
         )
     )
     script.tell(Dialled(connection=2, session="s", idle=3), register, TakeInventory(2))
+
+
+def test_the_epoch_is_stored_before_a_row_of_its_journal() -> None:
+    script = SessionScript()
+    script.register()
+    told = Received(connection=1, message=welcome(3), mark=MARK)
+    script.tell(told, StoreEpoch(3), BeginSession(welcome(3)), KeepWatermark(MARK))
+
+
+def test_no_row_of_a_daemon_that_is_not_obeyed_is_kept() -> None:
+    script = SessionScript(epoch=5)
+    script.register()
+    outputs = script.session.handle(
+        Received(connection=1, message=welcome(4), mark=MARK), script.now
+    )
+    assert not any(isinstance(output, KeepWatermark) for output in outputs)
+    assert script.session.mark is None
+
+
+def test_what_waits_for_the_inventory_keeps_its_row() -> None:
+    script = SessionScript()
+    script.wake(Dial(1))
+    script.session.handle(Dialled(connection=1, session="s", idle=3), script.now)
+    script.tell(Received(connection=1, message=welcome(1), mark=MARK))
+    outputs = script.session.handle(InventoryTaken(connection=1, reports=()), script.now)
+    assert KeepWatermark(MARK) in outputs

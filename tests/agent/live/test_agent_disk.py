@@ -3,7 +3,6 @@ was told is kept."""
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,11 +118,6 @@ async def test_an_agent_starts_on_a_full_disk_where_its_ballast_was(
         session = await daemon.live()
         assert session.register.idle == 0
         assert not (small / "ballast").exists()
-
-
-def free_bytes(folder: Path) -> int:
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
 
 
 async def test_a_write_that_fails_ends_the_agent_before_anything_is_told(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from koala.common.identity.credentials import (
 from koala.common.wire.v1 import link_pb2
 from tests.agent.live.agent_process import a_job, agent_process, until
 from tests.agent.live.claim_steps import FOREVER, passed, running
-from tests.agent.live.fake_daemon import GONE, GRANTED, FakeSession, fake_daemon, hold
+from tests.agent.live.fake_daemon import GONE, GRANTED, fake_daemon, hold
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -110,14 +110,3 @@ async def test_no_program_outlives_its_lease_when_the_agent_is_gone_as_well(
         gone = await session.claim(claim, GONE)
         assert gone.end.kind == "lease"
         await agent.nothing_left()
-
-
-async def a_log(session: FakeSession, claim: str, **wanted: object) -> link_pb2.LogChunk:
-    """Part of a log of a claim."""
-    request = link_pb2.LogRequest(claim=claim, request=1)
-    for name, value in {"stream": "stdout", **wanted}.items():
-        setattr(request, name, value)
-    session.say(log_request=request)
-    chunk = await session.next("log")
-    assert isinstance(chunk, link_pb2.LogChunk)
-    return chunk

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from koala.common.protocol.messages import LogRequest
-from koala_agent.placeholders.logs import LogSource, read_log
+from koala_agent.placeholders.logs import CHUNK_MAX_BYTES, LogSource, read_log
 
 
 def ask(stream: str = "stdout", *, process: int = 0, offset: int = 0, size: int = 0) -> LogRequest:
@@ -55,6 +55,11 @@ def test_a_log_that_is_not_written_yet_is_empty_and_later_an_error(work: Path) -
 def test_an_unknown_stream_is_refused_by_name(work: Path) -> None:
     chunk = read_log(ask("../secret"), source(work))
     assert chunk.error == "no stream '../secret'; allowed are stdout, stderr, starter"
+
+
+def test_an_answer_is_bounded_whatever_is_asked(work: Path) -> None:
+    (work / "stdout.0").write_bytes(b"x" * (CHUNK_MAX_BYTES + 10))
+    assert len(read_log(ask(size=2**31), source(work)).data) == CHUNK_MAX_BYTES
 
 
 @pytest.mark.parametrize("name", ["../secret", "a/../../secret", "/etc/passwd", "."])

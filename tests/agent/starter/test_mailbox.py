@@ -163,6 +163,26 @@ async def test_no_link_is_followed(tmp_path: Path) -> None:
             client.collect()
 
 
+async def test_a_forged_answer_is_refused_and_the_agents_own_counts(tmp_path: Path) -> None:
+    async with agent_of(tmp_path) as (_mailbox, lines):
+        client, session = client_of(tmp_path)
+        client.post(b"one\n")
+        client.deliver()
+        await until(lambda: bool(lines))
+        lines[0].say(b"yes\n")
+        await heard(client, b"yes\n")
+        down = tmp_path / "down" / session / "1"
+        for content in (
+            seal("", "down", session, 1, b"no\n"),
+            seal("guess", "down", session, 1, b"no\n"),
+        ):
+            down.write_bytes(content)
+            down.chmod(0o600)
+            assert client.collect() == b""
+        lines[0].say(b"well\n")
+        await heard(client, b"well\n")
+
+
 async def test_a_folder_that_others_may_write_is_told_and_not_used(tmp_path: Path) -> None:
     os.chmod(tmp_path, 0o777)  # noqa: PTH101 - in a coroutine
     async with agent_of(tmp_path) as (mailbox, _lines):
@@ -173,6 +193,18 @@ async def test_a_folder_that_others_may_write_is_told_and_not_used(tmp_path: Pat
         (tmp_path / "up").chmod(0o770)
         with pytest.raises(PermissionError, match="0770"):
             client_of(tmp_path)
+
+
+async def test_an_agent_that_is_new_ends_the_sessions_of_the_one_before(tmp_path: Path) -> None:
+    async with agent_of(tmp_path):
+        client, _session = client_of(tmp_path)
+    client.post(b"to nobody\n")
+    client.deliver()
+    async with agent_of(tmp_path) as (_mailbox, lines):
+        await until(lambda: not list((tmp_path / "down").iterdir()))
+        with pytest.raises(FileNotFoundError):
+            client.collect()
+        assert lines == []
 
 
 async def test_a_line_that_is_too_long_for_a_message_comes_in_parts(tmp_path: Path) -> None:

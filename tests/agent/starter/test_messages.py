@@ -32,7 +32,6 @@ RECORDS = [
     for one in vars(messages).values()
     if getattr(one, "__module__", "") == messages.__name__ and isinstance(one, type)
 ]
-LINES: list[Any] = [one for one in RECORDS if hasattr(one, "KIND")]
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)

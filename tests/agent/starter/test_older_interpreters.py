@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.portable_source import portable
 from koala_agent.placeholders.starter_installation import install_starter
 from tests.agent.site import Site, a_shell_hold, a_site, an_arm
-from tests.agent.watching import Ear
 from tests.harness.programs import interpreters
 
 pytestmark = pytest.mark.live
@@ -41,13 +39,6 @@ def scratch(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
     folder = tmp_path / "scratch"
     folder.mkdir()
     return folder if request.param == "carried" else None
-
-
-@pytest.fixture
-def ear(tmp_path: Path) -> Iterator[Ear]:
-    ear = Ear(tmp_path / "ear")
-    yield ear
-    ear.close()
 
 
 def output(site: Site, claim: str) -> str:

@@ -20,13 +20,6 @@ BUSY_S = 1.5
 OWN, OTHER = ClaimId("j1/1/0/1"), ClaimId("j1/1/1/1")
 
 
-def bound() -> socket.socket:
-    """A port at which nobody listens, and nobody else can."""
-    port = socket.socket()
-    port.bind((HERE, 0))
-    return port
-
-
 def order(*, listens: int = 0, target: int = 0, limit_s: float = LIMIT_S) -> TryPaths:
     reached = PathTarget(label="b1", address=HERE, port=target, claim=OTHER)
     return TryPaths(

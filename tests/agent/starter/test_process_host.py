@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     pass
 
 ENDS = 16
-LIMIT_S = 60.0
 
 
 def test_who_has_the_number_of_a_process_that_was_measured_is_not_held() -> None:

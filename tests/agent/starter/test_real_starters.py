@@ -27,7 +27,6 @@ from tests.agent.watching import Ear, process_ended
 
 pytestmark = pytest.mark.live
 
-NOBODY = 65_534
 
 # A daemon that leaves its session and its parent, says its pid, and lives on.
 ESCAPE = "setsid sh -c 'echo $$ > {ear}; exec sleep 600' > /dev/null 2>&1 &"
@@ -245,19 +244,6 @@ async def test_limits_of_time_and_memory_reach_the_program(tmp_path: Path) -> No
         await site.passed(hold)
         assert (await end_of(site)).is_well
     assert (folder(tmp_path) / "stdout.0").read_text().split() == ["7", str(512 * 1024)]
-
-
-async def _answered(port: int, sent: bytes) -> bytes:
-    """Return the lines that the port sends before it hangs up."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        writer.write(sent)
-        async with asyncio.timeout(90):
-            return await reader.read()
-    except ConnectionError:
-        return b""
-    finally:
-        writer.close()
 
 
 async def test_a_second_starter_of_a_claim_exits_and_runs_nothing(tmp_path: Path, ear: Ear) -> None:

@@ -58,6 +58,15 @@ def test_it_dials_says_hello_and_forks_when_it_is_adopted() -> None:
     assert Fork() in script.adopted(0.02)
 
 
+def test_a_dismissed_one_ends_and_exits_without_a_word() -> None:
+    script = StarterScript()
+    script.tell(Connected(), 0.1)
+    assert ends(script.hear(0.2, "dismissed", reason="withdrawn"))
+    actions = script.tell(ProcessesCounted(left=0), 0.2)
+    assert said(actions) == []
+    assert Exit() in actions
+
+
 def test_one_that_was_dismissed_brings_no_files_though_its_program_could_not_start() -> None:
     """Its exit status is seen before the error text of the same process."""
     script = StarterScript(delivers=True)
@@ -130,6 +139,12 @@ def test_a_start_with_others_is_measured_more_exactly() -> None:
     assert pings(exact.arm(2.0, release_at=10.0)) == 0
 
 
+@pytest.mark.parametrize(("boot", "half_s"), [("elsewhere", 0.001), ("here", 0.1)])
+def test_another_machines_or_a_bad_measurement_spares_no_pings(boot: str, half_s: float) -> None:
+    script, _ = with_clock(boot, half_s=half_s)
+    assert pings(script.pong(0.5, 0.0)) == 1
+
+
 # Running and ending -------------------------------------------------------------------------------
 
 
@@ -183,6 +198,12 @@ def test_a_failed_process_ends_the_others() -> None:
     script.tell(ProcessEnded(index=0, status=-signal.SIGTERM), 5.1)
     end = the_end(script.tell(ProcessesCounted(left=0), 5.1))
     assert (end["kind"], end["statuses"]) == ("exited", [-15, 3])
+
+
+def test_a_process_that_ends_well_leaves_the_others() -> None:
+    script = StarterScript(processes=2)
+    script.running()
+    assert not ends(script.tell(ProcessEnded(index=1, status=0), 5.0))
 
 
 def test_the_wall_time_counts_from_the_pass() -> None:
@@ -324,6 +345,21 @@ def test_the_ports_are_given_up_before_the_promise() -> None:
     assert script.hear(2.2, "paths", **PATHS) == []
 
 
+def test_the_ports_are_given_up_with_the_claim() -> None:
+    script = StarterScript()
+    script.adopted()
+    script.hear(1.0, "paths", **PATHS)
+    assert ClosePaths() in script.hear(2.0, "stop")
+
+
+@pytest.mark.parametrize("targets", [None, [1], [["b1"]], [["b1", "there", "x", "c"]]])
+def test_an_order_to_try_what_is_no_path_is_refused_whole(targets: object) -> None:
+    script = StarterScript()
+    script.adopted()
+    with pytest.raises(ValueError, match=r"targets|port|no lists"):
+        script.hear(1.0, "paths", **{**PATHS, "targets": targets})
+
+
 # Other machines, launchers, delivery --------------------------------------------------------------
 
 
@@ -352,6 +388,13 @@ def test_no_pass_is_told_while_another_machine_is_frozen() -> None:
     assert ends(script.hear(4.0, "stop"))
     script.tell(ProcessEnded(index=0, status=-15), 4.1)
     assert said(script.tell(ProcessesCounted(left=0), 4.2)) == ["passed", "ended"]
+
+
+def test_a_program_that_ends_at_once_has_told_its_pass() -> None:
+    script = running_on_machines()
+    script.tell(Opened(at=2.0, is_everywhere=False), 2.0)
+    script.tell(ProcessEnded(index=0, status=3), 2.0)
+    assert said(script.tell(ProcessesCounted(left=0), 2.1)) == ["passed", "ended"]
 
 
 def test_a_lost_machine_ends_the_component_but_not_between_armed_and_d() -> None:
@@ -391,6 +434,16 @@ def test_what_a_program_wrote_is_delivered_before_its_end_is_told() -> None:
     assert (end["kind"], end["ended_at"]) == ("exited", OFFSET_S + 3.0)
 
 
+def test_the_time_from_pass_to_end_is_that_of_its_own_clock() -> None:
+    """The daemon started again meanwhile, on a machine whose clock was set."""
+    script = StarterScript()
+    script.running()
+    script.hear(2.2, "pong", sent_at=2.2, now=OFFSET_S + 25_200.0)  # the best sample that there is
+    script.tell(ProcessEnded(index=0, status=0), 3.0)
+    end = the_end(script.tell(ProcessesCounted(left=0), 3.5))
+    assert (end["kind"], end["ended_at"]) == ("exited", OFFSET_S + 3.5)
+
+
 def delivering(*, status: int = 0, has_outputs: bool = True) -> StarterScript:
     """Its program has ended; what it wrote is on its way."""
     script = running_on_machines(delivers=True, has_outputs=has_outputs)
@@ -416,6 +469,18 @@ def test_outputs_that_are_lost_on_their_way_are_no_end_of_the_program(
     script = delivering()
     end = the_end(script.tell(event, script.machine.lease_until()))
     assert (end["kind"], end["statuses"]) == (kind, [0])
+
+
+@pytest.mark.parametrize(("event", "_kind"), CUTS)
+def test_the_end_of_a_program_stays_when_no_output_of_it_is_lost(event: Event, _kind: str) -> None:
+    for script in (delivering(status=3), delivering(has_outputs=False)):
+        end = the_end(script.tell(event, script.machine.lease_until()))
+        assert end["kind"] == "exited"
+
+
+def test_what_could_not_be_read_of_outputs_is_left_to_the_agent() -> None:
+    end = the_end(delivering().tell(Delivered(problem="out: no such file"), 4.0))
+    assert (end["kind"], end["reason"]) == ("exited", "out: no such file")
 
 
 def test_a_line_on_which_nothing_is_answered_is_dialled_again() -> None:

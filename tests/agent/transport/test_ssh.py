@@ -26,7 +26,7 @@ from tests.agent.transport.servers import (
     trouble_of,
     until,
 )
-from tests.harness.ssh_server import SSHServer
+from tests.harness.ssh_server import SSHServer, make_key
 
 pytestmark = pytest.mark.live
 
@@ -116,6 +116,14 @@ async def test_a_host_key_that_is_not_known_needs_a_person(server: SSHServer) ->
     async with a_transport(server) as transport:
         assert await trouble_of(transport) == f"{LOGIN} (the host key of atlas is not known yet)"
     assert server.known_hosts.read_text() == ""  # nobody has agreed to it
+
+
+@pytest.mark.long
+async def test_a_host_key_that_has_changed_is_told_as_such(server: SSHServer) -> None:
+    make_key(server.folder / "new")
+    server.know("new.pub")
+    async with a_transport(server) as transport:
+        assert "host key of atlas is another one than before" in await trouble_of(transport)
 
 
 async def test_a_key_that_is_refused_needs_a_person_and_is_not_tried_again_and_again(

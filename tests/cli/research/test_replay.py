@@ -107,6 +107,21 @@ def test_what_if_shows_three_runs_side_by_side(journal: Path) -> None:
     assert "held_processor_s" in one
 
 
+def test_a_what_if_may_be_had_in_several_ways(journal: Path) -> None:
+    words = [str(journal), "--with", "claiming.L=0.75,0.5", "--with", "placement=WF"]
+    found = document(*words)["figures"]
+    assert [*found] == ["recorded", "simulated", "claiming.L=0.75", "claiming.L=0.5"]
+    one = document(str(journal), "--with", "placement=WF", "--with", "claiming.L=0.5")["figures"]
+    assert found["claiming.L=0.5"] == one["what_if"] != found["claiming.L=0.75"]
+    lines = koala_here("replay", *words).stdout.splitlines()
+    names = [line.split("  ")[0] for line in lines[2:7]]
+    assert names == ["RUN", "AS IT WAS", "SIMULATED", "claiming.L=0.75", "claiming.L=0.5"]
+    wrong = koala_here("replay", *words, "--with", "hold_s=1,2")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "claiming.L=0.75,0.5 has several values already" in wrong.stderr
+    assert koala_here("replay", *words, "--job", "j1").returncode == 2
+
+
 @pytest.mark.slow
 def test_a_replay_is_the_same_in_any_process_under_any_hash_seed(journal: Path) -> None:
     """Promise 8, and the same for a what-if."""

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from koala.common.identity.private_files import write_private
-from tests.cli.command import koala
 from tests.cli.grids import Up, up
 from tests.cli.top.terminal import terminal
 
@@ -88,15 +87,6 @@ def test_a_job_is_watched_from_the_list_to_its_end_and_another_is_cancelled(
         assert screen.end() == 0
         assert screen.mode_now() == screen.mode, "the terminal is as it was"
         assert b"\x1b[?1049l" in screen.written
-
-
-def submitted(address: str) -> str:
-    """Submit a job that waits, since no site is there; try until the daemon serves."""
-    while True:
-        run = koala("submit", "-", stdin=SLEEP.encode(), KOALA_ADDRESS=address)
-        if run.returncode == 0:
-            return run.stdout.strip()
-        assert run.returncode == 3, run.stderr
 
 
 def test_the_view_ends_when_the_daemon_refuses_the_user(grid: Up, tmp_path: Path) -> None:

@@ -42,8 +42,6 @@ CLAIM = "j1/2/0/1"
 PLACE = AttemptComponent(job="j1", attempt=2, component=0)
 IMPATIENT = UploadLimits(stalled_s=0.5)
 """For what stands still."""
-BUSY = UploadLimits(stalled_s=1.5)
-"""Longer than a busy machine stands still."""
 
 
 @asynccontextmanager
@@ -169,6 +167,16 @@ async def test_nothing_outside_of_the_claims_folder_is_collected(
     assert not Spool(tmp_path / "spool").outputs(PLACE).exists()
 
 
+async def test_only_the_end_of_a_long_log_is_kept_and_it_says_so(tmp_path: Path) -> None:
+    limits = UploadLimits(log_bytes_max=1000)
+    async with a_finished_claim(tmp_path, limits=limits) as (delft, order):
+        log = order.folder / "stdout.0"
+        log.write_bytes(b"a" * 5000 + b"b" * 1000)
+        await delft.files.upload(replace(order, logs=named("stdout.0")))
+    kept = Spool(tmp_path / "spool").log(PLACE, "stdout.0").read_bytes()
+    assert kept == b"[koala: the first 5000 bytes are left out]\n" + b"b" * 1000
+
+
 async def test_an_output_that_is_mostly_holes_does_not_fill_the_daemons_disk(
     tmp_path: Path,
 ) -> None:
@@ -269,6 +277,17 @@ async def test_an_upload_that_stands_still_is_given_up_and_names_the_file(tmp_pa
     assert uploaded.error == f"file 'good' to {address}: nothing went forward for 0.5 s"
 
 
+async def test_a_name_under_a_file_that_exists_is_refused(tmp_path: Path) -> None:
+    async with a_finished_claim(tmp_path) as (delft, order):
+        order.folder.joinpath("a").write_bytes(b"file")
+        await delft.files.upload(replace(order, outputs=named("a")))
+        order.folder.joinpath("a").unlink()
+        order.folder.joinpath("a").mkdir()
+        order.folder.joinpath("a", "b").write_bytes(b"file")
+        (uploaded,) = await delft.files.upload(replace(order, outputs=named("a/b")))
+    assert "INVALID_ARGUMENT" in uploaded.error
+
+
 async def test_outputs_of_the_attempt_that_finished_are_published_under_their_labels(
     tmp_path: Path,
 ) -> None:
@@ -296,6 +315,18 @@ async def test_outputs_of_the_attempt_that_finished_are_published_under_their_la
         spool.publish("j1", 1)
 
 
+def test_an_output_that_came_late_or_again_is_published_by_doing_it_again(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    store(spool, "a", b"first")
+    assert spool.publish("j1", 2) == ("left/a",)
+    store(spool, "a", b"second")
+    store(spool, "b", b"late")
+    assert spool.publish("j1", 2) == ("left/a", "left/b")
+    assert spool.published("j1").joinpath("left", "a").read_bytes() == b"second"
+    assert spool.published("j1").joinpath("left", "b").read_bytes() == b"late"
+    assert sorted(p.name for p in spool.published("j1").joinpath("left").iterdir()) == ["a", "b"]
+
+
 def test_what_earlier_attempts_left_goes_when_a_job_is_over(tmp_path: Path) -> None:
     """And what comes of them afterwards is refused; of the last one more may come."""
     spool = Spool(tmp_path / "spool")
@@ -311,6 +342,29 @@ def test_what_earlier_attempts_left_goes_when_a_job_is_over(tmp_path: Path) -> N
     names = ["attempt-2", "output", "published"]
     assert sorted(path.name for path in (tmp_path / "spool" / "jobs" / "j1").iterdir()) == names
     assert spool.published("j1").joinpath("left", "late").read_bytes() == b"late"
+
+
+def test_of_a_job_that_failed_only_the_last_logs_stay(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    for claim in ("j1/1/0/1", "j1/2/0/1"):
+        store(spool, "a", b"a", claim=claim)
+        store(spool, "stdout.0", b"said", claim=claim, is_log=True)
+    for _ in range(2):
+        spool.finish(EndedJob(job="j1", attempt=2, is_finished=False))
+    for claim, is_log in (("j1/1/0/1", True), ("j1/2/0/1", False)):
+        with pytest.raises(SpecError, match="the job is over"):
+            store(spool, "late", b"late", claim=claim, is_log=is_log)
+    store(spool, "stderr.0", b"late", claim="j1/2/0/1", is_log=True)
+    files = [path for path in (tmp_path / "spool" / "jobs").rglob("*") if path.is_file()]
+    assert sorted(path.name for path in files) == ["given-up", "label", "stderr.0", "stdout.0"]
+    assert not list((tmp_path / "spool" / "jobs" / "j1").glob("attempt-1"))
+
+
+def test_components_with_the_same_label_are_published_side_by_side(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    store(spool, "a", b"first")
+    store(spool, "a", b"second", claim="j1/2/1/1")
+    assert spool.publish("j1", 2) == ("left.0/a", "left.1/a")
 
 
 def test_tokens_differ_by_secret_purpose_and_identity() -> None:

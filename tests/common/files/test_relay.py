@@ -7,10 +7,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import grpc
 import msgspec
 import pytest
+from grpc import aio
 
 from koala.common.files.bandwidth_limits import BandwidthLimits
+from koala.common.wire.v1 import files_pb2, files_pb2_grpc
 from koala.daemon.files.relay_process import RelayProcess
 from koala.daemon.files.relay_settings import RelaySettings
 from koala.daemon.files.transfer_tokens import Purpose, token
@@ -158,6 +161,13 @@ async def test_a_token_for_another_purpose_does_not_read(tmp_path: Path, purpose
         assert "UNAUTHENTICATED" in (await failed(leiden, fetch.transfer)).reason
 
 
+async def test_an_offer_needs_its_own_token(tmp_path: Path) -> None:
+    async with a_relay(tmp_path / "spool") as address:
+        assert await _offered(address, "j1/1/t1", token(SECRET, Purpose.READ, "j1/1/t1")) == (
+            grpc.StatusCode.UNAUTHENTICATED
+        )
+
+
 async def test_a_reader_whose_source_never_comes_is_told_so_in_time(tmp_path: Path) -> None:
     async with (
         a_relay(tmp_path / "spool", offer_wait_s=0.1) as address,
@@ -184,3 +194,11 @@ async def test_the_rate_of_the_relay_holds_for_all_copies_together(tmp_path: Pat
             leiden.files.fetch(fetch)
         ends = [await finished(leiden, f"j{number}/1/t1") for number in (1, 2, 3)]
         assert max(end.took_s for end in ends) > 0.7
+
+
+async def _offered(address: str, transfer: str, shown: str) -> grpc.StatusCode:
+    async with aio.insecure_channel(address) as channel:
+        call = files_pb2_grpc.RelayStub(channel).Offer()
+        start = files_pb2.OfferStart(transfer=transfer, token=shown)
+        await call.write(files_pb2.OfferUp(start=start))
+        return await call.code()

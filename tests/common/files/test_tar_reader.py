@@ -116,16 +116,6 @@ def test_what_else_may_be_in_a_tar_file_is_refused(content: bytes, told: str) ->
             list(read_tar(opened))
 
 
-class _Watched(io.BytesIO):
-    """A file that knows how much was asked of it at once."""
-
-    most = 0
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        self.most = max(self.most, len(self.getbuffer()) if size is None or size < 0 else size)
-        return super().read(size)
-
-
 @pytest.mark.parametrize("opened", [io.BytesIO, packed])
 def test_a_file_that_is_cut_is_not_taken_for_a_shorter_one(
     tmp_path: Path, opened: Callable[[bytes], IO[bytes]]

@@ -45,6 +45,7 @@ from koala.common.protocol.messages import (
     FetchOrder,
     TransferFailed,
     TransferFinished,
+    TransferProgress,
 )
 
 LIMITS = TransferLimits(
@@ -131,6 +132,16 @@ def test_nothing_is_told_of_a_short_copy_nor_where_nobody_asked() -> None:
             assert progress(script, 500.0) is None
 
 
+def test_a_copy_of_an_earlier_life_is_told_with_the_time_that_it_took_in_all() -> None:
+    script = TransferScript(replace(ORDER, report_s=2.0))
+    script.tell(10, Ordered(have_bytes=60, spent_s=5), AskPlace())
+    script.tell(20, Admitted(), Read(offset=60))
+    assert progress(script, 21.9) is None
+    assert script.transfer.progress(22.0) == TransferProgress(
+        transfer="j1/1/t1", size_bytes=61, took_s=7.0
+    )
+
+
 def test_a_copy_of_an_earlier_life_goes_on_and_counts_the_time_it_took(
     script: TransferScript,
 ) -> None:
@@ -139,6 +150,13 @@ def test_a_copy_of_an_earlier_life_goes_on_and_counts_the_time_it_took(
     script.tell(11, Arrived(size_bytes=40))
     script.tell(11, Ended(checksum="good"), Check())
     script.tell(12, Checked(checksum="good"), Keep(took_s=7))
+
+
+def test_more_bytes_than_ordered_from_an_earlier_life_are_thrown_away(
+    script: TransferScript,
+) -> None:
+    script.tell(0, Ordered(have_bytes=101), Discard(), AskPlace())
+    script.tell(0, Admitted(), Read(offset=0))
 
 
 def test_after_a_cut_the_next_try_reads_on_where_the_bytes_ended(script: TransferScript) -> None:
@@ -200,10 +218,26 @@ def test_a_source_that_falls_silent_is_hung_up_on(script: TransferScript) -> Non
     assert script.transfer.state == Waiting(retry_at=31)
 
 
+def test_holding_back_for_the_rate_is_not_the_sources_silence(script: TransferScript) -> None:
+    script.read(0)
+    script.tell(1, Arrived(size_bytes=10))
+    assert script.transfer.wake_at is None
+    script.tell(90, Ticked())
+    script.tell(90, Listening())
+    assert script.transfer.wake_at == 120
+
+
 def test_no_byte_for_too_long_ends_it_even_with_tries_left(script: TransferScript) -> None:
     script.read(0)
     script.tell(101, CUT, Discard(), SendReport(report=script_report(script, 101)))
     assert "no byte for 101 s" in script.failure().reason
+
+
+def test_waiting_for_a_place_of_our_own_is_not_the_sources_silence(script: TransferScript) -> None:
+    script.tell(0, Ordered(), AskPlace())
+    script.tell(5000, Admitted(), Read(offset=0))
+    script.tell(5001, CUT)
+    assert isinstance(script.transfer.state, Waiting)
 
 
 def script_report(script: TransferScript, silent_s: int) -> TransferFailed:
@@ -233,6 +267,13 @@ def test_a_source_that_is_busy_for_ever_is_given_up(script: TransferScript) -> N
     script.tell(999, Admitted(), Read(offset=0))
     actions = script.transfer.handle(Busy(reason="full"), 1000)
     assert actions[0] == Discard()
+    assert script.failure().at == "delft"
+
+
+def test_a_refusal_is_final(script: TransferScript) -> None:
+    script.read(0)
+    actions = script.transfer.handle(Refused(fault=Fault.SOURCE, reason="no such file"), 1)
+    assert actions == [Discard(), SendReport(report=script.failure())]
     assert script.failure().at == "delft"
 
 
@@ -275,12 +316,34 @@ def test_more_bytes_than_ordered_from_the_source_are_its_fault(script: TransferS
     assert script.failure().at == "delft"
 
 
+def test_a_stream_that_ends_early_counts_as_a_cut(script: TransferScript) -> None:
+    script.read(0)
+    script.tell(1, Arrived(size_bytes=99))
+    script.tell(2, Ended(checksum="good"))
+    assert script.transfer.state == Waiting(retry_at=3)
+
+
+def test_an_error_of_the_own_disk_while_checking_is_tried_again(script: TransferScript) -> None:
+    script.read(0, have_bytes=100)
+    script.tell(1, Ended(checksum="good"), Check())
+    script.tell(2, Cut(fault=Fault.TARGET, reason="disk full"))
+    assert isinstance(script.transfer.state, Waiting)
+
+
 def test_cancelled_while_reading_it_hangs_up_and_deletes(script: TransferScript) -> None:
     script.read(0)
     script.tell(1, CancelRequested(), HangUp(), Discard())
     assert script.transfer.state == Cancelled()
     for event in (Arrived(size_bytes=1), Ended(checksum=""), CUT, Ticked(), CancelRequested()):
         script.tell(2, event)
+
+
+def test_a_finished_copy_that_is_cancelled_is_deleted(script: TransferScript) -> None:
+    script.read(0, have_bytes=100)
+    script.transfer.handle(Ended(checksum="good"), 1)
+    script.transfer.handle(Checked(checksum="good"), 1)
+    script.transfer.handle(Kept(), 1)
+    script.tell(2, CancelRequested(), Discard())
 
 
 def test_ordered_again_it_reads_from_the_new_address_and_keeps_its_bytes(

@@ -23,6 +23,7 @@ from koala.common.wire.v1 import link_pb2
 from koala.common.wire.v1.identity_pb2 import RenewRequest
 from koala.common.wire.v1.identity_pb2_grpc import EnrolmentStub
 from koala.common.wire.v1.link_pb2_grpc import AgentLinkStub
+from koala.daemon.agents import streams
 from koala.daemon.auth import credential_store
 from koala.daemon.auth import interceptor as gate
 from koala.daemon.auth.access_rules import Role
@@ -33,6 +34,7 @@ from koala.errors import (
     RejectedError,
     SpecError,
     UnauthenticatedError,
+    UnknownNameError,
     UnreachableError,
 )
 from koala_agent.link import certificate_renewal as renewing
@@ -120,6 +122,14 @@ async def test_a_token_is_good_for_its_site_only(tmp_path: Path) -> None:
             await join(replace(token, site="leiden"), "leiden", tmp_path / "agent")
 
 
+async def test_a_newer_token_ends_an_older_one(tmp_path: Path) -> None:
+    async with secured(tmp_path) as stage:
+        older, newer = await stage.token("delft"), await stage.token("delft")
+        with pytest.raises(UnauthenticatedError, match="replaced"):
+            await join(older, "delft", tmp_path / "agent")
+        await join(newer, "delft", tmp_path / "agent")
+
+
 async def test_a_token_of_another_daemon_sends_no_secret_to_this_one(tmp_path: Path) -> None:
     async with secured(tmp_path / "a") as here, secured(tmp_path / "b") as there:
         token = await there.token("delft")
@@ -173,6 +183,17 @@ async def test_revoking_cuts_the_link_and_ends_every_certificate(tmp_path: Path)
         assert "replaced by a newer one" in await refusal(stage, new)
 
 
+async def test_revoked_stays_revoked_over_a_restart(tmp_path: Path) -> None:
+    async with secured(tmp_path) as stage:
+        identity = await stage.site("delft")
+        async with stage.client() as client:
+            await client.revoke_site("delft")
+            with pytest.raises(UnknownNameError, match="atlantis"):
+                await client.revoke_site("atlantis")
+    async with secured(tmp_path) as stage:
+        assert "was revoked" in await refusal(stage, identity)
+
+
 MONTH_S = 31 * 86_400.0
 
 
@@ -196,6 +217,19 @@ async def test_a_site_is_away_with_a_reason_if_its_certificate_is_not_valid_by_t
     says = rf"its certificate is valid {limit} 20.* UTC, and the daemon's clock says 20.* UTC"
     assert re.fullmatch(says, site["trouble"]), site
     assert "".join(capfd.readouterr()).count("site.certificate_not_valid") == 1
+
+
+async def test_a_link_ends_with_its_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "EXPIRY_CHECK_S", 0.1)
+    async with secured(tmp_path) as stage:
+        identity = await stage.site("delft")
+        async with linked(stage, identity, "delft") as call:
+            await first(call, "welcome")
+            monkeypatch.setattr(streams, "unix_now", lambda: clock.unix_now() + MONTH_S)
+            rejection = (await first(call, "reject")).reject
+            assert "the certificate of delft has expired" in rejection.reason
 
 
 async def test_a_connection_does_not_outlive_its_certificate(

@@ -16,8 +16,6 @@ from tests.harness.ports import free_port
 
 pytestmark = pytest.mark.live
 
-LIMIT_S = 60.0
-
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

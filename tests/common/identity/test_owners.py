@@ -99,6 +99,37 @@ async def test_only_owner_and_operators_cancel(tmp_path: Path) -> None:
         assert "olga" in (await them.ann.show(them.job))["reason"]
 
 
+async def test_lists_reports_and_watches_have_only_what_is_ones_own(tmp_path: Path) -> None:
+    async with cast(tmp_path) as them:
+        own = (await them.bob.submit(ONE)).job
+        assert [job["job"] for job in await them.bob.list_jobs()] == [own]
+        assert await them.bob.list_jobs(owner="ann") == []
+        assert [job["job"] for job in await them.operator.list_jobs()] == [them.job, own]
+        for client in (them.ann, them.bob):
+            await client.cancel([them.job, own])
+        rows = (await them.bob.report("job"))["rows"]
+        assert [row["job"] for row in rows] == [own]
+        rows = (await them.operator.report("user"))["rows"]
+        assert [row["user"] for row in rows] == ["ann", "bob"]
+        # The operator watches first: what is kept for later watchers has the jobs of all users.
+        assert await watched_until_over(them.operator, own) == {them.job, own}
+        assert await watched_until_over(them.bob, own) == {own}
+
+
+async def watched_until_over(client: AsyncClient, last: str) -> set[str]:
+    """Return the jobs of the notices that a watcher of everything gets until a job's end."""
+    seen = set()
+    async with (
+        asyncio.timeout(LIMIT_S),
+        aclosing(client.watch(after=0)) as notices,  # type: ignore[type-var]
+    ):
+        async for notice in notices:
+            seen.add(notice["job"])
+            if notice["job"] == last and notice["phase"] == "Cancelled":
+                break
+    return seen - {""}
+
+
 async def test_who_submits_is_who_was_authenticated(tmp_path: Path) -> None:
     """Whatever the client says: names in metadata mean nothing, and keys are a user's own."""
     async with cast(tmp_path) as them:
@@ -137,6 +168,24 @@ async def test_a_user_may_not_do_what_operators_and_administrators_do(tmp_path: 
 # --- tokens ---------------------------------------------------------------------------------------
 
 
+async def test_a_revoked_user_is_refused_at_once(tmp_path: Path) -> None:
+    async with cast(tmp_path) as them:
+        async with them.stage.client() as administrator:
+            await administrator.revoke_user("ann")
+            states = {user["user"]: user["state"] for user in await administrator.users()}
+            assert states["ann"] == "revoked"
+        with pytest.raises(UnauthenticatedError, match="replaced or revoked"):
+            await them.ann.list_jobs()
+
+
+async def test_a_new_token_ends_the_old_one(tmp_path: Path) -> None:
+    async with cast(tmp_path) as them:
+        async with them.stage.client(await them.stage.user("ann")) as again:
+            assert [job["job"] for job in await again.list_jobs()] == [them.job]
+        with pytest.raises(UnauthenticatedError):
+            await them.ann.list_jobs()
+
+
 async def test_a_token_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with secured(tmp_path) as stage:
         credentials = await stage.user("ann", expires_s=60)
@@ -156,6 +205,17 @@ async def test_the_last_administrator_cannot_be_revoked(tmp_path: Path) -> None:
         assert (await client.revoke_user(name))["state"] == "revoked"
         with pytest.raises(UnauthenticatedError):
             await client.users()
+
+
+async def test_where_no_administrator_is_left_the_next_start_makes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with secured(tmp_path) as stage:
+        await stage.user(stage.administrator.user, "administrator", expires_s=60)
+    monkeypatch.setattr(credential_store, "unix_now", lambda: clock.unix_now() + 61)
+    async with secured(tmp_path) as stage, stage.client() as client:
+        (user,) = await client.users()
+        assert (user["role"], user["state"]) == ("administrator", "good")
 
 
 @pytest.mark.parametrize("change", ["revoked", "renewed", "lowered", "expired"])

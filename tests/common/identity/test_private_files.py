@@ -26,6 +26,7 @@ from koala.common.identity.private_files import (
     write_private,
 )
 from koala.common.identity.tls import identity_path
+from koala.daemon.auth.certificate_authority import CertificateAuthority
 from koala.errors import ConfigError
 from koala_agent.link.enrolment import find_identity
 from koala_agent.state_folder import PRIVATE, check_state
@@ -47,6 +48,19 @@ def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> Non
     assert said.startswith(f"{path} has mode {mode:04o}")
     assert f"chmod 0600 {path}" in said
     assert "secret" not in said
+
+
+def test_a_folder_that_others_may_use_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o750)
+    with pytest.raises(ConfigError, match=r"mode 0750.*allowed is 0700"):
+        private_folder(tmp_path)
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    write_private(tmp_path / "key", b"secret")
+    (tmp_path / "link").symlink_to(tmp_path / "key")
+    with pytest.raises(ConfigError, match="neither a file nor a folder"):
+        read_private(tmp_path / "link")
 
 
 def test_what_is_somebody_elses_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,6 +111,18 @@ async def test_everything_a_daemon_writes_is_private(tmp_path: Path) -> None:
     assert wrong == {}
 
 
+def test_an_agent_does_not_use_a_key_that_others_may_read(tmp_path: Path) -> None:
+    path = identity_path(tmp_path)
+    private_folder(path.parent)
+    with pytest.raises(ConfigError, match=r"site delft has no certificate yet .*koala site add"):
+        find_identity(tmp_path, "delft")
+    Forge(tmp_path / "daemon").identity("delft").write(path)
+    find_identity(tmp_path, "delft")
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="mode 0640"):
+        find_identity(tmp_path, "delft")
+
+
 def spoilt_identities(folder: Path) -> dict[str, bytes]:
     """A site's identity, spoilt in several ways, by what is said of it."""
     good, other = (Forge(folder / name).identity("delft") for name in ("daemon", "other"))
@@ -144,6 +170,19 @@ async def test_an_agent_does_not_start_with_a_spoilt_identity(tmp_path: Path) ->
     assert status == 2
     assert f"koala-agent: {told}\n" in error
     assert "Traceback" not in error
+
+
+def test_a_spoilt_authority_is_refused(tmp_path: Path) -> None:
+    paths = [CertificateAuthority.open(tmp_path / name).folder / "ca.pem" for name in ("a", "b")]
+    (key, certificate), (_, other) = (
+        path.read_bytes().split(b"-----BEGIN CERT", maxsplit=1) for path in paths
+    )
+    for text in (b"", key, key + b"-----BEGIN CERT" + other, key + b"-----BEGIN CERT" + b"A" * 500):
+        write_private(paths[0], text)
+        with pytest.raises(ConfigError, match=r"a/authority/ca\.pem: the authority cannot be used"):
+            CertificateAuthority.open(tmp_path / "a")
+    write_private(paths[0], key + b"-----BEGIN CERT" + certificate)
+    CertificateAuthority.open(tmp_path / "a")
 
 
 @pytest.mark.live

@@ -14,12 +14,16 @@ import pytest
 
 from koala.common.identity.keys import make_request
 from koala.common.identity.tls import DAEMON_HOST, Identity, secure_channel
+from koala.common.wire.status import RETRY_KEY
 from koala.common.wire.v1 import files_pb2, files_pb2_grpc, link_pb2
+from koala.common.wire.v1.link_pb2_grpc import AgentLinkStub
+from koala.daemon.agents.registry import SESSIONS_OF_SITE_MAX
 from koala.daemon.auth.certificate_authority import CertificateAuthority
+from koala.daemon.auth.enrolment_service import RENEWALS_AT_ONCE
 from koala.daemon.files.transfer_tokens import Purpose, token
 from tests.common.files.stage import SECRET, a_relay, comes_true, sha256
 from tests.common.identity.stage import Secured
-from tests.common.identity.test_enrolment import first, linked
+from tests.common.identity.test_enrolment import first, linked, renewed
 from tests.daemon.running import config_of, running
 
 pytestmark = pytest.mark.live
@@ -41,6 +45,23 @@ async def said(call: Any) -> None:
     await first(call, "kv_answer")
 
 
+async def test_one_site_with_many_streams_leaves_room_for_others(tmp_path: Path) -> None:
+    """Nothing is said on them, so none of them replaces another one."""
+    async with secured(tmp_path, sites=2) as stage, AsyncExitStack() as stack:
+        rogue, honest = await stage.site("leiden"), await stage.site("delft")
+        channel = await stack.enter_async_context(stage.channel(rogue))
+        calls = [AgentLinkStub(channel).Connect() for _ in range(SESSIONS_OF_SITE_MAX + 2)]
+        reading = iter(asyncio.as_completed([first(call, "reject") for call in calls]))
+        for _ in range(2):  # which ones came first, gRPC decides
+            rejection = (await next(reading)).reject
+            assert rejection.reason == "4 newer streams of leiden are open"
+            assert not rejection.is_final
+        async with linked(stage, honest, "delft") as call:
+            await first(call, "welcome")
+        async with linked(stage, rogue, "leiden") as call:
+            await first(call, "welcome")  # nor does it shut itself out
+
+
 async def test_who_floods_may_not_say_more_by_dialling_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,6 +79,18 @@ async def test_who_floods_may_not_say_more_by_dialling_again(
                 await said(call)
         allowed = (clock() - began_at + 0.2) * rate
         assert lines * reports <= allowed + lines, "heard one a line more than it may say"
+
+
+async def test_a_site_that_renews_again_and_again_is_put_off(tmp_path: Path) -> None:
+    async with secured(tmp_path) as stage:
+        rogue, honest = await stage.site("leiden"), await stage.site("delft")
+        for _ in range(RENEWALS_AT_ONCE):
+            await renewed(stage, rogue)
+        with pytest.raises(grpc.aio.AioRpcError, match="leiden renews its certificate") as refused:
+            await renewed(stage, rogue)
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert RETRY_KEY in dict(refused.value.trailing_metadata() or ())
+        await renewed(stage, honest)
 
 
 async def test_a_site_that_stores_for_ever_leaves_places_to_others(tmp_path: Path) -> None:

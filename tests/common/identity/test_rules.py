@@ -60,6 +60,12 @@ def test_every_call_has_a_rule_and_every_rule_a_call() -> None:
     assert set(RULES) == set(methods())
 
 
+def test_what_changes_something_is_not_for_less_than_it_should_be() -> None:
+    assert {call: RULES[call].needs for call in LEAST} == LEAST
+    anybody = {call for call, rule in RULES.items() if rule.needs is None}
+    assert anybody == {"Enrolment/Where", "Enrolment/Join"}
+
+
 def test_what_changes_something_is_in_the_audit_log() -> None:
     questions = {
         "Koala/Hello", "Koala/List", "Koala/Show", "Koala/Why", "Koala/Timeline", "Koala/Sites",
@@ -137,3 +143,14 @@ async def test_each_call_is_answered_for_those_it_is_for_and_for_nobody_else(
     assert ("a-user", "AddUser") in told
     assert ("delft", "Submit") in told
     assert ("", "Hello") in told
+
+
+async def test_a_call_without_a_rule_is_refused_to_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with secured(tmp_path) as stage, stage.channel(None) as channel:
+        monkeypatch.delitem(RULES, "Koala/Sites")
+        code = await outcome(channel, "Koala/Sites", stage.administrator.token)
+        assert code is grpc.StatusCode.PERMISSION_DENIED
+        code = await outcome(channel, "Koala/ListFiles", stage.administrator.token)
+        assert code is grpc.StatusCode.OK

@@ -14,8 +14,6 @@ from koala.core.model.job import SITE_FAULTS, TERMINAL, TRANSITIONS
 from koala.core.model.values import Priority
 from tests.tidy.sources import ROOT
 
-UNITS = ("seconds", "bytes", "info", "processors", "jobs", "claims", "items")
-
 
 def test_every_metric_has_its_own_name_that_begins_with_koala() -> None:
     names = [metric.name for metric in METRICS]

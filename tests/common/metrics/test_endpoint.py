@@ -53,6 +53,12 @@ def test_both_formats_are_served(served: MetricsEndpoint) -> None:
     assert "koala_claims_asked" in openmetrics_families(text)
 
 
+def test_other_paths_and_methods_are_refused(served: MetricsEndpoint) -> None:
+    assert get(served.url.removesuffix("/metrics") + "/")[0] == 404
+    assert get(served.url + "/../../etc/passwd")[0] == 404
+    assert get(served.url, method="POST")[0] == 405
+
+
 def test_a_token_is_needed_where_one_is_set(tmp_path: Path) -> None:
     token = tmp_path / "token"
     write_private(token, b"first\n")
@@ -131,5 +137,6 @@ def test_connections_are_bounded_and_silent_ones_are_closed(
             peer.sendall(b"GET /metrics HTTP/1.1\r\nX-Slow: ")
         silent.append(connected(endpoint, stack))
         assert silent.pop(0).recv(1) == b""  # the oldest gives way
-        monkeypatch.setattr(module, "CONNECTION_S_MAX", 0.0)
-        assert [peer.recv(1) for peer in silent] == [b""] * len(silent)
+        monkeypatch.setattr(module._Handler, "timeout", 0.01)
+        silent.append(connected(endpoint, stack))
+        assert [silent[0].recv(1), silent[-1].recv(1)] == [b"", b""]

@@ -13,7 +13,7 @@ from koala.core.model.actions import (
     StartTransfer,
     StopClaim,
 )
-from koala.core.model.events import ClaimArmed, ClaimPassed, SiteReported
+from koala.core.model.events import ClaimArmed, ClaimPassed, DaemonStarted, SiteReported
 from koala.core.model.job import ArmNumber, EndKind
 from koala.core.model.values import ClaimId, SiteName
 from tests.core.conftest import Begin
@@ -93,6 +93,22 @@ def test_t_lies_ahead_of_the_decision_by_the_lead(granted: Script) -> None:
     assert [release.release_at for release in releases] == [pytest.approx(0.09)] * 2
 
 
+def test_t_lies_ahead_of_the_decision_by_what_arming_took(granted: Script) -> None:
+    _, claims = granted.armings("j1")
+    granted.at(0.05)
+    second = granted.take(ArmClaim)[0]
+    granted.at(0.149).arm(claims[0], second.number).arm(claims[1], second.number)
+    assert granted.take(ReleaseClaim)[0].release_at == pytest.approx(0.149 + 0.099)
+
+
+def test_t_comes_well_before_what_starters_promised(begin: Begin) -> None:
+    script = begin(lead_min_s=2.0, late_max_s=1.0).tell(a_site("a", 4), a_job("j1", 4))
+    script.grant(*script.claimed("j1"))
+    number, claims = script.armings("j1")
+    script.at(1.9).arm(claims[0], number)
+    assert script.take(ReleaseClaim)[0].release_at == pytest.approx(2.5)
+
+
 def test_armed_under_another_number_does_not_count(granted: Script) -> None:
     number, claims = granted.armings("j1")
     granted.unchanged_by(ClaimArmed(claim=ClaimId(claims[0]), number=NEVER))
@@ -132,6 +148,25 @@ def test_an_arm_is_repeated_when_its_answers_were_waited_for(begin: Begin) -> No
     (arm,) = script.take(ArmClaim)
     assert arm.number.counter == 2
     script.drop()
+
+
+def test_an_arm_asks_for_a_t_one_round_trip_to_the_slowest_site_ahead(script: Script) -> None:
+    script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4))
+    claims = script.claimed("j1")
+    script.tell(SiteReported(site=SiteName("b"), idle=0, through=1, rtt_s=0.2)).grant(*claims)
+    assert script.take(ArmClaim)[0].release_at == pytest.approx(0.2)
+
+
+def test_t_follows_the_arms_own_round_not_the_round_trips_of_an_idle_link(begin: Begin) -> None:
+    """Beats of idle processes take several times as long as messages of a start under way."""
+    script = begin(lead_min_s=0.005, arm_wait_s=0.25)
+    script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4))
+    claims = script.claimed("j1")
+    script.tell(SiteReported(site=SiteName("b"), idle=0, through=1, rtt_s=0.008)).grant(*claims)
+    number, _ = script.armings("j1")
+    script.at(0.009).arm(claims[0], number).arm(claims[1], number)
+    releases = script.take(ReleaseClaim)
+    assert [release.release_at for release in releases] == [pytest.approx(0.018)] * 2
 
 
 def test_a_known_start_time_is_armed_for_four_round_trips_before(begin: Begin) -> None:
@@ -181,9 +216,22 @@ def test_a_job_is_finished_when_all_have_ended_well(released: Script) -> None:
     assert not released.scheduler.ledger
 
 
+def test_programs_may_be_over_before_the_last_pass_is_told(released: Script) -> None:
+    released.passed("j1/1/0/1").exits("j1/1/0/1").exits("j1/1/1/1")
+    released.expect(PublishOutputs)
+    assert released.phase("j1") == "Finished"
+
+
 def test_a_pass_that_nobody_released_is_nonsense(granted: Script) -> None:
     granted.drop()
     granted.unchanged_by(ClaimPassed(claim=ClaimId("j1/1/0/1"), passed_at=0.0))
+
+
+def test_the_skew_is_the_difference_of_the_passes(released: Script) -> None:
+    released.tell(ClaimPassed(claim=ClaimId("j1/1/0/1"), passed_at=0.05))
+    released.tell(ClaimPassed(claim=ClaimId("j1/1/1/1"), passed_at=0.062))
+    skew = released.picture("j1")["timeline"]["start_skew_s"]
+    assert skew == pytest.approx(0.012)
 
 
 # --- setbacks and the fence ---
@@ -228,6 +276,19 @@ def test_a_pass_that_is_told_after_the_setback_makes_it_a_partial_start(released
     assert "partial start: 0 at a had passed" in released.story("j1")
 
 
+def test_nobody_passed_is_no_partial_start(released: Script) -> None:
+    released.gone("j1/1/1/1", EndKind.LATE).drop()
+    assert released.reason("j1").startswith("1 at b: late")
+
+
+def test_a_fenced_claim_ends_the_wait(released: Script) -> None:
+    released.passed("j1/1/0/1").gone("j1/1/1/1", EndKind.VANISHED).drop()
+    released.disconnect("a").heed(AcknowledgeClaim).fence("j1/1/0/1")
+    assert not released.take(AcknowledgeClaim)
+    assert released.phase("j1") in ("Placing", "Claiming")
+    released.drop()
+
+
 def test_silence_after_the_release_is_no_outcome(released: Script) -> None:
     released.at(86_400).expect_nothing()
     assert released.phase("j1") == "Releasing"
@@ -241,6 +302,22 @@ def test_a_stop_is_told_once_and_pending_until_gone(released: Script) -> None:
     assert [stop.claim for stop in wanted.stops] == ["j1/1/0/1"]
     released.gone("j1/1/0/1").gone("j1/1/1/1", EndKind.STOPPED)
     assert not released.scheduler.ledger
+
+
+def test_an_armed_from_before_a_restart_still_counts(granted: Script) -> None:
+    """The number says which Arm it answers; T is still ahead."""
+    number, claims = granted.armings("j1")
+    granted.arm(claims[0], number).tell(DaemonStarted(epoch=2), a_site("a", 4), a_site("b", 4))
+    granted.arm(claims[1], number)
+    assert {r.number for r in granted.take(ReleaseClaim)} == {number}
+
+
+def test_after_a_restart_arm_numbers_are_greater(granted: Script) -> None:
+    first, _ = granted.armings("j1")
+    granted.tell(DaemonStarted(epoch=2), a_site("a", 4), a_site("b", 4)).at(0.05)
+    second, _ = granted.armings("j1")
+    assert (second.epoch, second.counter) == (2, 1)
+    assert (second.epoch, second.counter) > (first.epoch, first.counter)
 
 
 def test_a_claim_keeps_the_fence_of_the_longest_lease_that_it_was_told(released: Script) -> None:

@@ -14,14 +14,14 @@ from koala.core.model.actions import (
     StartTransfer,
     StopClaim,
 )
-from koala.core.model.events import SiteDisconnected, SiteRegistered
+from koala.core.model.events import SiteDisconnected, SiteDrained, SiteRegistered
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job import Claiming, EndKind
 from koala.core.model.job_spec import InputMode
-from koala.core.model.values import SiteName, UserName
+from koala.core.model.values import JobId, SiteName, UserName
 from koala.views.explain import why
 from tests.core.conftest import Begin
-from tests.harness.builders import HIGH, a_component, a_job, a_site
+from tests.harness.builders import HIGH, LOW, a_component, a_job, a_site
 from tests.harness.script import Script
 
 
@@ -110,6 +110,14 @@ def test_the_last_try_is_judged_when_answered(script: Script) -> None:
     assert script.phase("j1") == "Placing"
 
 
+def test_a_late_grant_of_a_job_that_gave_up_is_no_grant(script: Script) -> None:
+    script.tell(a_site("delft", 8, grace_s=7.0), a_job("j1", 8)).claimed("j1")
+    script.tell(SiteDrained(site=SiteName("delft"), by=UserName("ann")))
+    script.at(7).drop()
+    script.grant("j1/1/0/1").expect_nothing()
+    assert script.phase("j1") == "Placing"
+
+
 def test_l_falls_each_time_the_job_goes_back(script: Script) -> None:
     script.tell(a_site("delft", 8, grace_s=0.1), a_job("j1", 8))
     seen = []
@@ -119,6 +127,13 @@ def test_l_falls_each_time_the_job_goes_back(script: Script) -> None:
         script.refuse(f"j1/{attempt}/0/1").after(1.0)
     assert seen == [0.75, 0.625, 0.5, 0.375, 0.25, 0.25]
     script.drop()
+
+
+def test_a_refused_job_is_not_placed_again_at_the_same_instant(script: Script) -> None:
+    script.tell(a_site("delft", 8), a_job("j1", 8)).claimed("j1")
+    script.refuse("j1/1/0/1").expect_nothing()
+    script.after(1.0)
+    script.expect(ClaimProcessors, at=1.0, claim="j1/2/0/1")
 
 
 def test_claiming_tries_are_limited_over_all_attempts(begin: Begin) -> None:
@@ -137,7 +152,27 @@ def test_a_job_returns_to_the_tail_of_its_queue(script: Script) -> None:
     assert script.scheduler.queues.order() == [[], ["j2", "j1"], []]
 
 
+def test_the_hold_of_a_job_bounds_its_first_claim(begin: Begin) -> None:
+    script = a_far_file(begin).tell(a_site("delft", 8))
+    script.tell(a_job("j1", 8, file="data", max_hold_s=10.0)).at(94)
+    assert script.expect(ClaimProcessors, at=94).hold_s == 10.0
+
+
+def test_a_hold_that_begins_long_before_the_start_outlasts_the_arming(begin: Begin) -> None:
+    """Granted at once, armed at the JST for D: a starter can only promise while it may hold."""
+    script = a_far_file(begin, start="jst").tell(a_site("delft", 8))
+    script.tell(a_job("j1", 8, file="data", max_hold_s=10.0)).at(94)
+    script.grant(*script.claimed("j1")).fetched("j1/1/t1", took_s=94.0).at(99.95)
+    arm = script.expect(ArmClaim, at=99.95)
+    assert 99.95 + arm.late_s < 94 + 10
+
+
 # --- T ---
+
+
+def test_with_t_0_what_can_start_is_claimed(script: Script) -> None:
+    script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4))
+    assert len(script.claimed("j1")) == 2
 
 
 def half_idle(begin: Begin, threshold: float) -> Script:
@@ -183,6 +218,12 @@ def test_a_blocked_component_moves_where_its_file_can_be_by_the_start(begin: Beg
     assert claim.local_input == "data"
     assert script.job("j1").attempt is not None
     assert "moves from a to b" in script.story("j1")
+
+
+def test_a_move_whose_file_would_be_late_is_not_made(begin: Begin) -> None:
+    script = a_far_file(begin).tell(a_site("a", 8), a_site("b", 4))
+    script.tell(a_job("j1", 4, file="data")).report("a", 0).at(75).expect_nothing()
+    assert script.placed_on("j1") == ["a"]
 
 
 def test_a_move_that_brings_its_file_starts_the_transfer_at_once(begin: Begin) -> None:
@@ -233,6 +274,12 @@ def test_chunks_are_fetched_each_by_its_component(begin: Begin) -> None:
     assert attempt.transfer_s == 75  # the longest
 
 
+def test_a_job_where_its_file_is_has_no_transfer_and_starts_at_once(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=10.0).tell(a_site("a", 8)).replica("data", "a")
+    script.tell(a_job("j1", 4, file="data"))
+    assert script.expect(ClaimProcessors).local_input == "data"
+
+
 # --- preemption ---
 
 
@@ -273,6 +320,16 @@ def test_a_job_that_was_done_when_it_was_preempted_is_finished(begin: Begin) -> 
     assert script.phase("low") == "Stopping"
     script.exits("low/1/0/1", 0)
     assert script.phase("low") == "Finished"
+
+
+def test_preempt_none_preempts_nobody(begin: Begin) -> None:
+    high(preemptible(begin, preempt="none"), 8).at(0.9).expect_nothing()
+
+
+def test_a_low_priority_job_preempts_nobody(begin: Begin) -> None:
+    script = preemptible(begin).report("delft", 8)
+    script.tell(a_job("other", 8, priority=LOW, file="data")).report("delft", 0)
+    script.at(0.9).expect_nothing()
 
 
 def test_a_high_priority_job_is_never_preempted(begin: Begin) -> None:
@@ -344,12 +401,60 @@ def test_a_site_that_refused_after_preemption_takes_none_for_ten_minutes(begin: 
     assert script.phase("high") in ("Placing", "Claiming")
 
 
+def test_a_stop_that_overtakes_the_refusal_makes_the_site_rest_as_well(begin: Begin) -> None:
+    """We judge at JST + grace; the site's own grace time began a little later."""
+    script = high(preemptible(begin), 8).at(0.75).drop()
+    site = script.scheduler.sites[SiteName("delft")]
+    script.at(11.5).drop()  # 0.75 + grace + what the victims may take
+    script.gone("high/1/0/1", EndKind.STOPPED).drop()
+    assert site.no_preempt_until == 11.5 + 600.0
+
+
+def test_a_preempting_claim_that_is_stopped_in_time_is_no_refusal(begin: Begin) -> None:
+    script = high(preemptible(begin), 8).at(0.75).drop()
+    script.cancel("high").drop()
+    script.gone("high/1/0/1", EndKind.STOPPED).drop()
+    assert script.scheduler.sites[SiteName("delft")].no_preempt_until == 0.0
+
+
 def test_nobody_is_stopped_for_a_claim_over_the_hold_budget(begin: Begin) -> None:
     script = preemptible(begin, hold_budget_user_s=8 * 900.0)
     script.grant().report("delft", 8)
     script.tell(a_job("high", 8, priority=HIGH, file="data", owner=UserName("bob"), max_hold_s=901))
     script.report("delft", 0).at(0.9).expect_nothing()
     assert script.phase("low") == "Running"
+
+
+def test_nobody_is_stopped_where_another_component_is_over_the_hold_budget(begin: Begin) -> None:
+    """`complete` means all of them: `high` cannot start without the one at leiden."""
+    script = begin(bandwidth_default_bps=10.0, hold_budget_site_s=4 * 900.0).ignore(StartTransfer)
+    script.tell(a_site("delft", 4, starts_after_stop=True), a_job("low", 4))
+    script.running("low")
+    script.tell(a_site("home", 1), a_site("leiden", 8)).replica("data", "home", 10)
+    script.tell(a_job("holder", a_component(4, "leiden"))).claimed("holder")
+    script.report("delft", 4)
+    script.tell(
+        a_job("high", a_component(4, "delft"), a_component(4, "leiden"), priority=HIGH, file="data")
+    )
+    script.report("delft", 0).at(0.9).expect_nothing()
+    assert "the hold budget is used up" in "".join(why(script.scheduler, JobId("high"), 0.9))
+    assert script.phase("low") == "Running"
+
+
+def test_a_budget_for_some_of_those_that_preempt_asks_no_site_in_vain(begin: Begin) -> None:
+    """A site that refuses a claim for which somebody was stopped takes no more preemption for a
+    while; nobody was stopped for this one, and others' jobs would wait for it."""
+    script = begin(bandwidth_default_bps=10.0, hold_budget_user_s=6 * 900.0).ignore(StartTransfer)
+    for site in ("delft", "leiden"):
+        script.tell(a_site(site, 4, starts_after_stop=True), a_job(f"low-{site}", 4))
+        script.running(f"low-{site}")
+    script.tell(a_site("home", 1)).replica("data", "home", 10)
+    script.report("delft", 4).report("leiden", 4)
+    script.tell(a_job("high", 4, 4, priority=HIGH, file="data", owner=UserName("bob")))
+    script.report("delft", 0).report("leiden", 0).at(0.9).expect_nothing()
+    assert script.story("high").count("Claiming") == 1
+    assert "the hold budget is used up" in "".join(why(script.scheduler, JobId("high"), 0.9))
+    assert {script.phase("low-delft"), script.phase("low-leiden")} == {"Running"}
 
 
 # --- hold budget ---
@@ -383,6 +488,13 @@ def test_the_unused_part_is_given_back_at_the_pass(begin: Begin) -> None:
     assert budget.spent_s == 8 * 900.0
     script.gone(claims[0], EndKind.SITE)
     assert budget.spent_s == 8 * 2.0
+
+
+def test_a_refused_claim_costs_nothing(begin: Begin) -> None:
+    script = begin(hold_budget_user_s=8 * 900.0)
+    script.tell(a_site("delft", 8), a_job("j1", 8)).claimed("j1")
+    script.at(4).refuse("j1/1/0/1")
+    assert script.scheduler.user_budgets[UserName("")].spent_s == 0
 
 
 def test_what_was_held_is_forgotten_after_a_day(begin: Begin) -> None:

@@ -8,6 +8,7 @@ from koala.core.model.actions import (
     ArmClaim,
     ClaimProcessors,
     PublishOutputs,
+    ReleaseClaim,
     StartTransfer,
     StopClaim,
 )
@@ -29,10 +30,23 @@ def test_a_quorum_starts_with_those_granted_at_the_judgement(script: Script) -> 
     assert [peer.component for peer in arms[0].peers] == [0, 2]
 
 
+def test_a_quorum_does_not_start_with_fewer(script: Script) -> None:
+    script.tell(a_site("a", 4), a_site("b", 4), a_site("c", 4), a_job("j1", 4, 4, 4, quorum=2))
+    script.claimed("j1")
+    script.grant("j1/1/0/1").refuse("j1/1/1/1").refuse("j1/1/2/1")
+    script.expect(StopClaim, claim="j1/1/0/1")
+    assert "not claimed by its start time" in script.story("j1")
+
+
 def test_a_quorum_is_placed_though_not_all_fit(script: Script) -> None:
     script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4, 4, quorum=2))
     assert len(script.claimed("j1")) == 2
     assert sorted(str(site) for site in script.placed_on("j1")) == ["None", "a", "b"]
+
+
+def test_a_quorum_is_not_placed_when_fewer_fit(script: Script) -> None:
+    script.tell(a_site("a", 4), a_job("j1", 4, 4, 4, quorum=2)).expect_nothing()
+    assert script.phase("j1") == "Placing"
 
 
 def quorum_running(script: Script) -> Script:
@@ -70,6 +84,20 @@ def test_a_loose_component_that_is_not_granted_by_the_start_is_dropped(script: S
     script.grant("j1/1/0/1").refuse("j1/1/1/1")
     assert [peer.component for peer in script.expect(ArmClaim).peers] == [0]
     assert "goes on without 1 at b" in script.story("j1")
+
+
+def test_a_loose_component_that_is_granted_takes_part_in_the_barrier(script: Script) -> None:
+    script.tell(a_site("a", 4), a_site("b", 4))
+    script.tell(a_job("j1", 4, a_component(4, start_type=LOOSE)))
+    script.grant(*script.claimed("j1"))
+    assert len(script.armings("j1")[1]) == 2
+
+
+def test_a_strict_component_is_not_dropped_for_a_loose_one(script: Script) -> None:
+    script.tell(a_site("a", 4), a_site("b", 4))
+    script.tell(a_job("j1", 4, a_component(4, start_type=LOOSE))).claimed("j1")
+    script.refuse("j1/1/0/1").grant("j1/1/1/1")
+    script.expect(StopClaim, claim="j1/1/1/1")
 
 
 def test_a_loose_component_lost_while_arming_is_dropped_and_the_rest_armed_again(
@@ -125,6 +153,17 @@ def test_of_a_finished_job_is_said_which_component_never_started(script: Script)
     script.expect(PublishOutputs)
     (told,) = why(script.scheduler, script.job("j1").id, script.now)
     assert told == "finished: every other component ended well; component 1: never started"
+
+
+def test_of_a_job_all_of_which_ended_well_nothing_else_is_said(script: Script) -> None:
+    script.tell(a_site("a", 4), a_job("j1", 4))
+    claims = script.claimed("j1")
+    script.grant(*claims)
+    script.released("j1")
+    script.passed(*claims).exits("j1/1/0/1")
+    script.expect(PublishOutputs)
+    (told,) = why(script.scheduler, script.job("j1").id, script.now)
+    assert told == "finished: every component ended well"
 
 
 @pytest.mark.parametrize("kind", [EndKind.VANISHED, EndKind.EXITED, EndKind.FENCED])
@@ -184,3 +223,13 @@ def test_nobody_waits_for_the_file_of_a_program_that_is_over(begin: Begin, is_la
     else:
         script.exits("j1/1/1/1", 0).at(150).expect_nothing().fetched(strict)
     assert script.armings("j1")[1] == ["j1/1/0/1"]
+
+
+def test_no_barrier_opens_before_all_files_are_there(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=10.0).ignore(StartTransfer)
+    script.tell(a_site("home", 1), a_site("a", 4), a_site("b", 4)).replica("data", "home")
+    script.tell(a_job("j1", 4, 4, file="data")).at(75).grant(*script.claimed("j1"))
+    script.fetched("j1/1/t1").at(150).expect_nothing()
+    script.fetched("j1/1/t2")
+    assert len(script.armings("j1")[1]) == 2
+    assert not script.take(ReleaseClaim)

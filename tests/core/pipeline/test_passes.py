@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from koala.core.model.actions import AcknowledgeClaim, StopClaim
-from koala.core.model.events import ClaimPassed
+from koala.core.model.events import ClaimPassed, SiteReported
+from koala.core.model.job import EndKind
 from koala.core.model.values import ClaimId, SiteName
-from koala.core.passes import AwaitedPasses
+from koala.core.passes import REPORT_S, AwaitedPasses
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
@@ -95,6 +96,23 @@ def test_a_starter_that_told_its_pass_is_left_to_its_lease(released: Script) -> 
     assert released.phase("j1") == "Running"
 
 
+def test_a_single_component_that_is_frozen_is_stopped_as_well(script: Script) -> None:
+    script.tell(a_site("a", 4), a_job("j1", 4))
+    script.grant(*script.claimed("j1"))
+    script.released("j1")
+    assert Watch(script).until(DUE_AT) == [FIRST]
+    script.drop()
+    assert script.phase("j1") == "Stopping"
+
+
+def test_the_round_trip_to_the_site_is_added(released: Script) -> None:
+    released.tell(SiteReported(site=B, idle=0, through=1, rtt_s=1.5))
+    watch = Watch(released.passed(FIRST))
+    assert watch.until(DUE_AT + 1.49) == []
+    assert watch.until(DUE_AT + 1.5) == [SECOND]
+    released.drop()
+
+
 def test_an_agent_that_was_not_heard_has_the_whole_time_again(released: Script) -> None:
     """It may have the report in a queue: SIGSTOP of an agent, a link that stands still."""
     watch = Watch(released.passed(FIRST))
@@ -120,6 +138,13 @@ def test_a_daemon_that_stood_still_waits_for_the_whole_time_again(released: Scri
     released.drop()
 
 
+def test_a_short_pause_leaves_time_for_the_report(released: Script) -> None:
+    watch = Watch(released.change(pause_max_s=0.1).passed(FIRST))
+    assert watch.until(T + LATE_MAX_S + REPORT_S - 0.01) == []
+    assert watch.until(T + LATE_MAX_S + REPORT_S) == [SECOND]
+    released.drop()
+
+
 def test_a_quorum_that_is_left_goes_on_without_the_frozen_component(script: Script) -> None:
     script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4, quorum=1))
     script.grant(*script.claimed("j1"))
@@ -128,3 +153,14 @@ def test_a_quorum_that_is_left_goes_on_without_the_frozen_component(script: Scri
     assert Watch(script).until(DUE_AT) == [SECOND]
     assert [stop.claim for stop in script.take(StopClaim)] == [SECOND]
     assert script.phase("j1") == "Running"
+
+
+def test_the_frozen_claim_is_charged_as_wasted(released: Script) -> None:
+    """The time that its processors were held counts, though it never ran."""
+    Watch(released.passed(FIRST)).until(DUE_AT)
+    released.drop()
+    released.at(30.0).gone(FIRST, EndKind.STOPPED).gone(SECOND, EndKind.STOPPED)
+    released.drop()
+    charges = {charge.claim: charge for charge in released.job("j1").charges}
+    assert (charges[SECOND].granted_at, charges[SECOND].ended_at) == (0.0, 30.0)
+    assert charges[SECOND].passed_at is None

@@ -12,6 +12,9 @@ from koala.core.model.actions import (
     StartTransfer,
     StopClaim,
 )
+from koala.core.model.events import ReplicaRemoved
+from koala.core.model.values import FileName, SiteName
+from koala.policies import chosen
 from tests.core.conftest import Begin
 from tests.harness.builders import HIGH, a_component, a_job, a_site
 from tests.harness.script import Script
@@ -43,6 +46,12 @@ def test_high_priority_goes_first_when_processors_become_idle(script: Script) ->
     assert script.phase("low") == "Placing"
 
 
+def test_jobs_behind_one_that_does_not_fit_are_tried_too(script: Script) -> None:
+    script.tell(a_site("delft", 8, idle=0), a_job("big", 8), a_job("small", 2))
+    script.report("delft", 4)
+    assert order_of_claims(script) == ["small"]
+
+
 def test_one_scan_does_not_give_the_same_processors_twice(script: Script) -> None:
     script.tell(a_site("delft", 8, idle=0), a_job("j1", 5), a_job("j2", 5), a_job("j3", 3))
     script.report("delft", 8)
@@ -56,6 +65,13 @@ def test_the_papers_pace_is_one_scan_an_interval_in_the_cycle_high_high_low(begi
     script.report("delft", 8).expect_nothing()
     script.at(720)
     script.expect(ClaimProcessors, at=720, claim="low/1/0/1")
+
+
+def test_at_the_papers_pace_the_high_queue_is_scanned_first(begin: Begin) -> None:
+    script = begin(scan="interval", scan_interval_s=240.0, ageing_s=float("inf"))
+    script.tell(a_site("delft", 8, idle=0), a_job("high", 8, priority=HIGH))
+    script.report("delft", 8).at(240)
+    script.expect(ClaimProcessors, at=240, claim="high/1/0/1")
 
 
 def test_at_the_papers_pace_a_submission_is_tried_at_once(begin: Begin) -> None:
@@ -79,6 +95,12 @@ def test_placement_tries_are_limited(begin: Begin) -> None:
     assert script.job("big").placement_tries == 3
 
 
+def test_without_a_limit_a_job_waits_for_ever(begin: Begin) -> None:
+    script = begin(scan="interval", scan_interval_s=10.0)
+    script.tell(a_site("delft", 2), a_job("big", 8)).at(5000)
+    assert script.phase("big") == "Placing"
+
+
 def test_a_submission_over_the_queue_limit_is_delayed_and_let_in_in_order(begin: Begin) -> None:
     script = begin(queue_jobs_max=2)
     script.tell(a_site("delft", 8, idle=0))
@@ -98,6 +120,13 @@ def test_a_delayed_high_priority_job_does_not_overtake(begin: Begin) -> None:
     assert (script.phase("j2"), script.phase("urgent")) == ("Placing", "Delayed")
 
 
+def test_a_delayed_job_can_be_cancelled(begin: Begin) -> None:
+    script = begin(queue_jobs_max=1)
+    script.tell(a_site("delft", 8, idle=0), a_job("j1", 1), a_job("j2", 1)).cancel("j2")
+    assert script.phase("j2") == "Cancelled"
+    assert script.reason("j2") == "by ann"
+
+
 def test_a_job_that_comes_back_does_not_count_as_over_the_limit(begin: Begin) -> None:
     script = begin(queue_jobs_max=1)
     script.tell(a_site("delft", 8), a_job("j1", 8))
@@ -105,6 +134,13 @@ def test_a_job_that_comes_back_does_not_count_as_over_the_limit(begin: Begin) ->
     script.tell(a_job("j2", 8)).report("delft", 0).refuse(*claims)
     assert (script.phase("j1"), script.phase("j2")) == ("Placing", "Placing")
     assert script.scheduler.queues.order()[1] == ["j2", "j1"]
+
+
+def test_placing_makes_room_for_delayed_jobs(begin: Begin) -> None:
+    script = begin(queue_jobs_max=1)
+    script.tell(a_site("delft", 8, idle=0), a_job("j1", 4), a_job("j2", 4))
+    script.report("delft", 8)
+    assert order_of_claims(script) == ["j1", "j2"]
 
 
 # --- where ---
@@ -130,12 +166,32 @@ def test_components_of_a_job_may_share_a_site(script: Script) -> None:
     assert script.placed_on("j1") == ["delft"] * 3
 
 
+def test_a_job_at_a_site_that_nobody_knows_waits(script: Script) -> None:
+    script.tell(a_site("delft", 8), a_job("j1", a_component(1, "atlantis"))).at(1000)
+    assert script.phase("j1") == "Placing"
+
+
+def test_worst_fit_is_chosen_by_name(begin: Begin) -> None:
+    script = begin(chosen(placement="WF"), bandwidth_default_bps=10.0)
+    script.tell(a_site("a", 4), a_site("b", 8)).replica("data", "a", 100)
+    script.tell(a_job("j1", 2, file="data"))
+    assert script.placed_on("j1") == ["b"]
+    script.expect(StartTransfer, source="a", target="b")
+
+
 def test_a_job_whose_file_is_nowhere_waits_for_it(script: Script) -> None:
     script.tell(a_site("delft", 8), a_job("j1", 1, file="data"))
     assert script.phase("j1") == "Placing"
     script.replica("data", "delft")
     claim = script.expect(ClaimProcessors)
     assert claim.local_input == "data"
+
+
+def test_a_replica_that_is_gone_is_no_source(script: Script) -> None:
+    script.tell(a_site("delft", 8)).replica("data", "delft")
+    script.tell(ReplicaRemoved(file=FileName("data"), site=SiteName("delft")))
+    script.tell(a_job("j1", 1, file="data"))
+    assert script.phase("j1") == "Placing"
 
 
 def test_jobs_placed_and_not_yet_claimed_are_not_subtracted(begin: Begin) -> None:
@@ -152,6 +208,12 @@ def test_count_placed_subtracts_them(begin: Begin) -> None:
     script.tell(a_job("j1", 8, file="data"), a_job("j2", 8, file="data"))
     assert script.phase("j2") == "Placing"
     script.at(75)
+    script.expect(ClaimProcessors, claim="j1/1/0/1")
+
+
+def test_with_count_placed_a_job_does_not_stand_in_its_own_way(begin: Begin) -> None:
+    script = begin(count_placed=True)
+    script.tell(a_site("delft", 8), a_job("j1", 8))
     script.expect(ClaimProcessors, claim="j1/1/0/1")
 
 
@@ -187,6 +249,14 @@ def test_an_aged_job_holds_the_door_and_lets_others_pass_in_every_second_half(
     assert order_of_claims(script) == ["small"]
 
 
+def test_the_door_opens_without_any_change(begin: Begin) -> None:
+    """Nothing may happen for hours, and the small job still gets its half of the time."""
+    script = begin(ageing_s=100.0, scan_interval_s=10.0)
+    script.tell(a_site("delft", 8, idle=4), a_job("big", 8)).at(110)
+    script.tell(a_job("small", 1)).at(154)
+    assert order_of_claims(script) == ["small"]
+
+
 def test_an_aged_job_that_could_never_be_placed_holds_nobody_up(begin: Begin) -> None:
     script = begin(ageing_s=100.0)
     script.tell(a_site("delft", 8, idle=0), a_job("huge", 9)).at(110)
@@ -206,6 +276,12 @@ def test_a_second_submission_of_the_same_job_changes_nothing(begin: Begin, scan:
     script = begin(scan=scan)
     script.tell(a_site("delft", 8), a_job("j1", 8)).drop()
     script.unchanged_by(a_job("j1", 2))
+
+
+def test_an_aged_job_whose_tries_are_used_up_holds_no_door(begin: Begin) -> None:
+    script = begin(ageing_s=0.0, placement_tries_max=1)
+    script.tell(a_site("delft", 8, idle=0), a_job("j1", 8))
+    assert script.phase("j1") == "Failed"
 
 
 def test_components_on_distinct_sites_share_none(script: Script) -> None:
@@ -231,3 +307,10 @@ def test_a_blocked_component_moves_to_a_site_that_no_other_component_has(begin: 
     assert script.placed_on("j1") == ["a", "b"]
     script.replica("data", "a").replica("data", "c").report("b", 0).at(75)
     assert script.placed_on("j1") == ["a", "c"]
+
+
+def test_components_of_a_quorum_on_distinct_sites_share_none(script: Script) -> None:
+    script.ignore(ClaimProcessors)
+    script.tell(a_site("delft", 9), a_site("leiden", 4))
+    script.tell(a_job("j1", 2, 2, 2, distinct=True, quorum=2))
+    assert script.placed_on("j1") == ["delft", "leiden", None]

@@ -10,7 +10,9 @@ import pytest
 from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer
 from koala.core.model.events import Event, SiteResumed
 from koala.core.model.job import EndKind
-from koala.core.model.values import JobId, SiteName
+from koala.core.model.values import FOREVER, JobId, SiteName
+from koala.core.pipeline.refusals import sites_closed_to
+from koala.policies import chosen
 from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import HIGH, a_component, a_job, a_site
@@ -70,6 +72,10 @@ def test_another_site_is_tried_instead_and_at_once(begin: Begin) -> None:
     assert script.at(1.0).expect(ClaimProcessors, claim="j1/2/0/1", at=1.0).site == "b"
 
 
+def test_another_site_is_tried_as_soon_as_it_has_room(shut: Script) -> None:
+    shut.tell(a_site("b", 4)).expect(ClaimProcessors, site="b", at=31.0)
+
+
 @pytest.mark.parametrize(
     "word", [a_site("a"), SiteResumed(site=A, by=ANN)], ids=["registered", "resumed"]
 )
@@ -78,6 +84,18 @@ def test_a_site_that_may_have_been_changed_is_asked_at_once(shut: Script, word: 
     shut.tell(word).expect(ClaimProcessors, claim="j1/6/0/1", at=31.0)
     refuse(shut, "j1/6/0/1")
     shut.at(33.0).expect(ClaimProcessors, claim="j1/7/0/1", at=33.0)
+
+
+def test_what_waited_in_vain_in_the_queue_pauses_no_longer(begin: Begin) -> None:
+    """Such a refusal passes by itself; it is what claiming tries are for."""
+    script = begin().tell(a_site("a"), a_job("j1", 4))
+    for attempt in range(1, 6):
+        claim = script.expect(ClaimProcessors, at=script.now).claim
+        assert claim == f"j1/{attempt}/0/1"
+        script.after(4.9)
+        script.gone(claim, EndKind.REFUSED, reason="not started within 5 s").after(1.0)
+    assert not sites_closed_to(script.scheduler, script.job("j1"), script.now)
+    script.drop()
 
 
 def test_components_that_are_refused_together_count_once(begin: Begin) -> None:
@@ -93,11 +111,30 @@ def test_pauses_begin_again_once_all_was_claimed(shut: Script) -> None:
     shut.at(65.0).expect(ClaimProcessors, claim="j1/8/0/1", at=65.0)
 
 
+def test_other_jobs_are_claimed_there(shut: Script) -> None:
+    shut.tell(a_job("j2", 4)).expect(ClaimProcessors, claim="j2/1/0/1", site="a")
+
+
 def test_a_job_that_is_refused_does_not_slow_down_the_others(begin: Begin) -> None:
     """The window is for sites that cannot begin so much at a time."""
     script = begin().tell(a_site("a"), a_job("j1", 4))
     asked_at(script, 100.0)
     assert script.scheduler.sites[A].window == 8.0
+
+
+def test_nobody_waits_behind_it(begin: Begin) -> None:
+    script = begin(chosen(queueing="GS"), ageing_s=FOREVER)
+    script.tell(a_site("a"), a_job("j1", 4))
+    asked_at(script, 31.0)
+    script.tell(a_job("j2", 4)).expect(ClaimProcessors, claim="j2/1/0/1", at=31.0)
+    script.grant("j2/1/0/1").drop().cancel("j2").drop().gone("j2/1/0/1")
+    script.at(62.0).expect(ClaimProcessors, claim="j1/6/0/1", at=62.0)
+
+
+def test_it_holds_no_door(begin: Begin) -> None:
+    script = begin(ageing_s=0.0, claiming_step_min_s=100.0).tell(a_site("a"), a_job("j1", 4))
+    refuse(script, *script.claimed("j1"))
+    script.at(100.2).tell(a_job("j2", 4)).expect(ClaimProcessors, claim="j2/1/0/1", at=100.2)
 
 
 def test_nobody_is_stopped_for_a_job_that_the_site_refused(begin: Begin) -> None:

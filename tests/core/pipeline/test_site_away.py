@@ -82,6 +82,16 @@ def test_silence_is_noticed_though_leases_grew_while_the_site_was_away(script: S
     assert script.phase("j1") == "Placing"
 
 
+def test_a_running_job_waits_for_a_silent_site_until_the_fence(script: Script) -> None:
+    script.tell(a_site("a", 4), a_job("j1", 4))
+    script.running("j1")
+    script.disconnect("a").at(10_000).expect_nothing()
+    assert script.phase("j1") == "Running"
+    script.fence("j1/1/0/1")
+    assert script.phase("j1") == "Placing"
+    assert script.scheduler.sites[A].errors == 1
+
+
 def test_a_site_that_is_there_is_asked_to_stop_what_is_silent(script: Script) -> None:
     """Its starter may be stopped, or have left something alive: the site can tell, and end it."""
     script.tell(a_site("a", 4), a_job("j1", 4))
@@ -156,12 +166,57 @@ def test_claims_asked_since_the_last_report_are_subtracted(script: Script) -> No
     assert idle(script) == 3
 
 
+def test_a_claim_that_ended_before_a_report_is_not_subtracted(script: Script) -> None:
+    script.tell(a_site("a", 8), a_job("j1", 3)).claimed("j1")
+    script.gone("j1/1/0/1", EndKind.FAILED).cancel("j1")
+    assert idle(script) == 8
+
+
 def test_a_report_of_a_disconnected_site_is_ignored(script: Script) -> None:
     script.tell(a_site("a", 8)).disconnect("a")
     script.unchanged_by(SiteReported(site=A, idle=1, through=0, rtt_s=0.0))
 
 
 # --- restarts ---
+
+
+@pytest.mark.parametrize(
+    "phase",
+    ["Delayed", "Placing", "Claiming", "Starting", "Releasing", "Running", "Stopping"],
+)
+def test_a_restart_loses_nothing_in_any_phase(begin: Begin, phase: str) -> None:
+    """The inventory says again what was; the job goes on to its end."""
+    script = in_phase(begin, phase).ignore(ArmClaim, ReleaseClaim)
+    ledger = list(script.scheduler.ledger)
+    script.tell(DaemonStarted(epoch=2))
+    assert script.phase("j1") == phase
+    assert list(script.scheduler.ledger) == ledger
+    assert not script.scheduler.sites[A].is_connected
+    script.tell(a_site("a", 4, idle=0))
+    assert script.phase("j1") == phase
+    wanted = script.scheduler.wanted(A)
+    named = [hold.claim for hold in wanted.holds] + [stop.claim for stop in wanted.stops]
+    assert sorted(named) == sorted(ledger)
+    assert len(wanted.releases) == (2 if phase in ("Releasing", "Running") else 0)
+
+
+def test_after_a_restart_grants_heard_in_the_inventory_let_the_job_go_on(script: Script) -> None:
+    script.tell(a_site("a", 4), a_job("j1", 2, 2))
+    claims = script.claimed("j1")
+    script.tell(DaemonStarted(epoch=2), a_site("a", 4)).grant(*claims)
+    number, _ = script.armings("j1")
+    assert number.epoch == 2
+    script.drop()
+
+
+def test_a_release_is_wanted_again_after_a_restart_always_the_same(script: Script) -> None:
+    script.tell(a_site("a", 4), a_job("j1", 4))
+    script.grant(*script.claimed("j1"))
+    number, claims = script.armings("j1")
+    script.arm(claims[0], number)
+    first = script.expect(ReleaseClaim)
+    script.tell(DaemonStarted(epoch=2), a_site("a", 4)).at(100)
+    assert script.scheduler.wanted(A).releases == (first,)
 
 
 # --- late, doubled, foreign ---
@@ -293,6 +348,13 @@ def test_a_link_slower_than_thought_is_learnt_from_copies_that_were_cut_short(
     assert attempt.transfer_s == 35.0  # half done after 17.5 s, for all we know
 
 
+def test_a_copy_that_was_cut_short_in_time_teaches_nothing(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=100_000.0).ignore(StartTransfer, CancelTransfer)
+    script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home", 1_000_000)
+    script.tell(a_job("j1", 4, file="data")).at(5).cancel("j1")
+    assert not script.scheduler.files.bandwidth
+
+
 def test_the_time_while_the_daemon_was_away_teaches_nothing(begin: Begin) -> None:
     """Nor does a step of the clock between its lives: no next copy is thought to take hours."""
     script = begin(bandwidth_default_bps=100_000.0).ignore(StartTransfer, CancelTransfer)
@@ -321,3 +383,12 @@ def test_the_time_while_one_end_was_away_teaches_nothing(
     script.at(62).cancel("j1")
     assert not script.scheduler.files.transfers
     assert not script.scheduler.files.bandwidth
+
+
+def test_a_copy_that_was_done_long_ago_teaches_nothing_when_its_attempt_ends(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=100_000.0).ignore(StartTransfer, CancelTransfer)
+    script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home", 1_000_000)
+    script.tell(a_job("j1", 4, file="data")).at(5)
+    script.fetched("j1/1/t1", size_bytes=1_000_000, took_s=5.0).drop().at(7)
+    script.at(7.5).drop().cancel("j1").drop()
+    assert list(script.scheduler.files.bandwidth.values()) == [200_000.0]

@@ -46,6 +46,19 @@ def test_a_failed_claim_returns_the_whole_job_and_counts_against_its_site(script
     assert (site(script, "a").errors, site(script, "b").errors) == (0, 1)
 
 
+def test_a_node_that_vanishes_returns_the_whole_job(running: Script) -> None:
+    running.gone("j1/1/0/1", EndKind.VANISHED)
+    running.expect(StopClaim, claim="j1/1/1/1")
+    assert running.phase("j1") == "Stopping"
+    assert (site(running, "a").errors, site(running, "b").errors) == (1, 0)
+
+
+def test_an_attempt_fails_once_however_many_components_vanish(running: Script) -> None:
+    """`koala show` counts these, and figure 3 of the paper does."""
+    running.gone("j1/1/0/1", EndKind.VANISHED).drop().gone("j1/1/1/1", EndKind.VANISHED)
+    assert (running.picture("j1")["failures"], running.picture("j1")["preemptions"]) == (1, 0)
+
+
 def test_what_is_nobodys_fault_is_no_failure_of_the_job(running: Script) -> None:
     running.gone("j1/1/0/1", EndKind.SITE).drop()
     assert running.phase("j1") == "Stopping"
@@ -70,6 +83,14 @@ def test_a_transfer_that_fails_returns_the_job_and_counts_at_its_end(
     found = {name for name in ("home", "a") if site(script, name).errors}
     assert found == ({blamed} if blamed else set())
     assert script.job("j1").attempts == 1
+
+
+def test_a_failed_transfer_stops_the_claims_that_were_made(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=10.0).ignore(StartTransfer, CancelTransfer)
+    script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home")
+    script.tell(a_job("j1", 4, file="data")).at(75).grant(*script.claimed("j1"))
+    script.tell(TransferFailed(transfer=TransferId("j1/1/t1"), at=None, reason="cut"))
+    script.expect(StopClaim, claim="j1/1/0/1")
 
 
 @pytest.mark.parametrize(
@@ -127,6 +148,16 @@ def test_a_lost_lease_counts_unless_the_daemon_itself_was_away(begin: Begin) -> 
     assert site(script, "a").errors == 1
 
 
+def test_a_component_that_ends_well_resets_the_count(running: Script) -> None:
+    site(running, "a")
+    running.tell(a_site("c", 1), a_job("bad", a_component(1, "c"))).claimed("bad")
+    running.gone("bad/1/0/1", EndKind.FAILED).cancel("bad")
+    assert site(running, "c").errors == 1
+    running.tell(a_job("good", a_component(1, "c")))
+    running.exits(running.running("good")[0])
+    assert site(running, "c").errors == 0
+
+
 def fail_at(script: Script, name: str, times: int) -> None:
     """So many consecutive failed claims at the site."""
     for _ in range(times):
@@ -159,6 +190,25 @@ def test_a_job_that_fails_everywhere_takes_no_site_from_others(script: Script) -
     assert script.claimed("j1") == ["j1/1/0/1"]
 
 
+def test_several_components_that_fail_at_a_site_are_one_job(script: Script) -> None:
+    script.tell(a_site("a", 8), a_job("j1", *(a_component(2, "a") for _ in range(4))))
+    for claim in script.running("j1"):
+        script.gone(claim, EndKind.VANISHED).drop()
+    assert site(script, "a").errors == 1
+
+
+def test_errors_of_other_jobs_count_whoever_erred_between(script: Script) -> None:
+    script.tell(a_site("a", 4))
+    fail_at(script, "a", 1)
+    script.tell(a_job("ill", 4))
+    keep_failing(script, "ill", 3)
+    assert site(script, "a").unusable_until is None
+    script.cancel("ill")
+    fail_at(script, "a", 1)
+    assert site(script, "a").errors == 3
+    assert site(script, "a").unusable_until is not None
+
+
 def test_a_component_that_ends_well_clears_what_a_job_did_before(script: Script) -> None:
     script.tell(a_site("a", 4), a_job("ill", 4))
     keep_failing(script, "ill", 1)
@@ -182,6 +232,19 @@ def test_a_job_that_erred_at_a_site_goes_elsewhere_and_comes_back_more_and_more_
     assert "not tried at a for 64 s: it erred with the job (failed)" in said
     script.tell(a_site("b", 4)).at(63.0)
     assert script.claimed("ill") == ["ill/7/0/1"]
+
+
+def test_a_probe_by_a_job_that_had_erred_there_says_nothing_new(script: Script) -> None:
+    """It may not keep the site from the next one for another rest."""
+    script.tell(a_site("a", 4), a_job("ill", 4))
+    keep_failing(script, "ill", 1)
+    fail_at(script, "a", 2)
+    assert site(script, "a").unusable_until is not None
+    keep_failing(script, "ill", 1)
+    assert script.now >= 600
+    script.tell(a_job("j1", 4))
+    assert script.claimed("j1") == ["j1/1/0/1"]
+    assert site(script, "a").is_probing
 
 
 def test_as_the_paper_has_it_each_error_counts(begin: Begin) -> None:
@@ -259,6 +322,15 @@ def test_a_probe_that_fails_makes_the_site_rest_again(script: Script) -> None:
     assert site(script, "a").unusable_until == 1200
 
 
+def test_a_job_of_several_components_can_be_the_probe(begin: Begin) -> None:
+    """One job, not one claim: else a site with nothing but such jobs would rest for ever."""
+    script = begin(claim_threshold=1.0).tell(a_site("a", 4))
+    fail_at(script, "a", 3)
+    script.tell(a_job("j1", 1, 1), a_job("j2", 1)).at(600)
+    assert len(script.claimed("j1")) == 2
+    script.expect_nothing()
+
+
 def test_an_operator_resumes_an_unusable_site(script: Script) -> None:
     script.tell(a_site("a", 4))
     fail_at(script, "a", 3)
@@ -282,6 +354,13 @@ def test_a_drained_site_gets_no_claims_and_keeps_its_jobs(running: Script) -> No
     assert running.phase("j1") == "Running"
     running.tell(SiteResumed(site=SiteName("c"), by=ANN))
     assert running.claimed("j2") == ["j2/1/0/1"]
+
+
+def test_a_failed_job_goes_back_to_the_tail_of_its_own_queue(running: Script) -> None:
+    running.report("a", 0).report("b", 0).tell(a_job("j2", 4))
+    running.gone("j1/1/0/1", EndKind.VANISHED).drop()
+    running.gone("j1/1/1/1").drop()
+    assert running.scheduler.queues.order()[1] == ["j2", "j1"]
 
 
 # --- retry, rerun ---
@@ -313,6 +392,17 @@ def test_a_job_whose_programs_were_done_before_the_stop_came_is_finished(script:
     assert script.job("j1").setbacks == []
 
 
+def test_a_job_of_which_one_program_was_stopped_runs_again(running: Script) -> None:
+    running.gone("j1/1/0/1", EndKind.SITE).take(StopClaim)
+    running.exits("j1/1/1/1", 0).drop()
+    assert running.phase("j1") == "Placing"
+
+
+def test_a_failed_program_gives_its_signal(running: Script) -> None:
+    running.exits("j1/1/0/1", -9).drop()
+    assert running.reason("j1") == "component 0 at a: signal 9"
+
+
 def test_rerun_no_forbids_a_new_attempt_after_a_pass(script: Script) -> None:
     script.tell(a_site("a", 4), a_job("j1", 4, rerun=False))
     script.running("j1")
@@ -333,6 +423,25 @@ def test_rerun_no_takes_a_fenced_member_for_one_that_ran(script: Script) -> None
     script.started("j1")
     script.disconnect("a").fence("j1/1/0/1")
     assert script.phase("j1") == "Failed"
+
+
+def test_rerun_no_takes_a_member_that_vanished_after_the_release_for_one_that_ran(
+    script: Script,
+) -> None:
+    """Its pass may have been lost with whoever could tell of it."""
+    script.tell(a_site("a", 4), a_job("j1", 4, rerun=False))
+    script.started("j1")
+    script.gone("j1/1/0/1", EndKind.VANISHED)
+    assert script.phase("j1") == "Failed"
+
+
+def test_rerun_no_allows_another_attempt_when_a_starter_vanished_before_the_release(
+    script: Script,
+) -> None:
+    script.tell(a_site("a", 4), a_job("j1", 4, rerun=False))
+    script.grant(*script.claimed("j1")).take(ArmClaim)
+    script.gone("j1/1/0/1", EndKind.VANISHED)
+    assert script.phase("j1") == "Placing"
 
 
 def test_rerun_no_after_a_release_that_came_too_late(script: Script) -> None:
@@ -400,6 +509,15 @@ def test_cancelling_twice_or_after_the_end_changes_nothing(running: Script) -> N
     assert running.phase("j1") == "Finished"
     running.unchanged_by(JobCancelRequested(job=JobId("j1"), by=ANN))
     running.unchanged_by(JobCancelRequested(job=JobId("nobody"), by=ANN))
+
+
+def test_a_cancel_ends_transfers(begin: Begin) -> None:
+    script = begin(bandwidth_default_bps=10.0)
+    script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home")
+    script.tell(a_job("j1", 4, file="data"))
+    script.expect(StartTransfer)
+    script.cancel("j1")
+    script.expect(CancelTransfer, transfer="j1/1/t1", source="home", target="a")
 
 
 def test_a_site_where_batch_jobs_cannot_begin_rests_for_all_and_ever_longer(

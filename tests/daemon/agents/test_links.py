@@ -49,6 +49,13 @@ async def test_a_ping_of_a_wanted_claim_is_answered_with_its_own_instant(tmp_pat
         assert pong.pong.now > 1e9
 
 
+async def test_a_ping_of_another_starter_is_not_answered(tmp_path: Path) -> None:
+    async with running_job(tmp_path) as (agent, _, _, claim):
+        agent.tell(ping=pb.Ping(claim=claim, nonce="somebody else", sent_at=1.0))
+        await round_trip(agent)
+        assert agent.heard_of("pong") == []
+
+
 async def test_a_ping_of_a_claim_that_is_to_stop_is_not_answered(tmp_path: Path) -> None:
     async with running_job(tmp_path) as (agent, client, job, claim):
         agent._take = lambda message: None  # type: ignore[method-assign]  # it hangs
@@ -66,6 +73,14 @@ async def test_a_ping_of_an_unknown_claim_brings_its_stop(tmp_path: Path) -> Non
         assert stop.stop.claim == "j7/1/0/1"
         await agent.until("acknowledge")  # the agent says it is gone: that is well
         assert agent.acknowledged == ["j7/1/0/1"]
+
+
+async def test_an_end_said_again_is_acknowledged_again(tmp_path: Path) -> None:
+    async with running_job(tmp_path) as (agent, client, job, claim):
+        agent.end(claim)
+        agent.end(claim)
+        await agent.until("acknowledge", 2)
+        assert await client.wait(job) == "Finished"
 
 
 async def test_values_travel_between_components_of_a_live_attempt(tmp_path: Path) -> None:

@@ -22,10 +22,6 @@ def pongs(count: int, nonce: str = "x") -> list[pb.ToAgent]:
     return [pb.ToAgent(pong=pb.Pong(claim=f"j{n}/1/0/1", nonce=nonce)) for n in range(count)]
 
 
-def claims(messages: list[pb.ToAgent]) -> list[str]:
-    return [message.pong.claim for message in messages]
-
-
 def test_a_pack_stays_far_below_the_largest_message() -> None:
     sent = list(packed(pongs(10, nonce="x" * (PACK_BYTES_MAX // 4))))
     assert all(message.ByteSize() <= PACK_BYTES_MAX + 1_000 for message in sent)

@@ -136,6 +136,13 @@ def test_an_unknown_site_is_told_the_known_ones() -> None:
     assert is_final
 
 
+def test_an_open_daemon_takes_any_site() -> None:
+    allowlist = Allowlist(epoch=5, sites={}, is_open=True)
+    machine = Session(allowlist, Timing(), now=0.0)
+    assert machine.receive(registration(site="leiden"), 0.0) == []
+    assert machine.site == "leiden"
+
+
 def test_an_agent_that_served_a_later_epoch_is_refused_but_may_come_again() -> None:
     reason, is_final = rejection(session().receive(registration(epoch_seen=6), 0.0))
     assert "epoch 6" in reason
@@ -189,6 +196,21 @@ def test_a_silent_agent_is_cut_and_a_beating_one_is_not() -> None:
     machine.receive(Beat(number=1, sent_at=0.0), 10.0)
     assert kinds(machine.wake(24.9)) == ["beat"]
     assert machine.wake(25.0) == [EndSession(reason="silent for 15 s", is_fault=True)]
+
+
+def test_a_stream_that_never_registers_is_cut() -> None:
+    machine = session()
+    assert machine.wake_at == 15.0
+    assert kinds(machine.wake(15.0)) == ["EndSession"]
+
+
+def test_a_session_that_ended_is_not_joined_any_more() -> None:
+    machine = session()
+    machine.receive(registration(), 0.0)
+    machine.receive(InventoryEnd(), 0.0)
+    assert kinds(machine.close("the daemon stops")) == ["goodbye", "EndSession"]
+    assert machine.join([Beat(number=1, sent_at=0.0)], 1.0) == []
+    assert machine.close("again") == []
 
 
 def answer(verdict: WatermarkVerdict, _site: SiteName, _mark: Watermark) -> WatermarkVerdict:

@@ -62,6 +62,28 @@ def test_a_component_larger_than_every_site_is_refused() -> None:
         check(job(part(1), part(9)), grid(delft=8, leiden=4), NOBODY_LISTED)
 
 
+def test_a_site_that_is_away_still_counts() -> None:
+    scheduler = grid(delft=8)
+    scheduler.handle(SiteDisconnected(site=DELFT), 2.0)
+    check(job(part(8, DELFT)), scheduler, NOBODY_LISTED)
+
+
+def test_a_listed_site_that_never_came_may_be_large() -> None:
+    check(job(part(100)), grid(delft=8), {DELFT: None, LEIDEN: None})
+    check(job(part(100, LEIDEN)), grid(delft=8), {DELFT: None, LEIDEN: None})
+    with pytest.raises(RejectedError, match="100"):
+        check(job(part(100)), grid(delft=8), {DELFT: None, LEIDEN: UserName("ada")})
+
+
+def test_a_site_of_another_owner_is_not_there() -> None:
+    scheduler = grid(delft=8, adas=64)
+    check(job(part(64), owner="ada"), scheduler, NOBODY_LISTED)
+    with pytest.raises(RejectedError, match="largest site is delft"):
+        check(job(part(64)), scheduler, NOBODY_LISTED)
+    with pytest.raises(RejectedError, match="known sites are delft"):
+        check(job(part(1, SiteName("adas"))), scheduler, NOBODY_LISTED)
+
+
 def test_a_site_that_takes_only_named_users_is_there_for_them() -> None:
     scheduler = grid(delft=8)
     facts = SiteFacts(processors=64, users=(UserName("ada"), UserName("bob")))
@@ -206,6 +228,13 @@ def test_components_that_never_fit_together_are_refused_with_the_numbers() -> No
             check(job(*[part(12)] * 3), three, NOBODY_LISTED)
     assert check(job(*[part(12)] * 3), grid(a=12, b=12, c=12), NOBODY_LISTED) == ()
     assert check(job(*[part(12)] * 3), grid(a=24, b=12), NOBODY_LISTED) == ()
+
+
+def test_components_that_are_fixed_leave_less_for_the_others() -> None:
+    scheduler = grid(delft=8, leiden=4)
+    assert check(job(part(4, DELFT), part(4), part(4)), scheduler, NOBODY_LISTED) == ()
+    with pytest.raises(RejectedError, match="5 at delft"):
+        check(job(part(5, DELFT), part(4), part(4)), scheduler, NOBODY_LISTED)
 
 
 def test_a_site_takes_no_more_components_than_it_has_slots() -> None:

@@ -17,6 +17,8 @@ from koala.client import AsyncClient, AsyncJobHandle, Submission
 from koala.core.model.job import Cancelled, Job
 from koala.core.model.values import JobId, UserName
 from koala.core.purge import PurgedJob
+from koala.daemon.auth.access_rules import Caller, CallerKind, Role
+from koala.daemon.clients.archive_queries import owner_wanted
 from koala.daemon.lifecycle import Daemon
 from koala.daemon.loop.group_commit import Upkeep
 from koala.daemon.state.recovery import begin_life
@@ -166,6 +168,17 @@ def test_no_flipped_bit_in_the_archive_gives_a_key_a_second_job(tmp_path: Path) 
             begin_life(config, accept_loss=accept_loss)
 
 
+def test_past_jobs_go_after_their_time() -> None:
+    with closing(archive_of(ended_jobs(5))) as connection:
+        archive.write_jobs(connection, ended_jobs(5)[:2])  # by a replay, once more
+        archive.remove_jobs(connection, before=12.0)
+        left = archive.read_jobs(connection, HERE, ArchiveQuery())
+        assert [job.id for job in left.jobs] == ["j4", "j3", "j2"]
+        keys = archive.read_keys(connection, HERE, ["ann\x000", "ann\x004"])
+        assert keys == {"ann\x004": ("j4", "")}
+        assert archive.read_owners(connection, HERE, ["j1", "j2"]) == {"j2": ""}
+
+
 # --- what is long, beside what is short -----------------------------------------------------------
 
 HERE = Path("x")
@@ -216,6 +229,13 @@ def test_the_archive_is_read_whole_in_parts(size: int) -> None:
         assert read(owner="bob") == [f"j{n}bob" for n in range(29, -1, -1)]
         assert read(since=20.0, until=12.0, owner="eve") == ["j11eve", "j10eve"]
         assert read(owner="nobody") == []
+
+
+def test_whose_jobs_are_read_is_up_to_who_asks() -> None:
+    ann = Caller(name="ann", kind=CallerKind.USER, role=Role.USER)
+    root = Caller(name="root", kind=CallerKind.USER, role=Role.OPERATOR)
+    assert owner_wanted(ann, "") == owner_wanted(ann, "bob") == owner_wanted(ann, "ann") == "ann"
+    assert (owner_wanted(root, ""), owner_wanted(root, "bob")) == (None, "bob")
 
 
 def forgetting_meanwhile(

@@ -9,6 +9,7 @@ import pytest
 
 from koala.daemon.clients import event_feed as notices_module
 from koala.daemon.clients.event_feed import CutError, EventFeed
+from koala.daemon.storage import journal as journal_module
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Notice
 from koala.errors import RejectedError, SpecError
@@ -57,6 +58,16 @@ async def test_old_notices_come_from_the_journal_and_new_ones_follow(tmp_path: P
         assert the.watchers == 0
 
 
+async def test_a_watcher_of_only_new_ones_waits_for_them(tmp_path: Path) -> None:
+    async with hub(tmp_path, past=5) as (the, journal), asyncio.TaskGroup() as group:
+        taking = group.create_task(take(the, the.start(-1), 2))
+        await asyncio.sleep(0)
+        publish(the, journal, 6, 6)
+        await asyncio.sleep(0)
+        publish(the, journal, 7, 7)
+        assert await taking == [6, 7]
+
+
 async def test_one_that_fell_behind_is_cut_and_resumes_without_a_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,6 +85,21 @@ async def test_one_that_fell_behind_is_cut_and_resumes_without_a_gap(
                 await anext(since)
         assert seen == [1, 2, 3, 4]
         assert await take(the, the.start(cut.value.after), 26) == list(range(5, 31))
+
+
+async def test_one_that_reads_the_past_more_slowly_than_it_goes_is_cut_before_the_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "NOTICES_MAX", 2_000)
+    monkeypatch.setattr(notices_module, "RECENT_MAX", 10)
+    async with hub(tmp_path, past=2_000) as (the, journal):
+        async with aclosing(the.since(the.start(0))) as since:
+            seen = await lot(since)
+            publish(the, journal, 2_001, 4_000)
+            with pytest.raises(CutError, match=f"not kept any more; resume after {len(seen)}"):
+                await anext(since)
+        with pytest.raises(RejectedError, match="first: 2001"):
+            the.start(len(seen))
 
 
 async def test_an_end_of_the_daemon_cuts_after_all_was_seen(tmp_path: Path) -> None:

@@ -81,6 +81,22 @@ def test_the_daemon_chooses_the_largest_site_that_the_user_may_use(
         choose("hers")
 
 
+def test_the_same_content_is_there_already_and_another_one_is_refused(
+    service: FileService, batch: BatchContext
+) -> None:
+    name = FileName("~ann/own")
+    assert service._check_addition(batch, name, NEW, "delft") == ("delft", True)
+    other = Content(user="ann", checksum="b" * 64, size_bytes=SIZE)
+    with pytest.raises(RejectedError, match=r"'~ann/own' exists with another content, at delft"):
+        service._check_addition(batch, name, other, "")
+
+
+def test_files_of_a_user_have_a_limit(service: FileService, batch: BatchContext) -> None:
+    large = Content(user="ann", checksum="b" * 64, size_bytes=SIZE + 1)
+    with pytest.raises(RejectedError, match=r"2000 that ann has .*limits.files_mb_per_user"):
+        service._check_addition(batch, FileName("~ann/new"), large, "")
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -94,6 +110,17 @@ def test_only_own_files_are_removed(
 ) -> None:
     with pytest.raises(RejectedError, match=words):
         service._check_removal(batch, pb.RemoveFileRequest(name=name), caller("ann"))
+
+
+def test_a_shared_file_is_removed_by_its_owner_or_an_operator(
+    service: FileService, batch: BatchContext
+) -> None:
+    shared = pb.RemoveFileRequest(name="~ann/shared/map")
+    with pytest.raises(RejectedError, match="is a file of ann, who can remove it"):
+        service._check_removal(batch, shared, caller("bob"))
+    by_name = pb.RemoveFileRequest(name="shared/map")
+    for request, by in ((by_name, caller("ann")), (shared, caller("ops", Role.OPERATOR))):
+        assert service._check_removal(batch, request, by) == ("~ann/shared/map", ("delft",))
 
 
 def test_a_file_that_a_job_needs_is_not_removed(service: FileService, batch: BatchContext) -> None:

@@ -1,7 +1,7 @@
 """Logs through a daemon over real gRPC: read, followed over restarts, and after the job."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from koala.client import AsyncClient
-from koala.client.records import LogPart
 from koala.common.protocol.messages import LogChunk, LogRequest, ToAgent
 from koala.core.model.charges import Charge
 from koala.core.model.job import Job, Placing
@@ -211,7 +210,3 @@ async def test_logs_of_a_job_that_is_over_come_from_the_spool_or_its_site(tmp_pa
             assert [part.data async for part in client.logs(job, stream="stdout", follow=True)] == [
                 b"came late\n"
             ]
-
-
-async def _first(parts: AsyncIterator[LogPart]) -> LogPart:
-    return await anext(parts)

@@ -16,7 +16,6 @@ from koala.errors import SpecError
 from koala.job_descriptions.job_reader import JOB_CHARACTERS_MAX, JOB_TOKENS_MAX
 
 LONG = "&(executable=a)" + "(x-a=b)" * (JOB_TOKENS_MAX // 20)
-LARGE = f"&(executable=/bin/true)(rsl_substitution=(A {'x' * 100_000}))(arguments=$(A)#y)"
 
 
 @pytest.fixture

@@ -44,6 +44,17 @@ class Recording:
         self.notices += notices
 
 
+class SlowClock(Clock):
+    """Each look at it takes so long."""
+
+    step_s = 0.0
+    at = 100.0
+
+    def now(self) -> float:
+        self.at += self.step_s
+        return self.at
+
+
 @dataclass
 class Bench:
     """An event loop over a real scheduler and journal, in a task of the test."""

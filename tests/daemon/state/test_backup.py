@@ -253,6 +253,30 @@ def test_a_backup_ends_beside_a_daemon_that_commits_all_the_time(tmp_path: Path)
     assert not gave_up.is_set(), "it ended when nobody committed any more"
 
 
+async def test_links_are_left_aside_and_what_they_name_is_left_alone(tmp_path: Path) -> None:
+    await backed_up(tmp_path, "first", FakeAgent(""), jobs=1)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("of somebody else")
+    (outside / "file").chmod(0o644)
+    outside.chmod(0o755)
+    for folder in (tmp_path / "state" / "more", tmp_path / "state" / "spool" / "jobs" / "j1"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "file").symlink_to(outside / "file")
+        (folder / "folder").symlink_to(outside)
+        (folder / "dangling").symlink_to(tmp_path / "nothing")
+        (folder / "own").write_text("own")
+    back_up(tmp_path / "state", tmp_path / "second", with_spool=True)
+    for name in ("file", "folder", "dangling"):
+        (tmp_path / "second" / "more" / name).symlink_to(outside / name)
+    restore(tmp_path / "second", tmp_path / "back")
+    for folder in (tmp_path / "second" / "spool", tmp_path / "back"):
+        assert not [path for path in folder.rglob("*") if path.is_symlink()]
+    for name in ("more", "spool/jobs/j1"):
+        assert (tmp_path / "back" / name / "own").read_text() == "own"
+    assert modes(outside) == {(True, 0o755), (False, 0o644)}
+
+
 @pytest.fixture
 def whole(tmp_path: Path) -> Path:
     """A folder with the state directory of a daemon that is over, and a backup of it, `backup`."""

@@ -135,6 +135,12 @@ def test_another_format_is_refused_with_both_numbers(tmp_path: Path) -> None:
         read(tmp_path)
 
 
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "journal.db").write_bytes(b"what is this\n" * 100)
+    with pytest.raises(JournalError, match="damaged: it cannot be read: file is not a database"):
+        Journal.open(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -168,6 +174,15 @@ def test_a_lost_write_ahead_log_is_found(tmp_path: Path) -> None:
     journal.close()
     with pytest.raises(JournalError, match=r"damaged|format 0"):
         opened(copy)
+
+
+def test_a_database_deleted_under_the_daemon_is_noticed(tmp_path: Path) -> None:
+    journal, _ = opened(tmp_path)
+    journal.append(Batch(records=[record(1)]))
+    journal.path.unlink()
+    with pytest.raises(JournalError, match="cannot be written"):
+        journal.append(Batch(records=[record(2)]))
+    journal.close()
 
 
 WRITER = """

@@ -9,6 +9,7 @@ import pytest
 
 from koala.client import AsyncClient
 from koala.common.protocol.messages import Watermark
+from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.model.values import SiteName
 from koala.daemon.state.recovery import LOST_JOBS_MAX
 from koala.daemon.storage.folder import FILE
@@ -16,7 +17,7 @@ from koala.daemon.storage.records import JournalPosition
 from koala.daemon.storage.watermark import Watermarks, WatermarkVerdict
 from koala.errors import JournalError
 from tests.daemon.fake_agent import FakeAgent
-from tests.daemon.running import a_daemon, config_of
+from tests.daemon.running import a_daemon, config_of, running
 
 DELFT = SiteName("delft")
 ROWS = {seq: f"chain {seq}".encode() for seq in range(1, 11)}
@@ -49,6 +50,12 @@ def test_a_row_is_the_same_or_the_journal_is_behind(
     shown = watermarks().sign(DELFT, JournalPosition(seq, chain))
     assert watermarks().verify(DELFT, shown) is verdict
     assert watermarks(epoch=9).verify(DELFT, shown) is verdict, "in a later life, too"
+
+
+def test_a_row_that_is_not_kept_says_nothing() -> None:
+    compacted = replace(watermarks(), chain_at=lambda _: None)
+    shown = watermarks().sign(DELFT, JournalPosition(4, ROWS[4]))
+    assert compacted.verify(DELFT, shown) is WatermarkVerdict.UNKNOWN
 
 
 def test_rows_of_before_an_accepted_loss_count_no_more() -> None:
@@ -155,6 +162,16 @@ async def test_after_an_accepted_loss_nothing_has_a_number_twice(tmp_path: Path)
 
 
 @pytest.mark.live
+async def test_an_agent_that_lies_about_the_journal_ends_nothing(tmp_path: Path) -> None:
+    agent = FakeAgent("", mark=pb.Mark(epoch=1, seq=10**9, chain=b"x" * 16, seal=b"y" * 16))
+    await served(tmp_path, agent, 1)
+    async with running(config_of(tmp_path)) as daemon, asyncio.timeout(90):
+        agent.address, agent.mark = daemon.address, pb.Mark(epoch=1, seq=1, chain=b"x" * 65)
+        await agent.connect()
+        assert "chain has 65 bytes" in agent.heard_of("reject")[-1].reject.reason
+
+
+@pytest.mark.live
 async def test_a_daemon_with_a_copied_state_directory_is_fenced(tmp_path: Path) -> None:
     """Two daemons of one origin: whoever an agent has served later, the other one ends or is not
     obeyed."""
@@ -165,3 +182,13 @@ async def test_a_daemon_with_a_copied_state_directory_is_fenced(tmp_path: Path) 
     await served(tmp_path, agent, 1)
     reason = await refused(tmp_path / "other", agent)
     assert "another journal than this one" in reason
+
+
+@pytest.mark.live
+async def test_an_agent_of_a_later_epoch_is_not_served(tmp_path: Path) -> None:
+    agent = FakeAgent("", epoch_seen=99)
+    async with running(config_of(tmp_path)) as daemon, asyncio.timeout(90):
+        agent.address = daemon.address
+        await agent.connect()
+        (rejected,) = agent.heard_of("reject")
+        assert rejected.reject.reason == "the agent has served epoch 99, this is 1"

@@ -172,12 +172,6 @@ async def test_an_account_that_was_taken_off_the_list_is_its_claims_trouble_alon
         assert (await manager.idle()).startable > 0
 
 
-async def refused(manager: BatchManager, asked: Placeholder) -> None:
-    with pytest.raises(LocalManagerError) as caught:
-        await manager.submit(asked)
-    assert caught.value.transient
-
-
 async def test_a_command_for_an_account_goes_behind_the_words_that_become_it() -> None:
     entry = AccountSwitch(prefix=("env", "WHO=anna1"), environment={"HOME": "/home/anna1"})
     base = {"PATH": "/usr/bin:/bin", "HOME": "/root", "TMPDIR": "/root/tmp"}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
@@ -20,6 +21,7 @@ from koala_agent.lrm.dialect import BatchJob, Question
 from koala_agent.lrm.local_manager import (
     EndCause,
     Idle,
+    PausedError,
     Placeholder,
     Queued,
     RequestRefusedError,
@@ -132,6 +134,36 @@ async def test_a_request_that_is_refused_when_asked_is_never_queued(
         assert await manager.listing() == (Queued(claim=CLAIM),)
 
 
+async def test_a_controller_that_came_back_a_moment_ago_refuses_nothing_for_good(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    """Until its machines have registered, Slurm says that there are none."""
+    async with serve() as (manager, witness):
+        cluster.is_away = True
+        await witness.until(Idle, lambda idle: bool(idle.trouble))
+        cluster.is_away = False
+        await witness.until(Idle, lambda idle: not idle.trouble)
+        cluster.refusal = "Requested node configuration is not available"
+        with pytest.raises(PausedError, match="configuration is not available"):
+            await manager.submit(placeholder)
+        cluster.refusal = ""
+        await manager.submit(placeholder)
+        assert await manager.listing() == (Queued(claim=CLAIM),)
+
+
+async def test_a_limit_of_one_project_closes_the_site_to_no_other(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(replace(placeholder, resources=Resources(project="chem")))
+        cluster.job("1").reason = "AssocGrpCPUMinutesLimit"
+        told = await witness.until(Idle, lambda idle: "limit" in idle.why)
+        assert told.why == (
+            "the account of Koala with chem has reached a limit (AssocGrpCPUMinutesLimit)"
+        )
+        assert told.startable == 16
+
+
 async def test_a_job_that_can_never_start_is_taken_out_and_an_agents_death_forgets_no_reason(
     serve: Serve, cluster: Cluster, placeholder: Placeholder
 ) -> None:
@@ -173,7 +205,7 @@ async def test_a_user_who_may_not_have_more_has_nothing_startable(
         await witness.until(Idle, lambda idle: idle.startable == 16)
         await manager.submit(placeholder)
         cluster.job("1").reason = "QOSMaxJobsPerUserLimit"
-        await witness.until(Idle, lambda idle: idle.idle == 12 and idle.startable == 0)
+        await witness.until(Idle, lambda idle: idle.startable == 0 and bool(idle.why))
         await manager.withdraw(CLAIM)
         await witness.ended(CLAIM)
         cluster.now += 30.0

@@ -142,6 +142,23 @@ def test_a_job_of_grid_engine_that_is_run_again_is_seen() -> None:
     assert found == [True, True, True, False, False]
 
 
+def test_a_kill_at_the_limit_is_the_limits() -> None:
+    """Its execution daemon ends a job at its h_rt by KILL, and the record does not say why."""
+    text = RECORD.replace("FAILED", "100 : assumedly after job").replace("STATUS", "137 (Killed)")
+    for ran, cause in (("9.8s", EndCause.CANCELLED_BY_SITE), ("10s", EndCause.TIME_LIMIT)):
+        more = f"{text}ru_wallclock {ran}\ncategory     -l h_rt=10,mem=1 -pe grid 1\n"
+        found = GRID_ENGINE.read_record(said(more), number="9", name="koala-ab-j1.1.0.1")
+        assert found is not None
+        assert found.cause is cause
+
+
+def test_a_record_of_another_job_with_the_same_number_is_not_ours() -> None:
+    earlier = RECORD.replace("FAILED", "0").replace("STATUS", "0")
+    assert GRID_ENGINE.read_record(said(earlier), number="9", name="koala-ab-j2.1.0.1") is None
+    none_yet = said(status=1, err="error: job id 9 not found")
+    assert GRID_ENGINE.read_record(none_yet, number="9", name="koala-ab-j1.1.0.1") is None
+
+
 QUEUES = "<a><cluster_queue_summary><name>batch</name></cluster_queue_summary></a>"
 HOST = """<qhost><host name='node'>
       <resourcevalue name='slots' dominance='hc'>FREE</resourcevalue>

@@ -90,6 +90,18 @@ def test_resources_in_the_words_of_htcondor() -> None:
     assert "request_memory = 2000M" in description(placeholder=wide, memory_min_mb=500)
 
 
+def test_the_sites_words_count() -> None:
+    pool = HTCondor(project="physics", requirements='Arch == "ARM"', options=('+Image = "a.sif"',))
+    lines = description(pool, project="other")
+    assert "accounting_group = physics" in lines
+    assert '+Image = "a.sif"' in lines
+    assert [line for line in lines if line.endswith('&& (Arch == "ARM")')]
+    asked = pool.ask(FIRST, name=NAME, script="")
+    assert asked is not None
+    assert '(TotalSlotCpus >= 4) && (Arch == "ARM")' in asked.argv
+    assert {*POOL.honours} - {*pool.honours} == {"project", "native"}
+
+
 @pytest.mark.parametrize(
     "wishes",
     [
@@ -259,6 +271,12 @@ def test_jobs_that_are_gated_do_not_wait() -> None:
     assert POOL.read_figures(answers).queued_jobs == 1
 
 
+def test_jobs_of_other_schedds_wait_too() -> None:
+    schedds = [{"Name": "kappa@", "TotalIdleJobs": 50}, {"Name": "other", "TotalIdleJobs": 3}]
+    answers = (recorded("slots.json"), recorded("totals.txt"), said(json.dumps(schedds)))
+    assert POOL.read_figures(answers).queued_jobs == 2 + 3
+
+
 def test_processors_that_no_job_can_have_are_not_idle() -> None:
     whole = {"PartitionableSlot": True, "State": "Unclaimed", "Cpus": 8, "TotalSlotCpus": 8}
     static = {"State": "Unclaimed", "Cpus": 1, "TotalSlotCpus": 1}
@@ -269,3 +287,8 @@ def test_processors_that_no_job_can_have_are_not_idle() -> None:
     drained = {**whole, "State": "Drained", "Cpus": 3}
     assert figures([drained, {**static, "Offline": True}]) == (5, 0, 0)
     assert figures([{**whole, "GPUs": 2, "Cpus": 0}]) == (8, 0, 0)
+
+
+def test_only_machines_that_the_site_wants_are_counted() -> None:
+    slots, *_ = HTCondor(requirements='Arch == "ARM"').figures()
+    assert slots.argv[2:5] == ("-constraint", 'Arch == "ARM"', "-attributes")

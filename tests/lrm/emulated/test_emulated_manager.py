@@ -269,25 +269,7 @@ async def test_claims_queue_behind_the_jobs_of_local_users(serve: Serve, ask: As
     assert started == claims
 
 
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 # Faults -----------------------------------------------------------------------------------------
-
-
-async def outcomes(serve: Serve, ask: Ask, state: Path, **options: object) -> list[str]:
-    """Return the outcomes of twenty claims: an error at submission, or the cause of the end."""
-    found = []
-    async with serve(state_directory=state, **options) as (manager, witness):
-        for number in range(20):
-            try:
-                await manager.submit(ask(f"c{number}", "true"))
-            except LocalManagerError as error:
-                found.append("error" if error.transient else "refused")
-            else:
-                found.append((await witness.ended(f"c{number}")).cause.value)
-    return found
 
 
 @pytest.mark.parametrize(

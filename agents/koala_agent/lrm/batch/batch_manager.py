@@ -54,6 +54,7 @@ from koala_agent.lrm.local_manager import (
     Idle,
     Listed,
     OnReport,
+    PausedError,
     Placeholder,
     Queued,
     RequestRefusedError,
@@ -78,6 +79,9 @@ BACKOFF = 0.2
 """Pause between two listings, as a share of the time since anything happened."""
 CANCEL_AGAIN_S = 5.0
 """Time before a job that is not wanted, and still there, is cancelled once more."""
+SETTLE_S, SETTLING_S = 30.0, 2.0
+"""Time after a silence in which a controller that does not know its machines yet may refuse a
+request, and the pause before it is tried again then."""
 STAY_S = 60.0
 """Time after which a batch job is cancelled that goes on without its starter."""
 PROBE_POLL_S, PROBE_AGAIN_S = 5.0, 3600.0
@@ -163,6 +167,7 @@ class BatchManager:
         self._trials = asyncio.Semaphore(TRIALS_MAX)
         self._records_at: dict[str, float] = {}  # next lookup, by account
         self._silence = ""  # the reason why the site gives no answers; empty while it does
+        self._answering_at = -math.inf  # the end of the last silence
 
     # The port ---------------------------------------------------------------------------------
 
@@ -264,6 +269,8 @@ class BatchManager:
                 is_gated=placeholder.is_gated,
                 gate=gate,
                 native=placeholder.resources.native or "",
+                charged=placeholder.resources.project or placeholder.resources.qos or "",
+                queue=placeholder.resources.queue or "",
             )
             tracked = self._claims.add(row)
         elif not tracked.needs_submission():
@@ -624,6 +631,10 @@ class BatchManager:
             number = self._dialect.read_submitted(await self._breaker.submit(command, account))
         except LocalManagerError as error:
             self._tested.clear()
+            is_settling = self._clock() - self._answering_at < SETTLE_S
+            if is_settling and isinstance(error, RequestRefusedError):
+                self._claims.forget(placeholder.claim)
+                raise PausedError(str(error), again_s=SETTLING_S) from error
             if error.transient:
                 self._unlisted.add(account)  # a poll finds out whether the account answers
             was_asked = may_be_queued and not isinstance(error, CircuitOpenError)
@@ -729,6 +740,7 @@ class BatchManager:
         if self._silence:
             log.info("batch.recovered")
             self._silence = ""
+            self._answering_at = self._clock()
             self._breaker.opened.set()  # retry open circuits now
             self._report_idle()
 

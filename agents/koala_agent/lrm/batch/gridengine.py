@@ -73,6 +73,17 @@ HONOURED = ("gpus", "constraint", "licenses", "exclusive")
 """Resources of jobs that it always acts on: each is a complex of the cell (`qconf -sc`)."""
 
 FEATURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+SHUT = {
+    "D": "its calendar has switched it off",
+    "C": "its calendar has suspended it",
+    "d": "it is disabled",
+    "s": "it is suspended",
+    "S": "another queue suspends it",
+    "E": "it is in error",
+    "u": "its hosts give no answer",
+    "a": "its hosts are overloaded",
+}
+"""Words for states of queues."""
 LISTINGS = ("qstat", "qstat", "qhost")
 CLOCK = "%Y-%m-%dT%H:%M:%S"
 
@@ -293,6 +304,7 @@ class GridEngine(Dialect):
                 )
                 if count
             ),
+            shut_queues=_shut_queues(every),
         )
 
     def _quotas(self, answer: Answer) -> tuple[Quota, ...]:
@@ -440,7 +452,7 @@ class _Slots:
 
     slots: int
     used: int
-    is_closed: bool
+    state: str
 
     @classmethod
     def read(cls, queue: ET.Element) -> _Slots:
@@ -449,12 +461,28 @@ class _Slots:
         if not (is_count(slots) and is_count(used)):
             raise LocalManagerError(f"qhost: {slots!r} is no count of slots", transient=True)
         taken = int(used) + (int(kept) if is_count(kept) else 0)
-        is_closed = re.search(r"[aAcCdDEosSu]", told.get("state_string", "")) is not None
-        return cls(slots=int(slots), used=taken, is_closed=is_closed)
+        return cls(slots=int(slots), used=taken, state=told.get("state_string", ""))
+
+    @property
+    def is_closed(self) -> bool:
+        return re.search(r"[aAcCdDEosSu]", self.state) is not None
 
     @property
     def idle(self) -> int:
         return 0 if self.is_closed else max(0, self.slots - self.used)
+
+
+def _shut_queues(hosts: Collection[_Host]) -> dict[str, str]:
+    """Say why queues start no job on any host."""
+    states: dict[str, set[str]] = {}
+    for host in hosts:
+        for name, slots in host.queues.items():
+            states.setdefault(name, set()).add(slots.state if slots.is_closed else "")
+    return {
+        name: next((words for letter, words in SHUT.items() if letter in state), "it is closed")
+        for name, found in states.items()
+        if "" not in found and (state := "".join(sorted(found)))
+    }
 
 
 def _may_take(row: ET.Element, hosts: Collection[_Host]) -> frozenset[str]:

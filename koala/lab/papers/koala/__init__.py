@@ -28,17 +28,7 @@ PAPER = Paper(
     readings=READINGS,
     are_readings_quick=False,
     untestable=SENTENCES.untestable,
-    measures="""\
-Times are means in seconds, failures and utilisations percentages, tries and placements numbers
-per job. *72x6* are jobs of 72 processors in six components, *high* and *low* are priorities. The
-placement time is that from submission to the last placement, the start delay the last planned
-start less the first one.""",
+    **SENTENCES.texts,
     ours="The paper prints none of these; what is ours, and why:\n\n"
     + "\n".join(f"- {name}: {why}." for name, why in OURS.items()),
-    levels=f"""\
-The levels are regular loads, what the sites' own users request. *Near saturation* is the load of
-the experiment, {100 * EXPERIMENT.local_load:g} %, chosen so that 80 to 90 % of the processors are
-busy at times, as in the paper's figure 2; then the placement queues are full for most of the run.
-With 20 % a run comes closest to the day that the paper's experiment took. All figures are those
-of the experiment.""",
 )

@@ -14,10 +14,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from koala.common.protocol.messages import Hold, LogRequest, Stop
+from koala.common.protocol.messages import Hold, Stop
 from koala.common.protocol.names import ClaimId
 from koala_agent.claims.settings import LeaseTimes
-from koala_agent.placeholders.logs import read_log
 from tests.agent.live.agent_process import until
 from tests.agent.site import Daemon, Site, a_shell_hold, a_site
 from tests.agent.watching import Ear, process_ended
@@ -74,20 +73,6 @@ async def a_far_site(
 async def until_gone(folder: Path) -> None:
     """The batch script removes the folder after the starter has gone."""
     await until(lambda: not list(folder.iterdir()))
-
-
-async def log_of(site: Site, text: str) -> None:
-    """Returns when this stands in the first process's output, at the agent."""
-
-    def has_come() -> bool:
-        source = site.folders.log_source(CLAIM, site.claims.claims.get(CLAIM))
-        assert source is not None
-        request = LogRequest(
-            request=1, claim=CLAIM, stream="stdout", process=0, offset=0, size_max=0
-        )
-        return text.encode() in read_log(request, source).data
-
-    await until(has_come)
 
 
 def seen_of(pid: int) -> bytes:

@@ -103,6 +103,23 @@ def test_it_dials_shows_its_secret_and_forks_what_it_is_told() -> None:
     assert Prepare(bundle={"x": 1}) in script.hear(0.3, "prepare", bundle={"x": 1})
 
 
+def test_a_starter_that_is_nowhere_is_looked_for_for_a_minute() -> None:
+    script = NodeScript()
+    for number in range(200):
+        script.tell(Woken(), number / 4)
+        script.tell(Disconnected(), number / 4 + 0.1)
+    assert Exit() in script.tell(Woken(), 60.0)
+
+
+def test_the_instant_of_opening_is_told_in_the_starters_time() -> None:
+    script = NodeScript()
+    script.begun()
+    script.hear(1.0, "go", not_after=AHEAD_S + 3.0)
+    (opened,) = script.tell(Opened(at=1.0), 1.0)
+    assert isinstance(opened, Send)
+    assert opened.message == {"kind": "opened", "at": AHEAD_S + 1.0}
+
+
 def test_it_opens_once() -> None:
     script = NodeScript()
     script.running()

@@ -147,3 +147,15 @@ def test_a_stranger_is_hung_up_on(stage: Stage, hello: dict[str, object]) -> Non
             raise AssertionError("nobody hung up")
     assert stage.nodes.present == 0
     assert stage.nodes.gather() == [], "the machine is still waited for"
+
+
+def test_a_proof_is_good_for_one_challenge_and_one_machine(stage: Stage) -> None:
+    secret = stage.nodes._secret
+    line = stage.helper(secret, machine=2)
+    line.send({"kind": "hello", "secret": secret, "machine": 1})
+    stage.until(line, Disconnected)
+    said = json.loads(stage.said[-1])
+    again = stage.helper(secret)
+    again.send(said)
+    stage.until(again, Disconnected)
+    assert stage.nodes.present == 0

@@ -49,7 +49,7 @@ class QueueKnowledge:
 
     @property
     def ageing(self) -> float:
-        """How many of our jobs gather age while they wait."""
+        """Number of our jobs that gather age while they wait."""
         return self._limits.ageing
 
     def times(self, resources: Resources) -> Times:
@@ -61,6 +61,11 @@ class QueueKnowledge:
             honours=self._dialect.honours,
             room_s=room_s if room_s > 0 else math.inf,
         )
+
+    def is_usual(self, name: str) -> bool:
+        """Return True for a queue of which the figures tell, as far as is known."""
+        known = {queue.name: queue.is_default for queue in self._limits.queues}
+        return all(known.get(one, True) for one in name.split(","))
 
     def completed(self, resources: SiteResources) -> SiteResources:
         """Return the resources of a site with the limits of its queues."""
