@@ -73,7 +73,7 @@ FOUND_BY = {
     "a_component_waits_at_one_site_more": 1018,
     "queues_of_owners_who_set_a_limit_are_filled": 1018,
     "a_second_ticket_is_kept": 1035,
-    "tickets_outlive_the_start": 1016,
+    "tickets_outlive_the_start": 1025,
     "tickets_of_an_attempt_that_ended_stay": 1237,
     "holds_are_not_charged": 1016,
     "a_hold_is_never_given_back": 1018,
