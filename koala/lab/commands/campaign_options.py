@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the runs of a command are made, and where they are kept."""
+    """Place at which a command makes its runs, and keeps them."""
 
     workers: int
     on: str
