@@ -27,7 +27,6 @@ TOGETHER = {
     "tests/live/test_files.py": "calm grid",
     "tests/live/test_mailbox.py": "grid with mailboxes",
     "tests/live/test_deadlines.py": "grid with deadlines",
-    "tests/live/test_hints.py": "grid with hints",
     "tests/live/test_jobs.py": "calm grid",
     "tests/live/test_preflight.py": "grid with paths",
     "tests/live/test_progress.py": "grid with progress",

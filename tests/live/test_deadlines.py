@@ -85,10 +85,3 @@ async def test_local_jobs_are_killed_for_it_where_that_is_allowed(
     shown = await client.show(job)
     assert shown["parts"][0]["passed_at"] >= shown["deadline"]["deadline_at"]
     assert grid.log("open").count("local_job.killed") == 2
-
-
-async def now(client: AsyncClient) -> float:
-    """The daemon's time."""
-    submitted = await client.submit("&(executable=/bin/true)(resourceManagerContact=delft)")
-    await client.wait(submitted.job)
-    return float((await client.show(submitted.job))["timeline"]["ended_at"])

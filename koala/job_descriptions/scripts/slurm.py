@@ -386,10 +386,13 @@ def _parts(lines: list[Line]) -> Iterator[list[Use]]:
     """Split lines into the options of each part, each as it is given last. Raises SpecError."""
     texts: list[list[Line]] = [[]]
     for line in lines:
-        if found := _SEPARATOR.match(line.text):
-            texts.append([])
-        start = found.end() if found else 0
-        texts[-1].append(Line(text=line.text[start:], position=line.at(start)))
+        if _SEPARATOR.match(line.text) is None:
+            texts[-1].append(line)
+            continue
+        if line.text.split()[1:]:
+            message = "expected nothing behind it: sbatch passes over the rest of the line"
+            raise SpecError(f"{line.text.split()[0]}: {message}", line.at(0))
+        texts.append([])
     last: dict[str, Use] = {}
     for text in texts:
         last = {name: use for name, use in last.items() if name in _IN_LATER_PARTS.split()}

@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Place at which a command makes its runs, and keeps them."""
+    """Machines that make the runs of a command, and the folder that keeps them."""
 
     workers: int
     on: str

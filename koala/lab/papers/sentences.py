@@ -19,7 +19,7 @@ class Sentences(NamedTuple):
 
     claims: tuple[Claim, ...]
     untestable: tuple[Untestable, ...]
-    texts: Mapping[str, str]
+    texts: Mapping[str, Any]  # fields of `Paper`
 
 
 def _as_it_is(row: Row, test: Any) -> Any:  # noqa: ANN401

@@ -132,6 +132,7 @@ def test_a_script_at_several_sites_says_once_what_is_left_out() -> None:
         ("#!/bin/sh\n#SBATCH --mem=1G\n#SBATCH --mem-per-cpu=1G\n", 3, "no --mem beside it"),
         ("#!/bin/sh\n#SBATCH -N 1-2\n", 2, "a component has a fixed size"),
         ("#!/bin/sh\n#SBATCH -w n[1-2]\n", 2, "expected --ntasks beside it"),
+        ("#!/bin/sh\n#SBATCH -n 2\n#SBATCH hetjob -n 4\n", 3, "passes over the rest of the line"),
         (f"{PARTS}x=$(srun --het-group=1 b)\n", 5, "at the beginning of a line; or give each part"),
         (f"{PARTS}srun --het-group=2 b\n", 5, "found '2', expected 0 to 1"),
         (f"{PARTS}srun --het-group=1 b | tee out\n", 5, "one `srun` on a line"),
@@ -441,7 +442,7 @@ def test_a_part_without_a_step_runs_nothing_and_the_script_runs_once() -> None:
 
 
 def test_a_part_has_the_options_of_earlier_ones_unless_it_gives_others() -> None:
-    lines = "#SBATCH -N2 -p fast -t 5 -A physics\n#SBATCH PackJob -t 9\n#SBATCH -c 4\n"
+    lines = "#SBATCH -N2 -p fast -t 5 -A physics\n#SBATCH PackJob\n#SBATCH -t 9 -c 4\n"
     components, _ = read_parts(f"#!/bin/sh\n{lines}true\n")
     assert [(one.queue, one.project, one.wall_time_s, one.hosts) for one in components] == [
         ("fast", "physics", 300, 2),

@@ -175,9 +175,6 @@ async def test_a_site_that_forgot_what_runs_says_so_and_without_its_tables_knows
 # --- members that are missing ---------------------------------------------------------------------
 
 
-LOOSE = "(subjobStartType=loose-barrier)"
-
-
 # --- two grids ------------------------------------------------------------------------------------
 
 

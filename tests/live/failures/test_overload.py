@@ -32,12 +32,6 @@ SHARE = int(os.environ.get("KOALA_TEST_SHARE", "3"))
 """Submissions of each client; a campaign has more."""
 CUT_EVERY = 20
 """After so many answers some connections are cut."""
-NARROW = (
-    ("grpc.http2.lookahead_bytes", 65_536),
-    ("grpc.http2.bdp_probe", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-)
-"""A client that takes little in advance: else it has read megabytes before anybody asks for it."""
 
 
 async def test_each_key_gives_one_job_whatever_becomes_of_connections(tmp_path: Path) -> None:
@@ -132,13 +126,3 @@ async def test_what_is_accepted_under_overload_finishes_and_the_rest_is_refused(
             assert metrics["events_by_kind"]["SiteRegistered"] == 1
             assert sum(metrics["jobs"].values()) == outcomes["accepted"] + 2 * most
         staying.cancel()
-
-
-async def watched(client: AsyncClient, after: int, last: int) -> list[int]:
-    """Numbers of notices up to this one."""
-    numbers: list[int] = []
-    async for notice in client.watch(after=after):
-        numbers.append(notice["number"])
-        if notice["number"] == last:
-            break
-    return numbers
