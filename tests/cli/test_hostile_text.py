@@ -16,8 +16,8 @@ from koala.cli.admin.report import csv_text
 from koala.cli.jobs.logs import LabelledLines, TextDecoder, Writer, _shared_names
 from koala.cli.main import main
 from koala.cli.output import JSON_VERSION, print_json, say
-from koala.cli.render import access as render_access
 from koala.cli.render import documents as render
+from koala.cli.render import documents as render_access
 from koala.cli.render import job_list
 from koala.cli.render.table import clean
 from koala.client.records import LogPart

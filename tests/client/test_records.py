@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle, Client, JobHandle
-from koala.client.answers import decode
+from koala.client.connection import decode
 from koala.client.records import ClaimReport, JobDetails, SiteStatus
 from koala.errors import KoalaError
 from koala.views.records.base import Moment, encode

@@ -9,7 +9,7 @@ import pytest
 
 from koala.common.protocol.ordering import ORDERS, QueuedJob, fair_share, priorities, shortest_first
 from koala.queue_model import Discipline, LocalQueue, local_queue, local_scheduler
-from koala_agent.lrm.emulated.live_scheduler import live_scheduler
+from koala_agent.lrm.emulated.emulated_settings import live_scheduler
 from tests.lrm.reference_queues import PlainOrderedQueue, expected_start
 
 

@@ -7,9 +7,8 @@ import re
 import pytest
 
 from koala.common.metrics import declarations as m
-from koala.common.metrics.declarations import METRICS
+from koala.common.metrics.declarations import METRICS, MetricKind
 from koala.common.metrics.document import inserted
-from koala.common.metrics.metric_types import MetricKind
 from koala.core.model.claim import Armed, Asked, Granted, Passed, Released, Stopped
 from koala.core.model.job import SITE_FAULTS, TERMINAL, TRANSITIONS
 from koala.core.model.values import Priority

@@ -7,7 +7,7 @@ MB = 1_000_000
 PROGRAM = """
 import threading
 from pathlib import Path
-from koala.daemon.memory import map_large_buffers
+from koala.daemon.main import map_large_buffers
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from koala.common.metrics.declarations import Source
 from koala.common.metrics.meter import Meter
-from koala.common.metrics.metric_types import Source
 from koala.common.metrics.readings import Readings
 from koala.core.model import events as ev
 from koala.core.model.actions import StartTransfer

@@ -18,8 +18,8 @@ import pytest
 from koala.client import AsyncClient
 from koala.common.identity.tls import Identity, IdentityFile
 from koala.common.metrics import serving
+from koala.common.metrics.declarations import Source
 from koala.common.metrics.meter import Meter
-from koala.common.metrics.metric_types import Source
 from koala.common.metrics.readings import LoopReader, Readings
 from koala.common.runtime import clock
 from koala.core.scheduler import Scheduler
