@@ -37,7 +37,8 @@ from koala_agent.link.session import Session, Timing
 from koala_agent.link.session_events import Event, Reported
 from koala_agent.link.session_status import SessionStatus
 from koala_agent.link.stream import StreamFactory
-from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
+from koala_agent.lrm.batch.batch_manager import BatchManager
+from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.guarded_dialect import guarded
 from koala_agent.lrm.batch.native import EVERY
 from koala_agent.lrm.batch_system import DialectSettings, outer_job_variables

@@ -42,6 +42,7 @@ from koala.common.runtime.settings_file import (
     Table,
     check_port,
     convert,
+    matching,
     parse_toml,
     unknown_key,
 )
@@ -180,7 +181,9 @@ class DaemonMetricsTable(MetricsTable, frozen=True):
 class TracesTable(Table, frozen=True):
     """OTLP receiver of the traces of jobs."""
 
-    endpoint: Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s/]+(/\S*)?$")]
+    endpoint: Annotated[
+        str, matching(r"^https?://[^\s/]+(/\S*)?$", "an address with http:// or https://")
+    ]
     insecure: bool = False
 
 

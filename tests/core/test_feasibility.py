@@ -155,21 +155,6 @@ def test_of_a_job_that_never_fits_no_idle_site_is_named_as_if_it_were_soon(scrip
     assert "largest idle" not in told
 
 
-def test_of_a_job_that_needs_sites_that_are_away_these_are_named(script: Script) -> None:
-    script.tell(a_site("a", 12), a_site("b", 12)).disconnect("b").tell(a_job("j1", 12, 12))
-    told = said(script, "j1")
-    assert "do not fit into a, which has 12; it waits for other sites than these" in told
-    assert "sites not usable: b (disconnected" in told
-    script.tell(a_site("b", 12))
-    script.drop()
-
-
-def test_a_job_that_fits_and_waits_for_others_is_told_what_is_idle(script: Script) -> None:
-    script.tell(a_site("a", 12), a_job("j1", 12)).claimed("j1")
-    script.tell(a_job("j2", 12))
-    assert "component 0 (12 processors): largest idle site is a with 0" in said(script, "j2")
-
-
 def test_what_a_policy_does_not_find_though_it_is_there_is_told(begin: Begin) -> None:
     """5 at b, 4 and 4 at a; a policy that looks for the emptiest site puts the 5 at a."""
     doubt = "the placement policy would find no place for it either if nothing else ran"

@@ -163,3 +163,8 @@ def owner_wanted(caller: Caller, owner: str) -> str | None:
     """Return the owner whose jobs to read when a caller asks for those of `owner` (empty: all);
     None for all owners."""
     return (owner or None) if caller.sees(owner) else caller.name
+
+
+def no_job(job: str) -> str:
+    """Explain that there is no job of this id."""
+    return f"no job {job[:80]!r}" + (f"; did you mean j{job}?" if job.isdecimal() else "")

@@ -76,17 +76,3 @@ def test_no_name_is_looked_up_after_an_order_came(names: Names, agent: socket.so
     events_of(line, watch, Connected)
     line.close()
     assert names.asked == []
-
-
-def test_a_name_that_is_not_found_at_first_is_looked_up_again(
-    names: Names, agent: socket.socket
-) -> None:
-    watch = Watch()
-    line = Connection([("login", agent.getsockname()[1])], watch)
-    line.resolve()
-    line.dial()
-    events_of(line, watch, Disconnected)
-    names.known = {"login": "127.0.0.1"}
-    line.dial()
-    events_of(line, watch, Connected)
-    line.close()

@@ -1,7 +1,9 @@
 """Real batch systems: claims as batch jobs.
 
 batch_manager     submission, polling and ends of claims; the same for all batch systems
-claim_tracking    the claims between two polls, what a listing says of them, and what is idle
+batch_settings    its settings
+queue_figures     what is idle, who waits, and when waiting claims may start
+claim_tracking    the claims between two polls, and what a listing says of them
 gatekeeper        gates waiting claims and opens them, and repairs what a listing has otherwise
 forecast          expected starts of waiting claims, by running a queue forward
 guarded_dialect   makes a dialect's mistakes errors of its site, which end no agent
