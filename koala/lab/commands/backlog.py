@@ -16,19 +16,19 @@ from koala.lab.commands import simulation_options as shared
 from koala.lab.commands.campaign_options import campaign_options, store_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from koala.lab.backlog.bound import BoundTask
-    from koala.lab.backlog.scores import Bounds
-    from koala.lab.rows import Rows
+    from koala.lab.backlog.page import Found
+    from koala.lab.backlog.scores import Bounds, Campaign
 
-VERSION = 1
-DIGITS = 3
+VERSION = 2
 
 
 @examples(
     "koala simulate backlog kth.swf:110+ctc.swf:250 --policy dodge --reps 6",
     "koala simulate backlog kth.swf:110+ctc.swf:250 --no-forecast --policy turns",
+    "koala simulate backlog kth.swf:110+ctc.swf:250 --full --out results",
 )
 @click.command
 @click.argument(
@@ -49,10 +49,25 @@ DIGITS = 3
     "--every", "every_s", type=Whole(1), default=432_000, metavar="SECONDS",
     help="One job in each so long time.",
 )  # fmt: skip
+@option(
+    "--components", type=Whole(1), metavar="N",
+    help="Components of a job, which may run at any of the sites.", unset="one at each site",
+)  # fmt: skip
+@option(
+    "--redundancy", type=Whole(1), default=1, metavar="K",
+    help="With --components: sites in whose queues a component waits.",
+)  # fmt: skip
 @option("--no-gate", is_flag=True, help="The sites have no gates.")
 @option("--no-forecast", is_flag=True, help="The sites do not tell when claims would start.")
-@option("--reps", type=Whole(1), default=1, help="Replications with further seeds.")
-@option("--out", type=file, metavar="DIR", help="Write runs.csv, table.csv and sites.csv there.")
+@option(
+    "--full", is_flag=True,
+    help="All settings of the page instead: shares, run times, rates, with and without gates.",
+)  # fmt: skip
+@option(
+    "--reps", type=Whole(1), help="Replications with further seeds.",
+    unset="1; with --full those of the page",
+)  # fmt: skip
+@option("--out", type=file, metavar="DIR", help="Write results.md, figures, and CSV files there.")
 @shared.seed_option
 @campaign_options
 @shared.json_option
@@ -64,9 +79,12 @@ def backlog(
     percent: float,
     run_s: int,
     every_s: int,
+    components: int | None,
+    redundancy: int,
     no_gate: bool,
     no_forecast: bool,
-    reps: int,
+    full: bool,
+    reps: int | None,
     out: Path | None,
     seed: int,
     workers: int,
@@ -82,53 +100,99 @@ def backlog(
     Their waits are compared with those of plain jobs: of each part, submitted to its local queue
     alone, the longest wait counts. The page docs/backlog.md has definitions and results.
     """
+    from dataclasses import replace
+
+    from koala.lab.backlog import page, scores
     from koala.lab.backlog.scenes import JOBS_D, scene_of
-    from koala.lab.backlog.scores import Campaign, scene_rows, table
     from koala.lab.engines import engine_of
-    from koala.lab.sweeps import Sweep, make_tasks, tasks_of
+    from koala.lab.rows import Rows
     from koala.policies import names_of
 
     if every_s > JOBS_D * 86_400:
         raise ConfigError(f"--every {every_s}: allowed are {JOBS_D * 86_400} s, all days with jobs")
-    campaign = Campaign(
-        scenes=tuple(dict.fromkeys(map(scene_of, scenes))),
+    places = tuple(dict.fromkeys(map(scene_of, scenes)))
+    one = scores.Campaign(
+        scenes=places,
         policies=tuple(dict.fromkeys(policies or names_of("tickets"))),
         percent=percent,
         run_s=run_s,
         every_s=every_s,
+        components=components,
+        redundancy=redundancy,
         has_gate=not no_gate,
         has_forecast=not no_forecast,
     )
-    seeds = range(seed, seed + reps)
-    points = campaign.points()
-    tasks = tasks_of(points, seeds)
+    campaigns = [
+        replace(campaign, reps=reps or campaign.reps)
+        for campaign in (scores.full(places) if full else (one,))
+    ]
+    for campaign in campaigns:
+        campaign.points()
     kept, engine = store_of(store, no_store=no_store), engine_of(on, workers)
     if out is not None:
         shared.make_out(out)
-    bounds = _bounds(campaign.bounds(seeds), engine, kept)
-    with progress(f"{len(tasks)} runs", len(tasks)) as update:
-        made = make_tasks(points, tasks, kept, engine, update)
-    runs = Sweep(points, seeds, made).rows()
-    rows = table(runs, campaign.policies, bounds)
-    by_scene = scene_rows(runs, campaign.policies, bounds)
-    if out is not None:
-        for name, one in (("runs", runs), ("table", rows), ("sites", by_scene)):
-            one.to_csv(out / f"{name}.csv")
+    found: list[Found] = []
+    replaced: list[str] = []
+    is_interrupted = False
+    for campaign in campaigns:
+        seeds = range(seed, seed + campaign.reps)
+        results, told, is_interrupted = _run(campaign, seeds, engine, kept)
+        found.append(results)
+        replaced += told
+        if is_interrupted:
+            break
+    if out is not None and not is_interrupted:
+        command = f"koala simulate backlog {' '.join(one.name for one in places)}"
+        page.write(found, out, f"{command}{' --full' if full else ''}")
+        for name in ("runs", "table", "scenes"):
+            rows = [
+                {"setting": str(one.campaign), **row} for one in found for row in getattr(one, name)
+            ]
+            Rows(rows).to_csv(out / f"{name}.csv")
     document = {
         "version": VERSION,
-        "percent": percent,
-        "run_s": run_s,
-        "every_s": every_s,
-        "seeds": [*seeds],
-        "interrupted": made.is_interrupted,
-        "alone": {name: dict(values) for name, values in bounds.alone.items()},
-        "policies": shared.plain_rows(rows),
-        "sites": shared.plain_rows(by_scene),
+        "interrupted": is_interrupted,
+        "alone": {name: dict(of) for name, of in found[0].bounds.alone.items()},
+        "settings": [
+            {
+                "setting": str(one.campaign),
+                "policies": shared.plain_rows(one.table),
+                "sites": shared.plain_rows(one.scenes),
+            }
+            for one in found
+        ],
     }
-    text = "\n\n".join([*_alone(bounds), _text(rows, HEADS), _text(by_scene, SCENE_HEADS)])
-    shared.show(document, as_json=as_json, text=lambda: text, replaced=made.replaced)
-    if made.is_interrupted:
+    shared.show(document, as_json=as_json, text=lambda: _text(found), replaced=replaced)
+    if is_interrupted:
         raise Exit(shared.INTERRUPTED)
+
+
+def _run(
+    campaign: Campaign,
+    seeds: range,
+    engine: Any,  # noqa: ANN401
+    store: Any,  # noqa: ANN401
+) -> tuple[Found, Sequence[str], bool]:
+    """Make the runs of a campaign; return its results, policies that were replaced, and whether it
+    was interrupted."""
+    from koala.lab.backlog.page import Found
+    from koala.lab.backlog.scores import scene_rows, table
+    from koala.lab.sweeps import Sweep, make_tasks, tasks_of
+
+    points = campaign.points()
+    tasks = tasks_of(points, seeds)
+    bounds = _bounds(campaign.bounds(seeds), engine, store)
+    with progress(f"{len(tasks)} runs: {campaign}", len(tasks)) as update:
+        made = make_tasks(points, tasks, store, engine, update)
+    runs = Sweep(points, seeds, made).rows()
+    found = Found(
+        campaign=campaign,
+        bounds=bounds,
+        runs=runs,
+        table=table(runs, campaign.policies, bounds),
+        scenes=scene_rows(runs, campaign.policies, bounds),
+    )
+    return found, made.replaced, made.is_interrupted
 
 
 def _bounds(tasks: Iterable[BoundTask], engine: Any, store: Any) -> Bounds:  # noqa: ANN401
@@ -159,32 +223,14 @@ def _bounds(tasks: Iterable[BoundTask], engine: Any, store: Any) -> Bounds:  # n
     )
 
 
-HEADS = (
-    "POLICY", "RUNS", "MEDIAN", "P90", "MEAN", "WASTED, %", "IN 72 H, %", "GIVEN BACK", "HARM, S",
-)  # fmt: skip
-SCENE_HEADS = ("SITES", "POLICY", "MEDIAN, H", "P90, H", "MEAN, H")
-
-
-def _alone(bounds: Bounds) -> list[str]:
-    """Format utilization and mean wait of each site without these jobs."""
-    lines = []
-    for values in bounds.alone.values():
-        for name in (key.removesuffix(" utilization") for key in values if "utilization" in key):
-            busy, wait_s = values[f"{name} utilization"], values[f"{name} wait_s"]
-            lines.append(f"{name}: {100 * busy:.0f} % busy, mean wait {wait_s / 3600:.1f} h")
-    return ["\n".join(dict.fromkeys(lines))]
-
-
-def _text(rows: Rows, heads: tuple[str, ...]) -> str:
+def _text(found: Sequence[Found]) -> str:
     from koala.cli.render.table import columns, table
+    from koala.lab.backlog.page import HEADS, SCENE_HEADS, machines, shown
 
-    cells = [[_cell(value) for value in row.values()] for row in rows]
-    return table(columns(*heads), cells)
-
-
-def _cell(value: object) -> str:
-    from math import isfinite
-
-    if isinstance(value, float):
-        return f"{value:.{DIGITS}g}" if isfinite(value) else "-"
-    return str(value)
+    parts = ["\n".join(machines(found))]
+    for one in found:
+        parts.append(str(one.campaign))
+        for rows, heads in ((one.table, HEADS), (one.scenes, SCENE_HEADS)):
+            titles = columns(*(head.upper() for head in heads.values()))
+            parts.append(table(titles, shown(rows, heads)))
+    return "\n\n".join(parts)
