@@ -51,7 +51,7 @@ from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.gc_tuning import freeze_periodically
 from koala.daemon.loop.group_commit import Upkeep
 from koala.daemon.loop.observers import Observers
-from koala.daemon.metrics.parts import DaemonParts
+from koala.daemon.metrics.gauges import DaemonParts
 from koala.daemon.metrics.summary import metrics_document
 from koala.daemon.notifications.notifier import Notifier, NotifyRules
 from koala.daemon.quotas import ConcurrencyQuota, Quotas

@@ -195,6 +195,8 @@ def plan_tickets(state: State, attempt: Attempt, now: Instant) -> None:
     state.timers.set(plan_at, TimerKind.CLAIM, job.id)
 
 
+SLACK_OF_A_RUN = 1 / 12
+"""Share of the run by which a ticket is opened early at most: half of what it may hold."""
 _STEP_MIN_S = 0.01
 _HOLD_MIN_S = 1.0
 
@@ -221,8 +223,8 @@ def ticket_question(state: State, attempt: Attempt, now: Instant) -> TicketQuest
         run_s=run_s,
         files_s=max(0.0, files_arrive_at(state, job, attempt) - now),
         tickets_max=limits.tickets_max,
-        slack_s=limits.ticket_slack_s,
-        hold_min_s=min(limits.ticket_hold_min_s, longest_s),
+        slack_s=min(limits.ticket_slack_s, SLACK_OF_A_RUN * run_s),
+        hold_min_s=min(limits.ticket_hold_min_s, longest_s, max(run_s / 2, _HOLD_MIN_S)),
         hold_max_s=min(limits.ticket_hold_max_s, longest_s),
         needed=job.needed,
     )
@@ -415,7 +417,8 @@ def on_ticket_gone(
 def on_hold_lost(
     state: State, attempt: Attempt, member: Member, end: ClaimEnd, now: Instant
 ) -> None:
-    """Queue another ticket for a component whose hold has ended before the others came up."""
+    """Queue another ticket for a component whose hold has ended before the others came up. The next
+    one keeps its place also after a fault of the site; without one the site is left."""
     job = state.jobs[attempt.job]
     _end_hold(member, now)
     member.refusal = end.describe()
@@ -423,7 +426,9 @@ def on_hold_lost(
         job.failures += 1
         assert member.site is not None
         reason = f"{describe(job, member)}: {end.describe()}"
-        if not _leave(state, attempt, member, member.site, reason, now):
+        if not tickets_at(state, member, member.site) and not _leave(
+            state, attempt, member, member.site, reason, now
+        ):
             return
     plan_tickets(state, attempt, now)
 

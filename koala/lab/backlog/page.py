@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from koala.common.runtime.atomic_file import write_atomically
@@ -93,8 +94,9 @@ def _markdown(rows: Rows, heads: dict[str, str]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
+RATIO = "median_ratio"
 FIGURES = {
-    "median_ratio": "median wait, by that of plain jobs",
+    RATIO: "median wait, by that of plain jobs",
     "waste_percent": "processor time held in vain, percent of that of jobs",
 }
 """Metrics that are drawn."""
@@ -105,30 +107,44 @@ def _draw(found: Sequence[Found], folder: Path, metric: str) -> tuple[str, str]:
     intervals. Return the name of the file and its text."""
     from matplotlib import style  # noqa: PLC0415 - takes longer to import than a short run
     from matplotlib.figure import Figure as Drawing  # noqa: PLC0415
+    from matplotlib.ticker import LogLocator, NullFormatter  # noqa: PLC0415
 
-    policies = [*dict.fromkeys(row["policy"] for one in found for row in one.table)]
-    policies.remove(PLAIN)
     with style.context(STYLE, after_reset=True):
         drawing = Drawing(figsize=(7.0, 1.2 + 0.6 * len(found)), layout="constrained")
         axes = drawing.add_subplot()
-        for index, policy in enumerate(policies):
-            places, values, errors = [], [], []
-            for row, one in enumerate(found):
-                for cells in one.table.where(policy=policy):
-                    places.append(row + 0.2 * (index - (len(policies) - 1) / 2))
-                    values.append(cells[metric])
-                    ends = [cells[metric] - cells["median_low"], cells["median_high"]]
-                    errors.append((ends[0], ends[1] - cells[metric]))
+        for index, policy in enumerate(_policies(found)):
+            rows = [
+                (number + 0.2 * (names.index(policy) - (len(names) - 1) / 2), row)
+                for number, one in enumerate(found)
+                if policy in (names := _policies([one]))
+                for row in one.table.where(policy=policy)
+            ]
+            places, values = [place for place, _ in rows], [row[metric] for _, row in rows]
             axes.barh(places, values, 0.18, label=policy, color=COLOURS[index])
-            if metric == "median_ratio":
-                known = [ends if isfinite(ends[1]) else (0, 0) for ends in errors]
+            if metric == RATIO:
+                ends = [_errors(row) for _, row in rows]
                 axes.errorbar(
-                    values, places, xerr=[*zip(*known, strict=True)], fmt="none", ecolor="black"
+                    values, places, xerr=[*zip(*ends, strict=True)], fmt="none", ecolor="black"
                 )
-        axes.set_yticks(range(len(found)), [str(one.campaign) for one in found])
+        axes.set_yticks(range(len(found)), [fill(str(one.campaign), 28) for one in found])
         axes.invert_yaxis()
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(FIGURES[metric])
         axes.legend()
         save(drawing, folder / f"{metric}.svg")
     return f"{metric}.svg", FIGURES[metric]
+
+
+def _policies(found: Sequence[Found]) -> list[str]:
+    """Return the policies of some settings, without the plain jobs."""
+    names = dict.fromkeys(row["policy"] for one in found for row in one.table)
+    return [name for name in names if name != PLAIN]
+
+
+def _errors(row: dict[str, Any]) -> tuple[float, float]:
+    """Return how far the confidence interval reaches to both sides; nothing of one run."""
+    ends = row[RATIO] - row["median_low"], row["median_high"] - row[RATIO]
+    return ends if isfinite(ends[1]) else (0.0, 0.0)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.exceptions import Exit
 
 from koala.cli.arguments import Number, Whole, examples, file, option
 from koala.cli.extras import needs_sim
-from koala.common.runtime.progress_bar import progress
 from koala.errors import ConfigError
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.campaign_options import campaign_options, store_of
+from koala.lab.commands.campaign_options import Place, campaign_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -87,10 +86,7 @@ def backlog(
     reps: int | None,
     out: Path | None,
     seed: int,
-    workers: int,
-    on: str,
-    store: Path | None,
-    no_store: bool,
+    place: Place,
     as_json: bool,
 ) -> None:
     """Co-allocate over sites whose queues are never empty.
@@ -104,7 +100,6 @@ def backlog(
 
     from koala.lab.backlog import page, scores
     from koala.lab.backlog.scenes import JOBS_D, scene_of
-    from koala.lab.engines import engine_of
     from koala.lab.rows import Rows
     from koala.policies import names_of
 
@@ -128,15 +123,14 @@ def backlog(
     ]
     for campaign in campaigns:
         campaign.points()
-    kept, engine = store_of(store, no_store=no_store), engine_of(on, workers)
     if out is not None:
-        shared.make_out(out)
+        place.make_out(out)
     found: list[Found] = []
     replaced: list[str] = []
     is_interrupted = False
     for campaign in campaigns:
         seeds = range(seed, seed + campaign.reps)
-        results, told, is_interrupted = _run(campaign, seeds, engine, kept)
+        results, told, is_interrupted = _run(campaign, seeds, place)
         found.append(results)
         replaced += told
         if is_interrupted:
@@ -167,23 +161,16 @@ def backlog(
         raise Exit(shared.INTERRUPTED)
 
 
-def _run(
-    campaign: Campaign,
-    seeds: range,
-    engine: Any,  # noqa: ANN401
-    store: Any,  # noqa: ANN401
-) -> tuple[Found, Sequence[str], bool]:
+def _run(campaign: Campaign, seeds: range, place: Place) -> tuple[Found, Sequence[str], bool]:
     """Make the runs of a campaign; return its results, policies that were replaced, and whether it
     was interrupted."""
     from koala.lab.backlog.page import Found
     from koala.lab.backlog.scores import scene_rows, table
-    from koala.lab.sweeps import Sweep, make_tasks, tasks_of
+    from koala.lab.sweeps import Sweep, work_of
 
     points = campaign.points()
-    tasks = tasks_of(points, seeds)
-    bounds = _bounds(campaign.bounds(seeds), engine, store)
-    with progress(f"{len(tasks)} runs: {campaign}", len(tasks)) as update:
-        made = make_tasks(points, tasks, store, engine, update)
+    bounds = _bounds(campaign.bounds(seeds), place)
+    made = place.execute(work_of(points, seeds), f"runs: {campaign}")
     runs = Sweep(points, seeds, made).rows()
     found = Found(
         campaign=campaign,
@@ -195,23 +182,23 @@ def _run(
     return found, made.replaced, made.is_interrupted
 
 
-def _bounds(tasks: Iterable[BoundTask], engine: Any, store: Any) -> Bounds:  # noqa: ANN401
+def _bounds(tasks: Iterable[BoundTask], place: Place) -> Bounds:
     """Run the local queues alone and with plain jobs."""
     from koala.lab.backlog.bound import run_bound
     from koala.lab.backlog.scores import Bounds
     from koala.lab.sim.campaign.code import code_of_module
-    from koala.lab.sim.campaign.execution import execute_runs, key_of
     from koala.lab.sim.campaign.identity import run_id
+    from koala.lab.sim.campaign.work import Work
 
-    tasks = [*tasks]
-    code = code_of_module("koala.lab.backlog.bound")
-    keys = [
-        key_of(run_id("bound", (task.scene, task.jobs), seed=task.seed), code, "") for task in tasks
-    ]
-    with progress(f"{len(tasks)} bounds", len(tasks)) as update:
-        made = execute_runs(
-            run_bound, tasks, keys=keys, code=code, store=store, engine=engine, progress=update
-        )
+    items = tuple(tasks)
+    work = Work(
+        run=run_bound,
+        code=code_of_module("koala.lab.backlog.bound"),
+        items=items,
+        names=tuple(run_id("bound", (one.scene, one.jobs), seed=one.seed) for one in items),
+        own=("",) * len(items),
+    )
+    made = place.execute(work, "bounds")
     if made.is_interrupted:
         raise KeyboardInterrupt
     found = [(task, one.outcome.values) for task, one in made.finished]

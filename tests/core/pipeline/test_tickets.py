@@ -190,6 +190,15 @@ def test_a_hold_ends_in_time_while_another_part_has_no_expected_start(begin: Beg
     script.expect(StopClaim, claim="j1/1/0/1")
 
 
+def test_a_fault_of_the_site_costs_the_hold_and_no_other_place(queued: Script) -> None:
+    queued.grant("j1/1/0/1")
+    queued.gone("j1/1/0/1", EndKind.VANISHED)
+    assert queued.phase("j1") == "Queued"
+    assert "j1/1/0/4" in gates(queued)
+    assert not queued.take(StopClaim)
+    queued.ignore(StopClaim).grant("j1/1/0/2").grant("j1/1/1/1").released("j1")
+
+
 def test_what_comes_up_far_too_early_is_given_back_soon(queued: Script) -> None:
     tell(queued, "a", c0n1=4 * HOUR)
     tell(queued, "b", c1n1=4 * HOUR)

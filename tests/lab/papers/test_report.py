@@ -9,12 +9,12 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from koala.errors import ConfigError
-from koala.lab.papers import figures, folder, judgement, report
+from koala.lab.papers import figures, judgement, report
 from koala.lab.papers.claim_table import decisive, mean_text
 from koala.lab.papers.markdown import as_markdown, runs_of
-from koala.lab.papers.paper import Comparison, numbered
+from koala.lab.papers.paper import Comparison
 from koala.lab.papers.results import Results
-from koala.lab.papers.sweep import Swept, make_runs, plan, sweep, swept
+from koala.lab.papers.sweep import Swept, head_of, plan, sweep, swept
 from koala.lab.papers.tables import as_csv, document
 from koala.lab.papers.verdicts import Finding, Verdict
 from koala.lab.sim.campaign.execution import Processes
@@ -78,7 +78,7 @@ def test_claims_stand_in_the_order_of_the_text(made: judgement.Report) -> None:
         one.id for one in PAPER.claims
     ]
     ids = ["A-1", "5-2", "5.4-9a", "5.4-9b", "5.4-10", "5.4-10a", "5.4.1-1", "10-1"]
-    shuffled = numbered(dict.fromkeys(sorted(ids), PAPER.claims[0]))
+    shuffled = [replace(PAPER.claims[0], id=one) for one in sorted(ids)]
     assert [one.id for one in sorted(shuffled, key=lambda one: one.place)] == ids
 
 
@@ -133,8 +133,8 @@ def test_a_claim_that_fails_is_reported_as_failing_everywhere(made: judgement.Re
 
 
 def test_a_failure_of_which_the_reason_is_unknown_is_told_so(made: judgement.Report) -> None:
-    paper = replace(PAPER, reasons={})
-    without = replace(made, plan=replace(made.plan, paper=paper))
+    claims = [replace(one, claim=replace(one.claim, why_it_fails="")) for one in made.claims]
+    without = replace(made, claims=tuple(claims))
     assert "- 1-3. *Why it fails:* not found out." in as_markdown(without).splitlines()
 
 
@@ -260,26 +260,24 @@ def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
     assert {found.verdict for found in made.claims} == {Verdict.UNDECIDED}
 
 
-def test_a_run_is_a_function_of_setting_and_seed() -> None:
-    one = Run(setting=WHOLE.settings()[0], seed=3, effort=WHOLE.effort)
-    assert run(one) == run(one)
-
-
 def test_parts_of_several_machines_merge_to_the_runs_of_one(tmp_path: Path) -> None:
-    whole = make_runs(WHOLE, WHOLE.runs(), Processes(workers=1))
+    work, engine = WHOLE.work(), Processes(workers=1)
+    whole = work.execute(engine=engine)
     for number in (1, 2, 3):
         place = tmp_path / str(number)
         place.mkdir()
-        part = make_runs(WHOLE, WHOLE.part(number, 3), Processes(workers=1))
-        folder.write_runs(WHOLE, part, place)
-        folder.write_provenance(WHOLE, part, place, command="", part=f"{number}/3")
+        part = work.part(number, 3)
+        made = part.execute(engine=engine)
+        part.save(
+            made, place, head_of, options=WHOLE.options(), wanted=36, command="", part=f"{number}/3"
+        )
     parts = read_parts([tmp_path / name for name in "312"])
-    merged = folder.merge(WHOLE, parts)
+    merged = work.merged(parts)
     one, other = (judgement.report(swept(WHOLE, made)) for made in (whole, merged))
     assert as_markdown(one) == as_markdown(other)
     assert as_csv(one) == as_csv(other)
     with pytest.raises(ConfigError, match="12 of 36 runs are missing"):
-        folder.merge(WHOLE, parts[1:])
+        work.merged(parts[1:])
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])

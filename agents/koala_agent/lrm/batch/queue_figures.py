@@ -171,10 +171,27 @@ class QueueFigures:
             log.debug("batch.queue_unknown", reason=str(error))
             self._forecasts, self._outlook, self._holes = {}, (), ()
             return
-        claims = self._claims.open()
+        claims = [one for one in self._claims.open() if self._is_usual(one, figures)]
+        others = {one.row.number for one in self._claims.open()} - {
+            one.row.number for one in claims
+        }
+        rows = tuple(row for row in rows if row.number not in others)
         self._forecasts, self._outlook = await asyncio.to_thread(forecast, rows, claims, figures)
         self._holes = await asyncio.to_thread(holes, rows, claims, figures)
         self._holes_at = self._clock()
+
+    def _is_usual(self, tracked: TrackedClaim, figures: Figures) -> bool:
+        """Test for a claim in a queue of which the figures tell, and that starts jobs."""
+        queue = tracked.row.queue
+        return queue not in figures.shut_queues and self._queues.is_usual(queue)
+
+    def _reason(self, tracked: TrackedClaim) -> str:
+        """Return why a claim waits: by the batch system, its gate or its queue."""
+        if tracked.gate_error is not None:
+            return f"its gate: {tracked.gate_error}"
+        queue = tracked.row.queue
+        why = self._figures.shut_queues.get(queue) if self._figures is not None else None
+        return f"{tracked.reason}: queue {queue} starts no jobs: {why}" if why else tracked.reason
 
     def _waits(self) -> tuple[Wait, ...]:
         """Return the waits of our claims, with the forecasts that there are."""
@@ -182,7 +199,7 @@ class QueueFigures:
             replace(
                 self._forecasts.get(one.row.number) or Wait(claim=ClaimId(one.row.claim)),
                 number=one.row.number,
-                reason=one.reason if one.gate_error is None else f"its gate: {one.gate_error}",
+                reason=self._reason(one),
             )
             for one in self._claims.open()
             if one.is_waiting()
@@ -210,12 +227,13 @@ class QueueFigures:
             idle, waits=self._waits(), outlook=self._outlook, holes=self._holes_now(idle)
         )
         now, limits = self._clock(), []
-        for account, (at, reason) in sorted(self._claims.limits.items()):
+        for (account, charged), (at, reason) in sorted(self._claims.limits.items()):
             if now - at < self._settings.limited_s:
                 whose = f"account {account}" if account else "the account of Koala"
-                limits.append(f"{whose} has reached a limit ({reason})")
-                # Where claims run as their users, others may have what one cannot.
-                is_shut = is_shut or not account
+                named = f" with {charged}" if charged else ""
+                limits.append(f"{whose}{named} has reached a limit ({reason})")
+                # Others may have what one user, project or quality of service cannot.
+                is_shut = is_shut or not (account or charged)
         if is_shut:
             idle = replace(idle, startable=0, holes=())
         words = [*limits, idle.why, *map(hole_words, idle.holes[:1])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,14 +17,6 @@ IDLE_S = 20.0
 """Time after which a starter that was not needed is let go."""
 CLAIMS_MAX = 200
 """Most claims of one starter, so that none grows without end."""
-
-
-OpenConnection = Callable[[], socket.socket | None]
-"""Opens a connection to the agent's listener: the end that a starter inherits, or None."""
-
-
-def no_connection() -> None:
-    """Return None: the starter dials."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,16 +57,13 @@ class IdleStarters:
             self._retire(next(iter(self._since)))
         self._check_later()
 
-    def order(
-        self, packet: bytes, inherited: Sequence[int], settings: ProcessSettings | None
-    ) -> ForkedStarter | None:
-        """Give an order, with these descriptors, to a starter with these settings and return it;
-        None without one."""
+    def order(self, packet: bytes, settings: ProcessSettings | None) -> ForkedStarter | None:
+        """Give an order to a starter with these settings and return it; None without one."""
         while self._since:
             starter, _since = self._since.popitem()
             if settings_of(starter.identity.pid) == settings:
                 with suppress(OSError):
-                    socket.send_fds(starter.control, [packet], inherited)
+                    starter.control.send(packet)
                     starter.claims += 1
                     return starter
             starter.hang_up()  # it was killed, or a program has changed its settings

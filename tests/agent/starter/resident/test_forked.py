@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -305,10 +305,9 @@ async def test_a_stored_process_belongs_to_one_claim(
     def check_order(
         idle: IdleStarters,
         packet: bytes,
-        inherited: Sequence[int],
         settings: ProcessSettings | None,
     ) -> ForkedStarter | None:
-        starter = order(idle, packet, inherited, settings)
+        starter = order(idle, packet, settings)
         assert starter is None or starter.identity not in leaders(), stored
         return starter
 
