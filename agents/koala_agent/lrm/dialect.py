@@ -122,11 +122,13 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of the queues for one job of ours, and the instant (seconds since the epoch) at which
-    the site closes for a maintenance; infinite: none is known."""
+    """Limits of the queues for one job of ours, the instant (seconds since the epoch) at which the
+    site closes for a maintenance, and how many of our jobs gather age while they wait; infinite:
+    none is known."""
 
     queues: tuple[Queue, ...] = ()
     closes_at: float = math.inf
+    ageing: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +160,8 @@ class Gate:
     - `renew_s`: how long it stays shut without being shut again.
     - `place` asks for words that are the same as long as the place is kept, empty before they are
       known; None where there are none. `note` is what else its users should know.
+    - `under`: what of the batch system's configuration it depends on; another one may need another
+      probe.
     """
 
     name: str
@@ -171,6 +175,7 @@ class Gate:
     renew_s: float = math.inf
     place: Callable[[str], Question] | None = None
     note: str = ""
+    under: str = ""
 
 
 class Dialect(ABC):

@@ -25,10 +25,12 @@ _PATTERNS: dict[str, str] = {}
 """What texts of each pattern are, by the pattern as errors of msgspec quote it."""
 
 
-def matching(pattern: str, words: str, **bounds: int) -> msgspec.Meta:
+def matching(
+    pattern: str, words: str, *, min_length: int | None = None, max_length: int | None = None
+) -> msgspec.Meta:
     """Require texts of a pattern, and say in errors what they are."""
     _PATTERNS[repr(pattern)] = words
-    return msgspec.Meta(pattern=pattern, **bounds)  # type: ignore[arg-type]
+    return msgspec.Meta(pattern=pattern, min_length=min_length, max_length=max_length)
 
 
 SiteText = Annotated[

@@ -110,6 +110,13 @@ def read_script(
     ]
 
 
+def system_of_script(text: str) -> str | None:
+    """Return the title of the batch system that a script's directives are for, None where it has
+    none. Raises SpecError for directives that nobody here reads."""
+    kind, _, _ = _chosen(text, NOWHERE)
+    return None if kind is None else kind.title
+
+
 def _draft(
     text: str, uses: list[Use], kind: Directives | None, name: str, site: ScriptSite
 ) -> Draft:

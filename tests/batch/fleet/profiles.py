@@ -25,6 +25,7 @@ class Case:
     - `usual` is RSL of each component.
     - `never` is what the site cannot take, with words of the reason that is told.
     - `first` runs and leaves no room for `late`, which wait for reasons of the batch system.
+    - `make test-fleet` alone tries what `is_long`, or is rare.
     """
 
     profile: str
@@ -50,6 +51,7 @@ CASES = (
     Case(
         profile="whole-nodes,noisy",
         never=(Wish(more="(queue=night)", words="alpha has no queue night"),),
+        is_long=True,
     ),
     Case(
         profile="threads,filters",
@@ -62,8 +64,14 @@ CASES = (
     Case(
         profile="maintenance,homes",
         late=(Wish(more="(maxWallTime=30)", words="Reserved for maintenance"),),
+        is_long=True,
     ),
-    Case(profile="busy,preemption", idle=0, late=(Wish(count=32, words="Priority"),)),
+    Case(
+        profile="busy,preemption",
+        idle=0,
+        late=(Wish(count=32, words="Priority"),),
+        is_long=True,
+    ),
     Case(
         profile="accounting",
         never=(Wish(more="(project=closed)", words="Job violates accounting/QOS policy"),),
@@ -81,6 +89,7 @@ CASES = (
         profile="queues,calendar",
         idle=16,
         late=(Wish(more="(queue=night)", words="its calendar has switched it off"),),
+        is_long=True,
     ),
     Case(
         kind="gridengine",

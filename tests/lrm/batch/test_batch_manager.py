@@ -25,7 +25,6 @@ from koala_agent.lrm.local_manager import (
     Placeholder,
     Queued,
     RequestRefusedError,
-    Running,
 )
 from koala_agent.transport.interface import Answer, Command
 from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Job, Listener, Serve, listed
@@ -83,27 +82,6 @@ async def test_a_listing_that_began_before_a_submission_says_nothing_against_it(
             assert await looking == (Queued(claim=CLAIM),)
         await manager.submit(placeholder)
         assert list(cluster.jobs) == ["1"]
-
-
-async def test_a_claim_is_found_as_the_batch_system_shows_it_now(
-    cluster: Cluster, tmp_path: Path, placeholder: Placeholder
-) -> None:
-    """Among others, and although the next poll is far away."""
-    settings = BatchSettings(
-        processors=16, state_directory=tmp_path / "lrm", scope="ab", poll_s=3600.0
-    )
-    manager = BatchManager(settings, Slurm(), cluster, on_report=Witness(), clock=cluster.clock)
-    other = replace(placeholder, claim="j2/1/0/1")
-    async with serving(manager):
-        await manager.submit(other)
-        await manager.submit(placeholder)
-        cluster.jobs["2"].state = "RUNNING"
-        assert await manager.find(CLAIM) == Running(claim=CLAIM)
-        assert await manager.find(other.claim) == Queued(claim=other.claim)
-        assert await manager.find("j3/1/0/1") is None
-        cluster.is_away = True
-        with pytest.raises(LocalManagerError):
-            await manager.find(CLAIM)
 
 
 async def test_a_submission_that_never_arrived_was_none(
@@ -205,23 +183,6 @@ async def test_a_claim_in_a_partition_of_which_the_figures_do_not_tell_has_no_st
     assert [one.start_in_s for one in told.waits] == [None, 600.0, 600.0]
 
 
-async def test_a_request_that_was_taken_is_not_tested_again_for_a_while(
-    serve: Serve, cluster: Cluster, placeholder: Placeholder
-) -> None:
-    def tests() -> int:
-        return sum("--test-only" in argv for argv in cluster.said)
-
-    async with serve() as (manager, _):
-        await manager.submit(placeholder)
-        await manager.submit(replace(placeholder, claim="j2/1/0/1"))
-        assert tests() == 1
-        await manager.submit(replace(placeholder, claim="j3/1/0/1", processors=2))
-        assert tests() == 2
-        cluster.now += 61.0
-        await manager.submit(replace(placeholder, claim="j4/1/0/1"))
-        assert tests() == 3
-
-
 async def test_a_job_that_can_never_start_is_taken_out_and_an_agents_death_forgets_no_reason(
     serve: Serve, cluster: Cluster, placeholder: Placeholder
 ) -> None:
@@ -254,15 +215,6 @@ async def test_a_job_that_is_put_back_into_the_queue_does_not_run_again(
         assert end.cause is EndCause.CANCELLED_BY_SITE
         assert "put it back" in end.reason
         assert set(cluster.cancelled()) == {"1"}
-
-
-async def test_a_node_that_does_not_answer_is_no_end_that_is_known(
-    serve: Serve, cluster: Cluster, placeholder: Placeholder
-) -> None:
-    async with serve() as (manager, witness):
-        await manager.submit(placeholder)
-        cluster.job("1").state = "NODE_FAIL"
-        assert (await witness.ended(CLAIM)).cause is EndCause.UNREACHABLE
 
 
 async def test_a_user_who_may_not_have_more_has_nothing_startable(
@@ -355,19 +307,6 @@ async def test_a_withdrawn_claim_tells_why_it_waited_and_a_failed_question_chang
             "" if fails else "others were first",
         )
         assert not (await manager.idle()).trouble, "claims of the account go on"
-
-
-async def test_nobody_asks_why_claims_waited_when_all_are_ended(
-    tmp_path: Path, placeholder: Placeholder
-) -> None:
-    cluster = TellingCluster(fails=False)
-    manager = telling_manager(cluster, tmp_path, Witness())
-    async with serving(manager):
-        await manager.submit(placeholder)
-        await manager.listing()
-        await manager.close(kill=True)
-    assert "1" in cluster.cancelled()
-    assert [argv for argv in cluster.said if argv[0] == "explain"] == []
 
 
 LISTING = """<?xml version='1.0'?><job_info><queue_info><job_list state="running">

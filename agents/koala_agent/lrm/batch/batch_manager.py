@@ -38,7 +38,7 @@ from koala.common.protocol.names import AWAY, SILENT
 from koala.common.protocol.queue_limits import Times
 from koala.common.runtime.clock import boot_id
 from koala.common.runtime.structured_log import get_logger
-from koala.errors import LocalManagerError
+from koala.errors import KoalaError, LocalManagerError
 from koala_agent.lrm.batch.account_breaker import AccountBreaker, CircuitOpenError
 from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.claim_tracking import ClaimRow, TrackedClaim, TrackedClaims
@@ -47,6 +47,7 @@ from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
 from koala_agent.lrm.batch.limits.submission_pauses import SubmissionPauses
 from koala_agent.lrm.batch.queue_figures import QueueFigures
 from koala_agent.lrm.dialect import BatchJob, Dialect, JobState, job_name, script
+from koala_agent.lrm.gate_probe import Trial, later_than, probe_job
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
 from koala_agent.lrm.local_manager import (
@@ -83,6 +84,10 @@ SETTLE_S, SETTLING_S = 30.0, 2.0
 request, and the pause before it is tried again then."""
 STAY_S = 60.0
 """Time after which a batch job is cancelled that goes on without its starter."""
+PROBE_POLL_S, PROBE_AGAIN_S = 5.0, 3600.0
+"""Pause between two looks of a gate probe, and between two probes that have shown nothing."""
+PROBE_HOLE_S = 300.0
+"""Time for which two processors must be idle that a gate probe uses."""
 UNBOUNDED = 60_000
 """Commands a minute of a manager without a budget."""
 
@@ -149,6 +154,8 @@ class BatchManager:
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._happened_at = -math.inf  # the last event that a listing may tell more about
         self._ends_late = False  # processors of claims that left were not free soon after
+        self._probe: asyncio.Task[None] | None = None
+        self._probe_at = -math.inf
         self._reported_idle: Idle | None = None
         self._opened = asyncio.Event()
         self._closing = asyncio.Event()
@@ -189,12 +196,14 @@ class BatchManager:
         try:
             async with asyncio.TaskGroup() as group:
                 beside = group.create_task(self._retry_troubled())
-                await self._run_polls()
+                await self._run_polls(group)
                 beside.cancel()
+                if self._probe is not None:
+                    self._probe.cancel()
         finally:
             self._table.close()
 
-    async def _run_polls(self) -> None:
+    async def _run_polls(self, group: asyncio.TaskGroup) -> None:
         while not self._closing.is_set():
             try:
                 await self._poll()
@@ -206,6 +215,7 @@ class BatchManager:
                 self._report_idle()
                 await self._cancel_unwanted()
                 self._mark_answering()
+                self._probe_when_due(group)
             except LocalManagerError as error:
                 self._mark_silent(error)
             await self._pause()
@@ -238,6 +248,8 @@ class BatchManager:
         known = self._claims.get(claim)
         if known is None or known.needs_submission():
             self._pauses.check(placeholder)
+            if placeholder.is_gated:
+                self._check_ageing(claim)
         if placeholder.is_gated:
             await self._gatekeeper.check()
         tracked = self._claims.get(claim)
@@ -272,6 +284,19 @@ class BatchManager:
             tracked.is_submitting = False
             tracked.submitted_in_poll = self._poll_count
             self._note_event()
+
+    def _check_ageing(self, claim: str) -> None:
+        """Refuse a further claim of a component that would gather no age behind the others, and
+        may take that of another job's first. Raises RequestRefusedError."""
+        waiting = [one.row.claim for one in self._claims.open() if one.is_waiting()]
+        component = claim.rpartition("/")[0]
+        if len(waiting) >= self._queues.ageing and any(
+            one.rpartition("/")[0] == component and one != claim for one in waiting
+        ):
+            raise RequestRefusedError(
+                f"{self._queues.ageing:.0f} jobs of the account gather age in the queue, and"
+                f" {len(waiting)} wait: a further one of this component would gather none"
+            )
 
     async def set_gate(self, claim: str, *, is_gated: bool) -> None:
         """See `LocalManager`. What fails is tried again with the polls."""
@@ -552,6 +577,42 @@ class BatchManager:
         except LocalManagerError:
             self._records_at[row.account] = self._clock() + self._settings.trouble_s
             raise
+
+    def _probe_when_due(self, group: asyncio.TaskGroup) -> None:
+        """Probe the gates again once the configuration is another one, beside nobody who waits;
+        end it as soon as a claim of ours does."""
+        is_needed = any(one.is_waiting() for one in self._claims.open())
+        if self._probe is not None and not self._probe.done():
+            if is_needed:
+                self._probe.cancel()
+        elif not is_needed and self._clock() >= self._probe_at and self._gatekeeper.to_try:
+            idle = self._idle_told()
+            spare = max(1, idle.resources.unit) * 2
+            holes = [one.processors for one in idle.holes if one.for_s >= PROBE_HOLE_S]
+            if not idle.trouble and max(idle.startable, *holes, 0) >= spare:
+                self._probe = group.create_task(self._probe_gates())
+
+    async def _probe_gates(self) -> None:
+        """Probe the gates. The jobs have names of ours: after a crash nobody wants them."""
+        self._probe_at = self._clock() + PROBE_AGAIN_S
+        folder = self._settings.state_directory
+        job = probe_job(folder)
+        self._claims.apart |= {job.claim, later_than(job).claim}
+        trial = Trial(
+            self._dialect,
+            ask=partial(self._breaker.ask, account=""),
+            act=partial(self._breaker.act, account=""),
+            poll_s=PROBE_POLL_S,
+            scope=self._table.scope,
+        )
+        try:
+            gates = self._gatekeeper.to_try
+            usable = [gate for gate in gates if gate.keeps_place]
+            seen = await trial.try_all(gates, usable, job, folder)
+            log.info("gate.probed", result=seen)
+        except (KoalaError, OSError) as error:
+            log.warning("gate.probed", result=str(error))
+        self._gatekeeper.note_probe()
 
     # Doing ------------------------------------------------------------------------------------
 

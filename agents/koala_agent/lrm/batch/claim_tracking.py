@@ -144,7 +144,7 @@ class TrackedClaims:
 
     `unwanted` has the numbers of those jobs with their accounts; `limits` tells by account, and by
     what its claims name, when the batch system last said that it has reached a limit, and in which
-    words.
+    words. Jobs of claims in `apart` are left alone.
     """
 
     def __init__(
@@ -157,6 +157,7 @@ class TrackedClaims:
         """`explain` adds words to the batch system's reason for a wait."""
         self.unwanted: dict[str, str] = {}
         self.limits: dict[tuple[str, str], tuple[float, str]] = {}
+        self.apart: set[str] = set()
         self._table = table
         self._clock = clock
         self._explain = explain
@@ -207,9 +208,9 @@ class TrackedClaims:
         found: dict[str, list[BatchJob]] = {}
         for job in jobs:
             claim = claim_of(job.name, scope=self._table.scope)
-            if claim is not None and (
-                job.owner in ("", owner or job.owner) or self._has_number(claim, job.number)
-            ):
+            if claim is None or claim in self.apart:
+                continue
+            if job.owner in ("", owner or job.owner) or self._has_number(claim, job.number):
                 found.setdefault(claim, []).append(job)
         numbers = {claim: {job.number for job in named} for claim, named in found.items()}
         ours = set().union(*numbers.values())

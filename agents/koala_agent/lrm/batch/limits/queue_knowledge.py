@@ -47,6 +47,11 @@ class QueueKnowledge:
         except LocalManagerError as error:
             log.warning("batch.limits_unknown", reason=str(error))
 
+    @property
+    def ageing(self) -> float:
+        """Number of our jobs that gather age while they wait."""
+        return self._limits.ageing
+
     def times(self, resources: Resources) -> Times:
         """Return the times that a job with these wishes may have now."""
         room_s = self._limits.closes_at - clock.unix_now()
