@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 
 from koala_agent.starter.compat import encoded, to_bytes
+from koala_agent.starter.light import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
