@@ -44,8 +44,7 @@ from koala_agent.lrm.batch.native import EVERY
 from koala_agent.lrm.batch_system import DialectSettings, outer_job_variables
 from koala_agent.lrm.dialect import Dialect
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
-from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
-from koala_agent.lrm.emulated.live_scheduler import live_scheduler
+from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings, live_scheduler
 from koala_agent.lrm.emulated.system import EmulatedTable
 from koala_agent.lrm.local_manager import Idle, Listed, LocalManager, OnReport
 from koala_agent.output_collection import OutputCollection

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from koala.common.identity.tls import IdentityFile
 from koala.common.metrics import declarations as m
-from koala.common.metrics.metric_types import Source
+from koala.common.metrics.declarations import Source
 from koala.common.metrics.readings import Readings
 from koala.common.metrics.serving import ServedMetrics
 from koala.common.metrics.settings import MetricsSettings

@@ -29,9 +29,9 @@ from koala.daemon.agents.starter_requests import StarterRequests
 from koala.daemon.agents.streams import Streams
 from koala.daemon.auth.credential_store import RegistrableSites
 from koala.daemon.auth.enrolment_service import Registrar
-from koala.daemon.clients.archive_queries import ArchiveQueries
 from koala.daemon.clients.event_feed import EventFeed
 from koala.daemon.clients.file_service import FileService
+from koala.daemon.clients.listing import ArchiveQueries
 from koala.daemon.clients.logs import Logs
 from koala.daemon.clients.outputs import Outputs, Publisher
 from koala.daemon.clients.rsl_parsing import DescriptionParser

@@ -1,6 +1,5 @@
 """Metrics for Prometheus and whatever else reads OpenMetrics: of the daemon, its relay and agents.
 
-metric_types  what a metric is: name, kind, labels with their values, processes that have it
 declarations  all metrics; code, documents and tests are made from them or compared with them
 meter         count and observe, with bounded labels
 readings      values that are read for each scrape, on the event loop of their owner

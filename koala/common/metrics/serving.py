@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from koala.common.identity.tls import IdentityFile
-from koala.common.metrics.declarations import LOOP_LAG
+from koala.common.metrics.declarations import LOOP_LAG, Source
 from koala.common.metrics.endpoint import MetricsEndpoint
 from koala.common.metrics.meter import Meter
-from koala.common.metrics.metric_types import Source
 from koala.common.metrics.readings import LoopReader, Readings, read_certificate_end
 from koala.common.metrics.settings import MetricsSettings
 from koala.common.runtime import clock

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from koala.common.metrics import declarations as m
 from koala.common.metrics.calls import CallCounter
-from koala.common.metrics.metric_types import Source
+from koala.common.metrics.declarations import Source
 from koala.common.metrics.readings import Readings
 from koala.common.metrics.serving import ServedMetrics
 from koala.common.metrics.settings import MetricsSettings
 from koala.common.runtime.software import software_version
-from koala.daemon.files.relay_usage import RelayUsage
+from koala.daemon.files.relay_settings import RelayUsage
 
 
 class RelayMetrics:

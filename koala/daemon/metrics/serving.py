@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koala.common.metrics.calls import CallCounter
-from koala.common.metrics.metric_types import Source
+from koala.common.metrics.declarations import Source
 from koala.common.metrics.readings import Readings
 from koala.common.metrics.serving import ServedMetrics
 from koala.common.metrics.settings import MetricsSettings

@@ -14,9 +14,9 @@ from prometheus_client import CollectorRegistry
 from koala.common.identity.private_files import write_private
 from koala.common.metrics import declarations as m
 from koala.common.metrics import endpoint as module
+from koala.common.metrics.declarations import Source
 from koala.common.metrics.endpoint import MetricsEndpoint
 from koala.common.metrics.meter import Meter
-from koala.common.metrics.metric_types import Source
 from koala.common.metrics.readings import Readings
 from koala.errors import ConfigError
 from tests.common.metrics.certificates import make_certificate

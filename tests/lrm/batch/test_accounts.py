@@ -148,6 +148,43 @@ async def test_a_job_under_another_account_s_name_is_neither_believed_nor_ended(
         assert manager.number(FIRST) == "1"
 
 
+async def test_what_an_account_submitted_is_not_submitted_twice_because_nobody_can_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer was lost; then the agent was killed, and nobody can become the account."""
+    cluster = Shared()
+    manager = manager_of(cluster, tmp_path)
+    second = placeholder(SECOND, "bert1", tmp_path)
+    async with serving(manager):
+        await manager.listing()
+        submit = cluster._submit
+
+        def submit_unheard(options: list[str]) -> Answer:
+            if "--test-only" not in options:
+                cluster.locked.add("bert1")  # before anybody can look
+                cluster.is_deaf_to_submissions = True
+            return submit(options)
+
+        monkeypatch.setattr(cluster, "_submit", submit_unheard)
+        with pytest.raises(LocalManagerError, match="gave no answer"):
+            await manager.submit(second)
+    monkeypatch.undo()
+    cluster.is_deaf_to_submissions = False
+    manager = manager_of(cluster, tmp_path)
+    async with serving(manager):
+        assert await manager.listing() == (Queued(claim=SECOND),), "it may be there: not gone"
+        for _ in range(2):
+            with pytest.raises(LocalManagerError, match="as bert1: a password") as caught:
+                await manager.submit(second)
+            assert caught.value.transient
+        cluster.locked.clear()
+        async with asyncio.timeout(90):
+            while not manager.number(SECOND):
+                await cluster.polls(1)
+        await manager.submit(second)
+        assert list(cluster.jobs) == ["1"]
+
+
 async def test_an_account_that_was_taken_off_the_list_is_its_claims_trouble_alone(
     tmp_path: Path,
 ) -> None:

@@ -25,8 +25,12 @@ from pathlib import Path
 
 from koala.common.runtime.structured_log import get_logger
 from koala_agent.lrm.claim_processes import ProcessIdentity
-from koala_agent.lrm.emulated.idle_starters import ForkedStarter, IdleStarters
-from koala_agent.lrm.emulated.process_settings import ProcessSettings, settings_of
+from koala_agent.lrm.emulated.idle_starters import (
+    ForkedStarter,
+    IdleStarters,
+    ProcessSettings,
+    settings_of,
+)
 from koala_agent.lrm.emulated.process_trees import Usage
 from koala_agent.lrm.local_manager import Placeholder
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER

@@ -26,8 +26,12 @@ from koala_agent.lrm.claim_processes import (
     send,
 )
 from koala_agent.lrm.emulated import idle_starters
-from koala_agent.lrm.emulated.idle_starters import ForkedStarter, IdleStarters
-from koala_agent.lrm.emulated.process_settings import ProcessSettings, settings_of
+from koala_agent.lrm.emulated.idle_starters import (
+    ForkedStarter,
+    IdleStarters,
+    ProcessSettings,
+    settings_of,
+)
 from koala_agent.lrm.emulated.process_trees import ProcessTrees, Usage
 from koala_agent.lrm.emulated.resident_starters import ResidentStarters
 from koala_agent.lrm.job_table import Alive, JobRow, JobTable, Leaving, Starting
