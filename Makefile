@@ -151,6 +151,10 @@ bench: $(STAMP)  ## Measure the core, the journal and the live path, each beside
 bench-slurm: $(STAMP)  ## Koala in front of real Slurm clusters beside sbatch, in one run (ARGS="--jobs 200 --pairs 10")
 	@$(BIN)/python -m tests.bench.slurm $(ARGS)
 
+.PHONY: bench-busy
+bench-busy: $(STAMP)  ## Pairs over two real Slurm clusters that are never idle beside plain jobs (ARGS="--priority age --pairs 6")
+	@$(BIN)/python -m tests.bench.busy $(ARGS)
+
 .PHONY: bench-peers
 bench-peers: build/bench-peers/installed  ## Install HyperQueue and dask.distributed apart from Koala, so that `make bench` measures them, too
 

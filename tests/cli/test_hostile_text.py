@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from koala.cli.admin.report import csv_text
 from koala.cli.output import JSON_VERSION, print_json, say
-from koala.cli.render import access as render_access
 from koala.cli.render import documents as render
+from koala.cli.render import documents as render_access
 from koala.cli.render import job_list
 from koala.local import demo_summary as summary
 from koala.views.records.access import AuditLine, Enrolment, User

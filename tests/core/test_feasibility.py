@@ -58,7 +58,7 @@ def tried_out(wanted: Sequence[Requirement], needed: int, there: Sequence[Capaci
     return False
 
 
-def test_it_says_what_trying_everything_says() -> None:
+def test_nothing_is_refused_that_trying_everything_finds() -> None:
     for seed in range(250):
         _compare_with_trying_everything(seed)
 
@@ -77,22 +77,29 @@ def _compare_with_trying_everything(seed: int) -> None:
     ]
     must = sum(not piece.is_optional for piece in wanted)
     needed = random.randint(1, len(wanted)) if all_may else max(1, must)
-    assert may_fit(wanted, needed, there) is tried_out(wanted, needed, there), seed
+    assert may_fit(wanted, needed, there) or not tried_out(wanted, needed, there), seed
 
 
-def test_a_search_that_must_go_back_finds_what_a_greedy_one_does_not() -> None:
-    assert may_fit(pieces(5, 4, 4), 3, rooms(8, 5))
-    assert not may_fit(pieces(5, 5, 4), 3, rooms(8, 6))
+@pytest.mark.parametrize(
+    ("wanted", "there"),
+    [
+        (pieces(7, 7), rooms(8, 5)),
+        (pieces(5, 4, 4), rooms(8, 4)),
+        ([Requirement(5, VU), Requirement(4, VU)], [Capacity(VU, 8)]),
+        ([Requirement(5, VU), *pieces(4)], [Capacity(VU, 8)]),
+        (pieces(1, 1), [Capacity(VU, 8, 1)]),
+        ([Requirement(1, VU)], rooms(8)),
+    ],
+)
+def test_what_is_too_large_too_many_or_too_much_does_not_fit(
+    wanted: list[Requirement], there: list[Capacity]
+) -> None:
+    assert not may_fit(wanted, len(wanted), there)
 
 
 def test_many_components_of_a_size_are_counted_whatever_their_number() -> None:
     assert may_fit(pieces(*[3] * 1000), 1000, rooms(*[10] * 334))
     assert not may_fit(pieces(*[3] * 1000), 1000, rooms(*[10] * 333))
-
-
-def test_what_takes_too_long_to_find_out_may_fit() -> None:
-    """Nobody is refused for want of time: a sum of odd numbers in even halves."""
-    assert may_fit(pieces(*[2 * n + 1001 for n in range(60)]), 60, rooms(*[15900] * 4, 100))
 
 
 def test_a_policy_that_uses_each_site_once_is_known_by_what_it_does() -> None:

@@ -135,3 +135,10 @@ def test_plain_text_stays_on_this_machine(tmp_path: Path) -> None:
             parse(f"plain = true\n{text}\n")
     with pytest.raises(ConfigError, match="plain text knows no certificates"):
         parse('plain = true\nagents = "127.0.0.1:0"\n')
+
+
+def test_a_broker_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("koala.daemon.config.MQTT", ("no_such_package",))
+    text = f'{LEAST}[bus]\nurl = "mqtt://localhost"\n'
+    with pytest.raises(ConfigError, match=r"\[bus\] needs the extra: pip install .*\[mqtt\]"):
+        parse_config(text, source="x.toml", folder=tmp_path)

@@ -9,7 +9,7 @@ import pytest
 
 from koala.common.protocol.ordering import ORDERS, QueuedJob, fair_share, shortest_first
 from koala.queue_model import LocalQueue, local_queue
-from koala_agent.lrm.emulated.live_scheduler import live_scheduler
+from koala_agent.lrm.emulated.emulated_settings import live_scheduler
 from tests.lrm.reference_queues import PlainOrderedQueue, expected_start
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import time
 
 from koala_agent.starter.compat import boot_now, log, read_file, to_object
@@ -64,9 +63,7 @@ class StarterDriver:
         nonce: str,
         *,
         keeper: Keeper | None = None,
-        inherited: int | None = None,
     ) -> None:
-        """`inherited` is the descriptor of a socket that is connected to the agent."""
         now = boot_now()
         self._nonce = nonce
         self._program = ClaimProgram(spec)
@@ -82,7 +79,6 @@ class StarterDriver:
             self.watch,
             identity=identity,
             files=_mailbox_connector(self._program.spec),
-            inherited=None if inherited is None else socket.socket(fileno=inherited),
         )
         self._program.environment[MARK] = nonce
         request = make_sync_request(self._program, nonce, own=(LOG_FILE,))
@@ -395,7 +391,7 @@ def main(arguments: list[str]) -> int:
     if arguments[1] == "resident":
         from koala_agent.starter.resident import parent  # noqa: PLC0415 - late: no starter waits for it
 
-        return parent.serve(lambda path, inherited: _run(path, inherited).served())
+        return parent.serve(lambda path: _run(path).served())
     if arguments[1] == "machine":
         from koala_agent.starter.node import driver as node  # noqa: PLC0415 - late: no starter waits for it
 
@@ -408,11 +404,11 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _run(path: str, inherited: int | None = None) -> StarterDriver:
-    """Run the starter of this specification to its end; `inherited`: see `StarterDriver`."""
+def _run(path: str) -> StarterDriver:
+    """Run the starter of this specification to its end."""
     spec = json.loads(read_file(path))
     keeper = keep_for(spec)
-    driver = StarterDriver(spec, os.urandom(12).hex(), keeper=keeper, inherited=inherited)
+    driver = StarterDriver(spec, os.urandom(12).hex(), keeper=keeper)
     driver.run()
     return driver
 

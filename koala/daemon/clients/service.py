@@ -35,9 +35,8 @@ from koala.core.purge import state_of_jobs
 from koala.core.scheduler import Scheduler
 from koala.daemon.auth.access_rules import Caller, caller_of_call
 from koala.daemon.auth.enrolment_service import Registrar
-from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
 from koala.daemon.clients.file_service import FileService
-from koala.daemon.clients.listing import Listing, damaged_job, no_job
+from koala.daemon.clients.listing import ArchiveQueries, Listing, damaged_job, no_job, owner_wanted
 from koala.daemon.clients.logs import Logs, LogsWanted
 from koala.daemon.clients.outputs import Outputs, OutputsWanted
 from koala.daemon.clients.site_status import SiteStatus

@@ -93,7 +93,8 @@ def replay(
         if wanted is not None and len(wanted) > 1:
             _compare_all(run, wanted, as_json=json)
         elif wanted is not None:
-            _compare(run, *wanted.values(), only, as_json=json, with_claims=claims)
+            (change,) = wanted.values()
+            _compare(run, change, only, as_json=json, with_claims=claims)
         elif json:
             story = [] if summary else [*run.story(since_at, job=only, is_whole=events)]
             document = _document(run, only, story)

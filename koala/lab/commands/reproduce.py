@@ -163,11 +163,10 @@ def _write(
     """Write report and figures."""
     from koala.lab.papers.judgement import report
     from koala.lab.papers.report import draw, summary, write
-    from koala.lab.papers.sweep import swept
     from koala.lab.papers.tables import document
 
     _save(wanted, work, made, folder, times=times, merged=merged)
-    written = report(swept(wanted, made))
+    written = report(wanted, made)
     write(written, folder)
     text = f"{summary(written)}\n{folder / 'report.md'}"
     shared.show(document(written), as_json=as_json, text=lambda: text)

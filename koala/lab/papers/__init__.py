@@ -2,7 +2,7 @@
 
 - `paper`, `runs`: data types of a paper (figures, claims) and of its runs; `options` declares its
   simulation.
-- `sweep`: collects the runs that figures and claims need and makes each once.
+- `sweep`: lists the runs that figures and claims need, each once.
 - `results`: holds what the runs measured.
 - `sentences`: reads the sentences of a paper, of which most are claims.
 - `comparisons`, `verdicts`: what claims consist of, and the test of them by paired differences.

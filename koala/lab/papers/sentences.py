@@ -19,10 +19,11 @@ class Sentences(NamedTuple):
 
     claims: tuple[Claim, ...]
     untestable: tuple[Untestable, ...]
-    texts: Mapping[str, str]
+    texts: Mapping[str, Any]  # fields of `Paper`
 
 
-def _as_it_is(_row: Row, test: Any) -> Any:  # noqa: ANN401
+def _as_it_is(row: Row, test: Any) -> Any:  # noqa: ANN401
+    assert test is not None, f"no test: {row['text']}"
     return test
 
 

@@ -8,12 +8,9 @@ from typing import Any
 
 from koala.errors import ConfigError
 from koala.lab.papers.paper import Claim, Figure, Paper
-from koala.lab.papers.results import Results
 from koala.lab.sim.campaign.code import code_of, own_code
-from koala.lab.sim.campaign.execution import NO_STORE, Campaign, Engine, StoreChoice
 from koala.lab.sim.campaign.identity import canonical, run_ids
 from koala.lab.sim.campaign.work import Work
-from koala.lab.sim.replication import Progress
 from koala.lab.sim.runs import Effort, Level, Quantity, Run, Setting
 
 
@@ -83,16 +80,6 @@ class Plan:
                 yield from comparison.of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
-    """Results of a plan; those of all runs unless `is_interrupted`."""
-
-    plan: Plan
-    results: Results
-    finished: int
-    is_interrupted: bool
-
-
 def plan(paper: Paper, effort: Effort, *, figure: int | None = None, seed: int = 1) -> Plan:
     """Plan the whole paper, or one figure and the claims about it."""
     numbers = [one.number for one in paper.figures]
@@ -109,31 +96,6 @@ def plan(paper: Paper, effort: Effort, *, figure: int | None = None, seed: int =
     )
 
 
-def sweep(
-    wanted: Plan,
-    *,
-    engine: Engine | None = None,
-    store: StoreChoice = NO_STORE,
-    progress: Progress | None = None,
-) -> Swept:
-    """Make all runs of a plan. Ctrl-C ends it and keeps the finished runs."""
-    return swept(wanted, wanted.work().execute(store, engine, progress))
-
-
 def head_of(run: Run) -> dict[str, Any]:
     """Return what a line of runs.jsonl says of a run besides its name."""
     return {"setting": str(run.setting), "seed": run.seed, "length": run.effort.length}
-
-
-def swept(wanted: Plan, made: Campaign[Run]) -> Swept:
-    """Collect the results of finished runs."""
-    return Swept(
-        plan=wanted,
-        results=Results(
-            ((run, one.outcome) for run, one in made.finished),
-            diverging=wanted.paper.diverging,
-            saturation=wanted.paper.saturation,
-        ),
-        finished=len(made.finished),
-        is_interrupted=made.is_interrupted,
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -160,46 +159,6 @@ async def test_orders_of_who_took_the_agents_port_are_not_heard() -> None:
         await over.wait()
     kinds = [event.message["kind"] for event in line.events if isinstance(event, Received)]
     assert kinds == ["dismissed"]
-
-
-async def test_an_inherited_line_shows_the_secret_and_a_wrong_one_is_refused() -> None:
-    heard: list[Event] = []
-    starters = StarterListener(emit=heard.append, secret=lambda _: SECRET)
-    right, wrong = connected(starters), connected(starters)
-    try:
-        async with asyncio.timeout(LIMIT_S):
-            await asyncio.to_thread(wrong.sendall, to_line({**HELLO, "secret": "no"}))
-            assert await asyncio.to_thread(wrong.recv, 1) == b""
-            assert not heard
-            await asyncio.to_thread(right.sendall, to_line(HELLO))
-            while not heard:  # noqa: ASYNC110 - nobody is told
-                await asyncio.sleep(0)
-        (told,) = heard
-        assert isinstance(told, CheckedIn)
-        assert told.address == "here"
-    finally:
-        await closed(starters)
-        right.close()
-        wrong.close()
-
-
-async def test_a_closed_listener_takes_no_inherited_line() -> None:
-    """Its starter would wait for the answers of an agent that has ended."""
-    starters = StarterListener(emit=lambda _: None, secret=lambda _: SECRET)
-    line = connected(starters)
-    starters.close()
-    with line:
-        async with asyncio.timeout(LIMIT_S):
-            assert await asyncio.to_thread(line.recv, 1) == b""
-
-
-def connected(starters: StarterListener) -> socket.socket:
-    """Return the starter's end of a line that the listener takes."""
-    ours, theirs = socket.socketpair()
-    ours.settimeout(0)
-    theirs.settimeout(LIMIT_S)
-    starters.connect(ours, "here")
-    return theirs
 
 
 def to_line(message: Message) -> bytes:

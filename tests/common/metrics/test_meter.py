@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from koala.common.metrics import declarations as m
-from koala.common.metrics.declarations import METRICS
+from koala.common.metrics.declarations import METRICS, Source
 from koala.common.metrics.meter import Meter
-from koala.common.metrics.metric_types import Source
 from koala.common.metrics.readings import Readings
 from tests.common.metrics.scraping import rendered, samples, value
 

@@ -18,7 +18,7 @@ from koala.core.model.job import Cancelled, Job
 from koala.core.model.values import JobId, UserName
 from koala.core.purge import PurgedJob
 from koala.daemon.auth.access_rules import Caller, CallerKind, Role
-from koala.daemon.clients.archive_queries import owner_wanted
+from koala.daemon.clients.listing import owner_wanted
 from koala.daemon.lifecycle import Daemon
 from koala.daemon.loop.group_commit import Upkeep
 from koala.daemon.state.recovery import begin_life

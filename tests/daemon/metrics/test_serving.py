@@ -11,8 +11,8 @@ from threading import Event
 import pytest
 
 from koala.client import AsyncClient
+from koala.common.metrics import serving
 from koala.common.metrics.readings import LoopReader
-from koala.daemon.metrics import serving
 from koala.errors import UnknownJobError
 from tests.common.metrics.scraping import get, value
 from tests.daemon.fake_agent import FakeAgent

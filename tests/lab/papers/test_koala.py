@@ -23,7 +23,7 @@ from koala.lab.papers.koala.points import (
 from koala.lab.papers.koala.simulation.setting import Setting
 from koala.lab.papers.markdown import as_markdown
 from koala.lab.papers.paper import Claim
-from koala.lab.papers.sweep import plan, sweep
+from koala.lab.papers.sweep import plan
 from koala.lab.papers.tables import document
 from koala.lab.papers.verdicts import Verdict
 from koala.lab.sim.runs import ARITHMETIC, Effort, Run
@@ -182,7 +182,8 @@ def test_a_job_that_does_not_end_refutes_that_all_do_and_the_report_says_why() -
     lost site."""
     wanted = {"1-7", "5.2-3"}
     claims = tuple(claim for claim in PAPER.claims if claim.id in wanted)
-    found = judgement.report(sweep(plan(replace(PAPER, figures=(), claims=claims), LONGER, seed=2)))
+    wanted = plan(replace(PAPER, figures=(), claims=claims), LONGER, seed=2)
+    found = judgement.report(wanted, wanted.work().execute())
     assert {one.claim.id: one.verdict for one in found.claims} == dict.fromkeys(
         wanted, Verdict.FAILS
     )

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from koala.lab.commands.reproduce import PAPERS
-from koala.lab.papers.judgement import Report, report
+from koala.lab.papers.judgement import Report, judged
 from koala.lab.papers.markdown import as_markdown
 from koala.lab.papers.results import Results
-from koala.lab.papers.sweep import Plan, Swept, plan
+from koala.lab.papers.sweep import Plan, plan
 from koala.lab.sim.runs import Outcome, Run, Setting
 from tests.lab.papers.cells import CELL_MAX, longest_cell
 from tests.lab.papers.published import paper_of
@@ -50,7 +50,7 @@ def made_up(name: str) -> Report:
         for seed in SEEDS
     )
     results = Results(finished, diverging=paper.diverging)
-    return report(Swept(plan=wanted, results=results, finished=0, is_interrupted=False))
+    return judged(wanted, results, finished=0, is_interrupted=False)
 
 
 @pytest.mark.parametrize("name", PAPERS)

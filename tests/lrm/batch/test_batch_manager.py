@@ -27,7 +27,7 @@ from koala_agent.lrm.local_manager import (
     RequestRefusedError,
 )
 from koala_agent.transport.interface import Answer, Command
-from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Job, Listener, Serve
+from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Job, Listener, Serve, listed
 from tests.lrm.harness import serving
 
 
@@ -162,6 +162,25 @@ async def test_a_limit_of_one_project_closes_the_site_to_no_other(
             "the account of Koala with chem has reached a limit (AssocGrpCPUMinutesLimit)"
         )
         assert told.startable == 16
+
+
+async def test_a_claim_in_a_partition_of_which_the_figures_do_not_tell_has_no_stated_start(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    cluster.partitions = "PartitionName=batch Default=YES\nPartitionName=full Default=NO\n"
+    cluster.cpus = "16/0/0/16"
+    cluster.queue = listed("90", "RUNNING", "x", processors="16", left="10:00", nodes="n1")
+    async with serve() as (manager, witness):
+        for claim, queue in ((CLAIM, "full"), ("j2/1/0/1", "batch"), ("j3/1/0/1", None)):
+            asked = Resources(queue=queue)
+            await manager.submit(replace(placeholder, claim=claim, resources=asked))
+        for job in cluster.jobs.values():
+            job.cpus = "4"
+        cluster.now += 60.0
+        told = await witness.until(
+            Idle, lambda idle: [one.start_in_s is None for one in idle.waits][1:] == [False, False]
+        )
+    assert [one.start_in_s for one in told.waits] == [None, 600.0, 600.0]
 
 
 async def test_a_job_that_can_never_start_is_taken_out_and_an_agents_death_forgets_no_reason(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from koala_agent.lrm.batch.condor_analysis import LENGTH_MAX, wait_reason
+from koala_agent.lrm.batch.htcondor import LENGTH_MAX, wait_reason
 
 SAMPLES = Path(__file__).parent / "samples" / "condor-23.9"
 REJECTED = "of 1 machines 1 are rejected by your job's requirements"

@@ -8,7 +8,7 @@ import pytest
 
 from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.gridengine import GridEngine
+from koala_agent.lrm.batch.gridengine import SHUT, GridEngine
 from koala_agent.lrm.dialect import JobState
 from koala_agent.lrm.local_manager import EndCause, RequestRefusedError
 from tests.lrm.batch.dialects import (
@@ -174,6 +174,7 @@ HOST = """<qhost><host name='node'>
         ("9.000", "", 11, 9),  # of 11 slots of the host
         ("none", "", 16, 14),
         ("14.000", "d", 2, 0),
+        ("14.000", "D", 2, 0),
         ("14.000", "au", 2, 0),
         ("14.000", "S", 2, 0),
         ("14.000", "E", 2, 0),
@@ -188,6 +189,7 @@ def test_slots_that_are_disabled_or_in_error_do_not_count(
         found = GRID_ENGINE.read_figures(tuple(map(said, (QUEUES, listing, host, ""))))
         assert (found.processors, found.idle) == (processors, idle)
         assert found.queued_jobs == (queued_jobs if idle else 0)
+        assert found.shut_queues == ({"batch": SHUT[state[-1]]} if not idle else {})
         assert found.closed == (
             () if idle else ("14 in queues that are disabled, suspended or in error",)
         )

@@ -11,7 +11,6 @@ limits            what it allows one job, and pauses after its refusals
 slurm_nodes       features and GPUs of the nodes of one of them
 slurm_gates       its gates, which depend on its configuration
 slurm_queue       its jobs in the order of their starts
-condor_analysis   why a job of another one waits
 native            options that a job passes on to the batch system
 account_breaker   a circuit breaker for accounts whose commands fail
 

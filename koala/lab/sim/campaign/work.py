@@ -78,7 +78,7 @@ class Work(Generic[Item]):
         *,
         options: Mapping[str, Any],
         merged: Sequence[Part] = (),
-        **more: object,
+        **more: Any,  # noqa: ANN401
     ) -> None:
         """Write the finished runs, each with its name and what `head` says of it, and their
         provenance: `options` are those that determine the results."""
