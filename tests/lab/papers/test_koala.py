@@ -182,8 +182,8 @@ def test_a_job_that_does_not_end_refutes_that_all_do_and_the_report_says_why() -
     lost site."""
     wanted = {"1-7", "5.2-3"}
     claims = tuple(claim for claim in PAPER.claims if claim.id in wanted)
-    wanted = plan(replace(PAPER, figures=(), claims=claims), LONGER, seed=2)
-    found = judgement.report(wanted, wanted.work().execute())
+    planned = plan(replace(PAPER, figures=(), claims=claims), LONGER, seed=2)
+    found = judgement.report(planned, planned.work().execute())
     assert {one.claim.id: one.verdict for one in found.claims} == dict.fromkeys(
         wanted, Verdict.FAILS
     )
