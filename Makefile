@@ -17,9 +17,11 @@ SEEDS  ?= 10000
 FLIPS  ?= 2000
 CUTS   ?= 500
 ARGS   ?=
-TESTS  ?=
-FOLDERS ?=
-PYTEST := $(BIN)/python -m tests.harness.in_memory --folders "$(FOLDERS)" -- $(BIN)/python -m pytest -q
+# Memory has the folders of tests, where it has room for them: files take longer on a disk.
+FOLDERS ?= $(shell [ "$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt 2000000 ] 2>/dev/null && echo /dev/shm || echo $${TMPDIR:-/tmp})
+PYTEST = folder=$$(mktemp -d "$(FOLDERS)/koala-tests-XXXXXX"); \
+	trap 'chmod -R u+rwx "$$folder"; rm -rf "$$folder"' EXIT; \
+	$(BIN)/python -m pytest -q --basetemp="$$folder/t"
 
 # Tests and demo start hundreds of interpreters; without byte code each would compile Koala anew.
 export PYTHONDONTWRITEBYTECODE :=
@@ -56,10 +58,6 @@ test: $(STAMP)  ## Run the tests, lint among them, but the long ones (ARGS="-k n
 .PHONY: test-long
 test-long: $(LONG)  ## The tests that `make test` leaves out because they take long: faults of processes, campaigns in small
 	@$(PYTEST) --numprocesses 2 -m "long and not lrm and not bench" $(ARGS)
-
-.PHONY: test-stalls
-test-stalls: $(STAMP)  ## The tests while their processes are stopped at random: finds those that race (ARGS="--longest 2", TESTS=tests/live)
-	@$(BIN)/python -m tests.harness.stalls $(ARGS) -- $(BIN)/python -m pytest -q --numprocesses 3 $(TESTS)
 
 .PHONY: test-web
 test-web: $(BROWSER)  ## The web page in a real Chromium (Debian: apt install chromium)
@@ -153,6 +151,10 @@ bench: $(STAMP)  ## Measure the core, the journal and the live path, each beside
 bench-slurm: $(STAMP)  ## Koala in front of real Slurm clusters beside sbatch, in one run (ARGS="--jobs 200 --pairs 10")
 	@$(BIN)/python -m tests.bench.slurm $(ARGS)
 
+.PHONY: bench-busy
+bench-busy: $(STAMP)  ## Pairs over two real Slurm clusters that are never idle beside plain jobs (ARGS="--priority age --pairs 6")
+	@$(BIN)/python -m tests.bench.busy $(ARGS)
+
 .PHONY: bench-peers
 bench-peers: build/bench-peers/installed  ## Install HyperQueue and dask.distributed apart from Koala, so that `make bench` measures them, too
 
@@ -165,10 +167,6 @@ build/bench-peers/installed:
 .PHONY: bench-load
 bench-load: $(STAMP)  ## A daemon under load: clients, watchers, sites, a long queue (ARGS="--scale 0.1 --only queue")
 	@$(BIN)/python -m tests.bench.load $(ARGS)
-
-.PHONY: bench-pages
-bench-pages: $(STAMP)  ## What 200 open web pages cost the daemon (ARGS="--scale 0.1 --seconds 20")
-	@$(BIN)/python -m tests.bench.pages $(ARGS)
 
 .PHONY: bench-web
 bench-web: $(BROWSER)  ## How soon open pages in a real Chromium follow the grid, and their memory (ARGS="--minutes 60")

@@ -23,6 +23,7 @@ lab               all that is research: simulated time, experiments, papers
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    __version__: str
     from koala.client import AsyncClient, Client, Component, Job, JobHandle
 
 __all__ = ["AsyncClient", "Client", "Component", "Job", "JobHandle"]
@@ -30,6 +31,10 @@ __all__ = ["AsyncClient", "Client", "Component", "Job", "JobHandle"]
 
 def __getattr__(name: str) -> object:
     """Import the public classes when they are first used; most modules of Koala need none."""
+    if name == "__version__":
+        from koala.common.runtime.software import software_version  # noqa: PLC0415 - slow
+
+        return software_version()
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from koala import client  # noqa: PLC0415 - the point of this function

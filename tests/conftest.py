@@ -28,7 +28,6 @@ from koala.client.background import LOOP
 from tests.harness.collected import python_with_tests
 from tests.harness.forked import FORKS, forks, say_servers
 from tests.harness.launch import say_status
-from tests.harness.process_state import left_as_it_was, shared
 from tests.harness.programs import missing, packages_to_install, share_interpreters
 from tests.harness.workers import Together
 
@@ -137,32 +136,6 @@ def libraries_have_begun() -> Iterator[None]:
     yield
     for _ in range(2):
         grpc.aio.shutdown_grpc_aio()
-
-
-NOT_LOOKED_AT = ("long", "lrm", "browser", "packages", "frameworks", "bench")
-"""Marks of tests that the check of the process leaves out: they were not tried with it yet."""
-
-
-@pytest.fixture(autouse=True)
-def process_is_left_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fails a test that changes its process for later ones. pytest sets it up after fixtures of
-    wider scopes and before all others, and tears it down in the opposite order."""
-    if any(request.node.get_closest_marker(mark) for mark in NOT_LOOKED_AT):
-        yield
-        return
-    with left_as_it_was():
-        yield
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(
-    fixturedef: pytest.FixtureDef[object],
-) -> Generator[None, object, object]:
-    """Accept what a fixture of a wider scope makes that is asked for in the middle of a test."""
-    if fixturedef.scope == "function":
-        return (yield)
-    with shared():
-        return (yield)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

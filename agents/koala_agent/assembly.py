@@ -37,14 +37,14 @@ from koala_agent.link.session import Session, Timing
 from koala_agent.link.session_events import Event, Reported
 from koala_agent.link.session_status import SessionStatus
 from koala_agent.link.stream import StreamFactory
-from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
+from koala_agent.lrm.batch.batch_manager import BatchManager
+from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.guarded_dialect import guarded
 from koala_agent.lrm.batch.native import EVERY
 from koala_agent.lrm.batch_system import DialectSettings, outer_job_variables
 from koala_agent.lrm.dialect import Dialect
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
-from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
-from koala_agent.lrm.emulated.live_scheduler import live_scheduler
+from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings, live_scheduler
 from koala_agent.lrm.emulated.system import EmulatedTable
 from koala_agent.lrm.local_manager import Idle, Listed, LocalManager, OnReport
 from koala_agent.output_collection import OutputCollection
@@ -60,7 +60,6 @@ from koala_agent.site_access import (
     mailbox_of,
     ssh_transport,
 )
-from koala_agent.starter_link.inherited_connections import LOCAL, InheritedConnections
 from koala_agent.starter_link.mailbox import Mailbox
 from koala_agent.state_folder import check_state, lrm_folder
 from koala_agent.transport.command_budget import CommandBudget
@@ -184,7 +183,6 @@ def _make_surroundings(
         on_file_report,
         relay=lambda: session_status.relay,
     )
-    inherited = InheritedConnections()
     manager = _local_manager(
         config,
         site,
@@ -192,7 +190,6 @@ def _make_surroundings(
         on_report=local_reports.put_nowait,
         umask=umask,
         transport=transport,
-        inherited=inherited,
     )
     ssh = transport if isinstance(transport, SSHTransport) else None
     by_files = bool(launch.mailbox)
@@ -227,7 +224,6 @@ def _make_surroundings(
             collect=collection.collect,
             room_bytes=lambda: disk.room_bytes,
             mailbox=Mailbox(transport, launch.mailbox) if by_files else None,
-            inherited=inherited if launch.agents == (LOCAL,) and not by_files else None,
         ),
         session=session,
         link_events=link_events,
@@ -276,7 +272,6 @@ def _launch_settings(config: Config, site: AcceptedUsers) -> LaunchSettings:
         mailbox=mailbox_of(config),
         python=config.starter.python,
         rules=config.system.rules,
-        is_here=config.system.is_emulated,
         launcher=config.lrm.launcher,
         shared=config.starter.shared,
         scratch=config.starter.scratch,
@@ -307,10 +302,8 @@ def _local_manager(
     on_report: OnReport,
     umask: int,
     transport: Transport,
-    inherited: InheritedConnections,
 ) -> LocalManager:
-    """Return the site's local manager; jobs get this umask. Starters of this machine get
-    connections of `inherited`."""
+    """Return the site's local manager; jobs get this umask."""
     state = lrm_folder(Path(config.agent.state_dir))
     if isinstance(config.lrm, EmulatedTable):
         settings = EmulatedSettings(
@@ -327,9 +320,7 @@ def _local_manager(
             switches=site.switches,
             make_room=disk.give_up_ballast,
         )
-        return EmulatedLocalManager(
-            settings, on_report=on_report, clock=clock.now, open_connection=inherited.open
-        )
+        return EmulatedLocalManager(settings, on_report=on_report, clock=clock.now)
     if config.system.notice:
         log.warning("dialect.not_tested", kind=config.lrm.kind, reason=config.system.notice)
     poll_s = config.lrm.poll_s

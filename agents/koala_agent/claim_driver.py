@@ -81,7 +81,6 @@ from koala_agent.lrm.local_manager import (
 from koala_agent.placeholders.allowed_programs import NotAllowedError
 from koala_agent.placeholders.file_sync import FileSyncServer, Message
 from koala_agent.placeholders.submission import Preparation
-from koala_agent.starter_link.inherited_connections import LOCAL
 from koala_agent.starter_link.listener import StarterListener
 from koala_agent.starter_link.mailbox import Mailbox, too_short
 
@@ -199,21 +198,16 @@ class ClaimDriver:
                 self._listen, self._port or self._store.port, is_fixed=self._port > 0
             )
             self._store.set_port(self.port)
-        if self._surroundings.inherited is not None:
-            self._surroundings.inherited.begin(lambda end: self._listener.connect(end, LOCAL))
         try:
             async with self._tasks:
                 if self._mailbox is not None:
                     self._tasks.create_task(self._carry(self._mailbox))
                 self._listening.set()
-                self._tasks.create_task(asyncio.to_thread(self._folders.find_gate))
                 self._tasks.create_task(self._reconcile())
                 self._tasks.create_task(self._sweep())
                 self._tasks.create_task(self._store_watermarks())
                 await self._driver.run()
         finally:
-            if self._surroundings.inherited is not None:
-                self._surroundings.inherited.end()
             self._listener.close()
 
     async def _carry(self, mailbox: Mailbox) -> None:

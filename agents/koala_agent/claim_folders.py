@@ -25,7 +25,6 @@ from koala_agent.placeholders import starter_installation
 from koala_agent.placeholders import submission as placeholders
 from koala_agent.placeholders.allowed_programs import NotAllowedError
 from koala_agent.placeholders.cleanup import remove_all
-from koala_agent.placeholders.gate_compiler import find_gate
 from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.submission import Preparation
 from koala_agent.starter.program import STATE_FOLDER
@@ -47,7 +46,6 @@ class ClaimFolders:
         self._settings = settings
         self._endpoint = endpoint
         self._command: tuple[str, ...] = ()
-        self._gate = ""
         self._stamps: starter_installation.Stamps | None = None
         self._installing = threading.Lock()
 
@@ -59,13 +57,6 @@ class ClaimFolders:
     def install(self) -> None:
         """Install the starter. Raises OSError."""
         self._command = starter_installation.install_starter(self._settings)
-
-    def find_gate(self) -> None:
-        """Find or compile the gate, for starters on this machine in the agent's own account. Until
-        then, and where there is no compiler, they fork; so do starters on other machines."""
-        settings = self._settings
-        if settings.is_here and settings.shared and settings.accounts is None:
-            self._gate = find_gate()
 
     def folder(self, claim: ClaimId) -> Path:
         """Return the working directory of the claim's program."""
@@ -92,9 +83,7 @@ class ClaimFolders:
                 endpoint = self._endpoint()
                 port, agents = endpoint.port, settings.agents or endpoint.addresses
                 settings = replace(settings, agents=agents)
-            return placeholders.prepare(
-                replace(order, port=port), settings, command=self._command, gate=self._gate
-            )
+            return placeholders.prepare(replace(order, port=port), settings, command=self._command)
         except (OSError, SpecError, NotAllowedError, LocalManagerError) as error:
             return error
 

@@ -19,7 +19,6 @@ from koala_agent.claims.states import Claim
 from koala_agent.claims.store import Store
 from koala_agent.lrm.local_manager import LocalManager
 from koala_agent.placeholders.result_files import output_paths
-from koala_agent.starter_link.inherited_connections import InheritedConnections
 from koala_agent.starter_link.mailbox import Mailbox
 
 
@@ -76,7 +75,6 @@ class ClaimSurroundings:
     collect: Callable[[Claim, Path], Awaitable[str]] = check_outputs
     room_bytes: Callable[[], float] = lambda: math.inf
     mailbox: Mailbox | None = None
-    inherited: InheritedConnections | None = None
 
 
 class StoreThread:

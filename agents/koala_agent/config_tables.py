@@ -11,7 +11,14 @@ from typing import Annotated, Literal
 import msgspec
 
 from koala.common.metrics.settings import MetricsTable
-from koala.common.runtime.settings_file import Endpoint, Megabytes, Positive, SiteText, Table
+from koala.common.runtime.settings_file import (
+    Endpoint,
+    Megabytes,
+    Positive,
+    SiteText,
+    Table,
+    matching,
+)
 from koala_agent.lrm.batch_system import BatchSystem, LRMTable, find_system
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -19,12 +26,15 @@ Amount = Annotated[float, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Rate = Annotated[float, msgspec.Meta(gt=0)]
 HOST = r"^[^\s:/]+$|^[0-9A-Fa-f:]+$"
-HostText = Annotated[str, msgspec.Meta(pattern=rf"^$|{HOST}")]
+A_HOST = "the name or address of a host, without a port"
+HostText = Annotated[str, matching(rf"^$|{HOST}", A_HOST)]
 UserText = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
-AccountText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}$")]
-HostNameText = Annotated[str, msgspec.Meta(pattern=r"^$|^[^\s-][^\s]*$", max_length=256)]
+AccountText = Annotated[str, matching(r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}$", "the name of an account")]
+HostNameText = Annotated[str, matching(r"^$|^[^\s-][^\s]*$", "a name for ssh", max_length=256)]
 """Name for ssh; one with a dash at its head would be an option."""
-VariableText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_*][A-Za-z0-9_*]{0,127}$")]
+VariableText = Annotated[
+    str, matching(r"^[A-Za-z_*][A-Za-z0-9_*]{0,127}$", "the name of a variable")
+]
 """A variable of the environment, or several: * is any text."""
 
 
@@ -154,12 +164,14 @@ class StarterTable(Table, frozen=True):
 
     listen: Annotated[str, msgspec.Meta(min_length=1)] = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
-    addresses: tuple[Annotated[str, msgspec.Meta(pattern=HOST)], ...] = ()
+    addresses: tuple[Annotated[str, matching(HOST, A_HOST)], ...] = ()
     python: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     shared: bool = True
-    scratch: Annotated[str, msgspec.Meta(pattern=r"^$|^/[^\n]*$")] = ""
+    scratch: Annotated[str, matching(r"^$|^/[^\n]*$", "an absolute path")] = ""
     line: Literal["tcp", "files"] = "tcp"
-    mailbox: Annotated[str, msgspec.Meta(pattern=r"^$|^[^~\n\0][^\n\0]*$", max_length=1024)] = ""
+    mailbox: Annotated[
+        str, matching(r"^$|^[^~\n\0][^\n\0]*$", "a path without ~", max_length=1024)
+    ] = ""
 
 
 DIALLED_KEYS = ("listen", "port", "addresses")
@@ -179,7 +191,7 @@ class TransportTable(Table, frozen=True):
     host: HostNameText = ""
     options: tuple[str, ...] = ()
     control: str = ""
-    listen: Annotated[str, msgspec.Meta(min_length=1, pattern=r"^\*$|" + HOST)] = "*"
+    listen: Annotated[str, matching(r"^\*$|" + HOST, f"* or {A_HOST}", min_length=1)] = "*"
 
 
 TRANSPORT_KEYS: dict[str, tuple[str, ...]] = {

@@ -40,7 +40,8 @@ from koala_agent.config_tables import Config
 from koala_agent.link.endpoints import certified_address, why_refused
 from koala_agent.link.enrolment import find_identity
 from koala_agent.lrm.dialect import Dialect, Figures
-from koala_agent.probes.gate_probe import OPEN_S, SHUT_S, probe_gate, recorded_gate
+from koala_agent.lrm.gate_probe import OPEN_S, SHUT_S
+from koala_agent.probes.gate_probe import probe_gate, recorded_gate
 from koala_agent.probes.probe_job import LIMIT_S, may_submit, run_probe
 from koala_agent.site_access import (
     agent_endpoint,

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from koala.common.identity.tls import IdentityFile
 from koala.common.metrics import declarations as m
-from koala.common.metrics.endpoint import MetricsEndpoint
-from koala.common.metrics.loop_lag import measure_lag
-from koala.common.metrics.meter import Meter
-from koala.common.metrics.metric_types import Source
-from koala.common.metrics.readings import LoopReader, Readings, read_certificate_end
+from koala.common.metrics.declarations import Source
+from koala.common.metrics.readings import Readings
+from koala.common.metrics.serving import ServedMetrics
 from koala.common.metrics.settings import MetricsSettings
 from koala.common.protocol.messages import ReportState, TransferFailed, TransferFinished
 from koala.common.protocol.names import ClaimId
@@ -62,12 +59,10 @@ class AgentMetrics:
     def __init__(self, settings: MetricsSettings, *, version: str) -> None:
         """Listen. Raises ConfigError."""
         self._version = version
-        self._reader: LoopReader | None = None
-        self._identity: IdentityFile | None = None
         self._states: dict[ClaimId, type[states.State]] = {}
         self._granted: set[ClaimId] = set()
-        self._meter = Meter(Source.AGENT, read=self._read)
-        self._endpoint = MetricsEndpoint(settings, self._meter.registry, key="metrics.listen")
+        self._served = ServedMetrics(settings, Source.AGENT, key="metrics.listen")
+        self._meter = self._served.meter
 
     # --- what is counted --------------------------------------------------------------------------
 
@@ -131,13 +126,7 @@ class AgentMetrics:
             readings.set(m.AGENT_CONNECTIONS, session_status.connection)
             return readings
 
-        self._identity = identity
-        self._reader = LoopReader(asyncio.get_running_loop(), read)
-        self._endpoint.start()
-        try:
-            await measure_lag(self._meter)
-        finally:
-            self._endpoint.close()
+        await self._served.serve(read, identity)
 
     def _read_site(self, readings: Readings, site: Observed) -> None:
         numbers = Counter(STATES[state] for state in self._states.values())
@@ -153,9 +142,3 @@ class AgentMetrics:
                 readings.set(m.AGENT_COMMANDS, commands.asks_total, "asks")
                 readings.set(m.AGENT_COMMANDS, commands.acts_total, "acts")
                 readings.set(m.AGENT_ASKS_ALLOWED, commands.allowed)
-
-    def _read(self) -> Readings:
-        readings = Readings() if self._reader is None else self._reader.read()
-        if self._identity is not None:
-            read_certificate_end(readings, self._identity)
-        return readings

@@ -135,27 +135,6 @@ def _print_version(context: click.Context, _option: click.Parameter, is_wanted: 
     context.exit()
 
 
-def _complete(context: click.Context, option: click.Parameter, shell: str | None) -> None:
-    if shell is not None:
-        from koala.cli import completion
-
-        make = completion.install if option.name == "install_completion" else completion.script
-        print(make(application, shell))
-        context.exit()
-
-
-def _completion_option(name: str) -> click.Option:
-    return click.Option(
-        [name],
-        is_flag=False,
-        flag_value="",
-        is_eager=True,
-        expose_value=False,
-        callback=_complete,
-        metavar="[SHELL]",
-    )
-
-
 def _begin(*, debug: bool, quiet: bool) -> None:
     if debug:
         os.environ[DEBUG_VARIABLE] = "1"
@@ -176,8 +155,6 @@ application = Koala(
         click.Option(
             ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_print_version
         ),
-        _completion_option("--show-completion"),
-        _completion_option("--install-completion"),
     ],
 )
 """All commands."""

@@ -33,7 +33,9 @@ def unreachable_text(address: str) -> str:
     machine."""
     others = [other for other in own_daemons() if other != address]
     here = (
-        f"yours on this machine: {', '.join(others)}" if others else "you run none on this machine"
+        f"yours on this machine: {', '.join(others)}"
+        if others
+        else "you run none on this machine; start one with: koala up"
     )
     return f"no daemon answers at {address} (option --address, or KOALA_ADDRESS; {here})"
 

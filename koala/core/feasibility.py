@@ -1,13 +1,12 @@
 """Feasibility of a job on an empty grid: all components that it needs must fit at once.
 
 A job is infeasible only by proof: a component is too large, there are too many of a size (exact for
-equal components), or an exhaustive search failed. A search that exceeds its limit proves nothing,
-and the job counts as feasible.
+equal components), or all need more than there is. Whatever these do not prove counts as feasible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby, islice
 from typing import NamedTuple
 
@@ -26,10 +25,6 @@ from koala.core.model.replicas import ReplicaCatalogue
 from koala.core.model.values import SiteName, UserName
 from koala.core.policy_api import PlacementPolicy
 
-LOOKS_MAX = 5_000
-"""Limit of site checks in a search, some 30 ms: most jobs have few components and fit at once."""
-DEPTH_MAX = 100
-"""With more components only sums and sizes are checked."""
 SIZES_MAX = 50
 """Number of different sizes that are counted, the largest ones."""
 SITES_TOLD = 6
@@ -154,22 +149,36 @@ def may_fit(
     must = [need for need in requirements if not need.is_optional]
     may = sorted((p for p in requirements if p.is_optional), key=lambda need: need.processors)
     more = max(0, needed - len(must))
-    if more > len(may) or _is_too_much([*must, *may[:more]], capacities):
+    left = _without([need for need in must if need.site is not None], capacities)
+    if left is None or more > len(may):
         return False
-    if all(need.site is None for need in requirements) and any(
-        capacity.slots >= len(requirements)
-        and capacity.processors >= sum(capacity.taken_by(n.processors) for n in requirements)
-        for capacity in capacities
-    ):
-        return True  # as most jobs do
-    return _Search(capacities, may, more).find(must) is not False
+    free = [need for need in must if need.site is None]
+    return not _is_too_much([*free, *may[:more]], left)
+
+
+def _without(fixed: Iterable[Requirement], capacities: Sequence[Capacity]) -> list[Capacity] | None:
+    """Return the capacities without what is fixed at a site; None if that does not fit there."""
+    left = {capacity.name: capacity for capacity in capacities}
+    for need in fixed:
+        here = None if need.site is None else left.get(need.site)
+        if here is None:
+            return None
+        here = here._replace(
+            processors=here.processors - here.taken_by(need.processors), slots=here.slots - 1
+        )
+        if here.processors < 0 or here.slots < 0:
+            return None
+        left[here.name] = here
+    return list(left.values())
 
 
 def _is_too_much(requirements: Iterable[Requirement], capacities: Sequence[Capacity]) -> bool:
     """Return True if the requirements need more processors than there are, or if some size and
     the larger ones are wanted more often than they fit."""
     sizes = sorted((need.processors for need in requirements), reverse=True)
-    if sum(sizes) > sum(capacity.processors for capacity in capacities):
+    units = {capacity.unit for capacity in capacities} or {1}
+    least = sum(min(-(-size // unit) * unit for unit in units) for size in sizes)
+    if least > sum(capacity.processors for capacity in capacities):
         return True
     count = 0
     for size, same in islice(groupby(sizes), SIZES_MAX):
@@ -185,117 +194,6 @@ def _is_too_much(requirements: Iterable[Requirement], capacities: Sequence[Capac
         if places < count:
             return True
     return False
-
-
-class _Search:
-    """Backtracking search that assigns requirements to sites, the largest first."""
-
-    def __init__(
-        self, capacities: Sequence[Capacity], may: Sequence[Requirement], more: int
-    ) -> None:
-        self._places = {capacity.name: place for place, capacity in enumerate(capacities)}
-        self._capacities = capacities
-        self._left = [capacity.processors for capacity in capacities]
-        self._slots = [capacity.slots for capacity in capacities]
-        self._may = may
-        self._more = more
-        self._is_by_name = any(need.site is not None for need in may)
-        self._looks = 0
-        self._dead: set[Hashable] = set()  # configurations that were tried without success
-
-    def find(self, must: Sequence[Requirement]) -> bool | None:
-        """Search for a fit; None if the search exceeded its limit."""
-        for need in must:
-            if need.site is not None and not self._take(self._place_of(need), need):
-                return False
-        free = [need.processors for need in must if need.site is None]
-        free.sort(reverse=True)
-        if len(free) + len(self._may) > DEPTH_MAX:
-            return None
-        return self._put(free, 0)
-
-    def _put(self, free: Sequence[int], index: int) -> bool | None:
-        """Put the requirements of `free` from `index` on, then enough optional ones."""
-        if index == len(free):
-            return self._put_more(0, self._more)
-        key = (index, *self._remaining())
-        if key in self._dead:
-            return False
-        least, needed = free[-1], sum(free[index:])
-        if sum(left for left in self._left if left >= least) < needed:
-            return False
-        need = Requirement(free[index])
-        for place in self._places_for(need):
-            self._take(place, need)
-            found = self._put(free, index + 1)
-            if found is not False:
-                return found
-            self._give(place, need)
-        return self._is_dead(key)
-
-    def _put_more(self, first: int, more: int) -> bool | None:
-        """Put `more` optional requirements, from the smallest on, each used or left out."""
-        if not more:
-            return True
-        if len(self._may) - first < more:
-            return False
-        key = (-1, first, more, *self._remaining())
-        if key in self._dead:
-            return False
-        need = self._may[first]
-        for place in self._places_for(need):
-            self._take(place, need)
-            found = self._put_more(first + 1, more - 1)
-            if found is not False:
-                return found
-            self._give(place, need)
-        found = self._put_more(first + 1, more)
-        return found if found is not False else self._is_dead(key)
-
-    def _is_dead(self, key: Hashable) -> bool | None:
-        self._dead.add(key)
-        return False if self._looks <= LOOKS_MAX else None
-
-    def _remaining(self) -> list[tuple[float, float]]:
-        """Return the remaining capacities as a search key; the order matters only if sites are
-        named."""
-        capacities = list(zip(self._left, self._slots, strict=True))
-        return capacities if self._is_by_name else sorted(capacities)
-
-    def _places_for(self, need: Requirement) -> list[int]:
-        """Return the sites where a need fits, the fullest first; only one of several equal ones."""
-        self._looks += len(self._left)
-        if need.site is not None:
-            place = self._place_of(need)
-            is_open = place >= 0 and self._has_room(place, need)
-            return [place] if is_open else []
-        alike = {
-            (left, self._slots[place], self._key_of(place)): place
-            for place, left in enumerate(self._left)
-            if self._has_room(place, need)
-        }
-        return [place for _, place in sorted(alike.items())]
-
-    def _place_of(self, need: Requirement) -> int:
-        return -1 if need.site is None else self._places.get(need.site, -1)
-
-    def _has_room(self, place: int, need: Requirement) -> bool:
-        taken = self._capacities[place].taken_by(need.processors)
-        return self._left[place] >= taken and self._slots[place] >= 1
-
-    def _key_of(self, place: int) -> tuple[int, int]:
-        return place if self._is_by_name else 0, self._capacities[place].unit
-
-    def _take(self, place: int, need: Requirement) -> bool:
-        if place < 0 or not self._has_room(place, need):
-            return False
-        self._left[place] -= self._capacities[place].taken_by(need.processors)
-        self._slots[place] -= 1
-        return True
-
-    def _give(self, place: int, need: Requirement) -> None:
-        self._left[place] += self._capacities[place].taken_by(need.processors)
-        self._slots[place] += 1
 
 
 # --- texts for people -----------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from koala.core.model.claim import Armed, Asked, Claim, Granted
 from koala.core.model.grid import Site
-from koala.core.model.job import Job, Member
-from koala.core.model.values import FOREVER, ClaimId, SiteName
+from koala.core.model.job import Attempt, Job, Member, Queued
+from koala.core.model.values import FOREVER, ClaimId, SiteName, UserName
 from koala.core.state import State
 
 
@@ -49,6 +49,21 @@ def by_expected_wait(state: State, job: Job) -> list[Site]:
 # --- room ---
 
 
+def queued_attempts(state: State, owner: UserName) -> list[Attempt]:
+    """Return those of a user's jobs that wait in local queues."""
+    return [
+        attempt
+        for attempt in state.placed.values()
+        if isinstance((job := state.jobs[attempt.job]).phase, Queued) and job.spec.owner == owner
+    ]
+
+
+def waiting_places(state: State, owner: UserName) -> int:
+    """Count the components of a user's jobs in local queues, each at all of its sites."""
+    attempts = queued_attempts(state, owner)
+    return sum(len(sites_of(member)) for attempt in attempts for member in attempt.present)
+
+
 def waiting_at(state: State, site: SiteName) -> int:
     """Count the tickets in the queue of a site."""
     return sum(
@@ -66,13 +81,16 @@ def full_queues(state: State) -> list[SiteName]:
     ]
 
 
-def why_no_ticket(state: State, member: Member, site: Site) -> str:
+def why_no_ticket(state: State, job: Job, member: Member, site: Site) -> str:
     """Explain why a site takes no more tickets of a component; empty if it does."""
     most, share = site.facts.tickets_max, state.parameters.redundancy_share_max
     if most is not None and waiting_at(state, site.name) >= most:
         return f"site.tickets_max of {site.name} allows {most} waiting claims"
     if site.name not in member.others:
         return ""
+    user_most = state.parameters.tickets_user_max
+    if waiting_places(state, job.spec.owner) > user_most:
+        return f"tickets_user_max allows {user_most} waiting claims of {job.spec.owner}"
     waiting = waiting_at(state, site.name)
     if waiting and waiting + 1 > share * (site.reported_queued + waiting + 1):
         return f"redundant claims are at most {share:.0%} of the queue of {site.name}"
@@ -85,9 +103,12 @@ def held_room(site: Site) -> int:
     return site.facts.processors if share is None else int(share * site.facts.processors)
 
 
-def may_hold(state: State, site: Site, job: Job, ticket: Claim | None, processors: int) -> bool:
+def may_hold(
+    state: State, site: Site, job: Job, ticket: Claim | None, processors: int, *, is_last: bool
+) -> bool:
     """Return True if a ticket of a job may hold so many processors beside what is held before the
-    barrier. A job that is larger than the share that is held of a site may hold alone."""
+    barrier. A job that is larger than the share that is held of a site may hold alone. The last
+    component of a job may always come up: the job starts then, and holds no more."""
     held = [
         claim
         for claim in state.ledger.values()
@@ -96,7 +117,11 @@ def may_hold(state: State, site: Site, job: Job, ticket: Claim | None, processor
         and claim is not ticket
         and isinstance(claim.phase, Granted | Armed)
     ]
-    wanted = processors + sum([claim.processors for claim in held])
-    is_alone = all(claim.job == job.id for claim in held)
+    early = [claim for claim in held if isinstance(state.jobs[claim.job].phase, Queued)]
     most = state.parameters.held_share_max * site.facts.processors
-    return (is_alone or wanted <= most) and wanted <= held_room(site)
+    is_within = (
+        is_last
+        or all(claim.job == job.id for claim in early)
+        or processors + sum([claim.processors for claim in early]) <= most
+    )
+    return is_within and processors + sum([claim.processors for claim in held]) <= held_room(site)

@@ -10,7 +10,6 @@ state             the state directory: first start, recovery, backup
 agents            the links of the agents: sessions, reports, key-value store
 clients           the service for clients; `quotas` limits what one user may use
 files             relay, spool and uploads
-memory            returns the memory of large buffers
 metrics, traces   what is counted and told of durable batches; `notifications` of ends of jobs
 
 Nothing here decides about jobs. Absent on purpose: file bytes (they go from site to site, or

@@ -29,9 +29,9 @@ from koala.daemon.agents.starter_requests import StarterRequests
 from koala.daemon.agents.streams import Streams
 from koala.daemon.auth.credential_store import RegistrableSites
 from koala.daemon.auth.enrolment_service import Registrar
-from koala.daemon.clients.archive_queries import ArchiveQueries
 from koala.daemon.clients.event_feed import EventFeed
 from koala.daemon.clients.file_service import FileService
+from koala.daemon.clients.listing import ArchiveQueries
 from koala.daemon.clients.logs import Logs
 from koala.daemon.clients.outputs import Outputs, Publisher
 from koala.daemon.clients.rsl_parsing import DescriptionParser
@@ -51,7 +51,7 @@ from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.gc_tuning import freeze_periodically
 from koala.daemon.loop.group_commit import Upkeep
 from koala.daemon.loop.observers import Observers
-from koala.daemon.metrics.parts import DaemonParts
+from koala.daemon.metrics.gauges import DaemonParts
 from koala.daemon.metrics.summary import metrics_document
 from koala.daemon.notifications.notifier import Notifier, NotifyRules
 from koala.daemon.quotas import ConcurrencyQuota, Quotas

@@ -42,10 +42,11 @@ from koala.common.runtime.settings_file import (
     Table,
     check_port,
     convert,
+    matching,
     parse_toml,
     unknown_key,
 )
-from koala.common.runtime.software import OTEL, missing_text
+from koala.common.runtime.software import MQTT, OTEL, missing_text
 from koala.core.model.parameters import NAMES, Parameters
 from koala.core.model.values import SiteName, UserName
 from koala.core.policy_api import Policies
@@ -180,7 +181,9 @@ class DaemonMetricsTable(MetricsTable, frozen=True):
 class TracesTable(Table, frozen=True):
     """OTLP receiver of the traces of jobs."""
 
-    endpoint: Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s/]+(/\S*)?$")]
+    endpoint: Annotated[
+        str, matching(r"^https?://[^\s/]+(/\S*)?$", "an address with http:// or https://")
+    ]
     insecure: bool = False
 
 
@@ -336,7 +339,7 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
         relay_listen=file.relay.listen or f"{host}:0",
         relay_address=file.relay.address,
         relay_bytes_per_s=file.relay.bytes_per_s,
-        bus_url=file.bus.url if file.bus is not None else "",
+        bus_url=_bus_url(file.bus, source),
         metrics=_endpoint(file.metrics, "listen", source, folder, state_dir / "metrics.url"),
         relay_metrics=_endpoint(
             file.metrics, "relay", source, folder, state_dir / "relay-metrics.url"
@@ -360,6 +363,13 @@ def _endpoint(
         folder=folder,
         url_file=url_file,
     )
+
+
+def _bus_url(table: BusTable | None, source: str) -> str:
+    """Return the address of the broker; empty without it. Raises ConfigError."""
+    if table is not None and (text := missing_text("mqtt", MQTT)):
+        raise ConfigError(f"{source}: [bus] {text}")
+    return "" if table is None else table.url
 
 
 def _traces(table: TracesTable | None, source: str) -> str:

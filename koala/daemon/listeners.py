@@ -31,8 +31,7 @@ from koala.daemon.auth.audit import Audit, account
 from koala.daemon.auth.certificate_authority import ADMINISTRATOR_FILE, FOLDER, CertificateAuthority
 from koala.daemon.auth.credential_store import CredentialStore, SiteRecord
 from koala.daemon.auth.enrolment_service import EnrolmentService
-from koala.daemon.auth.interceptor import AuthInterceptor
-from koala.daemon.auth.open_streams import OpenStreams
+from koala.daemon.auth.interceptor import AuthInterceptor, OpenStreams
 from koala.daemon.config import Config
 from koala.daemon.quotas import FairQueue
 from koala.errors import ConfigError

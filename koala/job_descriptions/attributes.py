@@ -350,6 +350,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "Koala",
         field="stage",
         read=fields.stage,
+        alias="stagein",
     ),
     Attribute(
         "outputs",
@@ -447,13 +448,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "(all PORT) or (FROM TO PORT) ...",
         "TCP paths that are tried before the start; FROM and TO are labels, indices or all",
     ),
-    _refused(
-        "stagein",
-        "add the file to the catalogue (koala files add), and name it with inputs=(NAME SIZE);"
-        " stage takes files of your machine along",
-        "KOALA",
-    ),
-    _refused("filesize-stagein", "the size stands beside the name: inputs=(NAME SIZE)", "KOALA"),
+    _ignored("filesize-stagein", "files that go along are measured", "KOALA"),
     _refused("stageout", "name the files with outputFile; they are brought back", "KOALA"),
     _ignored("filesize-stageout", "files are brought back whatever their sizes", "KOALA"),
     _ignored("bandwidth", "links are measured, and nothing is reserved on them", "KOALA"),

@@ -82,6 +82,11 @@ class SweepFile(msgspec.Struct, frozen=True):
         """A seed for each replication."""
         return range(self.seed, self.seed + self.reps)
 
+    def options(self) -> dict[str, Any]:
+        """Return what determines the results."""
+        settings = [str(point) for point in self.points]
+        return {"name": self.name, "seed": self.seed, "reps": self.reps, "settings": settings}
+
 
 def read_sweep(path: Path, *, reps: int | None = None, seed: int | None = None) -> SweepFile:
     """Read a sweep; files that it names are relative to its folder. Raises ConfigError with file,

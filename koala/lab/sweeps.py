@@ -26,9 +26,10 @@ from koala.lab.progress import shown
 from koala.lab.replays import Replay
 from koala.lab.rows import Row, Rows
 from koala.lab.sim.campaign.code import code_of_module, own_code
-from koala.lab.sim.campaign.execution import Campaign, Engine, StoreChoice, execute_runs, key_of
+from koala.lab.sim.campaign.execution import Campaign, StoreChoice
 from koala.lab.sim.campaign.identity import Plain, canonical, run_id
 from koala.lab.sim.campaign.records import FinishedRun
+from koala.lab.sim.campaign.work import Work
 from koala.lab.sim.runs import Effort, Outcome, Quantity, Run
 from koala.lab.sim.statistics import Interval, interval, paired
 from koala.views.units import counted
@@ -111,55 +112,39 @@ def sweep(  # noqa: PLR0913 - options of an experiment, all but two by name
         raise ConfigError(f"reps = {reps}: allowed is 1 or more")
     points = points_of(base, over or [{}])
     seeds = range(seed, seed + reps)
-    tasks = tasks_of(points, seeds)
+    work = work_of(points, seeds)
     folder = Path(store) if isinstance(store, str | Path) else None
     choice = StoreChoice(folder=folder, is_used=store is not False)
-    with shown("runs", len(tasks), is_wanted=progress) as update:
-        made = make_tasks(points, tasks, choice, engine_of(on, workers), update)
+    with shown("runs", len(work.items), is_wanted=progress) as update:
+        made = work.execute(choice, engine_of(on, workers), update)
     if made.is_interrupted and not keeps_finished:
         raise KeyboardInterrupt
     return Sweep(points, seeds, made)
 
 
-def tasks_of(points: Sequence[Point], seeds: Iterable[int]) -> tuple[Task, ...]:
-    """List the runs: all settings with the first seed, then with the second."""
+def work_of(points: Sequence[Point], seeds: Iterable[int]) -> Work[Task]:
+    """List the runs: all settings with the first seed, then with the second. Runs whose settings
+    have functions of the session have no name."""
+    plain = [_canonical(point.base) for point in points]
     settings = [
-        (place, _pickled(point.base), own_code(_canonical(point.base)))
-        for place, point in enumerate(points)
+        (place, _pickled(point.base), own_code(one))
+        for place, (point, one) in enumerate(zip(points, plain, strict=True))
     ]
-    return tuple(
+    tasks = tuple(
         Task(place=place, seed=seed, setting=setting, own=own)
         for seed in seeds
         for place, setting, own in settings
     )
-
-
-def make_tasks(
-    points: Sequence[Point],
-    tasks: Sequence[Task],
-    store: StoreChoice,
-    engine: Engine,
-    progress: Any,  # noqa: ANN401 - a function of the number of finished runs
-) -> Campaign[Task]:
-    """Make runs of a sweep."""
-    code = code_of(points[0].base)
-    names = ids_of(points, tasks)
-    keys = [
-        None if name is None else key_of(name, code, task.own)
-        for name, task in zip(names, tasks, strict=True)
-    ]
-    return execute_runs(
-        run_task, tasks, keys=keys, code=code, store=store, engine=engine, progress=progress
+    return Work(
+        run=run_task,
+        code=code_of(points[0].base),
+        items=tasks,
+        names=tuple(
+            None if (one := plain[task.place]) is None else run_id("lab", one, seed=task.seed)
+            for task in tasks
+        ),
+        own=tuple(task.own for task in tasks),
     )
-
-
-def ids_of(points: Sequence[Point], tasks: Iterable[Task]) -> list[str | None]:
-    """Name runs; None where a setting has functions of the session."""
-    settings = [_canonical(point.base) for point in points]
-    return [
-        None if (one := settings[task.place]) is None else run_id("lab", one, seed=task.seed)
-        for task in tasks
-    ]
 
 
 def _canonical(base: Base) -> Plain:

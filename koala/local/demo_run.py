@@ -6,10 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from koala.cli.output import say
-from koala.common.runtime import clock
 from koala.local.demo_scenario import PROCESSES_MAX, PlannedJob
 from koala.local.demo_summary import summary_rows
-from koala.local.live_view import LiveView, PlainView, Scene
+from koala.local.live_view import LiveView, PlainView
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
@@ -24,13 +23,13 @@ class DemoRun:
 
     def __init__(self, planned: list[PlannedJob], *, is_live: bool) -> None:
         self._planned = planned
-        self._begun_s = clock.now()
-        self._scene = Scene(planned=len(planned))
-        self._view = LiveView(self._scene) if is_live else PlainView(self._scene.names)
+        self._is_live = is_live
+        self._names: dict[str, str] = {}
 
     async def run(self, client: AsyncClient) -> list[dict[str, Any]]:
         """Run the demo on a running grid until all jobs are over, or to the time limit."""
-        with self._view as view:
+        view = LiveView(client.address) if self._is_live else PlainView(self._names)
+        with view:
             async with asyncio.TaskGroup() as group:
                 events = group.create_task(self._show_events(client, view))
                 poll = group.create_task(self._poll(client, view))
@@ -43,19 +42,18 @@ class DemoRun:
                 events.cancel()
                 poll.cancel()
             await self._update(client, view)
-        names = self._scene.names
-        return summary_rows(names, [await client.show(job) for job in names])
+        return summary_rows(self._names, [await client.show(job) for job in self._names])
 
     async def _submit(self, client: AsyncClient) -> None:
         for job in self._planned:
             await asyncio.sleep(job.gap_s)
             await self._wait_for_room(client, processes=max(0, PROCESSES_MAX - job.processes))
             submitted = await client.submit(job.text)
-            self._scene.names[submitted.job] = job.name
+            self._names[submitted.job] = job.name
 
     async def _wait_for_room(self, client: AsyncClient, *, processes: int) -> None:
         """Wait until the jobs that are not over have at most `processes` processes."""
-        sizes = dict(zip(self._scene.names, (job.processes for job in self._planned), strict=False))
+        sizes = dict(zip(self._names, (job.processes for job in self._planned), strict=False))
         while True:
             alive = [job.job for job in await client.list_jobs() if not job.is_over]
             if sum(sizes.get(job, 0) for job in alive) <= processes:
@@ -68,10 +66,7 @@ class DemoRun:
             await asyncio.sleep(POLL_S)
 
     async def _update(self, client: AsyncClient, view: LiveView | PlainView) -> None:
-        self._scene.jobs = await client.list_jobs()
-        self._scene.sites = await client.sites()
-        self._scene.elapsed_s = clock.now() - self._begun_s
-        view.update(self._scene)
+        view.update(await client.list_jobs(), await client.sites())
 
     async def _show_events(self, client: AsyncClient, view: LiveView | PlainView) -> None:
         async for notice in client.watch(after=0):

@@ -43,6 +43,21 @@ def parse_changes(words: Iterable[str]) -> Changes:
     return changes
 
 
+def parse_alternatives(words: Iterable[str]) -> dict[str, Changes]:
+    """Parse changes of which one may have several values, as in tickets=none,dodge: the changes
+    with each of them, by its words. Raises ConfigError."""
+    words = [*words]
+    several = [word for word in words if "," in word.partition("=")[2]]
+    if len(several) > 1:
+        raise ConfigError(f"--with {several[1]}: {several[0]} has several values already")
+    if not several:
+        return {" ".join(words): parse_changes(words)}
+    key, _, values = several[0].partition("=")
+    others = [word for word in words if word is not several[0]]
+    each = [f"{key}={value}" for value in values.split(",")]
+    return {word: parse_changes([*others, word]) for word in dict.fromkeys(each)}
+
+
 def require_valid(parameters: Parameters, changed: Mapping[str, object], whose: str) -> None:
     """Check parameters with changed ones among them; `whose` are the others. Raises ConfigError."""
     try:

@@ -8,7 +8,7 @@ queues       that of the placement queues
 explain      the sentences of `koala why`; `waiting` words those about claims in local queues, and
              `expected` those about the start of a job
 accounting   the figures of `koala report`
-gantt        the course of a job as bars; `gantt_svg` draws it, with elements of `svg`
+gantt        the course of a job as bars; `gantt_svg` draws it
 spans        the course of a job that is over as spans, for traces
 units        amounts as text
 cells, barrier, usage

@@ -499,7 +499,7 @@ def _site_state(site: Site) -> grid.SiteState:
         return "disconnected"
     if site.is_drained:
         return "drained"
-    if is_resting(site):
+    if is_resting(site) or site.silence:
         return "unusable"
     return "probing" if site.unusable_until is not None else "usable"
 

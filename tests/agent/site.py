@@ -37,13 +37,12 @@ from koala_agent.claim_surroundings import ClaimSurroundings, StoreThread, no_ar
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import LeaseTimes, Limits
 from koala_agent.claims.store import Store
-from koala_agent.lrm.batch_system import DEFAULT, find_system
+from koala_agent.lrm.batch_system import find_system
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.local_manager import Idle, Listed
 from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.starter.batch_rules import BatchRules
-from koala_agent.starter_link.inherited_connections import InheritedConnections
 from tests.lrm.harness import serving
 
 LIMIT_S = 60.0
@@ -231,12 +230,10 @@ async def a_site(
     leases = leases or LeaseTimes(kill_s=1.0)
     told: list[Callable[[Listed | Idle], None]] = []
     commits: list[int] = []
-    inherited = InheritedConnections()
     manager = EmulatedLocalManager(
         EmulatedSettings(processors=processors, state_directory=folder / "queue", kill_s=2.0),
         on_report=lambda entry: told[0](entry) if told else None,
         clock=boot_now,
-        open_connection=inherited.open,
     )
     store = Store(folder / "state")
     thread = StoreThread(store)
@@ -253,7 +250,6 @@ async def a_site(
             scratch="" if scratch is None else str(scratch),
             python=None if python is None else str(python),
             rules=find_system(kind).rules if kind else BatchRules(),
-            is_here=kind == DEFAULT,
         )
     )
     claims = ClaimDriver(
@@ -265,7 +261,6 @@ async def a_site(
             input_path=input_path,
             archive=archive,
             room_bytes=room_bytes,
-            inherited=inherited,
         ),
         send_report=daemon.hear,
         limits=limits or Limits(grace_s=60.0),

@@ -38,13 +38,6 @@ def test_by_default_they_are_those_of_the_user_with_the_account_s_name() -> None
     assert users_of("") == AcceptedUsers(users=(name,), key="accounts.user", owner=name)
 
 
-def test_the_name_of_the_grid_user_may_be_another_than_the_account_s() -> None:
-    ann = AcceptedUsers(users=("ann",), key="accounts.user", owner="ann")
-    assert users_of("[accounts]\nuser = 'ann'") == ann
-    assert users_of("owner = 'ann'\n[accounts]\nuser = 'ann'") == ann
-    assert users_of("owner = 'ann'") == AcceptedUsers(users=("ann",), key="site.owner", owner="ann")
-
-
 def test_they_are_everybody_s_only_where_that_is_said() -> None:
     assert users_of("[accounts]\nmode = 'anyone'") == AcceptedUsers(users=None, key="site.owner")
     narrowed = AcceptedUsers(users=("ann",), key="site.owner", owner="ann")
@@ -60,10 +53,6 @@ def test_two_words_about_whose_they_are_are_refused() -> None:
     assert "one of user, site, anyone" in refusal("[accounts]\nmode = 'all'")
     told = refusal("[accounts]\nmode = 'anyone'\nuser = 'ann'")
     assert told.endswith("accounts.user means nothing with mode = 'anyone': allowed are none")
-
-
-def test_folders_of_programs_do_not_depend_on_where_the_agent_runs() -> None:
-    assert "site.executables = 'apps': allowed is absolute" in refusal("executables = ['apps']")
 
 
 def test_variables_are_names_or_patterns_beside_folders_of_programs() -> None:

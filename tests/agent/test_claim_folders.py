@@ -8,17 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from koala.common.files.archives import pack
 from koala.common.protocol.names import ClaimId
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Asked, Claim
 from koala_agent.lrm.local_manager import Placeholder
 from koala_agent.placeholders import starter_installation
-from koala_agent.placeholders.file_sync import SPEC_BYTES_MAX
 from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.submission import Preparation
-from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER
 from tests.agent.site import a_hold, a_shell_hold
 
 
@@ -34,7 +31,7 @@ def test_a_claim_gets_a_whole_starter_whatever_became_of_the_installed_one(
     tmp_path: Path, damage: Callable[[Path], object]
 ) -> None:
     """It is read again after any change of its files, and not for each claim."""
-    folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft", is_here=True))
+    folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft"))
     folders.install()
     hold = a_hold()
     claim = Claim(hold=hold, secret="s", state=Asked(grace_until=0.0))
@@ -66,7 +63,7 @@ def test_claims_of_one_call_share_a_look_at_the_starter_and_not_their_errors(
         return looks[-1]
 
     monkeypatch.setattr(starter_installation, "stamps_of", noted)
-    folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft", is_here=True))
+    folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft"))
     folders.install()
     claims = [f"j{number}/1/0/1" for number in range(3)]
     folders.folder(ClaimId(claims[1])).write_text("in the way")
@@ -85,22 +82,3 @@ def test_claims_of_one_call_share_a_look_at_the_starter_and_not_their_errors(
     assert isinstance(third, Placeholder)
     assert [first.claim, third.claim] == [claims[0], claims[2]]
     assert len(looks) == 1
-
-
-def test_the_logs_of_a_claim_with_the_longest_names_of_staged_files_are_found(
-    tmp_path: Path,
-) -> None:
-    """Its specification has them all."""
-    data, archive = tmp_path / "data", tmp_path / "archive.tar"
-    data.touch()
-    part = "\N{ROMAN NUMERAL TEN THOUSAND}" * 80
-    pack([(data, f"{part}/{part}/{part}/{number:0>250}") for number in range(2_000)], archive)
-    folders = ClaimFolders(LaunchSettings(root=tmp_path, site="delft", is_here=True))
-    folders.install()
-    claim = Claim(hold=a_shell_hold("exit"), secret="s", state=Asked(grace_until=0.0))
-    order = Preparation(claim=claim, port=1, leases=LeaseTimes(), input_path="", archive=archive)
-    (placeholder,) = folders.prepare([order])
-    assert isinstance(placeholder, Placeholder)
-    spec = folders.folder(claim.id) / STATE_FOLDER / SPECIFICATION
-    assert SPEC_BYTES_MAX / 5 < spec.stat().st_size < SPEC_BYTES_MAX
-    assert folders.log_source(claim.id, claim) is not None

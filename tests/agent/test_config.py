@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from koala.errors import ConfigError
-from koala_agent.config import largest_local_job, parse_config, read_config, read_configs
+from koala_agent.config import parse_config, read_config, read_configs
 from koala_agent.config_tables import Config
 from koala_agent.lrm.emulated.system import EmulatedTable
 from koala_agent.site_access import mailbox_of
@@ -39,12 +39,6 @@ def test_six_lines_are_enough_and_folders_are_absolute() -> None:
     assert config.files.store == "/etc/koala/state/files"
     assert config.site.longest_hold_s == math.inf
     assert config.load.arrivals_per_hour == 0, "no synthetic local users unless asked for"
-
-
-def test_local_jobs_are_no_larger_than_a_small_site() -> None:
-    small = MINIMAL.replace("16", "4")
-    assert largest_local_job(parse(small + "[load]\narrivals_per_hour = 60")) == 4
-    assert largest_local_job(parse(MINIMAL)) == 8
 
 
 def test_every_key_can_be_set() -> None:
@@ -152,14 +146,6 @@ def test_plain_text_stays_on_this_machine() -> None:
 
 
 FAR = MINIMAL + '[lrm]\nkind = "slurm"\n[transport]\nkind = "ssh"\nhost = "atlas"\n'
-
-
-def test_a_site_behind_ssh_shares_no_folders() -> None:
-    config = parse(FAR)
-    assert (config.starter.shared, config.starter.python) == (False, "python3")
-    given = parse(FAR.replace('"slurm"', '"slurm"\npoll_s = 2') + '[starter]\npython = "/opt/p"\n')
-    assert (given.starter.python, given.lrm.poll_s) == ("/opt/p", 2)
-    assert parse(MINIMAL + '[transport]\nkind = "local"\n').starter.shared
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from koala.common.metrics import declarations as m
 from koala.common.protocol import messages
 from koala.common.protocol.messages import ArmNumber, ClaimEnd, EndKind, Hold, Program
 from koala.common.protocol.names import ClaimId
@@ -22,7 +20,7 @@ from koala_agent.config import metrics_endpoint, parse_config
 from koala_agent.link.session import Session, Timing
 from koala_agent.link.session_status import SessionStatus
 from koala_agent.lrm.local_manager import Idle
-from koala_agent.metrics import STATES, AgentMetrics
+from koala_agent.metrics import AgentMetrics
 from koala_agent.transport.command_budget import CommandCounts
 from tests.common.metrics.scraping import get, value
 
@@ -111,41 +109,6 @@ async def test_claims_count_once_stored_whatever_is_stored_again(tmp_path: Path)
     assert value(text, "koala_agent_trouble") == 1
     assert value(text, "koala_agent_link_up") == 0
     assert value(text, "koala_build_info", version="1.2.3") == 1
-
-
-async def test_what_is_not_stored_does_not_count(tmp_path: Path) -> None:
-    metrics = metrics_at(tmp_path)
-
-    async def commit(_changes: Sequence[StoreClaim | Forget]) -> None:
-        raise OSError("no space")
-
-    with pytest.raises(OSError, match="no space"):
-        await metrics.committing(commit)([StoreClaim(claim=claim_in(Granted(nonce="n")))])
-    text = await scraped(metrics, tmp_path, QuietSite(None))
-    assert value(text, "koala_agent_claims_granted_total") == 0
-    assert "\nkoala_agent_capacity_processors " not in text  # not known before the first answer
-
-
-async def test_claims_of_an_earlier_process_are_shown_and_not_counted(tmp_path: Path) -> None:
-    metrics = metrics_at(tmp_path)
-    metrics.restore([claim_in(Granted(nonce="n"))])
-
-    async def commit(_changes: Sequence[StoreClaim | Forget]) -> None:
-        pass
-
-    await metrics.committing(commit)([StoreClaim(claim=claim_in(Passed(nonce="n", passed_at=1.0)))])
-    text = await scraped(metrics, tmp_path, QuietSite(None))
-    assert value(text, "koala_agent_claims", state="running") == 1
-    assert value(text, "koala_agent_claims_granted_total") == 0
-
-
-def test_every_state_of_a_claim_has_its_label() -> None:
-    assert set(STATES) == set(get_args(State))
-    assert set(STATES.values()) == set(m.AGENT_STATE.values)
-
-
-def test_nothing_is_served_without_the_table(tmp_path: Path) -> None:
-    assert metrics_endpoint(parse_config(AGENT + SITE, source="a", folder=tmp_path)) is None
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,13 @@ import pytest
 from koala.client import AsyncClient
 from koala_agent.conformance.witness import Witness
 from koala_agent.environments import of_commands
-from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
+from koala_agent.lrm.batch.batch_manager import BatchManager
+from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.transport.shell import Shell
 from tests.agent.transport.servers import a_server
 from tests.batch.systems.gridengine import grid_engine_cells
 from tests.batch.systems.htcondor import condor_pools
 from tests.batch.systems.oar import oar_clusters
-from tests.batch.systems.pbs import pbs_server
 from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.system import System
 from tests.harness.ssh_server import SSHServer
@@ -129,13 +129,6 @@ def oar() -> Iterator[dict[str, System]]:
             yield systems
 
 
-@pytest.fixture(scope="session")
-def pbs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System]]:
-    """sigma, an imitated PBS server with one machine of 16 processors."""
-    with pbs_server(tmp_path_factory.mktemp("pbs"), "sigma", 16) as systems:
-        yield systems
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[SSHServer]:
     """The login node of sites behind ssh."""
@@ -157,7 +150,6 @@ ONE_OF_EACH = {
     "gridengine": ("cell", "gamma"),
     "htcondor": ("pool", "kappa"),
     "oar": ("oar", "omega"),
-    "pbs": ("pbs", "sigma"),
 }
 """Fixture and name of a system of each kind."""
 WITHOUT_OAR = [kind for kind in ONE_OF_EACH if kind != "oar"]

@@ -57,29 +57,3 @@ async def test_a_probe_job_goes_through_the_queue_and_the_gate_is_tried(
     if system.kind == "slurm":
         assert checks["gate"]["text"].endswith(" stayed")
     await until(lambda: system.numbers("koala-") == [])
-
-
-async def test_a_variable_of_the_shell_that_the_agent_does_not_pass_on_is_named(
-    tmp_path: Path,
-) -> None:
-    """Slurm's commands work in this shell, and not in the agent."""
-    config = tmp_path / "agent.toml"
-    config.write_text(
-        f'[agent]\nplain = true\nsite = "a"\ndaemon = "127.0.0.1:1"\nstate_dir = "{tmp_path}/s"\n'
-        '[accounts]\nmode = "anyone"\n[site]\nprocessors = 4\n[lrm]\nkind = "slurm"\n',
-        encoding="utf-8",
-    )
-    run = await asyncio.to_thread(
-        subprocess.run,
-        [*COMMAND, "doctor", str(config), "--json"],
-        env={**os.environ, **environment(), "SLURM_CONF": "/etc/my cluster.conf"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    checks = {one["check"]: one for one in json.loads(run.stdout)["checks"]}
-    assert checks["batch system"]["text"].endswith(
-        "does not pass on SLURM_CONF of this shell: write environment ="
-        ' { SLURM_CONF = "/etc/my cluster.conf" } into [lrm]'
-    ), checks

@@ -85,72 +85,6 @@ async def test_what_a_killed_starter_ran_is_gone_before_its_batch_job(
     assert not alive(ear)
 
 
-@pytest.mark.parametrize("status", [99, 100])
-async def test_a_programs_status_is_no_word_for_its_batch_system(
-    grid: Grid, client: AsyncClient, systems: dict[str, System], tmp_path: Path, status: int
-) -> None:
-    """99 would have Grid Engine run the job again, 100 keep it as an error."""
-    ran = tmp_path / "ran"
-    program = f"echo ran >> {ran}; exit {status}"
-    name = (await client.submit(job(program, "gamma"))).job
-    assert await client.wait(name) == "Failed"
-    (part,) = (await client.show(name))["parts"]
-    assert part["end"]["statuses"] == [status]
-    await grid.at_rest(client)
-    assert ran.read_text() == "ran\n"
-    await until(lambda: systems["gamma"].numbers("koala-") == [])
-
-
-async def test_a_suspended_program_stands_still_and_goes_on(
-    grid: Grid, client: AsyncClient, systems: dict[str, System], tmp_path: Path
-) -> None:
-    """Grid Engine stops the process group of its job only, in which the program is not."""
-    end = tmp_path / "end"
-    program = f"while ! test -e {end}; do sleep 0.1; done"
-    name = await running(grid, client, job(program, "alpha", "gamma"))
-    numbers = {site: systems[site].numbers("koala-")[0] for site in ("alpha", "gamma")}
-    for site, number in numbers.items():
-        systems[site].suspend(number)
-    shells = _shells(grid, name)
-    assert len(shells) == 2
-    await until(lambda: [_state(pid) for pid in shells] == ["T", "T"])
-    for site, number in numbers.items():
-        systems[site].suspend(number, is_over=True)
-    await until(lambda: "T" not in [_state(pid) for pid in shells])
-    end.touch()
-    assert (await ended_well(client, name))["attempts"] == 1
-
-
-def _shells(grid: Grid, name: str) -> list[int]:
-    """The shells of a job. What one of them has forked looks like it until it becomes a command."""
-    found = [pid for pid in grid.programs(name) if _command(pid).startswith("/bin/sh")]
-    return [pid for pid in found if _parent(pid) not in found]
-
-
-def _command(pid: int) -> str:
-    try:
-        return (Path("/proc") / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:  # it ended just now
-        return ""
-
-
-def _state(pid: int) -> str:
-    return _status(pid)[0]
-
-
-def _parent(pid: int) -> int:
-    return int(_status(pid)[1])
-
-
-def _status(pid: int) -> list[str]:
-    """State, parent and what follows in /proc; of a process that has ended nothing and 0."""
-    try:
-        text = (Path("/proc") / str(pid) / "stat").read_text()
-    except OSError:
-        return ["", "0"]
-    return text.rpartition(") ")[2].split()
-
-
 @pytest.mark.slow
 async def test_a_node_that_does_not_answer_lets_no_two_attempts_live(
     grid: Grid, client: AsyncClient, systems: dict[str, System]
@@ -174,19 +108,6 @@ async def test_a_node_that_does_not_answer_lets_no_two_attempts_live(
     await ended_well(client, name)
     evidence.check()
     assert evidence.finished(name, processes=2) > 1
-
-
-async def test_a_job_ends_well_on_a_host_whose_daemon_was_killed(
-    grid: Grid, client: AsyncClient, systems: dict[str, System], tmp_path: Path
-) -> None:
-    """Grid Engine hears of the end when its execution daemon is back."""
-    end = tmp_path / "end"
-    program = f"while ! test -e {end}; do sleep 0.1; done"
-    name = await running(grid, client, job(program, "beta", "gamma"))
-    with systems["gamma"].without_daemon_on("gamma"):
-        end.touch()
-        await grid.nothing_left(name)
-    assert (await ended_well(client, name))["attempts"] == 1
 
 
 # Preemption --------------------------------------------------------------------------------------

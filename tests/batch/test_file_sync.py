@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from tests.batch.systems.grids import grid_over
 from tests.batch.systems.jobs import finished
 from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.system import System
-from tests.batch.test_runners import mpi_program, ranks
+from tests.batch.test_runners import mpi_program
 from tests.live.grid import Grid, until
 
 pytestmark = pytest.mark.lrm
@@ -152,36 +151,4 @@ async def test_logs_are_followed_while_agents_are_killed_and_started_again(
             said = await log_of(client, submitted.job, component=1, process=process)
             assert said == "before\nafter\n"
         assert (await client.show(submitted.job))["attempts"] == 1
-        await live.at_rest(client)
-
-
-async def test_a_job_that_is_cancelled_leaves_its_logs(grid: tuple[Grid, Path], ear: Ear) -> None:
-    live, _ = grid
-    program = f"echo said; echo > {ear.path}; sleep 600"
-    async with live.client() as client:
-        await live.ready(client)
-        submitted = await client.submit(job(program))
-        for _ in range(12):
-            await ear.line()
-        await client.cancel([submitted.job])
-        assert await client.wait(submitted.job) == "Cancelled"
-        await live.at_rest(client)
-
-
-async def test_one_mpi_world_of_nodes_that_share_nothing(
-    grid: tuple[Grid, Path], mpi_program: Path
-) -> None:
-    live, _ = grid
-    parts = (
-        ranks(site, mpi_program, count=6).replace(f"(stdout={mpi_program.parent}/out-{site})", "")
-        for site in ("epsilon", "zeta")
-    )
-    async with live.client() as client:
-        await live.ready(client)
-        shown = await finished(client, "+" + "".join(parts))
-        for component in range(2):
-            for process in range(6):
-                said = await log_of(client, shown["job"], component=component, process=process)
-                rank = rf"rank {6 * component + process} of 12 on \S+: the sum is 66\n"
-                assert re.fullmatch(rank, said), said
         await live.at_rest(client)

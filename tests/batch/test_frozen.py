@@ -16,7 +16,7 @@ from tests.batch.test_nodes import is_helper
 from tests.live.failures.test_frozen_starters import began
 from tests.live.grid import Grid, until
 
-pytestmark = pytest.mark.lrm
+pytestmark = [pytest.mark.lrm, pytest.mark.slow]
 
 LIMITS = {"lead_min_s": 10.0, "lead_max_s": 10.0, "late_max_s": 2.0, "run_lease_s": 600.0}
 """T is ten seconds after the Arms: a suspension takes some."""

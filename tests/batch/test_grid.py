@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +11,9 @@ import pytest
 from koala.client import AsyncClient
 from koala.errors import RejectedError
 from tests.batch.systems.grids import grid_over
-from tests.batch.systems.jobs import check_one_start, ended_well, finished, job, running
+from tests.batch.systems.jobs import check_one_start, finished, job, running
 from tests.batch.systems.system import System
 from tests.harness.moments import moment
-from tests.harness.ports import free_port
 from tests.live.grid import Grid
 
 pytestmark = pytest.mark.lrm
@@ -44,47 +42,6 @@ async def test_a_job_over_three_batch_systems_starts_everywhere_at_the_same_mome
         check_one_start(shown)
     # Milliseconds where nobody else is; starts that wait for nobody are seconds apart.
     assert sorted(skews)[2] < 0.5, skews
-
-
-async def why_stopped(client: AsyncClient, job: str) -> str:
-    """The reason of a job's first setback."""
-    async for notice in client.watch(after=0, job=job):
-        if notice["phase"] == "Stopping":
-            return str(notice["text"])
-    raise AssertionError("a watch is without end")
-
-
-async def test_paths_between_batch_jobs_are_tried_before_they_start(
-    client: AsyncClient,
-) -> None:
-    """The starter listens where the batch system put it, and nowhere for longer than the try."""
-    port = free_port()
-    text = job("exit 0", "alpha", "beta", "gamma").replace("+", f"+(connect=(all 1 {port}))", 1)
-    for _ in range(2):
-        await finished(client, text)
-    with socket.create_server(("", port)):
-        taken = (await client.submit(text)).job
-        assert await why_stopped(client, taken) == f"pre-flight: beta: port {port} is taken"
-    await client.cancel([taken])
-
-
-async def test_killed_agents_and_daemon_find_their_batch_jobs_again(
-    grid: Grid, client: AsyncClient, systems: dict[str, System], tmp_path: Path
-) -> None:
-    """Program and starters run on in the batch systems meanwhile."""
-    end = tmp_path / "end"
-    program = f"while ! test -e {end}; do sleep 0.1; done"
-    name = await running(grid, client, job(program, *systems))
-    before = {name: system.numbers("koala-") for name, system in systems.items()}
-    grid.kill("daemon", *systems)
-    grid.start()
-    await grid.ready(client)
-    assert {name: system.numbers("koala-") for name, system in systems.items()} == before
-    end.touch()
-    shown = await ended_well(client, name)
-    assert shown["attempts"] == 1
-    told = {charge["site"]: [charge["batch_job"]] for charge in shown["charges"]}
-    assert told == before  # so that a site can look it up in its own records
 
 
 async def test_a_component_that_the_sites_people_cancel_stops_the_others(

@@ -18,7 +18,7 @@ import pytest
 from koala.client import AsyncClient
 from koala_agent.config import read_config
 from koala_agent.probes.probe_job import run_probe
-from tests.batch.systems.jobs import ended_well, finished, log_of, running
+from tests.batch.systems.jobs import finished, log_of
 from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.ssh_sites import grid_behind_ssh
 from tests.batch.systems.system import System, lonely_network
@@ -80,25 +80,6 @@ async def test_a_job_starts_on_nodes_without_a_route_with_one_that_dials(
     assert shown["timeline"]["start_skew_s"] < SKEW_MAX_S, shown["timeline"]
     assert (await log_of(client, shown["job"], 1)).splitlines() == ["1", "out"] * 6  # lo alone
     assert (await log_of(client, shown["job"], 2)).splitlines()[1::2] == ["out"] * 6
-
-
-async def test_an_agent_that_is_killed_finds_the_starters_that_cannot_dial_it(
-    grid: Grid, client: AsyncClient, systems: dict[str, System]
-) -> None:
-    with tempfile.TemporaryDirectory(prefix="koala-end-") as folder:
-        os.chmod(folder, 0o755)  # noqa: PTH101 - in a coroutine
-        end = Path(folder) / "end"
-        program = f"while ! test -e {end}; do sleep 0.1; done; echo done"
-        name = await running(grid, client, job(program))
-        before = [systems[site].numbers("koala-") for site in FILES]
-        grid.kill(*FILES)
-        grid.start()
-        await grid.ready(client)
-        assert [systems[site].numbers("koala-") for site in FILES] == before
-        end.touch()
-        assert (await ended_well(client, name))["attempts"] == 1
-        assert await log_of(client, name, 1) == "done\n" * 6
-        assert await log_of(client, name, 2) == "done\n" * 6
 
 
 async def test_the_probe_job_answers_by_files(grid: Grid) -> None:

@@ -86,46 +86,6 @@ async def test_processes_of_all_machines_start_at_the_same_moment(
     assert min(seen) < 1.0, seen
 
 
-async def test_every_process_has_a_status_of_its_own(
-    grid: tuple[Grid, dict[str, System]],
-) -> None:
-    live, _ = grid
-    async with live.client() as client:
-        await live.ready(client)
-        for site, last in (("alpha", 11), ("delta", 5)):
-            program = f"if test $RANK = {last}; then exit 7; fi; sleep 600"
-            submitted = await client.submit(job(program, {site: last + 1}))
-            assert await client.wait(submitted.job) == "Failed"
-            (part,) = (await client.show(submitted.job))["parts"]
-            statuses = part["end"]["statuses"]
-            assert statuses == [-signal.SIGTERM] * last + [7], part
-        await live.at_rest(client)
-
-
-async def test_values_are_exchanged_on_every_machine(
-    grid: tuple[Grid, dict[str, System]], tmp_path: Path
-) -> None:
-    live, _ = grid
-    program = tmp_path / "exchange.py"
-    program.write_text(
-        "import json, os, socket\n"
-        "line = socket.socket(socket.AF_UNIX); line.connect(os.environ['KOALA_KV'])\n"
-        "lines = line.makefile('rw')\n"
-        "def ask(**request):\n"
-        "    print(json.dumps(request), file=lines, flush=True)\n"
-        "    answer = json.loads(lines.readline()); assert answer['ok'], answer\n"
-        "    return answer.get('value')\n"
-        "rank, size = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])\n"
-        "ask(op='put', name=f'of/{rank}', value=str(rank))\n"
-        "others = [ask(op='get', name=f'of/{other}', wait_s=60) for other in range(size)]\n"
-        "assert others == [str(other) for other in range(size)]\n"
-    )
-    async with live.client() as client:
-        await live.ready(client)
-        await finished(client, job(f"exec python3 {program}", {"alpha": 9, "delta": 5}))
-        await live.at_rest(client)
-
-
 @pytest.mark.parametrize("site", ["alpha", "delta"])
 async def test_nothing_is_left_on_other_machines_when_the_starter_is_killed(
     grid: tuple[Grid, dict[str, System]], tmp_path: Path, ear: Ear, site: str

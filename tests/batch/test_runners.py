@@ -75,35 +75,6 @@ async def test_a_process_for_each_processor_of_all_machines(
         assert {words[7] for words in node} == ({str(number)} if number < 2 else {"g"})
 
 
-@pytest.mark.parametrize("site", ["alpha", "delta"])
-async def test_a_process_that_fails_on_another_machine_ends_all(
-    grid: tuple[Grid, dict[str, System]], site: str
-) -> None:
-    live, systems = grid
-    count = systems[site].processors
-    program = f"if test $RANK = {count - 1}; then exit 7; fi; sleep 600"
-    async with live.client() as client:
-        await live.ready(client)
-        submitted = await client.submit("+" + component(site, program, count=count))
-        assert await client.wait(submitted.job) == "Failed", await client.show(submitted.job)
-        (shown,) = (await client.show(submitted.job))["parts"]
-        assert 7 in shown["end"]["statuses"], shown
-        await live.at_rest(client)
-
-
-async def test_a_single_process_on_several_machines_is_told_of_all(
-    grid: tuple[Grid, dict[str, System]], tmp_path: Path
-) -> None:
-    live, _ = grid
-    program = f"cp $KOALA_BUNDLE {tmp_path}/bundle; echo $NNODES $WORLD_SIZE > {tmp_path}/told"
-    single = "(jobType=single)(hostCount=2)"
-    job = component("alpha", program, count=4, more=single)
-    await finished(live, "+" + job)
-    (member,) = json.loads((tmp_path / "bundle").read_text())["members"]
-    assert (member["hosts"], sum(member["slots"])) == (["alpha1", "alpha2"], 4)
-    assert (tmp_path / "told").read_text() == "1 1\n"
-
-
 # MPI -----------------------------------------------------------------------------------------
 
 
@@ -144,23 +115,6 @@ async def test_one_mpi_world_over_three_batch_systems(
             rank = rf"rank {first + process} of 18 on \S+: the sum is {17 * 18 // 2}\n"
             assert re.fullmatch(rank, said), said
         first += size
-
-
-async def test_a_rank_that_fails_fails_the_job(
-    grid: tuple[Grid, dict[str, System]], mpi_program: Path
-) -> None:
-    live, _ = grid
-    async with live.client() as client:
-        await live.ready(client)
-        job = "+" + "".join(
-            ranks(site, mpi_program, count=2, argument="3") for site in ("alpha", "beta")
-        )
-        submitted = await client.submit(job)
-        assert await client.wait(submitted.job) == "Failed", await client.show(submitted.job)
-        ends = [part["end"] for part in (await client.show(submitted.job))["parts"]]
-        told = [end["statuses"] for end in ends if end is not None and 9 in end["statuses"]]
-        assert [statuses[1] for statuses in told] == [9], ends
-        await live.at_rest(client)
 
 
 async def test_one_component_by_the_sites_own_launcher(
@@ -223,12 +177,6 @@ async def example(grid: Grid, name: str, *, sites: tuple[str, ...]) -> None:
     for variable, value in definitions.items():
         text = re.sub(rf"\$\({variable}[^)]*\)", value, text)
     await finished(grid, text)
-
-
-async def test_federated_averaging_over_two_slurm_clusters(
-    grid: tuple[Grid, dict[str, System]],
-) -> None:
-    await example(grid[0], "fedavg/fedavg.rsl", sites=("alpha", "beta"))
 
 
 async def test_an_all_reduce_by_the_environment_of_torch(

@@ -19,7 +19,7 @@ from koala.client import AsyncClient
 from tests.agent.transport.servers import close, kill_holder
 from tests.batch.systems.gridengine import grid_engine_cells
 from tests.batch.systems.grids import until_trouble
-from tests.batch.systems.jobs import check_one_start, ended_well, finished, job, log_of, running
+from tests.batch.systems.jobs import ended_well, job, log_of, running
 from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.ssh_sites import grid_behind_ssh, open_folder, settings_of
 from tests.batch.systems.system import System
@@ -52,17 +52,6 @@ def grid(tmp_path: Path, systems: dict[str, System], server: SSHServer) -> Itera
     """Daemon and agents; those of the two sites reach them by ssh alone."""
     with grid_behind_ssh(tmp_path, systems, server, dict.fromkeys(FAR, "")) as grid:
         yield grid
-
-
-async def test_a_job_over_sites_behind_ssh_starts_with_one_that_has_an_agent(
-    grid: Grid, server: SSHServer, client: AsyncClient
-) -> None:
-    program = f"id -un; test ! -e {grid.state} || echo sees"
-    shown = await finished(client, job(program, "alpha", *FAR))
-    check_one_start(shown)
-    users = [await log_of(client, shown["job"], component) for component in range(3)]
-    # The other end's account, and none of our files.
-    assert users[1:] == [f"{server.account}\n"] * 2
 
 
 async def test_connections_cut_in_the_middle_cost_no_claim(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
-import shutil
 import subprocess
 from contextlib import suppress
 
@@ -18,7 +17,6 @@ from koala_agent.lrm.local_manager import (
     Ended,
     Idle,
     Listed,
-    Queued,
     RequestRefusedError,
     Running,
 )
@@ -35,8 +33,8 @@ async def test_our_jobs_are_not_put_back_into_the_queue(
     serve: Serve, ask: Ask, system: System, pipe: Pipe
 ) -> None:
     """Slurm's administrators cannot, unless they allow it first; a status of 99 makes Grid Engine
-    run a job again in spite of `-r n`; HTCondor's evict jobs, and those of PBS (here qsig for their
-    qrerun) put them back. Either way it is taken out. OAR puts back what its machine failed to
+    run a job again in spite of `-r n`; HTCondor's evict jobs, which puts them
+    back. Either way it is taken out. OAR puts back what its machine failed to
     start, and nobody can ask for that (tests/lrm/batch/test_oar.py)."""
     is_slurm = system.kind == "slurm"
     is_cell = system.kind == "gridengine"
@@ -53,8 +51,7 @@ async def test_our_jobs_are_not_put_back_into_the_queue(
             system.run("scontrol", "requeue", number)
         elif not is_cell:
             await witness.running("j1/1/0/1")
-            again = ("qsig", "-s", "rerun") if system.kind == "pbs" else ("condor_vacate_job",)
-            system.run(*again, manager.number("j1/1/0/1"))
+            system.run("condor_vacate_job", manager.number("j1/1/0/1"))
         end = await witness.ended("j1/1/0/1")
     assert end.cause is EndCause.CANCELLED_BY_SITE
     # HTCondor's schedd takes it out itself, when it comes to it first.
@@ -62,35 +59,6 @@ async def test_our_jobs_are_not_put_back_into_the_queue(
         "the batch system put it back into its queue",
         "HTCondor: removed: it was evicted",
     )
-
-
-async def test_an_output_that_cannot_be_written_is_the_sites_error(
-    serve: Serve, ask: Ask, system: System
-) -> None:
-    """Slurm ends the job with 0:53; Grid Engine keeps it in the queue, in state E; OAR misses the
-    folder; at HTCondor and PBS the script writes it."""
-    placeholder = ask("j1/1/0/1")
-    system.submit("sleep 1000\n", processors=16)
-    async with serve() as (manager, witness):
-        await witness.until(Idle, lambda idle: idle.idle == 0)
-        await manager.submit(placeholder)
-        assert await manager.listing() == (Queued(claim="j1/1/0/1"),)
-        shutil.rmtree(placeholder.directory)
-        (other,) = system.numbers("other")
-        system.cancel(other)
-        end = await witness.ended("j1/1/0/1")
-        if system.kind == "slurm":
-            assert (end.cause, end.exit_status) == (EndCause.EXITED, -53)
-        elif system.kind in ("htcondor", "pbs"):
-            assert (end.cause, end.exit_status) == (EndCause.EXITED, 71)
-        elif system.kind == "oar":
-            assert end.cause is EndCause.LOST
-            assert "WORKING_DIRECTORY" in end.reason
-        else:
-            assert (end.cause, end.reason) == (
-                EndCause.LOST,
-                "it would never start: Grid Engine: state Eqw",
-            )
 
 
 async def test_a_status_of_100_leaves_nothing_in_the_queue(
@@ -113,21 +81,6 @@ async def test_a_time_limit_is_told_as_one(serve: Serve, ask: Ask, system: Syste
             (number,) = system.numbers("koala-")
             system.run("scontrol", "update", f"JobId={number}", "TimeLimit=0")
         assert (await witness.ended("j1/1/0/1")).cause is EndCause.TIME_LIMIT
-
-
-@pytest.mark.parametrize("system", WITHOUT_OAR, indirect=True)
-async def test_a_suspended_job_runs(serve: Serve, ask: Ask, system: System) -> None:
-    """OAR suspends by cgroups, which its test clusters lack."""
-    async with serve() as (manager, witness):
-        await manager.submit(
-            ask("j1/1/0/1", "sh", "-c", "trap : USR1; while :; do sleep 0.1; done")
-        )
-        await witness.running("j1/1/0/1")
-        (number,) = system.numbers("koala-")
-        system.suspend(number)
-        assert await manager.listing() == (Running(claim="j1/1/0/1"),)
-        system.suspend(number, is_over=True)
-        assert await manager.listing() == (Running(claim="j1/1/0/1"),)
 
 
 async def test_drained_processors_are_not_there_and_a_reason_with_blanks_hurts_nobody(
@@ -166,22 +119,6 @@ async def test_a_reservation_of_others_leaves_nothing_startable(
             await witness.until(Idle, lambda idle: idle.startable == 8)
         finally:
             system.run("scontrol", "delete", "ReservationName=theirs")
-
-
-async def test_unknown_jobs_are_no_trouble(serve: Serve, ask: Ask, system: System) -> None:
-    """scancel has no objection to a number that was never given, qdel has one."""
-    async with serve() as (manager, witness):
-        await manager.submit(ask("j1/1/0/1", "true"))
-        await witness.ended("j1/1/0/1")
-        for number in (manager.number("j1/1/0/1"), "99999"):
-            answer = await manager._commands.act(system.dialect.withdraw(number), "")
-            system.dialect.read_withdrawn(answer)
-            question = system.dialect.record("99999")
-            assert question is not None
-            answer = await manager._commands.ask(question, "")
-            assert system.dialect.read_record(answer, number="99999", name="x") is None
-        await manager.withdraw("j1/1/0/1")
-        await manager.withdraw("j9/1/0/1")
 
 
 async def test_jobs_with_names_like_ours_are_left_alone(
@@ -237,23 +174,6 @@ def _submit_as_nobody(system: System, name: str) -> str:
         text=True,
         check=True,
     ).stdout.strip()
-
-
-async def test_more_than_the_cell_has_is_refused(serve: Serve, ask: Ask, system: System) -> None:
-    """As when an agent's `site.processors` is more than its batch system has. PBS takes the job,
-    and its scheduler comments on it."""
-    placeholder = ask("j1/1/0/1", processors=40)
-    async with serve(processors=64) as (manager, witness):
-        if system.kind == "pbs":
-            await manager.submit(placeholder)
-            end = await witness.ended("j1/1/0/1")
-            assert end.cause is EndCause.WITHDRAWN
-            assert end.reason.startswith("it would never start: PBS: Can Never Run"), end
-        else:
-            with pytest.raises(RequestRefusedError):
-                await manager.submit(placeholder)
-            assert await manager.listing() == ()
-    assert system.numbers("koala-") == []
 
 
 @pytest.mark.parametrize(

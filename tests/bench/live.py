@@ -251,7 +251,7 @@ def processor_times_s(grid: Grid) -> dict[str, float]:
         "daemon": sum(daemon.cpu_times()[:2]),
         "agent": sum(agent.cpu_times()[:2]),
         # Those of ended starters and programs are their parent's.
-        "starter, gate and program": sum(sum(times[:4]) for times in starters),
+        "starter and program": sum(sum(times[:4]) for times in starters),
     }
 
 

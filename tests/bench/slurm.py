@@ -109,9 +109,9 @@ async def koala_jobs(client: AsyncClient, site: str, folder: Path, count: int) -
     return count / took_s
 
 
-async def stamps(files: list[Path]) -> float:
+async def stamps(files: list[Path], *, limit_s: float = LIMIT_S) -> float:
     """The last of the instants in these files, once all are there."""
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(limit_s):
         while not all(file.exists() and file.stat().st_size > 10 for file in files):
             await moment(0.01)
     return max(float(file.read_text()) for file in files)

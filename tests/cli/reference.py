@@ -32,8 +32,8 @@ The address of the daemon comes from the first of these: `--address`, `$KOALA_AD
 credentials file, a daemon of your own account on this machine, `127.0.0.1:7740`. If you run several
 daemons, the one at port 7740 is used; if none is there, the command lists them and you choose. A
 watch or a wait continues when the daemon restarts. `koala --debug COMMAND` shows the traceback of
-an error. `koala --install-completion` makes the shell complete commands, options, and names of
-jobs, sites and users.
+an error. The shell completes commands, options, and names of jobs, sites and users after `eval
+"$(_KOALA_COMPLETE=bash_source koala)"` (`zsh_source`, `fish_source`), best in its file of settings.
 
 Other spellings still work: `koala sites` is `koala site`; `koala drain` and `koala resume` are
 commands of `koala site`; `koala metrics`, `audit`, `authority`, `backup` and `restore` are commands

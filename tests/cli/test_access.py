@@ -11,10 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from koala.cli.arguments import read_duration
-from koala.cli.main import main
 from koala.common.identity.private_files import write_private
-from koala.errors import SpecError
 from tests.cli.command import LIMIT_S, environment, koala_here
 from tests.cli.grids import Up, up
 from tests.harness.forked import write_launcher
@@ -122,30 +119,6 @@ def test_a_user_with_credentials_sees_own_jobs_only(grid: Up, tmp_path: Path) ->
     }
 
 
-OTHER = "127.0.0.1:9"
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("--address", OTHER, "lost", "a"), (False, OTHER)),
-        (("lost", "a", "--address", OTHER), (False, OTHER)),
-        (("--address", "1.2.3.4:5", "lost", "a", "--address", OTHER), (False, OTHER)),
-        (("--json", "lost", "a"), (True, "1.1.1.1:1")),
-        (("lost", "a", "--json"), (True, "1.1.1.1:1")),
-        (("lost", "a"), (False, "1.1.1.1:1")),
-    ],
-)
-def test_what_stands_before_a_subcommand_counts(
-    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: tuple[bool, str]
-) -> None:
-    asked: list[tuple[object, ...]] = []
-    monkeypatch.setattr("koala.cli.admin.sites._change", lambda *what: asked.append(what))
-    monkeypatch.setenv("KOALA_ADDRESS", "1.1.1.1:1")
-    assert main(["sites", *words]) == 0
-    assert asked == [("a", "lost", *told)]
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -162,13 +135,6 @@ def test_what_is_wrong_is_told(grid: Up, words: tuple[str, ...], said: str) -> N
     run = grid.koala(*words)
     assert (run.returncode, run.stdout) == (2, "")
     assert said in run.stderr
-
-
-def test_who_is_not_known_is_told(grid: Up) -> None:
-    for words in (("site", "revoke", "atlantis"), ("user", "revoke", "nobody")):
-        run = grid.koala(*words)
-        assert run.returncode == 1
-        assert words[-1] in run.stderr
 
 
 def test_no_secret_is_in_a_list_of_processes_or_in_an_environment_that_others_see(
@@ -191,19 +157,3 @@ def test_no_secret_is_in_a_list_of_processes_or_in_an_environment_that_others_se
         text = path.read_text(errors="replace")
         assert secret not in text
         assert token.split("|")[4] not in text
-
-
-def test_durations_are_read() -> None:
-    assert [read_duration("x", t) for t in ("0", "90s", "30m", "12h", "7d")] == [
-        0.0, 90.0, 1_800.0, 43_200.0, 604_800.0,
-    ]  # fmt: skip
-    for text in ("", "5", "-1h", "1.5h", "h", "1w", "٣h", "9999999999d"):
-        with pytest.raises(SpecError, match="allowed is a number"):
-            read_duration("--ttl", text)
-
-
-def test_commands_about_access_say_what_they_do() -> None:
-    assert os.environ["KOALA_RUNTIME_DIR"]
-    for words in (("user",), ("site", "--help"), ("audit", "--help"), ("site", "add", "--help")):
-        run = koala_here(*words)
-        assert "Usage" in run.stdout + run.stderr

@@ -7,13 +7,11 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import pytest
 
 from koala.cli.main import ALIASES, COMMANDS, application
-from koala.errors import NoAnswerError, TimeLimitError
 from tests.cli.command import LIMIT_S, environment, koala, koala_here
 
 QUERIES = (
@@ -46,25 +44,6 @@ def test_help_lists_every_command_and_nothing_is_needed_for_it() -> None:
     assert len(lines) <= 24
     assert all(len(line) <= 80 and not line.endswith("...") for line in lines)
     assert run.stderr == ""
-
-
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        (NoAnswerError("a:1: no answer within timeout = 60 s"), 3),
-        (TimeLimitError("j1 is Running after timeout = 1 s"), 1),
-        (PermissionError(13, "Permission denied", "x"), 1),
-    ],
-)
-def test_an_error_that_is_also_one_of_the_system_keeps_its_status(
-    error: Exception, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(application, "invoke", fail)
-    run = koala_here("list")
-    assert (run.returncode, run.stdout, run.stderr.count("\n")) == (status, "", 1)
 
 
 def test_the_version_is_one_line() -> None:
@@ -110,20 +89,6 @@ def test_an_unreachable_daemon_exits_with_3_and_names_its_address() -> None:
     assert (run.returncode, run.stdout) == (0, b""), said
     assert said.count(f"no daemon answers at {NOBODY} ") == len(calls)  # others may be named, too
     assert "Traceback" not in said
-
-
-def test_a_submission_to_nobody_exits_with_3(tmp_path: Path) -> None:
-    job = tmp_path / "job.rsl"
-    job.write_text("&(executable=/bin/true)", encoding="utf-8")
-    run = koala("submit", str(job), KOALA_ADDRESS=NOBODY)
-    assert (run.returncode, run.stdout) == (3, "")
-    assert NOBODY in run.stderr
-
-
-def test_a_wrong_address_exits_with_2() -> None:
-    run = koala_here("list", "--address", "nowhere")
-    assert (run.returncode, run.stdout) == (2, "")
-    assert "'nowhere'" in run.stderr
 
 
 @pytest.mark.parametrize(
@@ -180,28 +145,6 @@ def test_the_exit_status_is_true_whatever_became_of_the_standard_streams(
     assert "Traceback" not in said
 
 
-def test_a_description_that_is_no_text_is_refused_before_anybody_is_asked() -> None:
-    run = koala("submit", "-", stdin=b"&(a=b)\n\xff", KOALA_ADDRESS=NOBODY)
-    assert run.returncode == 2
-    assert "line 2: found the byte 0xff" in run.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "said"),
-    [
-        (("cancel", "j1", "\udcff", "--address", NOBODY), 2, "is no text in UTF-8"),
-        (("replay", "x" * 300), 1, "File name too long"),
-    ],
-)
-def test_words_that_the_system_does_not_take_are_errors_as_others_are(
-    words: tuple[str, ...], status: int, said: str
-) -> None:
-    run = koala_here(*words)
-    assert (run.returncode, run.stdout) == (status, "")
-    assert said in run.stderr
-    assert run.stderr.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     ("words", "command", "status", "said"),
     [
@@ -231,37 +174,11 @@ def test_an_error_names_its_command_and_is_a_document_with_json(
         assert koala_here(*words).stderr.startswith(f"{command}: ")
 
 
-def test_an_option_of_a_program_is_no_option_of_ours() -> None:
-    words = ("run", "--site", "a", "--address", NOBODY, "--", "prog", "--json")
-    run = koala_here(*words)
-    assert (run.returncode, run.stdout) == (3, "")
-    assert run.stderr.startswith("koala run: ")
-
-
-def test_debug_shows_where_an_error_came_from() -> None:
-    for run in (koala("--debug", "rsl", "/"), koala("rsl", "/", KOALA_DEBUG="1")):
-        assert run.returncode == 2
-        assert "Traceback" in run.stderr
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_knows_the_commands(
-    shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The shell is named: which one is around a test, if any, depends on who started it."""
-
-    def named(option: str) -> subprocess.CompletedProcess[str]:
-        return koala_here(option, shell)
-
-    monkeypatch.setenv("HOME", str(tmp_path))
-
-    script = named("--show-completion")
+def test_the_script_of_a_shell_is_printed(shell: str) -> None:
+    script = koala(_KOALA_COMPLETE=f"{shell}_source")
     assert script.returncode == 0, script.stderr
     assert f"_KOALA_COMPLETE={shell}_complete" in script.stdout
-    installed = named("--install-completion")
-    assert installed.returncode == 0, installed.stderr
-    assert installed.stdout.startswith(f"{shell} completion installed in {tmp_path}")
-    assert any(path.is_file() for path in tmp_path.rglob("*"))
 
 
 @pytest.mark.parametrize(
@@ -341,15 +258,6 @@ def test_the_nearest_command_is_named_when_one_is_mistyped() -> None:
         assert run.returncode == 2
         assert f"; did you mean {near}?" in run.stderr
     assert "did you mean" not in koala_here("xyzzy").stderr
-
-
-def test_a_wrong_option_of_run_is_named_once_and_not_by_a_line_of_a_description() -> None:
-    run = koala_here("run", "--sites", "3", "--time", "1x", "--memory", "lots", "--", "date")
-    assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr.startswith("koala run: --time: found '1x', expected whole minutes")
-    assert "\n--memory: found 'lots'" in run.stderr
-    assert run.stderr.count("--time") == 1
-    assert "line " not in run.stderr
 
 
 def commands_below(

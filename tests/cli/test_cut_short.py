@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.state.backup import back_up
-from tests.cli.command import PYTHON_PATH, Command, begin, environment
+from tests.cli.command import Command, begin
 from tests.daemon.storage.corruption import make_state
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -98,16 +96,3 @@ def backup_under_way(folder: Path, state: Path, target: Path) -> Command:
             assert time.monotonic() < end
         assert command.end().returncode == 0
         shutil.rmtree(target)
-
-
-def test_a_command_that_is_interrupted_while_it_imports_says_nothing(tmp_path: Path) -> None:
-    (tmp_path / "click.py").write_text("raise KeyboardInterrupt")
-    path = os.pathsep.join([str(tmp_path), PYTHON_PATH])
-    found = subprocess.run(
-        [sys.executable, "-m", "koala.cli", "simulate", "sq"],
-        env=environment(PYTHONPATH=path),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (found.returncode, found.stdout, found.stderr) == (130, "", "")

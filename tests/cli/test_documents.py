@@ -18,7 +18,7 @@ from koala.cli.lazy_group import LazyGroup
 from koala.cli.main import application
 from koala.common.runtime.settings_file import type_at
 from koala_agent.config import read_config as read_agent
-from koala_agent.lrm.batch_system import DEFAULT, BatchSystem, find_system, known_systems
+from koala_agent.lrm.batch_system import DEFAULT, find_system, known_systems
 from tests.tidy.sources import ROOT
 
 CONFIGURATION = ROOT / "docs" / "configuration.md"
@@ -96,18 +96,6 @@ def test_every_key_is_described_with_its_default(name: str) -> None:
         for field in msgspec.structs.fields(TABLES[name])
     }
     assert described()[name] == expected
-
-
-@pytest.mark.parametrize("system", known_systems(), ids=lambda system: system.kind)
-def test_the_table_of_batch_systems_says_what_each_was_tried_with(system: BatchSystem) -> None:
-    text = CONFIGURATION.read_text(encoding="utf-8")
-    rows = re.findall(rf"^\| (?:Open)?{system.title}\b.*$", text, re.MULTILINE)
-    if system.is_emulated:
-        return
-    (row,) = rows
-    versions = re.findall(r"\d+\.\d+\.\d+", system.tried_with)
-    assert [one for one in versions if one not in row] == []
-    assert bool(system.notice) == ("**none" in row)
 
 
 def test_no_table_is_forgotten_and_none_is_made_up() -> None:

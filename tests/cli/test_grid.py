@@ -8,9 +8,9 @@ import pytest
 
 from koala.daemon.config import read_config as read_daemon
 from koala.errors import ConfigError
-from koala.local.demo_scenario import FILES, PROCESSES_MAX, SITES, input_bytes, plan
+from koala.local.demo_scenario import FILES, plan
 from koala.local.folders import shipped, state_folder
-from koala.local.grid_file import ANY_PORT, GridFile, lay_out, parse_grid, read_grid, with_metrics
+from koala.local.grid_file import ANY_PORT, GridFile, lay_out, parse_grid, read_grid
 from koala_agent.config import read_config as read_agent
 from tests.tidy.sources import ROOT
 
@@ -43,17 +43,6 @@ def test_each_process_gets_a_configuration_of_its_own(tmp_path: Path) -> None:
         str(folder.store("delft")),
         str(folder.store("vu")),
     }
-
-
-def test_the_default_address_is_the_daemons() -> None:
-    from koala.daemon.config import DEFAULT_LISTEN
-
-    assert grid(SMALL).daemon == {"parameters": {"run_lease_s": 700.0}}
-    assert DEFAULT_LISTEN.startswith("127.0.0.1:")
-
-
-def test_a_relative_state_folder_is_beside_the_grid_file() -> None:
-    assert grid(f'state_dir = "here"\n{SMALL}').state_dir == Path("/somewhere/here")
 
 
 @pytest.mark.parametrize(
@@ -104,37 +93,6 @@ def test_every_file_in_deploy_is_a_configuration(path: Path, tmp_path: Path) -> 
             lay_out(read_grid(path), tmp_path, address=ANY_PORT)
 
 
-def test_the_demo_has_the_five_clusters_of_the_das(tmp_path: Path) -> None:
-    folder = lay_out(read_grid(shipped("deploy") / "das.toml"), tmp_path, address=ANY_PORT)
-    folder.write_agents("127.0.0.1:4242")
-    sizes = {name: read_agent(folder.agent(name)).site.processors for name in folder.sites}
-    assert sizes == {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
-    assert sorted(sizes) == list(SITES)
-
-
-def test_the_demo_serves_metrics_at_free_ports(tmp_path: Path) -> None:
-    grid = with_metrics(read_grid(shipped("deploy") / "das.toml"))
-    daemon = read_daemon(lay_out(grid, tmp_path, address=ANY_PORT).daemon)
-    assert daemon.metrics is not None
-    assert daemon.relay_metrics is not None
-    assert (daemon.metrics.listen, daemon.relay_metrics.listen) == (ANY_PORT, ANY_PORT)
-
-
-def test_metrics_that_a_grid_configures_stay_as_they_are() -> None:
-    text = '[metrics]\nlisten = "127.0.0.1:9740"\n[sites.a.site]\nprocessors = 1\n'
-    found = parse_grid(text, source="grid.toml", folder=Path())
-    assert with_metrics(found).daemon == found.daemon
-
-
-def test_the_demo_is_drawn_from_its_seed() -> None:
-    examples = shipped("examples")
-    assert plan(examples, seed=1, jobs=20) == plan(examples, seed=1, jobs=20)
-    assert plan(examples, seed=1, jobs=20) != plan(examples, seed=2, jobs=20)
-    assert all(job.processes <= PROCESSES_MAX for job in plan(examples, seed=1, jobs=20))
-    assert input_bytes("a", seed=1) == input_bytes("a", seed=1) != input_bytes("b", seed=1)
-    assert all(len(set(holders)) == 2 for holders in FILES.values())
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_poisson_runs_over_distinct_sites_and_not_only_where_its_file_is(seed: int) -> None:
     from koala.job_descriptions import read_job
@@ -159,10 +117,3 @@ def test_a_temporary_state_folder_is_removed_unless_it_is_kept(tmp_path: Path) -
     assert (removed.path.exists(), kept.path.exists(), named.path.exists()) == (False, True, True)
     assert str(kept.path) in said[0]
     kept.path.rmdir()
-
-
-def test_a_state_folder_that_cannot_be_made_is_a_configuration_error(tmp_path: Path) -> None:
-    tmp_path.joinpath("file").touch()
-    with pytest.raises(ConfigError, match="cannot be made"):  # noqa: SIM117 - what raises stays alone
-        with state_folder(tmp_path / "file" / "x", prefix=""):
-            pass

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
-from koala.cli.admin.report import BY
-from koala.cli.admin.users import ROLES
-from koala.cli.arguments import Number, Words
-from koala.cli.help_text import SHORT_NOTE
-from koala.cli.main import COMMANDS, application
-from koala.core.model.job import TERMINAL_PHASES, TRANSITIONS
-from koala.daemon.auth.access_rules import Role
-from koala.lab import workloads
-from koala.lab.commands.trace import FORMATS
-from koala.lab.commands.workload import MODELS
-from koala.views.accounting import By
-from koala.views.records.phases import PHASES
+from koala.cli.arguments import Number
+from koala.cli.main import application
 from koala_agent.main import COMMANDS as AGENT_COMMANDS
-from koala_agent.main import main as agent_main
 from tests.cli.command import koala_here
 from tests.cli.reference import agent_help
 from tests.cli.test_documents import command_lines
@@ -32,7 +20,6 @@ from tests.cli.test_documents import command_lines
 NARROW, WIDE = 80, 10_000
 SILENT = {"TEXT", "FLOAT", "INTEGER", "VALUE", "WORD", "K", "T"}
 """Metavars that say nothing of the value."""
-MENTIONED = re.compile(r"koala ([a-z]\w*)")
 EXAMPLE = re.compile(r"^    (koala .+)$", re.MULTILINE)
 
 
@@ -62,15 +49,6 @@ def test_every_metavar_says_something() -> None:
     assert [name for name, _, metavar in options() if metavar in SILENT] == []
 
 
-def test_an_option_with_fixed_words_shows_them() -> None:
-    """They are in place of the value, or in the text if they are many. There is one type for
-    them, so that a wrong word is answered alike everywhere."""
-    for name, one, metavar in options():
-        assert not isinstance(one.type, click.Choice), name
-        if isinstance(one.type, Words) and metavar != f"[{'|'.join(one.type.words)}]":
-            assert f"[one of {', '.join(one.type.words)}" in (one.help or ""), name
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -98,21 +76,6 @@ def test_a_wrong_word_is_named_with_what_is_allowed(words: tuple[str, ...], said
     assert said in run.stderr
 
 
-def test_a_missing_word_is_answered_with_what_is_allowed() -> None:
-    run = koala_here("reproduce")
-    assert run.returncode == 2
-    assert "Missing argument 'PAPER'. Allowed are koala, multiqueue, deadlines" in run.stderr
-
-
-def test_words_are_those_of_the_values_that_they_stand_for() -> None:
-    """These are written twice, for an import of the type would slow the command down."""
-    assert tuple(By) == BY
-    assert tuple(Role) == ROLES
-    assert {*PHASES} == {*TRANSITIONS, *TERMINAL_PHASES}
-    assert tuple(workloads.FORMATS) == FORMATS
-    assert MODELS == workloads.MODELS
-
-
 def test_defaults_and_bounds_are_told() -> None:
     for name, one, _ in options():
         text = one.help or ""
@@ -128,49 +91,9 @@ def test_defaults_and_bounds_are_told() -> None:
         assert not one.multiple or "may be repeated]" in text, name
 
 
-@pytest.mark.parametrize("words", [(), *command_lines()], ids=" ".join)
-def test_lines_break_at_blanks_only(words: tuple[str, ...]) -> None:
-    narrow, wide = (
-        koala_here(*words, "--help", COLUMNS=str(width)).stdout for width in (NARROW, WIDE)
-    )
-    assert Counter(narrow.split()) == Counter(wide.split())
-    assert max(len(line) for line in narrow.splitlines()) <= NARROW
-    assert SHORT_NOTE.findall(wide) == SHORT_NOTE.findall(narrow)
-
-
 def test_the_agent_lists_its_commands() -> None:
     listed = re.findall(r"^  (\w+) +\w", agent_help().partition("other commands")[2], re.MULTILINE)
     assert {*listed} >= {*AGENT_COMMANDS}
-
-
-def test_a_mistyped_command_of_the_agent_is_answered_with_the_commands(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert agent_main(["strat"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("koala-agent: strat: allowed are ")
-    assert said.endswith(f"{', '.join(AGENT_COMMANDS)}\n")
-
-
-@pytest.mark.parametrize("name", ["", *AGENT_COMMANDS])
-def test_lines_of_the_agent_break_at_blanks_only(name: str) -> None:
-    wide = Counter(agent_help(*name.split(), COLUMNS=str(WIDE)).split())
-    for width in range(50, 121):
-        assert Counter(agent_help(*name.split(), COLUMNS=str(width)).split()) == wide
-
-
-@pytest.mark.parametrize("words", command_lines(), ids=" ".join)
-def test_commands_are_named_as_the_help_lists_them(words: tuple[str, ...]) -> None:
-    shown = koala_here(*words, "--help", COLUMNS=str(WIDE)).stdout
-    assert {*MENTIONED.findall(shown)} <= {*COMMANDS}
-
-
-@pytest.mark.parametrize("words", command_lines(), ids=" ".join)
-def test_no_description_in_a_list_of_commands_is_cut(words: tuple[str, ...]) -> None:
-    command = command_of(words)
-    if isinstance(command, click.Group):
-        listed = koala_here(*words, "--help", COLUMNS=str(NARROW)).stdout.partition("Commands:")[2]
-        assert "..." not in listed
 
 
 @pytest.mark.parametrize("words", command_lines(), ids=" ".join)

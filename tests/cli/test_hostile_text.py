@@ -13,20 +13,16 @@ import pytest
 from msgspec.structs import replace
 
 from koala.cli.admin.report import csv_text
-from koala.cli.jobs.logs import LabelledLines, TextDecoder, Writer, _shared_names
-from koala.cli.main import main
 from koala.cli.output import JSON_VERSION, print_json, say
-from koala.cli.render import access as render_access
 from koala.cli.render import documents as render
+from koala.cli.render import documents as render_access
 from koala.cli.render import job_list
-from koala.cli.render.table import clean
-from koala.client.records import LogPart
 from koala.local import demo_summary as summary
 from koala.views.records.access import AuditLine, Enrolment, User
 from koala.views.records.accounts import ClaimReport, Report
 from koala.views.records.base import Moment, Record
 from koala.views.records.grid import DiskSpace, Metrics, QueueLengths, ReplicaFile, SiteCounts
-from koala.views.records.jobs import Explanation, JobDetails, Notice, Part, StoryLine
+from koala.views.records.jobs import Explanation, Notice, StoryLine
 from tests.cli.pictures import a_charge, a_job, a_part, a_report_row, a_site
 
 HOSTILE = "a\x1b[2J\x1b]0;t\x07\x9b31m\u202eb\r\nc\x00\x7f\u2028d"
@@ -108,13 +104,6 @@ def test_what_is_said_beside_results_is_clean(capsys: pytest.CaptureFixture[str]
     assert is_shown(capsys.readouterr().err)
 
 
-def test_an_error_is_shown_clean(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "--since", HOSTILE]) == 2
-    found = capsys.readouterr().err
-    assert is_shown(found)
-    assert "allowed is an instant" in found
-
-
 @pytest.mark.parametrize("indent", [2, None])
 def test_json_says_the_same_and_obeys_nobody(
     indent: int | None, capsys: pytest.CaptureFixture[str]
@@ -124,43 +113,6 @@ def test_json_says_the_same_and_obeys_nobody(
     said = capsys.readouterr().out
     assert is_shown(said)
     assert json.loads(said) == {"version": JSON_VERSION, **document}
-
-
-def test_a_label_of_a_log_is_clean_and_its_content_is_the_programs_own() -> None:
-    lines = LabelledLines(is_labelled=True)
-    content = "\x1b[1mbold\x1b[0m"
-    shown = lines.add(Writer(0, HOSTILE, 0, "stdout"), f"{content}\n")
-    assert is_shown(shown.replace(content, ""))
-    assert shown.endswith(f" | {content}\n")
-
-
-def test_components_that_look_alike_have_their_index_before_their_lines() -> None:
-    """A label may be the index of another component, or differ in what is not shown."""
-    labels = ["1", "", "a\x1b[0m", "b", clean("a\x1b[0m")]
-    parts = tuple(Part(component=n, label=label) for n, label in enumerate(labels))
-    job = JobDetails(job="j1", phase="Running", parts=parts)
-    lines = LabelledLines(is_labelled=True, shared=_shared_names(job))
-    shown = [lines.add(Writer(n, label, 3, "stdout"), "x\n") for n, label in enumerate(labels)]
-    alike = clean("a\x1b[0m")
-    expected = ["1.0.3", "1.1.3", f"{alike}.2.3", "b.3", f"{alike}.4.3"]
-    assert shown == [f"{name} | x\n" for name in expected]
-
-
-def test_a_character_may_be_in_two_parts_of_a_log() -> None:
-    text = "koala \u2026 \U0001f428\n"
-    data = text.encode()
-    for cut in range(len(data)):
-        texts, lines = TextDecoder(), LabelledLines(is_labelled=True)
-        shown = ""
-        for piece in (data[:cut], data[cut:]):
-            for stream in ("stdout", "stderr"):  # each has characters of its own
-                part = LogPart(label="a", stream=stream, data=piece)
-                shown += lines.add(Writer.of(part), texts.decode(part))
-        assert shown == f"a.0 | {text}a.0 ! {text}"
-        assert texts.finish() == []
-    texts = TextDecoder()
-    assert texts.decode(LogPart(label="a", data=b"x\xf0\x9f")) == "x"
-    assert texts.finish() == [(Writer(0, "a", 0, ""), "\ufffd")]
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=cmd|"/c x"!A1'])

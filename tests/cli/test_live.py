@@ -2,72 +2,17 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
-from rich.console import Console
 
-from koala.local.live_view import BAR_CELLS, LiveView, PlainView, Scene, bar, panels
+from koala.local.live_view import LiveView, PlainView
 from koala.views.records.jobs import Notice
 from tests.cli.pictures import a_job, a_site
 from tests.views.records import record_of
 
 
-def drawn(scene: Scene) -> list[str]:
-    """The panels as lines of text."""
-    console = Console(file=io.StringIO(), width=100, color_system=None)
-    with console.capture() as captured:
-        console.print(panels(scene))
-    return [line.rstrip() for line in captured.get().splitlines()]
-
-
 def a_notice(**changes: str) -> Notice:
     plain = {"number": 1, "at": 0.0, "job": "j1", "phase": "Placing"}
     return record_of(Notice, plain | changes)
-
-
-def test_the_scene_shows_sites_jobs_and_events() -> None:
-    scene = Scene(
-        names={"j1": "hello"},
-        planned=3,
-        elapsed_s=12.3,
-        jobs=[a_job(), a_job(job="j2", phase="Stopping", sites=[], reason="refused\nby vu")],
-        sites=[a_site(processors=64, claimed=32, idle=16), a_site(site="vu")],
-    )
-    scene.events.append("7  j2  Stopping")
-    assert drawn(scene) == [
-        "koala demo  12 s  2 of 3 jobs submitted, 1 over",
-        "",
-        "site   idle",
-        f"delft  16/64  {'█' * BAR_CELLS}",
-        f"vu     12/64  {'█' * BAR_CELLS}",
-        "█ ours  █ the site's own users  █ idle",
-        "",
-        "job  example  phase     sites",
-        "j1   hello    Finished  delft vu",
-        "j2            Stopping            refused by vu",
-        "",
-        "7  j2  Stopping",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("claimed", "idle", "cells"),
-    [
-        (0, 64, (0, 0, BAR_CELLS)),
-        (64, 0, (BAR_CELLS, 0, 0)),
-        (0, 0, (0, BAR_CELLS, 0)),
-        (32, 16, (12, 6, 6)),
-        (1, 0, (1, BAR_CELLS - 1, 0)),
-        (63, 1, (BAR_CELLS, 0, 0)),
-        (90, 90, (BAR_CELLS, 0, 0)),
-    ],
-)
-def test_a_bar_is_always_as_long(claimed: int, idle: int, cells: tuple[int, int, int]) -> None:
-    text = bar(a_site(processors=64, claimed=claimed, idle=idle))
-    by_style = {str(span.style): span.end - span.start for span in text.spans}
-    drawn_cells = tuple(by_style.get(style, 0) for style in ("blue", "bright_black", "green"))
-    assert drawn_cells == cells
 
 
 def test_the_plain_view_has_a_line_for_each_change_of_phase(
@@ -78,7 +23,7 @@ def test_the_plain_view_has_a_line_for_each_change_of_phase(
         view.add_event(a_notice(text="again"))
         view.add_event(a_notice(phase="Claiming", text="placed on vu"))
         view.add_event(a_notice(job="", site="vu", phase="", text="connected"))
-        view.update(Scene())
+        view.update([], [])
     captured = capsys.readouterr()
     assert captured.out == ""
     assert [line.split() for line in captured.err.splitlines()] == [
@@ -89,10 +34,12 @@ def test_the_plain_view_has_a_line_for_each_change_of_phase(
 
 
 def test_the_live_view_draws_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    scene = Scene(planned=1)
-    with LiveView(scene) as view:
+    with LiveView("unix:here") as view:
         view.add_event(a_notice())
-        view.update(scene)
+        view.update([a_job(), a_job(job="j2", phase="Stopping")], [a_site(), a_site(site="vu")])
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "0 of 1 jobs submitted" in captured.err
+    assert "2 jobs: 1 Stopping, 1 Finished" in captured.err
+    assert {"delft", "vu"} <= {
+        line.split()[0] for line in captured.err.splitlines() if line.split()
+    }

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from koala.cli.main import main
-from koala.common.runtime.paths import SETTINGS_MAX, written_text
-from koala.errors import ConfigError
 from koala_agent.lrm.batch_system import find_system
 from koala_agent.main import main as agent_main
 from tests.lab.workload.logs import a_log, line
@@ -44,15 +42,6 @@ def test_a_number_that_nobody_can_mean(
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("bound", ["1e-12", "1e15"])
-def test_the_outermost_numbers_that_are_taken_give_numbers(
-    bound: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for option in ("--rate", "--preferred", "--vpn"):
-        assert main((*HINTS, option, bound)) == 0
-        assert "nan" not in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("variable", ["KOALA_CREDENTIALS", "KOALA_CA"])
 def test_a_variable_that_names_the_home_of_nobody(
     variable: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -61,16 +50,6 @@ def test_a_variable_that_names_the_home_of_nobody(
     monkeypatch.setenv(variable, "~nobody-of-that-name/x")
     assert main(["list", "--address", "127.0.0.1:1"]) == 2
     assert "there is no home directory of ~nobody-of-that-name" in capsys.readouterr().err
-
-
-def test_a_state_directory_with_a_character_that_no_path_has(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = tmp_path / "daemon.toml"
-    config.write_text('[daemon]\nstate_dir = "a\\u0000b"\n', encoding="utf-8")
-    assert main(["daemon", str(config)]) == 2
-    error = capsys.readouterr().err
-    assert r"daemon.state_dir = 'a\x00b': allowed is a path without control characters" in error
 
 
 @pytest.mark.parametrize(
@@ -91,24 +70,6 @@ def test_a_file_without_an_end(
     assert main([word.format(log=log) for word in words]) == 2
     assert "/dev/zero" in (error := capsys.readouterr().err)
     assert "is too long: allowed are" in error
-
-
-def test_an_agents_configuration_without_an_end(capsys: pytest.CaptureFixture[str]) -> None:
-    assert agent_main(["/dev/zero"]) == 2
-    assert "/dev/zero: is too long: allowed are 1000000 characters" in capsys.readouterr().err
-
-
-def test_the_longest_file_of_settings_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "settings.toml"
-    path.write_text("é" * SETTINGS_MAX, encoding="utf-8")
-    assert len(written_text(path)) == SETTINGS_MAX
-    path.write_text("é" * (SETTINGS_MAX + 1), encoding="utf-8")
-    with pytest.raises(ConfigError, match="is too long: allowed are 1000000 characters"):
-        written_text(path)
-    path.write_bytes(b"\xff")
-    for wrong in (path, tmp_path / "none", tmp_path, tmp_path / "a\0b"):
-        with pytest.raises(ConfigError, match="cannot be read"):
-            written_text(wrong)
 
 
 def test_other_files_without_an_end(

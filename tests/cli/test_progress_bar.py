@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from koala.cli.jobs.follow import Progress
 from koala.common.runtime import clock, progress_bar
 from koala.common.runtime.progress_bar import QUIET_VARIABLE, progress
 
@@ -48,22 +47,10 @@ def test_a_terminal_gets_the_share_and_the_time_left(monkeypatch: pytest.MonkeyP
     assert "left" in text
 
 
-def test_the_first_call_begins_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers that are made after it are forked, also if the preparation took long."""
-    assert shown(monkeypatch, after_s=0.0, calls=1) == ""
-
-
 def test_short_operations_and_quiet_users_get_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(monkeypatch, after_s=60.0) == ""
     monkeypatch.setenv(QUIET_VARIABLE, "1")
     assert shown(monkeypatch, after_s=0.0) == ""
-
-
-def test_quiet_users_see_only_events_they_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    for every_event, lines in ((False, 0), (True, 1)):
-        with Progress(is_live=False, every_event=every_event, is_quiet=True) as phases:
-            phases.update("j1", "Placing", "")
-        assert capsys.readouterr().err.count("\n") == lines
 
 
 def test_without_a_terminal_a_line_tells_the_share_and_the_time_left(

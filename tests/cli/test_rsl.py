@@ -6,9 +6,7 @@ import json
 import subprocess
 import sys
 
-import pytest
-
-from tests.cli.command import environment, koala, koala_here
+from tests.cli.command import environment, koala_here
 
 
 def test_the_tree_is_json_on_one_line() -> None:
@@ -29,13 +27,6 @@ def test_the_tree_is_json_on_one_line() -> None:
     }
 
 
-def test_definitions_take_the_place_of_variables() -> None:
-    run = koala_here("rsl", "-", "--eval", "-D", "BIN=/opt=x", stdin=b"&(executable=$(BIN)/x)")
-    assert json.loads(run.stdout)["operands"][0]["values"] == ["/opt=x/x"]
-    run = koala_here("rsl", "-", "-D", "my #1 (var)=y", stdin=b"&(executable=$('my #1 (var)'))")
-    assert json.loads(run.stdout)["operands"][0]["values"] == ["y"]
-
-
 def test_a_syntax_error_points_at_its_place() -> None:
     run = koala_here("rsl", "-", stdin=b"&(count=4)\n (executable=)")
     assert (run.returncode, run.stdout) == (2, "")
@@ -43,25 +34,6 @@ def test_a_syntax_error_points_at_its_place() -> None:
     assert first.startswith("koala rsl: standard input: line 2, column 14: ")
     assert source == " (executable=)"
     assert caret == " " * 13 + "^"
-
-
-def test_a_variable_without_a_value_is_an_error_of_the_evaluation() -> None:
-    run = koala_here("rsl", "-", "--eval", stdin=b"&(a=$(X))")
-    assert (run.returncode, run.stdout) == (2, "")
-    assert "'X'" in run.stderr
-
-
-@pytest.mark.parametrize("text", [b"", b"\x00\xff\xfe", b"&(" * 3000, b"(" * 100_000])
-def test_garbage_is_an_error_and_no_crash(text: bytes) -> None:
-    run = koala("rsl", "-", stdin=text)
-    assert (run.returncode, run.stdout) == (2, "")
-    assert "Traceback" not in run.stderr
-
-
-def test_deep_nesting_is_printed_like_any_other() -> None:
-    run = koala("rsl", "-", stdin=b"&(a=" + b"(" * 3000 + b"x" + b")" * 3000 + b")")
-    assert run.returncode == 0
-    assert run.stdout.count('{"seq": [') == 3000
 
 
 def test_a_reader_that_goes_away_ends_the_command_without_a_word() -> None:

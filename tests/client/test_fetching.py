@@ -9,7 +9,7 @@ import pytest
 
 from koala.client.fetching import write_files
 from koala.client.records import OutputPart
-from koala.errors import KoalaError, SpecError
+from koala.errors import SpecError
 
 
 async def parts(*said: tuple[str, int, bytes]) -> AsyncIterator[OutputPart]:
@@ -46,10 +46,3 @@ async def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str)
         await write_files(parts((name, 1, b""), (name, 1, b"1")), folder, lambda _: None)
     assert names_in(other) == []
     assert names_in(folder) == ["link"]
-
-
-async def test_a_file_that_was_cut_off_is_not_there(tmp_path: Path) -> None:
-    said = parts(("a", 1, b""), ("a", 1, b"1"), ("b", 5, b""), ("b", 5, b"12"))
-    with pytest.raises(KoalaError, match="b: only 2 of 5 bytes arrived"):
-        await write_files(said, tmp_path, lambda _: None)
-    assert names_in(tmp_path) == ["a"]

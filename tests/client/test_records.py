@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import re
 from dataclasses import asdict, fields, is_dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle, Client, JobHandle
-from koala.client.answers import decode
-from koala.client.records import ClaimReport, JobDetails, SiteStatus
+from koala.client.connection import decode
+from koala.client.records import JobDetails, SiteStatus
 from koala.errors import KoalaError
-from koala.views.records.base import Moment, encode
-from tests.cli.pictures import a_job, a_report_row
+from koala.views.records.base import encode
+from tests.cli.pictures import a_job
 from tests.tidy.sources import ROOT
 
 
@@ -42,12 +41,6 @@ def test_a_record_gives_its_document_and_no_row_of_values() -> None:
         iter(job)  # type: ignore[call-overload]
 
 
-def test_an_instant_beyond_the_calendar_keeps_its_seconds() -> None:
-    for seconds in (1e18, -1e18, math.inf):
-        assert float(Moment.of(seconds)) == seconds
-    assert float(Moment.of(1.25) + timedelta(seconds=1)) == 2.25
-
-
 def test_what_a_document_lacks_has_a_default() -> None:
     job = decode(JobDetails, '{"job": "j1", "phase": "Finished"}')
     assert (job.name, job.programs, job.parts, job.is_over) == (None, (), (), True)
@@ -64,18 +57,6 @@ def test_what_a_document_lacks_has_a_default() -> None:
 def test_an_answer_of_another_form_is_an_error_that_names_the_field(text: str, said: str) -> None:
     with pytest.raises(KoalaError, match=said):
         decode(SiteStatus, text)
-
-
-def test_a_report_by_claim_has_claims() -> None:
-    rows = [{"claim": "c1", "job": "j1", "asked_at": 1.0, "run_s": 3.0}]
-    found = decode(ClaimReport, json.dumps({"by": "claim", "rows": rows}))
-    assert (found.rows, found.claims[0].run_s, found["rows"][0]["claim"]) == ((), 3.0, "c1")
-
-
-def test_a_row_of_a_report_names_its_subject_alone() -> None:
-    names = list(a_report_row(user="").document)
-    assert names[:2] == ["user", "jobs_finished"]
-    assert not {"site", "day", "job"} & {*names}
 
 
 @pytest.mark.parametrize(("one", "other"), [(AsyncClient, Client), (AsyncJobHandle, JobHandle)])

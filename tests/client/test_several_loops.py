@@ -73,20 +73,3 @@ def test_many_clients_of_a_process_say_nothing(tmp_path: Path, use: str) -> None
     with started(configured(tmp_path, "plain = true\n")) as daemon:
         ended = run(use, daemon.address)
     assert (ended.returncode, ended.stderr) == (0, "")
-
-
-def test_errors_of_the_program_are_shown_as_ever(tmp_path: Path) -> None:
-    """Also those that went through gRPC, or that asyncio finds late."""
-    program = """
-async def forget():
-    async with AsyncClient() as client:
-        asyncio.create_task(client.show("j99"))
-        asyncio.get_running_loop().call_soon(int, "no number")
-        for _ in range(3):
-            await client.hello()
-asyncio.run(forget())
-"""
-    with started(configured(tmp_path, "plain = true\n")) as daemon:
-        said = run(program, daemon.address).stderr
-    assert "UnknownJobError: " in said
-    assert "ValueError: invalid literal for int() with base 10: 'no number'" in said

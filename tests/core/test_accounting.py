@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from koala.core.model.actions import PublishOutputs, StopClaim
 from koala.core.model.events import ClaimGone, ClaimGranted
 from koala.core.model.job import ClaimEnd, EndKind
 from koala.core.model.values import ClaimId, JobId, UserName
-from koala.views.accounting import DAY_S, By, Period, ReportBuilder, civil_day
-from koala.views.documents import whole_document
+from koala.views.accounting import DAY_S, By, Period, ReportBuilder
 from koala.views.explain import why
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
@@ -101,18 +97,6 @@ def test_why_names_the_batch_jobs_of_a_job_that_is_held_or_runs(script: Script) 
     assert told().startswith("running for ")
 
 
-def test_each_claim_has_the_number_that_its_batch_system_gave_it(finished: Script) -> None:
-    found = {row["claim"]: row for row in rows(finished, By.CLAIM)}
-    assert found["j1/1/0/1"]["batch_job"] == "4711"
-    assert found["j1/1/1/1"]["batch_job"] == "17"  # told with the end only
-    assert found["j1/1/1/1"]["ended_at"] == 102.5
-    assert seconds(found["j1/1/1/1"]) == (180, 17, 0)
-    assert whole_document(finished.scheduler, JobId("j1"), finished.now)["charges"] == [
-        found["j1/1/0/1"],
-        found["j1/1/1/1"],
-    ]
-
-
 def test_seconds_are_cut_at_the_bounds_of_a_period(finished: Script) -> None:
     parts = [total(finished, since=s, until=s + 20) for s in range(0, 120, 20)]
     whole = total(finished)
@@ -133,11 +117,6 @@ def test_a_claim_over_midnight_belongs_to_two_days(script: Script) -> None:
     assert before["run_s"] + before["held_s"] == pytest.approx(40)
     assert after["run_s"] == pytest.approx(80)
     assert (before["jobs_finished"], after["jobs_finished"]) == (0, 1)
-
-
-@given(st.datetimes(datetime(1970, 1, 1), datetime(2600, 1, 1), timezones=st.just(UTC)))  # noqa: DTZ001 - hypothesis adds the zone
-def test_days_are_those_of_the_calendar(instant: datetime) -> None:
-    assert civil_day(instant.timestamp()) == instant.date().isoformat()
 
 
 def test_a_report_of_one_user_or_site_has_only_what_is_theirs(finished: Script) -> None:
@@ -184,11 +163,3 @@ def test_an_attempt_that_is_given_up_after_its_start_was_all_waste(finished: Scr
     assert row["run_s"] == row["held_s"] == 0
     assert row["wasted_s"] >= 200
     assert (row["failed_claims"], row["setbacks"]) == (1, 1)
-
-
-def test_a_claim_that_lives_counts_up_to_now(script: Script) -> None:
-    script.tell(a_site("a", 4), a_site("b", 2), a_job("j1", 4, 2))
-    first, _ = script.claimed("j1")
-    script.grant(first).after(3)
-    (row,) = rows(script, By.CLAIM)
-    assert (row["ended_at"], row["end"], seconds(row)) == (None, None, (0, 12, 0))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from koala.common.protocol.ordering import ORDERS, OrderPolicy, QueuedJob, in_order, plain_key
+from koala.common.protocol.ordering import ORDERS, QueuedJob, in_order
 from koala.core.model.actions import ClaimProcessors
 from koala.core.model.values import JobId, UserName
 from koala.core.pipeline import ordered_scan
-from koala.errors import InvalidAnswerError
 from koala.policies import chosen
 from koala.views.explain import why
 from tests.core.conftest import Begin
@@ -34,13 +33,6 @@ QUEUED = {
 def test_jobs_go_in_the_order_of_their_keys(name: str, expected: list[str]) -> None:
     """A job that goes first is held by its user: after 5 of ann's, bob's 3 are fewer."""
     assert list(in_order(QUEUED, ORDERS[name])) == expected
-
-
-@pytest.mark.parametrize("key", ["x", None, float("nan"), (1, "x")])
-def test_a_sort_key_is_a_number_or_a_tuple_of_them(key: object) -> None:
-    with pytest.raises(InvalidAnswerError, match="allowed are numbers"):
-        plain_key(key)
-    assert plain_key((1, -2.5)) == (1, -2.5)
 
 
 def begin_ordered(begin: Begin, name: str, **parameters: object) -> Script:
@@ -92,9 +84,3 @@ def test_a_scan_visits_the_first_jobs_of_a_long_queue(
     assert claimed_in_turn(script) == ["s2"], "the second scan visits 1 and 3 only"
     now = [script.job(f"s{s}").placement_tries for s in sizes]
     assert [b - a for a, b in zip(tries, now, strict=True)] == [2, 1, 1, 0, 0, 0]
-
-
-def test_an_order_is_no_function_of_two_numbers() -> None:
-    order: OrderPolicy = ORDERS["sjf"]
-    assert chosen(queueing="sjf").queueing.name == "sjf"
-    assert order(QUEUED["short"]) == 10.0

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from koala.common.protocol.messages import Queue, SiteResources
-from koala.core.digest import digest
 from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer, StopClaim
 from koala.core.model.events import SiteRegistered, SiteReported
 from koala.core.model.grid import Site, SiteFacts
 from koala.core.model.job_spec import ComponentSpec
 from koala.core.model.values import JobId, SiteName
 from koala.core.resources import describe_missing
-from koala.core.snapshot import load, save
 from koala.policies import chosen
 from koala.views.documents import sites_document
 from koala.views.explain import why
@@ -58,13 +54,6 @@ def test_gpus_are_not_given_twice_before_the_site_reports_again(script: Script) 
     assert script.phase("j2") == "Placing"
     script.report("delft", 8, gpus=4)
     assert sites_of(script, "j2") == ["delft"]
-
-
-def test_one_scan_does_not_give_the_same_gpus_twice(script: Script) -> None:
-    with_gpus(script, delft=4).report("delft", 0, gpus=4)
-    script.tell(*(a_job(name, a_component(1, gpus=3)) for name in ("j1", "j2")), a_job("j3", 2))
-    script.report("delft", 8, gpus=4)
-    assert {claim.claim.split("/")[0] for claim in script.take(ClaimProcessors)} == {"j1", "j3"}
 
 
 def test_a_component_without_gpus_does_not_wait_for_them(script: Script) -> None:
@@ -112,37 +101,8 @@ def test_a_component_waits_for_a_site_that_has_not_told_its_gpus_yet(script: Scr
     assert sites_of(script, "j") == ["delft"]
 
 
-def test_a_site_that_has_told_of_no_gpus_has_none(script: Script) -> None:
-    script.tell(a_site("delft")).report("delft", 8)
-    script.tell(a_job("j", a_component(1, gpus=2)))
-    assert "delft has no GPUs" in " ".join(_why(script, "j"))
-    again = load(json.loads(json.dumps(save(script.scheduler))), chosen())
-    assert again.sites[SiteName("delft")].has_told_resources
-
-
 def _why(script: Script, job: str) -> list[str]:
     return why(script.scheduler, JobId(job), script.now)
-
-
-def test_a_state_with_gpus_is_saved_and_restored(script: Script) -> None:
-    with_gpus(script, delft=4)
-    script.tell(a_job("j", a_component(1, gpus=3)))
-    script.take(ClaimProcessors)
-    script.tell(a_job("k", a_component(1, gpus=3, gpu_type="a", licenses=(("matlab", 2),))))
-    again = load(json.loads(json.dumps(save(script.scheduler))), chosen())
-    assert digest(again) == digest(script.scheduler)
-    assert sites_document(again) == sites_document(script.scheduler)
-    assert again.jobs[JobId("k")].spec == script.scheduler.jobs[JobId("k")].spec
-
-
-def test_a_state_saved_before_there_were_gpus_is_restored(script: Script) -> None:
-    script.tell(a_site("delft")).report("delft", 8)
-    plain = save(script.scheduler)
-    ((_, site),) = zip(*[iter(plain["parts"]["sites"][1:])] * 2, strict=True)
-    for name in ("reported_gpus", "unreported_gpus"):
-        site[2].pop(name, None)
-    del site[2]["facts"][2]["resources"]
-    assert digest(load(plain, chosen())) == digest(script.scheduler)
 
 
 HAS = SiteResources(

@@ -14,8 +14,7 @@ from koala.core.model.values import ClaimId, JobId
 from koala.core.policy_api import NO_POLICIES
 from koala.core.purge import LOT, purge_ended_jobs
 from koala.core.scheduler import Scheduler
-from koala.core.snapshot import UnreadableSnapshotError, load, load_object, save, save_object
-from koala.views.documents import job_document
+from koala.core.snapshot import UnreadableSnapshotError, load, save
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
@@ -66,14 +65,6 @@ def test_what_cannot_be_understood_is_refused(busy: Script, old: str, new: str, 
     assert old in text
     with pytest.raises(UnreadableSnapshotError, match=said):
         load(json.loads(text.replace(old, new)), NO_POLICIES)
-
-
-def test_a_job_is_saved_alone(busy: Script) -> None:
-    job = busy.job("j3")
-    again = load_object(through_text(save_object(job)))
-    other = Scheduler(busy.parameters, NO_POLICIES)
-    other.jobs[again.id] = again
-    assert job_document(other, again.id) == job_document(busy.scheduler, job.id)
 
 
 # --- forgetting -----------------------------------------------------------------------------------

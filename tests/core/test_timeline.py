@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koala.core.model.actions import ClaimProcessors
-from koala.core.model.timeline import chunk, first_claim_at, lead_s, lowered_fraction, next_claim_at
+from koala.core.model.timeline import chunk, first_claim_at, lead_s, next_claim_at
 from tests.core.conftest import Begin
 from tests.harness.builders import a_job, a_site
 
@@ -19,24 +19,12 @@ def test_the_first_claiming_time_is_no_earlier_than_the_allowed_hold() -> None:
     assert first_claim_at(0, 1000, fraction=0.75, hold_max_s=60) == 940
 
 
-def test_a_job_without_files_is_claimed_when_it_is_placed() -> None:
-    assert first_claim_at(7, 0, fraction=0.75, hold_max_s=900) == 7
-
-
 def test_the_series_of_claiming_times_approaches_the_start_and_lands_on_it() -> None:
     """75, 93.75, 98.44, 99.61 - and a step below a second is the try at the JST."""
     series = [75.0]
     while series[-1] < 100:
         series.append(next_claim_at(series[-1], 100, fraction=0.75, step_min_s=1.0))
     assert series == [75.0, 93.75, 98.4375, 99.609375, 100]
-
-
-def test_l_falls_by_subtraction_to_its_floor() -> None:
-    """.75 .625 .5 .375 .25 .25 (KOALA 4)."""
-    found = [0.75]
-    for _ in range(5):
-        found.append(lowered_fraction(found[-1], step=0.125, fraction_min=0.25))
-    assert found == [0.75, 0.625, 0.5, 0.375, 0.25, 0.25]
 
 
 @pytest.mark.parametrize(

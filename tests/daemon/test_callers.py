@@ -1,7 +1,6 @@
 """Callers of a daemon's port: other protocols, garbage, a second daemon, agents that it refuses."""
 
 import asyncio
-import socket
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from koala.client import AsyncClient
 from koala.common.wire.v1 import koala_pb2, koala_pb2_grpc, link_pb2
-from koala.errors import JournalError, UnreachableError
+from koala.errors import JournalError
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 
@@ -36,14 +35,6 @@ async def test_a_client_of_another_protocol_is_told_which_one_is_spoken(tmp_path
             assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
 
 
-async def test_a_client_that_was_closed_can_be_opened_again(tmp_path: Path) -> None:
-    async with running(config_of(tmp_path)) as daemon:
-        client = AsyncClient(daemon.address)
-        for _ in range(2):
-            async with client:
-                assert (await client.hello())["protocol"] == 1
-
-
 async def test_garbage_on_the_port_disturbs_nobody(tmp_path: Path) -> None:
     async with running(config_of(tmp_path)) as daemon, AsyncClient(daemon.address) as client:
         host, _, port = daemon.address.rpartition(":")
@@ -61,17 +52,6 @@ async def test_garbage_on_the_port_disturbs_nobody(tmp_path: Path) -> None:
             (said,) = [answer async for answer in call(iter([b"\xff\xff\xff\xff"]))]
             assert "what came is no message" in link_pb2.ToAgent.FromString(said).reject.reason
         assert (await client.hello())["protocol"] == 1
-
-
-async def test_nobody_there_is_told_soon() -> None:
-    with socket.socket() as bound:  # and does not listen
-        bound.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{bound.getsockname()[1]}"
-        async with AsyncClient(address) as client, asyncio.timeout(60):
-            with pytest.raises(UnreachableError, match=address):
-                await client.sites()
-            with pytest.raises(UnreachableError, match=address):
-                await anext(aiter(client.watch()))
 
 
 async def test_a_second_daemon_on_the_same_state_is_refused(tmp_path: Path) -> None:

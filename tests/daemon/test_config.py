@@ -78,7 +78,7 @@ def test_traces_go_to_a_receiver_that_others_cannot_read(
         ("", r"\[daemon\] is missing"),
         ("[daemon]\n", "daemon.state_dir is missing"),
         (LEAST + 'listn = "x"\n', "daemon.listn is unknown: did you mean listen"),
-        (LEAST + 'listen = "here"\n', "daemon.listen = 'here': allowed is str matching regex"),
+        (LEAST + 'listen = "here"\n', "daemon.listen = 'here': allowed is host:port, with"),
         (LEAST + 'listen = "a:99999"\n', "daemon.listen = 'a:99999': allowed is a port"),
         (
             LEAST + "certificate_days = 0.001\n",
@@ -118,11 +118,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_config(tmp_path / "nowhere.toml")
 
 
-def test_listed_sites_close_the_door_to_others(tmp_path: Path) -> None:
-    config = parse_config(LEAST + "[sites.delft]\n", source="x.toml", folder=tmp_path)
-    assert not config.is_open
-
-
 def test_plain_text_stays_on_this_machine(tmp_path: Path) -> None:
     def parse(text: str) -> bool:
         return parse_config(LEAST + text, source="x.toml", folder=tmp_path).is_plain
@@ -140,3 +135,10 @@ def test_plain_text_stays_on_this_machine(tmp_path: Path) -> None:
             parse(f"plain = true\n{text}\n")
     with pytest.raises(ConfigError, match="plain text knows no certificates"):
         parse('plain = true\nagents = "127.0.0.1:0"\n')
+
+
+def test_a_broker_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("koala.daemon.config.MQTT", ("no_such_package",))
+    text = f'{LEAST}[bus]\nurl = "mqtt://localhost"\n'
+    with pytest.raises(ConfigError, match=r"\[bus\] needs the extra: pip install .*\[mqtt\]"):
+        parse_config(text, source="x.toml", folder=tmp_path)

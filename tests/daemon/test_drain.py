@@ -3,10 +3,8 @@
 import asyncio
 from pathlib import Path
 
-import click
 import pytest
 
-from koala.cli.admin.sites import _until_empty
 from koala.client import AsyncClient
 from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.model.values import SiteName
@@ -15,78 +13,6 @@ from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 
 pytestmark = pytest.mark.live
-
-ONE = "&(executable=/bin/true)(count=4)"
-
-
-async def test_a_drained_site_ends_what_runs_and_begins_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
-        agent = FakeAgent(daemon.address, ends_at_once=False)
-        staying = group.create_task(agent.stay())
-        command = click.Context(click.Command("drain"))
-        async with AsyncClient(daemon.address) as client, asyncio.timeout(60):
-            running_job = (await client.submit(ONE)).job
-            await agent.until("release")
-            assert (await client.drain("delft"))["state"] == "drained"
-            waiting = (await client.submit(ONE)).job
-            with command:
-                emptying = group.create_task(_until_empty(client, ["delft"]))
-                while "delft 4" not in capsys.readouterr().err:
-                    assert (await client.show(running_job))["phase"] in ("Releasing", "Running")
-                assert "drained" in " ".join((await client.why(waiting))["why"])
-                agent.end(f"{running_job}/1/0/1")
-                assert await client.wait(running_job) == "Finished"
-                await emptying
-            await agent.until("acknowledge")
-            assert len(agent.claims) == 0
-            await client.resume("delft")
-            await agent.until("release", 2)
-            agent.end(f"{waiting}/1/0/1")
-            assert await client.wait(waiting) == "Finished"
-        staying.cancel()
-
-
-async def test_a_drain_lasts_over_a_restart(tmp_path: Path) -> None:
-    config = config_of(tmp_path)
-    async with running(config) as daemon, asyncio.TaskGroup() as group:
-        agent = FakeAgent(daemon.address)
-        staying = group.create_task(agent.stay())
-        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
-            await agent.until("wanted_end")
-            await client.drain("delft")
-        staying.cancel()
-    async with running(config) as daemon, asyncio.TaskGroup() as group:
-        agent.address = daemon.address
-        staying = group.create_task(agent.stay())
-        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
-            await agent.until("wanted_end", 2)
-            (site,) = await client.sites()
-            assert site["state"] == "drained"
-        staying.cancel()
-
-
-async def test_jobs_run_on_while_the_daemon_is_exchanged(tmp_path: Path) -> None:
-    config = config_of(tmp_path)
-    agent = FakeAgent("", ends_at_once=False)
-    async with running(config) as daemon, asyncio.TaskGroup() as group:
-        agent.address = daemon.address
-        staying = group.create_task(agent.stay())
-        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
-            job = (await client.submit(ONE)).job
-            await agent.until("release")
-        staying.cancel()
-    assert agent.mark is not None
-    async with running(config) as daemon, asyncio.TaskGroup() as group:
-        agent.address = daemon.address
-        staying = group.create_task(agent.stay())
-        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
-            await agent.until("wanted_end", 2)
-            assert (await client.show(job))["attempts"] == 1
-            agent.end(f"{job}/1/0/1")
-            assert await client.wait(job) == "Finished"
-        staying.cancel()
 
 
 async def test_what_a_newer_agent_says_besides_is_passed_over(tmp_path: Path) -> None:
@@ -111,32 +37,6 @@ async def test_what_a_newer_agent_says_besides_is_passed_over(tmp_path: Path) ->
             assert await client.wait(job) == "Finished"
             assert len(agent.heard_of("welcome")) == 1, "in one session"
         staying.cancel()
-
-
-async def test_why_names_the_trouble_of_a_site_that_takes_no_claims(tmp_path: Path) -> None:
-    """A batch system that gives no answer looks like a site without idle processors."""
-    full = pb.SiteReport(idle=0, processors=8, queued_jobs=0)
-    silent = pb.SiteReport(idle=0, processors=8, queued_jobs=0, trouble="slurm gives no answer")
-    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
-        agents = {site: FakeAgent(daemon.address, site=site) for site in ("delft", "leiden")}
-        staying = [group.create_task(agent.stay()) for agent in agents.values()]
-        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
-            for site, report in (("delft", silent), ("leiden", full)):
-                await agents[site].until("wanted_end")
-                agents[site].outbox.put_nowait(pb.FromAgent(site=report))
-            sites = await client.sites()
-            while any(site["idle"] for site in sites) or not any(s["trouble"] for s in sites):
-                sites = await client.sites()
-            trouble = "delft needs its administrator: slurm gives no answer"
-            for where, is_told in (
-                ("", True),
-                ("(resourceManagerContact=delft)", True),
-                ("(resourceManagerContact=leiden)", False),
-            ):
-                job = (await client.submit(f"&(executable=/bin/true)(count=2){where}")).job
-                assert (trouble in (await client.why(job)).why) is is_told, where
-        for task in staying:
-            task.cancel()
 
 
 async def test_two_agents_that_contend_for_a_site_are_its_trouble(

@@ -91,11 +91,3 @@ def test_a_state_directory_that_cannot_be_written_is_named(tmp_path: Path) -> No
     assert f"{state}" in run.stderr
     assert "Read-only file system" in run.stderr
     assert "Traceback" not in run.stderr
-
-
-def test_a_state_directory_below_a_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "state").write_text("no folder")
-    run = run_daemon(configured(tmp_path))
-    assert run.returncode in (1, 2)
-    assert f"{tmp_path}/state" in run.stderr
-    assert "Traceback" not in run.stderr

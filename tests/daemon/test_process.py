@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -171,26 +170,6 @@ def test_a_port_in_use_is_told(tmp_path: Path) -> None:
         (said,) = [line for line in run.stderr.splitlines() if not line.startswith("{")]
         assert f"daemon.listen = '{daemon.address}': cannot listen there" in said
         assert f"port {daemon.address.rpartition(':')[2]} is taken" in said
-
-
-def test_a_port_of_the_relays_that_is_in_use_is_told_in_one_line(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        run = run_daemon(configured(tmp_path, f'[relay]\nlisten = "127.0.0.1:{port}"'))
-    (said,) = [line for line in run.stderr.splitlines() if not line.startswith("{")]
-    assert run.returncode == 1
-    assert f"relay.listen = '127.0.0.1:{port}': cannot listen there: port {port} is taken" in said
-
-
-def test_a_damaged_journal_is_told(tmp_path: Path) -> None:
-    config = configured(tmp_path)
-    (tmp_path / "state").mkdir(mode=0o700)
-    (tmp_path / "state" / "journal.db").write_bytes(b"x" * 10_000)
-    (tmp_path / "state" / "journal.db").chmod(0o600)
-    run = run_daemon(config)
-    assert run.returncode == 1
-    assert "journal.db: damaged: it cannot be read: file is not a database" in run.stderr
-    assert "Traceback" not in run.stderr
 
 
 def run_daemon(config: Path, release: str = "") -> subprocess.CompletedProcess[str]:

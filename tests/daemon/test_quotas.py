@@ -2,38 +2,28 @@
 again, changes nothing, and ends with its cause."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from koala.client import AsyncClient, AsyncJobHandle, Submission
+from koala.client import AsyncClient, AsyncJobHandle
 from koala.common.protocol.versions import PROTOCOL
 from koala.common.runtime.token_bucket import RateLimits, TokenBucket
 from koala.common.wire.status import PROTOCOL_KEY, RETRY_KEY
 from koala.common.wire.v1 import koala_pb2 as pb
 from koala.common.wire.v1 import link_pb2
 from koala.common.wire.v1.koala_pb2_grpc import KoalaStub
-from koala.core.model.job import Delayed, Job
-from koala.core.model.values import JobId
-from koala.daemon.config import LimitsTable
 from koala.daemon.quotas import (
-    CALLS_BYTES_MAX,
-    MEASURED_AT_ONCE,
     ConcurrencyQuota,
     FairQueue,
-    Quotas,
 )
-from koala.daemon.storage.records import Notice
-from koala.errors import ExhaustedError, KoalaError, SpecError, UnknownJobError
-from koala.job_descriptions.job_reader import description_bytes
+from koala.errors import ExhaustedError, SpecError
 from koala.views.records.jobs import JobPage
 from tests.daemon.fake_agent import FakeAgent
-from tests.daemon.running import FAST, config_of, running
-from tests.harness.builders import a_spec
+from tests.daemon.running import config_of, running
 from tests.harness.moments import moment
 
 live = pytest.mark.live
@@ -121,106 +111,6 @@ async def test_a_user_who_floods_waits_for_himself_and_another_one_does_not() ->
     await call("ann", 6)  # nothing is left of the flood
 
 
-async def test_what_waits_of_one_user_says_so_much_and_no_more() -> None:
-    queue = FairQueue(most=100, at_once=1)
-    part = CALLS_BYTES_MAX // 4
-
-    async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
-        await stack.enter_async_context(queue.slot("ann", part))
-
-        async def wait() -> None:
-            async with queue.slot("ann", part):
-                pass
-
-        for _ in range(3):
-            group.create_task(wait())
-        await asyncio.sleep(0)
-        with pytest.raises(ExhaustedError, match="of ann that are not answered would have 6400"):
-            async with queue.slot("ann", 1):
-                pass
-        async with queue.slot("bob", part):
-            pass
-        await stack.aclose()
-    async with queue.slot("ann", 4 * part):
-        pass
-
-
-def test_an_end_makes_room_once() -> None:
-    quotas = Quotas(LimitsTable(jobs=2), ())
-    for name in ("j1", "j2"):
-        quotas.require_job_quota("", 100)
-        quotas.accepted(JobId(name), "", 100)
-    with pytest.raises(
-        ExhaustedError, match=r"2 jobs are not over yet: allowed are 2 \(limits\.jobs\)"
-    ):
-        quotas.require_job_quota("", 100)
-    told = [Notice(number=n, at=1.0, job="j1", phase="Failed") for n in (1, 2)]
-    quotas.publish([*told, Notice(number=3, at=1.0, job="j2", phase="Running")])
-    quotas.require_job_quota("", 100)
-    quotas.accepted(JobId("j3"), "", 100)
-    with pytest.raises(ExhaustedError) as full:
-        quotas.require_job_quota("", 100)
-    assert full.value.retry_after_s == 10.0
-
-
-def test_the_jobs_found_at_a_start_count_for_their_owners() -> None:
-    found = [
-        Job(
-            id=JobId(f"j{n}"),
-            spec=a_spec(owner=owner),
-            submitted_at=1.0,
-            phase=Delayed(),
-            claim_fraction=0.75,
-        )
-        for n, owner in enumerate(("ann", "ann", "bob"))
-    ]
-    quotas = Quotas(LimitsTable(jobs=4, jobs_per_user=2), found)
-    with pytest.raises(ExhaustedError, match=r"2 jobs of ann .*limits\.jobs_per_user"):
-        quotas.require_job_quota("ann", 100)
-    quotas.require_job_quota("bob", 100)
-    quotas.accepted(JobId("j3"), "bob", 100)
-    with pytest.raises(ExhaustedError, match=r"4 jobs are not over yet"):
-        quotas.require_job_quota("eve", 100)
-    quotas.publish([Notice(number=1, at=1.0, job="j0", phase="Finished")])
-    quotas.require_job_quota("ann", 100)
-
-
-def quotas_after_a_start(jobs: int, mb: int) -> Quotas:
-    """Quotas of a daemon that has found this many jobs, each of a fifth of a megabyte."""
-    specs = [a_spec(name="n" * 200_000) for _ in range(jobs)]
-    assert all(200_000 < description_bytes(spec) < 205_000 for spec in specs)
-    found = [
-        Job(id=JobId(f"j{n}"), spec=spec, submitted_at=1.0, phase=Delayed(), claim_fraction=0.75)
-        for n, spec in enumerate(specs)
-    ]
-    return Quotas(LimitsTable(descriptions_mb=mb), found)
-
-
-def test_the_first_check_after_a_start_counts_the_descriptions_of_all_jobs() -> None:
-    quotas_after_a_start(5, mb=2).require_job_quota("", 100)
-    with pytest.raises(ExhaustedError, match=r"would have 1\.0 MB.*limits\.descriptions_mb\)"):
-        quotas_after_a_start(5, mb=1).require_job_quota("", 100)
-
-
-async def test_descriptions_of_earlier_jobs_are_measured_between_other_tasks() -> None:
-    quotas = quotas_after_a_start(2 * MEASURED_AT_ONCE, mb=1)
-    quotas.publish([Notice(number=1, at=1.0, job="j0", phase="Cancelled")])
-    async with asyncio.TaskGroup() as group:
-        measuring = group.create_task(quotas.measure())
-        await asyncio.sleep(0)
-        assert not measuring.done()
-        quotas.publish(
-            [
-                Notice(number=1 + n, at=1.0, job=f"j{n}", phase="Failed")
-                for n in range(1, 2 * MEASURED_AT_ONCE)
-            ]
-        )
-    quotas.require_job_quota("", 100)  # the ends have given back what was measured, and no more
-    quotas.accepted(JobId("j999"), "", 900_000)
-    with pytest.raises(ExhaustedError):
-        quotas.require_job_quota("", 150_000)
-
-
 # --- the daemon -----------------------------------------------------------------------------------
 
 
@@ -294,30 +184,6 @@ async def test_a_refused_call_is_resource_exhausted_with_the_time_to_try_again(
 
 
 @live
-async def test_who_is_patient_is_accepted_when_there_is_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("koala.daemon.quotas.QUEUE_RETRY_S", 0.1)
-    async with (
-        running(config_of(tmp_path, limits(jobs=2))) as daemon,
-        AsyncClient(daemon.address) as client,
-        asyncio.TaskGroup() as group,
-        asyncio.timeout(90),
-    ):
-        jobs = [(await client.submit(ONE)).job for _ in range(2)]
-        waiting = group.create_task(
-            client.submit_many([Submission(rsl=ONE, key="a"), "&(cuont=4)"], patience_s=30.0)
-        )
-        with pytest.raises(ExhaustedError):
-            await client.submit(ONE, patience_s=0.05)
-        assert not waiting.done()
-        await client.cancel(jobs[0])
-        accepted, wrong = await waiting
-        assert isinstance(accepted, AsyncJobHandle)
-        assert isinstance(wrong, SpecError)
-
-
-@live
 async def test_submissions_have_a_rate_for_each_user(tmp_path: Path) -> None:
     async with (
         running(config_of(tmp_path, limits(submissions_per_s=0.01))) as daemon,
@@ -331,22 +197,6 @@ async def test_submissions_have_a_rate_for_each_user(tmp_path: Path) -> None:
             await ann.submit(ONE)
         assert 0 < (refused.value.retry_after_s or 0) <= 100
         await bob.submit(ONE)
-
-
-@live
-async def test_a_job_that_does_not_want_to_wait_outside_is_told_when_to_come_again(
-    tmp_path: Path,
-) -> None:
-    config = config_of(tmp_path, parameters=f"{FAST}queue_jobs_max = 1\n")
-    async with running(config) as daemon, AsyncClient(daemon.address) as client:
-        await client.submit(ONE)
-        await client.submit(ONE)
-        with pytest.raises(
-            ExhaustedError,
-            match=r"full: they hold 1 jobs: allowed are 1 \(parameters\.queue_jobs_max",
-        ) as refused:
-            await client.submit(ONE, no_wait=True)
-        assert refused.value.retry_after_s == 10.0
 
 
 @live
@@ -379,37 +229,6 @@ async def test_watchers_have_a_number_of_seats(tmp_path: Path) -> None:
                 await moment()
             async with aclosing(ann.watch(after=0)) as again:  # type: ignore[type-var]
                 await anext(again)
-
-
-@live
-async def test_who_watches_or_reads_logs_takes_a_turn_for_that(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked, go_on = asyncio.Event(), asyncio.Event()
-
-    async def slowly(*_: Any) -> None:
-        asked.set()
-        await go_on.wait()
-        raise UnknownJobError("no job")
-
-    monkeypatch.setattr("koala.daemon.clients.service.Service._query_job", slowly)
-    config = config_of(tmp_path, limits(calls_per_user=1))
-    async with running(config) as daemon, AsyncClient(daemon.address, user="ann") as ann:
-        async with asyncio.TaskGroup() as group:
-            first = group.create_task(fails_of(ann.watch(job="j1")))
-            await asked.wait()
-            for again in (ann.watch(job="j1"), ann.logs("j1")):
-                refusal = await fails_of(again)
-                assert isinstance(refusal, ExhaustedError)
-                assert "1 (limits.calls_per_user)" in str(refusal)
-            go_on.set()
-        assert isinstance(first.result(), UnknownJobError)
-
-
-async def fails_of(stream: AsyncIterator[Any]) -> Exception:
-    with pytest.raises(KoalaError) as raised:
-        await anext(stream)
-    return raised.value
 
 
 @live
@@ -453,106 +272,6 @@ async def test_an_agent_that_floods_is_slowed_down_then_cut_and_others_are_serve
             assert metrics["floods"] == 1
             assert metrics["events_by_kind"]["SiteReported"] < 10_000
         staying.cancel()
-
-
-@live
-async def test_an_agent_that_answers_many_orders_is_no_flood(tmp_path: Path) -> None:
-    """Several reports for each of a hundred claims, where ten are a flood."""
-    config = config_of(tmp_path, limits(reports_per_s=1))
-    async with running(config) as daemon, asyncio.TaskGroup() as group:
-        agent = FakeAgent(daemon.address)
-        staying = group.create_task(agent.stay())
-        async with AsyncClient(daemon.address) as client, asyncio.timeout(60):
-            await agent.until("wanted_end")
-            results = await client.submit_many([ONE] * 100)
-            jobs = [result.job for result in results if isinstance(result, AsyncJobHandle)]
-            assert set((await client.wait_all(jobs)).values()) == {"Finished"}
-            metrics = await client.metrics()
-            assert metrics["floods"] == 0
-            assert metrics["events_by_kind"]["ClaimGone"] == len(jobs)
-        assert not agent.heard_of("reject")
-        staying.cancel()
-
-
-@live
-async def test_log_parts_that_nobody_asked_for_are_a_flood_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("koala.daemon.agents.streams.FLOOD_S", 0.5)
-    monkeypatch.setattr("koala.daemon.agents.streams.BURST_S", 0.2)
-    config = config_of(tmp_path, limits(reports_per_s=100))
-    async with running(config) as daemon, asyncio.timeout(60), asyncio.TaskGroup() as group:
-        wild = FakeAgent(daemon.address)
-        connecting = group.create_task(until_cut(wild))
-        await wild.until("wanted_end")
-        for number in range(20_000):
-            wild.tell(log=link_pb2.LogChunk(request=number, data=b"x"))
-        await connecting
-        (rejection,) = wild.heard_of("reject")
-        assert rejection.reject.reason.startswith("a flood: more than 100 reports a second")
-
-
-FOLLOWED = 16
-"""The sources of `follow`: both streams of eight processes."""
-
-
-@asynccontextmanager
-async def followed(agent: FakeAgent) -> AsyncIterator[AsyncClient]:
-    """A job's logs are followed while the block runs."""
-    agent.ends_at_once = False
-    async with AsyncClient(agent.address, user="ann") as client, asyncio.TaskGroup() as group:
-        staying = group.create_task(agent.stay())
-        job = (await client.submit("&(executable=/bin/true)(count=8)")).job
-        await agent.until("release")
-
-        async def follow() -> None:
-            async for _ in client.logs(job, follow=True):
-                pass
-
-        following = group.create_task(follow())
-        yield client
-        following.cancel()
-        staying.cancel()
-
-
-@live
-async def test_the_logs_that_are_asked_for_are_no_flood(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("koala.daemon.agents.streams.FLOOD_S", 0.5)
-    monkeypatch.setattr("koala.daemon.agents.streams.BURST_S", 0.2)
-    config = config_of(tmp_path, limits(reports_per_s=20))
-    async with running(config) as daemon:
-        agent = FakeAgent(daemon.address)
-        async with followed(agent) as client:
-            await agent.until("log_request", 10 * FOLLOWED)
-            assert (await client.metrics())["floods"] == 0
-            assert agent.heard_of("reject") == []
-
-
-class DrippingAgent(FakeAgent):
-    """Whenever it is asked, its programs have written another byte."""
-
-    def hear(self, message: link_pb2.ToAgent) -> None:
-        """See FakeAgent."""
-        if message.HasField("log_request"):
-            name = f"{message.log_request.stream}.{message.log_request.process}"
-            self.logs[name] = self.logs.get(name, b"") + b"x"
-        super().hear(message)
-
-
-@live
-@pytest.mark.parametrize("kind", [FakeAgent, DrippingAgent])
-async def test_many_logs_are_looked_at_less_often_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[FakeAgent]
-) -> None:
-    monkeypatch.setattr("koala.daemon.clients.logs.POLLS_PER_S", 20.0)
-    async with running(config_of(tmp_path)) as daemon:
-        agent = kind(daemon.address)
-        async with followed(agent):
-            begun_at = asyncio.get_running_loop().time()
-            await agent.until("log_request", 3 * FOLLOWED)
-            assert asyncio.get_running_loop().time() - begun_at > 1.5  # at 20 a second: 2.4
 
 
 async def until_cut(agent: FakeAgent) -> None:

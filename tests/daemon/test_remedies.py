@@ -2,18 +2,15 @@
 
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from koala.client import AsyncClient
-from koala.daemon.state.backup import MANIFEST
 from koala.daemon.state.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX
 from koala.daemon.storage.folder import FILE
 from tests.cli.command import koala
-from tests.daemon.test_process import ONE, configured, environment, run_daemon, started
+from tests.daemon.test_process import ONE, configured, run_daemon, started
 
 pytestmark = pytest.mark.live
 
@@ -65,31 +62,6 @@ async def test_the_newest_backup_replaces_a_database_that_cannot_be_read(tmp_pat
             assert again.job != lost
 
 
-async def test_a_daemon_with_another_format_begins_without_jobs(tmp_path: Path) -> None:
-    config, state = configured(tmp_path), tmp_path / "state"
-    with started(config) as daemon:
-        async with AsyncClient(daemon.address) as client:
-            await client.add_user("ann")
-            before = (await client.submit(ONE)).job
-        daemon.process.send_signal(signal.SIGTERM)
-        assert daemon.process.wait(30) == 0
-    reason = refusal(config, OTHER)
-    assert "journal format 2: this version of Koala reads 9. Let the version of Koala" in reason
-    found = re.search(r"move the files (journal\.\*) out of the state directory, and", reason)
-    words = re.search(r"once with koala daemon CONFIG ([-a-z ]+)\.", reason)
-    assert found is not None, reason
-    assert words is not None, reason
-    (tmp_path / "aside").mkdir()
-    for path in state.glob(found[1]):
-        path.rename(tmp_path / "aside" / path.name)
-    begin = f"{OTHER}; import sys; sys.argv += {words[1].split()}"
-    with started(config, begin) as daemon:
-        async with AsyncClient(daemon.address) as client:
-            assert await client.list_jobs() == []
-            assert (await client.submit(ONE)).job == f"j{LOST_JOBS_MAX + 1}" != before
-            assert "ann" in {user.user for user in await client.users()}
-
-
 async def test_users_are_added_again_where_their_file_has_another_format(tmp_path: Path) -> None:
     config, file = configured(tmp_path), tmp_path / "state" / "authority" / "enrolments.json"
     with started(config) as daemon:
@@ -106,22 +78,3 @@ async def test_users_are_added_again_where_their_file_has_another_format(tmp_pat
     with started(config) as daemon:
         async with AsyncClient(daemon.address) as client:
             assert (await client.add_user("ann"))["token"]
-
-
-def test_a_backup_with_another_format_is_put_back_by_the_version_that_made_it(
-    tmp_path: Path,
-) -> None:
-    config, state, backup = configured(tmp_path), tmp_path / "state", tmp_path / "backup"
-    with started(config) as daemon:
-        daemon.process.send_signal(signal.SIGTERM)
-        assert daemon.process.wait(30) == 0
-    carry_out("backup", state, backup)
-    manifest = backup / MANIFEST
-    manifest.write_text(manifest.read_text().replace('"koala-backup": 1', '"koala-backup": 9'))
-    run = koala("restore", str(backup), str(tmp_path / "back"))
-    assert "backup format 9: this version of Koala reads 1. Put it back with koala restore" in (
-        run.stderr
-    )
-    made_it = f"{OTHER_BACKUP}; from koala.cli.main import main; main()"
-    words = [sys.executable, "-c", made_it, "restore", str(backup), str(tmp_path / "back")]
-    assert subprocess.run(words, env=environment(), check=False).returncode == 0

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
-from collections.abc import Callable, Coroutine
-from contextlib import redirect_stderr, suppress
-from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from grpc.aio._server import Server
 
 from koala.common.wire.grpc_shutdown import run_and_drain
-from koala.daemon.files.relay import serve as serve_relay
-from koala.daemon.files.relay_settings import RelaySettings
-from tests.daemon.running import a_daemon, config_of
-from tests.harness.forked import apart
 
 CALLS = 50
 
@@ -73,39 +63,3 @@ def test_a_server_ends_without_tracebacks(
 ) -> None:
     run_and_stop(grace_s)
     assert "Traceback" not in capfd.readouterr().err
-
-
-def relay_of(folder: Path) -> Coroutine[Any, Any, None]:
-    settings = RelaySettings(secret="00" * 32, spool=str(folder / "spool"))
-    return serve_relay(settings, lambda _port: None)
-
-
-def daemon_of(folder: Path) -> Coroutine[Any, Any, None]:
-    return a_daemon(config_of(folder)).serve(asyncio.Event())
-
-
-@pytest.mark.parametrize("server_of", [relay_of, daemon_of])
-@apart
-def test_an_end_during_the_start_leaves_no_traceback(
-    tmp_path: Path, server_of: Callable[[Path], Coroutine[Any, Any, None]]
-) -> None:
-    """As of a relay whose daemon fails as soon as it serves. Of a server that is cut so, gRPC may
-    keep descriptors."""
-    begin = Server.start
-    running: list[asyncio.Task[None]] = []
-
-    async def begin_and_end(server: Server) -> None:
-        asyncio.get_running_loop().call_soon(running[0].cancel)
-        await begin(server)
-
-    async def cut() -> None:
-        running.append(asyncio.get_running_loop().create_task(server_of(tmp_path)))
-        with suppress(asyncio.CancelledError):
-            await running[0]
-        gc.collect()
-
-    with redirect_stderr(StringIO()) as said, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Server, "start", begin_and_end)
-        asyncio.run(run_and_drain(cut()))
-        gc.collect()
-    assert "Traceback" not in said.getvalue()

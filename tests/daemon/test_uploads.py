@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.files import uploads as uploads_module
 from koala.daemon.files.uploads import Content, Uploads, served_content, transfer_of
 from koala.errors import ExhaustedError, RejectedError, SpecError
-from tests.common.files.tar_blocks import END, tar_entry
 
 DATA = bytes(range(256)) * 40
 
@@ -113,25 +111,3 @@ def test_old_uploads_are_deleted_but_those_that_are_kept(uploads: Uploads) -> No
 @pytest.mark.parametrize("transfer", ["j1/1/t1", "../x/0/t1", f"{'0' * 64}/0/t1"])
 def test_no_other_transfer_is_served_from_uploads(spool: Path, transfer: str) -> None:
     assert served_content(spool, transfer) is None
-
-
-def test_an_uploaded_archive_is_checked_as_agents_do(
-    uploads: Uploads, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The answer is kept, because the same archive comes with many jobs."""
-    monkeypatch.setattr(uploads_module, "CHECKED_MAX", 2)
-    contents = [tar_entry(name) + END for name in (b"good", b"../bad", b"inputs/bad")]
-    wanted = [content(data=data) for data in contents]
-    assert uploads.problem_of_archive(wanted[0]) is None
-    for one, data in zip(wanted, contents, strict=True):
-        uploads.begin(one)
-        send(uploads, one, data, 0)
-    for _ in range(2):
-        problems = [uploads.problem_of_archive(one) for one in wanted]
-        assert problems[0] == ""
-        assert "file name '../bad'" in (problems[1] or "")
-        assert "inputs is Koala's own" in (problems[2] or "")
-    path = uploads.find(wanted[2])
-    assert path is not None
-    path.write_bytes(contents[0].ljust(wanted[2].size_bytes, b"\0"))
-    assert "inputs is Koala's own" in (uploads.problem_of_archive(wanted[2]) or ""), "it was read"

@@ -9,16 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koala.common.protocol import messages
-from koala.common.protocol.codec import FROM_AGENT, TO_AGENT
+from koala.common.protocol.codec import FROM_AGENT
 from koala.common.protocol.versions import PROTOCOL
 from koala.common.wire import status
 from koala.common.wire.v1 import link_pb2 as pb
-from koala.core.model.actions import ClaimProcessors, StartTransfer
-from koala.core.model.job import ArmNumber, EndKind
-from koala.core.model.job_spec import ComponentSpec, JobType
-from koala.core.model.values import ClaimId, FileName, SiteName, TransferId, UserName
-from koala.daemon.files.transfer_tokens import Purpose, token
-from koala.daemon.loop.action_dispatcher import ActionDispatcher
 from koala.errors import (
     ConfigError,
     ExhaustedError,
@@ -77,11 +71,6 @@ def test_a_status_of_grpcs_own_becomes_the_nearest_error(
         assert type(status.from_status(code, "text", trailing)) is kind
 
 
-def test_a_call_that_an_older_daemon_does_not_know_is_called_so() -> None:
-    unknown = grpc.StatusCode.UNIMPLEMENTED
-    assert "does not know this call" in str(status.from_status(unknown, "Method not found!", None))
-
-
 @pytest.mark.parametrize("error", ERRORS[:2] + ERRORS[4:5], ids=lambda error: type(error).__name__)
 def test_one_submissions_error_comes_back_as_itself(error: KoalaError) -> None:
     again = status.from_submitted(status.submitted_error(error))
@@ -99,15 +88,6 @@ def test_whatever_bytes_an_agent_sends_are_a_value_or_an_error_of_ours(data: byt
         return
     with suppress(SpecError):
         FROM_AGENT.decode(message)
-
-
-def test_a_registration_says_what_its_local_manager_acts_on() -> None:
-    facts = pb.Facts(processors=4, grace_s=1.0, honours=["queue", "project"], may_kill_local=True)
-    message = pb.FromAgent(register=pb.Register(protocol=PROTOCOL, site="delft", facts=facts))
-    decoded = FROM_AGENT.decode(message)
-    assert isinstance(decoded, messages.Register)
-    assert decoded.facts.honours == ("queue", "project")
-    assert decoded.facts.may_kill_local
 
 
 @pytest.mark.parametrize(
@@ -228,109 +208,8 @@ def test_what_is_read_can_be_journaled(message: pb.FromAgent) -> None:
     assert msgspec.json.decode(text, type=type(decoded)) == decoded
 
 
-def test_a_claims_end_is_read_whole() -> None:
-    message = pb.FromAgent(
-        claim=pb.ClaimReport(
-            claim="j1/2/0/1",
-            state=pb.CLAIM_STATE_GONE,
-            nonce="n",
-            passed_at=12.5,
-            end=pb.End(kind="wall-time", reason="over", statuses=[-15, 0], ended_at=20.0),
-        )
-    )
-    decoded = FROM_AGENT.decode(message)
-    assert isinstance(decoded, messages.Report)
-    assert (decoded.claim, decoded.state, decoded.passed_at) == (
-        "j1/2/0/1",
-        messages.ReportState.GONE,
-        12.5,
-    )
-    assert decoded.end is not None
-    assert (decoded.end.kind, decoded.end.statuses) == (EndKind.WALL_TIME, (-15, 0))
-
-
-def test_the_machines_of_an_allocation_are_read() -> None:
-    report = pb.ClaimReport(claim="j1/1/0/1", state=pb.CLAIM_STATE_GRANTED, address="10.0.0.7")
-    report.hosts.add(name="n7", processors=2)
-    decoded = FROM_AGENT.decode(pb.FromAgent(claim=report))
-    assert isinstance(decoded, messages.Report)
-    assert (decoded.address, decoded.hosts) == ("10.0.0.7", (("n7", 2),))
-
-
 def test_an_agent_cannot_say_that_a_claim_was_fenced() -> None:
     """Only the daemon concludes that from silence."""
     report = pb.ClaimReport(claim="j1/1/0/1", state=pb.CLAIM_STATE_GONE, end=pb.End(kind="fenced"))
     with pytest.raises(SpecError, match="'fenced': allowed are exited"):
         FROM_AGENT.decode(pb.FromAgent(claim=report))
-
-
-def test_a_hold_says_all_that_the_component_asks_for() -> None:
-    component = ComponentSpec(
-        executable="/bin/x",
-        arguments=("a", "b c"),
-        environment=(("A", "1"), ("A", "2")),
-        processors=6,
-        job_type=JobType.SINGLE,
-        memory_max_mb=2**40,
-        output_files=("out",),
-        wall_time_s=60.0,
-    )
-    action = ClaimProcessors(
-        port=20_000,
-        claim=ClaimId("j1/1/0/1"),
-        site=SiteName("delft"),
-        ask_number=3,
-        is_granted=False,
-        owner=UserName("ada"),
-        processors=6,
-        hold_s=900.0,
-        no_barrier=True,
-        program=component.program("left"),
-        inputs=(TransferId("j1/1/t1"),),
-        local_input=FileName("data"),
-        chunk_offset=10,
-        chunk_bytes=20,
-        may_kill=True,
-    )
-    hold = TO_AGENT.encode(action).hold
-    assert (hold.claim, hold.ask_number, hold.no_barrier) == ("j1/1/0/1", 3, True)
-    assert (hold.may_kill, hold.is_preempting) == (True, False)
-    assert (hold.chunk_offset, hold.chunk_bytes, hold.local_input) == (10, 20, "data")
-    assert [(v.name, v.value) for v in hold.program.environment] == [("A", "1"), ("A", "2")]
-    assert (hold.program.processes, hold.program.job_type) == (1, "single")
-    assert hold.program.memory_max_mb == 2**32 - 1
-
-
-def test_numbers_and_addresses_arrive_as_they_left() -> None:
-    action = StartTransfer(
-        transfer=TransferId("j1/1/t1"),
-        file=FileName("data"),
-        source=SiteName("delft"),
-        target=SiteName("leiden"),
-        offset=1,
-        size_bytes=2,
-        checksum="c",
-    )
-    dispatcher = ActionDispatcher(
-        relay=lambda: "r:2",
-        send=lambda _site, _message: None,
-        publish=lambda _action: None,
-        sites=dict,
-        secret=b"s",
-    )
-    fetch = TO_AGENT.encode(dispatcher.fetch(action)).fetch
-    assert (fetch.address, fetch.source, fetch.offset) == ("r:2", "delft", 1)
-    assert fetch.token == token(b"s", Purpose.READ, "j1/1/t1")
-    serve = TO_AGENT.encode(dispatcher.serve(action)).serve
-    assert (serve.relay, serve.target, serve.size_bytes) == ("r:2", "leiden", 2)
-    assert serve.token == token(b"s", Purpose.OFFER, "j1/1/t1")
-    armed = pb.FromAgent(
-        claim=pb.ClaimReport(
-            claim="j1/1/0/1",
-            state=pb.CLAIM_STATE_ARMED,
-            armed=pb.ArmNumber(epoch=4, counter=9),
-        )
-    )
-    decoded = FROM_AGENT.decode(armed)
-    assert isinstance(decoded, messages.Report)
-    assert decoded.armed == ArmNumber(epoch=4, counter=9)

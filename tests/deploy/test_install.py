@@ -66,14 +66,6 @@ def test_each_step_is_said_and_each_set_of_packages_is_noted(tools: Path, tmp_pa
     ]
 
 
-def test_what_cannot_be_installed_is_not_noted(tools: Path, tmp_path: Path) -> None:
-    venv = tmp_path / "venv"
-    run = install(tools, venv, "examples", UV_STATUS="7")
-    assert run.returncode == 7
-    assert "is ready" not in run.stderr
-    assert list(venv.glob(".has-*")) == []
-
-
 @pytest.mark.parametrize("python", ["", "/bin/false"])
 def test_no_python_that_is_new_enough_is_said_with_a_remedy(
     tools: Path, tmp_path: Path, python: str

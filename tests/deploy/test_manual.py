@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -53,48 +52,11 @@ def test_every_command_has_a_page_and_the_first_page_names_all(pages: dict[str, 
     assert [name for name in names if f"fB{name}fR(1)" not in overview] == []
 
 
-def test_a_page_has_the_parts_of_the_help(pages: dict[str, str]) -> None:
-    text = pages["koala-run.1"]
-    assert '"KOALA-RUN" "1" "" "Koala 1.2"' in text
-    headings = [line for line in text.splitlines() if line.startswith(".SH ")]
-    assert [line.removeprefix(".SH ") for line in headings] == [
-        "NAME",
-        "SYNOPSIS",
-        "DESCRIPTION",
-        "OPTIONS",
-        "EXAMPLES",
-        "SEE ALSO",
-    ]
-    assert ".SH EXAMPLES\nkoala run \\-\\-sites 2" in text
-    assert "koala\\-run \\- Run a command on several sites at the same time" in text
-    assert ".TP\n\\fB\\-\\-sites N\\fR\nRun on N different sites." in text
-
-
-def test_what_man_would_take_for_a_request_is_protected() -> None:
-    text = MANUAL.page("koala x", "Usage: koala x\n\n  Do it.\n\n  .so /etc/passwd \\n\n", "1")
-    assert "\\&.so /etc/passwd \\en" in text
-
-
-def test_pages_use_only_requests_of_man(pages: dict[str, str]) -> None:
-    requests = {".TH", ".SH", ".PP", ".TP", ".br"}
-    for name, text in pages.items():
-        lines = [line for line in text.splitlines() if line.startswith((".", "'"))]
-        assert {line.split()[0] for line in lines} <= requests, name
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_build_installs_a_completion_for_each_shell(shell: str) -> None:
     (source,) = [one for one, to in BUILD["shared-data"].items() if f"/{shell}" in to]
     text = ROOT.joinpath(source).read_text(encoding="utf-8")
     assert f"_KOALA_COMPLETE={shell}_complete" in text
-
-
-def test_the_document_that_the_units_name_is_installed() -> None:
-    for unit in ROOT.joinpath("deploy", "systemd").glob("*.service"):
-        text = unit.read_text(encoding="utf-8")
-        named = re.findall(r"^Documentation=file:///opt/koala/(.*)$", text, re.MULTILINE)
-        assert set(named) <= set(BUILD["shared-data"].values())
-        assert named, unit.name
 
 
 def test_bash_completes_commands(tmp_path: Path) -> None:

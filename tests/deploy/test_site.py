@@ -55,12 +55,6 @@ def test_sudo_allows_the_commands_that_are_run_as_an_account_and_no_others() -> 
     assert all(any(command.startswith(start) for command in run) for start in words)
 
 
-def test_the_variable_that_says_which_cluster_gets_through_sudo() -> None:
-    config = read_config(SITE / "agent.toml")
-    (kept,) = re.findall(r'env_keep \+= "([^"]*)"', (SITE / "sudoers").read_text())
-    assert kept.split() == list(config.lrm.environment)
-
-
 def test_the_image_is_built_of_what_is_there_and_starts_what_is_installed() -> None:
     """`test_container.py` builds the image; this test is quick."""
     lines = (ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8").splitlines()

@@ -58,14 +58,6 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT / "deploy" / "systemd"))
 
 
-def test_there_is_one_for_the_daemon_and_one_for_each_way_to_install_an_agent() -> None:
-    assert list(map(name_of, UNITS)) == [
-        "koala-agent.service",
-        "koala-daemon.service",
-        "user/koala-agent.service",
-    ]
-
-
 @pytest.mark.parametrize("path", UNITS, ids=name_of)
 def test_a_unit_starts_a_program_that_is_installed_and_waits_for_its_word(path: Path) -> None:
     found = settings(path)

@@ -59,21 +59,3 @@ def test_the_commands_of_a_page_run_without_a_grid(path: Path, tmp_path: Path) -
 def test_all_commands_of_a_page_run(path: Path, grid: Up, tmp_path: Path) -> None:
     first_job = jobs_seen(grid.address)
     Page(path=path, folder=tmp_path, address=grid.address, first_job=first_job).run(long=True)
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("```sh\ntrue\nfalse\n```\n", "page.md:2"),
-        ("```console\n$ echo one\ntwo\n```\n", "page.md:2"),
-        ("```python\nimport nothing_of_this_name\n```\n", "page.md:2"),
-        ("<!-- file: a.txt -->\n```text\none\n```\n\n```sh\ngrep two a.txt\n```\n", "page.md:7"),
-    ],
-)
-def test_a_page_that_does_not_work_is_found(tmp_path: Path, text: str, told: str) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(text, encoding="utf-8")
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    with pytest.raises(AssertionError, match=told):
-        Page(path=page, folder=folder).run(long=True)

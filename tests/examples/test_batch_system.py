@@ -15,7 +15,6 @@ import pytest
 from koala.errors import ConfigError
 from koala_agent.config import parse_config
 from koala_agent.conformance.checks import CHECKS
-from koala_agent.lrm.batch_system import find_system, known_kinds, known_systems
 from koala_agent.lrm.dialect import NAME_MAX
 from tests.examples.dialect_reference import written
 from tests.examples.toy import PAGE, ToyQueue, install, install_toy, toy_queue
@@ -154,125 +153,6 @@ def test_the_kit_finds_a_spoilt_batch_system(
 
 
 @pytest.mark.live
-def test_a_listing_that_forgets_ended_jobs_is_enough(
-    queue: ToyQueue, installed: Path, tmp_path: Path
-) -> None:
-    for word in ("ended", "cancel"):
-        skip = f'[ "${{state#{word}}}" = "$state" ] || continue'
-        queue.replace("toylist", "  read -r name", f"  {skip}\n  read -r name")
-    chosen = ("job", "lost answer", "next agent", "cancel running", "cancelled by others")
-    words = [word for name in chosen for word in ("--only", name)]
-    found = conformance(queue, installed, tmp_path, *words, "--limit", "6")
-    assert {name: found[name][0] for name in chosen} == {
-        "job": "warning",
-        "lost answer": "ok",
-        "next agent": "warning",
-        "cancel running": "ok",
-        "cancelled by others": "warning",
-    }, found
-
-
-@pytest.mark.live
-def test_an_error_of_the_dialect_is_told_with_its_place(
-    queue: ToyQueue, installed: Path, tmp_path: Path
-) -> None:
-    module = installed / "koala_toy" / "__init__.py"
-    text = module.read_text(encoding="utf-8")
-    module.write_text(text.replace("if len(row) == 4", ""), encoding="utf-8")
-    queue.replace("toylist", "flock 9", "flock 9; echo odd")
-    found = conformance(queue, installed, tmp_path, "--only", "listing", "--limit", "5")
-    result, told = found["batch system"]
-    assert result == "failed"
-    assert "a mistake in `read_jobs` of the dialect (__init__.py, line" in told
-    assert "exit status: 0, but the dialect does not accept the answer" in told
-    assert "standard output: odd\n" in told
-
-
-@pytest.mark.live
-def test_without_a_listing_that_works_no_other_check_is_made(
-    queue: ToyQueue, installed: Path, tmp_path: Path
-) -> None:
-    queue.replace("toylist", "flock 9", 'flock 9; [ ! -e 1 ] || { echo "no server" >&2; exit 3; }')
-    ran = run_kit(queue, installed, tmp_path, "--limit", "2")
-    assert ran.returncode == 1
-    ready, *failed, left_out = ran.stdout.splitlines()
-    assert ready.startswith("ok      batch system: ")
-    assert failed == [
-        "FAILED  listing: toylist: no server",
-        "        failed command: toylist",
-        "        exit status: 3",
-        "        standard output: nothing",
-        "        standard error: no server",
-    ]
-    others = ", ".join(name for name in CHECKS if name != "listing")
-    assert left_out == f"left out, as they need `listing`: {others}"
-
-
-@pytest.mark.live
-def test_a_cancel_that_fails_is_shown_with_its_answer(
-    queue: ToyQueue, installed: Path, tmp_path: Path
-) -> None:
-    queue.replace("toydel", 'kill -TERM -"$pid"', 'printf "not\\nyours" >&2; exit 4')
-    found = conformance(queue, installed, tmp_path, "--only", "cancel running", "--limit", "2")
-    result, told = found["cancel running"]
-    assert result == "failed"
-    first, command, *answer = told.splitlines()
-    assert "expected that j1/1/0/1 has ended); the last: j1/1/0/1 runs" in first
-    assert re.fullmatch(r"failed command(, \d+ times)?: toydel 1", command)
-    assert answer == [
-        "exit status: 4", "standard output: nothing", "standard error: ", "  not", "  yours",
-    ]  # fmt: skip
-
-
-@pytest.mark.live
-@pytest.mark.parametrize(
-    ("written", "factor", "limit", "result", "told"),
-    [
-        ("math.ceil({} / 4)", 4, "5", "ok", "with a limit of 5 s (kept as 8 s)"),
-        ("math.floor({} / 4)", 4, "5", "failed", "before its limit of 5 s"),
-        ("math.ceil({} / 3600)", 3600, "90", "warning", "--time-limit 2700 waits for so long"),
-        ("0 * math.ceil({})", 1, "2", "failed", "is the same for a time limit of 2 s"),
-    ],
-    ids=["rounded up", "rounded down", "hours", "without limits"],
-)
-def test_a_batch_system_may_count_other_units_of_time(
-    queue: ToyQueue,
-    installed: Path,
-    tmp_path: Path,
-    written: str,
-    factor: int,
-    limit: str,
-    result: str,
-    told: str,
-) -> None:
-    module = installed / "koala_toy" / "__init__.py"
-    text = module.read_text(encoding="utf-8")
-    old = "math.ceil(placeholder.time_limit_s)"
-    assert old in text
-    module.write_text(
-        text.replace(old, written.format("placeholder.time_limit_s")), encoding="utf-8"
-    )
-    queue.replace("toysub", "limit=$OPTARG", f"limit=$((OPTARG * {factor}))")
-    words = ("--only", "time limit", "--time-limit", limit)
-    found = conformance(queue, installed, tmp_path, *words, "--limit", "8")
-    assert (found["time limit"][0], told in found["time limit"][1]) == (result, True), found
-
-
-def test_the_kit_refuses_what_it_cannot_try(
-    queue: ToyQueue, installed: Path, tmp_path: Path
-) -> None:
-    config = tmp_path / "mine.toml"
-    for lrm, words, text in (
-        ("", (), "conformance cannot be tried there (expected a batch system whose commands"),
-        (queue.lrm(), ("--only", "speed"), "--only 'speed' (expected one of listing, job,"),
-    ):
-        config.write_text(f"{AGENT}{SITE}{lrm}", encoding="utf-8")
-        command = ("conformance", str(config), *words)
-        ran = run("koala_agent", *command, package=installed, folder=tmp_path)
-        assert (ran.returncode, text in ran.stderr) == (2, True), ran.stderr
-
-
-@pytest.mark.live
 def test_its_template_and_the_doctor_know_it(
     queue: ToyQueue, installed: Path, tmp_path: Path
 ) -> None:
@@ -363,29 +243,3 @@ def test_a_kind_that_cannot_be_used_is_named(
     monkeypatch.syspath_prepend(install(tmp_path / "wrong", points, name="wrong"))
     with pytest.raises(ConfigError, match=text):
         parse(kind)
-
-
-@pytest.mark.usefixtures("installed")
-def test_a_wrong_package_disturbs_nobody_else_and_replaces_nothing_of_koala(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ours = find_system("slurm")
-    points = {"gone": "no_such_module:SYSTEM", "slurm": "koala_toy:SYSTEM"}
-    monkeypatch.syspath_prepend(install(tmp_path / "wrong", points, name="a-wrong"))
-    assert find_system("slurm") is ours
-    assert ours in known_systems()
-    assert {"gone", "toy"} <= set(known_kinds())
-    assert "gone" not in {system.kind for system in known_systems()}
-    with pytest.raises(ConfigError, match="did you mean speed"):
-        parse_config(f"{AGENT}{SITE}[lrm]\nspeeed = 2\n", source="mine.toml", folder=tmp_path)
-
-
-@pytest.mark.usefixtures("installed")
-def test_of_two_packages_with_a_kind_the_same_one_counts_on_every_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("another", "zebra"):
-        points = {"toy": "no_such_module:SYSTEM"}
-        monkeypatch.syspath_prepend(install(tmp_path / name, points, name=name))
-    with pytest.raises(ConfigError, match="no_such_module:SYSTEM of another cannot be loaded"):
-        find_system("toy")

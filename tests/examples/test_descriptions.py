@@ -73,29 +73,6 @@ def _clauses(name: str) -> tuple[dict[str, list[Any]], list[dict[str, list[Any]]
     return wide, components
 
 
-def test_all_descriptions_are_here() -> None:
-    assert DESCRIPTIONS == [
-        "allreduce/allreduce.rsl",
-        "deadline.rsl",
-        "fedavg/fedavg.rsl",
-        "frameworks/dask.rsl",
-        "frameworks/flower.rsl",
-        "frameworks/muscle3.rsl",
-        "frameworks/torchft-group.rsl",
-        "frameworks/torchft.rsl",
-        "frameworks/torchrun.rsl",
-        "gpus.rsl",
-        "hello.rsl",
-        "high-priority.rsl",
-        "mpi/mpi.rsl",
-        "ordered.rsl",
-        "poisson/poisson-five.rsl",
-        "poisson/poisson.rsl",
-        "quorum.rsl",
-        "sq/sq.rsl",
-    ]
-
-
 @pytest.mark.parametrize("name", DESCRIPTIONS)
 def test_a_description_uses_known_attributes_and_fits_the_grid(name: str) -> None:
     wide, components = _clauses(name)
@@ -117,33 +94,6 @@ def test_a_program_understands_the_arguments_that_its_description_gives(name: st
         assert Path(path).is_file()
         assert component["executable"] == ["python3"]
         PROGRAMS[Path(path).name]._options(arguments)
-
-
-def test_the_numbers_of_components_are_those_of_the_readme() -> None:
-    shapes = {
-        name: [int(component["count"][0]) for component in _clauses(name)[1]]
-        for name in DESCRIPTIONS
-    }
-    assert shapes == {
-        "allreduce/allreduce.rsl": [4] * 2,
-        "deadline.rsl": [2] * 2,
-        "fedavg/fedavg.rsl": [1] * 4,
-        "frameworks/dask.rsl": [1, 2, 2],
-        "frameworks/flower.rsl": [1] * 5,
-        "frameworks/muscle3.rsl": [1] * 2,
-        "frameworks/torchft-group.rsl": [1],
-        "frameworks/torchft.rsl": [1] * 4,
-        "frameworks/torchrun.rsl": [2] * 2,
-        "gpus.rsl": [4, 1],
-        "hello.rsl": [1] * 2,
-        "high-priority.rsl": [48] * 3,
-        "mpi/mpi.rsl": [6, 4],
-        "ordered.rsl": [2] * 2,
-        "poisson/poisson-five.rsl": [2] * 5,
-        "poisson/poisson.rsl": [4] * 3,
-        "quorum.rsl": [1] * 4,
-        "sq/sq.rsl": [1] * 2,
-    }
 
 
 def test_the_readme_tells_of_every_description() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.examples.programs import POISSON
-from tests.examples.stage import LIMIT_S, Stage
+from tests.examples.stage import Stage
 
 pytestmark = [pytest.mark.live]
 
@@ -64,40 +64,6 @@ def test_a_lost_neighbour_ends_the_others_with_its_name(tmp_path: Path) -> None:
     assert all("Traceback" not in process.errors for process in ended)
 
 
-def test_a_neighbour_that_stands_still_is_given_up(tmp_path: Path) -> None:
-    """It is there first: the other one's limit is for its start, too."""
-    with Stage(tmp_path, [1, 1]) as stage:
-        stage.start("poisson/poisson.py", "--repeat", "100000", ranks=[1])
-        stage.exchange.until_asked("poisson/0")
-        stage.start("poisson/poisson.py", "--repeat", "100000", "--timeout", "3", ranks=[0])
-        neighbour, patient = stage.running
-        assert neighbour.stdout is not None
-        assert neighbour.stdout.readline().startswith("rank 1 "), "they have met"
-        neighbour.send_signal(signal.SIGSTOP)
-        output, errors = patient.communicate(timeout=LIMIT_S)
-        assert (patient.returncode, output != "") == (1, True)
-    assert "lost rank 1 (component 1 'c1' at delft): it was silent for 3 s" in errors
-
-
-def test_a_neighbour_that_never_comes_is_named(tmp_path: Path) -> None:
-    with Stage(tmp_path, [1, 1]) as stage:
-        stage.start("poisson/poisson.py", "--timeout", "0.3")
-        stage.running[0].kill()
-        ended = stage.finish()[1]
-    assert ended.status == 1
-    assert "poisson: rank 1: " in ended.errors
-    assert "'poisson/0'" in ended.errors or "rank 0 (" in ended.errors
-
-
-def test_too_few_iterations_are_no_solution(tmp_path: Path) -> None:
-    with Stage(tmp_path, [1]) as stage:
-        stage.start("poisson/poisson.py", "--grid", "40", "--iterations-max", "5")
-        (ended,) = stage.finish()
-        assert not stage.has_result()
-    assert ended.status == 1
-    assert "after 5 iterations" in ended.errors
-
-
 @pytest.mark.parametrize(
     ("height", "width", "processes", "expected"),
     [(96, 96, 4, (2, 2)), (96, 32, 4, (4, 1)), (96, 48, 8, (4, 2)), (96, 96, 7, (1, 7))],
@@ -108,17 +74,3 @@ def test_the_pattern_has_the_shortest_sides(
     found = POISSON.pattern(height=height, width=width, processes=processes)
     assert sorted(found) == sorted(expected)
     assert height / found[0] + width / found[1] == height / expected[0] + width / expected[1]
-
-
-def test_every_point_belongs_to_one_rectangle_in_strips_of_equal_width() -> None:
-    pieces = POISSON.rectangles(12, [4, 4, 3])
-    points = [(row, column) for piece in pieces for row in piece.rows for column in piece.columns]
-    assert sorted(points) == [(row, column) for row in range(12) for column in range(12)]
-    strips = [{column for piece in pieces[first:last] for column in piece.columns}
-              for first, last in ((0, 4), (4, 8), (8, 11))]  # fmt: skip
-    assert strips == [set(range(4)), set(range(4, 8)), set(range(8, 12))]
-
-
-def test_a_grid_that_is_too_coarse_is_refused() -> None:
-    with pytest.raises(POISSON.UnsolvedError, match="3 x 3 points cannot be cut for 4"):
-        POISSON.rectangles(3, [1, 1, 1, 1])

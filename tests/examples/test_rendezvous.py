@@ -54,11 +54,6 @@ def test_a_process_knows_its_place(stage: Stage) -> None:
     world.close()
 
 
-def test_a_program_without_koala_is_told_how_to_start() -> None:
-    with pytest.raises(RENDEZVOUS.RendezvousError, match="KOALA_BUNDLE is not set: start this"):
-        RENDEZVOUS.Rendezvous.from_environment("test", {})
-
-
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
@@ -91,64 +86,6 @@ def test_a_name_has_one_value(stage: Stage) -> None:
     exchange.close()
 
 
-def test_a_broken_exchange_is_asked_again(tmp_path: Path) -> None:
-    """An agent may restart under a running job; the first connection ends without an answer."""
-    path = tmp_path / "kv"
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
-        server.listen()
-
-        def serve() -> None:
-            for answer in (b"", b'{"ok": true, "value": "late"}\n'):
-                connection, _ = server.accept()
-                with connection:
-                    connection.recv(4096)
-                    connection.sendall(answer)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        exchange = RENDEZVOUS.KeyValueExchange(path)
-        assert exchange.get("name") == "late"
-        thread.join()
-        exchange.close()
-
-
-def test_an_exchange_that_is_not_there_is_named(tmp_path: Path) -> None:
-    exchange = RENDEZVOUS.KeyValueExchange(tmp_path / "none")
-    with pytest.raises(RENDEZVOUS.RendezvousError, match=r"none does not answer: .*No such file"):
-        exchange.put("name", "value", wait_s=0.01)
-
-
-def test_peers_exchange_more_than_the_kernel_buffers(stage: Stage) -> None:
-    """Both send first: with blocking writes this would never end."""
-    worlds = _world(stage, 0), _world(stage, 2)
-    here, there = _pair(*worlds)
-    large = bytes(range(256)) * 80_000
-    received: list[dict[int, bytes]] = []
-    thread = threading.Thread(
-        target=lambda: received.append(
-            transfer(send={there: large[::-1]}, receive=[there], timeout_s=LIMIT_S)
-        )
-    )
-    thread.start()
-    assert transfer(send={here: large}, receive=[here], timeout_s=LIMIT_S) == {2: large[::-1]}
-    thread.join()
-    assert received == [{0: large}]
-    _leave(here, there, *worlds)
-
-
-def test_a_peer_that_leaves_is_lost_after_its_last_frame(stage: Stage) -> None:
-    worlds = _world(stage, 0), _world(stage, 2)
-    here, there = _pair(*worlds)
-    transfer(send={there: b"last"}, receive=[], timeout_s=LIMIT_S)
-    there.close()
-    assert transfer(send={}, receive=[here], timeout_s=LIMIT_S) == {2: b"last"}
-    with pytest.raises(RENDEZVOUS.PeerLostError, match=r"lost rank 2 .*it closed") as lost:
-        transfer(send={}, receive=[here], timeout_s=LIMIT_S)
-    assert lost.value.rank == 2
-    _leave(here, *worlds)
-
-
 def test_a_silent_peer_is_lost_at_the_limit(stage: Stage) -> None:
     worlds = _world(stage, 0), _world(stage, 2)
     here, there = _pair(*worlds)
@@ -176,13 +113,6 @@ def test_strangers_are_turned_away(stage: Stage) -> None:
         with pytest.raises(RENDEZVOUS.PeerLostError):
             transfer(send={}, receive=[stranger], timeout_s=LIMIT_S)
     _leave(noise, accepted, dialled, *strangers, other, unexpected, awaited, world)
-
-
-def test_a_rank_that_does_not_call_is_named(stage: Stage) -> None:
-    world = _world(stage, 0)
-    with pytest.raises(RENDEZVOUS.RendezvousError, match=r"within \S+ s from rank 2 \(component"):
-        world.meet([2], timeout_s=0.01)
-    world.close()
 
 
 def test_all_meet_all(stage: Stage) -> None:

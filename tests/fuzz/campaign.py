@@ -7,46 +7,26 @@ than `LIMIT_S` of processor time, is printed with the command that repeats it.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import logging
 import os
 import resource
 import secrets
 import signal
-import tempfile
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing import get_context
-from pathlib import Path
 from random import Random
 from time import process_time
 
 import structlog
 
 from koala.common.runtime.child_lifetime import serve
-from tests.fuzz import (
-    archives,
-    arguments,
-    batches,
-    configs,
-    descriptions,
-    hostile_agent,
-    journals,
-    lines,
-    links,
-    side_files,
-    traces,
-)
-from tests.fuzz.services import play
+from tests.fuzz import batches, descriptions, lines, links
 from tests.fuzz.target import Target
 
-MODULES = (
-    descriptions, traces, links, hostile_agent, lines, configs, side_files, journals, batches,
-    arguments, archives,
-)  # fmt: skip
+MODULES = (descriptions, links, lines, batches)
 TARGETS = {target.name: target for module in MODULES for target in module.TARGETS}
-SERVICES = "services"
 LIMIT_S = 5.0
 """Seconds of processor time for one case; most take less than a thousandth of it."""
 MEMORY_MAX_BYTES = 4 * 2**30
@@ -120,24 +100,11 @@ def lots(names: list[str], seed: int, first: int, cases: int) -> Iterator[Lot]:
             yield Lot(target=name, seed=seed, first=at, count=count)
 
 
-def call_services(cases: int, seed: int) -> int:
-    """The calls of a daemon, which take a thousand times as long: a campaign of their own."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    with tempfile.TemporaryDirectory() as folder:
-        harm = asyncio.run(play(Path(folder), cases=cases, seed=seed))
-    for story in harm:
-        print(story)
-    print(f"{SERVICES:<16} {cases} calls, {len(harm)} harmful, seed {seed}")
-    return 1 if harm else 0
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Runs the campaign; 1 when a case did harm."""
     parser = argparse.ArgumentParser(prog="tests.fuzz", description=__doc__)
     parser.add_argument("--cases", type=int, default=10_000, help="of each target")
-    parser.add_argument(
-        "--only", action="append", choices=[*sorted(TARGETS), SERVICES], help="these"
-    )
+    parser.add_argument("--only", action="append", choices=sorted(TARGETS), help="these")
     parser.add_argument("--seed", type=int, help="drawn when it is not given")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
@@ -145,8 +112,6 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     seed = secrets.randbelow(10**9) if options.seed is None else options.seed
     names = options.only or list(TARGETS)
-    if SERVICES in names:
-        return call_services(options.cases, seed)
     harmful: dict[str, int] = dict.fromkeys(names, 0)
     done: dict[str, int] = dict.fromkeys(names, 0)
     slowest: dict[str, float] = dict.fromkeys(names, 0.0)

@@ -48,7 +48,11 @@ def main() -> None:
     gc.disable()
     folder, *words = sys.argv[1:]
     own = ["--collect-only", "--numprocesses=0", f"--override-ini=cache_dir={folder}/cache"]
-    pytest.main([*words, *own], plugins=[ImportOnly()])
+    if pytest.main([*words, *own], plugins=[ImportOnly()]) != pytest.ExitCode.NO_TESTS_COLLECTED:
+        # What cannot be imported stays half made, and workers would find no test in it: they are to
+        # meet the error themselves.
+        for module in [name for name in sys.modules if name.startswith("tests.")]:
+            del sys.modules[module]
     for module in shipped_files():  # those that commands import late, and matplotlib with them
         if not module.endswith("__main__"):
             import_module(module)

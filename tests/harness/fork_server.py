@@ -29,7 +29,6 @@ from types import ModuleType
 
 from koala.common.runtime.child_lifetime import end_with
 from koala.daemon.files import relay_process
-from koala_agent.placeholders.gate_compiler import find_gate
 from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.starter_installation import install_starter
 from tests.harness.launch import launch_words, say_status
@@ -290,8 +289,7 @@ def main() -> int:
     sockets = take_sockets()
     for module in MODULES:
         import_module(module)
-    # Both keep what they compile or translate; else each agent would do it again.
-    find_gate()
+    # It keeps what it compiles or translates; else each agent would do it again.
     with tempfile.TemporaryDirectory() as folder:
         for shared in (True, False):
             install_starter(LaunchSettings(root=Path(folder), site="any", shared=shared))

@@ -30,7 +30,6 @@ from typing import IO, ParamSpec, TypeAlias
 
 from tests.harness.fork_server import STREAMS, Order, run, serve
 from tests.harness.launch import launch_words, say_status
-from tests.harness.process_state import shared
 
 ROOT = Path(__file__).parents[2]
 FORKS = "KOALA_TEST_FORKS"
@@ -240,8 +239,7 @@ _servers: list[Process] = []
 def _server() -> socket.socket:
     """Return the connection to this process's fork server, which its first use starts."""
     if not _controls:
-        with shared():
-            _controls.append(start_server(_address(), os.environ.get(SERVER)))
+        _controls.append(start_server(_address(), os.environ.get(SERVER)))
     return _controls[0]
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import secrets
 import socket
 
-from tests.harness.process_state import shared
-
 PORTS = range(20_000, 32_000)
 """Below those that most kernels give to sockets that dial, or that listen at any port."""
 HOSTS = ("127.0.0.1", "127.0.0.2")
@@ -24,9 +22,8 @@ def free_port() -> int:
     a client that dials a server that is down would sooner or later dial from the server's own port,
     be connected to itself, and keep the server from coming back.
     """
-    with shared():
-        while not _hold(port := secrets.choice(PORTS)):
-            pass
+    while not _hold(port := secrets.choice(PORTS)):
+        pass
     return port
 
 

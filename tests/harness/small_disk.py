@@ -22,11 +22,6 @@ def small_disk(folder: Path, *, megabytes: int) -> Iterator[Path]:
         subprocess.run(["umount", "-l", folder], check=True)
 
 
-def enlarge(folder: Path, *, megabytes: int) -> None:
-    """From now on the disk is of this size."""
-    subprocess.run(["mount", "-o", f"remount,size={megabytes}m", folder], check=True)
-
-
 def fill(folder: Path, leave: int) -> Path:
     """Leaves so many bytes free, also where somebody writes; the file that takes the others."""
     filler = folder / "filler"

@@ -23,14 +23,10 @@ TOGETHER = {
     "tests/documents/test_pages.py": "grid of the documents",
     "tests/examples/test_frameworks.py": "grid of the frameworks",
     "tests/common/identity/test_handshakes.py": "daemon with strangers",
-    "tests/live/failures/test_bad_input.py": "calm grid",
     "tests/live/test_client.py": "calm grid",
-    "tests/live/test_copies.py": "grid with copies",
     "tests/live/test_files.py": "calm grid",
     "tests/live/test_mailbox.py": "grid with mailboxes",
     "tests/live/test_deadlines.py": "grid with deadlines",
-    "tests/live/test_hints.py": "grid with hints",
-    "tests/live/identity/test_identity.py": "grid with certificates",
     "tests/live/test_jobs.py": "calm grid",
     "tests/live/test_preflight.py": "grid with paths",
     "tests/live/test_progress.py": "grid with progress",
@@ -38,7 +34,6 @@ TOGETHER = {
     "tests/tidy/test_purity.py": "sources",
     "tests/tidy/test_tools.py": "tools",
     "tests/tidy/test_words.py": "sources",
-    "tests/tidy/test_workers.py": "workers",
     "tests/web/test_numbers.py": "grid of the pages",
 }
 """The group of each module that has one; other tests go wherever there is time."""

@@ -112,9 +112,3 @@ def test_an_undefined_variable_is_named_with_those_that_are_like_it() -> None:
         " (executable=$(BINDR)/x)\n"
         "             ^"
     )
-
-
-def test_a_definition_of_another_form_is_refused_where_it_stands() -> None:
-    tree = parse("&(rsl_substitution=(A a)(B b c))")
-    with pytest.raises(SpecError, match=r"line 1, column 25: .*expected \(NAME value\)"):
-        evaluate(tree)

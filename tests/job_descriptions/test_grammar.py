@@ -49,12 +49,6 @@ def test_an_unparsed_tree_parses_to_the_same_tree(pretty: bool) -> None:
         assert parse(unparse(tree, pretty=pretty)) == tree, text
 
 
-def test_the_library_reads_the_last_literal_of_an_unparsed_text() -> None:
-    """It drops a quoted literal whose closing quote is the last byte."""
-    assert unparse(parse("a='b c'")) == 'a="b c" '
-    assert unparse(parse("a='b c'"), pretty=True) == 'a="b c"\n'
-
-
 def test_the_canonical_tree_has_exactly_this_form() -> None:
     text = '+(&(count=4)(executable=$(BIN d)/x#"é"))(a!="b c" (d))'
     assert canonical_json(parse(text)) == (
@@ -78,26 +72,7 @@ def test_pretty_text_has_one_clause_on_a_line() -> None:
     )
 
 
-def test_compact_text_quotes_only_what_needs_it() -> None:
-    text = "&('a'='b c' '*' '+' g++ '' ('d' ('e')('f')))(x=\"p\"#$(Q)#\"r\"#'s t'#'u')"
-    assert unparse(parse(text)) == ('&(a="b c" "*" "+" g++ "" (d (e)(f)))(x=p$(Q)r#"s t"#u)')
-
-
-def test_equal_trees_are_equal_wherever_they_stand() -> None:
-    assert parse("a=b") == parse(" a = 'b' ")
-    assert parse("a=b") != parse("a=c")
-    assert hash(parse("a=b").root) == hash(parse("a  =  b").root)
-    assert parse("a=b").root != "a=b"
-    assert repr(parse("a=b c").root) == 'Relation({"attr": "a", "op": "=", "values": ["b", "c"]})'
-
-
 # Definitions from outside
-
-
-def test_definitions_from_outside_are_seen_everywhere() -> None:
-    tree = parse("+(a=$(X))(&(b=$(X)$(Y)))")
-    evaluated = evaluate(tree, {"X": "x", "Y": ""})
-    assert unparse(evaluated) == "+(a=x)(&(b=x))"
 
 
 def test_a_definition_of_the_text_hides_one_from_outside() -> None:
@@ -110,10 +85,6 @@ def test_a_definition_of_the_text_hides_one_from_outside() -> None:
 def test_a_single_relation_opens_no_scope_so_outside_definitions_win_there() -> None:
     tree = parse("rsl_substitution=(X inner)(Y $(X))")
     assert unparse(evaluate(tree, {"X": "outer"})) == "rsl_substitution=(X inner)(Y outer)"
-
-
-def test_a_definition_from_outside_wins_over_a_default() -> None:
-    assert unparse(evaluate(parse("a=$(X default)"), {"X": "given"})) == "a=given"
 
 
 def test_evaluation_leaves_the_tree_as_it_was() -> None:

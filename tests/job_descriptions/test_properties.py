@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,8 +15,6 @@ from koala.errors import SpecError
 from koala.job_descriptions import (
     JobReading,
     Tree,
-    canonical_json,
-    evaluate,
     parse,
     read_job,
     unparse,
@@ -26,7 +23,6 @@ from koala.job_descriptions import (
 from koala.job_descriptions.attributes import ATTRIBUTES
 from koala.job_descriptions.lexer import Lexer
 from koala.job_descriptions.tree import AnyNode, Compound
-from tests.job_descriptions.examples import TREES
 from tests.job_descriptions.outcomes import outcome
 from tests.job_descriptions.strategies import jobs, near_texts, trees
 
@@ -66,23 +62,6 @@ def _offsets(node: AnyNode) -> Iterator[int]:
         yield from _offsets(value)
 
 
-@few
-@given(tree=trees)
-def test_any_tree_is_valid_json_on_one_line(tree: Tree) -> None:
-    text = canonical_json(tree)
-    assert json.dumps(json.loads(text)) == text
-
-
-@few
-@given(tree=trees)
-def test_an_evaluated_tree_evaluates_to_itself(tree: Tree) -> None:
-    evaluated = outcome(lambda: evaluate(tree, {"A": "a", "B": "$(A)"}))
-    if isinstance(evaluated, SpecError):
-        return
-    assert '"var"' not in canonical_json(evaluated).replace('\\"', "")
-    assert evaluate(evaluated) == evaluated
-
-
 @given(text=near_texts)
 @example(text="&(executable=a)(rsl__substitution=(A a))")
 def test_whatever_the_text_the_answer_is_a_tree_or_an_error_with_position(text: str) -> None:
@@ -99,19 +78,6 @@ def test_whatever_the_text_the_answer_is_a_tree_or_an_error_with_position(text: 
 def test_whatever_the_bytes_the_answer_is_a_tree_or_an_error(text: bytes) -> None:
     tree = outcome(lambda: parse(text))
     assert isinstance(tree, Tree) or tree.position is not None
-
-
-@given(data=st.data())
-def test_a_mutated_text_is_a_tree_or_an_error(data: st.DataObject) -> None:
-    text = data.draw(st.sampled_from([text for text, _ in TREES]))
-    start = data.draw(st.integers(0, len(text)))
-    end = data.draw(st.integers(start, min(len(text), start + 3)))
-    mutated = text[:start] + data.draw(near_texts) + text[end:]
-    tree = outcome(lambda: parse(mutated))
-    if isinstance(tree, SpecError):
-        assert tree.position is not None
-    else:
-        assert parse(unparse(tree, pretty=True)) == tree
 
 
 @settings(max_examples=20)

@@ -50,14 +50,6 @@ def test_a_deep_text_passes_through_everything(text: str) -> None:
     assert hash(tree.root) == hash(parse(text).root)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("text", deep_texts(10_000).values(), ids=DEEP)
-def test_a_text_as_deep_as_any_is_read_and_written(text: str) -> None:
-    """Its tree is freed without recursion, too."""
-    tree = parse(text)
-    assert parse(unparse(tree, pretty=True)) == tree
-
-
 @pytest.mark.parametrize("text", ["(", "a=(", "a=$(X ", "&(", "+(&(", "a=b#", "a=((((b)", "|"])
 def test_a_deep_text_that_breaks_off_is_an_error_with_position(text: str) -> None:
     with pytest.raises(SpecError) as caught:
@@ -98,21 +90,3 @@ def test_a_long_text_takes_time_in_proportion_to_its_length(parts: tuple[str, st
     short = max(min(_seconds(parts, LONG // 80) for _ in range(3)), 0.002)
     looks = (_seconds(parts, LONG // 8) for _ in range(5))
     assert any(long / short < GROWTH_MAX for long in looks)
-
-
-def test_a_long_mixed_text_is_read_whole() -> None:
-    clause = (
-        '(&(count=4)(executable=$(BIN)/x)(arguments="a b" c (* d *) e)(environment=(A b)(C d)))\n'
-    )
-    count = LONG // 16 // len(clause)
-    tree = parse("+" + clause * count)
-    assert canonical_json(tree).count('"executable"') == count
-    assert canonical_json(evaluate(tree, {"BIN": "/bin"})).count('"/bin/x"') == count
-
-
-def test_scopes_nested_deep_cost_no_more_than_their_number() -> None:
-    """Each reference would otherwise look through all scopes around it."""
-    depth = 10_000
-    text = "&(rsl_substitution=(A a))(" + "&(b=$(A))(" * depth + "c=$(A)" + ")" * (depth + 1)
-    evaluated = evaluate(parse(text))
-    assert canonical_json(evaluated).count('["a"]') == depth + 1

@@ -433,7 +433,7 @@ def test_models_and_replays_take_functions_of_the_session(tmp_path: Path) -> Non
     found = lab.sweep(koala_model, over=over, reps=1, workers=1)
     assert found.rows().column("placement") == ["mine", "WF"]
     points = sweeps.points_of(koala_model, over)
-    ids = sweeps.ids_of(points, sweeps.tasks_of(points, [1]))
+    ids = sweeps.work_of(points, [1]).names
     assert [one is None for one in ids] == [True, False], "functions of the session are not stored"
     log = tmp_path / "log.swf"
     log.write_text(

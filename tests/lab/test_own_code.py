@@ -26,7 +26,7 @@ def test_an_own_policy_that_differs_or_is_missing_is_refused(
     module.write_text(f"{PLACE}    return worst_fit(request, view)\n")
     monkeypatch.syspath_prepend(tmp_path)
     points = sweeps.points_of(BASE, {"placement": ["own_places:place", "WF"]})
-    own, known = sweeps.tasks_of(points, [1])
+    own, known = sweeps.work_of(points, [1]).items
     assert (bool(own.own), known.own) == (True, "")
     assert sweeps.run_task(own).values["jobs"] == 1
     module.write_text(f"{PLACE}    return worst_fit(request, view)  # changed\n")
@@ -52,7 +52,7 @@ def test_a_module_that_was_edited_and_reloaded_is_run_as_it_is_now(
         own = lab.Experiment(
             grid=BASE.grid, workload=BASE.workload, metrics={"late": own_edited.late}
         )
-        (task,) = sweeps.tasks_of(sweeps.points_of(own, [{}]), [1])
+        (task,) = sweeps.work_of(sweeps.points_of(own, [{}]), [1]).items
         found.append(sweeps.run_task(task).values["late"])
     assert found == [1.0, 22.0]
 
@@ -65,7 +65,7 @@ def test_a_module_that_only_this_machine_has_is_named(
     import own_metric  # type: ignore[import-not-found]
 
     base = lab.Experiment(grid=BASE.grid, workload=BASE.workload, metrics={"late": own_metric.late})
-    (task,) = sweeps.tasks_of(sweeps.points_of(base, [{}]), [1])
+    (task,) = sweeps.work_of(sweeps.points_of(base, [{}]), [1]).items
     monkeypatch.undo()
     del sys.modules["own_metric"]
     sweeps._loaded.cache_clear()

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from koala.client import TERMINAL_PHASES, AsyncClient
-from tests.harness.process_state import shared
 from tests.harness.workers import group_of
 from tests.live.grid import CALM, Grid, live_grid
 
@@ -87,8 +86,7 @@ def calm_grid(tmp_path_factory: pytest.TempPathFactory) -> Grid:
             gpus={"delft": 3},
             more={"utrecht": f"rate = {SLOW_BPS}\n"},
         )
-        with shared():
-            _calm_grids.append(_running.enter_context(grid))
+        _calm_grids.append(_running.enter_context(grid))
     return _calm_grids[0]
 
 

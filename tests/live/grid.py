@@ -41,7 +41,7 @@ from koala.common.identity.credentials import find_credentials
 from koala.common.identity.tls import DAEMON_HOST, secure_channel
 from koala.common.wire.status import TOKEN_KEY, TOKEN_SCHEME, Metadata
 from koala.daemon.auth.local_provisioning import provision
-from koala.errors import UnreachableError
+from koala.errors import TimeLimitError, UnreachableError
 from tests.harness.children import program_of
 from tests.harness.forked import Process, Surroundings, start
 from tests.harness.moments import LOOK_S, moment
@@ -52,6 +52,8 @@ ROOT = Path(__file__).parents[2]
 MARK = "TEST_GRID"
 PATIENCE_S = 60.0
 STOP_S = 60.0
+LONGEST_S = 200.0
+"""How long a test waits for the end of a job that says nothing else."""
 UMASK = 0o002
 """What daemon and agents are started with, as by an account with a group of its own."""
 
@@ -68,6 +70,21 @@ CALM: dict[str, float] = {
 
 HASTY: dict[str, float] = {**CALM, "hold_lease_s": 3.0, "run_lease_s": 3.0, "late_max_s": 2.0}
 """Leases that run out within a test."""
+
+
+class _BoundedClient(AsyncClient):
+    """A client whose waits end, with what Koala says, before the run of all tests does."""
+
+    async def wait_all(
+        self, jobs: Sequence[str], *, timeout: float | None = None
+    ) -> dict[str, str]:
+        try:
+            return await super().wait_all(jobs, timeout=timeout or LONGEST_S)
+        except TimeLimitError as error:
+            if timeout is None:
+                for job in jobs:
+                    error.add_note(f"{job}: {await self.why(job)}")
+            raise
 
 
 class Grid:
@@ -276,8 +293,8 @@ class Grid:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[AsyncClient]:
-        """A client of this grid's daemon."""
-        async with AsyncClient(self.address) as client:
+        """A client of this grid's daemon, which waits for no job in vain."""
+        async with _BoundedClient(self.address) as client:
             yield client
 
     @asynccontextmanager

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import threading
 from dataclasses import fields
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 
 from koala.client import AsyncClient, Client
 from koala.client.records import JobDetails, Metrics, Record
-from koala.errors import KoalaError, NoAnswerError, RejectedError, SpecError, TimeLimitError
+from koala.errors import RejectedError
 from tests.live.grid import Grid
 from tests.live.test_jobs import shell
 
@@ -61,65 +59,6 @@ async def test_a_job_goes_its_whole_way_where_a_loop_runs_already(
         assert "ended" in str(job.why())
         assert job.cancel().error
         assert "is over" in job.cancel().error or job.cancel().phase == "Finished"
-
-
-async def test_a_time_limit_ends_the_waiting_and_not_the_job(
-    calm_grid: Grid, client: AsyncClient
-) -> None:
-    with Client(client.address) as twin:
-        job = twin.submit(SLEEP)
-        with pytest.raises(TimeLimitError, match=rf"{job.job} is \w+ after timeout = 0\.2 s"):
-            job.wait(timeout=0.2)
-        with pytest.raises(TimeoutError, match=r"watch of .*: not over within timeout = 0\.2 s"):
-            list(job.watch(timeout=0.2))
-        with pytest.raises(TimeLimitError, match=r"logs of .* timeout = 0\.2 s"):
-            list(job.logs(follow=True, timeout=0.2))
-        assert not job.show().is_over
-        assert job.cancel().error == ""
-        assert job.wait(timeout=60) == "Cancelled"
-
-
-async def test_a_stopped_daemon_is_a_time_limit_of_the_call(
-    calm_grid: Grid, client: AsyncClient
-) -> None:
-    with Client(client.address, timeout=0.5) as twin:
-        assert twin.hello().version
-        calm_grid.signal("daemon", signal.SIGSTOP)
-        try:
-            with pytest.raises(NoAnswerError, match=r"no answer within timeout = 0\.5 s"):
-                twin.sites()
-        finally:
-            calm_grid.signal("daemon", signal.SIGCONT)
-        Client(client.address).close()
-
-
-async def test_errors_are_raised_and_those_of_many_are_returned(
-    calm_grid: Grid, client: AsyncClient
-) -> None:
-    with Client(client.address) as twin:
-        with pytest.raises(SpecError, match="cuont"):
-            twin.submit("&(executable=/bin/true)(cuont=2)")
-        good, bad = twin.submit_many(["&(executable=/bin/true)", "&(count=-1)"])
-        assert isinstance(bad, SpecError)
-        assert not isinstance(good, KoalaError)
-        assert twin.wait_all([good.job], timeout=60) == {good.job: "Finished"}
-        assert twin.job(good.job).show().phase == "Finished"
-        assert twin.submit("&(executable=/bin/true)", dry_run=True).job == ""
-
-
-async def test_threads_share_a_client(calm_grid: Grid, client: AsyncClient) -> None:
-    with Client(client.address) as twin:
-        ends: list[str] = []
-
-        def work() -> None:
-            ends.append(twin.submit("&(executable=/bin/true)").wait(timeout=60))
-
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert ends == ["Finished"] * 4
 
 
 async def test_the_records_know_every_name_of_the_documents(

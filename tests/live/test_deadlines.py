@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from koala.client import AsyncClient
-from koala.errors import SpecError
 from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid, live_grid
 
@@ -74,18 +72,6 @@ async def test_a_job_starts_at_its_deadline_on_all_its_sites(
     assert evidence.finished(job, processes=4) == 1
 
 
-async def test_a_job_with_an_instant_to_come_waits_for_it(grid: Grid, client: AsyncClient) -> None:
-    at = datetime.fromtimestamp((await now(client)) + 3600.0, UTC)
-    part = grid.evidence.component(site="delft", more=f"(deadline={at.isoformat()})")
-    job = (await client.submit(part)).job
-    assert "is to start at its deadline" in (await client.why(job))["why"][0]
-    shown = await client.show(job)
-    assert shown["deadline"]["deadline_at"] == pytest.approx(at.timestamp(), abs=1e-5)
-    await client.cancel(job)
-    assert await client.wait(job) == "Cancelled"
-    await grid.at_rest(client)
-
-
 async def test_local_jobs_are_killed_for_it_where_that_is_allowed(
     grid: Grid, client: AsyncClient
 ) -> None:
@@ -99,30 +85,3 @@ async def test_local_jobs_are_killed_for_it_where_that_is_allowed(
     shown = await client.show(job)
     assert shown["parts"][0]["passed_at"] >= shown["deadline"]["deadline_at"]
     assert grid.log("open").count("local_job.killed") == 2
-
-
-async def test_a_job_fails_where_local_jobs_may_not_be_killed(
-    grid: Grid, client: AsyncClient
-) -> None:
-    evidence = grid.evidence
-    part = evidence.component(site="shut", count=1)
-    assert not (await grid.crowded(client, "shut"))["may_kill_local"]
-    job = (await client.submit(evidence.job(part, more='(deadline="+0.05")'))).job
-    assert await client.wait(job) == "Failed"
-    shown = await client.show(job)
-    assert "before its deadline: shut at no site" in shown["reason"]
-    assert (await grid.crowded(client, "shut"))["local"] == 8
-    assert "local_job.killed" not in grid.log("shut")
-    assert not evidence.lines(job)
-
-
-async def test_a_deadline_that_is_past_is_refused(client: AsyncClient) -> None:
-    with pytest.raises(SpecError, match="lies in the past; now it is"):
-        await client.submit("&(executable=/bin/true)(deadline=2020-01-31T12:00:00Z)")
-
-
-async def now(client: AsyncClient) -> float:
-    """The daemon's time."""
-    submitted = await client.submit("&(executable=/bin/true)(resourceManagerContact=delft)")
-    await client.wait(submitted.job)
-    return float((await client.show(submitted.job))["timeline"]["ended_at"])

@@ -63,32 +63,6 @@ async def test_added_files_reach_a_program_under_their_own_names(
     assert left == [], "no empty folder stays either"
 
 
-async def test_a_components_own_files_reach_its_site_only(
-    client: AsyncClient, tmp_path: Path
-) -> None:
-    for name in ("all", "left", "right"):
-        tmp_path.joinpath(name).write_text(f"{name}\n")
-        await client.add_file(tmp_path / name, name=f"own/{name}", site="leiden")
-    component = '(executable=/bin/sh)(arguments="-c" "cd $KOALA_INPUTS; find . -type l | sort")'
-    job = await client.submit(
-        f"+(inputFile=own/all)(&{component}(label=l)(resourceManagerContact=delft)(inputs=own/left)"
-        "(stdout=logs/new/out))"
-        f"(&{component}(label=r)(resourceManagerContact=vu)(inputs=own/right))"
-    )
-    assert await client.wait(job.job) == "Finished", await client.show(job.job)
-    for label, name in (("l", "left"), ("r", "right")):
-        parts = client.logs(job.job, component=label, stream="stdout")
-        out = b"".join([part.data async for part in parts])
-        assert out.decode().split() == ["./own/all", f"./own/{name}"]
-    copies = {(one.file.partition("/")[2], one.target) for one in
-              (await client.show(job.job)).transfers}  # fmt: skip
-    assert copies == {
-        ("own/all", "delft"), ("own/left", "delft"), ("own/all", "vu"), ("own/right", "vu")
-    }  # fmt: skip
-    for name in ("all", "left", "right"):
-        await client.remove_file(f"own/{name}")
-
-
 async def test_an_upload_that_is_cut_goes_on_and_half_a_file_is_never_listed(
     client: AsyncClient, tmp_path: Path
 ) -> None:
@@ -115,28 +89,6 @@ async def test_an_upload_that_is_cut_goes_on_and_half_a_file_is_never_listed(
     assert seen == sorted(seen)
     assert seen[-1] == HUGE_BYTES
     await client.remove_file("cut.bin")
-
-
-async def test_outputs_by_pattern_are_fetched_from_the_end_of_the_job(
-    client: AsyncClient, tmp_path: Path
-) -> None:
-    script = "mkdir -p out/deep; echo 1 > out/1.csv; echo 2 > out/deep/2.csv; echo > out/deep/x"
-    component = (
-        f'(&(executable=/bin/sh)(arguments="-c" "{script}")(outputs="out/*.csv" "out/deep/")'
-    )
-    job = await client.submit(f"+{component}(label=a)){component}(label=b))")
-    assert await client.wait(job.job) == "Finished", await client.show(job.job)
-    files = await client.fetch_outputs(job.job, tmp_path)
-    names = ("out/1.csv", "out/deep/2.csv", "out/deep/x")
-    assert [file.name for file in files] == [f"{label}/{name}" for label in "ab" for name in names]
-    assert (tmp_path / "b" / "out" / "deep" / "2.csv").read_text() == "2\n"
-
-    too_many = "i=0; while [ $i -lt 1001 ]; do : > $i.csv; i=$((i+1)); done"
-    job = await client.submit(
-        f'&(executable=/bin/sh)(arguments="-c" "{too_many}")(outputs="*.csv")'
-    )
-    assert await client.wait(job.job) == "Failed"
-    assert "outputs match 1001 files: allowed are 1000" in (await client.show(job.job)).reason
 
 
 async def test_a_program_of_this_machine_goes_along_with_its_folder(
@@ -166,22 +118,3 @@ async def test_a_program_of_this_machine_goes_along_with_its_folder(
     folder.joinpath("words").unlink()
     with pytest.raises(SpecError, match="allowed is a file or a folder that exists"):
         await client.submit(f"&(executable={program})(stage={tmp_path / 'none'})")
-
-
-async def test_a_file_that_is_at_a_site_already_is_taken_from_there(
-    client: AsyncClient, tmp_path: Path
-) -> None:
-    path = tmp_path / "here.nc"
-    path.write_bytes(LARGE)
-    added = await client.add_file_there(str(path), site="leiden")
-    assert (added.site, added.size_bytes) == ("leiden", len(LARGE))
-    (listed,) = [entry for entry in await client.files() if entry.file.endswith("/here.nc")]
-    assert (listed.sites, listed.size_bytes) == (("leiden",), len(LARGE))
-    await client.remove_file("here.nc")
-    assert path.read_bytes() == LARGE
-    for wrong, words in (
-        (str(tmp_path), "allowed is the absolute path of a regular file"),
-        ("relative.nc", "allowed is the absolute path of a regular file"),
-    ):
-        with pytest.raises(RejectedError, match=words):
-            await client.add_file_there(wrong, site="leiden", name="wrong.nc")

@@ -70,26 +70,6 @@ async def test_a_job_over_three_sites_starts_together_and_finishes(
     assert evidence.finished(shown["job"], processes=6) == 1
 
 
-async def test_a_job_that_names_no_site_is_spread_where_there_is_room(
-    calm_grid: Grid, client: AsyncClient
-) -> None:
-    evidence = calm_grid.evidence
-    shown = await run(client, evidence.job(*[evidence.component(count=6)] * 3))
-    assert shown["phase"] == "Finished", shown
-    assert len({part["site"] for part in shown["parts"]}) == 3
-
-
-async def test_start_skew_is_a_figure_of_every_job(calm_grid: Grid, client: AsyncClient) -> None:
-    """`make bench` measures how small it is on an idle machine."""
-    evidence = calm_grid.evidence
-    parts = [evidence.component(site=site, seconds=0.01) for site in calm_grid.sites]
-    for _ in range(3):
-        shown = await run(client, evidence.job(*parts))
-        passes = [part["passed_at"] for part in shown["parts"]]
-        assert shown["timeline"]["start_skew_s"] == max(passes) - min(passes)
-        assert shown["timeline"]["started_at"] == max(passes)
-
-
 async def test_an_exit_status_fails_the_job_and_stops_the_others(
     calm_grid: Grid, client: AsyncClient
 ) -> None:
@@ -113,13 +93,6 @@ async def test_an_exit_status_fails_the_job_and_stops_the_others(
     assert {site["errors"] for site in await client.sites()} == {0}
 
 
-async def test_a_signal_of_its_own_is_told_as_such(client: AsyncClient) -> None:
-    shown = await run(client, shell("kill -SEGV $$", site="delft"))
-    assert shown["phase"] == "Failed"
-    assert shown["parts"][0]["end"]["statuses"] == [-11]
-    assert "signal 11" in shown["reason"]
-
-
 @pytest.mark.parametrize("executable", ["/nonexistent/program", "/etc/passwd", "/etc"])
 async def test_a_program_that_cannot_be_executed_is_named(
     client: AsyncClient, executable: str
@@ -130,39 +103,7 @@ async def test_a_program_that_cannot_be_executed_is_named(
     assert {site["errors"] for site in await client.sites()} == {0}
 
 
-async def test_a_failed_job_goes_back_as_often_as_it_may(
-    calm_grid: Grid, client: AsyncClient
-) -> None:
-    evidence = calm_grid.evidence
-    shown = await run(
-        client, evidence.job(evidence.component(seconds=0.01, status=1), more="(retry=2)")
-    )
-    assert (shown["phase"], shown["attempts"], shown["retries"]) == ("Failed", 3, 2)
-    started = [line.attempt for line in evidence.lines(shown["job"]) if line.word == "start"]
-    assert started == [1, 2, 3]
-
-
-async def test_daemons_of_a_program_end_with_it(calm_grid: Grid, client: AsyncClient) -> None:
-    """A double fork into a session of its own is still of the claim."""
-    script = "setsid sh -c 'trap : TERM; sleep 600 & sleep 600' > /dev/null 2>&1 & exit 0"
-    shown = await run(client, shell(script, site="delft"))
-    assert shown["phase"] == "Finished", shown
-    await calm_grid.nothing_left(f"{shown['job']}/")
-
-
 # --- what programs write and read -----------------------------------------------------------------
-
-
-async def test_logs_are_kept_by_component_process_and_stream(client: AsyncClient) -> None:
-    script = "echo $KOALA_COMPONENT $KOALA_PROCESS; echo oh >&2"
-    first, second = shell(script, count=2, site="delft"), shell(script, site="leiden")
-    shown = await run(client, f"+({first})({second})")
-    job = shown["job"]
-    expected = {(0, 0): b"0 0\n", (0, 1): b"0 1\n", (1, 0): b"1 0\n"}
-    out = await output(client, job, stream="stdout")
-    assert out == {(*place, "stdout"): said for place, said in expected.items()}
-    errors = await output(client, job, stream="stderr", component=1)
-    assert errors == {(1, 0, "stderr"): b"oh\n"}
 
 
 async def test_the_example_with_gpus_runs_where_they_are(
@@ -182,21 +123,6 @@ async def test_the_example_with_gpus_runs_where_they_are(
     assert {site: count for site, count in gpus.items() if count} == {"delft": 3}
     with pytest.raises(RejectedError, match=r"component train needs 4 GPUs; .*delft has 3 GPUs"):
         await client.submit(text.replace("(gpus = 2)", "(gpus = 4)"))
-
-
-async def test_logs_are_followed_while_they_are_written(
-    calm_grid: Grid, client: AsyncClient
-) -> None:
-    gate = calm_grid.evidence.folder / "follow"
-    script = f"echo first; until [ -e {gate} ]; do sleep 0.02; done; echo last"
-    job = (await client.submit(shell(script, site="vu"))).job
-    said = b""
-    async for part in client.logs(job, stream="stdout", follow=True):
-        said += part.data
-        if said == b"first\n":
-            gate.touch()
-    assert said == b"first\nlast\n"
-    assert (await client.show(job))["phase"] == "Finished"
 
 
 async def test_outputs_are_published_from_the_job_that_finished(
@@ -268,20 +194,6 @@ async def test_an_input_file_is_brought_whole_to_each_site(client: AsyncClient) 
     assert shown["timeline"]["transfer_bytes"] == 2 * len(INPUT)  # delft has it
 
 
-async def test_an_input_file_is_brought_in_chunks_by_processors(client: AsyncClient) -> None:
-    script = 'sha256sum < "$KOALA_INPUT" | cut -d" " -f1'
-    single = "(jobType=single)"
-    parts = [shell(script, count=3, site="vu", more=single)]
-    parts += [shell(script, count=1, site="utrecht", more=single)]
-    shown = await run(client, f"+(inputFile={INPUT_FILE})(inputMode=chunk)({parts[0]})({parts[1]})")
-    assert shown["phase"] == "Finished", shown
-    said = await output(client, shown["job"], stream="stdout")
-    cut = len(INPUT) * 3 // 4
-    expected = {(0, 0): digest(INPUT[:cut]), (1, 0): digest(INPUT[cut:])}
-    assert said == {(*place, "stdout"): value + b"\n" for place, value in expected.items()}
-    assert shown["timeline"]["transfer_bytes"] == len(INPUT)
-
-
 async def test_poisson_solves_its_equation_over_three_sites(
     calm_grid: Grid, client: AsyncClient
 ) -> None:
@@ -325,43 +237,7 @@ async def test_a_cancelled_job_leaves_nothing_wherever_it_is(
     await calm_grid.idle(client, 4 * 8)
 
 
-async def test_a_job_that_waits_for_processors_is_cancelled_in_its_queue(
-    calm_grid: Grid, client: AsyncClient
-) -> None:
-    evidence = calm_grid.evidence
-    full = (
-        await client.submit(evidence.component(site="vu", count=8, gate="full", seconds=600))
-    ).job
-    await calm_grid.phase(client, full, "Running")
-    waiting = (await client.submit(evidence.component(site="vu", count=1))).job
-    why = (await client.why(waiting))["why"]
-    assert any("vu" in sentence for sentence in why), why
-    await client.cancel(waiting)
-    assert await client.wait(waiting) == "Cancelled"
-    evidence.open_gate("full")
-    assert await client.wait(full) == "Finished"
-    assert evidence.lines(waiting) == []
-
-
 # --- sites ----------------------------------------------------------------------------------------
-
-
-async def test_a_drained_site_ends_what_it_has_and_takes_nothing_new(
-    calm_grid: Grid, client: AsyncClient
-) -> None:
-    evidence = calm_grid.evidence
-    old = (await client.submit(evidence.component(site="utrecht", gate="drain", seconds=600))).job
-    await calm_grid.phase(client, old, "Running")
-    assert (await client.drain("utrecht"))["state"] == "drained"
-    new = (await client.submit(evidence.component(site="utrecht"))).job
-    other = await run(client, evidence.component(count=8))
-    assert other["phase"] == "Finished"
-    assert (await client.show(new))["phase"] == "Placing"
-    evidence.open_gate("drain")
-    assert await client.wait(old) == "Finished"
-    assert (await client.show(new))["phase"] == "Placing"
-    await client.resume("utrecht")
-    assert await client.wait(new) == "Finished"
 
 
 async def test_a_high_priority_job_takes_the_place_of_a_low_one_and_both_finish(

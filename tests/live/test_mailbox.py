@@ -114,22 +114,6 @@ async def test_an_agent_that_is_killed_finds_its_starters_again(
     assert evidence.finished(job, processes=2) == 1
 
 
-async def test_a_mailbox_that_others_may_write_is_told_until_it_is_mended(
-    files_grid: Grid, client: AsyncClient
-) -> None:
-    evidence = files_grid.evidence
-    folder = mailbox(files_grid, "leiden")
-    files_grid.terminate("leiden")
-    folder.chmod(0o777)
-    files_grid.start()
-    await until_told(files_grid, client, "mode 0777")
-    folder.chmod(0o700)
-    await until_told(files_grid, client, "")
-    job = (await client.submit(evidence.job(evidence.component(site="leiden")))).job
-    await client.wait(job)
-    assert (await client.show(job))["phase"] == "Finished"
-
-
 @pytest.mark.root
 async def test_a_full_folder_is_told_and_costs_no_claim(
     files_grid: Grid, client: AsyncClient

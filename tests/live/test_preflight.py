@@ -97,16 +97,6 @@ async def reason(client: AsyncClient, grid: Grid, rsl: str) -> str:
     return next(str(text) for _, text in shown["story"] if "Stopping: " in text)
 
 
-async def test_a_job_starts_when_its_paths_are_open_and_finds_its_ports_free(
-    grid: Grid, client: AsyncClient, port: int
-) -> None:
-    for _ in range(3):
-        submitted = await client.submit(job("near", "far", port))
-        shown = await client.show(submitted.job)
-        assert await client.wait(submitted.job) == "Finished", shown
-    await grid.at_rest(client)
-
-
 async def test_a_path_that_is_not_open_ends_the_attempt_in_seconds_and_says_which(
     grid: Grid, client: AsyncClient, port: int
 ) -> None:

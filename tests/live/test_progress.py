@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -87,18 +85,6 @@ def told_file(pid: int) -> Path:
     return Path(f"/proc/{pid}/cwd").readlink() / ".koala" / "progress.0"
 
 
-def work_of(grid: Grid, job_id: str) -> list[float]:
-    """Return the progress that the programs of both components have reported by now."""
-    pids = {claim.split("/")[2]: pid for pid, claim in grid.programs(job_id).items()}
-    told: list[float] = []
-    for component in ("0", "1"):
-        text = ""
-        while not text:  # it is rewritten again and again
-            text = told_file(pids[component]).read_text()
-        told.append(float(text))
-    return told
-
-
 async def test_components_on_unequal_processors_are_kept_together(
     grid: Grid, client: AsyncClient
 ) -> None:
@@ -121,17 +107,6 @@ async def test_components_on_unequal_processors_are_kept_together(
     await grid.at_rest(client)
 
 
-async def test_work_that_programs_tell_is_what_counts(grid: Grid, client: AsyncClient) -> None:
-    submitted = await client.submit(job(TELL, "0.02", "0.08", more="(progress=sq)(asynchrony=0.3)"))
-    await slowed(client, submitted.job, "far", share=0.9)
-    told = await progress(client, submitted.job, points=40)
-    work = work_of(grid, submitted.job)
-    assert set(told["shares"]) <= {"far"}
-    assert abs(work[0] - work[1]) < 3 * work[0] / 5, "four times as fast: a fifth of the skew"
-    await client.cancel([submitted.job])
-    await grid.at_rest(client)
-
-
 async def test_nothing_stays_stopped_when_its_agent_or_the_daemon_is_killed(
     grid: Grid, client: AsyncClient
 ) -> None:
@@ -149,32 +124,4 @@ async def test_nothing_stays_stopped_when_its_agent_or_the_daemon_is_killed(
     again = (await client.show(submitted.job))["progress"]
     assert again["corrections"] >= told["corrections"], "what was corrected is durable"
     await client.cancel([submitted.job])
-    await grid.at_rest(client)
-
-
-async def test_a_stopped_program_hears_that_it_is_to_end(grid: Grid, client: AsyncClient) -> None:
-    """TERM waits for a stopped process until it is continued; it is, before it is sent."""
-    trap = TELL.replace("import os", "import signal, os").replace(
-        "for done",
-        "signal.signal(signal.SIGTERM, lambda *_: (print('heard', flush=True), sys.exit(0)))"
-        "\nfor done",
-    )
-    submitted = await client.submit(job(trap, "0.001", "0.5", more="(progress=sq)(asynchrony=0.1)"))
-    await progress(client, submitted.job, points=12)
-    await client.cancel([submitted.job])
-    await grid.at_rest(client)
-    said = b""
-    async for part in client.logs(submitted.job, stream="stdout"):
-        said += part.data
-    assert said == b"heard\nheard\n"
-
-
-async def test_a_killed_starter_leaves_no_stopped_process(grid: Grid, client: AsyncClient) -> None:
-    submitted = await client.submit(
-        job(TELL, "0.001", "0.5", more="(progress=sq)(asynchrony=0.1)(rerun=no)")
-    )
-    await progress(client, submitted.job, points=8)
-    for pid in grid.starters(submitted.job):
-        os.kill(pid, signal.SIGKILL)
-    assert await client.wait(submitted.job) == "Failed"
     await grid.at_rest(client)

@@ -7,20 +7,16 @@ import os
 import select
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 
-from koala_agent.environments import CLAIM_VARIABLE
 from koala_agent.lrm.claim_processes import (
-    SCOPE_VARIABLE,
     LiveProcess,
     ProcessIdentity,
     brand_in,
     brand_of,
     groups_of,
     identify,
-    identify_child,
     is_alive,
     kill_group,
     members,
@@ -28,8 +24,6 @@ from koala_agent.lrm.claim_processes import (
     send,
 )
 from koala_agent.starter.process_tree import BRAND
-from koala_agent.starter.process_tree import is_alive as is_running
-from tests.agent.live.agent_process import until
 from tests.lrm.harness import LIMIT_S, Pipe, find_by_claim, python
 
 
@@ -74,12 +68,6 @@ def test_descendants_belong_to_the_claim_whatever_they_did_to_their_environment(
     }
 
 
-def test_a_process_seen_before_belongs_to_its_claim_and_a_recycled_pid_does_not() -> None:
-    seen = [a_process(10), a_process(11)]
-    found = members(seen, {"a": [ProcessIdentity(10, 100), ProcessIdentity(11, 7)]}, scope=None)
-    assert pids(found["a"]) == [10]
-
-
 def test_processes_of_another_local_manager_are_left_out_and_those_of_nobody_taken() -> None:
     seen = [
         a_process(10, claim="a", scope="here"),
@@ -102,12 +90,6 @@ def test_a_brand_says_more_than_an_environment_and_only_at_its_own_local_manager
         "a": [10, 11, 13],
         "b": [],
     }
-
-
-def test_brands_of_claims_differ_and_are_limits_that_the_kernel_takes() -> None:
-    brands = {brand_of(f"j1/1/0/{n}", scope=scope) for n in range(1000) for scope in "ab"}
-    assert len(brands) == 2000
-    assert all(2**61 <= brand < 2**62 for brand in brands)
 
 
 @pytest.mark.live
@@ -136,27 +118,6 @@ async def test_a_brand_stays_on_what_leaves_everything_else_behind(pipe: Pipe) -
     await process.wait()
 
 
-@pytest.mark.live
-async def test_a_process_whose_first_thread_has_ended_lives(pipe: Pipe) -> None:
-    """Its state is that of a zombie."""
-    threads = (
-        "import ctypes, threading\n"
-        "threading.Thread(target=lambda: threading.Event().wait()).start()\n"
-        f"open({str(pipe.path)!r}, 'w').write('up\\n')\n"
-        "ctypes.CDLL(None).pthread_exit(None)"
-    )
-    process = await asyncio.create_subprocess_exec(*python(threads))
-    assert await pipe.line() == "up"
-    await until(lambda: b") Z " in Path(f"/proc/{process.pid}/stat").read_bytes())
-    assert is_running(process.pid)
-    found = identify(process.pid)
-    assert found is not None
-    assert found in {seen.identity for seen in scan().seen}
-    assert send(found, signal.SIGKILL)
-    await process.wait()
-    assert not is_running(process.pid)
-
-
 def test_a_group_with_members_of_others_is_not_signalled_as_a_whole() -> None:
     seen = [
         a_process(10, claim="a", group=10),
@@ -176,27 +137,6 @@ def test_a_signal_never_reaches_a_process_with_another_start() -> None:
     impostor = ProcessIdentity(own.pid, own.start_ticks + 1)
     assert not is_alive(impostor)
     assert not send(impostor, signal.SIGKILL)
-
-
-@pytest.mark.live
-async def test_a_process_is_found_by_its_claim_until_it_has_ended(pipe: Pipe) -> None:
-    """Its name has what would mislead a careless reader of /proc/PID/stat."""
-    claim = f"found-{os.getpid()}"  # no other test run's
-    rename = "import ctypes; ctypes.CDLL(None).prctl(15, b') Z 1 (', 0, 0, 0)"
-    program = f"{rename}\nwith open({str(pipe.path)!r}, 'w') as pipe: print('up', file=pipe)\n"
-    process = await asyncio.create_subprocess_exec(
-        *python(program + "import signal; signal.pause()"),
-        env={**os.environ, CLAIM_VARIABLE: claim, SCOPE_VARIABLE: "here"},
-    )
-    assert await pipe.line() == "up"
-    (found,) = find_by_claim(claim, scope="here")
-    assert found.pid == process.pid
-    assert found == identify(process.pid) == identify_child(process.pid)
-    assert find_by_claim(claim, scope="elsewhere") == ()
-    assert send(found, signal.SIGTERM)
-    assert await process.wait() == -signal.SIGTERM
-    assert not send(found, signal.SIGTERM)
-    assert find_by_claim(claim) == ()
 
 
 @pytest.mark.live

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-import pytest
 
-from koala.errors import DiskError
 from koala_agent.lrm.job_table import JobTable
 from tests.harness.failing_disk import limit_pages
 
@@ -34,13 +32,4 @@ def test_a_change_that_finds_no_room_is_made_once_more_when_there_is_some(tmp_pa
     table = filled(tmp_path, make_room)
     table.save("j1/1/0/1", Row("x" * 100_000))
     assert table.load() == [Row("x" * 100_000)]
-    table.close()
-
-
-def test_a_change_that_cannot_be_written_is_an_error_of_the_disk(tmp_path: Path) -> None:
-    """The manager has decided, and would go on with what is nowhere written."""
-    table = filled(tmp_path)
-    with pytest.raises(DiskError, match=r"jobs\.sqlite3: cannot be written: database or disk is"):
-        table.save("j1/1/0/1", Row("x" * 100_000))
-    assert table.load() == []
     table.close()

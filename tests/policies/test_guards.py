@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from koala.common.protocol.ordering import QueuedJob, in_order
+from koala.common.protocol.ordering import QueuedJob
 from koala.common.runtime.foreign import alarms
 from koala.common.runtime.foreign.guards import (
     Conduct,
@@ -39,14 +39,13 @@ from koala.core.policy_api import (
     ClaimPlan,
     ClaimQuestion,
     PendingPart,
-    ReclaimableSite,
     TicketPart,
     TicketQuestion,
     Victim,
 )
-from koala.errors import ConfigError, EndlessPolicyError, InvalidAnswerError
+from koala.errors import ConfigError, InvalidAnswerError
 from koala.policies import chosen
-from koala.policies.answers import read_order, read_permission, read_plan, read_turn
+from koala.policies.answers import read_order, read_plan
 from koala.policies.slots import SLOTS, guards_of, replaced_policies
 from koala.policies.tickets.queues import dodge
 
@@ -373,18 +372,6 @@ def test_a_policy_of_any_kind_is_interrupted(kind: str) -> None:
     assert guard_of(policy).trouble == "no answer in 0.05 s"
 
 
-def test_a_policy_that_never_answers_in_simulated_time_ends_the_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(alarms, "SIMULATED_LIMIT_S", SHORT_S)
-    conduct = Conduct(limit_s=SHORT_S, is_simulated=True, report=lambda _replacement: None)
-    policy = guarded("placement", catches_everything, conduct)
-    with pytest.raises(EndlessPolicyError, match=r"placement = theirs: no answer in 0.05 s"):
-        policy(request(), view())
-    assert not policy.guard.trouble
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-
-
 def test_a_simulated_run_notes_and_tells_what_was_replaced() -> None:
     policies = chosen(placement=CASES["placement"][1](raising(KeyError("price"))))
     with noting_replacements() as noted, pytest.warns(ReplacedPolicyWarning, match="KeyError"):
@@ -406,27 +393,6 @@ def test_an_interrupt_by_the_user_passes() -> None:
     assert not policy.guard.trouble
 
 
-def test_a_hanging_placement_policy_is_no_fault_of_the_claiming_policy_that_asks_it() -> None:
-    inner = guarded("placement", spins, live(SHORT_S))
-
-    def asks(question: ClaimQuestion, grid: GridView, place: Any) -> ClaimPlan:
-        place(request(1), grid)
-        return ClaimPlan(fraction=0.0)
-
-    outer = SLOTS["claiming"].guarded(asks, "theirs", live())
-    assert outer(a_claim(), view(), inner) == ClaimPlan(fraction=0.0)
-    assert (bool(inner.guard.trouble), outer.guard.trouble) == (True, "")
-
-
-def test_outside_the_main_thread_it_still_answers() -> None:
-    answers: list[object] = []
-    policy = guarded("progress", raising(KeyError), live())
-    thread = threading.Thread(target=lambda: answers.append(policy(a_report())))
-    thread.start()
-    thread.join()
-    assert answers == [FREE]
-
-
 # --- questions stay as they are ---
 
 
@@ -445,24 +411,6 @@ def test_a_policy_cannot_change_its_question() -> None:
     assert (picture.idle_at(DELFT), picture.idle_at(LEIDEN)) == (8, 4)
     assert picture.holders(FILE) == (LEIDEN,)
     assert len(question.parts) == 1
-
-
-def test_a_discipline_sees_lengths_of_queues_and_not_the_jobs() -> None:
-    seen = []
-
-    def permits(queue: Any, common: Any, local: Any) -> bool:
-        seen.append((len(queue), len(common), [len(one) for one in local], queue is common))
-        queue.clear()
-        return True
-
-    theirs = Discipline(name="theirs", local_jobs=LocalJobs.SINGLE, order=lambda *_: (),
-                        permits=permits)  # fmt: skip
-    policy = SLOTS["queueing"].guarded(theirs, "theirs", live())
-    common, local = {"j1": 1, "j2": 2}, [{"j3": 3}, {}]
-    assert policy.permits(common, common, local)
-    assert seen == [(2, 2, [1, 0], True)]
-    assert (len(common), len(local[0])) == (2, 1)
-    assert "AttributeError" in policy.order.guard.trouble
 
 
 def test_the_functions_of_a_discipline_are_replaced_together() -> None:
@@ -529,52 +477,11 @@ def test_an_impossible_refusal_is_not_believed(answer: Any, trouble: str) -> Non
     assert trouble in policy.guard.trouble
 
 
-class Name(str):
-    """A text that errs once it is used."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        raise ValueError
-
-    def __hash__(self) -> int:
-        return super().__hash__()
-
-
-def test_an_answer_is_made_of_plain_values() -> None:
-    """Nothing of the other package is left in it that could err, or that a journal cannot hold."""
-    given = Placement(assignments=[Assignment(component=True - 1, site=Name("delft"))])  # type: ignore[arg-type]
-    policy = SLOTS["placement"].guarded(lambda _request, _view: given, "theirs", live())
-    answer = policy(request(), view())
-    assert not policy.guard.trouble
-    assert answer == Placement(assignments=(at("delft"),))
-    assert type(answer.assignments) is tuple
-    assert type(answer.assignments[0].site) is str
-
-
 A_VICTIM = Victim(job=JobId("j7"), start_at=9.0, held=((LEIDEN, 4),))
 SPARE = Victim(job=JobId("j8"), start_at=8.0, held=((LEIDEN, 4),))
 HIGH = {"priority": Priority.HIGH, "victims": (A_VICTIM, SPARE), "preemptible": (LEIDEN,)}
 MOVE = at("delft", 1)
 CLAIMED = {"fraction": 1.0, "claims": (0, 2)}
-
-
-@pytest.mark.parametrize(
-    ("plan", "words"),
-    [
-        ({"fraction": 0.3}, {}),
-        (CLAIMED, {}),
-        ({**CLAIMED, "moves": (MOVE,)}, {}),
-        ({**CLAIMED, "preempting": (1,), "victims": (JobId("j7"),)}, HIGH),
-        (
-            {"fraction": 0.0, "forced": (at("leiden", 1),)},
-            {"reclaimable": (ReclaimableSite(site=LEIDEN, idle=0, local=6),)},
-        ),
-    ],
-)
-def test_a_possible_plan_is_believed(plan: dict[str, Any], words: dict[str, Any]) -> None:
-    given = ClaimPlan(**plan)
-    assert read_plan(given, a_claim(**words), view(), {MOVE}) == given
 
 
 @pytest.mark.parametrize(
@@ -646,27 +553,6 @@ def test_an_impossible_order_of_queues_is_not_believed(answer: Any, trouble: str
     with pytest.raises(InvalidAnswerError) as error:
         read_order(answer, ("a", "b"), ("b",))
     assert trouble in str(error.value)
-
-
-def test_turns_and_permissions_are_of_their_type() -> None:
-    assert read_turn("high") is Priority.HIGH
-    for read, answer in ((read_turn, "middle"), (read_turn, 1), (read_permission, 1)):
-        with pytest.raises(InvalidAnswerError, match="allowed"):
-            read(answer)
-
-
-def test_sort_keys_of_all_kinds_can_be_compared() -> None:
-    """One policy may answer with numbers and tuples; it may also err between two jobs."""
-    keys: list[Any] = [3, (1, 2), True, -0.5, (), raising(KeyError)]
-    jobs = {n: replace(JOB, processors=n) for n in range(len(keys))}
-
-    def order(job: QueuedJob) -> Any:
-        key = keys[job.processors]
-        return key() if callable(key) else key
-
-    policy = SLOTS["queueing"].guarded(order, "theirs", live())
-    assert sorted(in_order(jobs, policy)) == list(jobs)
-    assert policy.guard.trouble
 
 
 # --- which policies are guarded ---

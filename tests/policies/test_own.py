@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -20,8 +19,6 @@ from koala.policies import named
 from koala.policies.changes import Changes
 from koala.policies.slots import replaced_policies
 from koala.queue_model import local_scheduler
-from tests.cli.command import koala_here
-from tests.lab.workload.logs import a_log, line
 
 OWN = """
 from koala.common.protocol.ordering import QueuedJob
@@ -113,24 +110,3 @@ def test_an_order_that_errs_is_replaced_by_that_of_submission(own: str, tmp_path
     job = QueuedJob(user="ann", processors=1, estimate_s=1.0, waited_s=0.0)
     assert policies.queueing.order(job) == ()
     assert "the sort key 'x'" in replaced_policies(policies)[f"queueing.{own}:wrong"]
-
-
-@pytest.mark.slow
-def test_every_simulation_takes_one(own: str, tmp_path: Path) -> None:
-    """Also in worker processes."""
-    log = a_log(tmp_path, "; MaxProcs: 8", *(line(n, n, 20, 1 + n % 8) for n in range(1, 20)))
-    for words in (
-        ("trace", str(log.path), "--policy", f"{own}:narrow"),
-        ("koala", "--jobs", "10", "--reps", "2", "--workers", "2", "--local-load", "0",
-         "--queueing", f"{own}:narrow", "--placement", f"{own}:place",
-         "--discipline", f"{own}:narrow"),
-        ("hints", "--jobs", "10", "--reps", "1", "--policy", f"{own}:place"),
-        ("deadlines", "--time", "3000", "--warmup", "300", "--reps", "1",
-         "--placement", f"{own}:place"),
-        ("multiqueue", "--jobs", "300", "--warmup", "0", "--reps", "1",
-         "--policy", f"GS,{own}:MINE"),
-        ("sq", "--tasks", "5", "--reps", "1", "--scheme", f"{own}:keep"),
-    ):  # fmt: skip
-        ran = koala_here("simulate", *words, "--json")
-        assert ran.returncode == 0, (words, ran.stderr)
-        assert json.loads(ran.stdout)

@@ -3,7 +3,6 @@ command and in a daemon, checked, and replaced when it misbehaves."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from koala.policies.slots import SLOTS
 from tests.cli.command import PYTHON_PATH, koala
 from tests.documents.blocks import blocks
 from tests.lab.workload.logs import a_log, line
@@ -52,36 +50,6 @@ def package(tmp_path: Path) -> str:
 
 def run(package: str, *words: str) -> subprocess.CompletedProcess[str]:
     return koala(*words, PYTHONPATH=f"{PYTHON_PATH}:{package}")
-
-
-def test_the_page_has_the_row_of_each_form() -> None:
-    rows = []
-    for slot in SLOTS.values():
-        forms = [(f"`{slot.name}`", form) for form in slot.forms.values()]
-        for name, form in slot.record_forms.items():
-            forms.append((f"`{slot.name}`, `{name}` of a `Discipline`", form))
-        for name, form in forms:
-            asked = ", ".join(form.arguments)
-            rows.append(f"| {name} | {slot.decides} | {asked} | {form.answer} | {form.by} |")
-    shown = [row for row in PAGE.read_text(encoding="utf-8").splitlines() if row[:3] == "| `"]
-    assert shown == rows
-
-
-@pytest.mark.slow
-def test_its_names_are_those_of_every_simulation(package: str, tmp_path: Path) -> None:
-    log = a_log(tmp_path, "; MaxProcs: 8", *(line(n, n, 20, 1 + n % 8) for n in range(1, 20)))
-    for words in (
-        ("simulate", "trace", str(log.path), "--policy", "widest"),
-        ("simulate", "koala", "--jobs", "8", "--reps", "1", "--local-load", "0", "--queueing",
-         "widest", "--placement", "tightest", "--discipline", "widest"),
-        ("simulate", "hints", "--jobs", "10", "--reps", "1", "--policy", "tightest"),
-        ("simulate", "deadlines", "--time", "3000", "--warmup", "300", "--reps", "1",
-         "--placement", "tightest"),
-    ):  # fmt: skip
-        ran = run(package, *words, "--json")
-        assert ran.returncode == 0, (words, ran.stderr)
-        assert "replaced_policies" not in json.loads(ran.stdout)
-        assert ran.stderr == ""
 
 
 @pytest.mark.slow
@@ -128,25 +96,6 @@ def order(*question): raise KeyboardInterrupt
 def keeps(question): return "all"
 ROUNDS = Discipline(name="rounds", local_jobs=LocalJobs.ALL, order=order, permits=order)
 """
-
-
-@pytest.mark.slow
-def test_a_simulation_says_that_it_went_on_with_the_default(package: str) -> None:
-    Path(package, "bad.py").write_text(BAD, encoding="utf-8")
-    few = ("--jobs", "6", "--reps", "2", "--local-load", "0", "--workers", "2")
-    policies = ("--placement", "bad:errs", "--queueing", "bad:turn", "--claiming", "bad:claims")
-    ran = run(package, "simulate", "koala", *few, *policies, "--json")
-    assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout)["replaced_policies"]
-    assert sorted(text.partition(": replaced by ")[0] for text in told) == [
-        "claiming = bad:claims",
-        "placement = bad:errs",
-        "queueing = bad:turn",
-    ]
-    for text in told:
-        assert text in ran.stderr
-    as_text = run(package, "simulate", "koala", *few[:4], *policies[:2], "--reps", "1")
-    assert "placement = bad:errs: replaced by CF" in as_text.stdout
 
 
 def check(package: str, *words: str) -> subprocess.CompletedProcess[str]:

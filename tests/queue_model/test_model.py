@@ -76,11 +76,6 @@ def test_a_deep_queue_is_no_other_than_a_short_one(discipline: Discipline, seed:
 # By hand ------------------------------------------------------------------------------------------
 
 
-def test_fcfs_starts_nothing_behind_a_head_that_does_not_fit() -> None:
-    jobs = [TraceJob(0, 6, 10, 10), TraceJob(1, 4, 5, 5), TraceJob(2, 1, 1, 1)]
-    assert start_times(jobs, processors=8, discipline=Discipline.FCFS) == [0, 10, 10]
-
-
 def test_easy_starts_a_short_job_that_ends_at_the_shadow_and_not_one_that_ends_later() -> None:
     jobs = [
         TraceJob(0, 6, 10, 10),
@@ -100,21 +95,6 @@ def test_easy_starts_long_jobs_on_the_processors_that_the_head_leaves_over() -> 
         TraceJob(0, 1, 99, 99),  # takes the other
     ]
     assert start_times(jobs, processors=8, discipline=Discipline.EASY) == [0, 10, 0, 15, 0]
-
-
-def test_easy_counts_all_that_leave_at_the_shadow_as_extra() -> None:
-    jobs = [
-        TraceJob(0, 3, 10, 10),
-        TraceJob(0, 3, 10, 10),
-        TraceJob(0, 4, 5, 5),  # fits at 10 with either of them gone; both are, so extra is 4
-        TraceJob(0, 2, 50, 50),
-    ]
-    assert start_times(jobs, processors=8, discipline=Discipline.EASY) == [0, 0, 10, 0]
-
-
-def test_a_job_that_ends_before_its_estimate_lets_the_head_start_early() -> None:
-    jobs = [TraceJob(0, 8, 3, 100), TraceJob(0, 8, 1, 1)]
-    assert start_times(jobs, processors=8, discipline=Discipline.EASY) == [0, 3]
 
 
 def test_all_completions_of_an_instant_come_before_its_arrivals() -> None:
@@ -145,27 +125,6 @@ def test_withdrawing_the_head_lets_those_behind_it_start() -> None:
     assert queue.advance(0) == ["running"]
     queue.withdraw("head")
     assert queue.advance(1) == ["next"]
-
-
-def test_withdrawing_the_head_under_easy_shows_those_passed_over_to_the_next_head() -> None:
-    queue = a_queue()
-    queue.submit("running", processors=4, estimate_s=10)
-    queue.submit("head", processors=8, estimate_s=1)
-    queue.submit("second", processors=6, estimate_s=100)
-    queue.submit("long", processors=2, estimate_s=100)  # not beside "head", but beside "second"
-    assert queue.advance(0) == ["running"]
-    queue.withdraw("head")
-    assert queue.advance(1) == ["long"]
-
-
-def test_a_withdrawn_newcomer_is_not_started() -> None:
-    queue = a_queue()
-    queue.submit("running", processors=4, estimate_s=10)
-    queue.submit("head", processors=8, estimate_s=1)
-    assert queue.advance(0) == ["running"]
-    queue.submit("gone", processors=1, estimate_s=1)
-    queue.withdraw("gone")
-    assert queue.advance(1) == []
 
 
 def test_occupied_processors_are_not_given_twice() -> None:
@@ -383,15 +342,3 @@ def test_a_job_that_starts_at_once_starts_as_by_a_pass(discipline: Discipline, s
         assert quick.startable(now, 3) == plain.startable(now, 3)
         ends |= {key: now + random.randint(1, 9) for key in started}
     assert at_once > 5 or discipline is Discipline.CONSERVATIVE
-
-
-def test_a_job_submitted_again_while_another_is_gated_is_the_last() -> None:
-    queue = a_queue(Discipline.FCFS)
-    for key in ("running", "first", "ticket"):
-        queue.submit(key, processors=8, estimate_s=10)
-    assert queue.advance(0) == ["running"]
-    queue.gate("ticket")
-    queue.withdraw("first")
-    queue.submit("first", processors=8, estimate_s=10)
-    queue.open("ticket")
-    assert [*queue.order()] == ["ticket", "first"]

@@ -7,15 +7,10 @@ from random import Random
 
 import pytest
 
-from koala.common.protocol.ordering import ORDERS, QueuedJob, fair_share, priorities, shortest_first
-from koala.queue_model import Discipline, LocalQueue, local_queue, local_scheduler
-from koala_agent.lrm.emulated.live_scheduler import live_scheduler
+from koala.common.protocol.ordering import ORDERS, QueuedJob, fair_share, shortest_first
+from koala.queue_model import LocalQueue, local_queue
+from koala_agent.lrm.emulated.emulated_settings import live_scheduler
 from tests.lrm.reference_queues import PlainOrderedQueue, expected_start
-
-
-def test_a_scheduler_has_a_name() -> None:
-    assert local_scheduler("easy") is Discipline.EASY
-    assert local_scheduler("sjf") is shortest_first
 
 
 def test_the_first_in_the_order_that_does_not_fit_ends_the_pass() -> None:
@@ -40,13 +35,6 @@ def test_users_take_turns_by_what_they_hold() -> None:
     queue.withdraw("a3")
     queue.submit("b4", processors=1, estimate_s=1.0, user="bob")
     assert queue.advance(2.0) == ["b4"]
-
-
-def test_higher_queue_numbers_go_first() -> None:
-    queue: LocalQueue[str] = local_queue(processors=1, discipline=priorities)
-    queue.submit("low", processors=1, estimate_s=1.0)
-    queue.submit("high", processors=1, estimate_s=1.0, priority=3)
-    assert queue.advance(0.0) == ["high"]
 
 
 def test_an_order_sees_how_long_jobs_have_waited() -> None:

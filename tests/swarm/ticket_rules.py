@@ -81,12 +81,15 @@ class Tickets:
             most = site.facts.tickets_max
             require(most is None or waiting <= most, 5, f"{waiting} tickets wait at {name}")
             held: dict[JobId, int] = {}
+            early: dict[JobId, int] = {}
             for one in here:
                 if isinstance(one.phase, Granted | Armed):
-                    held[one.job] = held.get(one.job, 0) + one.processors
+                    is_early = isinstance(scheduler.jobs[one.job].phase, Queued)
+                    for found in (held, early) if is_early else (held,):
+                        found[one.job] = found.get(one.job, 0) + one.processors
             shares = (site.facts.held_share_max, scheduler.parameters.held_share_max)
             owners, ours = [site.facts.processors * (share or 1.0) for share in shares]
-            is_allowed = len(held) <= 1 or sum(held.values()) <= ours
+            is_allowed = len(early) <= 1 or sum(early.values()) <= ours
             require(is_allowed and sum(held.values()) <= owners, 5, f"{held} hold at {name}")
         waits: dict[tuple[JobId, int, int], set[SiteName]] = {}
         for one in tickets:

@@ -150,10 +150,10 @@ def _circle(graph: dict[str, set[str]]) -> Iterator[str]:
 
 def undeclared(modules: Iterable[Module]) -> Iterator[str]:
     """Imports of packages that pyproject.toml does not name among the dependencies, those of the
-    extras `sim`, `web`, `metrics` and `otel` included; who may import these is in ONLY_FROM."""
+    extras that Koala imports included; who may import these is in ONLY_FROM."""
     project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    used = ("sim", "sweep", "notebooks", "web", "metrics", "otel")
+    used = ("sim", "sweep", "notebooks", "web", "mqtt", "metrics", "otel")
     requirements = [*project["dependencies"], *(one for name in used for one in extras[name])]
     declared = {_normal(requirement.partition(">")[0]) for requirement in requirements}
     owners = packages_distributions()

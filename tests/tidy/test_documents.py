@@ -1,7 +1,6 @@
 """Documents are true: the diagram is the code's, links lead on."""
 
 import tomllib
-from pathlib import Path
 
 from koala.core.model.job import TRANSITIONS
 from koala.core.model.parameters import NAMES
@@ -43,37 +42,12 @@ def test_the_state_diagram_is_the_transition_table() -> None:
     assert drawn == {phase: set(followers) for phase, followers in TRANSITIONS.items()}
 
 
-def test_an_arrow_from_a_group_holds_for_each_of_its_states() -> None:
-    text = """```mermaid
-stateDiagram-v2
-    [*] --> A
-    state Alive {
-        A --> B
-    }
-    Alive --> End
-```"""
-    assert transitions(text) == {"A": {"B", "End"}, "B": {"End"}, "End": set()}
-
-
 def test_links_between_documents_lead_somewhere() -> None:
     assert [link for path in documents() for link in broken_links(path)] == []
 
 
-def test_a_broken_link_is_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    links = "[a](page.md) [b](gone.md#x) [c](https://example.org) [d](#the-end) [e](page.md#start)"
-    page.write_text(f"# The end\n```sh\n# start\n```\n{links}\n", encoding="utf-8")
-    assert broken_links(page) == ["page.md: gone.md", "page.md: page.md#start"]
-
-
 def test_tests_that_documents_name_are_there() -> None:
     assert [name for path in documents() for name in missing_tests(path)] == []
-
-
-def test_a_test_that_is_gone_is_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("`test_documents.py`, `tests/cli/test_gone.py`", encoding="utf-8")
-    assert missing_tests(page) == ["page.md: test_gone.py"]
 
 
 def test_the_glossary_names_modules_that_are_there() -> None:

@@ -10,7 +10,7 @@ import re
 import tokenize
 from collections.abc import Iterable, Iterator
 
-from tests.tidy.sources import Module, dotted, imports, is_within, nodes, words_of
+from tests.tidy.sources import Module, dotted, imports, is_within, nodes
 
 OPEN_END = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 NUMBERED = re.compile(r"\(#\d+\)")
@@ -126,23 +126,8 @@ CLASSES = re.compile(r"class (\w+)")
 RETIRED_VERBS = {"hear", "look", "news", "said", "tell", "told"}
 """Names of functions and parameters: the field says receive, check, report, answer and send."""
 
-ARCHAIC = {
-    "albeit", "amid", "anew", "hence", "henceforth", "hereby", "herein", "hitherto", "lest",
-    "midst", "notwithstanding", "thence", "thereby", "therein", "thereof", "vouch", "vouched",
-    "vouches", "vouching", "whence", "whereby", "wherein", "whereof", "whereupon", "whilst",
-}  # fmt: skip
-"""Words of older English; names of tests have them with underscores."""
 
 NAMED_BY_VERB = re.compile(rf"\b_*({'|'.join(sorted(RETIRED_VERBS))})_*\s*[:,()=]")
-
-
-def archaic_words(place: str, text: str) -> Iterator[str]:
-    """Find words of older English in a source or document."""
-    if words_of(text).isdisjoint(ARCHAIC):
-        return
-    for number, line in enumerate(text.splitlines(), 1):
-        for found in sorted(words_of(line) & ARCHAIC):
-            yield f"{place}:{number}: {found!r} is archaic; say it in plain words"
 
 
 def retired_names(module: Module) -> Iterator[str]:

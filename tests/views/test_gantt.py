@@ -14,7 +14,7 @@ from koala.core.model.actions import PublishOutputs, StopClaim
 from koala.core.model.job import EndKind
 from koala.core.model.values import JobId
 from koala.views.documents import timeline_document
-from koala.views.gantt import BarKind, gantt, tick_places
+from koala.views.gantt import BarKind, gantt
 from koala.views.gantt_svg import gantt_svg
 from koala.views.records.base import Moment
 from koala.views.records.jobs import JobDetails
@@ -54,19 +54,6 @@ def test_the_course_of_a_job_has_every_attempt() -> None:
     assert setback.text == "attempt 1 given up after 3.5 s: Placing: leiden failed"
 
 
-def test_a_job_that_nobody_placed_has_no_rows_and_one_that_runs_ends_now() -> None:
-    assert gantt(waiting(), now_at=160.0).rows == ()
-    assert gantt(waiting(), now_at=160.0).summary == "j7 over 1 min"
-
-
-@pytest.mark.parametrize("span", [0.003, 0.9, 1.0, 59.0, 3_600.0, 1e6])
-def test_ticks_are_few_and_round(span: float) -> None:
-    places = tick_places(span)
-    assert 2 <= len(places) <= 7
-    assert places[0] == 0
-    assert places[-1] <= span
-
-
 def test_the_terminal_draws_a_line_for_each_component_and_a_sign_for_each_stage() -> None:
     assert gantt_text(gantt(job_of(), 200.0), width=64).split("\n") == [
         "            0         2.0 s     4.0 s     6.0 s     8.0 s 10.0 s",
@@ -82,22 +69,6 @@ def test_the_terminal_draws_a_line_for_each_component_and_a_sign_for_each_stage(
         ". claiming   : held at the barrier   = running",
         "~ input file on its way   x wasted, given up",
     ]
-
-
-def test_the_shortest_stage_has_a_character() -> None:
-    charge = job_of().charges[-1]
-    short = replace(
-        charge,
-        granted_at=Moment.of(103.0),
-        passed_at=Moment.of(106.01),
-        ended_at=Moment.of(106.011),
-    )
-    (lane,) = (
-        line
-        for line in gantt_text(gantt(job_of(charges=[short]), 200.0)).split("\n")
-        if line.startswith("right")
-    )
-    assert lane.endswith(":=")
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
@@ -117,23 +88,6 @@ def test_a_claim_without_an_answer_has_a_bar_up_to_now() -> None:
     assert [[bar.kind for bar in row.bars] for row in chart.rows] == [[BarKind.CLAIMING]] * 2
     assert chart.rows[0].bars[0].text == "claiming, try 2: 9.0 s"
     assert "no component has a site yet" in gantt_text(gantt(waiting(), 110.0))
-
-
-def test_a_claim_without_an_answer_at_the_site_of_an_attempt_before_has_a_bar() -> None:
-    first, second = (replace(one, site=None) for one in job_of().parts)
-    first = replace(first, site="leiden", asked_at=Moment.of(104.0), claims=1)
-    job = job_of("Claiming", charges=job_of().charges[:1], parts=[first, second])
-    found = [(row.attempt, row.site, row.stages[-1].text) for row in gantt(job, 200.0).rows]
-    assert found[1:] == [(2, "leiden", "claiming: 6.0 s")]
-    assert found[0][:2] == (1, "leiden")
-
-
-def test_a_job_of_very_many_components_is_cut_and_says_so() -> None:
-    part = job_of().parts[0]
-    parts = tuple(replace(part, component=index, label=f"p{index:03}") for index in range(100))
-    lines = gantt_text(gantt(replace(waiting(), parts=parts), 110.0)).split("\n")
-    assert len(lines) < 70
-    assert "and 40 more components (--svg draws them all)" in lines
 
 
 def texts(root: Element) -> list[str]:

@@ -10,9 +10,8 @@ import pytest
 from koala.client.grid_model import GridModel
 from koala.errors import ConfigError
 from koala.web.security import BODY_MAX, HEADERS, POLICY
-from koala.web.sessions import AGE_MAX_S, IDLE_MAX_S, SESSIONS_MAX, Sessions, SignInCode
-from koala.web.settings import WebSettings, read_settings
-from tests.cli.command import koala
+from koala.web.sessions import AGE_MAX_S, IDLE_MAX_S, Sessions, SignInCode
+from koala.web.settings import read_settings
 from tests.web.pages import ORIGIN, secret, web
 
 live = pytest.mark.live
@@ -43,22 +42,6 @@ def test_a_session_ends_by_age_by_idleness_and_by_sign_out() -> None:
     assert sessions.find("x" * 10_000) is None
 
 
-def test_sessions_are_limited_in_all_and_for_each_identity() -> None:
-    sessions = Sessions(lambda: 0.0)
-    own = [sessions.begin("ann") for _ in range(SESSIONS_MAX)]
-    assert len(sessions) == SESSIONS_MAX // 5
-    assert sessions.find(own[-1]) is not None
-    assert sessions.find(own[0]) is None
-    for number in range(2 * SESSIONS_MAX):
-        sessions.begin(f"u{number}")
-    assert len(sessions) == SESSIONS_MAX
-    first = sessions.find(sessions.begin("bob"))
-    assert first is not None
-    sessions.end_all("bob")
-    assert first.is_over
-    assert not sessions.has(first)
-
-
 def test_a_sign_in_code_is_good_once_and_replaced() -> None:
     codes: list[str] = []
     code = SignInCode(codes.append)
@@ -86,28 +69,6 @@ def test_a_sign_in_code_is_good_once_and_replaced() -> None:
 def test_wrong_settings_are_refused(words: Mapping[str, str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         read_settings(**words)  # type: ignore[arg-type]
-
-
-@live
-def test_a_certificate_that_is_none_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "own.pem"
-    path.write_text("no certificate")
-    words = ("--certificate", str(path), "--key", str(path))
-    done = koala("web", "--listen", "127.0.0.1:0", *words)
-    assert done.returncode == 2
-    assert f"--certificate {path} and --key {path} cannot be used" in done.stderr
-    assert "sign-in" not in done.stderr
-
-
-def test_settings_say_how_browsers_reach_the_pages() -> None:
-    plain = read_settings("127.0.0.1:7780")
-    assert plain.address(7781) == "http://127.0.0.1:7781"
-    assert plain.hosts(7781) == {"127.0.0.1:7781", "localhost:7781", "[::1]:7781"}
-    assert not plain.is_secure
-    behind = read_settings("[::1]:0", public_url="https://example.org/koala/")
-    assert (behind.base, behind.is_secure) == ("/koala", True)
-    assert behind.address(1) == "https://example.org/koala"
-    assert "example.org" in behind.hosts(1)
 
 
 # --- with a daemon --------------------------------------------------------------------------------
@@ -199,26 +160,6 @@ async def test_a_mistake_in_a_page_is_said_in_words_and_one_line(
         assert "page.failed" in line
         assert "test_access.py" in line
         assert (await browser.get("/jobs")).status_code == 200
-
-
-@live
-async def test_behind_a_proxy_all_addresses_have_its_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = WebSettings(public_url="https://grid.example.org/koala")
-    async with web(tmp_path, monkeypatch, settings) as found, found.browser() as browser:
-        assert found.links[-1].startswith("https://grid.example.org/koala/sign-in?code=")
-        hosted = {"host": "grid.example.org"}
-        code = found.links[-1].partition("?")[2]
-        answer = await browser.get(f"/koala/sign-in?{code}", headers=hosted)
-        assert answer.headers["location"] == "/koala/"
-        assert "Secure" in answer.headers["set-cookie"]
-        assert "Path=/koala" in answer.headers["set-cookie"]
-        assert "strict-transport-security" in answer.headers
-        shown = {**hosted, "cookie": answer.headers["set-cookie"].partition(";")[0]}
-        page = (await browser.get("/koala/", headers=shown)).text
-        assert 'href="/koala/jobs"' in page
-        assert 'href="/jobs"' not in page
 
 
 @live

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from koala.errors import ExhaustedError
 from koala.web.answers import PART_BYTES, Answers
-from koala.web.connections import places
-from koala.web.shares import IDENTITIES, STREAMS, Share
 
 BODY = bytes(range(256)) * 1_000
 
@@ -38,21 +34,3 @@ async def test_a_large_answer_is_sent_in_parts_and_held_to_its_end() -> None:
     assert all(part["more_body"] for part in parts)
     assert (last["body"], last["more_body"]) == (b"", False)
     assert ended == [len(sent)]
-
-
-def test_a_share_has_a_part_for_each_identity_and_gives_it_back() -> None:
-    share = Share(STREAMS)
-    most = min(STREAMS.most, places() // STREAMS.parts)
-    taken = [share.taken("ann") for _ in range(most // IDENTITIES)]
-    for one in taken:
-        one.__enter__()
-    with pytest.raises(ExhaustedError, match="open with your sign-in already"):
-        share.taken("ann").__enter__()
-    others = [share.taken(f"u{number}") for number in range(most - len(taken))]
-    for one in others:
-        one.__enter__()
-    with pytest.raises(ExhaustedError, match=f"{most} live pages and followed logs are open"):
-        share.taken("bob").__enter__()
-    taken[0].__exit__(None, None, None)
-    with share.taken("bob"):
-        pass

@@ -5,19 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
 
-from koala.web.security import BODY_MAX
 from tests.common.identity.stage import LIMIT_S
 from tests.common.metrics.certificates import make_certificate
-from tests.harness.moments import moment
-from tests.web.web_process import FEW, WebProcess, cookie_of, web_process
+from tests.web.web_process import FEW, web_process
 
 pytestmark = pytest.mark.live
 CROWD = 600
@@ -62,35 +57,6 @@ async def test_what_is_no_whole_request_is_cut(tmp_path: Path) -> None:
                 await ended(peer)
 
 
-async def test_who_sends_a_byte_at_a_time_is_cut(tmp_path: Path) -> None:
-    async with web_process(tmp_path, first=SOON) as web:
-        with web.dial() as head, web.dial() as body:
-            body.sendall(web.ask("/", more="Transfer-Encoding: chunked\r\n"))
-
-            async def dribble(peer: socket.socket, text: bytes) -> None:
-                peer.settimeout(0)
-                with suppress(ConnectionError):
-                    while True:
-                        await asyncio.get_running_loop().sock_sendall(peer, text)
-                        await moment()
-
-            async with asyncio.timeout(LIMIT_S):
-                await asyncio.gather(dribble(head, b"G"), dribble(body, b"1\r\na\r\n"))
-
-
-async def test_a_handshake_that_does_not_end_is_cut(tmp_path: Path) -> None:
-    certificate, key = make_certificate(tmp_path / "own")
-    words = ("--certificate", str(certificate), "--key", str(key))
-    async with web_process(tmp_path, *words, first=SOON) as web:
-        with web.dial() as silent, web.dial() as half:
-            half.sendall(b"\x16\x03\x01\x02\x00\x01")
-            await ended(silent)
-            await ended(half)
-        trusted = ssl.create_default_context(cafile=str(certificate))
-        async with httpx.AsyncClient(verify=trusted, trust_env=False) as browser:
-            assert (await browser.get(web.link)).status_code == 303
-
-
 @pytest.mark.parametrize("secure", [False, True])
 async def test_a_silent_crowd_locks_nobody_out(tmp_path: Path, secure: bool) -> None:
     words: tuple[str, ...] = ()
@@ -121,111 +87,6 @@ async def test_a_silent_crowd_locks_nobody_out(tmp_path: Path, secure: bool) -> 
                 pass
         assert len(web.log.splitlines()) < LINES_MAX
         assert "connections.cut" in web.log
-
-
-async def test_the_link_is_said_when_the_port_answers(tmp_path: Path) -> None:
-    """A dial as soon as a link is said is answered, each time."""
-    dial = (
-        "import socket",
-        "from urllib.parse import urlsplit",
-        "import koala.web.server as server",
-        "serve = server.serve",
-        "def dialled(settings, address, *, say):",
-        "    def checked(link):",
-        "        parts = urlsplit(link)",
-        "        socket.create_connection((parts.hostname, parts.port), timeout=60).close()",
-        "        say(link)",
-        "    serve(settings, address, say=checked)",
-        "server.serve = dialled",
-    )
-    async with web_process(tmp_path, first=dial) as web:
-        for _ in range(2):
-            async with web.browser():
-                pass
-
-
-async def test_a_process_without_descriptors_goes_on(tmp_path: Path) -> None:
-    """Something else may have used up those that no place has."""
-    async with web_process(tmp_path) as web, web.browser() as browser:
-        assert (await browser.get("/")).status_code == 200
-        web.limit_descriptors(psutil.Process(web.process.pid).num_fds() + 5)
-        with web.crowd(CROWD) as strangers:
-            assert (await browser.get("/")).status_code == 200
-            await ended(strangers[0])
-            assert (await browser.get("/")).status_code == 200
-        web.limit_descriptors(FEW)
-        assert (await browser.get("/queues")).status_code == 200
-        assert "Too many open files" in web.log
-        assert len(web.log.splitlines()) < LINES_MAX
-
-
-SHAPES = (
-    b"GET / HTTP/1.0\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 200,
-    b"HEAD /jobs HTTP/1.1\r\nHost: {host}\r\n\r\n",
-    b"OPTIONS * HTTP/1.1\r\nHost: {host}\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
-    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    b"GET /" + b"x" * 2_000_000 + b" HTTP/1.1\r\n\r\n",
-    b"GET / HTTP/1.1\r\nX: " + b"x" * 2_000_000,
-    b"GET / HTTP/1.1\r\nCookie: " + b"a=b; " * 400_000 + b"\r\n\r\n",
-    b"POST /sign-in HTTP/1.1\r\nHost: {host}\r\nContent-Length: 9\r\n\r\n",
-    b"\0" * 100_000,
-)
-
-
-async def test_requests_of_any_shape_end_and_fill_no_log(tmp_path: Path) -> None:
-    async with web_process(tmp_path, first=SOON) as web, web.browser() as browser:
-        host = httpx.URL(web.address).netloc
-        for _ in range(5):
-            for shape in SHAPES:
-                with web.dial() as peer:
-                    await asyncio.to_thread(_try_to_send, peer, shape.replace(b"{host}", host))
-        for shape in SHAPES:
-            with web.dial() as peer:
-                await asyncio.to_thread(_try_to_send, peer, shape.replace(b"{host}", host))
-                await ended(peer)
-        assert (await browser.get("/")).status_code == 200
-        assert len(web.log.splitlines()) < LINES_MAX
-
-
-def _try_to_send(peer: socket.socket, text: bytes) -> None:
-    with suppress(ConnectionError):  # cut before it was all sent
-        peer.sendall(text)
-
-
-async def test_a_body_without_an_end_is_cut(tmp_path: Path) -> None:
-    """However fast it comes, and though nobody reads it."""
-    async with web_process(tmp_path) as web:
-        with web.dial() as peer:
-            peer.sendall(web.ask("/sign-in", more="Transfer-Encoding: chunked\r\n"))
-            chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
-
-            def pour() -> int:
-                sent = 0
-                try:
-                    while True:
-                        peer.sendall(chunk)
-                        sent += len(chunk)
-                except ConnectionError:
-                    return sent
-
-            assert BODY_MAX <= await asyncio.to_thread(pour) < 20 * BODY_MAX
-
-
-async def test_a_reader_who_never_reads_is_cut(tmp_path: Path) -> None:
-    folder = tmp_path / "results" / "large"
-    folder.mkdir(parents=True)
-    folder.joinpath("x.png").write_bytes(b"x" * 20_000_000)
-    words = ("--results", str(folder.parent))
-    async with web_process(tmp_path, *words, first=SOON) as web, web.browser() as browser:
-        whole = await browser.get("/results/large/x.png")
-        assert len(whole.content) == 20_000_000
-        with web.dial() as peer:
-            peer.sendall(web.ask("/results/large/x.png", cookie_of(browser)))
-            await web.until_cut(peer)
-            assert len(await ended(peer)) < 20_000_000
 
 
 async def test_a_user_with_all_streams_takes_none_of_others(tmp_path: Path) -> None:
@@ -260,57 +121,3 @@ async def follow(
             refused.put_nowait(stream)
         async for _ in stream.aiter_bytes():
             pass
-
-
-async def test_a_user_with_many_requests_that_are_not_read_locks_nobody_out(
-    tmp_path: Path,
-) -> None:
-    folder = tmp_path / "results" / "large"
-    folder.mkdir(parents=True)
-    folder.joinpath("x.png").write_bytes(b"x" * 20_000_000)
-    async with web_process(tmp_path, "--results", str(folder.parent)) as web:
-        ann = await web.stage.user("ann")
-        async with web.browser(ann.token) as hers, web.browser() as browser:
-            asks = web.ask("/results/large/x.png", cookie_of(hers))
-            with web.crowd(2 * PLACES, asks):
-                for _ in range(3):
-                    async with web.browser() as another:
-                        assert (await another.get("/jobs")).status_code == 200
-                assert (await browser.get("/")).status_code == 200
-
-
-def wrong_token(web: WebProcess, number: int) -> tuple[str, dict[str, str]]:
-    return f"{web.address}/sign-in", {"token": f"wrong-{number}"}
-
-
-def wrong_code(web: WebProcess, number: int) -> tuple[str, None]:
-    return f"{web.address}/sign-in?code=wrong-{number}", None
-
-
-@pytest.mark.parametrize("wrong", [wrong_token, wrong_code])
-async def test_wrong_secrets_keep_no_honest_one_out(
-    tmp_path: Path, wrong: Callable[[WebProcess, int], tuple[str, dict[str, str] | None]]
-) -> None:
-    async with web_process(tmp_path) as web:
-        ann = await web.stage.user("ann")
-        tried = asyncio.Semaphore(0)
-
-        async def guess(start: int) -> None:
-            async with httpx.AsyncClient(trust_env=False, timeout=LIMIT_S) as stranger:
-                for number in range(start, start + 1_000_000):
-                    address, form = wrong(web, number)
-                    method = "GET" if form is None else "POST"
-                    answer = await stranger.request(method, address, data=form)
-                    assert answer.status_code == 403
-                    tried.release()
-
-        async with asyncio.TaskGroup() as group:
-            guessers = [group.create_task(guess(10**7 * number)) for number in range(30)]
-            for _ in range(60):
-                await asyncio.wait_for(tried.acquire(), LIMIT_S)
-            for _ in range(5):
-                async with web.browser(ann.token), web.browser():
-                    pass
-            for guesser in guessers:
-                guesser.cancel()
-        assert len(web.log.splitlines()) < LINES_MAX

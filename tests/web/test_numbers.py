@@ -14,7 +14,7 @@ import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle
 from koala.core.purge import LOT
-from koala.views.cells import duration, milliseconds, processor_time
+from koala.views.cells import duration
 from koala.web.app import make_app
 from koala.web.settings import WebSettings
 from tests.cli.grids import GRID, Up, up
@@ -200,46 +200,6 @@ async def test_jobs_archived_ones_among_them(grid: Up) -> None:
             assert shown[7] == duration(job["ended_at"] - job["started_at"])
     assert [name for name in failed.rows if name in jobs] == ["j2"]
     assert [name for name in searched.rows if name in jobs] == ["j2"]
-
-
-async def test_the_course_the_barrier_and_the_cost_of_a_job(grid: Up) -> None:
-    async with browser(grid) as client:
-        page, text = await read(client, "/jobs/j1"), (await client.get("/jobs/j1")).text
-        job = await asyncio.to_thread(documents, grid, "show", "j1")
-    assert f">{milliseconds(job['timeline']['start_skew_s'])}</b>" in text
-    first_at = min(part["claimed_at"] for part in job["parts"])
-    first_pass_at = min(part["passed_at"] for part in job["parts"])
-    for part in job["parts"]:
-        shown = page.rows[part["label"]]
-        assert shown[1] == f"+{milliseconds(part['claimed_at'] - first_at)}"
-        assert shown[3] == f"+{milliseconds(part['passed_at'] - first_pass_at)}"
-    for claim in job["charges"]:
-        shown = page.rows[claim["claim"]]
-        assert shown[2] == str(claim["processors"])
-        sums = [processor_time(claim[kind]) for kind in ("run_s", "held_s", "wasted_s")]
-        assert shown[3:6] == sums
-
-
-async def test_reports_and_queues(grid: Up) -> None:
-    async with browser(grid) as client:
-        for by in ("user", "site", "day"):
-            page = await read(client, f"/report?by={by}&until=2000-01-01")
-            assert page.rows.keys() & {"delft", "vu"} == set(), "the period is heeded"
-            page = await read(client, f"/report?by={by}&site=vu")
-            report = await asyncio.to_thread(documents, grid, "report", "--by", by, "--site", "vu")
-            assert report["rows"] != []
-            for row in report["rows"]:
-                counts = ("jobs_finished", "jobs_failed", "jobs_cancelled", "setbacks")
-                shown = page.rows[row[by]]
-                assert shown[2:4] == [processor_time(row[kind]) for kind in ("held_s", "wasted_s")]
-                assert shown[4:8] == [str(row[kind]) for kind in counts]
-                assert shown[8] == milliseconds(row["skew_median_s"])
-        page = await read(client, "/queues")
-        queues = (await asyncio.to_thread(documents, grid, "queues"))["queues"]
-    (waiting,) = [job for queue in queues for job in queue["first"]]
-    shown = page.rows[str(waiting["position"])]
-    assert shown[0] == waiting["job"]
-    assert (shown[3], shown[6]) == (str(waiting["processors"]), str(waiting["placement_tries"]))
 
 
 def test_the_rows_of_a_page_are_read() -> None:

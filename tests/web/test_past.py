@@ -114,42 +114,6 @@ async def swap(hints: Path, secret: Path, stop: asyncio.Event) -> int:
     return count
 
 
-TABLES = {
-    "empty": (b"", "has no column claim"),
-    "other columns": (b"a,b\n1,2\n", "has no column claim"),
-    "binary": (bytes(range(256)) * 9, "is not a table"),
-    "NUL": (b"\0" * 100, "no column claim"),
-    "an open quote": (",".join(COLUMNS).encode() + b'\n"x', "is not a table"),
-    "a short line": (",".join(COLUMNS).encode() + b"\nx,y\n", "row 1 has not as many cells"),
-    "a long line": (
-        ",".join(COLUMNS).encode() + b"\n" + b"x," * len(COLUMNS) + b"x\n",
-        "row 1 has not as many cells",
-    ),
-    "a large cell": (",".join(COLUMNS).encode() + b"\n" + b"x" * 200_000, "is not a table"),
-    "large": (b"x" * 2_000_000, "is too long"),
-    "many lines": (",".join(COLUMNS).encode() + b"\n," * 50_000, "50000 lines"),
-}
-
-
-async def test_a_table_that_is_none_is_named_on_its_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = results(tmp_path)
-    table = root / "hints" / "claims.csv"
-    settings = WebSettings(results=root)
-    async with web(tmp_path, monkeypatch, settings) as found, found.signed_in() as browser:
-        for name, (content, text) in TABLES.items():
-            table.write_bytes(content)
-            page = await browser.get("/results/hints")
-            assert page.status_code == 200, name
-            assert text in page.text, name
-            assert "hints/claims.csv" in page.text
-            assert "figure-02.png" in page.text
-        table.unlink()
-        table.mkdir()
-        assert "cannot be shown" not in (await browser.get("/results/hints")).text
-
-
 async def test_operators_can_play_back_a_past_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import re
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
-from koala.errors import ConfigError, ExhaustedError, RejectedError
-from koala.web.past_runs import PROCESSES_MAX, PastRuns, ReaderGoneError
 from koala.web.playback import (
     COLUMNS,
     FIGURES,
@@ -87,10 +81,6 @@ class Tables(HTMLParser):
             self._row[-1] += data
 
 
-async def nobody_leaves() -> bool:
-    return False
-
-
 async def test_a_what_if_has_the_numbers_of_the_command(
     journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,49 +127,3 @@ async def test_a_what_if_has_the_numbers_of_the_command(
         assert 'id="playback"' in answer.text, "the run as it was stays"
     assert "antigravity" not in sys.modules, "addresses import nothing"
     assert "placement=nearest" in wrong["placement=nearest"].text
-
-
-@pytest.mark.long
-async def test_replays_are_bounded_in_number_and_time_and_end_with_their_readers(
-    journal: Path,
-) -> None:
-    own = psutil.Process()
-
-    def replays() -> int:
-        return sum("replay" in one.cmdline() for one in own.children())
-
-    is_left = asyncio.Event()
-
-    async def when_left() -> bool:
-        return is_left.is_set()
-
-    async with asyncio.timeout(120), asyncio.TaskGroup() as group:
-        async with PastRuns(journal, group) as past:
-            with pytest.raises(ConfigError, match="claiming"):
-                await past.read(("claiming=none",), is_gone=nobody_leaves)
-            assert replays() == 0, "what is wrong at sight needs no process"
-            wanted = [(f"hold_s={300 + number}",) for number in range(PROCESSES_MAX)]
-            tasks = [group.create_task(_outcome(past, one, when_left)) for one in wanted]
-            while replays() < PROCESSES_MAX:
-                await asyncio.to_thread(os.sched_yield)
-            with pytest.raises(ExhaustedError, match=f"{PROCESSES_MAX} replays run already"):
-                await past.read(CHANGES, is_gone=nobody_leaves)
-            is_left.set()
-            assert {await task for task in tasks} <= {"gone", "found"}
-            again = await past.read(CHANGES, is_gone=nobody_leaves)
-            assert await past.read(CHANGES, is_gone=nobody_leaves) is again, "it is kept"
-        async with PastRuns(journal, group, time_max_s=0.01) as hasty:
-            with pytest.raises(RejectedError, match=r"stopped after 0.01 s.*koala replay"):
-                await hasty.read(is_gone=nobody_leaves)
-        async with PastRuns(journal.parent / "no", group) as nowhere:
-            with pytest.raises((RejectedError, ConfigError), match="no"):
-                await nowhere.read(is_gone=nobody_leaves)
-    assert replays() == 0
-
-
-async def _outcome(past: PastRuns, changes: tuple[str, ...], is_gone: Any) -> str:
-    try:
-        await past.read(changes, is_gone=is_gone)
-    except ReaderGoneError:
-        return "gone"
-    return "found"

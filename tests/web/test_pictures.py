@@ -9,18 +9,14 @@ from msgspec.structs import replace
 
 from koala.views.barrier import barrier
 from koala.views.cells import (
-    duration,
     job_cells,
     link_cells,
-    processor_time,
     site_cells,
-    stage,
     steps,
 )
 from koala.views.gantt import KINDS, LETTERS, gantt
 from koala.views.records.grid import LinkStatus, SiteStatus
-from koala.views.usage import STEP_S, UsageHistory, Use, use_of
-from koala.web.charts import usage_chart
+from koala.views.usage import Use, use_of
 from koala.web.pages.jobs import JobFilter
 from koala.web.pages.viewer import make_templates
 from koala.web.settings import WebSettings
@@ -58,28 +54,6 @@ def test_the_processors_of_a_site_are_divided_without_remainder() -> None:
     cells = site_cells(replace(SITE, errors=2, is_drained=True))
     assert (cells.state, cells.trouble) == ("usable, drained", "2 errors in a row")
     assert cells.widths["waiting_at"] == "40.00%"
-
-
-def test_the_use_over_time_is_sampled_and_drawn() -> None:
-    history = UsageHistory()
-    assert usage_chart(history.whole) is None
-    assert history.add(0.0, [SITE])
-    assert not history.add(STEP_S / 2, [SITE])
-    assert history.add(STEP_S, [SITE, replace(SITE, site="vu")])
-    chart = usage_chart(history.whole)
-    assert chart is not None
-    assert chart.peak == 20
-    assert [area.kind for area in chart.areas] == ["running", "waiting", "others"]
-
-
-def test_durations_and_stages_are_words_for_people() -> None:
-    said = [duration(s) for s in (None, 0.0123, 0.5, 12.34, 60, 3_661, 90_000, -0.5)]
-    assert said == ["–", "12.3 ms", "500 ms", "12.3 s", "1 min", "1 h 1 min", "1 d 1 h", "−500 ms"]
-    assert processor_time(72_000) == "20.0 h"
-    assert stage("Delayed") == "waiting"
-    assert [step.state for step in steps(job_of("Releasing"))] == [
-        "done", "done", "here", "next", "next"
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -135,8 +135,3 @@ async def web_process(
         finally:
             process.kill()
             await process.ended()
-
-
-def cookie_of(browser: httpx.AsyncClient) -> str:
-    """The cookie of a signed-in browser."""
-    return "; ".join(f"{name}={value}" for name, value in browser.cookies.items())

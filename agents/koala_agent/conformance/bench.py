@@ -21,7 +21,8 @@ from koala_agent.conformance.plain_words import (
     silence_text,
 )
 from koala_agent.conformance.witness import Witness
-from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
+from koala_agent.lrm.batch.batch_manager import BatchManager
+from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.dialect import NAME_MAX, BatchJob, Dialect, JobState, job_name, script
 from koala_agent.lrm.local_manager import OUTPUT_FILE, Placeholder
 from koala_agent.transport.interface import Answer, Command, CommandRunner

@@ -28,7 +28,7 @@ from koala.common.protocol.limits import MESSAGE_BYTES_MAX
 from koala.common.protocol.messages import Watermark
 from koala.common.protocol.versions import PROTOCOL
 from koala.common.runtime.structured_log import get_logger
-from koala.common.wire.connection_backoff import BACK_OFF
+from koala.common.wire.connection_limits import BACK_OFF
 from koala.common.wire.packing import PACK_MAX, PACKS, Spacing, can_unpack, packed, unpacked
 from koala.common.wire.v1 import link_pb2
 from koala.common.wire.v1.link_pb2_grpc import AgentLinkStub

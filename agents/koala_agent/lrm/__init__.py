@@ -6,6 +6,7 @@ dialect           the commands and texts that one batch system must know
 site_commands     the commands of a site's batch system, counted and spaced
 batch             real batch systems: one manager, a dialect for each
 emulated          a queue on the wall clock with real processes
+gate_probe        two jobs that show what a gate does
 gate_trials       the result of the last probe of gates, on disk
 outlook           expected starts of claims that are not asked for yet
 job_table         the manager's jobs, on disk

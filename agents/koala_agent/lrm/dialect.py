@@ -100,6 +100,7 @@ class Figures:
     - `asleep` of the idle ones are powered down, and up after `wake_s`.
     - `shut` of the others are used by nobody and not to be had for now, as while a node restarts.
     - `closed`: words for people: how many nobody uses, and why they are not to be had.
+    - `shut_queues` start no job now, each with words for why, where no reason of a job says it.
     - `is_settling`: it will soon be otherwise, as while jobs are being ended.
     """
 
@@ -115,16 +116,19 @@ class Figures:
     wake_s: float = 0.0
     shut: int = 0
     closed: tuple[str, ...] = ()
+    shut_queues: Mapping[str, str] = field(default_factory=dict)
     is_settling: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of the queues for one job of ours, and the instant (seconds since the epoch) at which
-    the site closes for a maintenance; infinite: none is known."""
+    """Limits of the queues for one job of ours, the instant (seconds since the epoch) at which the
+    site closes for a maintenance, and how many of our jobs gather age while they wait; infinite:
+    none is known."""
 
     queues: tuple[Queue, ...] = ()
     closes_at: float = math.inf
+    ageing: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +160,8 @@ class Gate:
     - `renew_s`: how long it stays shut without being shut again.
     - `place` asks for words that are the same as long as the place is kept, empty before they are
       known; None where there are none. `note` is what else its users should know.
+    - `under`: what of the batch system's configuration it depends on; another one may need another
+      probe.
     """
 
     name: str
@@ -169,6 +175,7 @@ class Gate:
     renew_s: float = math.inf
     place: Callable[[str], Question] | None = None
     note: str = ""
+    under: str = ""
 
 
 class Dialect(ABC):

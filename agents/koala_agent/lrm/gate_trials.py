@@ -1,8 +1,8 @@
 """Result of the last gate probe, in the agent's state directory.
 
-`koala-agent doctor --probe` writes it, and the agent tells it to the daemon. It holds for the gates
-that the configuration of the batch system allowed at that time: with others the probe must be
-repeated, which is said and not done, because its jobs take the place of others'.
+The agent tells it to the daemon. It holds for the gates that there were, and for what of the batch
+system's configuration they depend on. When that changes the agent makes another probe by itself, as
+soon as nobody waits for the processors; the first one is for `koala-agent doctor --probe`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ FILE_NAME = "gate-probe.json"
 AGAIN = "koala-agent doctor --probe"
 
 
+Known = tuple[tuple[str, bool, str], ...]
+
+
 class GateTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """Trial of a gate at an instant in seconds since 1970; `gates` are all that there were then,
-    with whether they should keep the place, and `is_kept` is whether this one did."""
+    """Trial of gates at an instant in seconds since 1970. `gates` are all that there were then;
+    `gate` is the one that kept the place, empty for none, and `lost` are those that lost it."""
 
     gate: str
-    gates: tuple[tuple[str, bool], ...]
+    gates: Known
     at: float
-    is_kept: bool
+    lost: tuple[str, ...] = ()
 
     def save(self, folder: Path) -> None:
         """Write it into the folder of the local manager's state, which is made when missing."""
@@ -35,9 +38,9 @@ class GateTrial(msgspec.Struct, frozen=True, kw_only=True):
         write_private(folder / FILE_NAME, msgspec.json.encode(self))
 
 
-def names_of(gates: Iterable[Gate]) -> tuple[tuple[str, bool], ...]:
+def names_of(gates: Iterable[Gate]) -> Known:
     """Return what of gates shows that the configuration has changed."""
-    return tuple((gate.name, gate.keeps_place) for gate in gates)
+    return tuple((gate.name, gate.keeps_place, gate.under) for gate in gates)
 
 
 def read_trial(folder: Path) -> GateTrial | None:
@@ -48,11 +51,24 @@ def read_trial(folder: Path) -> GateTrial | None:
         return None
 
 
-def describe_trial(trial: GateTrial | None, gates: tuple[tuple[str, bool], ...]) -> str:
+def usable_gates(trial: GateTrial | None, gates: Iterable[Gate]) -> list[Gate]:
+    """Return the gates that keep a job's place, as far as is known."""
+    known = tuple(gates)
+    lost = () if trial is None or is_outdated(trial, known) else trial.lost
+    return [gate for gate in known if gate.keeps_place and gate.name not in lost]
+
+
+def is_outdated(trial: GateTrial | None, gates: Iterable[Gate]) -> bool:
+    """Return True if the configuration has changed since a trial."""
+    return trial is not None and trial.gates != names_of(gates)
+
+
+def describe_trial(trial: GateTrial | None, gates: Iterable[Gate]) -> str:
     """Say what is known of the gates of now by trial."""
     if trial is None:
         return f"never tried: {AGAIN}"
     day = f"{datetime.fromtimestamp(trial.at, UTC):%Y-%m-%d}"
-    if trial.gates != gates:
-        return f"tried {day}, before the configuration changed: repeat {AGAIN}"
-    return f"{'keeps' if trial.is_kept else 'LOSES'} the place: tried {day}"
+    if is_outdated(trial, gates):
+        return f"tried {day}, before the configuration changed: tried again when nobody waits"
+    lost = "".join(f"; {name} LOSES it" for name in trial.lost)
+    return f"{'keeps the place' if trial.gate else 'none keeps the place'}: tried {day}{lost}"

@@ -4,7 +4,6 @@ submission            a claim's folder, the starter's specification and its batc
 starter_installation  the starter in a folder of the site, or packed for a batch script
 launch_settings       settings of claims' folders and starters
 batch_script          a script that carries the starter, for nodes without a shared file system
-gate_compiler         the compiled gate of blocked processes, where there is a compiler
 portable_source       the starter's modules as interpreters from Python 3.6 on can run them
 allowed_programs      programs that the site's owner allows
 input_files           a claim's input files; `input_references` counts their readers

@@ -16,14 +16,14 @@ from koala_agent.starter.batch_rules import BatchRules
 class LaunchSettings:
     """Settings of claims' folders and starters at this site.
 
-    Starters find the agent at the addresses `agents`, or by files in the folder `mailbox`. `root`
-    holds a folder for each claim; compute nodes see it if it is `shared`, else they make folders in
-    `scratch` (default: their own scratch). `python` None means the interpreter of this agent, for
-    which the starter is compiled ahead; any other may be as old as Python 3.6. `rules` are those of
-    the batch system for starters, which run on this machine with `is_here`; `launcher` starts an
-    MPI program. `executables` are the folders of allowed programs, none: any; `variables` are the
-    environment variables that jobs may set for them. `accounts` maps grid users to the accounts of
-    their claims; None: the agent's own account.
+    Starters find the agent at the addresses `agents`, or by files in the folder `mailbox`.
+    `root` holds a folder for each claim; compute nodes see it if it is `shared`, else they make
+    folders in `scratch` (default: their own scratch). `python` None means the interpreter of
+    this agent, for which the starter is compiled ahead; any other may be as old as Python 3.6.
+    `rules` are those of the batch system for starters; `launcher` starts an MPI program.
+    `executables` are the folders of allowed programs, none: any; `variables` are the
+    environment variables that jobs may set for them. `accounts` maps grid users to the accounts
+    of their claims; None: the agent's own account.
     """
 
     root: Path
@@ -33,7 +33,6 @@ class LaunchSettings:
     mailbox: str = ""
     python: str | None = None
     rules: BatchRules = field(default_factory=BatchRules)
-    is_here: bool = False
     launcher: tuple[str, ...] = ()
     executables: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()

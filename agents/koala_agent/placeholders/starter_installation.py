@@ -107,7 +107,6 @@ def _checksum(folder: Path) -> str:
 
 
 NOT_CARRIED = (
-    "blocked/compiled.py",
     "resident/__init__.py",
     "resident/forked.py",
     "resident/parent.py",

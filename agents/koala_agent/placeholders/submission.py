@@ -56,7 +56,7 @@ class Preparation:
 
 
 def prepare(
-    order: Preparation, settings: LaunchSettings, *, command: tuple[str, ...], gate: str = ""
+    order: Preparation, settings: LaunchSettings, *, command: tuple[str, ...]
 ) -> Placeholder:
     """Make the claim's folder and specification, with the staged files of an archive; return its
     batch job. Its hold leaves the program its time. Raises OSError, SpecError for a wrong archive,
@@ -80,7 +80,6 @@ def prepare(
         port=order.port,
         leases=leases,
         input_path=order.input_path,
-        gate=gate,
     )
     spec |= {
         "hold_s": hold_s,
@@ -120,7 +119,6 @@ def specification(
     port: int,
     leases: LeaseTimes,
     input_path: str,
-    gate: str = "",
 ) -> dict[str, object]:
     """Return everything that a starter must know, as the content of spec.json: what its class
     `Specification` reads, by the names of the fields."""
@@ -146,7 +144,6 @@ def specification(
         "mailbox": settings.mailbox,
         "folder": str(settings.folder(claim.id)),
         "batch": settings.rules.document(),
-        "gate": gate,
         "launcher": settings.launcher,
         "hold_s": hold.hold_s,
         "no_barrier": hold.no_barrier,

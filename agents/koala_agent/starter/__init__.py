@@ -9,7 +9,7 @@ Imports that can be late are late, so that the check-in is quick.
   the machines of the allocation (`process_tree` finds them again), the `kv_socket`, and the
   `path_probes`. `batch_rules` tell it what it must know of the batch system.
 - `mailbox` is the connection by files, where nobody can dial.
-- `blocked` has the processes at the barrier: a compiled gate (`gate.c`), or a fork.
+- `blocked` has the processes at the barrier, forks of the starter.
 - `resident` has the parent of starters on the agent's machine, and its forks.
 - `node` has the helpers on other machines of the component. Starter and helper share
   `machine_driver` and `process_host`.

@@ -233,8 +233,3 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     ),
 }
 """Parsers by the text of an annotation, without OPTIONAL."""
-
-
-def encoded(environment: dict[str, str]) -> dict[bytes, bytes]:
-    """Return an environment as the system takes it."""
-    return {to_bytes(name): to_bytes(value) for name, value in environment.items()}

@@ -213,15 +213,12 @@ class Connection:
         *,
         identity: tuple[str, str] | None = None,
         files: MailboxConnector | None = None,
-        inherited: socket.socket | None = None,
     ) -> None:
-        """`inherited` is connected to the agent already, and nobody else can have its other end."""
         self.events: list[Event] = []
         self.address = ""
         self._addresses = addresses
         self._identity = identity
         self._files = files
-        self._inherited = inherited
         self._prover: Prover | None = None
         self._resolved: dict[tuple[str, int], _Found] = {}
         self._has_orders = False
@@ -241,11 +238,6 @@ class Connection:
     def dial(self) -> None:
         """Drop the present connection and connect to the next address."""
         self.hang_up()
-        if self._inherited is not None:
-            inherited, self._inherited = self._inherited, None
-            self._begin(inherited)
-            self.events.append(Connected())
-            return
         if self._files is not None:
             self._open_files(self._files)
             return
@@ -280,8 +272,6 @@ class Connection:
     def close(self) -> None:
         """Close for good, without an event."""
         self.hang_up()
-        if self._inherited is not None:
-            self._inherited.close()
         if self._files is not None:
             self._files.close()
 
@@ -328,17 +318,12 @@ class Connection:
         self._dialled = None
         self._authenticate(dialled)
 
-    def _begin(self, connected: socket.socket) -> None:
-        """Begin to talk over a socket that is connected."""
+    def _authenticate(self, connected: socket.socket) -> None:
+        """Begin to talk over a socket whose other end may be anybody's."""
         self._wire = JsonSocket(
             connected, self._watch, on_message=self._receive, on_lost=self._lost
         )
         self.address = self._wire.address
-
-    def _authenticate(self, connected: socket.socket) -> None:
-        """Begin to talk over a socket whose other end may be anybody's."""
-        self._begin(connected)
-        assert self._wire is not None
         if self._identity is None:
             self.events.append(Connected())
             return

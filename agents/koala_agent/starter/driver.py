@@ -35,7 +35,7 @@ from koala_agent.starter.events import (
     Woken,
     WriteEnd,
 )
-from koala_agent.starter.light import dumps, loads, socket
+from koala_agent.starter.light import dumps, loads
 from koala_agent.starter.machine_driver import MachineDriver
 from koala_agent.starter.messages import END_FILE, PASS_FILE, EndRecord, PassRecord, to_json
 from koala_agent.starter.process_host import ProcessHost, make_sync_request
@@ -61,10 +61,7 @@ class StarterDriver:
         self,
         spec: dict[str, object],
         nonce: str,
-        *,
-        inherited: int | None = None,
     ) -> None:
-        """`inherited` is the descriptor of a socket that is connected to the agent."""
         now = boot_now()
         self._nonce = nonce
         self._program = ClaimProgram(spec)
@@ -80,7 +77,6 @@ class StarterDriver:
             self.watch,
             identity=identity,
             files=_mailbox_connector(self._program.spec),
-            inherited=None if inherited is None else socket.socket(fileno=inherited),
         )
         self._program.environment[MARK] = nonce
         request = make_sync_request(self._program, nonce, own=(LOG_FILE,))
@@ -391,7 +387,7 @@ def main(arguments: list[str]) -> int:
     if arguments[1] == "resident":
         from koala_agent.starter.resident import parent  # noqa: PLC0415 - late: no starter waits for it
 
-        return parent.serve(lambda path, inherited: _run(path, inherited).served())
+        return parent.serve(lambda path: _run(path).served())
     if arguments[1] == "machine":
         from koala_agent.starter.node import driver as node  # noqa: PLC0415 - late: no starter waits for it
 
@@ -404,11 +400,11 @@ def main(arguments: list[str]) -> int:
     os._exit(0)  # the interpreter would take 5 ms to clean up
 
 
-def _run(path: str, inherited: int | None = None) -> StarterDriver:
-    """Run the starter of this specification to its end; `inherited`: see `StarterDriver`."""
+def _run(path: str) -> StarterDriver:
+    """Run the starter of this specification to its end."""
     spec = to_object(loads(read_file(path)))
     _keep_for(spec)
-    driver = StarterDriver(spec, os.urandom(12).hex(), inherited=inherited)
+    driver = StarterDriver(spec, os.urandom(12).hex())
     driver.run()
     return driver
 

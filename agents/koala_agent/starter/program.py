@@ -40,7 +40,7 @@ class Specification:
     relative one begins at the home directory. `input` is the path of the input file, `inputs` are
     the names of all input files in the folder `inputs`, from agents that tell them. The starter
     `fetches` them, and the files that were `staged`, where the agent cannot show them; files are
-    `shared` or brought. `gate` is the path of the compiled gate (`blocked`), where there is one.
+    `shared` or brought.
     """
 
     claim: str
@@ -51,7 +51,6 @@ class Specification:
     bundle: dict[str, object]
     shared: bool = True
     batch: dict[str, object] | None = None
-    gate: str = ""
     launcher: tuple[str, ...] = ()
     input: str = ""
     inputs: tuple[str, ...] = ()

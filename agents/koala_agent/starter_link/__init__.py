@@ -1,7 +1,6 @@
 """The link to the starters of claims: the agent's end of it.
 
 listener               the port at which starters and file syncs check in, and their connections
-inherited_connections  those of starters on this machine, which need not dial
 mailbox                the same connections by files, for starters that can dial nobody
 authentication         proofs, in both directions, that the other end knows the claim's secret
 codec                  JSON lines of starters as events of the claim table

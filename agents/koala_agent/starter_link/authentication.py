@@ -1,8 +1,6 @@
 """Authentication of starters and file syncs: proofs of a claim's secret, in both directions.
 
-The secret itself is not sent (`koala_agent.starter.challenge_response`). Only starters that
-inherited their connection, whose other end can only be their agent, show it, and get no proof of
-the agent (`inherited_connections`).
+Our starters do not send the secret itself (`koala_agent.starter.challenge_response`).
 """
 
 from __future__ import annotations

@@ -8,9 +8,6 @@ An invalid one closes the connection; a well-behaved starter reconnects. A file 
 requests about the claim's files instead (`file_sync`). No state here matters: a starter repeats all
 that it knows in its next hello.
 
-A starter that has inherited its connection (`inherited_connections`) begins with the same hello,
-which shows the secret itself.
-
 Protocols with callbacks, not streams: asyncio's stream server makes tasks that have no owner.
 """
 
@@ -18,8 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
-import socket
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -110,9 +105,7 @@ class StarterListener:
         self._file_syncs: dict[ClaimId, list[StarterConnection]] = {}
         self._open: dict[int, StarterConnection] = {}
         self._unauthenticated: dict[int, StarterConnection] = {}
-        self._connecting: set[asyncio.Task[object]] = set()
         self._server: asyncio.Server | None = None
-        self._is_closed = False
 
     async def listen(self, address: str, port: int, *, is_fixed: bool = False) -> int:
         """Open the port and return its number. A taken port is replaced by another one, unless the
@@ -132,7 +125,6 @@ class StarterListener:
 
     def close(self) -> None:
         """Close the port and all connections; starters go on, and look for the next agent."""
-        self._is_closed = True  # for inherited sockets whose connection is being made
         if self._server is not None:
             self._server.close()
         for connection in list(self._open.values()):
@@ -155,28 +147,15 @@ class StarterListener:
         authentication = Authentication(self._secret)
         return StarterConnection(self, authentication, hello_limit_s=MAILBOX_HELLO_S)
 
-    def connect(self, end: socket.socket, address: str) -> None:
-        """Begin a connection over our end of a socket pair, of which the starter at this address
-        inherits the other. It may begin to talk late on a busy machine, so there is no limit."""
-        loop = asyncio.get_running_loop()
-        authentication = Authentication(self._secret)
-        connection = StarterConnection(
-            self, authentication, hello_limit_s=math.inf, inherited_at=address
-        )
-        task = loop.create_task(loop.connect_accepted_socket(lambda: connection, end))
-        self._connecting.add(task)
-        task.add_done_callback(self._connecting.discard)
-
     def register(self, connection: StarterConnection) -> bool:
-        """Register a connection; False when there are too many, or the listener is closed."""
+        """Register a connection; False when there are too many."""
         self._open[id(connection)] = connection
-        if not connection.is_inherited:
-            self._unauthenticated[id(connection)] = connection
+        self._unauthenticated[id(connection)] = connection
         if len(self._unauthenticated) > UNAUTHENTICATED_MAX:
             oldest = next(iter(self._unauthenticated.values()))
             self.mark_authenticated(oldest)
             oldest.abort()
-        return not self._is_closed and len(self._open) <= CONNECTIONS_MAX
+        return len(self._open) <= CONNECTIONS_MAX
 
     def mark_authenticated(self, connection: StarterConnection) -> None:
         """Remove a connection from the unauthenticated ones."""
@@ -298,13 +277,10 @@ class StarterConnection(asyncio.Protocol):
         authentication: Authentication,
         *,
         hello_limit_s: float = HELLO_LIMIT_S,
-        inherited_at: str = "",
     ) -> None:
-        """`inherited_at` is the address of a starter that has inherited the other end."""
         self.authentication = authentication
         self._listener = listener
         self._hello_limit_s = hello_limit_s
-        self._inherited_at = inherited_at
         self._identity: tuple[ClaimId, str] | None = None
         self._file_sync_identity: tuple[ClaimId, str] | None = None
         self._unread = b""
@@ -321,8 +297,7 @@ class StarterConnection(asyncio.Protocol):
         self._transport = transport
         if not self._listener.register(self):
             transport.abort()
-        if self._hello_limit_s < math.inf:
-            self._limit = self._listener.later(self._hello_limit_s, self.abort)
+        self._limit = self._listener.later(self._hello_limit_s, self.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._limit is not None:
@@ -398,15 +373,10 @@ class StarterConnection(asyncio.Protocol):
             if self._transport.get_write_buffer_size() > UNSENT_MAX_BYTES:
                 self._refuse("it does not read")
 
-    @property
-    def is_inherited(self) -> bool:
-        """True when a starter has inherited the other end."""
-        return bool(self._inherited_at)
-
     def address(self) -> str:
         """Return the address of the other end."""
-        if self._transport is None or self._inherited_at:
-            return self._inherited_at
+        if self._transport is None:
+            return ""
         host, *_rest = self._transport.get_extra_info("peername") or ("",)
         return str(host)
 

@@ -147,7 +147,7 @@ def add(*, site: str, owner: str, ttl: str, json: bool, address: str | None) -> 
 @daemon_options
 def enrolled(*, json: bool, address: str | None) -> None:
     """List the enrolled sites with the state of their certificates."""
-    from koala.cli.render.access import enrolments_text
+    from koala.cli.render.documents import enrolments_text
 
     sites = ask(address, lambda client: client.enrolments())
     print_list("sites", sites, lambda: enrolments_text(sites, width=terminal_width()), as_json=json)
@@ -202,7 +202,7 @@ def metrics(*, json: bool, address: str | None) -> None:
 @daemon_options
 def queues(*, json: bool, address: str | None) -> None:
     """Show the placement queues with the jobs at their heads."""
-    from koala.cli.render.queues import queues_text
+    from koala.cli.render.documents import queues_text
 
     shown = ask(address, lambda client: client.queues())
     print_answer(shown, lambda: queues_text(shown, width=terminal_width()), as_json=json)

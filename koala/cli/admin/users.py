@@ -70,7 +70,7 @@ def add(*, name: str, role: str, expires: str, json: bool, address: str | None) 
 @daemon_options
 def list_users(*, json: bool, address: str | None) -> None:
     """List the added users."""
-    from koala.cli.render.access import users_text
+    from koala.cli.render.documents import users_text
 
     users = ask(address, lambda client: client.users())
     print_list("users", users, lambda: users_text(users, width=terminal_width()), as_json=json)
@@ -90,7 +90,7 @@ def revoke(*, name: str, json: bool, address: str | None) -> None:
 @daemon_options
 def audit(*, last: int, json: bool, address: str | None) -> None:
     """Show the audit log: calls that changed something or were refused. For administrators."""
-    from koala.cli.render.access import audit_text
+    from koala.cli.render.documents import audit_text
 
     lines = ask(address, lambda client: client.audit(last=last))
     print_list("lines", lines, lambda: audit_text(lines, width=terminal_width()), as_json=json)

@@ -24,6 +24,7 @@ from koala.cli.arguments import (
 from koala.cli.output import is_coloured, note, print_answer, print_json, print_list, terminal_width
 from koala.cli.requests import ask
 from koala.common.runtime import clock
+from koala.common.runtime.option_values import did_you_mean
 from koala.errors import SpecError
 from koala.views.records.phases import PHASES
 
@@ -86,10 +87,20 @@ def list_jobs(
             if (since_at is None or float(job.submitted_at) >= since_at)
             and (site is None or site in job.sites)
         ]
+        if site is not None and not chosen:
+            await _check_site(client, site)
         return chosen[-last:] if last else chosen
 
     jobs = ask(address, request)
     print_list("jobs", jobs, lambda: render(jobs, terminal_width(), is_coloured()), as_json=json)
+
+
+async def _check_site(client: AsyncClient, name: str) -> None:
+    """Check that the grid has a site. Raises SpecError."""
+    known = [site.site for site in await client.sites()]
+    if name not in known:
+        names = ", ".join(known) or "none"
+        raise SpecError(f"--site {name}: unknown; {did_you_mean(name, known)}known are {names}")
 
 
 @click.command

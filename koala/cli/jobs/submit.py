@@ -67,6 +67,7 @@ class Submitted(Protocol):
 @examples(
     "koala submit --watch job.yaml",
     "koala submit --dry-run -D STEPS=100 job.rsl",
+    "koala submit train.sh",
     "koala submit --component atlas:train.sh --component boreas:train.sh",
 )
 @click.command
@@ -117,7 +118,10 @@ def submit(
     json: bool,
     address: str | None,
 ) -> None:
-    """Submit a job description and print the job's id."""
+    """Submit a job description or batch script.
+
+    It prints the job's id.
+    """
     if key is not None and not key.strip():  # typical of an unset shell variable
         raise SpecError(f"--key {key!r}: the key is empty; leave out --key to submit without one")
     text = _chosen(source, component, address)
@@ -244,25 +248,51 @@ def _chosen(source: str, components: Sequence[str], address: str | None) -> str:
     if components and source:
         raise SpecError(f"{source!r} and --component cannot be combined")
     if components:
-        return _rsl_of_scripts(components, address)
+        return _rsl_of_components(components, address)
     if not source:
         raise SpecError("nothing to submit: give a FILE (- is standard input) or --component")
-    return _description(source, is_job=True)
+    text = _description(source)
+    if text.startswith("#!") or source.endswith(SCRIPT_SUFFIXES):
+        return _rsl_of_script(source, text, address)
+    return text
 
 
-def _rsl_of_scripts(components: Sequence[str], address: str | None) -> str:
-    """Convert `SITE:SCRIPT` words to RSL; print a warning for each ignored request."""
-    from koala.job_descriptions.job_writer import write_job
-    from koala.job_descriptions.scripts.reading import read_scripts
+def _rsl_of_script(source: str, text: str, address: str | None) -> str:
+    """Convert a batch script to RSL: at the only site of its batch system, else at any. Raises
+    SpecError for one without directives."""
+    from koala.job_descriptions.scripts.reading import system_of_script
 
+    system = system_of_script(text)
+    if system is None:
+        raise SpecError(
+            f"{source!r} is a script without directives of a batch system (expected a job"
+            " description or a batch script); run it with: koala run -- COMMAND"
+        )
+    sites = _known_sites(address)
+    alike = [name for name, site in sites.items() if site.system == system]
+    site = alike[0] if len(alike) == 1 else ""
+    note(f"a batch script for {system}: at {site or 'any site; --component SITE:SCRIPT names one'}")
+    return _rsl_of_scripts([(site, source, text)], sites)
+
+
+def _rsl_of_components(components: Sequence[str], address: str | None) -> str:
+    """Convert `SITE:SCRIPT` words to RSL. Raises SpecError."""
     scripts = []
     for word in components:
         site, colon, path = word.rpartition(":")
         if not path or (colon and not site):
             raise SpecError(f"--component {word!r}: allowed is SITE:SCRIPT, or SCRIPT alone")
         scripts.append((site, path, _description(path)))
-    named = {site for site, _, _ in scripts if site}
-    job = read_scripts(scripts, sites=_known_sites(address) if named else {})
+    is_named = any(site for site, _, _ in scripts)
+    return _rsl_of_scripts(scripts, _known_sites(address) if is_named else {})
+
+
+def _rsl_of_scripts(scripts: list[tuple[str, str, str]], sites: dict[str, ScriptSite]) -> str:
+    """Convert scripts to RSL; print a warning for each ignored request."""
+    from koala.job_descriptions.job_writer import write_job
+    from koala.job_descriptions.scripts.reading import read_scripts
+
+    job = read_scripts(scripts, sites=sites)
     for warning in job.warnings:
         note(f"warning: {warning}")
     return write_job(job.spec)
@@ -283,15 +313,13 @@ def _known_sites(address: str | None) -> dict[str, ScriptSite]:
     }
 
 
-def _description(source: str, *, is_job: bool = False) -> str:
+def _description(source: str) -> str:
     """Read a description as UTF-8. Raises SpecError with the line of an invalid byte."""
     text = read_text(source)
-    is_script = text.startswith(b"#!") or source.endswith(SCRIPT_SUFFIXES)
-    if is_job and (is_script or text.startswith(b"\x7fELF")):
-        kind = "a script" if is_script else "a program"
+    if text.startswith(b"\x7fELF"):
         raise SpecError(
-            f"{source!r} is {kind}, not a job description; run it with: koala run -- COMMAND;"
-            " submit a batch script with: koala submit --component SITE:SCRIPT"
+            f"{source!r} is a program (expected a job description or a batch script); run it with:"
+            " koala run -- COMMAND"
         )
     try:
         description = text.decode()

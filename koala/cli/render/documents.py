@@ -29,6 +29,11 @@ from koala.views.records.jobs import (
 if TYPE_CHECKING:
     from koala.client.records import OutputFile
 
+
+from koala.views.records.access import AuditLine, Enrolment, User
+from koala.views.records.grid import Queues
+from koala.views.units import counted
+
 STORY_LINES = 12
 AWAY = ("revoked", "expired")  # states of an enrolment that keep a site away
 
@@ -463,3 +468,63 @@ def _flat(name: str, value: object) -> Iterable[tuple[str, str]]:
             yield name, f"{value:.6g}"
         case _:
             yield name, str(value)
+
+
+def queues_text(found: Queues, *, width: int | None = None) -> str:
+    """Format `koala queues`: each queue that is not empty, with its first jobs."""
+    heads = (
+        column(">PLACE", "position"),
+        column("JOB", "job"),
+        column("NAME", lambda job: job.name or ""),
+        column("OWNER", "owner"),
+        column(">PROCESSORS", "processors"),
+        column(">COMPONENTS", "components", rank=2),
+        column(">TRIES", "placement_tries", rank=1),
+        column("SUBMITTED", lambda job: moment(job.submitted_at), rank=1),
+    )
+    parts = []
+    for queue in found.queues:
+        if queue.jobs:
+            jobs = counted(queue.jobs, "job")
+            shown = table(heads, queue.first, width=width) if queue.first else ""
+            parts.append(f"queue {queue.queue}: {jobs}\n{shown}".rstrip())
+    return "\n\n".join(parts) or "no job waits in a queue"
+
+
+def enrolments_text(sites: Sequence[Enrolment], *, width: int | None = None) -> str:
+    """Format `koala site list`: one line a site."""
+    heads = (
+        column("SITE", "site"),
+        column("STATE", "state"),
+        column("OWNER", lambda site: site.owner or "-", rank=1),
+        column("JOINED", lambda site: moment(site.joined_at), rank=3),
+        column("VALID UNTIL", lambda site: moment(site.expires_at or site.join_expires_at)),
+        column("BY", "by", rank=2),
+    )
+    return table(heads, sites, width=width)
+
+
+def users_text(users: Sequence[User], *, width: int | None = None) -> str:
+    """Format `koala user list`: one line a user."""
+    heads = (
+        column("USER", "user"),
+        column("ROLE", "role"),
+        column("STATE", "state"),
+        column("VALID UNTIL", lambda user: moment(user.expires_at), rank=1),
+        column("BY", "by", rank=2),
+    )
+    return table(heads, users, width=width)
+
+
+def audit_text(lines: Sequence[AuditLine], *, width: int | None = None) -> str:
+    """Format `koala audit`: one line a call."""
+    heads = (
+        column("AT", "time"),
+        column("WHO", "who"),
+        column("ROLE", "role", rank=2),
+        column("FROM", "source", rank=1),
+        column("VERB", "verb"),
+        column("OBJECT", "object"),
+        column("OUTCOME", "outcome"),
+    )
+    return table(heads, lines, width=width)

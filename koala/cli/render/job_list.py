@@ -11,6 +11,8 @@ from koala.cli.render.table import NOTHING, Column, clean, column, table
 from koala.errors import SpecError
 from koala.views.records.jobs import JobSummary
 
+MINUTE = len("2026-11-29 13:20")
+"""Characters of an instant to the minute, which is enough in a list."""
 Render = Callable[[Sequence[JobSummary], int | None, bool], str]
 """Makes the text of jobs, for a width of the terminal, coloured or not."""
 
@@ -62,16 +64,16 @@ def job_columns(*, now: float | None = None, zone: tzinfo | None = None) -> tupl
     """Return the columns of `koala list`; `now` is for the time that running jobs have run."""
     return (
         column("JOB", "job"),
-        column("NAME", "name", rank=1, is_optional=True),
+        column("NAME", "name", rank=4, is_optional=True),
         column("PHASE", "phase"),
         column("PRIORITY", "priority", rank=9),
-        column(">PARTS", "components", rank=8),
-        column(">PROCESSORS", "processors", rank=5),
-        column("PROGRAM", _programs, rank=4),
-        column("SITES", "sites", rank=3),
-        column("SUBMITTED", lambda job: moment(job.submitted_at, zone), rank=7),
-        column(">ELAPSED", lambda job: _elapsed(job, now), rank=6),
-        column("USER", "owner", rank=2),
+        column(">PARTS", "components", rank=7),
+        column(">PROCESSORS", "processors", rank=2),
+        column("PROGRAM", _programs, rank=6),
+        column("SITES", "sites", rank=5),
+        column("SUBMITTED", lambda job: moment(job.submitted_at, zone)[:MINUTE], rank=3),
+        column(">ELAPSED", lambda job: _elapsed(job, now), rank=1),
+        column("USER", "owner", rank=8),
         column("REASON", lambda job: job.reason or copying_text(job) or " "),
     )
 

@@ -16,7 +16,7 @@ from grpc import aio
 
 from koala.common.files.bandwidth_limits import CHUNK_BYTES
 from koala.common.identity.tls import DAEMON_HOST, IdentityFile, secure_channel, site_host
-from koala.common.wire.connection_backoff import BACK_OFF
+from koala.common.wire.connection_limits import BACK_OFF
 
 _KEEPALIVE_MS = 10_000
 _TIMEOUT_MS = 5_000

@@ -8,9 +8,8 @@ from typing import Any
 
 import grpc
 
-from koala.common.metrics.declarations import CALL_SECONDS, CALLS
+from koala.common.metrics.declarations import CALL_SECONDS, CALLS, OTHER
 from koala.common.metrics.meter import Meter
-from koala.common.metrics.metric_types import OTHER
 from koala.common.runtime import clock
 from koala.common.wire.interceptors import Context, Handler, behaviour_of, handler_of
 

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from koala.common.metrics.declarations import METRICS
-from koala.common.metrics.metric_types import Label, Metric
+from koala.common.metrics.declarations import METRICS, Label, Metric
 
 BEGIN, END = "<!-- table of metrics -->", "<!-- end of the table -->"
 VALUES_SHOWN_MAX = 14

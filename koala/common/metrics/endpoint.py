@@ -1,7 +1,6 @@
 """The HTTP endpoint of metrics: a WSGI server in threads, so that no event loop waits for a scrape.
 
-Everything about a connection is bounded: how many are open, how long one may take. Beyond the
-number the oldest one that has not asked for the metrics gives way, so strangers who say nothing
+Of too many connections that have not asked yet the oldest gives way, so strangers who say nothing
 keep no scrape out. Certificate, key and token are read again when their files change.
 """
 
@@ -13,7 +12,6 @@ import ssl
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from threading import Lock, Thread
@@ -34,10 +32,6 @@ if TYPE_CHECKING:
 
 PATH = "/metrics"
 CONNECTIONS_MAX = 16
-KEEP = "koala.keep"
-"""Name in the environment of a request: the function that lets its connection stay."""
-CONNECTION_S_MAX = 30.0
-"""A connection that takes longer is closed; Prometheus gives up after 10 s by default."""
 IDLE_S_MAX = 10.0
 POLL_S = 0.2
 TOKEN_BYTES_MAX = 4_096
@@ -52,16 +46,15 @@ class MetricsEndpoint:
         """Listen. `key` is the configuration key of the address. Raises ConfigError."""
         check_free(key, settings.listen)
         self._settings = settings
-        tls = _Tls(settings) if settings.certificate else None
         if settings.token_file:
             _read_token(settings.token_file)
         app = _protected(make_wsgi_app(registry), settings.token_file)
         host, _, port = settings.listen.rpartition(":")
         try:
-            self._server = _Server((host.strip("[]"), int(port)), app, tls)
+            self._server = _Server((host.strip("[]"), int(port)), app, settings)
         except OSError as error:
             raise cannot_listen(key, settings.listen) from error
-        scheme = "http" if tls is None else "https"
+        scheme = "https" if settings.certificate else "http"
         self.url = f"{scheme}://{host}:{self._server.server_port}{PATH}"
         self._thread = Thread(
             target=self._server.serve_forever, args=(POLL_S,), name="metrics", daemon=True
@@ -86,48 +79,6 @@ class MetricsEndpoint:
         self._server.server_close()
 
 
-class _Tls:
-    """TLS settings of a server, with the newest certificate."""
-
-    def __init__(self, settings: MetricsSettings) -> None:
-        """Read certificate and key. Raises ConfigError."""
-        self._paths = (settings.certificate, settings.key)
-        self._stamps = self._stat()
-        try:
-            self._context = self._read()
-        except (OSError, ssl.SSLError) as error:
-            names = " and ".join(self._paths)
-            raise ConfigError(f"metrics.certificate: {names} cannot be used: {error}") from error
-
-    def wrap(self, connection: socket.socket) -> ssl.SSLSocket:
-        """Wrap a connection; the handshake follows with its first read."""
-        stamps = self._stat()
-        if stamps != self._stamps:
-            try:
-                self._context, self._stamps = self._read(), stamps
-            except (OSError, ssl.SSLError) as error:  # half of a renewal: keep the older one
-                log.warning("metrics.certificate_not_read", reason=str(error))
-        return self._context.wrap_socket(
-            connection, server_side=True, do_handshake_on_connect=False
-        )
-
-    def _read(self) -> ssl.SSLContext:
-        """Read into a new context: a pair that does not fit leaves a context without its key."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*self._paths)
-        return context
-
-    def _stat(self) -> tuple[tuple[int, int] | None, ...]:
-        stamps: list[tuple[int, int] | None] = []
-        for path in self._paths:
-            try:
-                status = Path(path).stat()
-                stamps.append((status.st_ino, status.st_mtime_ns))
-            except OSError:
-                stamps.append(None)
-        return tuple(stamps)
-
-
 class _Handler(WSGIRequestHandler):
     """Handler of one request, without a line in the log for each."""
 
@@ -146,7 +97,8 @@ class _Handler(WSGIRequestHandler):
     def get_environ(self) -> WSGIEnvironment:
         """Return the environment of a request whose headers have been read."""
         assert isinstance(self.server, _Server)
-        return super().get_environ() | {KEEP: partial(self.server.keep, self.connection)}
+        self.server.note_asked(self.connection)
+        return super().get_environ()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - the library's
         """Log nothing."""
@@ -157,67 +109,79 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each connection, and a bound on their number and duration."""
+    """A thread for each connection, and a bound on the number of those that have not asked yet."""
 
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], app: WSGIApplication, tls: _Tls | None) -> None:
+    def __init__(
+        self, address: tuple[str, int], app: WSGIApplication, settings: MetricsSettings
+    ) -> None:
+        """Listen. Raises ConfigError, OSError."""
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self._tls = tls
         self._lock = Lock()
+        self._silent: dict[Any, None] = {}  # in the order in which they came
         self._failures = LogRate()
-        self._open: dict[socket.socket, float] = {}  # the oldest first
-        self._asking: set[socket.socket] = set()
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if settings.certificate else None
+        self._pair = (settings.certificate, settings.key)
+        self._read_at: tuple[int, ...] = ()
         super().__init__(address, _Handler)
         self.set_app(app)
+        if self._tls is not None:
+            try:
+                self._read_certificate(self._tls)
+            except (OSError, ssl.SSLError) as error:
+                self.server_close()
+                pair = " and ".join(self._pair)
+                text = f"metrics.certificate: {pair} cannot be used: {error}"
+                raise ConfigError(text) from error
+            self.socket = self._tls.wrap_socket(
+                self.socket, server_side=True, do_handshake_on_connect=False
+            )
 
     def server_bind(self) -> None:
-        """Bind, without a look-up of our own name, which may take long."""
+        """Bind the socket, without a look-up of the machine's name."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
 
+    def _read_certificate(self, context: ssl.SSLContext) -> None:
+        """Read certificate and key if they have changed. Raises OSError, ssl.SSLError."""
+        changed_at = tuple(Path(path).stat().st_mtime_ns for path in self._pair)
+        if changed_at != self._read_at:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*self._pair)  # do they fit?
+            context.load_cert_chain(*self._pair)
+            self._read_at = changed_at
+
     def get_request(self) -> tuple[socket.socket, Any]:
-        """Accept a connection."""
-        connection, address = super().get_request()
-        return (connection if self._tls is None else self._tls.wrap(connection)), address
+        """Accept a connection, with the newest certificate."""
+        if self._tls is not None:
+            try:
+                self._read_certificate(self._tls)
+            except (OSError, ssl.SSLError) as error:  # half of a renewal: keep the older one
+                log.warning("metrics.certificate_not_read", reason=str(error))
+        return super().get_request()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ANN401
-        """Take a connection. If there are too many, one gives way."""
+        """Take a connection. If too many have not asked, the oldest of them gives way."""
         with self._lock:
-            self._open[request] = clock.now()
-            if len(self._open) > CONNECTIONS_MAX:
-                silent = (one for one in self._open if one not in self._asking)
-                oldest = next(silent)  # there is one: the new one has not asked yet
+            self._silent[request] = None
+            if len(self._silent) > CONNECTIONS_MAX:
+                oldest = next(iter(self._silent))
                 _end(oldest)
-                self._forget(oldest)
+                del self._silent[oldest]
         return True
 
-    def keep(self, connection: socket.socket) -> None:
+    def note_asked(self, connection: socket.socket) -> None:
         """Let a connection stay until its answer is sent."""
         with self._lock:
-            if connection in self._open:
-                self._asking.add(connection)
+            self._silent.pop(connection, None)
 
     def shutdown_request(self, request: Any) -> None:  # noqa: ANN401 - the library's type
         """Close a connection."""
-        with self._lock:
-            self._forget(request)
+        self.note_asked(request)
         super().shutdown_request(request)
-
-    def _forget(self, connection: socket.socket) -> None:
-        self._open.pop(connection, None)
-        self._asking.discard(connection)
-
-    def service_actions(self) -> None:
-        """End connections that take too long."""
-        now = clock.now()
-        with self._lock:
-            late = [one for one, at in self._open.items() if now - at > CONNECTION_S_MAX]
-        for connection in late:
-            _end(connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """Log an error of a handler; it ends that connection only."""
@@ -240,7 +204,6 @@ def _protected(app: WSGIApplication, token_file: str) -> WSGIApplication:
         if token_file and not _is_shown(environ.get("HTTP_AUTHORIZATION", ""), token_file):
             challenge = ("WWW-Authenticate", "Bearer")
             return _text(start, "401 Unauthorized", "a bearer token is needed", challenge)
-        environ[KEEP]()
         return app(environ, start)
 
     return answer

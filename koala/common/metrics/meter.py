@@ -14,8 +14,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from koala.common.metrics.declarations import METRICS, SITE
-from koala.common.metrics.metric_types import OTHER, Label, Metric, MetricKind, Source
+from koala.common.metrics.declarations import (
+    METRICS,
+    OTHER,
+    SITE,
+    Label,
+    Metric,
+    MetricKind,
+    Source,
+)
 from koala.common.metrics.readings import Readings
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from threading import Lock
 
 from koala.common.identity.keys import expires_at
 from koala.common.identity.tls import IdentityFile
-from koala.common.metrics.declarations import CERTIFICATE_ENDS, READINGS_AGE
-from koala.common.metrics.metric_types import Metric
+from koala.common.metrics.declarations import CERTIFICATE_ENDS, READINGS_AGE, Metric
 from koala.common.runtime import clock
 from koala.errors import ConfigError, KoalaError
 

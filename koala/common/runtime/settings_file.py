@@ -21,9 +21,31 @@ Tree = dict[str, Any]
 PORT_MAX = 65_535
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Megabytes = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
-SiteText = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-Endpoint = Annotated[str, msgspec.Meta(pattern=r"^[^\s:]+:\d{1,5}$|^\[[0-9A-Fa-f:]+\]:\d{1,5}$")]
-"""host:port; an IPv6 address stands in brackets."""
+_PATTERNS: dict[str, str] = {}
+"""What texts of each pattern are, by the pattern as errors of msgspec quote it."""
+
+
+def matching(
+    pattern: str, words: str, *, min_length: int | None = None, max_length: int | None = None
+) -> msgspec.Meta:
+    """Require texts of a pattern, and say in errors what they are."""
+    _PATTERNS[repr(pattern)] = words
+    return msgspec.Meta(pattern=pattern, min_length=min_length, max_length=max_length)
+
+
+SiteText = Annotated[
+    str,
+    matching(
+        r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "a name of letters, digits and ._- (64 at most)"
+    ),
+]
+Endpoint = Annotated[
+    str,
+    matching(
+        r"^[^\s:]+:\d{1,5}$|^\[[0-9A-Fa-f:]+\]:\d{1,5}$",
+        "host:port, with an IPv6 address in brackets",
+    ),
+]
 
 _PLACED = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<place>[^`]*)`)?$", re.DOTALL)
 _FIELD = re.compile(r"field `(?P<name>[^`]*)`")
@@ -98,6 +120,9 @@ def _explain(error: str, kind: type, tree: Tree) -> str:
         place = place.replace("[...]", f".{_holder(tree, place, name)}")
         return unknown_key(_key(place, name), known)
     allowed = what.removeprefix("Expected ").replace("`", "")
+    _, is_pattern, pattern = allowed.partition("matching regex ")
+    if is_pattern:
+        allowed = _PATTERNS.get(pattern, allowed)
     if what.startswith("Invalid enum value") and get_origin(type_at(kind, place)) is Literal:
         allowed = "one of " + ", ".join(map(str, get_args(type_at(kind, place))))
     place = place.removesuffix("[...]")

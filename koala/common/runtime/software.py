@@ -9,6 +9,8 @@ SIM = ("scipy", "matplotlib")
 """Packages of the extra `sim`."""
 WEB = ("starlette", "uvicorn", "jinja2")
 """Packages of the extra `web`."""
+MQTT = ("aiomqtt",)
+"""Packages of the extra `mqtt`."""
 METRICS = ("prometheus_client",)
 """Packages of the extra `metrics`."""
 OTEL = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")

@@ -1,4 +1,4 @@
-"""Limits on connections that have not authenticated.
+"""Limits on connections that have not authenticated, and on attempts to connect.
 
 A gRPC port accepts any number of connections, waits two minutes for each handshake, and keeps an
 idle connection without a limit. A stranger who opens many would use up all descriptors of the
@@ -12,6 +12,18 @@ import resource
 
 HANDSHAKE_S = 10
 """Time limit of a handshake, in seconds."""
+
+ATTEMPT_S = HANDSHAKE_S
+"""Time limit of one attempt to connect, in seconds: a server waits no longer."""
+
+BACK_OFF: tuple[tuple[str, int], ...] = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.min_reconnect_backoff_ms", ATTEMPT_S * 1_000),
+    # A channel that failed would else share its back-off with others to the same address.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+"""gRPC options; gRPC adds jitter to the back-off."""
 
 IDLE_S = 300
 """Time limit of a connection without a call, in seconds; a client reconnects by itself."""

@@ -95,6 +95,7 @@ class SiteReported:
     """A site's idle (startable) processors; the report includes all claims up to ask number
     `through`. `local` are the processors of local jobs that run. With `tells_resources` the
     facts of the site have its resources now; before its batch system answers they have none.
+    `silence` is the reason why that gives no answer, empty while it does.
     """
 
     site: SiteName
@@ -104,6 +105,7 @@ class SiteReported:
     local: int = 0
     idle_gpus: int = 0
     tells_resources: bool = True
+    silence: str = ""
     queued: int = 0  # jobs of others that wait for processors
     starts: tuple[tuple[ClaimId, Seconds | None], ...] = ()  # in so many seconds; None: unknown
     # Processors and run time of a claim that would be asked for now, and the time until its start.

@@ -93,6 +93,7 @@ class Site:
     facts: SiteFacts
     is_connected: bool = False
     disconnected_at: Instant = 0.0
+    silence: str = ""  # as in SiteReported
     renewed_at: Instant = 0.0  # registered or resumed: earlier refusals do not count any more
     is_drained: bool = False
     drained_at: Instant = 0.0  # 0: unknown

@@ -111,6 +111,7 @@ def on_disconnected(state: State, name: SiteName, now: Instant) -> None:
     if site is None or not site.is_connected:
         return
     site.is_connected = False
+    site.silence = ""
     site.disconnected_at = now
     state.announce_site(site, "disconnected", now)
     state.timers.set(now + state.parameters.hold_fence_s, TimerKind.SILENT, name)
@@ -143,6 +144,10 @@ def on_reported(state: State, event: ev.SiteReported, now: Instant) -> None:
     site = state.sites.get(event.site)
     if site is None or not site.is_connected:
         return
+    if bool(event.silence) != bool(site.silence):
+        text = f"unusable: {event.silence}" if event.silence else "usable: its batch system answers"
+        state.announce_site(site, text, now)
+    site.silence = event.silence
     site.rtt_s = event.rtt_s
     site.reported_local = event.local
     site.reported_queued = event.queued

@@ -20,7 +20,7 @@ from koala.core.model.grid import Assignment, Site
 from koala.core.model.job import SITE_FAULTS, Attempt, ClaimEnd, EndKind, Job, Member, Queued
 from koala.core.model.job_spec import StartType
 from koala.core.model.timers import TimerKind
-from koala.core.model.values import FOREVER, ClaimId, Instant, JobId, Seconds, SiteName
+from koala.core.model.values import FOREVER, ClaimId, Instant, JobId, Seconds, SiteName, UserName
 from koala.core.pipeline.claiming import (
     BUDGET_IS_USED,
     bind,
@@ -50,8 +50,10 @@ from koala.core.stated_starts import note_start, note_told_start
 from koala.core.ticket_sites import (
     hold_at,
     may_hold,
+    queued_attempts,
     sites_of,
     tickets_at,
+    waiting_places,
     why_no_ticket,
 )
 
@@ -79,15 +81,15 @@ def why_not_queued(state: State, job: Job) -> str:
         return "a job with a deadline starts at that instant, not when its turn comes"
     if any(one.start_type is StartType.NONE for one in job.spec.components):
         return "a component without a barrier would start when its own turn comes"
-    if _tickets_left(state, job) < len(job.spec.components):
-        most = state.parameters.tickets_user_max
-        return f"{job.spec.owner} has {most} claims there, as many as tickets_user_max allows"
+    waiting, most = waiting_places(state, job.spec.owner), state.parameters.tickets_user_max
+    if waiting + len(job.spec.components) > most:
+        return f"{job.spec.owner} has {waiting} components there; tickets_user_max allows {most}"
     return ""
 
 
 def may_wait_in_queues(state: State, job: Job) -> bool:
     """Return True if a job may have tickets: its components start together, whenever that is, jobs
-    of others wait or run somewhere, and its user has tickets left."""
+    of others wait or run somewhere, and its user has a ticket left for each."""
     return (
         state.has_tickets
         and any(is_usable(site) and _has_others(site) for site in state.sites.values())
@@ -108,14 +110,12 @@ def _has_others(site: Site) -> bool:
     return site.reported_queued > 0 or site.reported_local > 0
 
 
-def _tickets_left(state: State, job: Job) -> int:
-    owner = job.spec.owner
-    waiting = sum(
-        claim.is_ticket and isinstance(claim.phase, Asked)
-        for claim in state.ledger.values()
-        if state.jobs[claim.job].spec.owner == owner
-    )
-    return state.parameters.tickets_user_max - waiting
+def _tickets_each(state: State, owner: UserName) -> int:
+    """Return the most tickets of a component at a site: with many components in the queues fewer,
+    so that all of their user's keep a place there."""
+    limits = state.parameters
+    waiting = waiting_places(state, owner)
+    return max(1, min(limits.tickets_max, limits.tickets_user_max // max(1, waiting)))
 
 
 # --- plans ---
@@ -195,6 +195,8 @@ def plan_tickets(state: State, attempt: Attempt, now: Instant) -> None:
     state.timers.set(plan_at, TimerKind.CLAIM, job.id)
 
 
+SLACK_OF_A_RUN = 1 / 12
+"""Share of the run by which a ticket is opened early at most: half of what it may hold."""
 _STEP_MIN_S = 0.01
 _HOLD_MIN_S = 1.0
 
@@ -220,9 +222,9 @@ def ticket_question(state: State, attempt: Attempt, now: Instant) -> TicketQuest
         parts=tuple([_part(state, job, member, site, now) for member, site in members]),
         run_s=run_s,
         files_s=max(0.0, files_arrive_at(state, job, attempt) - now),
-        tickets_max=limits.tickets_max,
-        slack_s=limits.ticket_slack_s,
-        hold_min_s=min(limits.ticket_hold_min_s, longest_s),
+        tickets_max=_tickets_each(state, job.spec.owner),
+        slack_s=min(limits.ticket_slack_s, SLACK_OF_A_RUN * run_s),
+        hold_min_s=min(limits.ticket_hold_min_s, longest_s, max(run_s / 2, _HOLD_MIN_S)),
         hold_max_s=min(limits.ticket_hold_max_s, longest_s),
         needed=job.needed,
     )
@@ -300,17 +302,16 @@ def _pause(
     if not is_affordable(state, job, [wanted], now, hold_s=hold_s):
         return BUDGET_IS_USED
     processors = job.spec.components[member.component].processors
-    return "" if may_hold(state, site, job, ticket, processors) else SHARE_IS_USED
+    is_last = all(is_held(state, one) for one in attempt.present if one is not member)
+    may = may_hold(state, site, job, ticket, processors, is_last=is_last)
+    return "" if may else SHARE_IS_USED
 
 
 def _may_queue(state: State, attempt: Attempt, member: Member, site: Site) -> bool:
-    """Return True if a component may have one more ticket at a site. The first ticket of each
-    component comes before others."""
-    if reason := why_no_ticket(state, member, site):
-        member.refusal = member.refusal or reason
-        return False
-    lacking = sum(not one.tickets and one.claim is None for one in attempt.present)
-    return not member.tickets or _tickets_left(state, state.jobs[attempt.job]) > lacking
+    """Return True if a component may have one more ticket at a site."""
+    reason = why_no_ticket(state, state.jobs[attempt.job], member, site)
+    member.refusal = member.refusal or reason
+    return not reason
 
 
 def _queue_ticket(
@@ -413,7 +414,8 @@ def on_ticket_gone(
 def on_hold_lost(
     state: State, attempt: Attempt, member: Member, end: ClaimEnd, now: Instant
 ) -> None:
-    """Queue another ticket for a component whose hold has ended before the others came up."""
+    """Queue another ticket for a component whose hold has ended before the others came up. The next
+    one keeps its place also after a fault of the site; without one the site is left."""
     job = state.jobs[attempt.job]
     _end_hold(member, now)
     member.refusal = end.describe()
@@ -421,7 +423,9 @@ def on_hold_lost(
         job.failures += 1
         assert member.site is not None
         reason = f"{describe(job, member)}: {end.describe()}"
-        if not _leave(state, attempt, member, member.site, reason, now):
+        if not tickets_at(state, member, member.site) and not _leave(
+            state, attempt, member, member.site, reason, now
+        ):
             return
     plan_tickets(state, attempt, now)
 
@@ -482,6 +486,12 @@ def queue_job(state: State, job: Job, attempt: Attempt, now: Instant) -> None:
     for member in attempt.members:
         if member.site is None:
             drop_member(state, attempt, member, "no site has room for it", now)
+    owner = job.spec.owner
+    each = _tickets_each(state, owner)
+    for one in queued_attempts(state, owner):
+        for member in one.present:
+            for site in sites_of(member):
+                withdraw_tickets(state, member, at=site, keep=each)
     plan_tickets(state, attempt, now)
 
 

@@ -32,7 +32,7 @@ from koala.common.runtime.structured_log import get_logger
 from koala.common.runtime.token_bucket import RateLimits
 from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.model.actions import Wanted
-from koala.core.model.events import SiteDisconnected, SiteReported
+from koala.core.model.events import SiteDisconnected
 from koala.core.model.values import Instant, Seconds, SiteName, UserName
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents import reports
@@ -451,14 +451,8 @@ class AgentRegistry:
         if site is None or report is None or longer_s <= RTT_NEWS_RATIO * shorter_s:
             return
         connection.reported_rtt_s = rtt_s
-        event = SiteReported(
-            site=site,
-            idle=report.idle,
-            through=report.through,
-            rtt_s=rtt_s,
-            local=report.local_processors,
-            idle_gpus=report.idle_gpus,
-            tells_resources=False,  # the report itself did
-            queued=report.foreign_queued,
+        self._event_loop.post(
+            lambda batch: batch.emit(
+                reports.with_round_trip(report, batch.scheduler.sites[site], rtt_s, batch.now)
+            )
         )
-        self._event_loop.post(lambda batch: batch.emit(event))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from koala.common.protocol.limits import ENDLESS_S
 from koala.common.protocol.messages import (
     NO_RESOURCES,
     AgentReport,
@@ -27,9 +28,10 @@ from koala.common.protocol.messages import (
     TransferFinished,
     TransferProgress,
 )
+from koala.common.protocol.names import AWAY, SILENT
 from koala.core.model import events as ev
 from koala.core.model.claim import Asked, Claim
-from koala.core.model.grid import SiteFacts
+from koala.core.model.grid import Site, SiteFacts
 from koala.core.model.replicas import Transfer
 from koala.core.model.values import Instant, Seconds, SiteName, TransferId
 from koala.core.scheduler import Scheduler
@@ -165,6 +167,7 @@ def _of_site(
         local=report.local_processors,
         idle_gpus=min(report.idle_gpus, report.resources.gpus),
         tells_resources=not is_silent,
+        silence=report.trouble if SILENT in report.trouble or AWAY in report.trouble else "",
         queued=report.foreign_queued,
         asleep=report.asleep,
         wake_s=report.wake_s,
@@ -182,6 +185,28 @@ def _of_site(
             if (claim := scheduler.ledger.get(wait.claim)) is not None and claim.site == name
         ),
         outlook=tuple((one.processors, one.run_s, one.start_in_s) for one in report.outlook),
+    )
+
+
+def with_round_trip(
+    report: SiteFigures, site: Site, rtt_s: Seconds, now: Instant
+) -> ev.SiteReported:
+    """Return the last report of a site with another round trip; what counts time from that report
+    on is as the core knows it."""
+    return ev.SiteReported(
+        site=site.name,
+        idle=report.idle,
+        through=report.through,
+        rtt_s=rtt_s,
+        local=report.local_processors,
+        idle_gpus=report.idle_gpus,
+        tells_resources=False,  # the report itself did
+        silence=site.silence,
+        queued=report.foreign_queued,
+        outlook=site.outlook,
+        asleep=site.reported_asleep,
+        wake_s=site.wake_s,
+        holes=tuple((count, min(until - now, ENDLESS_S)) for count, until in site.holes),
     )
 
 

@@ -7,7 +7,16 @@ the call, and service methods rely on that. It also turns errors into gRPC statu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -31,7 +40,6 @@ from koala.daemon.auth.access_rules import NOBODY, RULES, Caller, CallerKind, Ro
 from koala.daemon.auth.audit import Audit
 from koala.daemon.auth.certificate_authority import Certificate, read_certificate
 from koala.daemon.auth.credential_store import CredentialStore
-from koala.daemon.auth.open_streams import OpenStreams
 from koala.daemon.quotas import FairQueue
 from koala.errors import (
     DeniedError,
@@ -40,6 +48,33 @@ from koala.errors import (
     RejectedError,
     UnauthenticatedError,
 )
+
+
+class OpenStreams:
+    """Time limits of the open streams, each with the check of its caller's credentials."""
+
+    def __init__(self) -> None:
+        self._checks: dict[asyncio.Timeout, Callable[[], None]] = {}
+
+    @contextmanager
+    def opened(self, limit: asyncio.Timeout, authenticate: Callable[[], None]) -> Iterator[None]:
+        """Count a stream as open inside the block. `authenticate` raises KoalaError."""
+        self._checks[limit] = authenticate
+        try:
+            yield
+        finally:
+            self._checks.pop(limit, None)
+
+    def recheck(self) -> None:
+        """End the streams whose credentials are no longer valid after a change of credentials."""
+        for limit, authenticate in tuple(self._checks.items()):
+            try:
+                authenticate()
+            except KoalaError:
+                del self._checks[limit]
+                if not limit.expired():
+                    limit.reschedule(asyncio.get_running_loop().time())
+
 
 _PACKAGE = "/koala.wire.v1."
 _CLIENTS = "Koala/"

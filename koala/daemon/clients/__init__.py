@@ -2,9 +2,8 @@
 
 service           the gRPC methods; each delegates to one of the following
 submit_service    accept jobs; `rsl_parsing` reads descriptions, `admission` rejects
-input_names       input files of a submission; `staging`: its staged programs; `predecessors`: the
-                  jobs that it waits for
-listing           paged lists of jobs; `archive_queries` for archived jobs
+input_names       input files of a submission; `staging`: its staged programs
+listing           paged lists of jobs, archived ones included
 event_feed        notices for watchers, from memory or the journal
 watch_streams     the notices of the feed that a watcher asked for and may see
 logs, outputs     standard output and error of programs, and output files

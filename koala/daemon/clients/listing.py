@@ -2,14 +2,18 @@
 
 A change between two parts may show in the later one: each job is shown as of some instant of the
 call. Jobs are listed in the order of their numbers, which is that of submission.
+
+Concurrency and memory are bounded: reads of the archive are interleaved page by page, each user has
+one long call at a time, and few run in all.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
 
 from koala.common.wire.v1 import koala_pb2 as pb
 from koala.core.model.job import Job
@@ -17,6 +21,9 @@ from koala.core.model.values import JobId
 from koala.daemon.auth.access_rules import Caller
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext
+from koala.daemon.quotas import SlowCallQueue
+from koala.daemon.storage.archive import ArchivePage, ArchiveQuery, Place
+from koala.daemon.storage.journal import Journal
 from koala.errors import SpecError
 from koala.views.documents import listed
 from koala.views.records.jobs import JobSummary
@@ -122,3 +129,42 @@ def _number(job: str) -> int:
     if found is None:
         raise SpecError(f"after = {job[:40]!r}: allowed is a job's id, as j17")
     return int(found[1])
+
+
+READS_MAX = 2  # at a time
+
+
+class ArchiveQueries:
+    """Queries of archived jobs, which have left the core's state."""
+
+    def __init__(self, journal: Journal, *, calls_per_user: int) -> None:
+        self._journal = journal
+        self._slots = SlowCallQueue(most=calls_per_user, at_once=READS_MAX)
+
+    def slot(self, user: str) -> AbstractAsyncContextManager[None]:
+        """Hold the user's slot for a long call, including its queries of the state. Raises
+        ExhaustedError."""
+        return self._slots.slot(user)
+
+    async def read(self, wanted: ArchiveQuery) -> AsyncGenerator[ArchivePage, None]:
+        """Yield the wanted jobs page by page, latest end first; the caller must hold the slot.
+
+        Close the generator to stop early. To include all jobs that have left the state so far, ask
+        the event loop first. Raises JournalError.
+        """
+        before: Place | None = wanted.before
+        while before is not None:
+            part = await self._journal.jobs(replace(wanted, before=before))
+            before = part.before
+            yield part
+
+
+def owner_wanted(caller: Caller, owner: str) -> str | None:
+    """Return the owner whose jobs to read when a caller asks for those of `owner` (empty: all);
+    None for all owners."""
+    return (owner or None) if caller.sees(owner) else caller.name
+
+
+def no_job(job: str) -> str:
+    """Explain that there is no job of this id."""
+    return f"no job {job[:80]!r}" + (f"; did you mean j{job}?" if job.isdecimal() else "")

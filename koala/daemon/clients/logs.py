@@ -27,6 +27,7 @@ from koala.core.model.claim import Claim
 from koala.core.model.job import Job
 from koala.core.model.values import ClaimId, JobId, Seconds, SiteName, claim_id
 from koala.core.scheduler import Scheduler
+from koala.daemon.clients.listing import no_job
 from koala.daemon.files.spool import AttemptComponent, Spool
 from koala.errors import SpecError, UnknownJobError, UnreachableError, first_error
 
@@ -209,7 +210,7 @@ class Logs:
     def _job(self, job: JobId) -> Job:
         found = self._known(job) or self._read.get(job)
         if found is None:
-            raise UnknownJobError(f"no job {str(job)[:80]!r}")
+            raise UnknownJobError(no_job(str(job)))
         return found
 
     def _sources(self, wanted: LogsWanted) -> list[Source]:

@@ -17,6 +17,7 @@ import grpc
 from msgspec.structs import replace
 
 from koala.common.protocol.versions import PROTOCOL
+from koala.common.runtime.option_values import did_you_mean
 from koala.common.wire.status import from_submitted
 from koala.common.wire.v1 import koala_pb2 as pb
 from koala.common.wire.v1.koala_pb2_grpc import KoalaServicer
@@ -34,9 +35,8 @@ from koala.core.purge import state_of_jobs
 from koala.core.scheduler import Scheduler
 from koala.daemon.auth.access_rules import Caller, caller_of_call
 from koala.daemon.auth.enrolment_service import Registrar
-from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
 from koala.daemon.clients.file_service import FileService
-from koala.daemon.clients.listing import Listing, damaged_job
+from koala.daemon.clients.listing import ArchiveQueries, Listing, damaged_job, no_job, owner_wanted
 from koala.daemon.clients.logs import Logs, LogsWanted
 from koala.daemon.clients.outputs import Outputs, OutputsWanted
 from koala.daemon.clients.site_status import SiteStatus
@@ -392,7 +392,7 @@ class Service(KoalaServicer):
 def _cancel(batch: BatchContext, job: JobId, by: Caller) -> pb.Cancelled:
     found = batch.scheduler.jobs.get(job)
     if found is None or not by.sees(found.spec.owner):
-        return pb.Cancelled(job=job, error=f"no job {str(job)[:80]!r}")
+        return pb.Cancelled(job=job, error=no_job(str(job)))
     if found.is_over and not isinstance(found.phase, Cancelled):
         error = f"{job} is {found.phase_name} already"
         return pb.Cancelled(job=job, phase=found.phase_name, error=error)
@@ -441,15 +441,17 @@ def _shown(batch: BatchContext, caller: Caller) -> list[SiteName]:
 
 
 def _unknown_site(sites: Iterable[SiteName], site: SiteName) -> UnknownSiteError:
+    sites = list(sites)
     known = ", ".join(sites) or "none"
-    return UnknownSiteError(f"no site {str(site)[:80]!r}: known are {known}")
+    hint = did_you_mean(site, sites)
+    return UnknownSiteError(f"no site {str(site)[:80]!r}: {hint}known are {known}")
 
 
 def _known(batch: BatchContext, job: str, caller: Caller) -> JobId:
     """Check that the job exists and is visible to the caller. Raises UnknownJobError."""
     found = batch.scheduler.jobs.get(JobId(job))
     if found is None or not caller.sees(found.spec.owner):
-        raise UnknownJobError(f"no job {job[:80]!r}")
+        raise UnknownJobError(no_job(job))
     return JobId(job)
 
 

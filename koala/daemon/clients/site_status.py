@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from koala.common.protocol.names import AWAY, SILENT
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant, SiteName
 from koala.core.scheduler import Scheduler
@@ -35,13 +34,10 @@ class SiteStatus:
     def _whole(self, site: grid.SiteStatus) -> grid.SiteStatus:
         """Add to a site's record what the core does not know."""
         record = self.enrolled.get(site.site)
-        trouble = self._trouble(site.site)
-        is_silent = SILENT in trouble or AWAY in trouble
         facts = self.registry.facts(SiteName(site.site))
         found = replace(
             site,
-            state="unusable" if is_silent and site.state == "usable" else site.state,
-            trouble=trouble,
+            trouble=self._trouble(site.site),
             notice="" if facts is None else facts.notice,
             system=None if facts is None else facts.system,
             takes_native=facts is not None and "native" in facts.honours,

@@ -9,20 +9,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from koala.common.runtime.disk_space import DiskSpace
 from koala.common.wire.status import submitted_error
 from koala.common.wire.v1 import koala_pb2 as pb
 from koala.core.model.events import JobSubmitted
-from koala.core.model.job import Job
+from koala.core.model.job import Finished, Job
+from koala.core.model.job_spec import JobSpec
+from koala.core.model.predecessors import Ended
 from koala.core.model.values import JobId, SiteName, UserName
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.auth.access_rules import Caller
 from koala.daemon.clients.admission import Verdicts, check, check_deadline, warnings, with_progress
 from koala.daemon.clients.input_names import with_inputs
-from koala.daemon.clients.predecessors import check_predecessors, predecessors_of
 from koala.daemon.clients.rsl_parsing import DescriptionParser
 from koala.daemon.clients.staging import contents_of, with_archives
 from koala.daemon.files.uploads import Content, Uploads
@@ -252,3 +253,25 @@ def _require_room(shortage: str) -> None:
             f" on; try again when there is room, in {DISK_RETRY_S:g} s at the earliest",
             retry_after_s=DISK_RETRY_S,
         )
+
+
+def predecessors_of(readings: Sequence[object]) -> tuple[JobId, ...]:
+    """List the jobs that read descriptions wait for, each once."""
+    specs = [reading.spec for reading in readings if isinstance(reading, JobReading)]
+    return tuple(dict.fromkeys(one.job for spec in specs for one in spec.after))
+
+
+def check_predecessors(
+    spec: JobSpec, find: Callable[[JobId], Job | None], sees: Callable[[str], bool]
+) -> None:
+    """Check that all predecessors exist, and that none has ended otherwise than asked. One that the
+    user may not see is answered like one that does not exist. Raises RejectedError."""
+    for one in spec.after:
+        job = find(one.job)
+        if job is None or not sees(job.spec.owner):
+            raise RejectedError(f"after {one.job}: there is no such job; allowed is one of yours")
+        if job.is_over and one.ended is Ended.OK and not isinstance(job.phase, Finished):
+            raise RejectedError(
+                f"after {one.job}: that job is {job.phase_name}, and this one starts only after it"
+                f" has ended well; allowed is {one.job}:any"
+            )

@@ -50,8 +50,7 @@ from koala.common.wire.interceptors import Readable
 from koala.common.wire.listen_ports import cannot_listen, check_free
 from koala.common.wire.v1 import files_pb2, files_pb2_grpc
 from koala.daemon.files.relay_pairings import Pairing, Pairings, PipeClosedError
-from koala.daemon.files.relay_settings import RelaySettings
-from koala.daemon.files.relay_usage import RelayUsage
+from koala.daemon.files.relay_settings import RelaySettings, RelayUsage
 from koala.daemon.files.spool import Spool
 from koala.daemon.files.transfer_tokens import Purpose, is_token
 from koala.daemon.files.uploads import served_content

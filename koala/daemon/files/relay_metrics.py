@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from koala.common.metrics import declarations as m
 from koala.common.metrics.calls import CallCounter
-from koala.common.metrics.endpoint import MetricsEndpoint
-from koala.common.metrics.loop_lag import measure_lag
-from koala.common.metrics.meter import Meter
-from koala.common.metrics.metric_types import Source
-from koala.common.metrics.readings import LoopReader, Readings
+from koala.common.metrics.declarations import Source
+from koala.common.metrics.readings import Readings
+from koala.common.metrics.serving import ServedMetrics
 from koala.common.metrics.settings import MetricsSettings
 from koala.common.runtime.software import software_version
-from koala.daemon.files.relay_usage import RelayUsage
+from koala.daemon.files.relay_settings import RelayUsage
 
 
 class RelayMetrics:
@@ -23,22 +20,12 @@ class RelayMetrics:
     def __init__(self, settings: MetricsSettings, usage: Callable[[], RelayUsage]) -> None:
         """Listen. Raises ConfigError."""
         self._usage = usage
-        self._reader: LoopReader | None = None
-        self._meter = Meter(Source.RELAY, read=self._read)
-        self._endpoint = MetricsEndpoint(settings, self._meter.registry, key="metrics.relay")
-        self.calls = CallCounter(self._meter)
+        self._served = ServedMetrics(settings, Source.RELAY, key="metrics.relay")
+        self.calls = CallCounter(self._served.meter)
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        self._reader = LoopReader(asyncio.get_running_loop(), self._read_usage)
-        self._endpoint.start()
-        try:
-            await measure_lag(self._meter)
-        finally:
-            self._endpoint.close()
-
-    def _read(self) -> Readings:
-        return Readings() if self._reader is None else self._reader.read()
+        await self._served.serve(self._read_usage)
 
     async def _read_usage(self) -> Readings:
         usage, readings = self._usage(), Readings()

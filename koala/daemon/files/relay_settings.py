@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from koala.common.files.uploads import LOG_BYTES_MAX
 from koala.common.metrics.settings import MetricsSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayUsage:
+    """Readers, sources that wait for theirs and stores under way; the bytes moved since the start,
+    by direction; and the free space of the spool."""
+
+    readers: int
+    sources: int
+    stores: int
+    moved_bytes: Mapping[str, int]
+    free_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

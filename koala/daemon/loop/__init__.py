@@ -3,7 +3,6 @@
 event_loop          the task that owns the scheduler, and its bounded inbox
 group_commit        all items of the inbox as one batch and one transaction
 action_dispatcher   actions as messages, once their event is durable
-observers           metrics and traces of durable batches, whose errors end nothing; `ended_jobs`
-                    finds the jobs for them
+observers           metrics and traces of durable batches, whose errors end nothing
 gc_tuning           keep Python's garbage collector away from long-lived objects
 """

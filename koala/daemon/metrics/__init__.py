@@ -1,8 +1,7 @@
 """The daemon's metrics: what is counted of its events, and what is read of its state.
 
-parts      the parts of the daemon that are read
 observer   counts durable batches: claims, jobs, copies, commits
-gauges     reads state, disk and links for a scrape
+gauges     reads state, disk and links for a scrape, from the parts of the daemon
 serving    the endpoint, the counter of calls, and the measurement of the event loop's lag
 summary    the document of `koala admin metrics`, without Prometheus
 """

@@ -7,17 +7,42 @@ ended jobs: their numbers are the lengths of queues and indexes.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 
 from koala.common.metrics import declarations as m
 from koala.common.metrics.readings import Readings
+from koala.common.runtime.disk_space import DiskSpace
 from koala.core.model.claim import Claim
 from koala.core.model.grid import Site
 from koala.core.model.placement_queues import queue_label, queued_at
 from koala.core.model.values import Instant, SiteName
 from koala.core.scheduler import Scheduler
 from koala.core.sites import is_resting, is_usable
-from koala.daemon.metrics.parts import DaemonParts
+from koala.daemon.agents.connections import SiteSessions
+from koala.daemon.agents.registry import AgentRegistry
+from koala.daemon.agents.starter_requests import StarterRequests
+from koala.daemon.clients.event_feed import EventFeed
+from koala.daemon.listeners import Listeners
+from koala.daemon.loop.event_loop import EventLoop
+from koala.daemon.loop.observers import Observers
+from koala.daemon.storage.journal import Journal
 from koala.policies.slots import replaced_policies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonParts:
+    """Parts of a daemon that metrics are read from, read only, on its event loop."""
+
+    version: str
+    event_loop: EventLoop
+    observers: Observers
+    requests: StarterRequests
+    registry: AgentRegistry
+    sessions: SiteSessions
+    notices: EventFeed
+    disk: DiskSpace
+    journal: Journal
+    listeners: Listeners
 
 
 def read_daemon(parts: DaemonParts, scheduler: Scheduler, now: Instant) -> Readings:

@@ -16,8 +16,8 @@ from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTrans
 from koala.core.model.job import SITE_FAULTS, Attempt, ClaimEnd, EndKind, Job
 from koala.core.model.values import ClaimId, Instant, JobId, SiteName, TransferId
 from koala.core.scheduler import Scheduler
-from koala.daemon.loop.ended_jobs import EndedJobs
 from koala.daemon.loop.group_commit import DurableBatch
+from koala.daemon.loop.observers import EndedJobs
 
 GRACE_SHARE = 0.5
 """Part of the grace time after which an ended request counts as timed out."""

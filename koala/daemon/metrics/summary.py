@@ -8,7 +8,7 @@ from collections import Counter
 import psutil
 
 from koala.core.scheduler import Scheduler
-from koala.daemon.metrics.parts import DaemonParts
+from koala.daemon.metrics.gauges import DaemonParts
 from koala.policies.slots import replaced_policies
 from koala.views.records import grid
 

@@ -11,9 +11,8 @@ frame, and its pages have no checksums. Therefore:
   it.
 
 A *snapshot* has the whole state after an event, so that a start replays only later events. Events
-before the second newest snapshot may be removed after a time. A large one is encoded in a thread of
-its own, and written with a later commit: until then a start replays a little more. Notices (what
-watchers see) and jobs that left the state (`archive`) go into the same transaction as their events.
+before the second newest snapshot may be removed after a time. Notices (what watchers see) and jobs
+that left the state (`archive`) go into the same transaction as their events.
 
 A daemon holds the lock of its state directory for life. Only one thread writes (`commit` hands over
 to it); files are 0600, the directory 0700. Anything that cannot be trusted or written raises
@@ -26,9 +25,8 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -71,8 +69,6 @@ SCHEMA = Schema(format=JOURNAL, tables=_TABLES, advice=RESTORE)
 _NOTICES = "SELECT number, at, job, site, phase, text FROM notice"
 _NOTICE_FIELDS = attrgetter("number", "at", "job", "site", "phase", "text")
 SNAPSHOTS_KEPT = 2  # the older one is a fallback
-PACKED_ASIDE = 1_000
-"""Descriptions from which on a snapshot is encoded beside the commits that follow."""
 REMOVED_MAX = 1_000  # rows per commit, so that no commit takes long
 
 # --- the journal of a running daemon --------------------------------------------------------------
@@ -107,8 +103,6 @@ class Journal:
         self._keep_jobs_s = keep_jobs_s
         self._remove_to = 0
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="journal")
-        self._packer = ThreadPoolExecutor(1, thread_name_prefix="snapshots")
-        self._packing: Future[archive.SnapshotRow] | None = None
         self._questions = ReadConnection(place.path, "questions")
         self._lists = ReadConnection(place.path, "lists")  # pages of long lists
         self._loop_connection: sqlite3.Connection | None = None  # of the event loop
@@ -277,30 +271,17 @@ class Journal:
                 raise JournalError(f"{self.path}: {what}")
 
     async def commit(self, batch: Batch) -> None:
-        """Make a batch durable, one at a time. After a JournalError no commit may follow.
-
-        Its events are durable on return; a large snapshot is after one of the next commits.
-        """
+        """Make a batch durable, one at a time. After a JournalError no commit may follow."""
         loop = asyncio.get_running_loop()
-        snapshot = batch.snapshot
-        if not batch.records or snapshot is None or len(snapshot.specs) < PACKED_ASIDE:
-            await loop.run_in_executor(self._writer, self.append, batch)
-            return
-        await loop.run_in_executor(self._writer, self.append, replace(batch, snapshot=None))
-        if self._packing is None:
-            pack = archive.pack_snapshot
-            self._packing = self._packer.submit(pack, self.mark, self.last_at, snapshot)
+        await loop.run_in_executor(self._writer, self.append, batch)
 
     def append(self, batch: Batch) -> None:
         """Commit in the caller's thread, which must be the only one that writes."""
         rows, mark = rows_of(batch.records, self.mark)
         first_notice = self._first_kept(batch.notices)
         at = batch.records[-1].at if batch.records else self.last_at
-        packed = self._packing if self._packing is not None and self._packing.done() else None
 
         def change(connection: sqlite3.Connection) -> int:
-            if packed is not None:
-                self._write_snapshot(connection, packed.result())
             if batch.snapshot is not None:
                 self._write_snapshot(connection, archive.pack_snapshot(mark, at, batch.snapshot))
             return self._write(connection, batch, rows, mark, first_notice)
@@ -315,8 +296,6 @@ class Journal:
             if batch.notices:
                 self.notice_number = batch.notices[-1].number
             self._write_mark()
-        if packed is not None:
-            self._packing = None
 
     def _write(
         self,
@@ -409,7 +388,6 @@ class Journal:
     def close(self) -> None:
         """Release the lock. The write-ahead log is folded into the database, or replayed later."""
         self._writer.shutdown()
-        self._packer.shutdown(cancel_futures=True)
         self._questions.close()
         self._lists.close()
         if self._loop_connection not in (None, self._database.connection):

@@ -17,8 +17,8 @@ from koala.core.model.claim import Claim, claim_charge
 from koala.core.model.job import TERMINAL, Attempt, ClaimEnd, EndKind, Job, Terminal
 from koala.core.model.values import ClaimId, Instant, JobId
 from koala.core.scheduler import Scheduler
-from koala.daemon.loop.ended_jobs import EndedJobs
 from koala.daemon.loop.group_commit import DurableBatch
+from koala.daemon.loop.observers import EndedJobs
 from koala.views.spans import Span, job_spans
 
 CLAIMS_MAX = 200

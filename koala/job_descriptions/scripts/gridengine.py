@@ -307,11 +307,11 @@ _ADDED_UP = frozenset(
 """Options that count each time."""
 
 
-def _uses(lines: list[Line]) -> Iterator[Use]:
+def _parts(lines: list[Line]) -> Iterator[list[Use]]:
     """Split lines into options; of most the last one counts. Raises SpecError."""
     uses = [use for line in lines for use in _uses_of(line)]
     last = {use.option.name: use for use in uses}
-    return (use for use in uses if use.option.name in _ADDED_UP or use is last[use.option.name])
+    yield [use for use in uses if use.option.name in _ADDED_UP or use is last[use.option.name]]
 
 
 def _uses_of(line: Line) -> Iterator[Use]:
@@ -373,7 +373,7 @@ QSUB = Directives(
     title="Grid Engine",
     prefixes=("#$",),
     options=OPTIONS,
-    uses=_uses,
+    parts=_parts,
     replaced=re.compile(r"\$(?:JOB_NAME|JOB_ID|HOME|USER|HOSTNAME|TASK_ID)|^~[^/]*"),
     is_whole=True,
     finish=_finish,

@@ -103,7 +103,7 @@ OPTIONS: tuple[Option, ...] = (
 _BY_NAME = by_name(OPTIONS)
 
 
-def _uses(lines: list[Line]) -> Iterator[Use]:
+def _parts(lines: list[Line]) -> Iterator[list[Use]]:
     """Read one option on each line; of most the last one counts. Raises SpecError."""
     uses = []
     for line in lines:
@@ -117,7 +117,7 @@ def _uses(lines: list[Line]) -> Iterator[Use]:
     if sum(use.option.name == "-l" for use in uses) > 1:
         position = next(use.position for use in reversed(uses) if use.option.name == "-l")
         raise SpecError("-l: expected once: a component has a fixed size", position)
-    return iter({use.option.name: use for use in uses}.values())
+    yield list({use.option.name: use for use in uses}.values())
 
 
 _VARIABLES = {
@@ -132,7 +132,7 @@ OARSUB = Directives(
     title="OAR",
     prefixes=("#OAR",),
     options=OPTIONS,
-    uses=_uses,
+    parts=_parts,
     replaced=re.compile(r"%\w+%"),
     is_whole=True,
     variables=_VARIABLES,

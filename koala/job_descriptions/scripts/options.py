@@ -90,24 +90,22 @@ class Directives:
     """The directives of a batch system in a script: lines that begin with one of `prefixes`.
 
     - `title` is the name of the batch system for people, as sites tell it.
-    - `uses` splits lines into options, in the order in which they count.
+    - `parts` splits lines into the options of each component, in the order in which they count.
     - `replaced` finds what the batch system replaces in names of files for output.
     - `is_whole`: lines after the first command count, too.
     - `finish` checks what several options say together, or completes it.
     - `variables` are those that jobs read, with their meanings: "folder" of the submission, a
       count ("tasks", "processors", "cpus_per_task", "hosts", "tasks_per_host"), the variable of
       Koala that has the same, or nothing.
-    - `separators` are words alone on a line, between the parts of a heterogeneous job.
     """
 
     title: str
     prefixes: tuple[str, ...]
     options: tuple[Option, ...]
-    uses: Callable[[list[Line]], Iterator[Use]]
+    parts: Callable[[list[Line]], Iterator[list[Use]]]
     replaced: re.Pattern[str]
     is_whole: bool = False
     finish: Callable[[Draft], None] = lambda _draft: None
-    separators: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -162,7 +162,7 @@ _BY_NAME = by_name(OPTIONS)
 _ADDED_UP = ("-l", "-v")
 
 
-def _uses(lines: list[Line]) -> Iterator[Use]:
+def _parts(lines: list[Line]) -> Iterator[list[Use]]:
     """Split each line into options; of most the last one counts. Raises SpecError."""
     uses: list[Use] = []
     for line in lines:
@@ -177,7 +177,7 @@ def _uses(lines: list[Line]) -> Iterator[Use]:
             placed.append((word, line.at(offset)))
         uses += getopt(placed, _BY_NAME)
     last = {use.option.name: use for use in uses}
-    return (use for use in uses if use.option.name in _ADDED_UP or use is last[use.option.name])
+    yield [use for use in uses if use.option.name in _ADDED_UP or use is last[use.option.name]]
 
 
 def _finish(draft: Draft) -> None:
@@ -208,7 +208,7 @@ QSUB = Directives(
     title="PBS",
     prefixes=("#PBS",),
     options=OPTIONS,
-    uses=_uses,
+    parts=_parts,
     replaced=re.compile(r"\^\w+\^|\$\{?PBS_\w+\}?|\$\{?HOME\}?"),
     finish=_finish,
     variables=_VARIABLES,

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import entry_points
+from itertools import cycle
 from pathlib import PurePosixPath
 
 from koala.core.model.job_spec import ComponentSpec, JobSpec, JobType
@@ -34,6 +35,7 @@ from koala.job_descriptions.scripts.draft import (
     set_paths,
 )
 from koala.job_descriptions.scripts.options import Directives, Fate, Line, Use
+from koala.job_descriptions.scripts.steps import texts_of_parts
 from koala.job_descriptions.scripts.variables import check_variables
 
 GROUP = "koala.script_directives"
@@ -61,17 +63,19 @@ def read_scripts(
     owner: str = "",
     sites: Mapping[str, ScriptSite] | None = None,
 ) -> ScriptJob:
-    """Read the job of scripts, each with its site, its name and its text; `sites` are those that
-    are known. Raises SpecError with the name of the script and the place in it."""
+    """Read the job of scripts, each with its site, its name and its text; a script with several
+    parts may have a site for each, between commas. `sites` are those that are known. Raises
+    SpecError with the name of the script and the place in it."""
     components: list[ComponentSpec] = []
     warnings: list[str] = []
-    for site, name, text in scripts:
-        known = (sites or {}).get(site, ScriptSite(name=site))
+    for given, name, text in scripts:
+        known = [(sites or {}).get(site, ScriptSite(name=site)) for site in given.split(",")]
         try:
-            component, found = read_script(text, name=PurePosixPath(name).name, site=known)
+            parts, found = read_script(text, name=PurePosixPath(name).name, sites=known)
         except SpecError as error:
             raise SpecError(f"{name}: {error.message}", error.position) from error
-        components.append(replace(component, site=SiteName(site) if site else None))
+        for part, site in zip(parts, cycle(known), strict=False):
+            components.append(replace(part, site=SiteName(site.name) if site.name else None))
         warnings += [f"{name}: {warning}" for warning in found]
     names = {component.label for component in components}
     name = (names.pop() if len(names) == 1 else None) or ""
@@ -83,15 +87,45 @@ def read_scripts(
 
 
 def read_script(
-    text: str, *, name: str = "", site: ScriptSite = NOWHERE
-) -> tuple[ComponentSpec, list[str]]:
-    """Read the component of one script and its warnings; it has no site yet. Raises SpecError."""
+    text: str, *, name: str = "", sites: list[ScriptSite] | None = None
+) -> tuple[list[ComponentSpec], list[str]]:
+    """Read the component of one script, or of each part of a heterogeneous job, and the warnings.
+    `sites` are one for all of them or one for each; the components have none yet. Raises
+    SpecError."""
     _check_text(text)
-    kind, lines, warnings = _chosen(text, site)
+    sites = sites or [NOWHERE]
+    kind, lines, warnings = _chosen(text, sites[0])
+    parts = list(kind.parts(lines)) if kind else [[]]
+    if len(sites) not in (1, len(parts)):
+        raise SpecError(f"found {len(sites)} sites for a script, expected {len(parts)} or one")
+    texts, more = texts_of_parts(text, len(parts)) if len(parts) > 1 else ([text], [])
+    warnings += more
+    drafts = []
+    for own, uses, site in zip(texts, parts, cycle(sites), strict=False):
+        draft = _draft(own, uses, kind, name, site)
+        check_variables(draft, text, _kinds(), kind.title if kind else "", site)
+        drafts.append(draft)
+    return [draft.component for draft in drafts], warnings + [
+        warning for draft in drafts for warning in draft.warnings
+    ]
+
+
+def system_of_script(text: str) -> str | None:
+    """Return the title of the batch system that a script's directives are for, None where it has
+    none. Raises SpecError for directives that nobody here reads."""
+    kind, _, _ = _chosen(text, NOWHERE)
+    return None if kind is None else kind.title
+
+
+def _draft(
+    text: str, uses: list[Use], kind: Directives | None, name: str, site: ScriptSite
+) -> Draft:
+    """Read a component by its options. Raises SpecError."""
     draft = Draft(ComponentSpec(executable="", arguments=(text,), job_type=JobType.SINGLE))
-    uses = list(kind.uses(lines)) if kind else []
+    if not text:
+        draft.set(executable="/bin/true", arguments=())
     # A shell that an option names needs no first line.
-    if not any(use.option.name == "-S" for use in uses):
+    elif not any(use.option.name == "-S" for use in uses):
         draft.set(**_interpreter(text))
     for use in uses:
         draft.at = use.position
@@ -102,8 +136,7 @@ def read_script(
             raise SpecError(error.message, use.position) from error
     if kind is not None:
         _complete(draft, kind, site, name)
-    check_variables(draft, text, _kinds(), kind.title if kind else "", site)
-    return draft.component, warnings + draft.warnings
+    return draft
 
 
 def _apply(draft: Draft, use: Use, kind: Directives, site: ScriptSite) -> None:
@@ -260,21 +293,7 @@ def _chosen(text: str, site: ScriptSite) -> tuple[Directives | None, list[Line],
         f"line {at.line}, column 1: {prefix} is left out: the {chosen.prefixes[0]} lines count"
         for prefix, at in others.items()
     ]
-    _check_parts(found[name], chosen)
     return chosen, found[name], warnings
-
-
-def _check_parts(lines: list[Line], kind: Directives) -> None:
-    """Check that lines are those of one part. Raises SpecError."""
-    for line in lines:
-        first = "".join(line.text.split()[:1])
-        if first in kind.separators:
-            raise SpecError(
-                f"{first}: a heterogeneous job is one component for each part: give each part a"
-                " script of its own, with what srun --het-group=N runs, and submit them together:"
-                " koala submit --component SITE:FIRST --component SITE:SECOND",
-                line.at(0),
-            )
 
 
 @lru_cache(maxsize=1)

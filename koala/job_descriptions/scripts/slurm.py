@@ -371,19 +371,40 @@ _INSTEAD = dict.fromkeys(("--exclusive", "--oversubscribe"), ("--exclusive", "--
 """Options that replace each other."""
 
 
-def _uses(lines: list[Line]) -> Iterator[Use]:
-    """Split lines into options, each as it is given last. Raises SpecError."""
-    words = [word for line in lines for word in _words(line)]
+_SEPARATOR = re.compile(r"\s*(?:hetjob|packjob)(?!\S)", re.IGNORECASE)
+"""The beginning of a line between the parts of a heterogeneous job."""
+_IN_LATER_PARTS = (
+    "--account --acctg-freq --batch --chdir --comment --context --delay-boot --error --exclude"
+    " --export --extra --get-user-env --input --job-name --mcs-label --mem --nice --no-kill"
+    " --open-mode --output --prefer --priority --profile --propagate --qos --reboot --reservation"
+    " --time --time-min --wait-all-nodes --wckey"
+)
+"""Options that later parts of a heterogeneous job have, too, unless they give others."""
+
+
+def _parts(lines: list[Line]) -> Iterator[list[Use]]:
+    """Split lines into the options of each part, each as it is given last. Raises SpecError."""
+    texts: list[list[Line]] = [[]]
+    for line in lines:
+        if _SEPARATOR.match(line.text) is None:
+            texts[-1].append(line)
+            continue
+        if line.text.split()[1:]:
+            message = "expected nothing behind it: sbatch passes over the rest of the line"
+            raise SpecError(f"{line.text.split()[0]}: {message}", line.at(0))
+        texts.append([])
     last: dict[str, Use] = {}
-    for use in getopt(words, _BY_NAME):
-        for name in _INSTEAD.get(use.option.name, (use.option.name,)):
-            last.pop(name, None)
-        last[use.option.name] = use
-    memory = [name for name in ("--mem", "--mem-per-cpu", "--mem-per-gpu") if name in last]
-    if len(memory) > 1:
-        position = last[memory[-1]].position
-        raise SpecError(f"{memory[-1]}: expected no {memory[0]} beside it", position)
-    yield from last.values()
+    for text in texts:
+        last = {name: use for name, use in last.items() if name in _IN_LATER_PARTS.split()}
+        for use in getopt([word for line in text for word in _words(line)], _BY_NAME):
+            for name in _INSTEAD.get(use.option.name, (use.option.name,)):
+                last.pop(name, None)
+            last[use.option.name] = use
+        memory = [name for name in ("--mem", "--mem-per-cpu", "--mem-per-gpu") if name in last]
+        if len(memory) > 1:
+            position = last[memory[-1]].position
+            raise SpecError(f"{memory[-1]}: expected no {memory[0]} beside it", position)
+        yield list(last.values())
 
 
 def _finish(draft: Draft) -> None:
@@ -433,9 +454,8 @@ SBATCH = Directives(
     title="Slurm",
     prefixes=("#SBATCH", "#SLURM"),
     options=OPTIONS,
-    uses=_uses,
+    parts=_parts,
     replaced=re.compile(r"%[0-9]*[A-Za-z%]"),
     finish=_finish,
-    separators=("hetjob", "packjob"),
     variables=_VARIABLES,
 )

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.exceptions import Exit
 
 from koala.cli.arguments import Number, Whole, examples, file, option
 from koala.cli.extras import needs_sim
-from koala.common.runtime.progress_bar import progress
 from koala.errors import ConfigError
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.campaign_options import campaign_options, store_of
+from koala.lab.commands.campaign_options import Place, campaign_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,10 +68,7 @@ def backlog(
     reps: int,
     out: Path | None,
     seed: int,
-    workers: int,
-    on: str,
-    store: Path | None,
-    no_store: bool,
+    place: Place,
     as_json: bool,
 ) -> None:
     """Co-allocate over sites whose queues are never empty.
@@ -84,8 +80,7 @@ def backlog(
     """
     from koala.lab.backlog.scenes import JOBS_D, scene_of
     from koala.lab.backlog.scores import Campaign, scene_rows, table
-    from koala.lab.engines import engine_of
-    from koala.lab.sweeps import Sweep, make_tasks, tasks_of
+    from koala.lab.sweeps import Sweep, work_of
     from koala.policies import names_of
 
     if every_s > JOBS_D * 86_400:
@@ -101,13 +96,10 @@ def backlog(
     )
     seeds = range(seed, seed + reps)
     points = campaign.points()
-    tasks = tasks_of(points, seeds)
-    kept, engine = store_of(store, no_store=no_store), engine_of(on, workers)
     if out is not None:
-        shared.make_out(out)
-    bounds = _bounds(campaign.bounds(seeds), engine, kept)
-    with progress(f"{len(tasks)} runs", len(tasks)) as update:
-        made = make_tasks(points, tasks, kept, engine, update)
+        place.make_out(out)
+    bounds = _bounds(campaign.bounds(seeds), place)
+    made = place.execute(work_of(points, seeds))
     runs = Sweep(points, seeds, made).rows()
     rows = table(runs, campaign.policies, bounds)
     by_scene = scene_rows(runs, campaign.policies, bounds)
@@ -131,23 +123,23 @@ def backlog(
         raise Exit(shared.INTERRUPTED)
 
 
-def _bounds(tasks: Iterable[BoundTask], engine: Any, store: Any) -> Bounds:  # noqa: ANN401
+def _bounds(tasks: Iterable[BoundTask], place: Place) -> Bounds:
     """Run the local queues alone and with plain jobs."""
     from koala.lab.backlog.bound import run_bound
     from koala.lab.backlog.scores import Bounds
     from koala.lab.sim.campaign.code import code_of_module
-    from koala.lab.sim.campaign.execution import execute_runs, key_of
     from koala.lab.sim.campaign.identity import run_id
+    from koala.lab.sim.campaign.work import Work
 
-    tasks = [*tasks]
-    code = code_of_module("koala.lab.backlog.bound")
-    keys = [
-        key_of(run_id("bound", (task.scene, task.jobs), seed=task.seed), code, "") for task in tasks
-    ]
-    with progress(f"{len(tasks)} bounds", len(tasks)) as update:
-        made = execute_runs(
-            run_bound, tasks, keys=keys, code=code, store=store, engine=engine, progress=update
-        )
+    items = tuple(tasks)
+    work = Work(
+        run=run_bound,
+        code=code_of_module("koala.lab.backlog.bound"),
+        items=items,
+        names=tuple(run_id("bound", (one.scene, one.jobs), seed=one.seed) for one in items),
+        own=("",) * len(items),
+    )
+    made = place.execute(work, "bounds")
     if made.is_interrupted:
         raise KeyboardInterrupt
     found = [(task, one.outcome.values) for task, one in made.finished]

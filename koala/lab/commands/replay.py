@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 @examples(
     "koala replay koala-state",
     "koala replay koala-state --with claiming.T=1.0",
+    "koala replay koala-state --with tickets=none,turns,dodge,spare",
 )
 @click.command
 @click.argument("journal", type=file, help="A daemon's state directory, its journal, or a backup.")
 @option(
     "--with", "changes", multiple=True, metavar="KEY=VALUE",
-    help="What if: another policy (placement=WF) or parameter (claiming.L=0.5, hold_s=300).",
+    help="What if: another policy (placement=WF) or parameter (claiming.L=0.5, hold_s=300). One"
+    " may have several values (tickets=none,dodge).",
 )  # fmt: skip
 @option("--job", metavar="JOB", help="Only events of this job.")
 @option(
@@ -62,16 +64,19 @@ def replay(
 
     With --with the same submissions are simulated under other policies or parameters. Other users'
     load, run times and faults are those of the journal. Three runs are shown: as recorded,
-    simulated without changes, and simulated with them.
+    simulated without changes, and simulated with them. With several values of a key the totals of
+    all are shown.
     """
     from koala.cli.render.documents import moment
     from koala.lab.commands.past_run import PastRun
     from koala.lab.sim.journal_replay.figures import claim_rows
-    from koala.policies.changes import parse_changes
+    from koala.policies.changes import parse_alternatives
 
     if claims and not json:
         raise SpecError("--claims: allowed with --json only, which has room for them")
-    wanted = parse_changes(changes) if changes else None
+    wanted = parse_alternatives(changes) if changes else None
+    if wanted is not None and len(wanted) > 1 and (job is not None or claims):
+        raise SpecError("--job and --claims: allowed are changes with one value of each key")
     with _opened(journal) as past:
         since_at = _instant("--from", since, past)
         until_at = _instant("--until", until, past)
@@ -85,8 +90,11 @@ def replay(
                 raise JournalError(f"{past.source}: {kept}: --with needs all events")
             note(f"{kept}; the story starts after them, with the jobs known by then")
         only = None if job is None else run.require(job)
-        if wanted is not None:
-            _compare(run, wanted, only, as_json=json, with_claims=claims)
+        if wanted is not None and len(wanted) > 1:
+            _compare_all(run, wanted, as_json=json)
+        elif wanted is not None:
+            (change,) = wanted.values()
+            _compare(run, change, only, as_json=json, with_claims=claims)
         elif json:
             story = [] if summary else [*run.story(since_at, job=only, is_whole=events)]
             document = _document(run, only, story)
@@ -173,6 +181,23 @@ def _compare(
     print(f"{head_text(document)}\n")
     print(text(document, first_at=run.history.first_at, width=terminal_width()))
     for told in document.get("replaced_policies", ()):
+        print(told)
+
+
+def _compare_all(run: PastRun, changes: Mapping[str, Changes], *, as_json: bool) -> None:
+    from koala.lab.commands.replay_text import alternatives_text, head_text
+    from koala.lab.sim.journal_replay.whatif import alternatives
+
+    with ExitStack() as bars, noting_replacements() as replaced:
+        figures = alternatives(
+            run.history, run.scheduler, changes, lambda *words: _progress(bars, *words)
+        )
+    document = {**_head(run), "figures": figures, "replaced_policies": [*dict.fromkeys(replaced)]}
+    if as_json:
+        print_json(document)
+        return
+    print(f"{head_text(document)}\n\n{alternatives_text(figures, width=terminal_width())}")
+    for told in document["replaced_policies"]:
         print(told)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
+from functools import partial
 from typing import Any
 
 from koala.cli.render.documents import moment, processor_seconds, seconds
@@ -29,12 +30,14 @@ def _percent(value: float) -> str:
 
 FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("jobs", "jobs", _count),
+    ("started", "started", _count),
     ("finished", "finished", _count),
     ("failed", "failed", _count),
     ("cancelled", "cancelled", _count),
     ("open", "not over", _count),
     ("response_s", "mean response", seconds),
     ("wait_s", "mean wait until the start", seconds),
+    ("wait_median_s", "median wait", seconds),
     ("start_delay_s", "mean start delay", seconds),
     ("start_skew_s", "mean start skew", seconds),
     ("attempts", "attempts", _count),
@@ -112,6 +115,31 @@ def job_comparison_text(document: Document, *, first_at: float, width: int | Non
         rows.append([name, *(_cell(name, cell, first_at) for cell in cells)])
     heads = columns("FIGURE", *(f">{TITLES[column]}" for column in COLUMNS))
     return f"{_changes(document)}\n\n{table(heads, rows, width=width)}"
+
+
+def _figure(name: str, form: Callable[[float], str], item: tuple[str, Document]) -> str:
+    return _written(item[1][name], form)
+
+
+def alternatives_text(figures: Mapping[str, Document], *, width: int | None = None) -> str:
+    """Compare runs in several ways: waits, and what was held."""
+    heads = (
+        column("RUN", lambda item: TITLES.get(item[0], item[0])),
+        *(column(f">{head}", partial(_figure, name, form)) for head, name, form in ALTERNATIVES),
+    )
+    note = "WAIT is the time until the start, of the jobs that started."
+    return f"{table(heads, [*figures.items()], width=width)}\n{note}"
+
+
+ALTERNATIVES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("STARTED", "started", _count),
+    ("MEDIAN WAIT", "wait_median_s", seconds),
+    ("MEAN WAIT", "wait_s", seconds),
+    ("HELD", "held_processor_s", _held),
+    ("RUNNING", "run_processor_s", _held),
+    ("CLAIMS", "claims", _count),
+)
+"""Figures by which several changes are compared: head, key, and format of the value."""
 
 
 def _jobs(jobs: Sequence[Document], first_at: float, width: int | None, *, coloured: bool) -> str:

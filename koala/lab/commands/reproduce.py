@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from dataclasses import replace
-from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.exceptions import Exit
 
 from koala.cli.arguments import Number, Whole, Words, examples, file, option
 from koala.cli.extras import needs_sim
@@ -19,13 +16,14 @@ from koala.common.runtime import clock
 from koala.common.runtime.progress_bar import progress
 from koala.errors import ConfigError, SpecError
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.campaign_options import campaign_options, part_of, part_options, store_of
+from koala.lab.commands.campaign_options import Place, campaign_options, part_of, part_options
 
 if TYPE_CHECKING:
     from koala.lab.papers.paper import Paper
     from koala.lab.papers.sweep import Plan
     from koala.lab.sim.campaign.execution import Campaign
     from koala.lab.sim.campaign.parts import Part
+    from koala.lab.sim.campaign.work import Work
     from koala.lab.sim.runs import Effort, Run
 
 PAPERS: dict[str, str] = {
@@ -80,10 +78,7 @@ def reproduce(
     length: float | None,
     part: str | None,
     merge: tuple[Path, ...],
-    workers: int,
-    on: str,
-    store: Path | None,
-    no_store: bool,
+    place: Place,
     as_json: bool,
 ) -> None:
     """Reproduce a paper's figures and check its claims.
@@ -113,38 +108,29 @@ def reproduce(
         return
     found = _paper(name)
     effort = _effort(found.efforts["full" if full else "quick"], reps=reps, length=length)
-    from koala.lab.engines import engine_of
-    from koala.lab.papers.sweep import make_runs, plan
+    from koala.lab.papers.sweep import plan
 
     wanted = plan(found, effort, figure=figure, seed=seed)
-    share = part_of(part)
-    runs = wanted.runs() if share is None else wanted.part(*share)
+    work, share = wanted.work(), part_of(part)
+    if share is not None:
+        work = work.part(*share)
     last = found.name if share is None else f"{found.name}-part-{share[0]}-of-{share[1]}"
-    folder = shared.make_out(out if out is not None else Path("reproduction") / last)
-    kept, engine = store_of(store, no_store=no_store), engine_of(on, workers)
+    folder = place.make_out(out if out is not None else Path("reproduction") / last)
     begin = clock.unix_now()
-    with progress(f"{len(runs)} runs", len(runs)) as update:
-        made = make_runs(wanted, runs, engine, kept, update)
-    times = {
-        "begun_at": datetime.fromtimestamp(begin, UTC).isoformat(timespec="seconds"),
-        "elapsed_s": round(clock.unix_now() - begin, 1),
-        "workers": workers,
-        "on": on,
-    }
+    made = place.execute(work)
     if share is None:
-        _write(wanted, made, folder, as_json=as_json, times=times)
+        _write(wanted, work, made, folder, as_json=as_json, times=place.facts(begin))
         return
-    _save(wanted, made, folder, part=f"{share[0]}/{share[1]}", times=times)
-    summary = {"part": part, "folder": str(folder), "runs": len(made.finished), "wanted": len(runs)}
-    shared.show(summary, as_json=as_json, text=lambda: f"{len(made.finished)} runs\n{folder}")
+    _save(wanted, work, made, folder, part=f"{share[0]}/{share[1]}", times=place.facts(begin))
+    count, of = len(made.finished), len(work.items)
+    summary = {"part": part, "folder": str(folder), "runs": count, "wanted": of}
+    shared.show(summary, as_json=as_json, text=lambda: f"{count} runs\n{folder}")
     if made.is_interrupted:
-        print(f"interrupted: {len(made.finished)} of {len(runs)} runs", file=sys.stderr)
-        raise Exit(shared.INTERRUPTED)
+        shared.leave(f": {count} of {of} runs")
 
 
 def _merge(name: str, folders: tuple[Path, ...], out: Path | None, *, as_json: bool) -> None:
     """Report on the runs of all parts."""
-    from koala.lab.papers.folder import merge
     from koala.lab.papers.sweep import plan
     from koala.lab.sim.campaign.parts import read_parts
 
@@ -160,11 +146,13 @@ def _merge(name: str, folders: tuple[Path, ...], out: Path | None, *, as_json: b
     )
     wanted = plan(found, effort, figure=options["figure"], seed=options["seed"])
     folder = shared.make_out(out if out is not None else Path("reproduction") / found.name)
-    _write(wanted, merge(wanted, parts), folder, as_json=as_json, times={}, merged=parts)
+    work = wanted.work()
+    _write(wanted, work, work.merged(parts), folder, as_json=as_json, times={}, merged=parts)
 
 
 def _write(
     wanted: Plan,
+    work: Work[Run],
     made: Campaign[Run],
     folder: Path,
     *,
@@ -175,29 +163,27 @@ def _write(
     """Write report and figures."""
     from koala.lab.papers.judgement import report
     from koala.lab.papers.report import draw, summary, write
-    from koala.lab.papers.sweep import swept
     from koala.lab.papers.tables import document
 
-    _save(wanted, made, folder, times=times, merged=merged)
-    written = report(swept(wanted, made))
+    _save(wanted, work, made, folder, times=times, merged=merged)
+    written = report(wanted, made)
     write(written, folder)
     text = f"{summary(written)}\n{folder / 'report.md'}"
     shared.show(document(written), as_json=as_json, text=lambda: text)
     if made.is_interrupted:
-        runs = f"{len(made.finished)} of {len(wanted.runs())} runs"
-        print(f"interrupted: {runs}; no figure is drawn", file=sys.stderr)
-        raise Exit(shared.INTERRUPTED)
+        runs = f"{len(made.finished)} of {len(work.items)} runs"
+        shared.leave(f": {runs}; no figure is drawn")
     try:
         figures = len(written.plan.figures)
         with progress(f"{figures} figures", figures) as update:
             draw(written, folder, progress=update)
     except KeyboardInterrupt:
-        print("interrupted: not all figures are drawn", file=sys.stderr)
-        raise Exit(shared.INTERRUPTED) from None
+        shared.leave(": not all figures are drawn")
 
 
 def _save(
     wanted: Plan,
+    work: Work[Run],
     made: Campaign[Run],
     folder: Path,
     *,
@@ -206,12 +192,20 @@ def _save(
     merged: tuple[Part, ...] = (),
 ) -> None:
     """Write the raw runs and their provenance."""
-    from koala.lab.papers.folder import write_provenance, write_runs
     from koala.lab.papers.markdown import command
+    from koala.lab.papers.sweep import head_of
 
-    write_runs(wanted, made, folder)
-    line = command(wanted) + (f" --part {part}" if part else "")
-    write_provenance(wanted, made, folder, command=line, part=part, merged=merged, **times)
+    work.save(
+        made,
+        folder,
+        head_of,
+        options=wanted.options(),
+        wanted=len(wanted.runs()),
+        merged=merged,
+        command=command(wanted) + (f" --part {part}" if part else ""),
+        part=part,
+        **times,
+    )
 
 
 def _paper(name: str) -> Paper:

@@ -9,19 +9,19 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from koala.cli.arguments import STANDARD_INPUT, Whole, file, option
 from koala.cli.output import note
 from koala.common.runtime.atomic_file import atomic_file, check_writable
-from koala.errors import ConfigError, KoalaError, SpecError, WorkloadError
+from koala.errors import ConfigError, KoalaError, WorkloadError
 
 if TYPE_CHECKING:
     from koala.lab.sim.campaign.execution import Engine
@@ -85,42 +85,39 @@ class Runs:
 
     def replicate(
         self,
-        simulate: Callable[[Any, int], Any],
+        simulate: Callable[..., Any],
         setting: object,
         *,
-        to_file: Callable[[Any, Path, int, int], Any] | None = None,
+        columns: Sequence[str] = (),
     ) -> Replications[int, Any]:
         """Check the outputs, then run all replications, with a progress bar.
 
-        `to_file` runs one that writes its jobs as they end: the first, with --jobs-out. After an
-        interrupt, print how many have finished and return those. Exit if none has.
+        With `columns`, `simulate` also takes a function that receives the outcome of each job, and
+        --jobs-out writes those of the first replication. After an interrupt, print how many have
+        finished and return those. Exit if none has.
         """
         from koala.common.runtime.progress_bar import progress
-        from koala.lab.sim.campaign.execution import Processes, replicate_on
+        from koala.lab.sim.campaign.execution import recorded, replicate_on
 
         engine = self.engine
         check_outputs(self.jobs_out, self.plot)
-        if self.jobs_out and to_file and not isinstance(engine, Processes):
-            raise SpecError(
-                f"--jobs-out {self.jobs_out}: not allowed with --on {self.on}; this simulation"
-                " writes the file while it runs, on the machine of the run"
-            )
-        with jobs_file(self.jobs_out if to_file else None) as part:
-            run = partial(simulate, setting)
-            if part is not None and to_file is not None:
-                run = partial(to_file, setting, part, self.seed)
-            with progress("replications", self.reps) as update:
-                done = replicate_on(engine, run, self.seeds, update)
-            self.replaced.extend(done.replaced)
-            if done.is_interrupted:
-                text = f"interrupted: {len(done.finished)} of {self.reps} replications"
-                print(text, file=sys.stderr)
-            if not done.finished:
-                raise click.exceptions.Exit(INTERRUPTED)
-            if part is not None and not done.has(self.seed):
-                part.unlink()  # the older file stays
+        first = self.seed if columns and self.jobs_out else None
+        with progress("replications", self.reps) as update:
+            run = partial(recorded, simulate, setting, first)
+            done = replicate_on(engine, run, self.seeds, update)
+        self.replaced.extend(done.replaced)
+        if done.is_interrupted:
+            text = f"interrupted: {len(done.finished)} of {self.reps} replications"
+            print(text, file=sys.stderr)
+        if not done.finished:
+            raise click.exceptions.Exit(INTERRUPTED)
+        if self.jobs_out is not None and columns:
+            jobs = {seed: jobs for seed, (_, jobs) in done.finished}.get(self.seed)
+            if jobs is None:  # the older file stays
                 print(f"interrupted: no jobs are written to {self.jobs_out}", file=sys.stderr)
-        return done
+            else:
+                write_rows(self.jobs_out, columns, (map(_cell, job) for job in jobs))
+        return replace(done, finished=tuple((seed, found) for seed, (found, _) in done.finished))
 
     def show(self, document: Mapping[str, Any], text: Callable[[], str]) -> None:
         """Print the result, as JSON or as text."""
@@ -132,6 +129,12 @@ class Runs:
         """Exit as an interrupted command if it was interrupted."""
         if is_interrupted:
             raise click.exceptions.Exit(INTERRUPTED)
+
+
+def leave(progress: str) -> NoReturn:
+    """Say how far an interrupted command has come, and end it."""
+    print(f"interrupted{progress}", file=sys.stderr)
+    raise click.exceptions.Exit(INTERRUPTED)
 
 
 def check_outputs(jobs_out: Path | None, plot: Path | None = None) -> None:
@@ -167,14 +170,8 @@ def check_output(option: str, path: Path) -> None:
         raise ConfigError(f"--{option} {error}") from None
 
 
-@contextmanager
-def jobs_file(path: Path | None) -> Iterator[Path | None]:
-    """Yield the temporary file of the first replication's jobs, None without --jobs-out."""
-    if path is None:
-        yield None
-        return
-    with atomic_file(path) as part:
-        yield part
+def _cell(value: object) -> object:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else value
 
 
 def write_rows(path: Path, header: Sequence[str], rows: Iterable[Iterable[object]]) -> None:

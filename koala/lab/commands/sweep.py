@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-from click.exceptions import Exit
 
 from koala.cli.arguments import Whole, examples, file, option
 from koala.cli.extras import needs_sim
 from koala.common.runtime import clock
-from koala.common.runtime.progress_bar import progress
 from koala.errors import ConfigError
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.campaign_options import campaign_options, part_of, part_options, store_of
+from koala.lab.commands.campaign_options import Place, campaign_options, part_of, part_options
 from koala.views.units import counted
 
 if TYPE_CHECKING:
     from koala.lab.rows import Rows
-    from koala.lab.sim.campaign.execution import Campaign
-    from koala.lab.sim.campaign.parts import Part
     from koala.lab.sweep_files import SweepFile
     from koala.lab.sweeps import Sweep, Task
 
@@ -56,10 +51,7 @@ def sweep(
     dry_run: bool,
     part: str | None,
     merge: tuple[Path, ...],
-    workers: int,
-    on: str,
-    store: Path | None,
-    no_store: bool,
+    place: Place,
     as_json: bool,
 ) -> None:
     """Run many settings with the same seeds, and compare them.
@@ -69,39 +61,35 @@ def sweep(
     means.csv, comparisons.csv and provenance.json. Finished runs are stored: after Ctrl-C the same
     command makes the other runs.
     """
-    from koala.lab.engines import engine_of
+    from koala.lab.sim.campaign.parts import read_parts
     from koala.lab.sweep_files import read_sweep
-    from koala.lab.sweeps import Sweep, make_tasks, tasks_of
+    from koala.lab.sweeps import Sweep, work_of
 
     found = read_sweep(source, reps=reps, seed=seed)
-    tasks = tasks_of(found.points, found.seeds)
-    share = part_of(part)
+    work, share = work_of(found.points, found.seeds), part_of(part)
     if share is not None:
-        tasks = tasks[share[0] - 1 :: share[1]]
+        work = work.part(*share)
     if dry_run:
-        _list(found, tasks, as_json=as_json)
+        _list(found, work.items, as_json=as_json)
         return
     if merge and part:
         raise ConfigError(f"--part {part}: not allowed with --merge")
-    kept, engine = store_of(store, no_store=no_store), engine_of(on, workers)
     name = found.name if share is None else f"{found.name}-part-{share[0]}-of-{share[1]}"
-    folder = shared.make_out(out or Path(name))
+    folder = place.make_out(out or Path(name))
     begin = clock.unix_now()
-    merged: tuple[Part, ...] = ()
-    if merge:
-        made, merged = _merged(found, tasks, merge)
-    else:
-        with progress(f"{len(tasks)} runs", len(tasks)) as update:
-            made = make_tasks(found.points, tasks, kept, engine, update)
-    times = {
-        "command": f"koala sweep {source.name} --seed {found.seed} --reps {found.reps}",
-        "part": part,
-        "begun_at": datetime.fromtimestamp(begin, UTC).isoformat(timespec="seconds"),
-        "elapsed_s": round(clock.unix_now() - begin, 1),
-        "workers": workers,
-        "on": on,
-    }
-    _save(found, made, folder, times, merged)
+    parts = read_parts(merge) if merge else ()
+    made = work.merged(parts) if merge else place.execute(work)
+    work.save(
+        made,
+        folder,
+        lambda task: {**dict(found.points[task.place].labels), "seed": task.seed},
+        options=found.options(),
+        wanted=len(found.points) * found.reps,
+        merged=parts,
+        command=f"koala sweep {source.name} --seed {found.seed} --reps {found.reps}",
+        part=part,
+        **place.facts(begin),
+    )
     swept = Sweep(found.points, found.seeds, made)
     if share is None:
         _report(found, swept, folder, as_json=as_json)
@@ -112,8 +100,7 @@ def sweep(
     for row in swept.stopped:
         print(", ".join(f"{name} {value}" for name, value in row.items()), file=sys.stderr)
     if made.is_interrupted:
-        print(f"interrupted: {len(made.finished)} of {len(tasks)} runs", file=sys.stderr)
-        raise Exit(shared.INTERRUPTED)
+        shared.leave(f": {len(made.finished)} of {len(work.items)} runs")
 
 
 def _list(found: SweepFile, tasks: tuple[Task, ...], *, as_json: bool) -> None:
@@ -127,52 +114,6 @@ def _list(found: SweepFile, tasks: tuple[Task, ...], *, as_json: bool) -> None:
         document,
         as_json=as_json,
         text=lambda: f"{_table(rows)}\n{counts}",
-    )
-
-
-def _merged(
-    found: SweepFile, tasks: tuple[Task, ...], folders: tuple[Path, ...]
-) -> tuple[Campaign[Task], tuple[Part, ...]]:
-    """Collect the runs of all parts."""
-    from koala.lab.sim.campaign.parts import merge, read_parts
-    from koala.lab.sweeps import code_of, ids_of
-
-    parts = read_parts(folders)
-    ids = [name or "" for name in ids_of(found.points, tasks)]
-    return merge(tasks, ids, parts, code=code_of(found.points[0].base)), parts
-
-
-def _save(
-    found: SweepFile,
-    made: Campaign[Task],
-    folder: Path,
-    times: dict[str, Any],
-    merged: tuple[Part, ...],
-) -> None:
-    """Write the raw runs and their provenance."""
-    from koala.lab.sim.campaign.parts import write_provenance, write_runs
-    from koala.lab.sweeps import code_of, ids_of
-
-    names = ids_of(found.points, (task for task, _ in made.finished))
-    rows = (
-        ({"id": name, **dict(found.points[task.place].labels), "seed": task.seed}, one)
-        for name, (task, one) in zip(names, made.finished, strict=True)
-    )
-    write_runs(folder, rows)
-    options = {
-        "name": found.name,
-        "seed": found.seed,
-        "reps": found.reps,
-        "settings": [str(point) for point in found.points],
-    }
-    write_provenance(
-        folder,
-        made,
-        options=options,
-        code=code_of(found.points[0].base),
-        wanted=len(found.points) * found.reps,
-        merged=merged,
-        **times,
     )
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gc
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.exceptions import Exit
 
 from koala.cli.arguments import Whole, Words, examples, option
 from koala.cli.arguments import file as path_type
@@ -185,8 +183,7 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
         draw(series, found, plot)
     if replay.is_interrupted:
         left = f"; go on with --resume --checkpoint {checkpoint}" if checkpoint else ""
-        print(f"interrupted at {found['makespan']} s{left}", file=sys.stderr)
-        raise Exit(shared.INTERRUPTED)
+        shared.leave(f" at {found['makespan']} s{left}")
 
 
 def _format(file: Path, name: str | None) -> Format:

@@ -7,8 +7,6 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from click.exceptions import Exit
-
 from koala.common.runtime.foreign.guards import noting_replacements
 from koala.common.runtime.progress_bar import progress
 from koala.lab.commands import simulation_options as shared
@@ -73,8 +71,7 @@ def on_grid(
     for note in (*replay.notes, *(report.waiting if replay.is_stopped else ())):
         print(note, file=sys.stderr)
     if replay.is_interrupted:
-        print(f"interrupted at {report.ended_at:.0f} s", file=sys.stderr)
-        raise Exit(shared.INTERRUPTED)
+        shared.leave(f" at {report.ended_at:.0f} s")
 
 
 def _write_log(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
-from click.exceptions import Exit
 
 from koala.cli.arguments import Number, Whole, Words, examples, file, option
 from koala.cli.extras import needs_sim
@@ -16,7 +14,7 @@ from koala.cli.output import note
 from koala.common.runtime.progress_bar import progress
 from koala.errors import ConfigError
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.campaign_options import campaign_options, store_argument, store_of
+from koala.lab.commands.campaign_options import Place, campaign_options
 from koala.views.units import counted
 
 if TYPE_CHECKING:
@@ -191,10 +189,7 @@ def report(
     reps: int,
     seed: int,
     out: Path | None,
-    workers: int,
-    on: str,
-    store: Path | None,
-    no_store: bool,
+    place: Place,
     as_json: bool,
 ) -> None:
     """Report what co-allocation would have cost on the clusters of a twin.
@@ -213,7 +208,7 @@ def report(
 
     if out is not None:
         shared.check_output("out", out)
-    kept = store_argument(store_of(store, no_store=no_store))
+    options = place.for_sweep()
     found = read_folder(folder)
     workload: Workload
     if jobs is None:
@@ -230,24 +225,19 @@ def report(
     else:
         workload, question = Log(jobs), f"the jobs of {jobs.name}"
     experiment = replace(with_jobs(found, workload, split=split), placement=placement)
-    alone = sweep(without(found), reps=1, seed=1, workers=workers, on=on, store=kept)
+    alone = sweep(without(found), reps=1, seed=1, **options)
     if alone.is_interrupted:
-        _leave("no run has finished")
-    runs = sweep(experiment, reps=reps, seed=seed, workers=workers, on=on, store=kept)
+        shared.leave(": no run has finished")
+    runs = sweep(experiment, reps=reps, seed=seed, **options)
     if not runs.rows():
-        _leave("no run with co-allocated jobs has finished")
+        shared.leave(": no run with co-allocated jobs has finished")
     answered = answer(found, question, alone.rows()[0], list(runs.rows()))
     text = page(answered)
     if out is not None:
         write_atomically(out, f"{text}\n")
     shared.show(document(answered), as_json=as_json, text=lambda: text, replaced=runs.replaced)
     if runs.is_interrupted:
-        _leave(f"{len(runs.rows())} of {counted(reps, 'run')}")
-
-
-def _leave(progress: str) -> NoReturn:
-    print(f"interrupted: {progress}", file=sys.stderr)
-    raise Exit(shared.INTERRUPTED)
+        shared.leave(f": {len(runs.rows())} of {counted(reps, 'run')}")
 
 
 def _check_sizes(found: Folder, components: int, processors: int, placement: str) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.exceptions import Exit
 
 from koala.cli.arguments import examples, file, option
 from koala.cli.extras import needs_sim
-from koala.common.runtime.progress_bar import progress
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.campaign_options import campaign_options, store_of
+from koala.lab.commands.campaign_options import Place, campaign_options
 
 if TYPE_CHECKING:
     from koala.lab.rows import Rows
@@ -50,10 +47,7 @@ def yardstick(
     log: Path | None,
     out: Path | None,
     seed: int,
-    workers: int,
-    on: str,
-    store: Path | None,
-    no_store: bool,
+    place: Place,
     as_json: bool,
 ) -> None:
     """Measure policies on a fixed benchmark of co-allocation.
@@ -63,8 +57,7 @@ def yardstick(
     reference (CF, ICP, koala), below 1 is better, and what it costs others. The page
     docs/yardstick.md has definitions, rules, and the table of Koala's policies.
     """
-    from koala.lab.engines import engine_of
-    from koala.lab.sweeps import Sweep, make_tasks, tasks_of
+    from koala.lab.sweeps import Sweep, work_of
     from koala.lab.yardstick.entries import all_entries, entry_of, with_reference
     from koala.lab.yardstick.grids import GRIDS
     from koala.lab.yardstick.scores import points, table
@@ -76,12 +69,10 @@ def yardstick(
     found = log_of(log)
     cells = workloads(is_full=full, has_log=found is not None)
     settings = points(GRIDS, cells, entries, is_full=full, log_file=found)
-    tasks = tasks_of(settings, [seed])
-    kept, engine = store_of(store, no_store=no_store), engine_of(on, workers)
+    work = work_of(settings, [seed])
     if out is not None:
-        shared.make_out(out)
-    with progress(f"{len(tasks)} runs", len(tasks)) as update:
-        made = make_tasks(settings, tasks, kept, engine, update)
+        place.make_out(out)
+    made = place.execute(work)
     runs = Sweep(settings, [seed], made).rows()
     rows = table(runs, entries)
     if out is not None:
@@ -98,8 +89,7 @@ def yardstick(
     text = f"{_text(rows)}\n{note}"
     shared.show(document, as_json=as_json, text=lambda: text, replaced=made.replaced)
     if made.is_interrupted:
-        print(f"interrupted: {len(made.finished)} of {len(tasks)} runs", file=sys.stderr)
-        raise Exit(shared.INTERRUPTED)
+        shared.leave(f": {len(made.finished)} of {len(work.items)} runs")
 
 
 HEADS = (

@@ -2,15 +2,15 @@
 
 - `paper`, `runs`: data types of a paper (figures, claims) and of its runs; `options` declares its
   simulation.
-- `sweep`: collects the runs that figures and claims need and makes each once.
+- `sweep`: lists the runs that figures and claims need, each once.
 - `results`: holds what the runs measured.
+- `sentences`: reads the sentences of a paper, of which most are claims.
 - `comparisons`, `verdicts`: what claims consist of, and the test of them by paired differences.
 - `figures`: draws.
 - `judgement`: judges the claims; `report` writes that: `claim_table`, `markdown` for people,
-  `tables` for programs; `folder` the raw runs beside it.
-- One package per paper (`multiqueue`, `deadlines`, `koala`, `hints`, `synchronous`): `simulation`,
-  its `options` and `command`, `points` (the runs), `figures`, `claims`, and `reasons` why claims
-  fail.
+  `tables` for programs.
+- One package per paper (`multiqueue`, `deadlines`, `koala`, `hints`, `synchronous`): `simulation`
+  and its `options`, `points` (the runs), `figures`, `sentences.toml` and the tests in `claims`.
 
 Nothing here is tuned: a claim that fails is reported as failing.
 """

@@ -6,7 +6,7 @@ Cells stay short. A row has one comparison; all others are in claims.csv.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import floor, inf, isfinite, log10
 
 from koala.lab.papers.paper import Claim, Part, Rule
@@ -22,16 +22,12 @@ NO_WIDTH = 1e-9
 """Half-width of an interval, as a share of its mean, up to which all values are the same."""
 
 
-def claim_table(
-    found: Iterable[ClaimFinding], reasons: Mapping[str, str], *, are_drawn: bool
-) -> Iterator[str]:
-    """Yield the table of some claims, and the notes on their readings and failures.
-
-    `reasons` has the reasons of failures by claim. Figures are linked if they `are_drawn`.
-    """
+def claim_table(found: Iterable[ClaimFinding], *, are_drawn: bool) -> Iterator[str]:
+    """Yield the table of some claims, and the notes on their readings and failures. Figures are
+    linked if they `are_drawn`."""
     claims = list(found)
     yield table(COLUMNS, (_row(one, are_drawn=are_drawn) for one in claims))
-    notes = (f"- {one.claim.id}. {note}" for one in claims if (note := _note(one, reasons)))
+    notes = (f"- {one.claim.id}. {note}" for one in claims if (note := _note(one)))
     if text := "\n".join(notes):
         yield text
 
@@ -145,14 +141,14 @@ def numbers_text(finding: Finding) -> str:
     return "; ".join(told)
 
 
-def _note(found: ClaimFinding, reasons: Mapping[str, str]) -> str:
+def _note(found: ClaimFinding) -> str:
     """Describe how a claim is read, why it fails, and the verdict of each chart at the load that
     decides; each begins a line of one item of a list."""
     claim, level, told = found.claim, deciding_level(found), []
     if claim.reading:
         told.append(f"*Read as:* {claim.reading}.")
     if found.verdict is Verdict.FAILS:
-        told.append(f"*Why it fails:* {reasons.get(claim.id, UNKNOWN)}.")
+        told.append(f"*Why it fails:* {claim.why_it_fails or UNKNOWN}.")
     charts = {} if level is None else by_chart(level, claim.rule)
     if len(charts) > 1 and len(set(charts.values())) > 1:
         words = {one: [where for where, of in charts.items() if of is one] for one in Verdict}

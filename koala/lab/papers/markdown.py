@@ -140,10 +140,9 @@ def _claims(found: Report) -> Iterator[str]:
     yield "## Claims"
     yield TABLES
     yield found.plan.paper.measures
-    reasons, are_drawn = found.plan.paper.reasons, not found.is_interrupted
     for section, claims in _by_section(found):
         yield f"### Section {section}"
-        yield from claim_table(claims, reasons, are_drawn=are_drawn)
+        yield from claim_table(claims, are_drawn=not found.is_interrupted)
 
 
 def _counterexamples(found: Report) -> Iterator[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from math import nan
 from string import ascii_lowercase
-from typing import TypeAlias, TypeVar
+from typing import Self, TypeAlias
 
 from koala.lab.sim.runs import Effort, Level, Outcome, Quantity, Run, most_are_saturated
 
@@ -62,6 +62,19 @@ class Panel:
     x_label: str = ""
     y_label: str = ""
     marks: tuple[Mark, ...] = ()
+
+    @classmethod
+    def over(
+        cls,
+        title: str,
+        x: Sequence[float],
+        lines: Mapping[str, Callable[[float], Drawn]],
+        x_label: str,
+        y_label: str,
+    ) -> Self:
+        """Make a chart of what each line has at each place."""
+        series = {name: [of(place) for place in x] for name, of in lines.items()}
+        return cls(title, tuple(x), series, x_label, y_label)
 
     @property
     def points(self) -> Iterator[tuple[str, float | str, Drawn]]:
@@ -135,8 +148,7 @@ Test = Callable[[Level], Found]
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of a paper in our words. Papers list their sentences in tables by id, see
-    `numbered`."""
+    """A sentence of a paper in our words; its id is section, hyphen, number."""
 
     text: str
     id: str = field(default="", kw_only=True)
@@ -167,6 +179,8 @@ class Claim(Sentence):
     rule: Rule = Rule.ALL
     reading: str = ""
     """The reading of the sentence, where the test needs an explanation."""
+    why_it_fails: str = ""
+    """Why it fails, as far as it was found out."""
 
     def at(self, level: Level) -> tuple[Comparison, ...]:
         """Return the comparisons of a level."""
@@ -182,16 +196,6 @@ class Untestable(Sentence):
     """A sentence of a paper that our simulations cannot test, and why."""
 
     reason: str
-
-
-OneKind = TypeVar("OneKind", bound=Sentence)
-
-
-def numbered(*tables: Mapping[str, OneKind]) -> tuple[OneKind, ...]:
-    """Give each sentence of the tables its id: section, hyphen, number."""
-    rows = [row for table in tables for row in table.items()]
-    assert len(rows) == len(dict(rows)), "two sentences with one id"
-    return tuple(replace(sentence, id=number) for number, sentence in rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +229,5 @@ class Paper:
     """Levels of which a reading is another version, where it is not one of all near saturation."""
     are_readings_quick: bool = True
     """If False, readings are left to the effort `full`: they take too long for a quick look."""
-    reasons: Mapping[str, str] = field(default_factory=dict)
-    """Why claims fail, by their ids, as far as it was found out."""
     untestable: tuple[Untestable, ...] = ()
     """Untested sentences of the text, so that the list of claims is complete."""

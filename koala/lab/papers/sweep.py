@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from koala.errors import ConfigError
 from koala.lab.papers.paper import Claim, Figure, Paper
-from koala.lab.papers.results import Results
 from koala.lab.sim.campaign.code import code_of, own_code
-from koala.lab.sim.campaign.execution import (
-    NO_STORE,
-    Campaign,
-    Engine,
-    StoreChoice,
-    execute_runs,
-    key_of,
-)
 from koala.lab.sim.campaign.identity import canonical, run_ids
-from koala.lab.sim.replication import Progress
+from koala.lab.sim.campaign.work import Work
 from koala.lab.sim.runs import Effort, Level, Quantity, Run, Setting
 
 
@@ -54,20 +46,31 @@ class Plan:
             for setting in settings
         )
 
-    def ids(self, runs: Iterable[Run]) -> tuple[str, ...]:
-        """Name runs: the same names on every machine and for every version of Koala."""
-        return run_ids(
+    def work(self) -> Work[Run]:
+        """List the runs with their names, which are the same for every version of Koala."""
+        runs = self.runs()
+        names = run_ids(
             self.paper.name, [(one.setting, one.seed, one.effort.length) for one in runs]
         )
+        own = {one: own_code(canonical(one)) for one in self.settings()}
+        return Work(
+            run=self.paper.run,
+            code=code_of(self.paper.run),
+            items=runs,
+            names=names,
+            own=tuple(own[one.setting] for one in runs),
+        )
 
-    def part(self, number: int, count: int) -> tuple[Run, ...]:
-        """List the runs of one of `count` parts, counted from 1; each has some of everything."""
-        return self.runs()[number - 1 :: count]
-
-    @property
-    def code(self) -> str:
-        """Digest of the code that makes the runs."""
-        return code_of(self.paper.run)
+    def options(self) -> dict[str, Any]:
+        """Return the options that determine the results."""
+        return {
+            "paper": self.paper.name,
+            "effort": self.effort.name,
+            "figure": self.figure,
+            "seed": self.seed,
+            "reps": self.effort.replications,
+            "length": self.effort.length,
+        }
 
     def _quantities(self) -> Iterable[Quantity]:
         for figure in self.figures:
@@ -75,16 +78,6 @@ class Plan:
         for claim in self.claims:
             for comparison in claim.comparisons((*self.effort.levels, *self.readings)):
                 yield from comparison.of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
-    """Results of a plan; those of all runs unless `is_interrupted`."""
-
-    plan: Plan
-    results: Results
-    finished: int
-    is_interrupted: bool
 
 
 def plan(paper: Paper, effort: Effort, *, figure: int | None = None, seed: int = 1) -> Plan:
@@ -103,49 +96,6 @@ def plan(paper: Paper, effort: Effort, *, figure: int | None = None, seed: int =
     )
 
 
-def sweep(
-    wanted: Plan,
-    *,
-    engine: Engine | None = None,
-    store: StoreChoice = NO_STORE,
-    progress: Progress | None = None,
-) -> Swept:
-    """Make all runs of a plan. Ctrl-C ends it and keeps the finished runs."""
-    return swept(wanted, make_runs(wanted, wanted.runs(), engine, store, progress))
-
-
-def make_runs(
-    wanted: Plan,
-    runs: Sequence[Run],
-    engine: Engine | None = None,
-    store: StoreChoice = NO_STORE,
-    progress: Progress | None = None,
-) -> Campaign[Run]:
-    """Make some runs of a plan."""
-    code = wanted.code
-    names = wanted.ids(runs) if store.is_used else ()
-    own = {one: own_code(canonical(one)) for one in {run.setting for run in runs} if names}
-    keys = [key_of(name, code, own[one.setting]) for name, one in zip(names, runs, strict=False)]
-    return execute_runs(
-        wanted.paper.run,
-        runs,
-        keys=keys or [None] * len(runs),
-        code=code,
-        store=store,
-        engine=engine,
-        progress=progress,
-    )
-
-
-def swept(wanted: Plan, made: Campaign[Run]) -> Swept:
-    """Collect the results of finished runs."""
-    return Swept(
-        plan=wanted,
-        results=Results(
-            ((run, one.outcome) for run, one in made.finished),
-            diverging=wanted.paper.diverging,
-            saturation=wanted.paper.saturation,
-        ),
-        finished=len(made.finished),
-        is_interrupted=made.is_interrupted,
-    )
+def head_of(run: Run) -> dict[str, Any]:
+    """Return what a line of runs.jsonl says of a run besides its name."""
+    return {"setting": str(run.setting), "seed": run.seed, "length": run.effort.length}

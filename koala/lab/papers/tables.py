@@ -73,9 +73,7 @@ def document(found: Report) -> dict[str, Any]:
             for part in Part
         },
         "figures": [figure.number for figure in found.plan.figures],
-        "claims": [
-            _claim_document(one, found.results, found.plan.paper.reasons) for one in found.claims
-        ],
+        "claims": [_claim_document(one, found.results) for one in found.claims],
         "not_testable": [
             {"id": one.id, "section": one.section, "text": one.text, "reason": one.reason}
             for one in found.plan.paper.untestable
@@ -83,16 +81,14 @@ def document(found: Report) -> dict[str, Any]:
     }
 
 
-def _claim_document(
-    found: ClaimFinding, results: Results, reasons: Mapping[str, str]
-) -> dict[str, Any]:
-    why = reasons.get(found.claim.id) if found.verdict is Verdict.FAILS else None
+def _claim_document(found: ClaimFinding, results: Results) -> dict[str, Any]:
+    why = found.claim.why_it_fails if found.verdict is Verdict.FAILS else ""
     return {
         "id": found.claim.id,
         "section": found.claim.section,
         "text": found.claim.text,
         "reading": found.claim.reading,
-        "why_it_fails": why,
+        "why_it_fails": why or None,
         "figures": list(found.claim.figures),
         "verdict": str(found.verdict),
         **_parts_document(found.verdicts),

@@ -7,8 +7,7 @@
 - `log_replay`: a log of jobs on the local manager model alone.
 - `replication`: many runs on this machine; `campaign`: runs that are stored, and shared out to
   several machines.
-- `metrics`, `statistics`, `saturation`: the evaluation of runs; `job_csv`: their jobs as a table;
-  `drawing`: the style of figures.
+- `metrics`, `statistics`, `saturation`: the evaluation of runs; `drawing`: the style of figures.
 - `options`: options of simulations.
 
 Nothing here reads a clock or the global random generator: a run is a function of its seed.

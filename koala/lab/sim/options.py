@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar
 
 from koala.common.runtime.option_values import ANY_NUMBER, Bounds, known_name, one_of
 from koala.errors import ConfigError
@@ -141,7 +141,8 @@ def policy(default: str, slot: str, help: str, *, name: str = "") -> str:  # noq
 
     names = _names(slot)
     full = f"{help} {', '.join(names)}, or your own as module:function."
-    return text(default, read, full, name=name, metavar="NAME", words=names)
+    found: str = text(default, read, full, name=name, metavar="NAME", words=names)
+    return found
 
 
 def policy_name(option: str, slot: str, text: str) -> str:
@@ -163,41 +164,19 @@ def flag(help: str, *, name: str, default: bool = False) -> bool:  # noqa: A002
     return _field(default, option)
 
 
-@overload
-def text(
-    default: str,
-    read: Callable[[str, str], T],
-    help: str,
-    *,
-    metavar: str,
-    name: str = ...,
-    words: tuple[str, ...] = ...,
-    unset: str = ...,
-) -> T: ...
-@overload
-def text(
-    default: None,
-    read: Callable[[str, str], T],
-    help: str,
-    *,
-    metavar: str,
-    name: str = ...,
-    words: tuple[str, ...] = ...,
-    unset: str = ...,
-) -> T | None: ...
 def text(
     default: str | None,
-    read: Callable[[str, str], T],
+    read: Callable[[str, str], Any],
     help: str,  # noqa: A002
     *,
     metavar: str,
     name: str = "",
     words: tuple[str, ...] = (),
     unset: str = "",
-) -> T | None:
+) -> Any:  # noqa: ANN401 - what `read` makes
     """Declare a field that `read` makes of the option's text; without a default it may be None."""
 
-    def read_given(option: str, given: str | None) -> T | None:
+    def read_given(option: str, given: str | None) -> Any:  # noqa: ANN401
         return None if given is None else read(option, given)
 
     option = Option(

@@ -41,14 +41,6 @@ def record(tmp_path: Path, *, passed: Any = None, end: Any = None) -> StarterRec
     return placeholders.read_record(CLAIM, place)
 
 
-def test_what_a_starter_wrote_is_read(tmp_path: Path) -> None:
-    passed = {"nonce": "n", "passed_at": 11.5}
-    found = record(tmp_path, passed=passed, end={"nonce": "n", "end": END})
-    assert found is not None
-    assert found.end is not None
-    assert (found.nonce, found.passed_at, found.end.statuses) == ("n", 11.5, (3,))
-
-
 def test_a_record_that_cannot_be_read_now_is_not_taken_for_none(tmp_path: Path) -> None:
     """Its job would run once more though it had ended well."""
     assert record(tmp_path, end={"nonce": "n", "end": END}) is not None

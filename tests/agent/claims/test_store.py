@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from koala.common.protocol.messages import ArmNumber, Hold, Program, Release, Watermark
+from koala.common.protocol.messages import ArmNumber, Hold, Program, Release
 from koala.common.protocol.names import ClaimId
 from koala.errors import ConfigError, DiskError, JournalError
 from koala_agent.claims.events import Forget, StoreClaim
 from koala_agent.claims.settings import LeaseTimes
 from koala_agent.claims.states import Asked, Claim, Passed
 from koala_agent.claims.store import Store
-from tests.harness.failing_disk import failing_commits, limit_pages
+from tests.harness.failing_disk import limit_pages
 
 
 def a_claim(name: str = "j1/1/0/1") -> Claim:
@@ -131,23 +131,6 @@ def test_a_fact_that_cannot_be_read_is_refused(tmp_path: Path, name: str, value:
     store.close()
 
 
-def test_a_row_of_the_journal_is_stored_with_the_next_commit(tmp_path: Path) -> None:
-    watermarks = [Watermark(epoch=2, seq=n, chain=b"\x01\x00", seal=b"\xff") for n in (8, 9)]
-    store = Store(tmp_path)
-    assert store.watermark is None
-    store.stage_watermark(watermarks[0])
-    noted = [store.has_staged_watermark]
-    store.commit([StoreClaim(claim=a_claim())])
-    noted.append(store.has_staged_watermark)
-    assert noted == [True, False]
-    store.stage_watermark(watermarks[1])  # and then the agent is killed
-    store.close()
-    store = Store(tmp_path)
-    assert store.watermark == watermarks[0]
-    assert not store.has_staged_watermark
-    store.close()
-
-
 def filled(folder: Path, make_room: Callable[[], bool] = lambda: False) -> Store:
     """A store with a claim, and not a page more to be had."""
     store = Store(folder, make_room=make_room)
@@ -180,12 +163,4 @@ def test_a_disk_that_is_full_for_good_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(DiskError, match=r"agent\.db: cannot be written: database or disk is full"):
         store.commit(many())
     assert store.claims() == [a_claim()]
-    store.close()
-
-
-def test_no_other_error_is_tried_again(tmp_path: Path) -> None:
-    """After a failed write or fsync nobody knows what the disk has."""
-    store = filled(tmp_path, lambda: pytest.fail("it was tried again"))
-    with failing_commits(store), pytest.raises(DiskError, match="disk I/O error"):
-        store.commit(many())
     store.close()

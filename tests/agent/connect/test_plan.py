@@ -32,7 +32,6 @@ GRID_ENGINE = replace(
     commands={"qsub": "/sge/qsub", "qconf": "/sge/qconf", "timeout": "/usr/bin/timeout"},
     answers={"gridengine": {"environment": ("mpi", "smp")}},
 )
-BARE = replace(SLURM, commands={"timeout": "/usr/bin/timeout"})
 
 
 def told(survey: Survey, request: ConnectRequest) -> dict[str, tuple[bool, str]]:
@@ -49,14 +48,6 @@ def test_an_old_interpreter_is_enough_for_programs_and_not_for_an_agent() -> Non
     new = replace(SLURM, pythons=(((3, 12), "/opt/python3.12"), *SLURM.pythons))
     assert told(new, THERE)["interpreter"] == (True, "/opt/python3.12")
     assert not told(replace(SLURM, pythons=()), HERE)["interpreter"][0]
-
-
-def test_only_an_agent_there_does_without_a_batch_system() -> None:
-    assert told(SLURM, HERE)["batch system"] == (True, "slurm: /opt/slurm/bin/sbatch")
-    is_met, text = told(BARE, HERE)["batch system"]
-    assert not is_met
-    assert "--agent there" in text
-    assert told(BARE, THERE)["batch system"][0]
 
 
 def test_commands_over_ssh_need_a_time_limit_there() -> None:
@@ -78,12 +69,6 @@ def test_a_parallel_environment_is_chosen_where_there_are_several() -> None:
     assert configuration(single, HERE, processors=4)["lrm"]["parallel_environment"] == "mpi"
 
 
-def test_a_wish_that_the_batch_system_does_not_know_is_refused() -> None:
-    is_met, text = told(GRID_ENGINE, replace(HERE, wishes={"partition": "long"}))["settings"]
-    assert not is_met
-    assert text.startswith("partition means nothing with Grid Engine: allowed are queue, ")
-
-
 @pytest.mark.parametrize(
     ("key", "text", "is_met", "said"),
     [
@@ -100,15 +85,6 @@ def test_a_wish_has_the_form_of_its_key(key: str, text: str, said: str, *, is_me
     assert (found[0], found[1].startswith(said)) == (is_met, True), found
 
 
-def test_a_number_is_written_as_one() -> None:
-    request = replace(HERE, wishes={"poll_s": "2.5", "partition": "7"})
-    lrm = configuration(SLURM, request, processors=8)["lrm"]
-    shell = replace(SLURM, variables={"SBATCH_PARTITION": "debug"})
-    lrm_of_shell = configuration(shell, HERE, processors=8)["lrm"]
-    assert (lrm_of_shell["partition"], len(lrm_of_shell)) == ("debug", 3)
-    assert (lrm["poll_s"], lrm["partition"]) == (2.5, "7")
-
-
 def test_the_file_of_an_agent_here_leads_every_command_over_ssh() -> None:
     request = replace(HERE, options=("-F", "/x"), wishes={"partition": "long"})
     tree = configuration(SLURM, request, processors=8)
@@ -120,18 +96,6 @@ def test_the_file_of_an_agent_here_leads_every_command_over_ssh() -> None:
         "partition": "long",
     }
     assert tree["site"] == {"processors": 8, "address": "login1.example.org", "grace_s": 60.0}
-
-
-def test_the_file_of_an_agent_there() -> None:
-    tree = configuration(SLURM, THERE, processors=8)
-    assert tree["starter"] == {"listen": "0.0.0.0"}, "compute nodes dial it"
-    assert "transport" not in tree
-    assert configuration(BARE, THERE, processors=2) == {
-        "agent": {"site": "atlas", "daemon": "127.0.0.1:7740", "state_dir": "~/s"},
-        "site": {"processors": 2},
-        "accounts": {"user": "ann"},
-        "lrm": {"kind": "emulated"},
-    }
 
 
 @pytest.mark.parametrize(

@@ -44,13 +44,6 @@ def test_the_lines_of_a_profile_are_skipped_and_the_best_interpreter_comes_first
     assert found.system.kind == "slurm", "and not Grid Engine, whose qsub Slurm brings, too"
 
 
-def test_an_answer_that_was_cut_is_none() -> None:
-    cut = SAID.replace(f"{MARK} end\n", "")
-    assert read_survey(Answer(status=0, out=cut, err="")) is None
-    assert read_survey(Answer(status=1, out="", err="no shell")) is None
-    assert read_survey(Answer(status=0, out=SAID.replace("home /", "house /"), err="")) is None
-
-
 def surveyed(environment: dict[str, str]) -> Survey:
     """The survey of this machine, as the server of a host would run it."""
     command = survey_command()

@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koala.common.protocol import messages
-from koala.common.protocol.codec import FROM_AGENT, TO_AGENT
-from koala.common.protocol.messages import LogChunk, LogRequest, PathTarget
+from koala.common.protocol.codec import FROM_AGENT
+from koala.common.protocol.messages import LogChunk
 from koala.common.protocol.names import ClaimId, SiteName
 from koala.common.wire.v1 import link_pb2
-from koala.core.model.actions import PaceClaim, TryPaths
-from koala.core.model.values import ClaimId as CoreClaimId
 from koala.errors import SpecError
 from koala_agent.link import codec, session_events
 
@@ -42,124 +40,6 @@ def order_in(**kind: object) -> session_events.Order:
     decoded = codec.decode(link_pb2.ToAgent(**kind))
     assert isinstance(decoded, session_events.Order)
     return decoded
-
-
-def test_a_hold_arrives_with_its_program_and_names_its_claim() -> None:
-    program = link_pb2.Program(
-        label="left",
-        executable="/bin/true",
-        arguments=["a", ""],
-        environment=[link_pb2.Variable(name="A", value="1")],
-        processes=4,
-        wall_time_s=60.0,
-        output_files=["out"],
-    )
-    hold = link_pb2.Hold(
-        claim=CLAIM,
-        ask_number=3,
-        owner="anna",
-        processors=4,
-        hold_s=900.0,
-        no_barrier=True,
-        program=program,
-        inputs=["j1/2/t1"],
-        local_input="data",
-        chunk_offset=5,
-        chunk_bytes=6,
-        may_kill=True,
-        port=20_001,
-        waits=True,
-        is_gated=True,
-    )
-    order = order_in(hold=hold)
-    assert order.claim == CLAIM
-    assert order.body == messages.Hold(
-        claim=CLAIM,
-        processors=4,
-        hold_s=900.0,
-        program=messages.Program(
-            executable="/bin/true",
-            label="left",
-            arguments=("a", ""),
-            environment=(("A", "1"),),
-            processes=4,
-            wall_time_s=60.0,
-            output_files=("out",),
-        ),
-        ask_number=3,
-        owner="anna",
-        no_barrier=True,
-        inputs=("j1/2/t1",),
-        local_input="data",
-        chunk_offset=5,
-        chunk_bytes=6,
-        may_kill=True,
-        port=20_001,
-        waits=True,
-        is_gated=True,
-    )
-
-
-def test_arm_and_release_arrive_with_their_number() -> None:
-    peer = link_pb2.Peer(
-        component=0, label="l", site="delft", processors=4, processes=2, address="a", claim=CLAIM,
-        hosts=[link_pb2.Host(name="n7", processors=4)], job_type="mpi", port=20_001,
-    )  # fmt: skip
-    number = link_pb2.ArmNumber(epoch=2, counter=7)
-    arm = link_pb2.Arm(claim=CLAIM, number=number, release_at=10.0, late_s=2.5, peers=[peer])
-    body = order_in(arm=arm).body
-    assert isinstance(body, messages.Arm)
-    assert body.number == messages.ArmNumber(epoch=2, counter=7)
-    assert body.peers[0].claim == CLAIM
-    assert (body.peers[0].hosts, body.peers[0].job_type) == ((("n7", 4),), "mpi")
-    release = order_in(release=link_pb2.Release(claim=CLAIM, number=number, release_at=10.0))
-    assert release.body == messages.Release(claim=CLAIM, number=body.number, release_at=10.0)
-
-
-def test_transfers_are_named_by_fetch_and_serve_and_not_by_a_cancel() -> None:
-    fetch = order_in(fetch=link_pb2.Fetch(transfer="j1/1/t1", file="f", size_bytes=5))
-    assert fetch.transfer == "j1/1/t1"
-    assert isinstance(fetch.body, messages.FetchOrder)
-    serve = order_in(serve=link_pb2.Serve(transfer="j1/1/t2", file="f", relay="h:1"))
-    assert serve.transfer == "j1/1/t2"
-    assert isinstance(serve.body, messages.ServeOrder)
-    cancel = order_in(cancel_transfer=link_pb2.CancelTransfer(transfer="j1/1/t1"))
-    assert cancel == session_events.Order(body=messages.CancelTransfer(transfer="j1/1/t1"))
-
-
-def test_answers_to_a_starter_name_no_claim_as_wanted() -> None:
-    """A pong in the pipe must not keep a claim alive that the daemon no longer wants."""
-    pong = order_in(pong=link_pb2.Pong(claim=CLAIM, nonce="n", sent_at=1.0, now=2.0))
-    assert pong == session_events.Order(
-        body=messages.Pong(claim=CLAIM, nonce="n", sent_at=1.0, now=2.0)
-    )
-    answer = order_in(kv_answer=link_pb2.KvAnswer(claim=CLAIM, request=4, ok=True, value="v"))
-    assert answer.claim is None
-    request = order_in(log_request=link_pb2.LogRequest(request=1, claim=CLAIM, stream="stdout"))
-    assert isinstance(request.body, LogRequest)
-
-
-def test_the_session_s_own_messages_arrive() -> None:
-    welcome = link_pb2.Welcome(
-        epoch=3, protocol=1, hold_lease_s=60, run_lease_s=math.inf, kill_s=0, now=5.5, relay="h:1"
-    )
-    assert codec.decode(link_pb2.ToAgent(welcome=welcome)) == messages.Welcome(
-        epoch=3,
-        protocol=1,
-        hold_lease_s=60,
-        run_lease_s=math.inf,
-        kill_s=0,
-        now=5.5,
-        relay="h:1",
-    )
-    assert codec.decode(
-        link_pb2.ToAgent(reject=link_pb2.Reject(reason="r", is_final=True))
-    ) == messages.Reject(reason="r", is_final=True)
-    ended = link_pb2.ToAgent(wanted_end=link_pb2.WantedEnd())
-    assert codec.decode(ended) == messages.WantedEnd()
-    goodbye = link_pb2.ToAgent(goodbye=link_pb2.Goodbye(reason="r"))
-    assert codec.decode(goodbye) == messages.Goodbye(reason="r")
-    assert codec.decode(link_pb2.ToAgent()) is None, "a kind of a later protocol is ignored"
 
 
 @pytest.mark.parametrize(
@@ -286,12 +166,6 @@ def test_a_claim_s_report_goes_out_with_all_that_is_known() -> None:
     assert not codec.encode(asked, lambda: FACTS).claim.HasField("end")
 
 
-@pytest.mark.parametrize("state", list(messages.ReportState))
-def test_every_state_of_a_claim_has_its_word_on_the_wire(state: messages.ReportState) -> None:
-    sent = codec.encode(messages.Report(claim=CLAIM, state=state), lambda: FACTS).claim
-    assert link_pb2.ClaimState.Name(sent.state) == f"CLAIM_STATE_{state.name}"
-
-
 @pytest.mark.parametrize(
     ("report", "kind"),
     [
@@ -313,86 +187,8 @@ def test_every_report_has_its_message(report: object, kind: str) -> None:
     assert codec.encode(report, lambda: FACTS).WhichOneof("kind") == kind
 
 
-def test_how_far_a_copy_is_crosses_the_link_whole_and_so_does_how_often_to_tell() -> None:
-    told = codec.encode(
-        messages.TransferProgress(transfer="j1/1/t1", size_bytes=7, took_s=2.5), lambda: FACTS
-    )
-    assert FROM_AGENT.decode(told) == messages.TransferProgress(
-        transfer="j1/1/t1", size_bytes=7, took_s=2.5
-    )
-    fetch = messages.FetchOrder(
-        transfer="j1/1/t1",
-        file="data",
-        source="a",
-        address="a:1",
-        token="t",
-        size_bytes=10,
-        report_s=1.5,
-    )
-    order = codec.decode(TO_AGENT.encode(fetch))
-    assert isinstance(order, session_events.Order)
-    assert order.body == fetch
-
-
-def test_progress_and_the_share_that_it_brings_cross_the_link_whole() -> None:
-    pace = PaceClaim(claim=CoreClaimId(CLAIM), site=SiteName("a"), share=0.25)
-    order = codec.decode(TO_AGENT.encode(pace))
-    assert isinstance(order, session_events.Order)
-    assert order.body == messages.Pace(claim=ClaimId(CLAIM), share=0.25)
-    report = messages.Progress(claim=ClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True)
-    decoded = FROM_AGENT.decode(codec.encode(report, lambda: FACTS))
-    assert decoded == messages.Progress(
-        claim=CoreClaimId(CLAIM), cycle=7, work=2.5, is_told=True, can_pace=True
-    )
-
-
-def test_waits_of_tickets_cross_the_link_whole_and_unknown_is_not_now() -> None:
-    figures = messages.SiteFigures(
-        idle=0,
-        through=1,
-        processors=8,
-        local_processors=8,
-        queued_jobs=5,
-        waits=(
-            messages.Wait(claim=CLAIM, start_in_s=0.0, source="model"),
-            messages.Wait(claim=ClaimId("j1/2/0/2"), start_in_s=60.5, source="model"),
-            messages.Wait(claim=ClaimId("j1/2/0/3")),
-        ),
-        foreign_queued=3,
-        gate="user hold",
-        gate_tried="keeps the place: tried 2026-11-29",
-        outlook=(messages.Outlook(processors=8, run_s=600.0, start_in_s=0.0),),
-    )
-    assert FROM_AGENT.decode(codec.encode(figures, lambda: FACTS)) == figures
-
-
 @pytest.mark.parametrize("start_in_s", [-1.0, math.nan, math.inf])
 def test_a_wait_that_no_queue_has_is_refused(start_in_s: float) -> None:
     wait = link_pb2.Wait(claim=CLAIM, start_in_s=start_in_s)
     with pytest.raises(SpecError, match="start_in_s"):
         FROM_AGENT.decode(link_pb2.FromAgent(site=link_pb2.SiteReport(waits=[wait])))
-
-
-def test_paths_and_what_became_of_them_cross_the_link_whole() -> None:
-    """From the daemon's action to the agent's order, and from its report back to the daemon."""
-    target = PathTarget(label="b1", address="there", port=29500, claim=CoreClaimId("j1/1/1/1"))
-    action = TryPaths(
-        claim=CoreClaimId(CLAIM),
-        site=SiteName("a"),
-        label="a1",
-        address="here",
-        listens=(80, 29500),
-        targets=(target,),
-        limit_s=5.0,
-    )
-    order = codec.decode(TO_AGENT.encode(action))
-    assert isinstance(order, session_events.Order)
-    body = order.body
-    assert isinstance(body, messages.TryPaths)
-    assert (order.claim, body.listens, body.limit_s) == (CLAIM, (80, 29500), 5.0)
-    assert body.targets == (
-        messages.PathTarget(label="b1", address="there", port=29500, claim=ClaimId("j1/1/1/1")),
-    )
-    report = messages.PathsReport(claim=ClaimId(CLAIM), problem="a1 -> b1:29500 refused")
-    decoded = FROM_AGENT.decode(codec.encode(report, lambda: FACTS))
-    assert decoded == messages.PathsReport(claim=CoreClaimId(CLAIM), problem=report.problem)

@@ -129,36 +129,6 @@ async def test_each_claim_runs_as_its_user_s_account_where_no_other_can_look(
         await until(lambda: not below(scratch))  # the batch script removes what was there
 
 
-async def test_a_link_in_an_account_s_folder_leads_to_nothing_that_is_not_the_account_s(
-    tmp_path: Path, scratch: Path
-) -> None:
-    """Neither outputs nor logs: whoever follows it does so with the account's rights."""
-    job = a_job()
-    claim = f"{job}/1/0/1"
-    secret = scratch / "secret"
-    secret.write_text("of the service alone")
-    secret.chmod(0o600)
-    script = f"ln -s {secret} out; ln -sf {secret} stdout.0; echo mine > own; chmod 777 own"
-    async with (
-        fake_daemon() as daemon,
-        a_site(tmp_path, daemon, scratch, job=job) as agent,
-    ):
-        wanted = hold(
-            claim, "-c", script, owner="anna", no_barrier=True, output_files=["out", "own"]
-        )
-        session = await daemon.live(wanted)
-        gone = await session.claim(claim, GONE)
-        assert gone.end.kind == "output"
-        assert "out" in gone.end.reason
-        assert "own" not in gone.end.reason
-        kept = agent.state_dir / "claims" / claim.replace("/", "-")
-        assert (kept / "own").read_text() == "mine\n"
-        found = [path for path in below(kept) if path.is_file() and path.name != ".koala"]
-        assert all(b"service" not in path.read_bytes() for path in found)
-        assert {path.lstat().st_uid for path in found} == {os.geteuid()}
-        await until(lambda: [path.name for path in below(scratch)] == ["secret"])
-
-
 async def test_what_an_account_starts_and_hides_ends_with_its_claim(
     tmp_path: Path, scratch: Path
 ) -> None:

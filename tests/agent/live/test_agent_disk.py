@@ -3,7 +3,6 @@ was told is kept."""
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,51 +118,6 @@ async def test_an_agent_starts_on_a_full_disk_where_its_ballast_was(
         session = await daemon.live()
         assert session.register.idle == 0
         assert not (small / "ballast").exists()
-
-
-@pytest.mark.root
-async def test_programs_that_flood_their_logs_do_not_fill_the_disk_of_an_agent_that_gets_them(
-    tmp_path: Path, small: Path
-) -> None:
-    """Logs come to the agent's disk from machines that share no files, and its records need room
-    there."""
-    job = a_job()
-    floods, runs = (f"{job}/1/{component}/1" for component in range(2))
-    mark, flooded, scratch = (tmp_path / name for name in ("gate", "flooded", "scratch"))
-    scratch.mkdir()
-    script = f"head -c 40000000 /dev/zero; touch {flooded}; {gate(mark)[1]}"
-    async with (
-        fake_daemon() as daemon,
-        agent_process(
-            tmp_path,
-            daemon.target,
-            job=job,
-            agent=LIMITS,
-            rest=f'[starter]\nshared = false\nscratch = "{scratch}"',
-        ) as agent,
-    ):
-        session = await daemon.live()
-        await until((small / "ballast").exists)
-        await begun(session, floods, ("-c", script))
-        await until(flooded.exists)
-        await until(lambda: free_bytes(small) < 2_600_000)
-        session.want_more(hold(runs, *gate(mark), ask_number=2))
-        await session.claim(runs, GRANTED)
-        await passed(session, runs)
-        mark.touch()
-        for claim in (runs, floods):
-            gone = await session.claim(claim, GONE)
-            assert (gone.end.kind, list(gone.end.statuses)) == ("exited", [3])
-            session.say(acknowledge=link_pb2.Acknowledge(claim=claim))
-        assert free_bytes(small) > 1_000_000
-        assert (small / "ballast").exists()
-        assert agent.process is not None
-        assert agent.process.returncode is None
-
-
-def free_bytes(folder: Path) -> int:
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
 
 
 async def test_a_write_that_fails_ends_the_agent_before_anything_is_told(tmp_path: Path) -> None:

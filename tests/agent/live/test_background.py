@@ -168,28 +168,6 @@ async def test_an_agent_on_another_login_node_is_named_with_its_host(site: Site)
             await moment()
 
 
-async def test_an_agent_whose_batch_system_is_not_there_does_not_start(
-    site: Site, tmp_path: Path
-) -> None:
-    """As under cron, whose PATH is short; or with a cell that is no more."""
-    site.write("127.0.0.1:1", f'[lrm]\nkind = "slurm"\nenvironment = {{ PATH = "{tmp_path}" }}\n')
-    said = await site.run("start")
-    assert said.status == 2
-    assert f"sbatch, squeue, scancel not found in PATH = '{tmp_path}'" in said.err
-    slurm = fake_slurm(tmp_path / "bin").replace("{ PATH", '{ SLURM_CONF = "/no.conf", PATH')
-    site.write("127.0.0.1:1", slurm)
-    status, _out, err = await command(str(site.config))
-    assert (status, "koala-agent: /no.conf is not there: " in err) == (2, True), err
-
-
-async def test_a_check_finds_all_needs_met(site: Site) -> None:
-    async with fake_daemon() as daemon:
-        site.write(daemon.target, f"[starter]\nport = {free_port()}\n")
-        found = await site.check()
-        assert [name for name in found if name.startswith("FAILED")] == []
-        assert found["ok      daemon"] == f"{daemon.target} accepts connections"
-
-
 async def test_a_check_names_each_need_that_is_not_met(site: Site, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -262,18 +240,6 @@ async def test_a_probe_job_calls_back_from_its_node(site: Site, tmp_path: Path) 
     node = f"node {socket.gethostname()} reached 127.0.0.1 with Python {sys.version.split()[0]}"
     assert (checks["probe job"]["result"], checks["probe job"]["text"]) == ("ok", node)
     assert (said.status, checks["daemon"]["result"]) == (1, "failed")
-
-
-async def test_a_probe_job_that_cannot_call_back_is_named(site: Site, tmp_path: Path) -> None:
-    slurm = fake_slurm(tmp_path / "bin")
-    site.write("127.0.0.1:1", f'{slurm}[starter]\npython = "/nonexistent/python"\n')
-    said = await site.run("doctor", "--probe")
-    assert "FAILED  probe job: job 77 ran, and did not reach 127.0.0.1 port" in said.out
-    assert "starter.python on the nodes" in said.out
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        site.write("127.0.0.1:1", f"{slurm}[starter]\nport = {taken.getsockname()[1]}\n")
-        said = await site.run("doctor", "--probe")
-    assert "the probe needs the port for itself" in said.out
 
 
 async def test_a_wrong_configuration_is_an_error_of_each_command(site: Site) -> None:

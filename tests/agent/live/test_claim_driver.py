@@ -127,80 +127,6 @@ async def test_a_session_over_sockets_tells_the_inventory_and_takes_what_is_want
         assert (await session.next("goodbye")).reason == "the test is over"
 
 
-async def test_beats_come_back_at_once() -> None:
-    agent = NotedAgent()
-    async with fake_daemon() as daemon, linked(daemon, agent):
-        session = await daemon.live()
-        session.say(beat=link_pb2.Beat(number=7, sent_at=1.5))
-        beat = await session.next("beat")
-        assert (beat.number, beat.sent_at) == (7, 1.5)
-
-
-async def test_a_daemon_that_comes_back_is_found_and_told_everything() -> None:
-    agent = NotedAgent()
-    async with fake_daemon() as daemon, linked(daemon, agent):
-        await daemon.live()
-        await agent.until(lambda: len(agent.named) == 1)
-        await daemon.stop()
-        daemon.epoch = 2
-        await daemon.start()
-        session = await daemon.session()
-        assert session.register.epoch_seen == 1
-        await session.inventory()
-        session.welcome()
-        session.want()
-        await agent.until(lambda: len(agent.named) == 2)
-    assert agent.epochs == [1, 2]
-
-
-async def test_an_agent_waits_for_a_daemon_that_is_not_there_yet() -> None:
-    agent = NotedAgent()
-    daemon = FakeDaemon()
-    await daemon.start()
-    await daemon.stop()
-    async with linked(daemon, agent):
-        await daemon.start()
-        await daemon.live()
-        await agent.until(lambda: len(agent.named) == 1)
-    await daemon.stop()
-
-
-async def test_a_daemon_that_says_nothing_is_left_for_another_try() -> None:
-    agent = NotedAgent()
-    async with fake_daemon() as daemon, linked(daemon, agent, silence_s=0.3):
-        first = await daemon.session()
-        second = await daemon.session()
-        assert first is not second
-        await patiently(first.is_over.wait())
-
-
-async def test_a_link_that_dials_again_says_goodbye_and_tells_everything_again() -> None:
-    agent = NotedAgent()
-    async with fake_daemon() as daemon, linked(daemon, agent) as link:
-        first = await daemon.live()
-        await agent.until(lambda: len(agent.named) == 1)
-        link.redial("the certificate was renewed")
-        second = await daemon.live()
-        assert second is not first
-        await patiently(first.is_over.wait())
-        await agent.until(lambda: len(agent.named) == 2)
-
-
-async def test_a_daemon_of_an_older_epoch_is_told_why_it_is_left() -> None:
-    agent = NotedAgent()
-    async with fake_daemon(epoch=3) as daemon, linked(daemon, agent, epoch=5):
-        session = await daemon.session()
-        session.welcome()
-        session.want(hold(CLAIM, "-c", "true"))
-        goodbye = await session.next("goodbye")
-        assert goodbye.reason == "the daemon has epoch 3, a later one of 5 was here"
-        assert agent.orders == []
-        daemon.epoch = 6
-        await daemon.live(hold(CLAIM, "-c", "true"))
-        await agent.until(lambda: len(agent.named) == 1)
-    assert agent.epochs == [6]
-
-
 async def test_what_cannot_be_meant_ends_the_session_and_not_the_agent() -> None:
     agent = NotedAgent()
     async with fake_daemon() as daemon, linked(daemon, agent):
@@ -210,29 +136,6 @@ async def test_what_cannot_be_meant_ends_the_session_and_not_the_agent() -> None
         await daemon.live()
         await agent.until(lambda: len(agent.named) >= 1)
     assert agent.orders == []
-
-
-async def test_a_final_refusal_ends_the_link_with_its_reason() -> None:
-    agent = NotedAgent()
-
-    async def refuse(daemon: FakeDaemon) -> None:
-        session = await daemon.session()
-        session.say(reject=link_pb2.Reject(reason="unknown site 'delft'", is_final=True))
-
-    async with fake_daemon() as daemon:
-        session = Session(epoch=0, timing=Timing(), random=Random(0), now=clock.now())
-        streams = StreamFactory(
-            target=daemon.target,
-            encode=lambda message: codec.encode(message, lambda: FACTS),
-            decode=codec.decode,
-        )
-        link = SessionDriver(session, asyncio.Queue(), streams.open, agent, clock=clock.now)
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(link.run())
-            await refuse(daemon)
-            finish = await patiently(running)
-    assert finish.is_refused
-    assert finish.reason == "unknown site 'delft'"
 
 
 async def test_a_daemon_that_does_not_read_is_left_before_memory_is() -> None:
@@ -262,15 +165,3 @@ async def test_an_inventory_longer_than_the_queue_is_told() -> None:
     async with fake_daemon() as daemon, linked(daemon, agent, queue_max=100):
         session = await daemon.session()
         assert len(await session.inventory()) == 300
-
-
-async def test_an_agent_that_says_goodbye_to_a_daemon_that_ends_too_ends() -> None:
-    """Its last words are read by nobody; it must not wait until they are."""
-    async with fake_daemon() as daemon:
-        for _ in range(10):
-            async with asyncio.timeout(90), linked(daemon, NotedAgent()) as link:
-                session = await daemon.live()
-                session.is_reading = False
-                for number in range(200):  # some are still unwritten when the stream is gone
-                    link.send_report(LogChunk(request=number, offset=0, data=bytes(100_000)))
-                session.end()

@@ -6,20 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from koala.common.wire.v1 import link_pb2
-from tests.agent.live.agent_process import AgentProcess, a_job, agent_process, command, until
+from tests.agent.live.agent_process import AgentProcess, a_job, agent_process, command
 from tests.agent.live.fake_daemon import fake_daemon, patiently
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
-
-
-async def test_an_agent_without_a_daemon_ends_in_order_as_well(tmp_path: Path) -> None:
-    async with fake_daemon() as daemon:
-        target = daemon.target
-    job = a_job()
-    async with agent_process(tmp_path, target, job=job) as agent:
-        await until(lambda: "is not reached" in str(agent))
-        assert await agent.terminate() == 0
 
 
 async def test_an_agent_that_is_started_without_standard_streams_serves(tmp_path: Path) -> None:
@@ -59,17 +49,6 @@ async def test_wrong_usage_and_configuration_end_with_status_2(tmp_path: Path) -
     status, out, _ = await command("--version")
     assert status == 0
     assert out.startswith("koala-agent ")
-
-
-async def test_a_final_refusal_ends_the_agent_with_the_daemon_s_reason(tmp_path: Path) -> None:
-    async with (
-        fake_daemon() as daemon,
-        agent_process(tmp_path, daemon.target, job=a_job()) as agent,
-    ):
-        session = await daemon.session()
-        session.say(reject=link_pb2.Reject(reason="unknown site 'delft'", is_final=True))
-        assert await ended(agent) == 1
-        assert "refuses site delft: unknown site 'delft'" in str(agent)
 
 
 async def ended(agent: AgentProcess) -> int:

@@ -42,19 +42,6 @@ def inputs(tmp_path: Path) -> InputPaths:
     )
 
 
-def test_a_job_without_input_is_told_nothing(inputs: InputPaths) -> None:
-    assert inputs.path(a_hold()) == ""
-
-
-def test_a_fetched_copy_is_read_from_the_spool(inputs: InputPaths, tmp_path: Path) -> None:
-    hold = a_hold(inputs=("j1/1/t1",))
-    assert inputs.path(hold) == str(tmp_path / "spool" / "j1-1-t1")
-
-
-def test_a_whole_replica_is_read_where_it_lies(inputs: InputPaths, tmp_path: Path) -> None:
-    assert inputs.path(a_hold(local_input="data")) == str(tmp_path / "data")
-
-
 def test_a_replica_that_is_not_here_is_an_error_that_names_it(inputs: InputPaths) -> None:
     with pytest.raises(LocalManagerError, match="j1/1/0/1 reads 'other'"):
         inputs.path(a_hold(local_input="other"))

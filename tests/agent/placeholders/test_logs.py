@@ -52,20 +52,6 @@ def test_a_log_that_is_not_written_yet_is_empty_and_later_an_error(work: Path) -
     assert chunk.error == "process 0 of j1/1/0/1 wrote no stdout"
 
 
-def test_files_that_the_job_named_are_read_as_well(work: Path) -> None:
-    (work / "results").mkdir()
-    (work / "results" / "out.txt").write_bytes(b"named")
-    assert read_log(ask(), source(work, stdout="results/out.txt")).data == b"named"
-    assert read_log(ask("stderr"), source(work, stdout="results/out.txt")).data == b""
-    absolute = str(work / "results" / "out.txt")
-    assert read_log(ask(), source(work, stdout=absolute)).data == b"named"
-
-
-def test_the_starter_s_own_log_can_be_asked_for(work: Path) -> None:
-    (work / "starter.log").write_bytes(b"checked in")
-    assert read_log(ask("starter"), source(work)).data == b"checked in"
-
-
 def test_an_unknown_stream_is_refused_by_name(work: Path) -> None:
     chunk = read_log(ask("../secret"), source(work))
     assert chunk.error == "no stream '../secret'; allowed are stdout, stderr, starter"

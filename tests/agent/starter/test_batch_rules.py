@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from koala.common.protocol import messages
 from koala.common.protocol.messages import Peer
 from koala.common.protocol.names import ClaimId
 from koala_agent.claims.bundle import build_bundle
-from koala_agent.claims.settings import LeaseTimes
-from koala_agent.claims.states import Asked, Claim
 from koala_agent.lrm.batch_system import find_system
-from koala_agent.placeholders.launch_settings import LaunchSettings
-from koala_agent.placeholders.submission import specification
 from koala_agent.starter import batch_rules, program
-from koala_agent.starter.compat import read_fields
 
 SLURM, GRID_ENGINE, EMULATED = map(find_system, ("slurm", "gridengine", "emulated"))
 
@@ -66,11 +58,6 @@ def test_the_machines_of_an_allocation(tmp_path: Path) -> None:
     )
 
 
-def test_machines_that_cannot_be_read_are_none() -> None:
-    odd = {"SLURM_JOB_NODELIST": "a[1-x]", "SLURM_TASKS_PER_NODE": "2"}
-    assert batch_rules.allocation(SLURM.rules, odd) == ()
-
-
 def test_a_component_without_a_barrier_knows_its_machines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,28 +84,6 @@ def test_why_a_program_cannot_be_started(tmp_path: Path, executable: str, told: 
     path = tmp_path / executable  # an absolute name stays what it is
     problem = program.ClaimProgram(whole_spec(tmp_path, str(path))).problem()
     assert problem == (f"{tmp_path}/{told}" if told else "")
-
-
-def test_the_agent_tells_all_that_a_specification_reads(tmp_path: Path) -> None:
-    """And a field of the program that no starter reads is left out on purpose."""
-    asked = messages.Program(executable="/bin/true", label="l")
-    hold = messages.Hold(
-        port=20_000, claim=ClaimId("j1/1/0/1"), processors=1, hold_s=1.0, program=asked
-    )
-    claim = Claim(hold=hold, secret="s", state=Asked(grace_until=1.0))
-    settings = LaunchSettings(root=tmp_path, site="delft")
-    told = specification(
-        claim, settings, program=asked, port=1, leases=LeaseTimes(), input_path="data"
-    )
-    fields = {field.name for field in dataclasses.fields(asked)}
-    read = set(program.Specification.__annotations__)
-    assert read <= {*told, *fields, "staged"}  # `prepare` adds the files that it has staged
-    ours = {"cpus_per_task", "gpus"}
-    assert fields - read == {"label", "stage", "archive", *(set(messages.RESOURCES) - ours)}
-    sent = json.loads(json.dumps(told))
-    assert read_fields(program.Specification, sent).executable == "/bin/true"
-    with pytest.raises(ValueError, match="is no whole number"):
-        read_fields(program.Specification, {**sent, "processes": "4"})
 
 
 def whole_spec(folder: Path, executable: str) -> dict[str, Any]:
@@ -191,21 +156,6 @@ def told(process: int, component: int, *peers: Peer) -> list[int]:
     variables = program.rendezvous(bundle, process)
     names = ("RANK", "WORLD_SIZE", "NODE_RANK", "NNODES", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     return [int(variables[name]) for name in names]
-
-
-def test_nodes_are_machines_that_run_processes() -> None:
-    """torch.distributed expects this of its environment."""
-    wide, narrow = peer(0, 3, ("a1", 2), ("a2", 1)), peer(1, 2)
-    assert told(0, 0, wide, narrow) == [0, 5, 0, 3, 0, 2]
-    assert told(1, 0, wide, narrow) == [1, 5, 0, 3, 1, 2]
-    assert told(2, 0, wide, narrow) == [2, 5, 1, 3, 0, 1]
-    assert told(1, 1, wide, narrow) == [4, 5, 2, 3, 1, 2]
-
-
-def test_a_single_process_is_on_one_machine_whatever_the_allocation() -> None:
-    """`torchrun` would wait for nodes on which nobody starts it."""
-    single = peer(0, 1, ("a1", 2), ("a2", 2), processors=4)
-    assert told(0, 0, single, peer(1, 1)) == [0, 2, 0, 2, 0, 1]
 
 
 def test_the_bundle_has_the_machines_of_all_members() -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from koala.common.protocol.names import ClaimId
 from koala_agent.claims.events import CheckedIn, Event
 from koala_agent.starter.challenge_response import (
     AGENT,
@@ -22,8 +20,7 @@ from koala_agent.starter.challenge_response import (
     proof,
 )
 from koala_agent.starter.connection import Connection, Watch
-from koala_agent.starter.events import Connected, Received
-from koala_agent.starter.files.file_sync import SyncRequest, _Worker
+from koala_agent.starter.events import Received
 from koala_agent.starter_link.codec import Message
 from koala_agent.starter_link.listener import StarterListener
 
@@ -98,22 +95,6 @@ async def say(port: int, *lines: dict[str, Any]) -> list[dict[str, Any]]:
     return answers
 
 
-async def test_a_starter_that_proves_itself_is_heard() -> None:
-    async with an_agent() as (port, heard):
-        watch = Watch()
-        line = Connection([("127.0.0.1", port)], watch, identity=(CLAIM, SECRET))
-        line.dial()
-        async with asyncio.timeout(LIMIT_S):
-            while not any(isinstance(event, Connected) for event in line.events):
-                await asyncio.to_thread(watch.wait, 0.05)
-            line.send(HELLO)
-            while not any(isinstance(event, CheckedIn) for event in heard):
-                await asyncio.to_thread(watch.wait, 0.05)
-        line.close()
-        (event,) = [event for event in heard if isinstance(event, CheckedIn)]
-        assert (event.claim, event.nonce) == (ClaimId(CLAIM), "n1")
-
-
 async def test_who_heard_it_all_cannot_say_it_again() -> None:
     """The proof is of the agent's newest challenge; the secret was never said."""
     async with an_agent() as (port, heard):
@@ -180,103 +161,6 @@ async def test_orders_of_who_took_the_agents_port_are_not_heard() -> None:
     assert kinds == ["dismissed"]
 
 
-async def test_of_a_claim_that_is_not_known_nothing_is_heard() -> None:
-    """Its Hold may be on its way to the table already: whoever came first would be its starter."""
-    async with an_agent(secret=None) as (port, heard):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(json.dumps(HELLO).encode() + b"\n")
-        async with asyncio.timeout(LIMIT_S):
-            (answer,) = (await reader.read()).splitlines()
-        writer.close()
-        assert json.loads(answer)["kind"] == "dismissed"
-        assert heard == []
-
-
-async def test_a_starter_of_an_earlier_version_is_still_heard() -> None:
-    async with an_agent() as (port, heard):
-        await say(port, HELLO)
-        assert any(isinstance(event, CheckedIn) for event in heard)
-
-
-async def test_an_inherited_line_shows_the_secret_and_a_wrong_one_is_refused() -> None:
-    heard: list[Event] = []
-    starters = StarterListener(emit=heard.append, secret=lambda _: SECRET)
-    right, wrong = connected(starters), connected(starters)
-    try:
-        async with asyncio.timeout(LIMIT_S):
-            await asyncio.to_thread(wrong.sendall, to_line({**HELLO, "secret": "no"}))
-            assert await asyncio.to_thread(wrong.recv, 1) == b""
-            assert not heard
-            await asyncio.to_thread(right.sendall, to_line(HELLO))
-            while not heard:  # noqa: ASYNC110 - nobody is told
-                await asyncio.sleep(0)
-        (told,) = heard
-        assert isinstance(told, CheckedIn)
-        assert told.address == "here"
-    finally:
-        await closed(starters)
-        right.close()
-        wrong.close()
-
-
-async def test_a_closed_listener_takes_no_inherited_line() -> None:
-    """Its starter would wait for the answers of an agent that has ended."""
-    starters = StarterListener(emit=lambda _: None, secret=lambda _: SECRET)
-    line = connected(starters)
-    starters.close()
-    with line:
-        async with asyncio.timeout(LIMIT_S):
-            assert await asyncio.to_thread(line.recv, 1) == b""
-
-
-def connected(starters: StarterListener) -> socket.socket:
-    """Return the starter's end of a line that the listener takes."""
-    ours, theirs = socket.socketpair()
-    ours.settimeout(0)
-    theirs.settimeout(LIMIT_S)
-    starters.connect(ours, "here")
-    return theirs
-
-
 def to_line(message: Message) -> bytes:
     """Encode a message as its sender does."""
     return json.dumps(message).encode() + b"\n"
-
-
-async def test_a_sync_client_proves_itself_too() -> None:
-    asked: list[tuple[str, str]] = []
-
-    def ask(
-        claim: ClaimId, nonce: str, question: Message, answer: Callable[[Message], None]
-    ) -> None:
-        asked.append((claim, nonce))
-        answer({"ok": True, "size": question["name"]})
-
-    heard: list[Event] = []
-    starters = StarterListener(emit=heard.append, secret=lambda _: SECRET, ask=ask)
-    port = await starters.listen("127.0.0.1", 0)
-    shown: dict[str, object] = {"claim": CLAIM, "secret": SECRET, "nonce": "n1"}
-    try:
-        async with asyncio.timeout(LIMIT_S):
-            answer = await asyncio.to_thread(challenge_to_a_sync_client, port, shown)
-            assert answer == {"ok": True, "size": "x"}
-            assert asked == [(CLAIM, "n1")]
-            with pytest.raises(ValueError, match="it is somebody else"):
-                await asyncio.to_thread(challenge_to_a_sync_client, port, {**shown, "secret": "no"})
-    finally:
-        await closed(starters)
-
-
-def challenge_to_a_sync_client(port: int, identity: dict[str, object]) -> dict[str, object]:
-    """Return the agent's answer to the first message."""
-    here, there = socket.socketpair()
-    request = SyncRequest(
-        folder="/", agents=[("127.0.0.1", port)], identity=identity, fetches=False, inputs=[],
-        logs=[], outputs=[],
-    )  # fmt: skip
-    with here, there:
-        worker = _Worker(request, here)
-        try:
-            return worker._try({"kind": "size", "name": "x"})
-        finally:
-            worker._hang_up()

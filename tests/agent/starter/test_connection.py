@@ -1,4 +1,4 @@
-"""The connection of a starter over real sockets: look-ups of names, and inherited connections."""
+"""The connection of a starter over real sockets: look-ups of names."""
 
 from __future__ import annotations
 
@@ -78,54 +78,3 @@ def test_no_name_is_looked_up_after_an_order_came(names: Names, agent: socket.so
     events_of(line, watch, Connected)
     line.close()
     assert names.asked == []
-
-
-def test_a_name_that_is_not_found_at_first_is_looked_up_again(
-    names: Names, agent: socket.socket
-) -> None:
-    watch = Watch()
-    line = Connection([("login", agent.getsockname()[1])], watch)
-    line.resolve()
-    line.dial()
-    events_of(line, watch, Disconnected)
-    names.known = {"login": "127.0.0.1"}
-    line.dial()
-    events_of(line, watch, Connected)
-    line.close()
-
-
-def test_an_inherited_line_comes_first_and_then_the_agents_port_with_a_proof(
-    agent: socket.socket,
-) -> None:
-    """Nobody else has the other end of an inherited line; anybody may have the agent's port."""
-    ours, theirs = socket.socketpair()
-    ours.settimeout(LIMIT_S)
-    watch = Watch()
-    line = Connection([agent.getsockname()], watch, identity=("j/1/0/1", "s1"), inherited=theirs)
-    line.resolve()
-    line.dial()
-    events_of(line, watch, Connected)
-    line.send({"kind": "hello", "secret": "s1"})
-    assert json.loads(ours.recv(4096)) == {"kind": "hello", "secret": "s1"}
-    ours.sendall(json.dumps({"kind": "adopted"}).encode() + b"\n")
-    events_of(line, watch, Received)
-    ours.close()
-    events_of(line, watch, Disconnected)
-
-    line.dial()
-    connection, _address = agent.accept()
-    connection.settimeout(LIMIT_S)
-    watch.wait(LIMIT_S)  # connected
-    question = json.loads(connection.recv(4096))
-    assert (question["kind"], question["claim"]) == ("prove", "j/1/0/1")
-    assert "secret" not in question
-    connection.close()
-    line.close()
-
-
-def test_an_inherited_line_that_was_never_used_is_closed() -> None:
-    ours, theirs = socket.socketpair()
-    ours.settimeout(LIMIT_S)
-    Connection([], Watch(), inherited=theirs).close()
-    assert ours.recv(1) == b""
-    ours.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,14 +12,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from koala.common.protocol.names import ClaimId
-from koala_agent.claims.settings import LeaseTimes
 from koala_agent.starter.mailbox.client import Mailbox as NodesMailbox
-from koala_agent.starter.mailbox.client import MailboxClient, MailboxConnector
+from koala_agent.starter.mailbox.client import MailboxClient
 from koala_agent.starter.mailbox.layout import MESSAGE_MAX_BYTES, UP, seal, session_of
-from koala_agent.starter_link.mailbox import Mailbox, too_short
+from koala_agent.starter_link.mailbox import Mailbox
 from koala_agent.transport.local import LocalTransport
 from tests.harness.moments import moment
-from tests.harness.small_disk import fill, small_disk
 
 CLAIM, SECRET = ClaimId("j1/1/0/1"), "a secret"
 LIMIT_S = 60.0
@@ -93,12 +90,6 @@ async def heard(client: MailboxClient, data: bytes) -> None:
         while found != data:
             found += client.collect()
             await moment()
-
-
-def test_a_session_is_named_by_its_claim_and_never_twice() -> None:
-    first, second = session_of(CLAIM), session_of(CLAIM)
-    assert first != second
-    assert first.startswith("j1-1-0-1.")
 
 
 async def test_messages_go_both_ways_and_nothing_of_them_is_left(tmp_path: Path) -> None:
@@ -216,70 +207,6 @@ async def test_an_agent_that_is_new_ends_the_sessions_of_the_one_before(tmp_path
         assert lines == []
 
 
-async def test_a_folder_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
-    folder = tmp_path / "box"
-    async with agent_of(folder) as (mailbox, lines):
-        client, _session = client_of(folder)
-        client.post(b"one\n")
-        client.deliver()
-        await until(lambda: bool(lines))
-        shutil.rmtree(folder)
-        await until(lambda: lines[0].is_lost and (folder / "down").is_dir())
-        await until(lambda: not mailbox.trouble)
-
-
-@pytest.mark.root
-async def test_messages_wait_while_the_quota_is_full(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "box", megabytes=1) as folder:
-        async with agent_of(folder) as (mailbox, lines):
-            client, _session = client_of(folder)
-            client.post(b"one\n")
-            client.deliver()
-            await until(lambda: bool(lines))
-            filler = fill(folder, 0)
-            lines[0].say(b"yes\n")
-            client.post(b"two\n")
-            for _ in range(3):
-                client.deliver()
-                assert client.collect() == b""
-            await until(lambda: "No space left" in mailbox.trouble)
-            filler.unlink()
-            await heard(client, b"yes\n")
-            client.deliver()
-            await until(lambda: lines[0].data == b"one\ntwo\n" and not mailbox.trouble)
-
-
-class LostAnswers(LocalTransport):
-    """Files of a host whose connection breaks after a file is written and before that is told."""
-
-    def __init__(self) -> None:
-        super().__init__(environment={})
-        self.is_broken = False
-
-    async def put(self, path: str, content: bytes, *, is_durable: bool = True) -> None:
-        await super().put(path, content, is_durable=is_durable)
-        if self.is_broken:
-            raise OSError("the connection is lost")
-
-
-async def test_a_message_that_is_written_twice_loses_none_of_the_lines_behind_it(
-    tmp_path: Path,
-) -> None:
-    files = LostAnswers()
-    async with agent_of(tmp_path, files) as (mailbox, lines):
-        client, _session = client_of(tmp_path)
-        client.post(b"one\n")
-        client.deliver()
-        await until(lambda: bool(lines))
-        files.is_broken = True
-        lines[0].say(b"yes\n")
-        await heard(client, b"yes\n")
-        lines[0].say(b"no\n")
-        await until(lambda: bool(mailbox.trouble))
-        files.is_broken = False
-        await heard(client, b"no\n")
-
-
 async def test_a_line_that_is_too_long_for_a_message_comes_in_parts(tmp_path: Path) -> None:
     long = "ü".encode() * MESSAGE_MAX_BYTES + b"\n"
     async with agent_of(tmp_path) as (_mailbox, lines):
@@ -303,38 +230,6 @@ async def test_a_name_that_is_no_message_ends_no_agent(tmp_path: Path) -> None:
         await until(lambda: bool(lines) and lines[0].data == b"one\n")
         lines[0].say(b"yes\n")
         await heard(client, b"yes\n")
-
-
-@pytest.mark.root
-async def test_a_folder_of_another_account_is_told_and_not_used(tmp_path: Path) -> None:
-    (tmp_path / "box").mkdir(0o700)
-    os.chown(tmp_path / "box", 65534, 65534)
-    async with agent_of(tmp_path / "box") as (mailbox, _lines):
-        await until(lambda: "of user id 65534: allowed is a folder of our own" in mailbox.trouble)
-        os.chown(tmp_path / "box", 0, 0)
-        await until(lambda: not mailbox.trouble)
-
-
-async def test_a_starter_talks_to_its_postman_as_to_the_agent(tmp_path: Path) -> None:
-    async with agent_of(tmp_path) as (_mailbox, lines):
-        line = MailboxConnector(str(tmp_path), CLAIM, SECRET)
-        connection = line.open()
-        connection.settimeout(LIMIT_S)
-        connection.sendall(b"one\n")
-        await until(lambda: bool(lines) and lines[0].data == b"one\n")
-        lines[0].say(b"yes\n")
-        assert await asyncio.to_thread(connection.recv, 100) == b"yes\n"
-        connection.close()
-        await asyncio.to_thread(line.close)
-        await until(lambda: not list((tmp_path / "down").iterdir()))
-        for pid in line.helpers:
-            await asyncio.to_thread(os.waitpid, pid, 0)
-
-
-def test_leases_that_files_cannot_renew_are_told() -> None:
-    kept = LeaseTimes(hold_lease_s=60.0, run_lease_s=600.0, kill_s=5.0)
-    assert too_short(kept) == ""
-    assert "leases of 2 s" in too_short(LeaseTimes(hold_lease_s=60.0, run_lease_s=2.0, kill_s=5.0))
 
 
 def put(folder: Path, name: str, content: bytes, *, mode: int = 0o600) -> None:

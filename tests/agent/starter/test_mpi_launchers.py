@@ -112,12 +112,6 @@ def test_a_process_is_what_its_launcher_says(state: Path, environment: dict[str,
     assert (state.parent / "stdout.1").read_text() == "4 1 0 3 sweet and sour yes\n"
 
 
-def test_a_process_without_a_launcher_is_refused(state: Path) -> None:
-    done = run(state, SAY)
-    assert done.returncode == 127
-    assert "no launcher says which rank this is" in done.stderr
-
-
 def test_nothing_outlives_a_process_on_another_machine(state: Path) -> None:
     """Also what left its session, lost its parent and is deaf to TERM."""
     (state.parent / "deaf").write_text(
@@ -129,17 +123,6 @@ def test_nothing_outlives_a_process_on_another_machine(state: Path) -> None:
     pid = int((state.parent / "pid").read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-def test_a_signal_that_ended_a_process_is_told_as_a_shell_tells_it(state: Path) -> None:
-    assert run(state, "kill -SEGV $$", PMI_RANK="0").returncode == 128 + 11
-
-
-def test_the_sites_launcher_is_told_processes_and_hosts(state: Path) -> None:
-    place = runners.ClaimFolder(str(state))
-    filled = runners._fill(["env", "-n", "{processes}", "-hosts={hosts}"], place)
-    assert filled[1:] == ["-n", "2", "-hosts=b1:1,b2:1"]
-    assert (place.before(1), place.nodes_before(1)) == (3, 2)
 
 
 def test_a_proxy_dials_the_lead_where_its_own_site_reaches_it() -> None:

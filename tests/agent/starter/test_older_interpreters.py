@@ -3,27 +3,19 @@ folder, and carried by a batch script."""
 
 from __future__ import annotations
 
-import ast
 import os
-import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import koala_agent.starter
 from koala.common.protocol.messages import EndKind
 from koala.common.protocol.names import ClaimId
-from koala_agent.claims.settings import LeaseTimes
 from koala_agent.placeholders.launch_settings import LaunchSettings
-from koala_agent.placeholders.portable_source import compact, portable, without_annotations
+from koala_agent.placeholders.portable_source import portable
 from koala_agent.placeholders.starter_installation import install_starter
-from tests.agent.live.agent_process import until
-from tests.agent.site import Site, a_shell_hold, a_site, an_arm, own_claim
-from tests.agent.watching import Ear, process_ended
+from tests.agent.site import Site, a_shell_hold, a_site, an_arm
 from tests.harness.programs import interpreters
-from tests.lrm.harness import find_by_claim
 
 pytestmark = pytest.mark.live
 
@@ -47,13 +39,6 @@ def scratch(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
     folder = tmp_path / "scratch"
     folder.mkdir()
     return folder if request.param == "carried" else None
-
-
-@pytest.fixture
-def ear(tmp_path: Path) -> Iterator[Ear]:
-    ear = Ear(tmp_path / "ear")
-    yield ear
-    ear.close()
 
 
 def output(site: Site, claim: str) -> str:
@@ -82,38 +67,6 @@ async def test_a_program_runs_after_the_barrier(
         said = output(site, "j1/1/0/1")
     assert (end.kind, end.statuses) == (EndKind.EXITED, (0, 3)), end
     assert said == "0 of 2, Grüße\n"
-
-
-async def test_leases_end_programs(tmp_path: Path, python: Path, scratch: Path | None) -> None:
-    """Also those that ignore TERM."""
-    script = "trap '' TERM; while :; do sleep 600; done"
-    async with a_site(tmp_path, python=python, scratch=scratch) as site:
-        await site.passed(a_shell_hold(script, own_claim()))
-        before = site.daemon.answered
-        site.claims.set_leases(LeaseTimes(hold_lease_s=1.0, run_lease_s=1.0, kill_s=0.3))
-        await until(lambda: site.daemon.answered > before)
-        site.daemon.is_answering = False
-        end = (await site.gone(own_claim())).end
-        assert end is not None
-        assert (end.kind, end.statuses) == (EndKind.LEASE, (-signal.SIGKILL,)), end
-        await until(lambda: not find_by_claim(own_claim()))
-
-
-@pytest.mark.parametrize("kind", ["", "gridengine"])
-async def test_signals_of_the_site_end_programs(
-    tmp_path: Path, python: Path, ear: Ear, kind: str
-) -> None:
-    """With a keeper above the starter, and without."""
-    script = f"echo $$ $PPID > {ear.path}; exec sleep 600"
-    async with a_site(tmp_path, python=python, kind=kind) as site:
-        await site.passed(a_shell_hold(script))
-        program, starter = map(int, (await ear.line()).split())
-        os.kill(starter, signal.SIGCONT)
-        os.kill(starter, signal.SIGUSR2)
-        end = (await site.gone()).end
-        assert end is not None
-        await process_ended(program)
-    assert (end.kind, end.statuses) == (EndKind.SITE, (-signal.SIGTERM,)), end
 
 
 SRUN = """\
@@ -200,13 +153,3 @@ class Record:
         "  self.left = left",
         "  return sum(left)",
     ]
-
-
-def test_no_module_means_something_else_when_it_is_compact() -> None:
-    """A string of several lines would: its indentation and blank lines are part of its value."""
-    (folder,) = koala_agent.starter.__path__
-    paths = sorted(Path(folder).rglob("*.py"))
-    assert paths
-    for path in paths:
-        wide = without_annotations(path.read_text(encoding="utf-8"))
-        assert ast.dump(ast.parse(compact(wide))) == ast.dump(ast.parse(wide)), path

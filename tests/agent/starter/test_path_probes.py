@@ -20,13 +20,6 @@ BUSY_S = 1.5
 OWN, OTHER = ClaimId("j1/1/0/1"), ClaimId("j1/1/1/1")
 
 
-def bound() -> socket.socket:
-    """A port at which nobody listens, and nobody else can."""
-    port = socket.socket()
-    port.bind((HERE, 0))
-    return port
-
-
 def order(*, listens: int = 0, target: int = 0, limit_s: float = LIMIT_S) -> TryPaths:
     reached = PathTarget(label="b1", address=HERE, port=target, claim=OTHER)
     return TryPaths(
@@ -66,28 +59,6 @@ async def test_a_component_that_says_its_claim_is_reached(tmp_path: Path) -> Non
         assert await tried(site, order(target=server.sockets[0].getsockname()[1])) == ""
 
 
-async def test_a_port_at_which_nobody_listens_is_refused(tmp_path: Path) -> None:
-    with bound() as port:
-        number = port.getsockname()[1]
-        async with a_site(tmp_path) as site:
-            problem = await tried(site, order(target=number, limit_s=BUSY_S))
-    assert problem == f"a1 -> b1:{number} refused"
-
-
-async def test_a_component_that_listens_late_is_reached(tmp_path: Path) -> None:
-    """The two ends hear of the path at different times."""
-    with bound() as port:
-        async with a_site(tmp_path) as site, asyncio.TaskGroup() as group:
-            asked = group.create_task(tried(site, order(target=port.getsockname()[1])))
-            await site.daemon.wait_for(ReportState.GRANTED)
-            port.listen()
-            port.setblocking(False)
-            caller, _ = await asyncio.get_running_loop().sock_accept(port)
-            caller.sendall(f"koala {OTHER}\n".encode())
-            assert await asked == ""
-            caller.close()
-
-
 @pytest.mark.parametrize(
     ("word", "why"),
     [
@@ -102,13 +73,6 @@ async def test_whoever_else_answers_does_not_count(tmp_path: Path, word: bytes, 
         number = server.sockets[0].getsockname()[1]
         problem = await tried(site, order(target=number, limit_s=BUSY_S))
     assert problem == f"a1 -> b1:{number} {why}"
-
-
-async def test_a_port_that_somebody_has_is_told_at_once(tmp_path: Path) -> None:
-    with socket.create_server((HERE, 0)) as port:
-        number = port.getsockname()[1]
-        async with a_site(tmp_path) as site:
-            assert await tried(site, order(listens=number)) == f"a1: port {number} is taken"
 
 
 async def test_whoever_connects_hears_the_claim_and_the_port_is_free_from_the_arm_on(

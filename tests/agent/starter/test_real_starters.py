@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import os
 import signal
 import stat
 import subprocess
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,22 +17,16 @@ import pytest
 from koala.common.protocol.messages import ClaimEnd, EndKind, Hold, LogRequest, ReportState, Stop
 from koala.common.protocol.names import ClaimId
 from koala_agent import claim_driver
-from koala_agent.claims.folder import StarterRecord
-from koala_agent.claims.settings import LeaseTimes, Limits
-from koala_agent.placeholders import submission as placeholders
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.placeholders.cleanup import remove_all
-from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.logs import LogSource, read_log
 from koala_agent.placeholders.starter_installation import STARTERS
 from tests.agent.live.agent_process import until
-from tests.agent.site import Daemon, Site, a_hold, a_shell_hold, a_site, an_arm, own_claim
+from tests.agent.site import Site, a_hold, a_shell_hold, a_site, an_arm
 from tests.agent.watching import Ear, process_ended
-from tests.harness.forked import apart
-from tests.lrm.harness import cancel_as_site, find_by_claim
 
 pytestmark = pytest.mark.live
 
-NOBODY = 65_534
 
 # A daemon that leaves its session and its parent, says its pid, and lives on.
 ESCAPE = "setsid sh -c 'echo $$ > {ear}; exec sleep 600' > /dev/null 2>&1 &"
@@ -98,31 +89,6 @@ async def test_nothing_of_a_program_runs_before_the_release(tmp_path: Path, ear:
         await site.gone()
 
 
-async def test_exit_statuses_and_signals_are_told_as_they_are(tmp_path: Path) -> None:
-    """The second process fails when the first has been reaped: else it would end that one."""
-    script = (
-        'if [ "$KOALA_PROCESS" = 0 ]; then echo $$ > first.new; mv first.new first; exit 0; fi;'
-        " until [ -e first ]; do :; done; read first < first;"
-        " while kill -0 $first 2> /dev/null; do :; done; kill -USR1 $$"
-    )
-    async with a_site(tmp_path) as site:
-        await site.passed(a_shell_hold(script, processes=2))
-        end = await end_of(site)
-    assert end.kind is EndKind.EXITED
-    assert end.statuses == (0, -signal.SIGUSR1)
-
-
-async def test_a_process_that_fails_ends_the_others_of_its_component(tmp_path: Path) -> None:
-    """A process of a busy machine takes a while to die of TERM: KILL comes long after."""
-    script = 'if [ "$RANK" = 1 ]; then exit 3; fi; exec sleep 600'
-    async with a_site(tmp_path, leases=LeaseTimes(kill_s=20.0)) as site:
-        await site.passed(a_shell_hold(script, processes=3))
-        end = await end_of(site)
-    assert end.kind is EndKind.EXITED
-    assert end.statuses == (-signal.SIGTERM, 3, -signal.SIGTERM)
-    assert "process 1" in end.reason
-
-
 async def test_a_program_that_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> None:
     async with a_site(tmp_path) as site:
         site.claims.order(a_hold(executable="/nowhere/at/all"))
@@ -130,29 +96,6 @@ async def test_a_program_that_is_not_there_is_told_before_anything_starts(tmp_pa
     assert end.kind is EndKind.UNEXECUTABLE
     assert "/nowhere/at/all" in end.reason
     assert end.statuses == ()
-
-
-async def test_a_program_that_the_system_refuses_is_unexecutable(tmp_path: Path) -> None:
-    """Found only by trying: the file is there and executable, its interpreter is not."""
-    script = tmp_path / "script"
-    script.write_text("#!/no/such/interpreter\n")
-    script.chmod(0o755)
-    async with a_site(tmp_path) as site:
-        await site.passed(a_hold(executable=str(script)))
-        end = await end_of(site)
-    assert end.kind is EndKind.UNEXECUTABLE
-    assert str(script) in end.reason
-
-
-async def test_the_wall_time_ends_what_ignores_term(tmp_path: Path) -> None:
-    """By then also a shell on a busy machine has begun to."""
-    script = "trap '' TERM; while :; do sleep 600; done"
-    async with a_site(tmp_path, leases=LeaseTimes(kill_s=0.3)) as site:
-        await site.passed(a_shell_hold(script, own_claim(), wall_time_s=2.0))
-        end = await end_of(site, own_claim())
-    assert end.kind is EndKind.WALL_TIME
-    assert end.statuses == (-signal.SIGKILL,)
-    await until(lambda: not find_by_claim(own_claim()))
 
 
 async def test_the_end_of_the_run_lease_ends_an_escaped_daemon_as_well(
@@ -170,18 +113,6 @@ async def test_the_end_of_the_run_lease_ends_an_escaped_daemon_as_well(
         assert (await end_of(site)).kind is EndKind.LEASE
 
 
-async def test_a_daemon_that_outlives_the_program_is_ended(tmp_path: Path, ear: Ear) -> None:
-    fifo = tmp_path / "go"
-    os.mkfifo(fifo)
-    script = ESCAPE.format(ear=ear.path) + f" read _ < {fifo}; exit 0"
-    async with a_site(tmp_path) as site:
-        await site.passed(a_shell_hold(script))
-        escaped = int(await ear.line())
-        await asyncio.to_thread(fifo.write_text, "\n")
-        assert (await end_of(site)).is_well
-        await process_ended(escaped)
-
-
 async def test_an_armed_starter_without_release_aborts_at_d(tmp_path: Path, ear: Ear) -> None:
     hold = a_shell_hold(f"echo ran > {ear.path}")
     async with a_site(tmp_path) as site:
@@ -189,12 +120,6 @@ async def test_an_armed_starter_without_release_aborts_at_d(tmp_path: Path, ear:
         end = await end_of(site)
     assert end.kind is EndKind.LATE
     assert not (folder(tmp_path) / ".koala" / "passed.json").read_text().strip()
-
-
-async def test_a_hold_ends_at_its_deadline(tmp_path: Path) -> None:
-    async with a_site(tmp_path) as site:
-        site.claims.order(a_hold(hold_s=0.3))
-        assert (await end_of(site)).kind is EndKind.HOLD
 
 
 async def test_a_stop_ends_a_program_and_nothing_is_left(tmp_path: Path, ear: Ear) -> None:
@@ -207,23 +132,6 @@ async def test_a_stop_ends_a_program_and_nothing_is_left(tmp_path: Path, ear: Ea
         assert end.kind is EndKind.STOPPED
         assert end.statuses == (-signal.SIGTERM,)
         await process_ended(pid)
-
-
-async def test_a_foreign_cancel_is_the_sites_doing(tmp_path: Path) -> None:
-    async with a_site(tmp_path) as site:
-        await site.passed(a_shell_hold("exec sleep 600"))
-        await cancel_as_site(site.manager, "j1/1/0/1")
-        assert (await end_of(site)).kind is EndKind.SITE
-
-
-async def test_a_killed_starter_is_told_as_vanished(tmp_path: Path, ear: Ear) -> None:
-    script = f"echo $PPID > {ear.path}; exec sleep 600"
-    async with a_site(tmp_path) as site:
-        await site.passed(a_shell_hold(script, own_claim()))
-        os.kill(int(await ear.line()), signal.SIGKILL)
-        end = await end_of(site, own_claim())
-    assert end.kind is EndKind.VANISHED
-    await until(lambda: not find_by_claim(own_claim()))
 
 
 @pytest.mark.parametrize("below", ["", "x" * 110])
@@ -239,29 +147,6 @@ async def test_a_killed_starter_leaves_nothing_but_the_claims_folder(
         os.kill(int(starter), signal.SIGKILL)
         await end_of(site)
     assert lies_in == folder(tmp_path / below) / ".koala"
-
-
-async def test_the_notice_of_a_suspension_kills_nobody(tmp_path: Path, ear: Ear) -> None:
-    """Grid Engine sends USR1 to a job that is about to be suspended."""
-    script = f"echo $PPID > {ear.path}; exec sleep 600"
-    async with a_site(tmp_path) as site:
-        await site.passed(a_shell_hold(script, own_claim()))
-        starter = int(await ear.line())
-        os.kill(starter, signal.SIGUSR1)
-        os.kill(starter, signal.SIGCONT)
-        os.kill(starter, signal.SIGUSR2)  # and that of its end
-        end = await end_of(site, own_claim())
-    assert (end.kind, end.reason) == (EndKind.SITE, "SIGUSR2 from the site")
-
-
-async def test_a_claim_that_does_not_start_in_time_is_refused(tmp_path: Path) -> None:
-    async with a_site(tmp_path, processors=2) as site:
-        await site.granted(a_hold("j1/1/0/1", processors=2))
-    async with a_site(tmp_path, processors=2, limits=Limits(grace_s=0.3)) as site:
-        site.claims.order(a_hold("j2/1/0/1", processors=1))
-        assert (await end_of(site, "j2/1/0/1")).kind is EndKind.REFUSED
-        site.claims.order(Stop(claim=ClaimId("j1/1/0/1")))
-        await site.gone()
 
 
 async def test_a_program_reads_who_the_members_are(tmp_path: Path) -> None:
@@ -283,112 +168,6 @@ async def test_a_program_reads_who_the_members_are(tmp_path: Path) -> None:
     assert told["MASTER_PORT"] == str(bundle["master"]["port"])
 
 
-KV = """
-import json, os, socket, sys
-def ask(**request):
-    line.sendall(json.dumps(request).encode() + b"\\n")
-    return json.loads(line.makefile().readline())
-line = socket.socket(socket.AF_UNIX); line.connect(os.environ["KOALA_KV"])
-me, other = sys.argv[1:]
-print(ask(op="put", name="addr/" + me, value="I am " + me))
-print(ask(op="get", name="addr/" + other, wait_s=25))
-print(ask(op="put", name="addr/" + me, value="another"))
-print(ask(op="get", name="nobody", wait_s=0.1))
-print(ask(op="fetch"))
-"""
-
-
-@pytest.mark.parametrize("below", ["", "x" * 110])
-async def test_two_components_exchange_values(tmp_path: Path, below: str) -> None:
-    """Also where the path of the claim's folder is too long for a socket's."""
-    import sys
-
-    tmp_path = tmp_path / below
-
-    def a_caller(claim: str, *names: str) -> object:
-        arguments = ("-I", "-S", "-c", KV, *names)
-        return a_hold(claim, executable=sys.executable, arguments=arguments, no_barrier=True)
-
-    async with a_site(tmp_path) as site:
-        site.claims.order(a_caller("j1/1/0/1", "0", "1"))  # type: ignore[arg-type]
-        site.claims.order(a_caller("j1/1/1/1", "1", "0"))  # type: ignore[arg-type]
-        for claim in ("j1/1/0/1", "j1/1/1/1"):
-            end = await end_of(site, claim)
-            stderr = (folder(tmp_path, claim) / "stderr.0").read_text()
-            assert end.is_well, (end, stderr)
-    said = (folder(tmp_path) / "stdout.0").read_text()
-    assert "'value': 'I am 1'" in said
-    assert "'addr/0' has another value" in said
-    assert "no value for 'nobody' after 0.1 s" in said
-    assert "allowed is a JSON object" in said
-
-
-async def test_an_agent_that_starts_again_finds_its_starter(tmp_path: Path, ear: Ear) -> None:
-    """Held before, passed while it was away, ended after: every report comes."""
-    fifo = tmp_path / "go"
-    os.mkfifo(fifo)
-    hold = a_shell_hold(f"read _ < {fifo}; exit 5")
-    daemon = Daemon()
-    async with a_site(tmp_path, daemon=daemon) as site:
-        granted = await site.granted(hold)
-        port = site.claims.port
-    daemon.reports.clear()
-    async with a_site(tmp_path, daemon=daemon) as site:
-        assert site.claims.port == port
-        await site.claims.prepared()
-        assert [report.nonce for report in site.claims.inventory()] == [granted.nonce]  # type: ignore[union-attr]
-        arm = an_arm(hold)
-        async with asyncio.timeout(90):
-            while True:  # an Arm that finds no starter is lost: the daemon arms again
-                site.claims.order(arm)
-                daemon.changed.clear()
-                try:
-                    async with asyncio.timeout(0.1):
-                        await daemon.wait_for(ReportState.ARMED)
-                        break
-                except TimeoutError:
-                    continue
-        site.release(arm)
-        passed = await daemon.wait_for(ReportState.PASSED)
-        assert passed.nonce == granted.nonce
-    daemon.reports.clear()
-    await asyncio.to_thread(fifo.write_text, "\n")
-    async with a_site(tmp_path, daemon=daemon) as site:
-        end = await end_of(site)
-    assert end.kind is EndKind.EXITED
-    assert end.statuses == (5,)
-
-
-async def test_a_record_is_read_again_until_that_can_be_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claim_driver, "RECORD_AGAIN_S", 0.01)
-    async with a_site(tmp_path) as site:
-        await site.passed(a_shell_hold("exit 5"))
-        await site.gone()
-        read, failures = placeholders.read_record, iter(range(3))
-
-        def read_some_time(claim: ClaimId, place: LaunchSettings) -> StarterRecord | None:
-            if next(failures, None) is not None:
-                raise OSError(errno.EMFILE, "Too many open files")
-            return read(claim, place)
-
-        monkeypatch.setattr(placeholders, "read_record", read_some_time)
-        found = await site.claims._record_of(ClaimId("j1/1/0/1"))
-    assert found is not None
-    assert found.end is not None
-    assert found.end.statuses == (5,)
-
-
-async def test_an_output_file_that_is_missing_is_told(tmp_path: Path) -> None:
-    async with a_site(tmp_path) as site:
-        await site.passed(a_shell_hold("echo one > first", output_files=("first", "second")))
-        end = await end_of(site)
-    assert end.kind is EndKind.OUTPUT
-    assert "second" in end.reason
-    assert "first" not in end.reason
-
-
 async def test_folders_of_forgotten_claims_are_removed_and_no_others(tmp_path: Path) -> None:
     async with a_site(tmp_path, keep_s=0.0) as site:
         await site.passed(a_hold("j1/1/0/1"))
@@ -402,45 +181,6 @@ async def test_folders_of_forgotten_claims_are_removed_and_no_others(tmp_path: P
         assert folder(tmp_path, "j2/1/0/1").exists()
         site.claims.order(Stop(claim=ClaimId("j2/1/0/1")))
         await site.gone("j2/1/0/1")
-
-
-async def test_a_claim_that_comes_while_old_folders_are_looked_for_keeps_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with a_site(tmp_path, keep_s=0.0) as site:
-        find_old, order = site.folders.find_old, asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def find_later(keep_s: float) -> list[Path]:
-            loop.call_soon_threadsafe(order.set)
-            while not (folder(tmp_path) / ".koala" / "spec.json").exists():
-                os.sched_yield()
-            return find_old(keep_s)
-
-        monkeypatch.setattr(site.folders, "find_old", find_later)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(site.claims._sweep_once())
-            await order.wait()
-            await site.passed(a_hold())
-        assert folder(tmp_path).exists()
-        await site.gone()
-
-
-@apart
-def test_what_nobody_may_write_to_is_removed_as_well() -> None:
-    """By an agent that is not root."""
-    with unprivileged() as top:
-        folder, kept = top / "j1-1-0-1", top / "kept"
-        inner = folder / "sealed" / "more"
-        inner.mkdir(parents=True)
-        (inner / "file").touch()
-        kept.mkdir(mode=0o555)
-        (inner.parent / "link").symlink_to(kept)
-        inner.chmod(0o500)
-        inner.parent.chmod(0o000)
-        remove_all([folder])
-        assert list(top.iterdir()) == [kept]
-        assert stat.S_IMODE(kept.stat().st_mode) == 0o555
 
 
 def test_folders_deeper_than_any_path_are_removed_as_well(tmp_path: Path) -> None:
@@ -463,43 +203,6 @@ def test_folders_deeper_than_any_path_are_removed_as_well(tmp_path: Path) -> Non
     finally:  # pytest cannot remove it either
         subprocess.run(("rm", "-rf", folder), check=True)
     assert list(kept.iterdir()) == [kept / "file"]
-
-
-@apart
-def test_what_cannot_be_removed_keeps_nothing_else() -> None:
-    """As of a file system that is mounted there."""
-    with unprivileged() as top, pytest.MonkeyPatch.context() as monkeypatch:
-        folder = top / "j1-1-0-1"
-        (folder / "one" / "more").mkdir(parents=True)
-        (folder / "busy").mkdir()
-        rmdir = os.rmdir
-
-        def refuse(path: str | Path, *, dir_fd: int | None = None) -> None:
-            if Path(path).name == "busy":
-                raise OSError(errno.EBUSY, "busy")
-            rmdir(path, dir_fd=dir_fd)
-
-        monkeypatch.setattr(os, "rmdir", refuse)
-        remove_all([folder])
-        assert list(folder.iterdir()) == [folder / "busy"]
-        monkeypatch.undo()
-        remove_all([folder])
-        assert not folder.exists()
-
-
-@contextmanager
-def unprivileged() -> Iterator[Path]:
-    """A folder of our own, where we are not root. It costs this process the signal that it gets
-    when its parent ends."""
-    own = os.geteuid()
-    with tempfile.TemporaryDirectory(prefix="koala-sweep-") as top:
-        if own == 0:
-            os.chown(top, NOBODY, NOBODY)
-            os.seteuid(NOBODY)
-        try:
-            yield Path(top)
-        finally:
-            os.seteuid(own)
 
 
 async def test_a_claims_folder_that_became_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -528,19 +231,6 @@ async def test_a_claims_folder_that_became_a_link_is_not_followed(tmp_path: Path
     assert sorted(path.name for path in elsewhere.iterdir()) == ["first", "stdout.0"]
 
 
-async def test_an_interpreter_that_cannot_be_executed_is_named(tmp_path: Path) -> None:
-    """By the status that a shell, sudo or setpriv ends with then."""
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\nexit 126\n")
-    python.chmod(0o700)
-    async with a_site(tmp_path, python=python) as site:
-        site.claims.order(a_hold())
-        end = await end_of(site)
-    assert end.kind is EndKind.FAILED
-    assert "status 126" in end.reason
-    assert f"{python} (starter.python, Python 3.6 or newer)" in end.reason
-
-
 async def test_sixty_four_processes_pass_together(tmp_path: Path) -> None:
     async with a_site(tmp_path) as site:
         await site.passed(a_shell_hold("exit 0", processes=64))
@@ -554,31 +244,6 @@ async def test_limits_of_time_and_memory_reach_the_program(tmp_path: Path) -> No
         await site.passed(hold)
         assert (await end_of(site)).is_well
     assert (folder(tmp_path) / "stdout.0").read_text().split() == ["7", str(512 * 1024)]
-
-
-async def test_garbage_at_the_port_changes_nothing(tmp_path: Path) -> None:
-    async with a_site(tmp_path) as site:
-        await site.granted(a_hold())
-        claim = {"kind": "hello", "claim": "j1/1/0/1", "secret": "guessed", "nonce": "n"}
-        for garbage in (b"\xff\xfe\n", b"[[[[\n", b"{}\n", b'{"kind": "ping"}\n'):
-            assert await _answered(site.claims.port, garbage) == b""
-        assert await _answered(site.claims.port, json.dumps(claim).encode() + b"\n") == b""
-        assert await _answered(site.claims.port, b"x" * 1_000_000) == b""
-        await site.passed(a_hold())
-        assert (await end_of(site)).is_well
-
-
-async def _answered(port: int, sent: bytes) -> bytes:
-    """Return the lines that the port sends before it hangs up."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        writer.write(sent)
-        async with asyncio.timeout(90):
-            return await reader.read()
-    except ConnectionError:
-        return b""
-    finally:
-        writer.close()
 
 
 async def test_a_second_starter_of_a_claim_exits_and_runs_nothing(tmp_path: Path, ear: Ear) -> None:

@@ -49,13 +49,6 @@ async def test_no_minute_has_more_than_the_budget(time: Time, is_busy: bool, mos
     assert len(found) > 0.6 * 10 * most, "it is used"
 
 
-async def test_what_a_single_job_needs_is_asked_at_once(time: Time) -> None:
-    budget = CommandBudget(12, clock=time)
-    budget.set_busy(SITE, is_busy=True)
-    found = await asked_at(budget, time, for_s=60.0)
-    assert found[:8] == pytest.approx([0, 0, 0, 0, 0, 0, 0, 0.556], abs=0.01)
-
-
 async def test_acts_are_counted_and_take_nothing_from_the_budget(time: Time) -> None:
     budget = CommandBudget(12, clock=time)
     for _ in range(100):

@@ -73,22 +73,6 @@ async def test_a_host_that_needs_a_person_is_told_at_each_need(server: SSHServer
         assert text.startswith("ssh to atlas needs you: koala site login atlas"), found
 
 
-async def test_a_server_that_opens_ports_for_itself_alone_is_a_warning() -> None:
-    with a_server() as server:
-        found = await asyncio.to_thread(doctor, server)
-        close(a_settings(server))
-    assert found["login node"][0] == "warning"
-    assert "GatewayPorts clientspecified" in found["login node"][1]
-
-
-async def test_a_home_that_cannot_be_written_is_a_warning(server: SSHServer) -> None:
-    """Claims need none: a full quota stops programs that write there, and says so."""
-    server.home.chmod(0o500)
-    found = await asyncio.to_thread(doctor, server)
-    assert found["login node"][0] == "warning", found
-    assert "a file cannot be written in the home directory there" in found["login node"][1]
-
-
 @pytest.mark.parametrize(
     ("address", "is_open"),
     [("00000000", True), ("0100007F", False), ("0" * 32, True), ("0" * 24 + "01000000", False)],

@@ -11,10 +11,10 @@ import pytest
 
 from koala.errors import LocalManagerError
 from koala_agent.transport import ssh_host
-from koala_agent.transport.interface import Command, FileStatus, Transport
+from koala_agent.transport.interface import FileStatus, Transport
 from koala_agent.transport.local import LocalTransport
 from koala_agent.transport.sftp import open_sftp
-from tests.agent.transport.servers import a_server, a_settings, a_transport, answer_of, kill_holder
+from tests.agent.transport.servers import a_server, a_transport
 from tests.harness.small_disk import fill, small_disk
 
 pytestmark = pytest.mark.live
@@ -65,25 +65,6 @@ def mode_of(path: str) -> int:
     return Path(path).stat().st_mode & 0o777
 
 
-async def test_what_is_not_possible_is_told_as_an_error_of_the_system(
-    reached: tuple[Transport, Path],
-) -> None:
-    transport, home = reached
-    missing = f"{home}/missing"
-    with pytest.raises(FileNotFoundError):
-        await transport.get(missing, 1)
-    with pytest.raises(FileNotFoundError):
-        await transport.list(missing)
-    with pytest.raises(FileNotFoundError):
-        await transport.put(f"{missing}/x", b"")
-    with pytest.raises(FileNotFoundError):
-        await transport.make_folder(f"{missing}/x")
-    await transport.make_folder(missing)
-    with pytest.raises(OSError, match=r"(?i)directory|error"):  # a folder is not replaced by a file
-        await transport.put(missing, b"x")
-    assert await transport.list(str(home)) == ("missing",)
-
-
 @pytest.mark.root
 async def test_a_full_disk_at_the_site_is_told_and_the_old_content_stays(tmp_path: Path) -> None:
     """An account's quota has the same words: SFTP knows one for all errors of writing."""
@@ -99,23 +80,6 @@ async def test_a_full_disk_at_the_site_is_told_and_the_old_content_stays(tmp_pat
             assert raised.value.errno == errno.ENOSPC
             assert await transport.get(f"{disk}/kept", 100) == b"old"
             assert set(await transport.list(str(disk))) == {"kept", "filler"}
-
-
-async def read_without_end(transport: Transport, path: str) -> None:
-    while True:
-        await transport.get(path, 1)
-
-
-async def test_files_are_reached_again_after_a_lost_connection() -> None:
-    with a_server() as server:
-        async with a_transport(server) as transport:
-            await transport.put(f"{server.home}/x", b"1")
-            kill_holder(a_settings(server))
-            with pytest.raises(LocalManagerError) as raised:
-                await read_without_end(transport, f"{server.home}/x")
-            assert raised.value.transient
-            await answer_of(transport, Command(argv=("true",)))
-            assert await transport.get(f"{server.home}/x", 1) == b"1"
 
 
 async def test_a_server_without_sftp_serves_by_its_program_or_is_told(

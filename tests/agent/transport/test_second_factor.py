@@ -126,22 +126,3 @@ async def test_a_wrong_code_is_told_and_leaves_the_site_at_rest(
 def asks(prompts: int, text: str) -> bool:
     """True when ssh has asked so many times."""
     return text.count(PROMPT) == prompts
-
-
-async def test_a_login_that_nobody_answers_ends_and_holds_up_no_other() -> None:
-    """ssh itself would wait for ever, though the server has closed the connection long before."""
-    with a_server_that_asks(grace_s=1) as (server, codes):
-        async with a_transport(server) as transport:
-            assert (await trouble_of(transport)).startswith(RESTS)
-            before = attempts(server)
-            with a_login(server, "--limit", "3") as person, a_terminal(server) as other:
-                await asyncio.to_thread(other.wait_for, "waiting for another login at atlas")
-                assert await asyncio.to_thread(person.end) == 3, person.text
-                assert f"ssh to {HOST} was not connected within 3 s" in person.text
-                assert person.mode_now() == person.mode  # what is typed is shown again
-                assert transport.trouble.startswith(RESTS)
-                await asyncio.to_thread(other.wait_for, PROMPT)
-                assert attempts(server) == before + 2  # those of the two persons
-                other.press(f"{codes.next()}\n")
-                assert await asyncio.to_thread(other.end) == 0, other.text
-            assert (await answer_of(transport, TRUE)).status == 0

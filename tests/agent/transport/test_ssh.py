@@ -7,8 +7,6 @@ import os
 import re
 import shutil
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
-from pathlib import Path
 
 import psutil
 import pytest
@@ -18,7 +16,7 @@ from koala.errors import LocalManagerError
 from koala_agent.transport.interface import Command
 from koala_agent.transport.ssh import SSHTransport
 from koala_agent.transport.ssh_connection import LOOK_S, PORTS_FILE
-from koala_agent.transport.ssh_socket import locked, log_in, user_of
+from koala_agent.transport.ssh_socket import locked, log_in
 from tests.agent.transport.servers import (
     a_server,
     a_settings,
@@ -28,7 +26,7 @@ from tests.agent.transport.servers import (
     trouble_of,
     until,
 )
-from tests.harness.ssh_server import HOST, SSHServer, make_key
+from tests.harness.ssh_server import SSHServer, make_key
 
 pytestmark = pytest.mark.live
 
@@ -74,14 +72,6 @@ async def test_the_environment_is_that_of_the_host_and_the_configuration(
     assert "KOALA_HERE" not in found
 
 
-async def test_a_command_that_is_not_there_is_a_fault_of_the_configuration(
-    transport: SSHTransport,
-) -> None:
-    with pytest.raises(LocalManagerError, match="no-such at atlas cannot be run: ") as raised:
-        await transport.run(Command(argv=("no-such", "--parsable")))
-    assert not raised.value.transient
-
-
 @pytest.mark.long
 async def test_a_command_that_hangs_is_given_up_here_and_ended_there(server: SSHServer) -> None:
     """A hanging `squeue` must not pile up on the login node; the connection serves on."""
@@ -119,16 +109,6 @@ async def test_a_server_that_is_away_is_told_and_found_again(server: SSHServer) 
         await until(lambda: "Connection refused" in transport.trouble)
         server.start()
         assert (await answer_of(transport, TRUE)).status == 0
-
-
-@pytest.mark.long
-async def test_a_server_that_is_updated_loses_no_connection(server: SSHServer) -> None:
-    async with a_transport(server) as transport:
-        await transport.run(TRUE)
-        server.stop()
-        assert (await transport.run(TRUE)).status == 0
-        server.start()
-        assert (await transport.run(TRUE)).status == 0
 
 
 async def test_a_host_key_that_is_not_known_needs_a_person(server: SSHServer) -> None:
@@ -195,30 +175,6 @@ async def test_the_connection_outlives_the_agent_and_serves_the_next_one(
         assert server.log().count("Accepted publickey") == 1
 
 
-@pytest.mark.long
-async def test_a_port_that_is_taken_is_replaced_for_new_claims(server: SSHServer) -> None:
-    """The server may hold the port of a dead connection for long: new claims get another one, and
-    the old one is opened when it is free."""
-    settings = a_settings(server)
-    async with a_transport(server) as transport:
-        await transport.run(TRUE)
-        old = transport.agent_endpoint.port
-    blocker = await asyncio.start_server(lambda _r, w: w.close(), ("127.0.0.1", "::1"), old)
-    async with a_transport(server) as transport:
-        await transport.run(TRUE)
-        new = transport.agent_endpoint.port
-        assert new != old
-        assert (settings.state_dir / PORTS_FILE).read_text() == f"[{new}, {old}]"
-        blocker.close()
-        await blocker.wait_closed()
-        await until(lambda: _answers(old))
-
-
-def _answers(port: int) -> bool:
-    listening = Path("/proc/net/tcp").read_text().splitlines()
-    return any(f":{port:04X} " in line and " 0A " in line for line in listening)
-
-
 async def test_what_dials_the_hosts_port_reaches_the_agent(server: SSHServer) -> None:
     said: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
@@ -237,53 +193,3 @@ async def test_what_dials_the_hosts_port_reaches_the_agent(server: SSHServer) ->
         assert await reader.readline() == b"and back\n"
         writer.close()
     assert await said == b"there\n"
-
-
-@pytest.mark.long
-async def test_a_server_that_forwards_no_port_is_told(server: SSHServer) -> None:
-    with a_server(settings="AllowTcpForwarding no") as strict:
-        async with a_transport(strict) as transport:
-            trouble = await trouble_of(transport)
-    assert trouble == "atlas opens no port for starters (AllowTcpForwarding of its ssh server)"
-
-
-@pytest.mark.long
-async def test_a_connection_that_cannot_be_set_up_is_tried_less_and_less_often() -> None:
-    """At each look there would be a command at the login node, for as long as the agent runs."""
-    with a_server(settings="AllowTcpForwarding no\nLogLevel VERBOSE") as strict:
-        async with a_transport(strict):
-            begun = clock.now()
-            await until(lambda: clock.now() > begun + 6 * LOOK_S)
-        assert 1 <= strict.log().count("Starting session: command") <= 4
-
-
-async def test_a_trial_that_is_cancelled_leaves_no_port_open(server: SSHServer) -> None:
-    transport = SSHTransport(a_settings(server), environment={}, clock=clock.now, is_trial=True)
-    async with a_transport(server) as agent:
-        await agent.run(TRUE)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None) as limit, transport.connected(8):
-                await transport.run(TRUE)
-                port = transport.agent_endpoint.port
-                assert _answers(port)
-                limit.reschedule(0.0)
-                await asyncio.Event().wait()
-        assert limit.expired()
-        await until(lambda: not _answers(port))
-
-
-def test_the_user_is_the_one_of_the_ssh_configuration(server: SSHServer) -> None:
-    assert user_of(HOST, server.options) == server.account
-
-
-@pytest.mark.long
-async def test_a_state_directory_with_a_long_name_has_its_socket_elsewhere(
-    server: SSHServer,
-) -> None:
-    long = server.folder / ("x" * 100)
-    long.mkdir(mode=0o700)
-    settings = a_settings(server, state_dir=long)
-    assert settings.control_path() == a_settings(server, state_dir=long).control_path()
-    assert len(os.fsencode(settings.control_path())) < 86
-    async with a_transport(server, state_dir=long) as transport:
-        assert (await transport.run(TRUE)).status == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,11 +23,7 @@ from tests.agent.transport.servers import (
     answer_of,
     close,
     kill_holder,
-    trouble_of,
-    until,
 )
-from tests.agent.transport.test_second_factor import RESTS, log_in
-from tests.harness.second_factor import a_server_that_asks, attempts
 from tests.harness.ssh_server import HOST, SSHServer
 
 pytestmark = [pytest.mark.live, pytest.mark.long]
@@ -79,17 +76,10 @@ async def test_two_sites_have_one_connection_one_session_for_files_and_a_port_ea
             assert server.log().count("Accepted publickey") == 2
 
 
-async def test_two_sites_have_one_budget_of_commands() -> None:
-    with a_server() as server:
-        async with two_sites(server, commands_per_minute=6) as (one, other):
-            await one.budget.take()
-            assert other.budget.counts.asked == 1
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"host": "b"}, "site gpus: transport.host = 'b': allowed is 'atlas', as for site atlas"),
+        ({"host": "b"}, "site gpus: transport.host = 'b' (expected 'atlas', as for site atlas"),
         ({"commands_per_minute": 9}, "lrm.commands_per_minute = 9 (expected 60000, as"),
     ],
 )
@@ -102,21 +92,5 @@ def test_sites_with_one_connection_must_agree_about_it(
     host = hosts.at(SSHSettings(site=HOST, **first))  # type: ignore[arg-type]  # by name
     second = {**first, "state_dir": tmp_path / "b", "control": f"{tmp_path}/a/ssh.sock"}
     assert hosts.at(SSHSettings(site="gpus", **second)) is host  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=re.escape(said)):
         hosts.at(SSHSettings(site="gpus", **{**second, **changes}))  # type: ignore[arg-type]
-
-
-@pytest.mark.root
-async def test_a_second_factor_is_asked_for_once_for_both_sites() -> None:
-    """Each loss costs one attempt, not one a site, and one login brings both back."""
-    with a_server_that_asks() as (server, codes):
-        async with two_sites(server) as sites:
-            for site in sites:
-                assert (await trouble_of(site)).startswith(RESTS)
-            assert attempts(server) == 1
-            await asyncio.to_thread(log_in, server, codes.next())
-            for site in sites:
-                assert (await answer_of(site, TRUE)).status == 0
-            kill_holder(a_settings(server))
-            await until(lambda: all(site.trouble.startswith(RESTS) for site in sites))
-            assert attempts(server) == 3

@@ -24,7 +24,8 @@ class Case:
     - `idle` is said to be idle while no job of ours is there: nothing where others wait.
     - `usual` is RSL of each component.
     - `never` is what the site cannot take, with words of the reason that is told.
-    - `first` runs and leaves no room for `late`, which waits for a reason of the batch system.
+    - `first` runs and leaves no room for `late`, which wait for reasons of the batch system.
+    - `make test-fleet` alone tries what `is_long`, or is rare.
     """
 
     profile: str
@@ -33,7 +34,7 @@ class Case:
     usual: str = ""
     never: tuple[Wish, ...] = ()
     first: Wish | None = None
-    late: Wish | None = None
+    late: tuple[Wish, ...] = ()
     is_long: bool = False
 
 
@@ -45,11 +46,12 @@ CASES = (
             Wish(more="(maxWallTime=120)", words="alpha allows 60 min at most in batch"),
             Wish(count=20, words="alpha allows 18 processors a job at most in batch"),
         ),
-        late=Wish(more="(queue=full)", words="Priority"),
+        late=(Wish(more="(queue=full)", words="Priority"),),
     ),
     Case(
         profile="whole-nodes,noisy",
         never=(Wish(more="(queue=night)", words="alpha has no queue night"),),
+        is_long=True,
     ),
     Case(
         profile="threads,filters",
@@ -61,19 +63,34 @@ CASES = (
     ),
     Case(
         profile="maintenance,homes",
-        late=Wish(more="(maxWallTime=30)", words="Reserved for maintenance"),
+        late=(Wish(more="(maxWallTime=30)", words="Reserved for maintenance"),),
+        is_long=True,
     ),
-    Case(profile="busy,preemption", idle=0, late=Wish(count=32, words="Priority")),
+    Case(
+        profile="busy,preemption",
+        idle=0,
+        late=(Wish(count=32, words="Priority"),),
+        is_long=True,
+    ),
     Case(
         profile="accounting",
         never=(Wish(more="(project=closed)", words="Job violates accounting/QOS policy"),),
         first=Wish(count=10),
-        late=Wish(count=10, words="AssocGrpCpuLimit"),
+        late=(
+            Wish(count=10, words="AssocGrpCpuLimit"),
+            Wish(more="(project=chem)(maxWallTime=60)", words="AssocGrpCPUMinutesLimit"),
+        ),
         is_long=True,
     ),
     Case(profile="linear,slow", is_long=True),
     Case(profile="power", is_long=True),
-    Case(kind="gridengine", profile="queues,calendar", idle=16),
+    Case(
+        kind="gridengine",
+        profile="queues,calendar",
+        idle=16,
+        late=(Wish(more="(queue=night)", words="its calendar has switched it off"),),
+        is_long=True,
+    ),
     Case(
         kind="gridengine",
         profile="quotas,forced",
@@ -81,6 +98,6 @@ CASES = (
         usual='(native="-l h_vmem=1G")',
         never=(Wish(count=13, words="no suitable queues"),),
         first=Wish(count=12),
-        late=Wish(words="qw"),
+        late=(Wish(words="qw"),),
     ),
 )

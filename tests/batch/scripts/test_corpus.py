@@ -32,6 +32,7 @@ CORPUS = Path(__file__).parent / "corpus"
 Job = dict[str, str]
 NOT_OF_SIZE = re.compile(
     r"JobId|JobName|\w+Time|LastSchedEval|Command|WorkDir|Std\w+|Requeue|Priority|Restarts|Power"
+    r"|HetJob\w+"
 )
 """Fields of a job of Slurm that say nothing of what it is, or are Koala's own."""
 SAME_IN_GRID_ENGINE = (
@@ -43,23 +44,27 @@ ONE_SLOT = {"parallel environment": "grid range: 1"}
 """Request of any job of Koala."""
 
 
-def slurm_job(system: System, answer: str) -> Job:
+def slurm_job(system: System, answer: str) -> list[Job]:
+    """Return the parts of a job, mostly one."""
     number = answer.strip().splitlines()[-1]
-    words = system.run("scontrol", "-o", "show", "job", number)
+    lines = system.run("scontrol", "-o", "show", "job", number).splitlines()
     system.cancel(number)
-    found = dict(re.findall(r"(\S+?)=(.*?)(?= \S+?=|$)", words))
-    return {
-        name: value.strip()
-        for name, value in found.items()
-        if value.strip() not in ("(null)", "gres:gpu:0")
-    }
+    parts = [dict(re.findall(r"(\S+?)=(.*?)(?= \S+?=|$)", line)) for line in filter(None, lines)]
+    return [
+        {
+            name: value.strip()
+            for name, value in part.items()
+            if value.strip() not in ("(null)", "gres:gpu:0")
+        }
+        for part in sorted(parts, key=lambda part: int(part.get("HetJobOffset", 0)))
+    ]
 
 
-def cell_job(system: System, answer: str) -> Job:
+def cell_job(system: System, answer: str) -> list[Job]:
     number = re.findall(r"^([0-9]+)(?:\.\S+)?$", answer, re.MULTILINE)[-1]
     words = system.run("qstat", "-j", number)
     system.cancel(number)
-    return {name: value.strip() for name, value in re.findall(r"(?m)^([a-z_ ]+):(.*)$", words)}
+    return [{name: value.strip() for name, value in re.findall(r"(?m)^([a-z_ ]+):(.*)$", words)}]
 
 
 def same_slurm(job: Job) -> Job:
@@ -103,7 +108,7 @@ def check_corpus(
     title: str,
     dialect: Dialect,
     held: tuple[str, ...],
-    job_of: Callable[[System, str], Job],
+    job_of: Callable[[System, str], list[Job]],
     same: Callable[[Job], Job],
     folder: Path,
 ) -> Iterator[str]:
@@ -113,40 +118,51 @@ def check_corpus(
         name = f"{path.parent.name}/{path.name}"
         is_refused = path.stem.startswith("refused-")
         try:
-            job = job_of(system, system.run(*held, str(path)))
+            jobs = job_of(system, system.run(*held, str(path)))
         except AssertionError:
-            job = None
+            jobs = []
         try:
-            component, warnings = read_script(
-                text, name=path.name, site=ScriptSite(name=system.name, system=title)
+            components, warnings = read_script(
+                text, name=path.name, sites=[ScriptSite(name=system.name, system=title)]
             )
         except SpecError as error:
-            if error.position is None or (job is not None and not is_refused):
+            if error.position is None or (jobs and not is_refused):
                 yield f"{name} is refused: {error}"
             continue
-        if job is None or is_refused:
-            yield f"{name} is read{'' if job else ', and the real command refuses it'}: {warnings}"
+        if not jobs or is_refused:
+            yield f"{name} is read{'' if jobs else ', and the real command refuses it'}: {warnings}"
             continue
-        made = dialect.submit(placeholder_of(component, folder), name="koala-a-j1.1.0.1", script="")
-        argv = [*held, *made.argv[1:]]
-        try:
-            ours = job_of(system, system.run(*argv, text="#!/bin/sh\ntrue\n"))
-        except AssertionError as error:
-            yield f"{name} is taken, but not as Koala submits it: {error}"
-            continue
-        if component.stdout and not output(job).endswith(f"/{component.stdout}".replace("//", "/")):
-            yield f"{name} writes to {output(job)}, not {component.stdout}"
-        called = job.get("JobName", job.get("job_name"))
-        if component.label not in (called, None):
-            yield f"{name} is called {called}, not {component.label}"
-        real, mine = same(job), same(ours)
-        differing = {
-            key: (real.get(key), mine.get(key))
-            for key in {*real, *mine}
-            if real.get(key) != mine.get(key)
-        }
-        if differing and not warnings:
-            yield f"{name}: {differing} ({' '.join(made.argv)})"
+        if len(jobs) != len(components):
+            yield f"{name} has {len(jobs)} parts, not {len(components)}"
+        is_silent = not warnings or len(jobs) > 1
+        for job, component in zip(jobs, components, strict=False):
+            yield from (f"{name} {words}" for words in written_and_called(job, component))
+            made = dialect.submit(
+                placeholder_of(component, folder), name="koala-a-j1.1.0.1", script=""
+            )
+            argv = [*held, *made.argv[1:]]
+            try:
+                (ours,) = job_of(system, system.run(*argv, text="#!/bin/sh\ntrue\n"))
+            except AssertionError as error:
+                yield f"{name} is taken, but not as Koala submits it: {error}"
+                continue
+            real, mine = same(job), same(ours)
+            differing = {
+                key: (real.get(key), mine.get(key))
+                for key in {*real, *mine}
+                if real.get(key) != mine.get(key)
+            }
+            if differing and is_silent:
+                yield f"{name}: {differing} ({' '.join(made.argv)})"
+
+
+def written_and_called(job: Job, component: ComponentSpec) -> Iterator[str]:
+    end = f"/{component.stdout}".replace("//", "/")
+    if component.stdout and not output(job).endswith(end):
+        yield f"writes to {output(job)}, not {component.stdout}"
+    called = job.get("JobName", job.get("job_name"))
+    if component.label not in (called, None):
+        yield f"is called {called}, not {component.label}"
 
 
 def output(job: Job) -> str:

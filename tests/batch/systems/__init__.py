@@ -5,6 +5,5 @@ slurm       Slurm clusters
 gridengine  Grid Engine cells
 htcondor    HTCondor pools
 oar         OAR clusters
-pbs         imitated PBS servers
 grids       daemon and agents in front of them
 """

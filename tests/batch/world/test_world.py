@@ -24,7 +24,7 @@ from koala.client import AsyncClient
 from tests.batch.systems.system import System
 from tests.harness.moments import moment
 
-pytestmark = pytest.mark.lrm
+pytestmark = [pytest.mark.lrm, pytest.mark.slow]
 
 PAGE = Path(__file__).parents[3] / "docs" / "guides" / "environment.md"
 LIMIT_S = 90.0

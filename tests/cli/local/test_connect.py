@@ -153,24 +153,6 @@ def test_an_agent_here_is_written_joined_and_started_and_nothing_there(
     assert sorted(terminal.server.home.rglob("*")) == before
 
 
-def test_a_second_queue_behind_a_host_needs_no_second_login(terminal: Terminal) -> None:
-    """Both agents use the connection of the first; `koala site login` of either opens it."""
-    fake_slurm(terminal.server)
-    connect = f"koala site connect {HOST} --yes {terminal.options}"
-    terminal.type(connect)
-    shown = terminal.type(f"{connect} --site gpus --set partition=gpu")
-    assert 'control = "/' in shown
-    assert "registered" in shown
-    assert terminal.server.log().count("Accepted publickey") == 1
-    for config in (terminal.config, terminal.config.with_name("gpus.toml")):
-        terminal.type(f"koala-agent stop {config}")
-    terminal.lose_connection()
-    assert terminal.type("koala site login gpus").strip() == "ssh to atlas is open"
-    assert terminal.type(f"koala site login {HOST}").strip() == "ssh to atlas is open already"
-    assert "has joined" not in terminal.type(f"{connect} --site gpus --set partition=gpu")
-    assert terminal.server.log().count("Accepted publickey") == 2
-
-
 def test_an_agent_there_is_installed_joined_started_and_runs_a_job(terminal: Terminal) -> None:
     """The host has no batch system, and so gets a queue of its own."""
     tools(terminal.server, "getconf", "hostname", "python3")
@@ -204,20 +186,3 @@ def test_what_is_missing_is_told_and_nothing_is_done(terminal: Terminal) -> None
     assert "FAILED  batch system: none of condor_submit, oarsub, qsub, sbatch is" in told
     assert "missing: batch system" in told
     assert not terminal.record.parent.exists()
-
-
-def test_a_login_opens_the_connection_again(terminal: Terminal) -> None:
-    told = terminal.type("koala site login boreas", status=1)
-    assert "site 'boreas' was not connected from here: known are none" in told
-    fake_slurm(terminal.server)
-    terminal.type(f"koala site connect {HOST} --yes {terminal.options}")
-    assert terminal.type(f"koala site login {HOST}").strip() == "ssh to atlas is open already"
-    terminal.type(f"koala-agent stop {terminal.config}")  # it would open the connection by itself
-    terminal.lose_connection()
-    assert terminal.type(f"koala site login {HOST}").strip() == "ssh to atlas is open"
-    by_path = terminal.type(f"koala site login {terminal.config}")
-    assert by_path.strip() == "ssh to atlas is open already"
-    (terminal.server.folder / "authorized").write_text("")
-    terminal.lose_connection()
-    refused = terminal.type(f"koala site login {HOST} </dev/null 2>&1", status=3)
-    assert "Permission denied" in refused

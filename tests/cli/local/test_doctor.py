@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from koala.cli.admin.doctor import CLOCK_OFFSET_S_MAX, Examination
-from koala.client import AsyncClient
 from koala.common.runtime.checkup import Finding, NotableError, Result, examine, is_well
 from tests.cli.command import koala
 from tests.daemon.fake_agent import FakeAgent
@@ -75,19 +73,6 @@ async def test_all_is_well_with_a_site_and_another_version_is_a_warning(tmp_path
         staying.cancel()
 
 
-@pytest.mark.live
-async def test_a_grid_without_sites_takes_no_job(tmp_path: Path) -> None:
-    async with running(config_of(tmp_path)) as daemon:
-        run = await doctor(daemon.address)
-        assert run.returncode == 1
-        found = marks(run)
-        assert (found["sites"], found["submission"]) == ("FAILED", "warning")
-        assert (found["daemon"], found["disk of the daemon"]) == ("ok", "ok")
-        assert "koala site add" in run.stdout
-        shown = json.loads((await doctor(daemon.address, "--json")).stdout)
-        assert not shown["is_well"]
-
-
 async def test_without_a_daemon_only_this_machine_is_checked() -> None:
     address = f"127.0.0.1:{free_port()}"
     run = await doctor(address)
@@ -95,13 +80,3 @@ async def test_without_a_daemon_only_this_machine_is_checked() -> None:
     assert marks(run)["daemon"] == "FAILED"
     assert list(marks(run)) == ["daemon", "disk here"]
     assert address in run.stdout
-
-
-@pytest.mark.parametrize("offset_s", [CLOCK_OFFSET_S_MAX + 1, -CLOCK_OFFSET_S_MAX - 1])
-async def test_a_clock_that_is_off_is_a_warning(offset_s: float) -> None:
-    examination = Examination(AsyncClient("127.0.0.1:1"))
-    examination._offset_s = offset_s
-    with pytest.raises(NotableError, match=r"ahead of|behind"):
-        await examination.checks["clock"]()
-    examination._offset_s = 0.25
-    assert await examination.checks["clock"]() == "the daemon's is 0.25 s ahead of this machine's"

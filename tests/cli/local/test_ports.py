@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.common.wire.listen_ports import cannot_listen, check_free
-from koala.errors import ConfigError
 from koala_agent.environments import of_programs
-from koala_agent.starter_link.listener import StarterListener
 from tests.cli.command import LIMIT_S, environment, koala
 
 GRID = """
@@ -73,22 +70,6 @@ def test_a_grid_whose_port_is_taken_says_so_in_one_line_and_leaves_no_folder(
     assert list(temporary.iterdir()) == []
 
 
-async def test_a_port_of_the_starters_that_is_taken_is_told(taken: str) -> None:
-    starters = StarterListener(emit=lambda _: None, secret=lambda _: None)
-    host, _, port = taken.rpartition(":")
-    with pytest.raises(ConfigError, match=f"starter.port = '{taken}'.* port {port} is taken"):
-        await starters.listen(host, int(port), is_fixed=True)
-
-
-def test_where_nobody_can_listen_the_reason_is_the_systems() -> None:
-    with pytest.raises(ConfigError, match="Cannot assign requested address"):
-        check_free("daemon.listen", "192.0.2.1:0")
-    with pytest.raises(ConfigError, match=r"nosuch\.invalid: "):
-        check_free("daemon.listen", "nosuch.invalid:0")
-    check_free("daemon.listen", "127.0.0.1:0")
-    assert "try again" in str(cannot_listen("daemon.listen", "127.0.0.1:0"))
-
-
 def fails(module: str, address: str, *, on_terminal: bool, **changes: str) -> str:
     """Return what a process with this module writes to standard error when gRPC cannot listen."""
     variables = {k: v for k, v in environment().items() if k != "GRPC_VERBOSITY"} | changes
@@ -117,31 +98,6 @@ def test_the_core_of_grpc_writes_to_logs_but_not_to_terminals(
     assert (said == "") if on_terminal else ("add_port.cc" in said)
 
 
-def test_the_core_of_grpc_writes_to_terminals_when_it_is_told_to(taken: str) -> None:
-    assert "add_port.cc" in fails("service", taken, on_terminal=True, GRPC_VERBOSITY="ERROR")
-
-
-def test_a_command_keeps_it_quiet_unless_it_is_told_otherwise(tmp_path: Path) -> None:
-    """A command writes only its own messages, wherever its standard error leads."""
-    program = tmp_path / "command.py"
-    program.write_text(
-        "import os, sys\nfrom koala.cli.main import main\n"
-        "sys.argv[1:] = ['list', '--address', '127.0.0.1:1']\n"
-        "os._exit = lambda status: print(os.environ['GRPC_VERBOSITY'])\nmain()\n"
-    )
-    for told, found in (({}, "NONE"), ({"GRPC_VERBOSITY": "INFO"}, "INFO")):
-        variables = {k: v for k, v in environment().items() if k != "GRPC_VERBOSITY"} | told
-        run = subprocess.run(
-            [sys.executable, program, "list"],
-            env=variables,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-        assert run.stdout.split() == [found], run.stderr
-
-
 IMPORTS = """
 import os, sys
 before = dict(os.environ)
@@ -162,10 +118,6 @@ def test_the_import_of_a_package_sets_no_variable() -> None:
         check=True,
     )
     assert run.stdout == "{}\n"
-
-
-def test_who_uses_the_python_client_says_what_grpc_writes(taken: str) -> None:
-    assert "add_port.cc" in fails("koala.client", taken, on_terminal=True)
 
 
 def test_programs_of_an_agent_do_not_get_its_settings_of_grpc(

@@ -36,23 +36,10 @@ def test_output_is_labelled_by_site_and_process(grid: Up) -> None:
     assert "submitted j" in done.stderr
 
 
-def test_each_site_may_have_a_number_of_its_own(grid: Up) -> None:
-    words = ("--site", "vu", "-n", "1", "--site", "delft", "-n", "3", "--", "echo", "hi")
-    done = grid.koala("run", *words)
-    assert done.returncode == 0, done.stderr
-    labels = ["delft.0 | hi", "delft.1 | hi", "delft.2 | hi", "vu.0 | hi"]
-    assert sorted(done.stdout.splitlines()) == labels
-
-
 def test_the_status_is_that_of_the_command(grid: Up) -> None:
     done = grid.koala("run", "--site", "delft", "--site", "vu", "--", "sh", "-c", "exit 3")
     assert done.returncode == 3
     assert "exit status 3" in done.stderr
-
-
-def test_a_command_of_one_process_needs_no_options_and_no_label(grid: Up) -> None:
-    done = grid.koala("run", "echo", "--version", "-n")
-    assert (done.returncode, done.stdout) == (0, "--version -n\n")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import pytest
 from koala.daemon.config import read_config as read_daemon
 from koala.job_descriptions import read_job
 from koala_agent.config import read_config as read_agent
-from koala_agent.lrm.batch.slurm import SlurmTable
 from koala_agent.lrm.batch_system import known_systems
 from tests.cli.command import LIMIT_S, environment, koala, koala_here
 
@@ -75,36 +74,6 @@ def test_init_fills_in_the_site_and_the_daemon(tmp_path: Path, kind: str) -> Non
         first = text.split("[agent]")[1].split("[site]")[0].splitlines()[1:4]
         assert len({line.index("  # ") for line in first}) == 1, "comments keep their column"
         assert "koala-agent start boreas.toml" in text
-
-
-def test_init_takes_over_the_variables_by_which_this_shell_finds_its_cluster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURM_CONF", 'C:\\"atlas".conf')
-    monkeypatch.setenv("PATH", str(tmp_path))  # cron has another one
-    (tmp_path / "sbatch").touch(mode=0o755)
-    monkeypatch.setenv("SBATCH_ACCOUNT", "physics")
-    monkeypatch.setenv("SBATCH_PARTITION", "debug")
-    monkeypatch.setenv("SGE_CELL", "red")
-    monkeypatch.delenv("SGE_ROOT", raising=False)
-    for kind, expected in (
-        ("slurm", {"SLURM_CONF": 'C:\\"atlas".conf', "PATH": str(tmp_path)}),
-        ("gridengine", {"SGE_CELL": "red"}),
-    ):
-        run = init(tmp_path, kind, "--site", kind)
-        assert f"environment has {', '.join(expected)} of this shell" in run.stderr
-        table = read_agent(tmp_path / f"{kind}.toml").lrm
-        assert table.environment == expected
-        if isinstance(table, SlurmTable):
-            assert (table.account, table.partition, table.qos) == ("physics", "debug", "")
-
-
-def test_what_init_cannot_fill_in_is_refused(tmp_path: Path) -> None:
-    run = init(tmp_path, "slurm", "--daemon", "nowhere")
-    assert (run.returncode, "agent.daemon = 'nowhere'" in run.stderr) == (2, True)
-    run = init(tmp_path, "job", "--site", "boreas")
-    assert (run.returncode, "allowed with a kind of agent" in run.stderr) == (2, True)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_exists_is_kept(tmp_path: Path) -> None:

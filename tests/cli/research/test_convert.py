@@ -29,17 +29,6 @@ def test_mistakes_are_told_with_their_places_and_nothing_is_written() -> None:
     assert "line 3, column 9: memory: found '4X'" in run.stderr
 
 
-def test_the_folder_of_a_description_is_a_variable_of_it(tmp_path: Path) -> None:
-    path = tmp_path / "job.rsl"
-    path.write_text("&(executable=$(HERE)/run)", encoding="utf-8")
-    run = koala_here("convert", str(path), "--to", "yaml")
-    assert f"executable: {tmp_path}/run" in run.stdout
-    run = koala_here("convert", str(path), "--to", "yaml", "-D", "HERE=/opt")
-    assert "executable: /opt/run" in run.stdout
-    assert str(tmp_path) in koala_here("rsl", "--eval", str(path)).stdout
-    assert '"var": "HERE"' in koala_here("rsl", str(path)).stdout
-
-
 def test_submit_shows_a_yaml_description_as_rsl(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text("executable: /bin/true\nprocessors: 2\n", encoding="utf-8")

@@ -38,14 +38,6 @@ def test_the_document_has_the_keys_that_others_read() -> None:
     assert found["saturated"] is False
 
 
-def test_one_replication_has_an_interval_from_its_batches() -> None:
-    _, out, _ = simulate("--policy", "gs", "--reps", "1", "--utilization", "0.6", "--json")
-    response = json.loads(out)["response"]
-    assert 0 < response["all"]["ci95"] < 0.5
-    assert response["local"]["mean"] is None
-    assert response["queues"] == []
-
-
 def test_the_same_seed_gives_the_same_result_in_any_number_of_processes() -> None:
     words = ("--policy", "LP-RD", "--reps", "2", "--utilization", "0.7", "--json")
     assert simulate(*words) == simulate(*words, "--workers", "2")
@@ -55,23 +47,6 @@ def test_saturation_is_said() -> None:
     status, out, _ = simulate("--policy", "GP", "--utilization", "1.1", "--reps", "2")
     assert status == 0
     assert "SATURATED" in out
-
-
-def test_several_points_are_a_table() -> None:
-    _, out, _ = simulate("--policy", "GS,LS-DO", "--utilization", "0.4,0.6", "--reps", "1")
-    rows = [line.split()[:2] for line in out.splitlines()]
-    assert rows[1:] == [
-        ["POLICY", "LOAD"],
-        *([policy, load] for policy in ("GS", "LS-DO") for load in ("0.4", "0.6")),
-    ]
-
-
-def test_one_job_is_a_short_run() -> None:
-    _, out, _ = simulate("--jobs", "1", "--warmup", "0", "--reps", "1", "--json")
-    found = json.loads(out)
-    assert found["response"]["all"]["mean"] > 0
-    assert found["response"]["all"]["ci95"] is None
-    assert found["measured_utilization"]["mean"] is None
 
 
 def test_a_sweep_has_a_document_for_each_point(tmp_path: Path) -> None:
@@ -140,10 +115,3 @@ def test_what_makes_no_sense_is_refused_by_name(words: tuple[str, ...], named: s
     status, out, error = simulate(*words)
     assert (status, out) == (2, "")
     assert named in error
-
-
-def test_a_point_that_is_named_twice_is_simulated_once() -> None:
-    """Its runs counted twice would halve what they leave uncertain."""
-    once = simulate("--policy", "GS", "--utilization", "0.5", "--reps", "2", "--json")
-    twice = simulate("--policy", "GS,gs", "--utilization", "0.5,.50", "--reps", "2", "--json")
-    assert once == twice

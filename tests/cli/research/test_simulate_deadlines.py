@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -34,17 +33,6 @@ def test_the_required_form_gives_the_required_keys(policy: str) -> None:
     assert 0 < found["success_rate"]["mean"] <= 100
     assert (found["local_kill_rate"]["mean"] > 0) == (policy == "GP")
     assert found["replications"] == 2
-
-
-def test_people_get_a_table_and_files_when_they_ask(tmp_path: Path) -> None:
-    jobs, picture = tmp_path / "jobs.csv", tmp_path / "picture.svg"
-    files = ("--jobs-out", str(jobs), "--plot", str(picture))
-    run = koala_here("simulate", "deadlines", "--reps", "1", *BRIEF, *files)
-    assert run.returncode == 0
-    assert "deadlines met" in run.stdout
-    assert "batches of one replication" in run.stdout
-    assert jobs.read_text(encoding="utf-8").startswith("kind,job,submitted_at,deadline_at,")
-    assert picture.read_text(encoding="utf-8").startswith("<?xml")
 
 
 @pytest.mark.parametrize(

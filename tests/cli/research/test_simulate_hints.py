@@ -67,11 +67,3 @@ def test_what_is_wrong_is_named(words: tuple[str, ...], text: str) -> None:
     ran = koala_here("simulate", "hints", *words, *SHORT)
     assert ran.returncode == 2, ran.stderr
     assert text in ran.stderr
-
-
-def test_a_grid_file_that_says_what_there_is_not(tmp_path: Path) -> None:
-    grid = tmp_path / "grid.toml"
-    grid.write_text(GRID.replace("slice_mips", "slice"), encoding="utf-8")
-    ran = koala_here("simulate", "hints", "--grid", str(grid), *SHORT)
-    assert ran.returncode == 2
-    assert "slice" in ran.stderr

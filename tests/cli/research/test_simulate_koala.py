@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from pathlib import Path
 
 import pytest
 
-from koala.lab.sim.metrics import COLUMNS
 from tests.cli.command import koala_here
 from tests.cli.test_command import modules_after
 
@@ -29,33 +26,6 @@ def test_the_result_is_a_document() -> None:
     groups = {group["group"]: group for group in found["groups"]}
     assert groups["all"]["finished"] == {"mean": 30.0, "ci95": 0.0}
     assert groups["72x8.high"]["components"] == 8
-
-
-def test_options_reach_the_scheduler() -> None:
-    options = ("--lost-site", "0", "--claim-errs", "0", "--component-fails", "0", "--local-load",
-               "0", "--sites", "2x200", "--interval", "1000", "--replicas", "2")  # fmt: skip
-    run = koala_here("simulate", "koala", "--jobs", "20", *options, "--reps", "1", "--json")
-    (everybody, *_) = json.loads(run.stdout)["groups"]
-    assert everybody["start_delay_s"]["mean"] == 0.0
-    assert everybody["failures_percent"]["mean"] == 0.0
-    assert everybody["claiming_tries"]["mean"] == 1.0
-    assert everybody["processor_wasted_s"] == {
-        "mean": pytest.approx(54 * 0.05, rel=0.2),
-        "ci95": None,
-    }
-
-
-def test_people_get_a_table_and_files_when_they_ask(tmp_path: Path) -> None:
-    jobs, picture = tmp_path / "jobs.csv", tmp_path / "picture.svg"
-    words = ("simulate", "koala", *BRIEF, "--jobs", "10", "--reps", "1", "--jobs-out", str(jobs))
-    run = koala_here(*words, "--plot", str(picture))
-    assert run.returncode == 0
-    assert "72 (8) high" in run.stdout
-    assert "Values that the paper does not print:" in run.stdout
-    lines = list(csv.DictReader(jobs.read_text(encoding="utf-8").splitlines()))
-    assert (tuple(lines[0]), len(lines)) == (COLUMNS, 10)
-    assert {line["phase"] for line in lines} == {"Finished"}
-    assert "co-allocation" in picture.read_text(encoding="utf-8")
 
 
 def test_a_simulation_imports_only_what_it_needs() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from pathlib import Path
 
 import pytest
 
@@ -26,21 +24,6 @@ def test_the_required_form_gives_the_required_keys(scheme: str) -> None:
     assert all(sorted(found[name]) == ["ci95", "mean"] for name in METRICS)
     assert 0 < found["acceptance_ratio"]["mean"] < 1
     assert (found["tasks"], found["replications"]) == (180, 3)
-
-
-def test_people_get_a_table_and_files_when_they_ask(tmp_path: Path) -> None:
-    tasks, picture = tmp_path / "tasks.csv", tmp_path / "picture.svg"
-    files = ("--jobs-out", str(tasks), "--plot", str(picture))
-    run = koala_here("simulate", "sq", "--reps", "2", *BRIEF, *files)
-    assert run.returncode == 0
-    assert "difference of finish times" in run.stdout
-    with tasks.open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 60
-    ended = [row for row in rows if row["started_at"]]
-    assert 0 < len(ended) < 60
-    assert all(float(row["first_end_at"]) <= float(row["last_end_at"]) for row in ended)
-    assert picture.read_text(encoding="utf-8").startswith("<?xml")
 
 
 @pytest.mark.parametrize(

@@ -53,13 +53,6 @@ def test_people_get_a_table_and_a_picture(tmp_path: Path) -> None:
     assert picture.read_text(encoding="utf-8").startswith("<?xml")
 
 
-def test_what_was_dropped_and_changed_is_told(tmp_path: Path) -> None:
-    path = a_log(tmp_path, line(1, 0, 0, 2), line(2, 0, 5, 9), line(3, 0, -1, 2)).path
-    run = koala_here("simulate", "trace", str(path), "--processors", "8")
-    assert "dropped: without run time 1, too large 1" in run.stdout
-    assert "changed: run time zero 1, estimate missing 1" in run.stdout
-
-
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -99,15 +92,6 @@ def test_a_malformed_log_is_refused_with_the_line_and_what_is_allowed(tmp_path: 
     assert run.returncode == 2
     assert "line 3: field 4 (run time) is 'long'; allowed is a number" in run.stderr
     assert koala_here("simulate", "trace", str(tmp_path / "none.swf")).returncode == 2
-
-
-def test_a_grid_log_is_known_by_its_name(tmp_path: Path) -> None:
-    path = tmp_path / "log.gwf"
-    rest = "4 -1 -1 4 -1 -1 1 U G X Q P S S UNITARY" + " -1" * 10
-    path.write_text(f"1 500 -1 60 {rest}\n", encoding="utf-8")
-    run = koala_here("simulate", "trace", str(path), "--json")
-    found = json.loads(run.stdout)
-    assert (found["jobs"], found["processors_from"]) == (1, "the largest job")
 
 
 def test_stopping_and_resuming_gives_what_one_run_gives(tmp_path: Path) -> None:
@@ -163,42 +147,6 @@ def test_a_log_may_come_through_a_pipe(tmp_path: Path, words: tuple[str, ...]) -
     assert json.loads(run.stdout)["jobs"] == 20
 
 
-@pytest.mark.parametrize(("log", "named"), [("/dev/null", "/dev/null"), ("-", "standard input")])
-def test_an_empty_log_through_a_pipe_is_named_as_it_was_given(log: str, named: str) -> None:
-    run = koala_here("simulate", "trace", log)
-    assert run.returncode == 2
-    assert run.stderr == f"koala simulate trace: {named}: no job that could be replayed (0 read)\n"
-
-
-@pytest.mark.parametrize("log", ["-", "pipe.swf"])
-def test_a_pipe_cannot_be_resumed(tmp_path: Path, log: str) -> None:
-    if log != "-":
-        log = str(tmp_path / log)
-        os.mkfifo(log)
-    run = koala_here("simulate", "trace", log, "--checkpoint", str(tmp_path / "kept"))
-    assert "--checkpoint needs a log that can be read twice" in run.stderr
-
-
-@pytest.mark.parametrize("option", ["--jobs-out", "--checkpoint"])
-def test_a_log_is_never_written_over(tmp_path: Path, option: str) -> None:
-    log = Path(a_file(tmp_path))
-    before = log.read_bytes()
-    same = tmp_path / "." / "link.swf"
-    same.symlink_to(log)
-    run = koala_here("simulate", "trace", str(log), option, str(same), "--until", "30")
-    assert run.returncode == 2
-    assert f"{option} {same}: another option names the same file" in run.stderr
-    assert log.read_bytes() == before
-
-
-def test_one_picture_has_the_same_bytes_each_time(tmp_path: Path) -> None:
-    log = a_file(tmp_path)
-    pictures = [tmp_path / name for name in ("one.svg", "two.svg")]
-    for picture in pictures:
-        assert koala_here("simulate", "trace", log, "--plot", str(picture)).returncode == 0
-    assert pictures[0].read_bytes() == pictures[1].read_bytes()
-
-
 def test_a_replay_imports_nothing_heavy_and_a_simulation_no_grpc(tmp_path: Path) -> None:
     """The start is a good part of a short run."""
     code = (
@@ -213,33 +161,3 @@ def test_a_replay_imports_nothing_heavy_and_a_simulation_no_grpc(tmp_path: Path)
     )
     assert run.stderr.decode() == "[]\nFalse\n"
     assert koala("simulate", "trace", "--help").returncode == 0
-
-
-def test_ctrl_c_leaves_what_has_ended_on_a_grid(tmp_path: Path) -> None:
-    """The signal comes before the first step; nothing of a run of minutes is waited for."""
-    log = a_log(tmp_path, *(line(n, 10 * n, 60) for n in range(20_000))).path
-    out = tmp_path / "out.csv"
-    grid = str(ROOT / "deploy" / "das.toml")
-    code = (
-        "import os, signal, sys\n"
-        "from koala.cli.main import main\n"
-        "from koala.lab.sim.log_replay import multicluster\n"
-        "begin = multicluster.World.begin\n"
-        "def begun(world):\n"
-        "    begin(world)\n"
-        "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "multicluster.World.begin = begun\n"
-        "sys.exit(main())\n"
-    )
-    words = ("simulate", "trace", str(log), "--grid", grid, "--jobs-out", str(out), "--json")
-    run = subprocess.run(
-        [sys.executable, "-c", code, *words],
-        env=environment(),
-        capture_output=True,
-        timeout=300,
-        check=False,
-    )
-    assert run.returncode == 130, run.stderr
-    assert b"interrupted at 0 s" in run.stderr
-    assert json.loads(run.stdout)["finished"] == 0
-    assert out.read_text(encoding="ascii").startswith("job,")

@@ -74,49 +74,6 @@ def test_a_dry_run_lists_the_runs(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["policies.toml"]
 
 
-def test_a_grid_and_a_log_are_swept_too(tmp_path: Path) -> None:
-    log = tmp_path / "lublin.swf"
-    log.write_text(koala_here("simulate", "workload", "lublin", "--jobs", "10").stdout)
-    (tmp_path / "trace.toml").write_text(
-        'simulate = "trace"\nlog = "lublin.swf"\nreps = 1\n[over]\npolicy = ["fcfs", "easy"]\n'
-    )
-    (tmp_path / "grid.toml").write_text(
-        'simulate = "grid"\nsites = {a = 64, b = 128}\nreps = 1\nworkload = {log = "lublin.swf"}\n'
-        'faults = {component = 0.1}\n[[setting]]\nplacement = "WF"\n[[setting]]\n"hold_s" = 60.0\n'
-    )
-    for name, count in (("trace", 2), ("grid", 2)):
-        words = ("--out", str(tmp_path / name), "--workers", "1", "--json")
-        done = koala_here("sweep", str(tmp_path / f"{name}.toml"), *words)
-        assert done.returncode == 0, done.stderr
-        means = json.loads(done.stdout)["means"]
-        assert [row["jobs"] for row in means] == [10] * count
-
-
-def test_a_table_of_one_replication_has_no_intervals(tmp_path: Path) -> None:
-    file = tmp_path / "one.toml"
-    file.write_text('simulate = "sq"\nmetrics = ["tasks"]\n[options]\ntasks = 2\nmachines = 2\n')
-    for reps, is_there in (("1", False), ("2", True)):
-        words = ("--reps", reps, "--out", str(tmp_path / "out"), "--workers", "1")
-        done = koala_here("sweep", str(file), *words)
-        assert done.returncode == 0, done.stderr
-        assert ("_CI95" in done.stdout) is is_there
-
-
-def test_settings_of_a_list_may_name_different_options(tmp_path: Path) -> None:
-    file = tmp_path / "list.toml"
-    file.write_text(
-        'simulate = "sq"\nreps = 1\nmetrics = ["tasks"]\n[options]\ntasks = 2\n'
-        '[[setting]]\nmachines = 2\n[[setting]]\nscheme = "QoS"\n'
-    )
-    done = koala_here("sweep", str(file), "--out", str(tmp_path / "out"), "--workers", "1")
-    assert done.returncode == 0, done.stderr
-    assert [line.split() for line in done.stdout.splitlines()[:3]] == [
-        ["MACHINES", "SCHEME", "REPLICATIONS", "TASKS"],
-        ["2", "-", "1", "2"],
-        ["-", "QoS", "1", "2"],
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [

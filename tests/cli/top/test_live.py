@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from koala.common.identity.private_files import write_private
-from tests.cli.command import koala
-from tests.cli.grids import Up, daemon_process, up
+from tests.cli.grids import Up, up
 from tests.cli.top.terminal import terminal
-from tests.harness.ports import free_port
 
 pytestmark = pytest.mark.live
 ESCAPE, ENTER, DOWN, CONTROL_C = "\x1b", "\r", "\x1b[B", "\x03"
@@ -93,51 +89,6 @@ def test_a_job_is_watched_from_the_list_to_its_end_and_another_is_cancelled(
         assert b"\x1b[?1049l" in screen.written
 
 
-def test_the_numbers_are_those_of_json_and_no_colour_is_needed(grid: Up) -> None:
-    with terminal("top", "--address", grid.address) as screen:
-        screen.wait_for("q quit", "delft")
-        sites = json.loads(grid.koala("site", "--json").stdout)["sites"]
-        rows = [rf"(?m)^{one['site']} .*\[.{{20}}\].* {one['idle']} *$" for one in sites]
-        screen.wait(lambda text: all(re.search(row, text) for row in rows), "the sites of --json")
-        assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", screen.written), "NO_COLOR is set"
-        screen.resize(60, 20)
-        screen.process.send_signal(signal.SIGWINCH)
-        screen.wait(lambda text: len(text.split("\n")) == 20 and "q qu" not in text, "the new size")
-        assert max(map(len, screen.text.split("\n"))) <= 60
-        screen.press(CONTROL_C)
-        assert screen.end() == 0
-        assert screen.mode_now() == screen.mode
-
-
-def submitted(address: str) -> str:
-    """Submit a job that waits, since no site is there; try until the daemon serves."""
-    while True:
-        run = koala("submit", "-", stdin=SLEEP.encode(), KOALA_ADDRESS=address)
-        if run.returncode == 0:
-            return run.stdout.strip()
-        assert run.returncode == 3, run.stderr
-
-
-@pytest.mark.long
-def test_the_view_survives_a_restart_of_the_daemon(tmp_path: Path) -> None:
-    address = f"127.0.0.1:{free_port()}"
-    config = tmp_path / "daemon.toml"
-    config.write_text(f'[daemon]\nlisten = "{address}"\nstate_dir = "state"\n', encoding="utf-8")
-    with daemon_process(config) as running:
-        first = submitted(address)
-        with terminal("top", "--address", address) as screen:
-            screen.wait(lambda text: "Placing" in row(text, first), "the first job")
-            running.kill()
-            screen.wait_for("! not current: no daemon answers", first)
-            with daemon_process(config):
-                second = submitted(address)
-                screen.wait(lambda text: "Placing" in row(text, second), "the second job")
-                screen.wait_without("not current")
-            screen.process.send_signal(signal.SIGHUP)  # as a closed window does
-            assert screen.end() == 0
-            assert screen.mode_now() == screen.mode
-
-
 def test_the_view_ends_when_the_daemon_refuses_the_user(grid: Up, tmp_path: Path) -> None:
     token = tmp_path / "ann.token"
     write_private(token, grid.koala("user", "add", "ann").stdout.encode())
@@ -154,10 +105,3 @@ def test_without_a_terminal_other_commands_are_named(grid: Up) -> None:
     run = grid.koala("top")
     assert run.returncode == 2
     assert "must be a terminal; see koala list" in run.stderr
-
-
-def test_without_a_daemon_the_terminal_is_left_as_it_was() -> None:
-    with terminal("top", "--address", f"127.0.0.1:{free_port()}") as screen:
-        assert screen.end() == 3
-        assert "no daemon answers" in screen.text
-        assert screen.mode_now() == screen.mode

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 from rich.text import Text
 
-from koala.cli.top.keys import SEQUENCES, read_keys
+from koala.cli.top.keys import SEQUENCES
 from koala.cli.top.scene import TopScene, chosen_jobs, counts
-from koala.cli.top.screen import bar, screen_lines
+from koala.cli.top.screen import screen_lines
 from koala.cli.top.state import Order, Prompt, Request, TopState, View
 from koala.views.records.grid import SiteStatus
 from koala.views.records.jobs import Explanation
@@ -136,50 +135,3 @@ def test_no_screen_is_larger_than_the_terminal(
     assert all(line.isprintable() for line in plain)
     if not coloured:
         assert plain == drawn
-
-
-def test_trouble_is_said_in_words_and_many_sites_leave_room_for_jobs() -> None:
-    sites = [the_site(site=f"s{index:03}", claimed=index) for index in range(1000)]
-    sites[500] = replace(sites[500], state="unusable")
-    lines = screen_lines(
-        scene(sites=sites, trouble="no daemon answers"), TopState(), width=80, height=24
-    )
-    assert "! not current: no daemon answers" in lines
-    assert "and 997 more sites" in lines
-    assert [line.split()[0] for line in lines if line.startswith("s")] == ["s500", "s999", "s998"]
-    assert [job.job for job in JOBS] == [line[2:4] for line in lines if line[:3] == "  j"]
-
-
-def test_the_bar_of_a_site_has_a_sign_for_each_use() -> None:
-    assert bar(the_site(processors=20, claimed=6, running=1, local=4)) == "[=:::::oooo          ]"
-    assert bar(the_site(state="disconnected")) == f"[{' ' * 20}]"
-    assert bar(the_site(processors=1000, claimed=1, running=1, local=1)).startswith("[=o ")
-
-
-@pytest.mark.parametrize(
-    ("data", "keys"),
-    [
-        (b"\x1b[A\x1bOB\x1b", ["up", "down", "escape"]),
-        (b"q\r/\x7f", ["q", "enter", "/", "backspace"]),
-        (b"\x1b[5~\x1b[6~\x1b[1~\x1b[4~", ["page up", "page down", "home", "end"]),
-        (b"\x1b[15~x\x1b[1;5Cy", ["x", "y"]),
-        ("é\x01ü".encode(), ["é", "ü"]),
-        (b"\xff\xfeq", ["q"]),
-        (b"\x1b[", []),
-    ],
-)
-def test_bytes_of_a_terminal_are_keys(data: bytes, keys: list[str]) -> None:
-    assert read_keys(data) == keys
-
-
-@given(st.binary(max_size=40))
-def test_any_bytes_are_read_to_their_end(data: bytes) -> None:
-    assert all(key in SEQUENCES.values() or len(key) == 1 for key in read_keys(data))
-
-
-def test_a_terminal_of_two_columns_gets_the_sentences_cut() -> None:
-    why = Explanation(job="j1", phase="Placing", why=("no site has 64 idle processors",))
-    state = TopState(view=View.WHY, chosen="j1", message=HOSTILE)
-    lines = screen_lines(scene(why=why), state, width=2, height=9)
-    assert all(len(line) <= 2 for line in lines[:-1]), lines
-    assert not any("\x1b" in line or "\n" in line for line in lines)

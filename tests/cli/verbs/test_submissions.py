@@ -39,41 +39,6 @@ def test_submit_prints_the_id_and_wait_shows_phases_on_standard_error(grid: Up) 
     assert len(phases) == len(set(phases))
 
 
-def test_a_submission_whose_id_cannot_be_printed_is_named_on_standard_error(grid: Up) -> None:
-    run = subprocess.run(
-        [
-            "/bin/sh",
-            "-c",
-            'exec "$0" -m koala.cli submit - --address "$1" >/dev/full',
-            sys.executable,
-            grid.address,
-        ],
-        input="&(executable=/bin/true)",
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    words = "was accepted, but standard output cannot be written: No space left on device"
-    (job,) = re.findall(f"koala submit: (j[0-9]+) {words}\n", run.stderr)
-    assert run.returncode == 1
-    assert grid.koala("show", job).returncode == 0
-
-
-def test_wait_exits_with_1_when_a_job_fails(grid: Up) -> None:
-    job = grid.submit("&(executable=/bin/false)(count=1)")
-    run = grid.koala("wait", job, "--json")
-    assert run.returncode == 1
-    (ended,) = json.loads(run.stdout)["jobs"]
-    assert (ended["job"], ended["phase"]) == (job, "Failed")
-    assert "exit status 1" in ended["text"]
-    assert "exit status 1" in grid.koala("why", job).stdout
-    watched = grid.koala("submit", "-", "--watch", stdin=b"&(executable=/bin/false)(count=1)")
-    assert watched.returncode == 1
-    assert "Failed" in watched.stderr
-
-
 def test_the_end_of_a_job_is_said_once(grid: Up, finished: str) -> None:
     job = grid.submit("&(executable=/bin/true)(count=1)")
     waited = grid.koala("wait", job, finished)
@@ -96,14 +61,6 @@ def test_the_end_of_a_job_is_said_once(grid: Up, finished: str) -> None:
         j for j in json.loads(grid.koala("list", "--json").stdout)["jobs"] if j["job"] == lost
     ]
     assert listed["reason"].startswith("component 0 ")
-
-
-def test_a_wait_names_an_unknown_job_before_it_waits(grid: Up) -> None:
-    job = grid.submit(SLEEP)
-    run = grid.koala("wait", job, "j999")
-    assert (run.returncode, run.stdout) == (1, "")
-    assert "no job 'j999'" in run.stderr
-    grid.koala("cancel", job)
 
 
 def interrupted(grid: Up, *words: str, mark: str, stdin: bytes = b"") -> tuple[int, str, str]:
@@ -234,25 +191,6 @@ def test_the_same_key_gives_the_same_job_and_another_text_is_refused(grid: Up) -
     assert "'k1'" in other.stderr
 
 
-def test_a_dry_run_submits_nothing(grid: Up) -> None:
-    def known() -> list[str]:
-        return [job["job"] for job in json.loads(grid.koala("list", "--json").stdout)["jobs"]]
-
-    before = known()
-    run = grid.koala("submit", "-", "--dry-run", stdin=HELLO.encode())
-    assert (run.returncode, run.stdout) == (0, "")
-    assert known() == before
-
-
-def test_what_no_site_acts_on_is_a_warning(grid: Up) -> None:
-    text = "&(executable=/bin/true)(queue=long)(gramMyJob=collective)"
-    run = grid.koala("submit", "-", "--dry-run", "--json", stdin=text.encode())
-    ignored, unheeded = json.loads(run.stdout)["warnings"]
-    assert "gramMyJob is ignored" in ignored
-    assert unheeded == "queue is ignored: no site where component 0 may run acts on it"
-    assert f"koala submit: warning: {unheeded}\n" in run.stderr
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -286,18 +224,6 @@ def test_what_this_grid_cannot_do_exits_with_1_and_names_what_is_there(
     run = grid.koala("submit", "-", *words, stdin=text.encode())
     assert (run.returncode, run.stdout) == (1, "")
     assert said in run.stderr
-
-
-def test_submit_shows_what_the_job_writes_or_says_how_to_see_it(grid: Up) -> None:
-    text = b"&(executable=/bin/sh)(arguments=-c 'echo out; exit 3')(count=1)"
-    shown = grid.koala("submit", "-", "--logs", stdin=text)
-    job, *lines = shown.stdout.splitlines()
-    assert (shown.returncode, lines) == (1, ["out"])
-    assert f"{job}  Failed" in shown.stderr
-    assert "koala logs" not in shown.stderr
-    waited = grid.koala("submit", "-", "--wait", stdin=text)
-    job = waited.stdout.strip()
-    assert f"koala submit: koala logs -f {job} shows what it writes" in waited.stderr
 
 
 def test_a_script_is_read_for_the_batch_system_of_its_site(grid: Up, tmp_path: Path) -> None:

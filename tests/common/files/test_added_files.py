@@ -29,11 +29,6 @@ def reason(folder: Path, order: FetchOrder, **settings: Any) -> str:
     return failed.reason
 
 
-def test_a_site_takes_no_more_than_its_limit(tmp_path: Path) -> None:
-    text = reason(tmp_path, ORDER, added_bytes_max=1000)
-    assert "this one has 2000: allowed are 1000 (files.added_mb of its agent)" in text
-
-
 def test_a_file_at_the_site_is_taken_only_where_programs_may_read_all(tmp_path: Path) -> None:
     text = reason(tmp_path, replace(ORDER, path="/etc/passwd"))
     assert "users of delft may not read what its agent may" in text

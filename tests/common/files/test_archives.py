@@ -123,20 +123,3 @@ def test_names_that_cannot_be_side_by_side_are_no_error_of_the_site(
     content = b"".join(tar_entry(name.encode()) for name in names) + END
     (tmp_path / "hostile.tar").write_bytes(content)
     refused(tmp_path / "hostile.tar", folder, f"staged file '{names[1]}': .*{TAKEN}")
-
-
-def test_a_link_in_the_way_is_not_followed(tmp_path: Path, folder: Path) -> None:
-    target = tmp_path / "target"
-    target.write_text("kept")
-    (folder / "data").symlink_to(target)
-    source = tmp_path / "source"
-    source.write_text("new")
-    pack([(source, "data")], tmp_path / "archive.tar")
-    with pytest.raises(OSError, match="symbolic"):
-        unpack(tmp_path / "archive.tar", folder)
-    assert target.read_text() == "kept"
-
-
-def test_what_is_no_archive_is_refused(tmp_path: Path, folder: Path) -> None:
-    (tmp_path / "none.tar").write_bytes(b"no tar at all" * 100)
-    refused(tmp_path / "none.tar", folder, "entry 1 of the tar file: no header")

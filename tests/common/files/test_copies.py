@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from koala.common.files.bandwidth_limits import BandwidthLimits, LinkLimits
-from koala.common.files.names import escape
 from koala.common.files.transfer import TransferLimits
 from koala.common.protocol.messages import TransferProgress
 from tests.common.files.stage import (
@@ -21,7 +20,6 @@ from tests.common.files.stage import (
     finished,
     orders,
     running,
-    sha256,
     some_bytes,
 )
 
@@ -68,33 +66,6 @@ async def test_a_copy_under_way_tells_how_far_it_is(tmp_path: Path) -> None:
         assert not any(isinstance(one, TransferProgress) for one in leiden.files.inventory())
 
 
-async def test_a_part_of_a_file_is_copied_alone(tmp_path: Path) -> None:
-    content = some_bytes(1_000_000)
-    async with (
-        running(a_site(tmp_path, "delft")) as delft,
-        running(a_site(tmp_path, "leiden")) as leiden,
-    ):
-        delft.put("deep/er/input.dat", content)
-        serve, fetch = orders(content, address=delft.address, file="deep/er/input.dat")
-        delft.files.serve(replace(serve, offset=300_000, size_bytes=400_001))
-        leiden.files.fetch(replace(fetch, offset=300_000, size_bytes=400_001))
-        await finished(leiden, fetch.transfer)
-        assert leiden.copied(fetch.transfer) == content[300_000:700_001]
-
-
-async def test_an_empty_file_is_copied_too(tmp_path: Path) -> None:
-    async with (
-        running(a_site(tmp_path, "delft")) as delft,
-        running(a_site(tmp_path, "leiden")) as leiden,
-    ):
-        delft.put("input.dat", b"")
-        serve, fetch = orders(b"", address=delft.address)
-        delft.files.serve(serve)
-        leiden.files.fetch(fetch)
-        await finished(leiden, fetch.transfer)
-        assert leiden.copied(fetch.transfer) == b""
-
-
 async def test_a_copy_goes_on_where_the_connection_was_cut(tmp_path: Path) -> None:
     content = some_bytes(3_000_000)
     async with (
@@ -131,42 +102,6 @@ async def test_corrupted_bytes_are_noticed_and_read_again(tmp_path: Path) -> Non
         assert end.at == ""
         assert leiden.files.path(fetch.transfer) is None
         assert not any(name.endswith(".part") for name in leiden.spooled())
-
-
-async def test_a_replica_that_is_not_what_the_catalogue_says_is_the_sources_fault(
-    tmp_path: Path,
-) -> None:
-    async with (
-        running(a_site(tmp_path, "delft")) as delft,
-        running(a_site(tmp_path, "leiden")) as leiden,
-    ):
-        delft.put("input.dat", b"something else..")
-        serve, fetch = orders(b"what it was once", address=delft.address)
-        delft.files.serve(serve)
-        leiden.files.fetch(fetch)
-        end = await failed(leiden, fetch.transfer)
-        assert end.at == "delft"
-        assert sha256(b"something else..") in end.reason
-
-
-async def test_an_unreachable_source_is_given_up_after_the_tries(tmp_path: Path) -> None:
-    limits = replace(QUICK, tries_max=3)
-    async with running(a_site(tmp_path, "leiden", transfers=limits)) as leiden:
-        _, fetch = orders(b"1234", address="127.0.0.1:1")
-        leiden.files.fetch(fetch)
-        end = await failed(leiden, fetch.transfer)
-        assert "3 tries without a byte" in end.reason
-        assert end.at == "delft"
-
-
-async def test_a_record_that_was_written_in_part_goes_with_its_copy(tmp_path: Path) -> None:
-    """As by an agent that was killed, or on a full disk."""
-    async with running(a_site(tmp_path, "leiden")) as leiden:
-        _, fetch = orders(b"1234", address="127.0.0.1:1")
-        half = leiden.settings.state / "incoming" / f"{escape(fetch.transfer)}.json.part"
-        half.write_text("{")
-        leiden.files.cancel(fetch.transfer)
-        assert leiden.spooled() == []
 
 
 @pytest.mark.parametrize("first", [1_000.0, math.inf])
@@ -219,25 +154,6 @@ async def test_a_restarted_agent_goes_on_with_the_bytes_that_it_has(tmp_path: Pa
         assert proxy.cut_connections == 0
 
 
-async def test_a_finished_copy_is_reported_again_by_the_next_life_of_the_agent(
-    tmp_path: Path,
-) -> None:
-    content = some_bytes(1000)
-    async with running(a_site(tmp_path, "delft")) as delft:
-        delft.put("input.dat", content)
-        serve, fetch = orders(content, address=delft.address)
-        delft.files.serve(serve)
-        async with running(a_site(tmp_path, "leiden")) as leiden:
-            leiden.files.fetch(fetch)
-            first = await finished(leiden, fetch.transfer)
-            leiden.files.fetch(fetch)
-            assert leiden.reports.all[-1] == first
-    async with running(a_site(tmp_path, "leiden")) as leiden:
-        leiden.files.fetch(replace(fetch, address="127.0.0.1:1"))
-        assert await finished(leiden, fetch.transfer) == first
-        assert leiden.files.path(fetch.transfer) is not None
-
-
 async def test_a_cancelled_copy_leaves_nothing_and_can_be_ordered_again(tmp_path: Path) -> None:
     content = some_bytes(2_000_000)
     slow = BandwidthLimits(by_site={"delft": 400_000.0})
@@ -279,40 +195,6 @@ async def test_what_is_not_retained_is_deleted_also_what_an_earlier_life_left(
         assert len(leiden.spooled()) == 4
         leiden.files.retain(["j1/1/t2"])
         assert leiden.spooled() == ["j1%2F1%2Ft2", "j1%2F1%2Ft2.json"]
-
-
-async def test_the_same_file_in_two_transfers_is_copied_twice(tmp_path: Path) -> None:
-    content = some_bytes(100_000)
-    async with (
-        running(a_site(tmp_path, "delft")) as delft,
-        running(a_site(tmp_path, "leiden")) as leiden,
-    ):
-        delft.put("input.dat", content)
-        for transfer in ("j1/1/t1", "j2/1/t1"):
-            serve, fetch = orders(content, address=delft.address, transfer=transfer)
-            delft.files.serve(serve)
-            leiden.files.fetch(fetch)
-        await finished(leiden, "j1/1/t1")
-        await finished(leiden, "j2/1/t1")
-        leiden.files.remove("j1/1/t1")
-        assert leiden.copied("j2/1/t1") == content
-
-
-async def test_many_copies_share_few_places_and_all_finish(tmp_path: Path) -> None:
-    """Both bounds are exceeded: readers at the source, copies at the target."""
-    content = some_bytes(200_000)
-    async with (
-        running(a_site(tmp_path, "delft", readers_max=2)) as delft,
-        running(a_site(tmp_path, "leiden", fetches_max=4)) as leiden,
-    ):
-        delft.put("input.dat", content)
-        transfers = [f"j{number}/1/t1" for number in range(12)]
-        for transfer in transfers:
-            serve, fetch = orders(content, address=delft.address, transfer=transfer)
-            delft.files.serve(serve)
-            leiden.files.fetch(fetch)
-        for transfer in transfers:
-            await finished(leiden, transfer)
 
 
 @pytest.mark.parametrize("limited", ["source", "target"])

@@ -1,9 +1,7 @@
 """Outputs and logs of claims: from a work folder through the relay into the spool."""
 
 import asyncio
-import errno
 import os
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -13,15 +11,12 @@ import grpc
 import pytest
 from grpc import aio
 
-from koala.common.files import uploads as outputs
-from koala.common.files.confined_folder import Descriptor, UnusableFileError
 from koala.common.files.orders import Uploaded, UploadOrder
 from koala.common.files.uploads import UploadLimits
 from koala.common.protocol.messages import ClaimEnd, EndKind, Hold, Program
 from koala.common.protocol.names import ClaimId
-from koala.common.runtime import clock
 from koala.common.wire.v1 import files_pb2, files_pb2_grpc
-from koala.daemon.files.spool import AttemptComponent, EndedJob, Spool, component_of_claim
+from koala.daemon.files.spool import AttemptComponent, EndedJob, Spool
 from koala.daemon.files.transfer_tokens import Purpose, token
 from koala.errors import RejectedError, SpecError
 from koala_agent.claim_surroundings import check_outputs
@@ -38,7 +33,7 @@ from tests.common.files.stage import (
     sha256,
     some_bytes,
 )
-from tests.harness.small_disk import enlarge, small_disk
+from tests.harness.small_disk import small_disk
 from tests.live.proxied import filled
 
 pytestmark = pytest.mark.live
@@ -47,8 +42,6 @@ CLAIM = "j1/2/0/1"
 PLACE = AttemptComponent(job="j1", attempt=2, component=0)
 IMPATIENT = UploadLimits(stalled_s=0.5)
 """For what stands still."""
-BUSY = UploadLimits(stalled_s=1.5)
-"""Longer than a busy machine stands still."""
 
 
 @asynccontextmanager
@@ -174,29 +167,6 @@ async def test_nothing_outside_of_the_claims_folder_is_collected(
     assert not Spool(tmp_path / "spool").outputs(PLACE).exists()
 
 
-@pytest.mark.parametrize("directory", ["..", "/{outside}"])
-async def test_where_programs_may_read_all_outputs_may_lie_elsewhere(
-    tmp_path: Path, directory: str
-) -> None:
-    """The claim's folder is in the folder that has them."""
-    directory = directory.format(outside=tmp_path.relative_to("/"))
-    tmp_path.joinpath("result").write_bytes(b"42")
-    tmp_path.joinpath("out.txt").write_bytes(b"hello")
-    async with a_finished_claim(tmp_path) as (delft, order):
-        program = Program(
-            executable="/bin/true",
-            directory=directory,
-            stdout="out.txt",
-            output_files=("result",),
-        )
-        wanted = upload_order(
-            a_claim_of(program, order.token), order.folder, relay=order.relay, may_leave=True
-        )
-        output, log = await delft.files.upload(wanted)
-    assert (output.error, log.error) == ("", "")
-    assert (Spool(tmp_path / "spool").outputs(PLACE) / "result").read_bytes() == b"42"
-
-
 async def test_only_the_end_of_a_long_log_is_kept_and_it_says_so(tmp_path: Path) -> None:
     limits = UploadLimits(log_bytes_max=1000)
     async with a_finished_claim(tmp_path, limits=limits) as (delft, order):
@@ -205,37 +175,6 @@ async def test_only_the_end_of_a_long_log_is_kept_and_it_says_so(tmp_path: Path)
         await delft.files.upload(replace(order, logs=named("stdout.0")))
     kept = Spool(tmp_path / "spool").log(PLACE, "stdout.0").read_bytes()
     assert kept == b"[koala: the first 5000 bytes are left out]\n" + b"b" * 1000
-
-
-async def test_an_output_that_the_agent_cannot_read_now_is_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For want of a descriptor, say: its job would have failed that had ended well."""
-    opened, failures = outputs._open, iter(range(2))
-
-    def open_some_time(order: UploadOrder, name: str, path: str) -> Descriptor:
-        if next(failures, None) is not None:
-            try:
-                raise OSError(errno.EMFILE, "Too many open files")
-            except OSError as error:
-                raise UnusableFileError(f"file {name}: {error.strerror}") from error
-        return opened(order, name, path)
-
-    monkeypatch.setattr(outputs, "_open", open_some_time)
-    async with a_finished_claim(tmp_path) as (delft, order):
-        order.folder.joinpath("result").write_bytes(b"1234")
-        uploaded = await delft.files.upload(replace(order, outputs=named("result"), logs={}))
-    assert uploaded == (Uploaded(name="result", is_log=False, size_bytes=4),)
-
-
-async def test_an_output_that_no_relay_takes_is_not_even_read(tmp_path: Path) -> None:
-    """A program makes one of holes in no time, and reading it takes hours, and a place of few."""
-    async with a_finished_claim(tmp_path) as (delft, order):
-        with order.folder.joinpath("holes").open("wb") as file:
-            os.truncate(file.fileno(), 2**43)
-        async with asyncio.timeout(LIMIT_S):
-            (refused,) = await delft.files.upload(replace(order, outputs=named("holes"), logs={}))
-        assert "file 'holes' has 8796093022208 bytes; allowed are 1099511627776" in refused.error
 
 
 async def test_an_output_that_is_mostly_holes_does_not_fill_the_daemons_disk(
@@ -249,26 +188,6 @@ async def test_an_output_that_is_mostly_holes_does_not_fill_the_daemons_disk(
         (refused,) = await delft.files.upload(replace(order, outputs=named("holes"), logs={}))
     assert "has 134217728 bytes; the spool has room for 0" in refused.error
     assert list(Spool(tmp_path / "spool").incoming.iterdir()) == []
-
-
-@pytest.mark.root
-async def test_outputs_leave_the_room_that_the_ballast_gave_up(tmp_path: Path) -> None:
-    """However small they are; another try is worth it when there is room again."""
-    mega = 2**20
-    with small_disk(tmp_path / "spool", megabytes=8):
-        async with a_finished_claim(tmp_path, limits=BUSY, kept_bytes=5 * mega) as (
-            delft,
-            order,
-        ):
-            names = tuple(f"out{number}" for number in range(5))
-            for name in names:
-                order.folder.joinpath(name).write_bytes(os.urandom(mega))
-            of_all = replace(order, outputs=named(*names), logs={})
-            errors = [each.error for each in await delft.files.upload(of_all)]
-            assert errors.count("") == 2, errors
-            assert shutil.disk_usage(tmp_path / "spool").free >= 5 * mega
-            enlarge(tmp_path / "spool", megabytes=32)
-            assert [each.error for each in await delft.files.upload(of_all)] == [""] * 5
 
 
 @pytest.mark.root
@@ -297,22 +216,6 @@ async def test_a_claim_cannot_store_for_another_one(tmp_path: Path, claim: str) 
         (uploaded,) = await delft.files.upload(replace(order, claim=claim, outputs=named("good")))
     assert "UNAUTHENTICATED" in uploaded.error
     assert not tmp_path.joinpath("spool", "jobs").exists()
-
-
-async def test_an_upload_that_is_cut_is_tried_again(tmp_path: Path) -> None:
-    content = some_bytes(2_000_000)
-    async with a_finished_claim(tmp_path) as (delft, order):
-        order.folder.joinpath("model.bin").write_bytes(content)
-        proxy = Proxy(order.relay, up_cuts=(700_000,))
-        async with proxy.listening() as address:
-            (uploaded,) = await delft.files.upload(
-                replace(order, outputs=named("model.bin"), relay=address)
-            )
-        assert uploaded.error == ""
-        assert proxy.cut_connections == 1
-    spool = Spool(tmp_path / "spool")
-    assert spool.outputs(PLACE).joinpath("model.bin").read_bytes() == content
-    assert list(spool.incoming.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -360,31 +263,6 @@ async def test_a_hostile_start_is_refused_for_good_before_anything_is_sent(
     assert everything_in(tmp_path) == ["spool", "incoming"]
 
 
-async def test_an_upload_to_nobody_is_given_up_in_time_and_names_the_file(tmp_path: Path) -> None:
-    async with a_finished_claim(tmp_path, limits=IMPATIENT) as (delft, order):
-        order.folder.joinpath("good").write_bytes(b"good")
-        async with asyncio.timeout(LIMIT_S):
-            (uploaded,) = await delft.files.upload(
-                replace(order, outputs=named("good"), relay="127.0.0.1:1")
-            )
-    assert "file 'good' to 127.0.0.1:1: UNAVAILABLE" in uploaded.error
-
-
-@pytest.mark.slow
-async def test_an_upload_takes_as_long_as_it_goes_forward(tmp_path: Path) -> None:
-    """Five seconds over a slow link, which are several times what it may stand still."""
-    content = some_bytes(8_000_000)
-    began_at = clock.now()
-    async with (
-        a_finished_claim(tmp_path, limits=BUSY, bytes_per_s=1_600_000.0) as (delft, order),
-        asyncio.timeout(LIMIT_S),
-    ):
-        order.folder.joinpath("good").write_bytes(content)
-        (uploaded,) = await delft.files.upload(replace(order, outputs=named("good")))
-    assert uploaded == Uploaded(name="good", is_log=False, size_bytes=len(content))
-    assert clock.now() - began_at > 3 * BUSY.stalled_s
-
-
 async def test_an_upload_that_stands_still_is_given_up_and_names_the_file(tmp_path: Path) -> None:
     """The connection stays, but nothing comes through any more."""
     async with a_finished_claim(tmp_path, limits=IMPATIENT) as (delft, order):
@@ -397,32 +275,6 @@ async def test_an_upload_that_stands_still_is_given_up_and_names_the_file(tmp_pa
                 replace(order, outputs=named("good"), relay=address)
             )
     assert uploaded.error == f"file 'good' to {address}: nothing went forward for 0.5 s"
-
-
-async def test_an_upload_that_is_cut_at_the_same_place_ends(tmp_path: Path) -> None:
-    async with a_finished_claim(tmp_path, limits=BUSY) as (delft, order):
-        order.folder.joinpath("good").write_bytes(some_bytes(2_000_000))
-        proxy = Proxy(order.relay, up_cuts=(700_000,) * 1_000)
-        async with proxy.listening() as address, asyncio.timeout(LIMIT_S):
-            (uploaded,) = await delft.files.upload(
-                replace(order, outputs=named("good"), relay=address)
-            )
-    assert uploaded.error.startswith(f"file 'good' to {address}: ")
-    assert proxy.cut_connections > 1
-
-
-async def test_an_upload_goes_to_the_relay_of_the_daemon_that_came_back(tmp_path: Path) -> None:
-    """Each life of a daemon has a relay at an address of its own."""
-    async with a_finished_claim(tmp_path) as (delft, order):
-        order.folder.joinpath("good").write_bytes(b"good")
-        before = replace(order, outputs=named("good"), relay="127.0.0.1:1")
-        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
-            uploading = group.create_task(delft.files.upload(before))
-            await asyncio.sleep(0)  # it has begun
-            delft.relay = order.relay
-        (uploaded,) = uploading.result()
-    assert uploaded.error == ""
-    assert Spool(tmp_path / "spool").outputs(PLACE).joinpath("good").read_bytes() == b"good"
 
 
 async def test_a_name_under_a_file_that_exists_is_refused(tmp_path: Path) -> None:
@@ -513,55 +365,6 @@ def test_components_with_the_same_label_are_published_side_by_side(tmp_path: Pat
     store(spool, "a", b"first")
     store(spool, "a", b"second", claim="j1/2/1/1")
     assert spool.publish("j1", 2) == ("left.0/a", "left.1/a")
-
-
-@pytest.mark.parametrize("was_finished", [True, False])
-def test_a_job_whose_end_was_lost_with_the_journal_has_the_outputs_of_its_later_end(
-    tmp_path: Path, was_finished: bool
-) -> None:
-    """The daemon goes on as after a loss, and runs it once more; else it would fail for want of its
-    outputs."""
-    spool = Spool(tmp_path / "spool")
-    store(spool, "a", b"first", claim="j1/1/0/1")
-    store(spool, "b", b"first", claim="j1/1/0/1")
-    spool.finish(EndedJob(job="j1", attempt=1, is_finished=was_finished))
-    store(spool, "a", b"later", claim="j1/1001/0/1")
-    store(spool, "stdout.0", b"said", claim="j1/1001/0/1", is_log=True)
-    spool.finish(EndedJob(job="j1", attempt=1001, is_finished=True))
-    published = spool.published("j1") / "left"
-    assert {path.name: path.read_bytes() for path in published.iterdir()} == {"a": b"later"}
-    with pytest.raises(SpecError, match="the job is over"):
-        store(spool, "a", b"late", claim="j1/1/0/1")
-    with pytest.raises(RejectedError):
-        spool.finish(EndedJob(job="j1", attempt=1, is_finished=True))
-
-
-@pytest.mark.parametrize("marker", ["published", "given-up"])
-def test_a_damaged_marker_is_another_one(tmp_path: Path, marker: str) -> None:
-    """All jobs that are over are looked at when a daemon starts: one of them must not end it."""
-    spool = Spool(tmp_path / "spool")
-    over = EndedJob(job="j1", attempt=1, is_finished=marker == "published")
-    spool.finish(over)
-    path = tmp_path / "spool" / "jobs" / "j1" / marker
-    path.write_bytes(b"\xff")
-    if over.is_finished:
-        with pytest.raises(RejectedError, match="outputs of attempt \ufffd of j1 are published"):
-            spool.finish(over)
-    else:
-        spool.finish(over)
-        assert path.read_bytes() == b"1"
-
-
-def test_a_job_without_outputs_is_published_as_nothing(tmp_path: Path) -> None:
-    assert Spool(tmp_path / "spool").publish("j9", 1) == ()
-
-
-@pytest.mark.parametrize(
-    "claim", ["", "j1", "j1/1/0", "j1/0/0/1", "../1/0/1/1", "j1/1/../1", "j1/1/0/1\n", "j1/-1/0/1"]
-)
-def test_what_is_no_claim_is_refused(claim: str) -> None:
-    with pytest.raises(SpecError, match="allowed is job/attempt/component/n"):
-        component_of_claim(claim)
 
 
 def test_tokens_differ_by_secret_purpose_and_identity() -> None:

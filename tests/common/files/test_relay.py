@@ -1,12 +1,9 @@
 """Copies between sites without an open port, through a relay, which may die meanwhile."""
 
 import asyncio
-import errno
-import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,19 +13,15 @@ import pytest
 from grpc import aio
 
 from koala.common.files.bandwidth_limits import BandwidthLimits
-from koala.common.protocol.messages import TransferFailed
 from koala.common.wire.v1 import files_pb2, files_pb2_grpc
-from koala.daemon.files.relay_pairings import Pipe, PipeClosedError
 from koala.daemon.files.relay_process import RelayProcess
 from koala.daemon.files.relay_settings import RelaySettings
 from koala.daemon.files.transfer_tokens import Purpose, token
-from koala.errors import UnreachableError
 from tests.common.files.stage import (
     LIMIT_S,
     QUICK,
     SECRET,
     Proxy,
-    a_lazy_reader,
     a_relay,
     a_site,
     comes_true,
@@ -140,26 +133,6 @@ async def test_the_relay_ends_when_its_standard_input_closes(tmp_path: Path) -> 
         task.cancel()
 
 
-async def test_a_relay_whose_daemon_fails_while_it_stops_is_reaped_all_the_same(
-    tmp_path: Path,
-) -> None:
-    """Then what runs the relay is cancelled a second time, before the relay has ended."""
-    settings = RelaySettings(secret=SECRET.hex(), spool=str(tmp_path / "spool"))
-    started = asyncio.Event()
-    process = RelayProcess(settings, lambda _: started.set())
-    async with asyncio.TaskGroup() as group, asyncio.timeout(LIMIT_S):
-        task = group.create_task(process.run())
-        await started.wait()
-        child = process.process
-        assert child is not None
-        task.cancel()
-        await comes_true(lambda: process.process is None)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        assert child.returncode is not None
-
-
 @pytest.mark.parametrize("said", ["nothing", "half", "all"])
 def test_a_daemon_that_is_killed_while_it_starts_its_relay_leaves_none_and_no_traceback(
     tmp_path: Path, said: str
@@ -175,56 +148,6 @@ def test_a_daemon_that_is_killed_while_it_starts_its_relay_leaves_none_and_no_tr
         relay.stdin.close()
         assert relay.wait(LIMIT_S) == 0
         assert relay.stderr.read() == b""
-
-
-async def test_a_relay_that_is_killed_before_it_has_started_is_started_again(
-    tmp_path: Path,
-) -> None:
-    settings = RelaySettings(secret=SECRET.hex(), spool=str(tmp_path / "spool"))
-    started = asyncio.Event()
-    process = RelayProcess(settings, lambda _: started.set())
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(process.run())
-        await comes_true(lambda: process.process is not None)
-        assert process.process is not None
-        process.process.kill()
-        async with asyncio.timeout(LIMIT_S):
-            await started.wait()
-        task.cancel()
-
-
-async def test_a_relay_for_which_there_is_no_process_now_is_started_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was killed when the account had no process left; that must not end the daemon."""
-    settings = RelaySettings(secret=SECRET.hex(), spool=str(tmp_path / "spool"))
-    ports: asyncio.Queue[int] = asyncio.Queue()
-    process = RelayProcess(settings, ports.put_nowait)
-    start, refused = asyncio.create_subprocess_exec, 0
-
-    async def none_left(*_: object, **__: object) -> asyncio.subprocess.Process:
-        nonlocal refused
-        refused += 1
-        monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
-        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-
-    async with asyncio.TaskGroup() as group, asyncio.timeout(LIMIT_S):
-        task = group.create_task(process.run())
-        port = await ports.get()
-        monkeypatch.setattr(asyncio, "create_subprocess_exec", none_left)
-        assert process.process is not None
-        process.process.kill()
-        assert await ports.get() == port
-        assert refused == 1
-        task.cancel()
-
-
-async def test_a_relay_that_cannot_start_is_an_error(tmp_path: Path) -> None:
-    tmp_path.joinpath("spool").write_bytes(b"a file where a folder should be")
-    settings = RelaySettings(secret=SECRET.hex(), spool=str(tmp_path / "spool"))
-    with pytest.raises(UnreachableError, match="did not start"):
-        async with asyncio.timeout(LIMIT_S):
-            await RelayProcess(settings, lambda _: None).run()
 
 
 @pytest.mark.parametrize("purpose", [Purpose.OFFER, Purpose.STORE])
@@ -257,89 +180,6 @@ async def test_a_reader_whose_source_never_comes_is_told_so_in_time(tmp_path: Pa
         assert end.at == "delft"
 
 
-async def test_a_dead_relay_is_nobodys_fault(tmp_path: Path) -> None:
-    """Otherwise one crash would make every site that held a file look bad."""
-    async with running(a_site(tmp_path, "leiden", transfers=replace(QUICK, tries_max=2))) as leiden:
-        leiden.relay = "127.0.0.1:1"
-        _, fetch = orders(b"1234", address="127.0.0.1:1")
-        leiden.files.fetch(fetch)
-        assert (await failed(leiden, fetch.transfer)).at == ""
-
-
-async def test_a_source_that_lost_the_file_says_so_itself(tmp_path: Path) -> None:
-    async with (
-        a_relay(tmp_path / "spool") as address,
-        running(a_site(tmp_path, "delft", serve=False)) as delft,
-        running(a_site(tmp_path, "leiden")) as leiden,
-    ):
-        serve, fetch = relayed(*orders(b"1234", address=address))
-        delft.files.serve(serve)
-        leiden.files.fetch(fetch)
-        end = await delft.reports.end_of(fetch.transfer)
-        assert isinstance(end, TransferFailed)
-        assert end.at == "delft"
-        assert "'input.dat': does not exist" in end.reason
-
-
-async def test_a_reader_beyond_the_end_of_the_part_harms_no_source(tmp_path: Path) -> None:
-    """The relay does not know how long the part is, and passes on what the reader says."""
-    content = some_bytes(300_000)
-    async with (
-        a_relay(tmp_path / "spool") as address,
-        running(a_site(tmp_path, "delft", serve=False)) as delft,
-        running(a_site(tmp_path, "leiden", serve=False)) as leiden,
-    ):
-        delft.put("input.dat", content)
-        serve, fetch = relayed(*orders(content, address=address))
-        delft.files.serve(serve)
-        for offset in (len(content) + 1, 2**63):
-            async with aio.insecure_channel(address) as channel:
-                call = files_pb2_grpc.FilesStub(channel).Read(
-                    files_pb2.ReadRequest(transfer=fetch.transfer, token=fetch.token, offset=offset)
-                )
-                assert await call.code() is grpc.StatusCode.ABORTED
-        leiden.files.fetch(fetch)
-        await finished(leiden, fetch.transfer)
-        assert leiden.copied(fetch.transfer) == content
-
-
-async def test_the_newest_reader_wins_over_one_that_may_be_dead(tmp_path: Path) -> None:
-    content = some_bytes(3_000_000)
-    async with (
-        a_relay(tmp_path / "spool") as address,
-        running(a_site(tmp_path, "delft", serve=False)) as delft,
-        running(a_site(tmp_path, "leiden")) as leiden,
-    ):
-        delft.put("input.dat", content)
-        serve, fetch = relayed(*orders(content, address=address))
-        delft.files.serve(serve)
-        async with a_lazy_reader(fetch):
-            leiden.files.fetch(fetch)
-            await finished(leiden, fetch.transfer)
-
-
-async def test_a_source_that_died_while_it_waited_leaves_its_place_to_others(
-    tmp_path: Path,
-) -> None:
-    content = some_bytes(1000)
-    async with (
-        a_relay(tmp_path / "spool", offers_max=1, offer_wait_s=0.2) as address,
-        running(a_site(tmp_path, "leiden")) as leiden,
-        running(a_site(tmp_path, "utrecht", serve=False)) as utrecht,
-    ):
-        async with running(a_site(tmp_path, "delft", serve=False)) as delft:
-            delft.put("input.dat", content)
-            waiting, _ = relayed(*orders(content, address=address, transfer="j1/1/t9"))
-            delft.files.serve(waiting)
-            delft.files.rescan()
-            await delft.reports.found("input.dat")
-        utrecht.put("input.dat", content)
-        serve, fetch = relayed(*orders(content, address=address))
-        utrecht.files.serve(serve)
-        leiden.files.fetch(fetch)
-        await finished(leiden, fetch.transfer)
-
-
 async def test_the_rate_of_the_relay_holds_for_all_copies_together(tmp_path: Path) -> None:
     content = some_bytes(300_000)
     async with (
@@ -354,35 +194,6 @@ async def test_the_rate_of_the_relay_holds_for_all_copies_together(tmp_path: Pat
             leiden.files.fetch(fetch)
         ends = [await finished(leiden, f"j{number}/1/t1") for number in (1, 2, 3)]
         assert max(end.took_s for end in ends) > 0.7
-
-
-async def test_a_pipe_holds_few_messages_and_passes_on_what_was_put_before_its_end() -> None:
-    pipe = Pipe(2)
-    passed = 0
-
-    async def fill() -> None:
-        nonlocal passed
-        for number in range(4):
-            await pipe.put(files_pb2.Chunk(data=bytes([number])))
-            passed += 1
-
-    async with asyncio.TaskGroup() as group:
-        filling = group.create_task(fill())
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert passed == 2
-        assert (await pipe.get()).data == b"\0"
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert passed == 3
-        filling.cancel()
-    pipe.close()
-    assert (await pipe.get()).data == b"\1"
-    assert (await pipe.get()).data == b"\2"
-    with pytest.raises(PipeClosedError):
-        await pipe.get()
-    with pytest.raises(PipeClosedError):
-        await pipe.put(files_pb2.Chunk())
 
 
 async def _offered(address: str, transfer: str, shown: str) -> grpc.StatusCode:

@@ -1,6 +1,5 @@
 """A site's store: its files are reported, and may change while they are read."""
 
-import asyncio
 import json
 import os
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from koala.common.files.bandwidth_limits import BandwidthLimits
 from koala.common.protocol.messages import FileFound, FileRemoved
 from tests.common.files.stage import (
-    LIMIT_S,
     a_site,
     comes_true,
     failed,
@@ -117,26 +115,3 @@ async def test_checksums_survive_a_restart_and_are_computed_again_when_a_file_ch
     async with running(settings) as delft:
         assert (await delft.reports.found("same")).checksum == "as remembered"
         assert (await delft.reports.found("other")).checksum == sha256(b"after!")
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"same": 1}', '{"same": [1, 2, 3]}'])
-async def test_a_damaged_memory_of_checksums_is_computed_again(tmp_path: Path, text: str) -> None:
-    settings = a_site(tmp_path, "delft")
-    settings.state.mkdir(parents=True)
-    settings.state.joinpath("checksums.json").write_text(text)
-    settings.store.mkdir(parents=True)
-    settings.store.joinpath("same").write_bytes(b"same")
-    async with running(settings) as delft:
-        assert (await delft.reports.found("same")).checksum == sha256(b"same")
-
-
-async def test_an_agent_ends_at_once_while_a_huge_file_is_being_read(tmp_path: Path) -> None:
-    """A sparse terabyte costs nothing to make and an hour to read."""
-    settings = a_site(tmp_path, "delft")
-    settings.store.mkdir(parents=True)
-    with settings.store.joinpath("huge").open("wb") as file:
-        file.truncate(2**40)
-    settings.store.joinpath("small").write_bytes(b"small")
-    async with asyncio.timeout(LIMIT_S):
-        async with running(settings) as delft:
-            await delft.reports.found("small")

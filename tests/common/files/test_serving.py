@@ -7,14 +7,10 @@ from pathlib import Path
 import pytest
 
 from koala.common.files.transfer import TransferLimits
-from koala.common.protocol.messages import TransferFailed
-from koala.errors import ConfigError
-from koala_agent.files import Files
 from tests.common.files.stage import (
     QUICK,
     a_lazy_reader,
     a_site,
-    comes_true,
     failed,
     finished,
     orders,
@@ -49,19 +45,6 @@ async def test_a_wrong_token_and_a_transfer_that_nobody_ordered_get_nothing(
         assert end.at == "delft"
 
 
-async def test_a_missing_file_fails_at_once_and_names_the_file(tmp_path: Path) -> None:
-    async with (
-        running(a_site(tmp_path, "delft")) as delft,
-        running(a_site(tmp_path, "leiden")) as leiden,
-    ):
-        serve, fetch = orders(b"1234", address=delft.address)
-        delft.files.serve(serve)
-        leiden.files.fetch(fetch)
-        end = await failed(leiden, fetch.transfer)
-        assert "'input.dat': does not exist" in end.reason
-        assert end.at == "delft"
-
-
 async def test_an_order_for_a_file_outside_the_store_is_refused(tmp_path: Path) -> None:
     """The daemon itself is not trusted to name paths."""
     tmp_path.joinpath("secret").write_bytes(b"1234")
@@ -78,20 +61,6 @@ async def test_an_order_for_a_file_outside_the_store_is_refused(tmp_path: Path) 
             leiden.files.fetch(fetch)
             end = await failed(leiden, fetch.transfer)
             assert "file name" in end.reason or "symbolic link" in end.reason
-
-
-async def test_a_file_that_is_too_short_fails_at_the_source(tmp_path: Path) -> None:
-    async with (
-        running(a_site(tmp_path, "delft")) as delft,
-        running(a_site(tmp_path, "leiden")) as leiden,
-    ):
-        delft.put("input.dat", b"12")
-        serve, fetch = orders(b"1234", address=delft.address)
-        delft.files.serve(serve)
-        leiden.files.fetch(fetch)
-        end = await failed(leiden, fetch.transfer)
-        assert "has 2 bytes; the part that was ordered ends at 4" in end.reason
-        assert end.at == "delft"
 
 
 async def test_an_order_that_reaches_the_source_after_the_target_is_waited_for(
@@ -129,30 +98,6 @@ async def test_a_reader_that_takes_nothing_does_not_keep_its_place_for_ever(
             await finished(leiden, fetch.transfer)
 
 
-async def test_what_was_served_is_forgotten_some_time_after_its_last_reader(
-    tmp_path: Path,
-) -> None:
-    """The daemon does not say when a copy is complete, and tokens must not work for ever."""
-    content = some_bytes(1000)
-    limits = replace(QUICK, tries_max=2)
-    async with (
-        running(a_site(tmp_path, "delft", serve_after_s=0.05)) as delft,
-        running(a_site(tmp_path, "leiden", transfers=limits)) as leiden,
-    ):
-        delft.put("input.dat", content)
-        serve, fetch = orders(content, address=delft.address)
-        delft.files.serve(serve)
-        leiden.files.fetch(fetch)
-        await finished(leiden, fetch.transfer)
-        await comes_true(lambda: fetch.transfer not in delft.files._serving.orders)
-        leiden.files.cancel(fetch.transfer)
-        after = len(leiden.reports.all)
-        leiden.files.fetch(fetch)
-        end = await leiden.reports.wait(lambda r: isinstance(r, TransferFailed), after=after)
-        assert isinstance(end, TransferFailed)
-        assert "UNAUTHENTICATED" in end.reason
-
-
 async def test_any_port_is_the_same_one_in_the_next_life(tmp_path: Path) -> None:
     """Targets of copies that are under way know no other."""
     settings = a_site(tmp_path, "delft")
@@ -163,10 +108,3 @@ async def test_any_port_is_the_same_one_in_the_next_life(tmp_path: Path) -> None
     with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
         async with running(settings) as delft:
             assert delft.address != address
-
-
-async def test_a_port_that_is_taken_is_an_error_that_names_it(tmp_path: Path) -> None:
-    async with running(a_site(tmp_path, "delft")) as delft:
-        files = Files(replace(a_site(tmp_path, "leiden"), serve=delft.address), delft.reports)
-        with pytest.raises(ConfigError, match=f"files.serve = '{delft.address}'"):
-            await files.run()

@@ -12,9 +12,9 @@ from typing import IO, cast
 
 import pytest
 
-from koala.common.files.tar_reader import COPY_BYTES, HEADER_BYTES_MAX, Entry, read_tar
+from koala.common.files.tar_reader import Entry, read_tar
 from koala.errors import SpecError
-from tests.common.files.tar_blocks import END, pax_header, pax_record, tar_block, tar_entry
+from tests.common.files.tar_blocks import END, pax_header, tar_block, tar_entry
 
 FILE = tar_entry(b"file", b"12345")
 LARGE = 300 * 10**6
@@ -114,34 +114,6 @@ def test_what_else_may_be_in_a_tar_file_is_refused(content: bytes, told: str) ->
     for opened in (io.BytesIO(content), packed(content)):
         with pytest.raises(SpecError, match=told):
             list(read_tar(opened))
-
-
-def test_the_longest_header_is_a_limit_to_the_byte() -> None:
-    room = HEADER_BYTES_MAX - len(pax_record(b"path", b"x" * 8000)) + 8000
-    header = pax_header((b"path", b"x" * room))
-    assert entries(header + FILE + END) == [("x" * room, b"12345")]
-    with pytest.raises(SpecError, match="a header of 8193 bytes"):
-        entries(pax_header((b"path", b"x" * (room + 1))) + FILE + END)
-
-
-class _Watched(io.BytesIO):
-    """A file that knows how much was asked of it at once."""
-
-    most = 0
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        self.most = max(self.most, len(self.getbuffer()) if size is None or size < 0 else size)
-        return super().read(size)
-
-
-def test_a_file_is_written_in_parts(tmp_path: Path) -> None:
-    content = bytes(range(256)) * 2**14  # 4 MB
-    file = _Watched(tar_entry(b"a", content) + FILE + END)
-    for entry in read_tar(file):
-        entry.write(tmp_path / "deep" / entry.name, 0o600)
-    assert (tmp_path / "deep" / "a").read_bytes() == content
-    assert (tmp_path / "deep" / "file").read_bytes() == b"12345"
-    assert file.most == COPY_BYTES
 
 
 @pytest.mark.parametrize("opened", [io.BytesIO, packed])

@@ -233,19 +233,19 @@ def test_no_byte_for_too_long_ends_it_even_with_tries_left(script: TransferScrip
     assert "no byte for 101 s" in script.failure().reason
 
 
+def test_waiting_for_a_place_of_our_own_is_not_the_sources_silence(script: TransferScript) -> None:
+    script.tell(0, Ordered(), AskPlace())
+    script.tell(5000, Admitted(), Read(offset=0))
+    script.tell(5001, CUT)
+    assert isinstance(script.transfer.state, Waiting)
+
+
 def script_report(script: TransferScript, silent_s: int) -> TransferFailed:
     return TransferFailed(
         transfer=script.transfer.order.transfer,
         reason=f"copy of 'input.dat' from delft: no byte for {silent_s} s: cut",
         at="",
     )
-
-
-def test_waiting_for_a_place_of_our_own_is_not_the_sources_silence(script: TransferScript) -> None:
-    script.tell(0, Ordered(), AskPlace())
-    script.tell(5000, Admitted(), Read(offset=0))
-    script.tell(5001, CUT)
-    assert isinstance(script.transfer.state, Waiting)
 
 
 def test_a_busy_source_is_asked_again_without_using_up_tries(script: TransferScript) -> None:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from koala.common.wire.v1.identity_pb2 import JoinRequest
-from koala.common.wire.v1.identity_pb2_grpc import EnrolmentStub
 from koala.daemon.auth import audit
 from koala.daemon.auth.audit import FILE, STRANGERS_FILE, Audit, record_local_operation
-from tests.common.identity.stage import LIMIT_S, secured
 
 
 @pytest.fixture
@@ -79,23 +74,6 @@ def test_a_line_that_cannot_be_written_is_in_the_daemons_log(
     assert subjects(log) == (["j1", "j2"] if what == "replace" else ["j2"])
 
 
-def test_a_torn_line_spoils_no_other(
-    audit_of: Callable[..., Audit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = audit_of()
-    write(log, 1)
-    whole = os.write
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "write", lambda file, text: whole(file, text[:40]))
-        write(log, 2)
-    write(log, 3)
-    assert subjects(log) == ["j1", "j3"]
-    with (tmp_path / FILE).open("ab") as file:
-        file.write(b'{"at": "20')
-    record_local_operation(tmp_path, verb="Backup", subject="here")
-    assert subjects(log) == ["j1", "j3", "here"]
-
-
 def test_strangers_push_out_only_one_another(
     audit_of: Callable[..., Audit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,22 +94,3 @@ def test_strangers_push_out_only_one_another(
     assert [line["object"] for line in (lines[0], lines[-1])] == ["j1", "j2"]
     assert [line["at"] for line in lines] == sorted(line["at"] for line in lines)
     assert "(and 40 more calls before)" in "".join(line["outcome"] for line in lines)
-
-
-@pytest.mark.live
-async def test_whoever_tries_join_tokens_fills_no_audit_log(tmp_path: Path) -> None:
-    async with secured(tmp_path) as stage:
-        before = len(stage.log())
-        began = time.monotonic()
-        async with stage.channel(None) as channel:
-            stub = EnrolmentStub(channel)
-            for _ in range(100):
-                with pytest.raises(grpc.aio.AioRpcError):
-                    await stub.Join(JoinRequest(site="delft", secret="x"), timeout=LIMIT_S)
-        seconds = time.monotonic() - began
-        told = stage.log(STRANGERS_FILE)
-        assert 0 < len(told) <= min(100, audit.STRANGERS_PER_S * (seconds + 2))
-        assert {line["verb"] for line in told} == {"Join"}
-        assert len(stage.log()) == before
-        async with stage.client() as administrator:
-            assert "Join" in {line["verb"] for line in await administrator.audit()}

@@ -23,13 +23,11 @@ from koala.common.wire.v1 import link_pb2
 from koala.common.wire.v1.identity_pb2 import RenewRequest
 from koala.common.wire.v1.identity_pb2_grpc import EnrolmentStub
 from koala.common.wire.v1.link_pb2_grpc import AgentLinkStub
-from koala.core.model.values import SiteName
 from koala.daemon.agents import streams
 from koala.daemon.auth import credential_store
 from koala.daemon.auth import interceptor as gate
 from koala.daemon.auth.access_rules import Role
-from koala.daemon.auth.credential_store import CredentialStore, RegistrableSites
-from koala.daemon.config import CERTIFICATE_DAYS_MIN
+from koala.daemon.auth.credential_store import CredentialStore
 from koala.errors import (
     ConfigError,
     ExhaustedError,
@@ -40,9 +38,9 @@ from koala.errors import (
     UnreachableError,
 )
 from koala_agent.link import certificate_renewal as renewing
-from koala_agent.link.certificate_renewal import Renewal, pause_s
+from koala_agent.link.certificate_renewal import Renewal
 from koala_agent.link.enrolment import join
-from tests.common.identity.stage import LIMIT_S, Forge, Secured, identity_of, secured
+from tests.common.identity.stage import LIMIT_S, Secured, identity_of, secured
 
 pytestmark = pytest.mark.live
 
@@ -92,19 +90,6 @@ async def renewed(stage: Secured, identity: Identity) -> Identity:
 
 
 # --- join tokens ----------------------------------------------------------------------------------
-
-
-async def test_a_site_joins_and_registers_as_itself(tmp_path: Path) -> None:
-    async with secured(tmp_path) as stage:
-        token = await stage.token("delft")
-        path = await join(token, "delft", tmp_path / "agent")
-        assert path == identity_path(tmp_path / "agent")
-        assert path.stat().st_mode & 0o777 == 0o600
-        async with linked(stage, Identity.read(path), "delft") as call, stage.client() as client:
-            await first(call, "welcome")
-            assert [site["site"] for site in await client.sites()] == ["delft"]
-            (enrolment,) = await client.enrolments()
-            assert (enrolment["site"], enrolment["state"]) == ("delft", "enrolled")
 
 
 async def test_a_token_is_good_once(tmp_path: Path) -> None:
@@ -162,27 +147,7 @@ def test_what_is_no_token_is_told_without_showing_it(text: str) -> None:
     assert "secretsecret" not in str(refused.value)
 
 
-def test_a_token_is_one_line_that_carries_all(tmp_path: Path) -> None:
-    authority = Forge(tmp_path).identity("x").authority
-    token = JoinToken(site="delft", address="[::1]:7740", secret="s-_s", authority=authority)
-    assert JoinToken.parse(token.text() + "\n") == token
-    assert "\n" not in token.text()
-    assert "s-_s" not in repr(token)
-
-
 # --- certificates ---------------------------------------------------------------------------------
-
-
-async def test_a_certificate_binds_its_site(tmp_path: Path) -> None:
-    async with secured(tmp_path) as stage:
-        identity = await stage.site("delft")
-        await stage.site("leiden")
-        async with linked(stage, identity, "leiden") as call:
-            rejection = (await first(call, "reject")).reject
-        assert "the certificate shown is of site delft" in rejection.reason
-        assert rejection.is_final
-        async with stage.client() as client:
-            assert await client.sites() == []
 
 
 async def test_an_older_certificate_ends_when_the_newer_one_was_used(tmp_path: Path) -> None:
@@ -227,34 +192,6 @@ async def test_revoked_stays_revoked_over_a_restart(tmp_path: Path) -> None:
                 await client.revoke_site("atlantis")
     async with secured(tmp_path) as stage:
         assert "was revoked" in await refusal(stage, identity)
-
-
-async def test_users_see_that_a_site_is_away_for_it_was_revoked_or_has_expired(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And that it is drained, for as long as that lasts."""
-    async with secured(tmp_path) as stage:
-        identity = await stage.site("delft")
-        ann = stage.client(await stage.user("ann"))
-        async with ann, stage.client() as client, asyncio.timeout(LIMIT_S):
-            async with linked(stage, identity, "delft") as call:
-                await first(call, "welcome")
-                assert (await client.drain("delft"))["is_drained"]
-                (site,) = await ann.sites()
-                assert (site["state"], site["enrolment"]) == ("drained", "enrolled")
-                before = clock.unix_now()
-                await client.revoke_site("delft")
-                await first(call, "reject")
-            while (site := (await ann.sites())[0])["state"] != "disconnected":
-                await client.hello()
-            assert (site["enrolment"], site["is_drained"]) == ("revoked", True)
-            assert site["revoked_at"] >= before
-            assert not (await client.resume("delft"))["is_drained"]
-            await stage.site("delft")
-            monkeypatch.setattr(credential_store, "unix_now", lambda: clock.unix_now() + MONTH_S)
-            (site,) = await ann.sites()
-            assert (site["enrolment"], site["revoked_at"]) == ("expired", None)
-            assert site["expires_at"] < clock.unix_now() + MONTH_S
 
 
 MONTH_S = 31 * 86_400.0
@@ -367,69 +304,6 @@ async def test_a_renewal_that_failed_is_tried_again_when_the_daemon_is_back(
         assert not renewal.trouble
 
 
-async def test_a_renewal_that_fails_is_tried_again_and_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also while the link stays up, and when the certificate cannot be read for a while."""
-    now = clock.unix_now
-    monkeypatch.setattr(clock, "unix_now", lambda: now() + MONTH_S * 0.8)
-    monkeypatch.setattr(renewing, "RETRY_MAX_S", 0.0)
-    said: list[str] = []
-    async with secured(tmp_path) as stage:
-        path = await join(await stage.token("delft"), "delft", tmp_path / "agent")
-        unread, twelve = asyncio.Event(), asyncio.Event()
-
-        async def away(*_: object, **__: object) -> NoReturn:
-            said.append(renewal.trouble)
-            if len(said) == 10:
-                path.rename(path.with_suffix(".away"))
-            if len(said) == 12:
-                twelve.set()
-            raise UnreachableError(f"no {len(said)}")
-
-        monkeypatch.setattr(renewing, "dial", away)
-
-        def look() -> None:
-            if "No such file" in renewal.trouble:
-                unread.set()
-
-        renewal = Renewal(IdentityFile(path), stage.address, redial=lambda _: None, changed=look)
-        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
-            task = group.create_task(renewal.run())
-            await unread.wait()
-            path.with_suffix(".away").rename(path)
-            await twelve.wait()
-            task.cancel()
-    assert said[0] == ""
-    assert [text.rpartition(" ")[2] for text in said[1:10]] == list("123456789")
-
-
-def test_tries_to_renew_are_seldom_at_first_and_many_at_the_end() -> None:
-    assert pause_s(10 * 86_400.0) == 600.0
-    assert pause_s(3000.0) == 300.0
-    assert pause_s(50.0) == 10.0
-    assert pause_s(-1.0) == 600.0, "it is too late: only koala site add helps"
-    left_s, tries = CERTIFICATE_DAYS_MIN * 86_400.0 / 3, 0
-    while left_s > 0:
-        left_s -= pause_s(left_s)
-        tries += 1
-    assert tries > 20, "of the shortest certificate's last third"
-
-
-def test_enrolments_are_the_same_when_read_again(tmp_path: Path) -> None:
-    tmp_path.chmod(0o700)
-    one = CredentialStore(tmp_path)
-    one.add_site("delft", owner="ann", by="root")
-    one.enrol("leiden", serial="ab", expires_at=9e9)
-    token = one.add_user("ann", Role.USER, by="root")
-    two = CredentialStore(tmp_path)
-    assert (two.sites, two.users) == (one.sites, one.users)
-    assert two.user_of_token(token).name == "ann"
-    text = (tmp_path / "enrolments.json").read_text()
-    assert token not in text
-    assert token[-20:] not in text
-
-
 # --- changes that are refused ---------------------------------------------------------------------
 
 
@@ -492,59 +366,6 @@ def test_who_is_let_in_does_not_take_the_ballast(
     surely.clear()
     change(known)
     assert bool(surely) is not can_wait
-
-
-def test_a_full_disk_shuts_no_site_out(tmp_path: Path) -> None:
-    def full(_: Callable[[], None]) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    tmp_path.chmod(0o700)
-    one = CredentialStore(tmp_path)
-    one.enrol("leiden", serial="ab", expires_at=9e9)
-    one.add_renewal("leiden", "cd", 9e9)
-    two = CredentialStore(tmp_path, full)
-    for serial in ("cd", "ab", "cd"):
-        assert two.check_site("leiden", serial).name == "leiden"
-    one.check_site("leiden", "cd")
-    with pytest.raises(UnauthenticatedError, match="was replaced"):
-        one.check_site("leiden", "ab")
-
-
-async def test_a_join_that_finds_no_room_can_be_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(_: Path, __: bytes) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    async with secured(tmp_path) as stage:
-        token = await stage.token("delft")
-        with monkeypatch.context() as patched:
-            patched.setattr(credential_store, "write_private", full)
-            with pytest.raises(grpc.aio.AioRpcError, match="nothing was changed") as refused:
-                await stage.joined(token)
-            assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        await stage.joined(token)
-
-
-def test_only_sites_that_may_come_are_counted_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tmp_path.chmod(0o700)
-    known = CredentialStore(tmp_path)
-    owners = RegistrableSites({SiteName("amsterdam"): None}, known.sites)
-    known.add_site("delft", owner="ann", by="root", ttl_s=60)
-    known.enrol("leiden", serial="ab", expires_at=clock.unix_now() + 3600)
-    known.enrol("vu", serial="cd", expires_at=9e9)
-    assert dict(owners) == {"amsterdam": None, "delft": "ann", "leiden": None, "vu": None}
-    known.revoke_site("vu")
-    monkeypatch.setattr(credential_store, "unix_now", lambda: clock.unix_now() + 61)
-    assert dict(owners) == {"amsterdam": None, "leiden": None}
-    assert len(owners) == 2
-    assert "delft" not in owners
-    monkeypatch.setattr(credential_store, "unix_now", lambda: clock.unix_now() + 3601)
-    assert list(owners) == ["amsterdam"]
-    known.add_site("leiden", owner="bob", by="root")
-    assert dict(owners) == {"amsterdam": None, "leiden": "bob"}
 
 
 def test_the_last_administrator_stays_one(tmp_path: Path) -> None:

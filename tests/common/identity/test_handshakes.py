@@ -26,12 +26,12 @@ import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from koala.client import AsyncClient
-from koala.common.identity.credentials import PLAIN, RUNTIME_VARIABLE, announce, read_credentials
+from koala.common.identity.credentials import read_credentials
 from koala.common.identity.tls import DAEMON_HOST, secure_channel, server_credentials
-from koala.common.wire.connection_diagnosis import Diagnosis, _load, why_not
+from koala.common.wire.connection_diagnosis import why_not
 from koala.common.wire.v1.identity_pb2 import RenewRequest, WhereRequest
 from koala.common.wire.v1.identity_pb2_grpc import EnrolmentStub
-from koala.errors import ConfigError, UnauthenticatedError, UnreachableError
+from koala.errors import UnauthenticatedError
 from tests.common.identity.stage import LIMIT_S, Forge, old_tls
 
 pytestmark = pytest.mark.live
@@ -144,15 +144,6 @@ def test_a_certificate_that_is_not_good_is_told_at_both_ends(
     daemon.said_since(mark, logged)
 
 
-def test_no_certificate_does_not_pass_the_port_for_them(daemon: Process) -> None:
-    mark = len(daemon.log())
-    authority = daemon.administrator.authority
-    finding = asyncio.run(why_not(daemon.certified, DAEMON_HOST, authority=authority))
-    assert finding.is_refusal
-    assert "we showed none" in finding.text
-    daemon.said_since(mark, "PEER_DID_NOT_RETURN_A_CERTIFICATE")
-
-
 @pytest.mark.parametrize(
     ("uri", "told"),
     [
@@ -204,15 +195,6 @@ def test_plain_text_and_old_tls_come_to_nothing(daemon: Process, is_certified: b
     daemon.said_since(mark, "UNSUPPORTED_PROTOCOL")
 
 
-def test_plain_text_to_a_daemon_with_tls_is_told(daemon: Process) -> None:
-    async def call() -> None:
-        async with AsyncClient(daemon.address, credentials=PLAIN) as client:
-            await client.hello()
-
-    with pytest.raises(UnauthenticatedError, match="speaks TLS, and was dialled in plain text"):
-        asyncio.run(call())
-
-
 def test_no_credentials_are_told_with_where_they_are_looked_for(
     daemon: Process, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -225,11 +207,6 @@ def test_no_credentials_are_told_with_where_they_are_looked_for(
     tmp_path.chmod(0o700)
     with pytest.raises(UnauthenticatedError, match=r"no credentials for .*credentials\.toml"):
         asyncio.run(call())
-
-
-def test_plain_text_does_not_leave_the_machine() -> None:
-    with pytest.raises(ConfigError, match="allowed are loopback addresses"):
-        AsyncClient("koala.example.org:7740", credentials=PLAIN)
 
 
 # --- servers that are not what they should be -----------------------------------------------------
@@ -286,54 +263,3 @@ async def test_a_server_that_is_not_the_daemon_is_not_spoken_to(
     finally:
         await server.stop(0)
     assert heard == []
-
-
-async def test_where_nobody_listens_nobody_is_accused(
-    daemon: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And it is said where daemons of the same account are, but not where they were."""
-    monkeypatch.setenv(RUNTIME_VARIABLE, str(tmp_path))
-    announce(daemon.address, credentials=None)
-    announce("127.0.0.1:7", credentials=None)
-    (tmp_path / "8.json").write_text("{")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        async with AsyncClient(address, credentials=daemon.administrator) as client:
-            with pytest.raises(UnreachableError, match=f"no daemon answers at {address}") as caught:
-                await client.hello()
-    assert f"yours on this machine: {daemon.address})" in str(caught.value)
-
-
-@pytest.mark.parametrize("is_after_the_handshake", [False, True])
-def test_a_daemon_that_is_killed_while_it_is_asked_is_not_accused(
-    forge: Forge, daemon: Process, is_after_the_handshake: bool
-) -> None:
-    """The connection ends without a word, and then nobody is there."""
-    identity = forge.identity("x", purpose=ExtendedKeyUsageOID.SERVER_AUTH, host=DAEMON_HOST)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.set_alpn_protocols(["h2"])
-    _load(context, identity)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def be_killed() -> None:
-            connection, _ = listening.accept()
-            listening.close()
-            with connection:
-                if is_after_the_handshake:
-                    connection = context.wrap_socket(connection, server_side=True)
-                    connection.close()
-                else:
-                    connection.recv(65_536)
-
-        async def ask() -> Diagnosis:
-            address = f"127.0.0.1:{listening.getsockname()[1]}"
-            authority = daemon.administrator.authority
-            killed = asyncio.get_running_loop().run_in_executor(None, be_killed)
-            finding = await why_not(address, DAEMON_HOST, authority=authority)
-            await killed
-            return finding
-
-        finding = asyncio.run(ask())
-    assert finding.text
-    assert not finding.is_refusal, finding

@@ -18,17 +18,13 @@ from koala.common.wire.status import PROTOCOL_KEY, TOKEN_KEY, TOKEN_SCHEME, USER
 from koala.common.wire.v1 import koala_pb2, koala_pb2_grpc
 from koala.daemon.auth import credential_store
 from koala.daemon.auth import interceptor as gate
-from koala.daemon.storage.journal import Journal
-from koala.daemon.storage.records import Batch
 from koala.errors import (
     DeniedError,
-    RejectedError,
     SpecError,
     UnauthenticatedError,
     UnknownJobError,
 )
 from tests.common.identity.stage import LIMIT_S, Secured, secured
-from tests.daemon.running import config_of, running
 
 pytestmark = pytest.mark.live
 
@@ -132,45 +128,6 @@ async def watched_until_over(client: AsyncClient, last: str) -> set[str]:
             if notice["job"] == last and notice["phase"] == "Cancelled":
                 break
     return seen - {""}
-
-
-async def test_a_watcher_is_told_of_jobs_that_are_just_leaving_the_state(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While that is being committed they are in neither state nor archive."""
-    leaving: set[str] = set()
-    has_begun, go_on = asyncio.Event(), asyncio.Event()
-    commit = Journal.commit
-
-    async def slowly(journal: Journal, batch: Batch) -> None:
-        if batch.purged:
-            leaving.update(one.job.id for one in batch.purged)
-            has_begun.set()
-            await go_on.wait()
-        await commit(journal, batch)
-
-    monkeypatch.setattr(Journal, "commit", slowly)
-    config = config_of(tmp_path, "[journal]\nkeep_jobs = 0\n", is_plain=False)
-    async with running(config) as daemon, asyncio.timeout(60), asyncio.TaskGroup() as group:
-        stage = Secured(daemon, config)
-        token = await stage.user("ann")
-        async with stage.client(token) as ann:
-
-            async def work() -> None:
-                await ann.submit_many([ONE] * 120)
-                await ann.cancel([job["job"] for job in await ann.list_jobs()])
-                await ann.submit(ONE)
-
-            working = group.create_task(work())
-            await has_begun.wait()
-            assert not working.done()
-            seen: set[str] = set()
-            async with aclosing(ann.watch(after=0)) as notices:  # type: ignore[type-var]
-                async for notice in notices:
-                    seen |= {notice["job"]} if notice["phase"] == "Cancelled" else set()
-                    if seen >= leaving:
-                        break
-            go_on.set()
 
 
 async def test_who_submits_is_who_was_authenticated(tmp_path: Path) -> None:
@@ -297,31 +254,6 @@ async def test_a_stream_ends_when_its_caller_is_not_believed_any_more(
             await administrator.add_user("eve")
         assert not other.done()
         other.cancel()
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"role": "king"}, {"expires_s": -1.0}, {"expires_s": float("nan")}]
-)
-async def test_a_wrong_user_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    async with secured(tmp_path) as stage, stage.client() as client:
-        with pytest.raises(SpecError):
-            await client.add_user("ann", **wrong)
-        for name in ("", "a b", "../x", "a\nb", "x" * 65):
-            with pytest.raises(SpecError):
-                await client.add_user(name)
-        assert [user["user"] for user in await client.users()] == [stage.administrator.user]
-
-
-async def test_plain_text_knows_no_users(tmp_path: Path) -> None:
-    async with (
-        running(config_of(tmp_path)) as daemon,
-        AsyncClient(daemon.address, user="ann") as client,
-    ):
-        assert (await client.hello())["user"] == "ann"
-        with pytest.raises(RejectedError, match=r"plain text \(daemon.plain = true\)"):
-            await client.users()
-        with pytest.raises(RejectedError, match="plain text"):
-            await client.add_site("delft")
 
 
 # --- the audit log --------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import ssl
 import stat
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from koala.cli.main import main
 from koala.client import AsyncClient
 from koala.common.identity.credentials import (
     Credentials,
@@ -27,11 +25,9 @@ from koala.common.identity.private_files import (
     read_private,
     write_private,
 )
-from koala.common.identity.tls import Identity, identity_path
-from koala.common.runtime.clock import unix_now
-from koala.daemon.auth.certificate_authority import DAEMON_S, CertificateAuthority
-from koala.daemon.state.recovery import read_secret
-from koala.errors import ConfigError, JournalError, first_error
+from koala.common.identity.tls import identity_path
+from koala.daemon.auth.certificate_authority import CertificateAuthority
+from koala.errors import ConfigError
 from koala_agent.link.enrolment import find_identity
 from koala_agent.state_folder import PRIVATE, check_state
 from tests.agent.live.agent_process import a_job, agent_process, command
@@ -39,43 +35,6 @@ from tests.agent.live.fake_daemon import GRANTED, fake_daemon, hold, patiently
 from tests.common.identity.stage import Forge, secured
 from tests.daemon.running import config_of, running
 from tests.harness.ports import free_port
-
-
-def test_what_is_written_is_for_this_user_alone(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        folder = private_folder(tmp_path / "a" / "b")
-        write_private(folder / "key", b"secret")
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert stat.S_IMODE((folder / "key").stat().st_mode) == 0o600
-    assert [path.name for path in folder.iterdir()] == ["key"]
-    assert read_private(folder / "key") == b"secret"
-
-
-def test_a_full_disk_leaves_the_daemon_its_certificate_while_it_is_good(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    authority = CertificateAuthority.open(tmp_path / "state")
-    path = authority.serving()
-    before = path.read_bytes()
-
-    def full(_: Path, __: bytes) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("koala.common.identity.tls.write_private", full)
-    now = unix_now()
-    monkeypatch.setattr(
-        "koala.daemon.auth.certificate_authority.unix_now", lambda: now + 0.9 * DAEMON_S
-    )
-    assert authority.serving() == path
-    assert path.read_bytes() == before
-    monkeypatch.setattr(
-        "koala.daemon.auth.certificate_authority.unix_now", lambda: now + 1.1 * DAEMON_S
-    )
-    with pytest.raises(ConfigError, match=r"daemon\.pem: cannot be written: No space left"):
-        authority.serving()
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o640, 0o620, 0o602, 0o644, 0o666])
@@ -189,13 +148,6 @@ def flip(certificate: bytes) -> bytes:
     return ssl.DER_cert_to_PEM_cert(der[:-1] + bytes([der[-1] ^ 0x01])).encode()
 
 
-def test_an_identity_is_as_tls_takes_it_however_it_was_written(tmp_path: Path) -> None:
-    """Our reader takes more than gRPC does, which tells nobody."""
-    good = Forge(tmp_path / "daemon").identity("delft")
-    for change in (b"\n", b"\r\n"), (b"\nM", b"\n\x0bM"), (b"\nM", b"\n \nM"), (b"=\n", b"\x0b=\n"):
-        assert Identity.parse(good.text().replace(*change), source="x") == good
-
-
 async def test_an_agent_does_not_start_with_a_spoilt_identity(tmp_path: Path) -> None:
     """It was a traceback, or dialled for ever and was not told why it is not let in."""
     path = identity_path(tmp_path / "state")
@@ -220,16 +172,6 @@ async def test_an_agent_does_not_start_with_a_spoilt_identity(tmp_path: Path) ->
     assert "Traceback" not in error
 
 
-def test_a_daemon_makes_a_spoilt_certificate_of_its_own_again(tmp_path: Path) -> None:
-    """All that others know of it is its name and the authority."""
-    authority = CertificateAuthority.open(tmp_path / "daemon")
-    path = authority.serving()
-    for text in spoilt_identities(tmp_path).values():
-        write_private(path, text)
-        assert authority.serving() == path
-        assert Identity.read(path).authority == authority.certificate
-
-
 def test_a_spoilt_authority_is_refused(tmp_path: Path) -> None:
     paths = [CertificateAuthority.open(tmp_path / name).folder / "ca.pem" for name in ("a", "b")]
     (key, certificate), (_, other) = (
@@ -241,24 +183,6 @@ def test_a_spoilt_authority_is_refused(tmp_path: Path) -> None:
             CertificateAuthority.open(tmp_path / "a")
     write_private(paths[0], key + b"-----BEGIN CERT" + certificate)
     CertificateAuthority.open(tmp_path / "a")
-
-
-@pytest.mark.parametrize("text", [b"", b"ab", b"0" * 62, b"0" * 66, b"g" * 64, b"\xff" * 64])
-def test_a_damaged_key_of_tokens_is_not_used(tmp_path: Path, text: bytes) -> None:
-    """With a known key whoever likes makes tokens, and marks of the journal that end a daemon."""
-    made = read_secret(tmp_path)
-    assert len(made) == 32
-    assert read_secret(tmp_path) == made
-    path = tmp_path / "authority" / "secret"
-    write_private(path, text)
-    with pytest.raises(JournalError) as refused:
-        read_secret(tmp_path)
-    said = str(refused.value)
-    problem = f"{path}: the tokens' key is damaged: {len(text)} bytes, and allowed are"
-    assert said.startswith(problem)
-    assert "Take it from a backup; or remove it, and the next start makes another." in said
-    path.unlink()
-    assert read_secret(tmp_path) != made
 
 
 @pytest.mark.live
@@ -304,23 +228,6 @@ def test_a_state_directory_of_somebody_else_is_refused(
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(ConfigError, match=f"owned by user id {os.getuid()}: allowed is"):
         check_state(tmp_path)
-
-
-async def test_a_spool_that_others_may_open_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "room").mkdir(mode=0o700)
-    (tmp_path / "spool").symlink_to(tmp_path / "room")
-    config = config_of(tmp_path, daemon=f'spool = "{tmp_path / "spool"}"')
-    async with running(config):
-        assert stat.S_IMODE((tmp_path / "room" / "incoming").stat().st_mode) == 0o700
-    for folder in (tmp_path / "room", tmp_path / "room" / "incoming"):
-        folder.chmod(0o750)
-        with pytest.raises(ExceptionGroup) as refused:
-            async with running(config):
-                pass
-        error = first_error(refused.value)
-        assert isinstance(error, ConfigError)
-        assert f"{folder} has mode 0750" in str(error)
-        folder.chmod(0o700)
 
 
 # --- credentials ----------------------------------------------------------------------------------
@@ -410,62 +317,3 @@ def test_credentials_are_looked_for_in_order(
     monkeypatch.setenv("KOALA_CREDENTIALS", str(left))
     with pytest.raises(ConfigError, match="mode 0644"):
         find_credentials("127.0.0.1:7740")
-
-
-@pytest.mark.parametrize(
-    ("variables", "told"),
-    [
-        ({"KOALA_TOKEN": "secret"}, "KOALA_TOKEN is set, and KOALA_CA is not"),
-        ({"KOALA_CA": "CA"}, "KOALA_CA is set, and KOALA_TOKEN is not"),
-        ({"KOALA_TOKEN": "", "KOALA_CA": "CA"}, "KOALA_TOKEN is set, and empty"),
-        ({"KOALA_TOKEN": "secret", "KOALA_CA": ""}, "KOALA_CA is set, and empty"),
-        ({"KOALA_CREDENTIALS": " "}, "KOALA_CREDENTIALS is set, and empty"),
-        ({"KOALA_TOKEN": "sec\nret", "KOALA_CA": "CA"}, "KOALA_TOKEN is no token"),
-        ({"KOALA_TOKEN": "secret\u00e9", "KOALA_CA": "CA"}, "KOALA_TOKEN is no token"),
-        ({"KOALA_TOKEN": "secret", "KOALA_CA": "/dev/null"}, "KOALA_CA = '/dev/null': allowed"),
-    ],
-)
-def test_who_says_who_calls_and_says_too_little_is_nobody_else(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    variables: dict[str, str],
-    told: str,
-) -> None:
-    """Least of all the administrator whose daemon runs on this machine."""
-    here = some(tmp_path / "daemon", "127.0.0.1:7740")
-    monkeypatch.setenv("KOALA_RUNTIME_DIR", str(private_folder(tmp_path / "run")))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    left = tmp_path / "administrator.toml"
-    write_private(left, credentials_text(here).encode())
-    assert announce("127.0.0.1:7740", credentials=left) is not None
-    (tmp_path / "ca.pem").write_bytes(here.authority)
-    for name in ("KOALA_CREDENTIALS", "KOALA_TOKEN", "KOALA_CA", "KOALA_ADDRESS"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value.replace("CA", str(tmp_path / "ca.pem")))
-    assert main(["list", "--address", "127.0.0.1:7740"]) == 2
-    shown = capsys.readouterr().err
-    assert told in shown
-    assert "sec" not in shown
-
-
-def test_word_is_left_where_clients_look_whatever_their_folder_for_temporary_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The processes of `koala up` have a folder of their own; the terminal beside it has not."""
-    for name in ("KOALA_RUNTIME_DIR", "XDG_RUNTIME_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    path = tmp_path / "administrator.toml"
-    address = f"127.0.0.1:{free_port()}"  # the word is left where other runs of this test look, too
-    write_private(path, credentials_text(some(tmp_path / "daemon", address)).encode())
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    told = announce(address, credentials=path)
-    assert told is not None
-    monkeypatch.delenv("TMPDIR")
-    try:
-        found = find_credentials(address)
-        assert found is not None
-        assert found.user == "ann"
-    finally:
-        told.unlink()

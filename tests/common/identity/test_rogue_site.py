@@ -81,31 +81,6 @@ async def test_who_floods_may_not_say_more_by_dialling_again(
         assert lines * reports <= allowed + lines, "heard one a line more than it may say"
 
 
-async def test_a_site_says_what_it_is_only_so_often(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By registering, or by a report that it has other processors; both are kept in the journal."""
-    monkeypatch.setattr("koala.daemon.agents.registry.REGISTRATIONS_AT_ONCE", 5)
-    monkeypatch.setattr("koala.daemon.agents.registry.REGISTRATIONS_PER_S", 0.01)
-    async with secured(tmp_path) as stage, stage.client() as client:
-        rogue, honest = await stage.site("leiden"), await stage.site("delft")
-        async with linked(stage, rogue, "leiden") as call:
-            await first(call, "welcome")
-            for processors in (5, 6, 7, 8, 9):
-                report = link_pb2.SiteReport(idle=processors, processors=processors)
-                await call.write(link_pb2.FromAgent(site=report))
-            await said(call)
-            (known,) = await client.sites()
-            assert (known["processors"], known["idle"]) == (8, 9)
-        async with linked(stage, rogue, "leiden") as call:
-            rejection = (await first(call, "reject")).reject
-            assert rejection.reason.startswith("leiden registers again and again: allowed is once")
-            assert not rejection.is_final
-        async with linked(stage, honest, "delft") as call:
-            await first(call, "welcome")
-        assert (await client.metrics())["events_by_kind"]["SiteRegistered"] == 6
-
-
 async def test_a_site_that_renews_again_and_again_is_put_off(tmp_path: Path) -> None:
     async with secured(tmp_path) as stage:
         rogue, honest = await stage.site("leiden"), await stage.site("delft")

@@ -12,8 +12,7 @@ from typing import Any
 
 import yaml
 
-from koala.common.metrics.declarations import METRICS
-from koala.common.metrics.metric_types import Metric
+from koala.common.metrics.declarations import METRICS, Metric
 from tests.tidy.sources import ROOT
 
 PROMETHEUS = ROOT / "deploy" / "prometheus"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from koala.common.metrics import declarations as m
-from koala.common.metrics.declarations import METRICS
+from koala.common.metrics.declarations import METRICS, Source
 from koala.common.metrics.meter import Meter
-from koala.common.metrics.metric_types import Source
 from koala.common.metrics.readings import Readings
 from tests.common.metrics.scraping import rendered, samples, value
 
@@ -39,25 +38,6 @@ def test_counters_with_few_values_begin_at_zero() -> None:
     assert series(text, "koala_call_duration_seconds_count") == set()
 
 
-def test_counts_and_observations_are_added_up() -> None:
-    meter = meter_of()
-    meter.add(m.CLAIMS_ASKED, "delft")
-    meter.add(m.CLAIMS_ASKED, "delft", by=2)
-    meter.observe(m.START_SKEW, 0.004)
-    text = rendered(meter.registry)
-    assert value(text, "koala_claims_asked_total", site="delft") == 3
-    assert value(text, "koala_start_skew_seconds_bucket", le="0.002") == 0
-    assert value(text, "koala_start_skew_seconds_bucket", le="0.005") == 1
-
-
-def test_the_counters_of_a_known_site_begin_at_zero() -> None:
-    meter = meter_of()
-    meter.know_site("delft")
-    text = rendered(meter.registry)
-    assert value(text, "koala_claims_granted_total", site="delft") == 0
-    assert value(text, "koala_leases_expired_total", site="delft") == 0
-
-
 def test_names_beyond_the_bounds_count_as_other() -> None:
     meter = meter_of(sites_max=2)
     for site in ("a", "b", "c", "d", "a"):
@@ -72,14 +52,6 @@ def test_names_beyond_the_bounds_count_as_other() -> None:
     assert value(text, "koala_claims_asked_total", site="a") == 2
     assert value(text, "koala_claims_asked_total", site="other") == 2
     assert value(text, "koala_claims_ended_total", site="a", reason="other") == len(HOSTILE)
-
-
-def test_hostile_names_of_sites_stay_one_value_each() -> None:
-    meter = meter_of()
-    for site in HOSTILE:
-        meter.add(m.CLAIMS_ASKED, site)
-    found = series(rendered(meter.registry), "koala_claims_asked_total")
-    assert {dict(labels)["site"] for labels in found} == set(HOSTILE)
 
 
 def test_readings_of_sites_beyond_the_bound_are_left_out() -> None:

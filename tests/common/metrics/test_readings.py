@@ -57,35 +57,6 @@ async def test_a_busy_loop_gives_the_last_readings_with_their_age() -> None:
     assert age_of(answers[0]) == 30
 
 
-async def test_scrapes_at_one_time_share_one_question() -> None:
-    asked, is_asked, go_on = 0, asyncio.Event(), asyncio.Event()
-
-    async def read() -> Readings:
-        nonlocal asked
-        asked += 1
-        is_asked.set()
-        await go_on.wait()
-        return Readings()
-
-    reader = LoopReader(asyncio.get_running_loop(), read)
-    async with asyncio.TaskGroup() as group:
-        scrapes = [group.create_task(asyncio.to_thread(reader.read)) for _ in range(5)]
-        await is_asked.wait()
-        go_on.set()
-    assert len(scrapes) == 5
-    assert asked <= 2  # a thread that was late asks once more
-
-
-async def test_a_loop_that_has_ended_gives_the_last_readings() -> None:
-    async def read() -> Readings:
-        return Readings()
-
-    other = asyncio.new_event_loop()
-    reader = LoopReader(other, read, wait_s=0.05)
-    other.close()
-    assert epoch_of(await asyncio.to_thread(reader.read)) == []
-
-
 @pytest.mark.parametrize("error", [UnreachableError("over"), asyncio.CancelledError()])
 async def test_a_loop_that_ends_gives_the_last_readings(error: BaseException) -> None:
     errors: list[BaseException] = []

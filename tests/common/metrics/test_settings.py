@@ -17,25 +17,6 @@ def parse(folder: Path, metrics: str) -> object:
     return parse_config(f"{DAEMON}[metrics]\n{metrics}", source="x.toml", folder=folder)
 
 
-def test_nothing_is_served_without_the_table(tmp_path: Path) -> None:
-    config = parse_config(DAEMON, source="x.toml", folder=tmp_path)
-    assert (config.metrics, config.relay_metrics) == (None, None)
-
-
-def test_paths_are_those_of_the_file(tmp_path: Path) -> None:
-    more = 'listen = "0.0.0.0:0"\nrelay = "[::1]:0"\ntoken_file = "token"\nsites_max = 7\n'
-    text = f'{DAEMON}[metrics]\n{more}certificate = "own.pem"\nkey = "/etc/own.key"\n'
-    config = parse_config(text, source="x.toml", folder=tmp_path)
-    assert config.metrics is not None
-    assert config.metrics.certificate == str(tmp_path / "own.pem")
-    assert config.metrics.key == "/etc/own.key"
-    assert config.metrics.token_file == str(tmp_path / "token")
-    assert config.metrics.url_file == str(tmp_path / "state" / "metrics.url")
-    assert config.metrics.sites_max == 7
-    assert config.relay_metrics is not None
-    assert config.relay_metrics.listen == "[::1]:0"
-
-
 @pytest.mark.parametrize(
     "metrics",
     [

@@ -12,7 +12,6 @@ from koala.common.protocol.queue_limits import (
     Times,
     hold_room_s,
     limit_of,
-    limit_text,
     times_of,
 )
 
@@ -74,12 +73,3 @@ def test_a_hold_leaves_the_program_its_time(
     wall_s: float | None, times: Times, room_s: float
 ) -> None:
     assert hold_room_s(wall_s, times, 5.0) == room_s
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(30, "30 s"), (90, "90 s"), (600, "10 min"), (3600, "60 min"), (18_000, "5 h"),
-     (86_400, "24 h"), (172_800, "2 days")],
-)  # fmt: skip
-def test_spans_are_whole_numbers(seconds: float, text: str) -> None:
-    assert limit_text(seconds) == text

@@ -1,6 +1,5 @@
 """Stubs and servicers made from descriptors: each kind of call arrives, with its messages."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -50,24 +49,5 @@ async def test_streams_and_single_messages_arrive_and_what_is_missing_is_unimple
             with pytest.raises(grpc.aio.AioRpcError) as unknown:
                 await enrolment.Where(identity_pb2.WhereRequest())
             assert unknown.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    finally:
-        await server.stop(None)
-
-
-async def test_a_server_has_as_many_tasks_with_services_as_without() -> None:
-    served: Any = Files
-    with_none, with_two = grpc.aio.server(), grpc.aio.server()
-    files_pb2_grpc.add_FilesServicer_to_server(served(), with_two)
-    files_pb2_grpc.add_RelayServicer_to_server(served(), with_two)
-    assert await tasks_of(with_two) == await tasks_of(with_none)
-
-
-async def tasks_of(server: grpc.aio.Server) -> int:
-    """Start a server; count the tasks in which it waits for calls."""
-    server.add_insecure_port("127.0.0.1:0")
-    before = asyncio.all_tasks()
-    await server.start()
-    try:
-        return len(asyncio.all_tasks() - before)
     finally:
         await server.stop(None)

@@ -40,22 +40,6 @@ async def test_calls_of_one_moment_share_a_batch_and_each_gets_its_own_answer() 
     assert await calls.call(8) == 4
 
 
-async def test_what_comes_while_a_batch_is_made_is_the_next_one() -> None:
-    halves = Halves()
-    calls = BatchedCalls(halves, batch_max=8)
-    halves.may_go.clear()
-    async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
-        first = group.create_task(calls.call(2))
-        await asyncio.to_thread(lambda: None)  # it has begun
-        later = [group.create_task(calls.call(number)) for number in (4, 6, 8)]
-        await asyncio.to_thread(lambda: None)
-        later[1].cancel()
-        await asyncio.wait({later[1]})
-        halves.may_go.set()
-    assert [first.result(), later[0].result(), later[2].result()] == [1, 2, 4]
-    assert halves.batches == [[2], [4, 6, 8]]
-
-
 async def test_an_error_of_the_batch_reaches_all_its_callers_and_no_others() -> None:
     calls = BatchedCalls(Halves(), batch_max=2)
     answers = await asyncio.gather(*map(calls.call, (4, 666, 8)), return_exceptions=True)

@@ -10,43 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from koala.errors import system_error_text
 from tests.harness.children import program_of
 
 MEMORY = Path("/proc/self/mem")
 """A file that can be opened, and whose first byte cannot be read: EIO."""
-
-
-def text_of_failure(path: Path, *, is_written: bool = False) -> str:
-    with pytest.raises(OSError) as failed:  # noqa: PT011 - its text is what the test is about
-        path.write_bytes(b"x") if is_written else path.read_bytes()
-    return system_error_text(failed.value)
-
-
-def test_a_read_that_fails_names_its_file() -> None:
-    assert text_of_failure(MEMORY) == "/proc/self/mem: Input/output error"
-
-
-def test_an_open_that_fails_names_its_file(tmp_path: Path) -> None:
-    assert text_of_failure(tmp_path) == f"{tmp_path}: Is a directory"
-
-
-def test_an_error_without_a_file_names_none(tmp_path: Path) -> None:
-    """Though functions around it know of some."""
-
-    def dial(_state: Path) -> None:
-        raise ConnectionRefusedError(111, "Connection refused")
-
-    with pytest.raises(OSError) as failed:  # noqa: PT011 - as above
-        dial(tmp_path)
-    assert system_error_text(failed.value) == "Connection refused"
-
-
-def test_a_rename_that_fails_names_both_files(tmp_path: Path) -> None:
-    with pytest.raises(OSError) as failed:  # noqa: PT011 - as above
-        (tmp_path / "a").rename(tmp_path / "b")
-    text = system_error_text(failed.value)
-    assert text == f"{tmp_path}/a -> {tmp_path}/b: No such file or directory"
 
 
 @pytest.mark.parametrize(

@@ -112,13 +112,3 @@ def test_a_deadline_may_pass_while_a_job_waits(script: Script) -> None:
     script.tell(a_job("j1", 1), a_successor("j2", "j1", deadline=Deadline(after_s=60.0)))
     script.at(100)
     assert script.reason("j2") == "deadline missed by more than 2 s: it waited for j1"
-
-
-def test_a_job_with_a_deadline_is_tried_once_those_before_it_have_ended(script: Script) -> None:
-    late = a_successor("j2", "j1", deadline=Deadline(after_s=600.0))
-    script.tell_together(a_site("delft", 8), a_job("j1", 1), late)
-    finish(script, "j1")
-    assert script.phase("j2") == "Placing"
-    script.at(600)
-    assert script.claimed("j2")
-    script.drop()

@@ -4,19 +4,14 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from typing import Any
 
-from koala.core.digest import digest
-from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer
+from koala.core.model.actions import ClaimProcessors, StartTransfer
 from koala.core.model.events import ParametersChanged, TransferFinished
 from koala.core.model.job import EndKind
-from koala.core.model.job_spec import Hint, InputFile
+from koala.core.model.job_spec import InputFile
 from koala.core.model.values import FileName, JobId, SiteName, TransferId
-from koala.core.policy_api import NO_POLICIES
 from koala.core.queries import booked_bandwidth
-from koala.core.scheduler import Scheduler
 from koala.policies import chosen
 from koala.views.documents import job_document
 from koala.views.explain import why
@@ -94,14 +89,6 @@ def test_what_was_booked_is_free_when_the_copy_is_done() -> None:
     assert booked_bandwidth(script.scheduler) == {(HOME, DELFT): 100.0}
 
 
-def test_what_was_booked_is_free_when_the_job_is_cancelled() -> None:
-    script = a_grid(preferred_mips=400.0).replica("data", "home", 1000)
-    script.tell(reader("j1", length_mi=20_000.0)).drop()
-    script.tell(reader("j2", length_mi=20_000.0)).expect_nothing()
-    script.cancel("j1").expect(CancelTransfer, transfer="j1/1/t1")
-    assert script.expect(StartTransfer, transfer="j2/1/t1").booked_bps == 100.0
-
-
 def test_a_booked_copy_teaches_nothing_about_its_link() -> None:
     """Its limit says nothing about what the link could do."""
     script = a_grid().replica("data", "home", 1_000_000)
@@ -123,16 +110,6 @@ def test_a_local_reader_books_its_site_s_own_link_until_it_ends() -> None:
     assert booked_bandwidth(script.scheduler) == {}
 
 
-def test_the_hint_of_a_job_decides_under_service() -> None:
-    script = a_grid("Service", preferred_mips=1000.0).report("home", 1)
-    script.replica("data", "home", 100)
-    script.tell(reader("j1", hint=Hint(kind="io", deviation=0.5)))
-    script.expect(ClaimProcessors, site="home")
-    script.tell(reader("j2", hint=Hint(kind="cpu")))
-    script.expect(StartTransfer, target="delft")
-    script.drop()
-
-
 def test_job_slots_bound_the_claims_at_a_site_under_any_policy() -> None:
     for placement in ("CF", "Service"):
         script = Script(chosen(placement=placement)).tell(a_site("delft", slots=1))
@@ -140,25 +117,3 @@ def test_job_slots_bound_the_claims_at_a_site_under_any_policy() -> None:
         script.tell(a_job("j2", 1)).expect_nothing()
         script.cancel("j1").drop()
         script.gone("j1/1/0/1").expect(ClaimProcessors, claim="j2/1/0/1")
-
-
-def test_a_replay_has_the_same_bookings_and_asks_nobody() -> None:
-    script = a_grid().replica("data", "home", 1000)
-    script.tell(reader("j1", length_mi=40_000.0)).drop()
-    again = Scheduler(script.parameters, NO_POLICIES)
-    for event, now, answers in script.journal:
-        again.replay(event, now, json.loads(answers))
-    assert booked_bandwidth(again) == {(HOME, DELFT): 50.0}
-    assert digest(again) == digest(script.scheduler)
-
-
-def test_bookings_are_part_of_the_digest() -> None:
-    """A replay that lost one must be noticed."""
-    script = a_grid().replica("data", "home", 1000)
-    script.tell(reader("j1", length_mi=40_000.0)).drop()
-    before = digest(script.scheduler)
-    transfers = script.scheduler.files.transfers
-    (name, transfer), *_ = transfers.items()
-    transfers[name] = replace(transfer, booked_bps=49.0)
-    assert digest(script.scheduler) != before
-    transfers[name] = transfer

@@ -18,8 +18,7 @@ from koala.core.model.events import TransferFinished, TransferProgressed
 from koala.core.model.job import EndKind
 from koala.core.model.job_spec import Deadline
 from koala.core.model.replicas import CHECKED_BPS
-from koala.core.model.values import JobId, SiteName, TransferId
-from koala.core.pipeline.claiming import preemption_victims
+from koala.core.model.values import JobId, TransferId
 from koala.views.documents import whole_document
 from koala.views.explain import why
 from tests.core.conftest import Begin
@@ -76,15 +75,6 @@ def test_a_file_that_comes_early_lets_the_job_be_claimed_and_started_at_once(
     assert timeline["start_delay_s"] == pytest.approx(-96.5)
 
 
-def test_the_papers_rule_waits_for_the_jst(begin: Begin) -> None:
-    script = far(begin, start="jst").tell(a_job("j1", 4, file="data"))
-    told(script.at(1), 400_000, 1.0).expect_nothing()
-    here(script.at(3), took_s=2.9).at(74.9).expect_nothing()
-    script.at(75).grant(*script.claimed("j1"))
-    script.at(99.9).expect_nothing().at(99.95)
-    assert script.expect(ArmClaim, at=99.95).release_at == 100
-
-
 def test_claims_are_made_in_time_for_a_copy_that_is_faster_than_thought(begin: Begin) -> None:
     """Ten times as fast: three quarters of the way are over at 7.5, not at 75."""
     script = far(begin).tell(a_job("j1", 4, file="data"))
@@ -95,18 +85,6 @@ def test_claims_are_made_in_time_for_a_copy_that_is_faster_than_thought(begin: B
     here(script.at(10), took_s=10.0)
     assert script.expect(ArmClaim, at=10).release_at == 10.05
     assert start_at(script) == 10
-
-
-def test_claims_follow_the_newest_report_both_ways_and_never_past_the_old_series(
-    begin: Begin,
-) -> None:
-    script = far(begin).tell(a_job("j1", 4, file="data"))
-    told(script.at(1), 100_000, 1.0)
-    for at, size_bytes in ((3, 102_000), (5, 103_000), (20, 104_000), (50, 110_000)):
-        told(script.at(at), size_bytes, at).expect_nothing()  # it has nearly stopped
-    assert start_at(script) == 100, "the JST is never later than before"
-    script.at(75)
-    script.expect(ClaimProcessors, at=75)
 
 
 def test_a_job_with_a_deadline_does_not_start_before_it(begin: Begin) -> None:
@@ -141,15 +119,6 @@ def test_a_link_that_nobody_observed_does_not_hold_up_the_claims(begin: Begin) -
     script.at(1 + 0.75 * (5 + CHECK_S) + 0.01)
     assert len(script.claimed("j1")) == 2
     script.drop()
-
-
-def test_a_copy_under_way_teaches_what_its_link_can_do(begin: Begin) -> None:
-    script = far(begin).tell(a_job("j1", 4, file="data"))
-    told(script.at(1), 200_000, 1.0)
-    link = (SiteName("home"), SiteName("a"))
-    assert script.scheduler.files.bandwidth[link] == 200_000
-    told(script.at(2), 300_000, 2.0)
-    assert script.scheduler.files.bandwidth[link] == pytest.approx(170_000)
 
 
 def test_a_copy_that_is_begun_again_goes_on_at_the_rate_that_was_known(begin: Begin) -> None:
@@ -225,14 +194,6 @@ def test_after_a_hold_that_ran_out_a_job_is_not_claimed_early_for_what_is_heard(
     script.expect(ClaimProcessors, at=34)
 
 
-def test_who_started_early_is_preempted_by_that_start(begin: Begin) -> None:
-    """Latest JST first: one that was to start at 100 and did at 3 is older than one of 50."""
-    script = far(begin, preempt="complete").tell(a_job("j1", 4, file="data"))
-    here(script.at(3), took_s=2.9).running("j1")
-    script.at(50).tell(a_job("j2", 4)).running("j2")
-    assert [victim.job for victim in preemption_victims(script.scheduler)] == ["j2", "j1"]
-
-
 def test_a_released_job_moves_no_more(begin: Begin) -> None:
     script = far(begin).tell(a_job("j1", 4, file="data"))
     here(script.at(3), took_s=2.9).started("j1")
@@ -267,23 +228,6 @@ def test_show_has_each_copy_with_bytes_share_rate_and_time_left(begin: Begin) ->
     (copy,) = shown(script)["transfers"]
     assert (copy["moved_bytes"], copy["share"], copy["left_s"]) == (SIZE_BYTES, 1.0, 0.0)
     assert copy["is_done"]
-
-
-def test_a_copy_that_takes_longer_than_expected_says_so(begin: Begin) -> None:
-    script = far(begin).tell(a_job("j1", 4, file="data"))
-    told(script.at(2), 200_000, 2.0).at(50).drop()
-    (copy,) = shown(script)["transfers"]
-    assert copy["left_s"] is None
-    assert "longer than was expected" in "\n".join(why(script.scheduler, JobId("j1"), script.now))
-
-
-def test_the_copies_of_a_job_that_is_over_are_still_told(begin: Begin) -> None:
-    script = far(begin).tell(a_job("j1", 4, file="data"))
-    here(script.at(3), took_s=2.5)
-    (claim,) = script.running("j1")
-    script.exits(claim).drop()
-    (copy,) = shown(script)["transfers"]
-    assert (copy["moved_bytes"], copy["rate_bps"]) == (SIZE_BYTES, 400_000)
 
 
 def test_show_counts_what_is_held_and_what_runs_now(begin: Begin) -> None:

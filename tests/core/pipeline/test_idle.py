@@ -115,22 +115,6 @@ def test_a_job_that_ends_in_time_goes_into_a_hole(policy: str, begin: Begin) -> 
     assert (claim.claim.split("/")[0], claim.processors) == ("j3", 5)
 
 
-def test_what_went_into_a_hole_is_taken_from_all(script: Script) -> None:
-    script.change(hold_s=HOLD_S)
-    script.tell(a_site("vu", 8, idle=0))
-    told(script)
-    short = [a_job(f"j{n}", a_component(3, wall_time_s=60.0)) for n in (1, 2, 3)]
-    script.tell_together(*short, a_job("j4", a_component(2, wall_time_s=1800.0)))
-    claims = script.take(ClaimProcessors)
-    assert [claim.claim.split("/")[0] for claim in claims] == ["j1", "j2"]
-    told(script, through=2)  # which includes the two
-    claims = script.take(ClaimProcessors)
-    assert [claim.claim.split("/")[0] for claim in claims] == ["j3"]
-    told(script, through=3)
-    (claim,) = script.take(ClaimProcessors)
-    assert claim.claim.split("/")[0] == "j4"
-
-
 def test_a_hole_shrinks_with_the_time(script: Script) -> None:
     script.change(hold_s=HOLD_S)
     script.tell(a_site("vu", 8, idle=0))

@@ -6,12 +6,12 @@ import pytest
 
 from koala.common.protocol.messages import PathTarget
 from koala.core.model.actions import ArmClaim, ClaimProcessors, StartTransfer, StopClaim, TryPaths
-from koala.core.model.events import ClaimGranted, DaemonStarted, PathsTried
+from koala.core.model.events import ClaimGranted, PathsTried
 from koala.core.model.job_spec import JobType
 from koala.core.model.values import ClaimId, JobId, SiteName, TcpPath
 from koala.views.explain import why
 from koala_agent.claims.bundle import build_bundle
-from tests.harness.builders import FREE, LOOSE, a_component, a_job, a_site
+from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script
 
 ALL = TcpPath(source="all", target="all", port=29500)
@@ -64,22 +64,6 @@ def test_a_component_is_where_its_starter_is_unless_its_site_says(
         "node-of-1",
         ["a.org"],
     )
-
-
-def test_only_those_that_a_path_names_take_part(script: Script) -> None:
-    begun(script, TcpPath(source="0", target="b1", port=80))
-    from_a, to_b = script.take(TryPaths)
-    assert (from_a.claim, from_a.listens, len(from_a.targets)) == (A, (), 1)
-    assert (to_b.claim, to_b.listens, to_b.targets) == (B, (80,), ())
-    script.tell(tried(B)).expect_nothing().tell(tried(A))
-    assert len(script.take(ArmClaim)) == 3
-
-
-def test_a_component_that_all_reach_need_not_reach_itself(script: Script) -> None:
-    begun(script, TcpPath(source="all", target="a1", port=80))
-    found = {action.claim: action for action in script.take(TryPaths)}
-    assert (found[ClaimId(A)].listens, found[ClaimId(A)].targets) == ((80,), ())
-    assert [target.label for target in found[ClaimId(C)].targets] == ["a1"]
 
 
 def test_the_barrier_is_armed_when_all_paths_are_open(trying: Script) -> None:
@@ -153,41 +137,6 @@ def test_a_site_that_returns_is_asked_again_until_it_answered(trying: Script) ->
     assert (again.claim, again.listens, len(again.targets)) == (B, (29500,), 2)
 
 
-def test_a_daemon_that_starts_again_remembers_who_has_answered(trying: Script) -> None:
-    trying.tell(tried(A), DaemonStarted(epoch=2))
-    sites = [SiteName(name) for name in ("a", "b", "c")]
-    assert [len(trying.scheduler.wanted(site).paths) for site in sites] == [0, 1, 1]
-
-
-def test_a_component_that_was_dropped_is_not_waited_for(script: Script) -> None:
-    script.ignore(StopClaim)
-    begun(script, ALL, quorum=2)
-    script.take(TryPaths)
-    script.tell(tried(A), tried(B)).expect_nothing()
-    script.gone(C)
-    assert [arm.claim for arm in script.take(ArmClaim)] == [A, B]
-
-
-def test_components_without_a_barrier_have_no_part_in_it(script: Script) -> None:
-    for site in ("a", "b", "c"):
-        script.tell(a_site(site, 4))
-    parts = [
-        a_component(4, "a"),
-        a_component(4, "b", start_type=LOOSE),
-        a_component(4, "c", start_type=FREE),
-    ]
-    script.tell(a_job("j1", *parts, connect=(ALL,)))
-    script.grant(*script.claimed("j1"))
-    found = script.take(TryPaths)
-    assert [(a.claim, len(a.targets)) for a in found] == [(A, 1), (B, 1)]
-
-
-def test_a_job_that_names_no_paths_tries_none(script: Script) -> None:
-    begun(script)
-    assert script.kinds() == ["ArmClaim"] * 3
-    script.drop()
-
-
 # One MPI world over several components ------------------------------------------------------------
 
 
@@ -214,18 +163,6 @@ def test_components_of_an_mpi_world_try_to_reach_its_launcher(script: Script) ->
     assert (target.label, target.address, target.port) == ("b1", "b.org", port)
     script.tell(tried(B), tried(C))
     assert len(script.take(ArmClaim)) == 3
-
-
-def test_a_world_of_one_component_tries_nothing(script: Script) -> None:
-    assert world(script, JobType.MULTIPLE, JobType.MPI) == []
-    assert len(script.take(ArmClaim)) == 2
-
-
-def test_a_launcher_that_cannot_be_reached_ends_the_attempt(script: Script) -> None:
-    world(script, JobType.MPI, JobType.MPI)
-    script.tell(tried(B, "b1 -> a1:29500 refused"))
-    assert {action.claim for action in script.take(StopClaim)} == {A, B}
-    assert "pre-flight: b1 -> a1:29500 refused" in script.story("j1")
 
 
 def test_the_launchers_port_is_the_one_that_agents_tell_programs(script: Script) -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from koala.core.model.actions import ClaimProcessors, PaceClaim
 from koala.core.model.events import ProgressReported
-from koala.core.model.job import EndKind
-from koala.core.model.progress_reports import POINTS_MAX, MemberReport, ProgressHistory
+from koala.core.model.progress_reports import POINTS_MAX, MemberReport
 from koala.core.model.values import JobId, SiteName
 from koala.core.pipeline.progress_control import cycles_between_questions
 from koala.core.policy_api import Policies
@@ -87,11 +86,6 @@ def test_work_counts_against_what_was_agreed(script: Script) -> None:
     assert script.picture("j1")["progress"]["skew_s"] == pytest.approx(0.1)
 
 
-def test_one_that_cannot_be_slowed_is_not_asked_to(script: Script) -> None:
-    begun(script)
-    told(script, 8, 4.0, 1.0, can_pace=False)
-
-
 def test_a_report_that_changes_nothing_is_not_journaled(script: Script) -> None:
     """A point of the skew over time is, and points get rarer."""
     begun(script)
@@ -127,16 +121,6 @@ def test_an_old_job_is_corrected_less_often_and_as_much_in_the_same_time(script:
     assert 20 < course.corrections == told_of <= 2 * 800 / 8
 
 
-def test_points_of_a_long_run_reach_from_its_beginning_to_its_end() -> None:
-    course = ProgressHistory(attempt=1, policy="sq")
-    for cycle in range(1, 100_001):
-        course.add(cycle, float(cycle), 0.0)
-    instants = [at for at, _ in course.points]
-    assert instants[0] == 1.0
-    assert instants[-1] > 100_000 - course.every
-    assert POINTS_MAX / 2 <= len(instants) <= POINTS_MAX
-
-
 def test_reports_of_another_attempt_or_of_a_job_that_is_over_are_nobodys(script: Script) -> None:
     begun(script)
     other = ProgressReported(job=JobId("j1"), attempt=2, cycle=9, members=())
@@ -146,13 +130,6 @@ def test_reports_of_another_attempt_or_of_a_job_that_is_over_are_nobodys(script:
     assert script.drop().phase("j1") == "Finished"
     late = (MemberReport(component=0, work=9.0), MemberReport(component=1, work=0.0))
     script.unchanged_by(replace(other, attempt=1, members=late))
-
-
-def test_a_component_that_ended_is_waited_for_no_more(script: Script) -> None:
-    begun(script, asynchrony_s=0.1)
-    script.exits(A)
-    told(script, 8, 9.0, 1.0)
-    assert script.picture("j1")["progress"]["skew_s"] == 0.0
 
 
 def test_what_was_slowed_down_for_one_that_is_over_runs_freely(script: Script) -> None:
@@ -166,14 +143,6 @@ def test_what_was_slowed_down_for_one_that_is_over_runs_freely(script: Script) -
     told(script, 16, 8.0, 1.0).expect_nothing()
     script.exits(A)
     assert script.drop().phase("j1") == "Finished"
-
-
-def test_a_quorum_that_goes_on_without_a_slow_one_runs_freely(script: Script) -> None:
-    begun(script, asynchrony_s=1.0, quorum=1)
-    told(script, 8, 4.0, 1.0)
-    script.expect(PaceClaim, claim=A)
-    script.gone(B, EndKind.VANISHED)
-    script.expect(PaceClaim, claim=A, share=1.0)
 
 
 def test_a_policy_that_is_gone_corrects_nothing() -> None:

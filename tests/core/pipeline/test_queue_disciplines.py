@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from koala.core.model.actions import ClaimProcessors, StartTransfer
+from koala.core.model.actions import ClaimProcessors
 from koala.core.model.events import DaemonStarted, ParametersChanged, SiteDrained, SiteResumed
 from koala.core.model.job import EndKind
 from koala.core.model.values import FOREVER, JobId, SiteName, UserName
@@ -72,25 +72,11 @@ def test_with_local_queues_alone_who_says_nothing_joins_the_shortest(begin: Begi
     ]
 
 
-def test_with_a_global_queue_alone_all_jobs_are_in_it(begin: Begin) -> None:
-    script = grid(begin, "GS", idle=0).tell(a_job("j1", 4, queue=DELFT), a_job("j2", 4))
-    assert {queue_of(script, "j1"), queue_of(script, "j2")} == {"*"}
-
-
 def test_a_local_job_starts_at_its_own_site_though_another_is_emptier(begin: Begin) -> None:
     script = grid(begin, "EQ-LF", idle=0).tell(a_job("local", 4, queue=DELFT))
     script.report("leiden", 8).expect_nothing()
     script.report("delft", 4)
     assert script.expect(ClaimProcessors).site == "delft"
-
-
-def test_a_queue_is_first_come_first_served(begin: Begin) -> None:
-    """KOALA would let the small job pass."""
-    script = grid(begin, "EQ-LF", idle=4)
-    script.tell(a_job("large", 8, queue=DELFT), a_job("small", 2, queue=DELFT))
-    script.expect_nothing()
-    script.report("delft", 8)
-    assert order_of_claims(script) == ["large"]
 
 
 def test_gp_keeps_local_jobs_back_and_says_so(begin: Begin) -> None:
@@ -117,23 +103,6 @@ def test_why_tells_nothing_of_another_users_job_and_sites(begin: Begin) -> None:
     assert "its site hidden has 0 idle" in said(script, "hers")
     assert "1 jobs before it; the head of the queue is another user's" in said(script, "his")
     assert "hidden" not in said(script, "his")
-
-
-def test_lp_says_that_the_global_queue_has_to_wait(begin: Begin) -> None:
-    script = grid(begin, "LP-GF", idle=1)
-    script.tell(a_job("l1", 8, queue=DELFT), a_job("l2", 8, queue=LEIDEN), a_job("wide", 1, 1))
-    script.expect_nothing()
-    assert "not permitted while no local one is empty" in said(script, "wide")
-
-
-def test_an_arrival_does_not_enable_other_queues(begin: Begin) -> None:
-    """LS: only a departure looks at what was disabled, though the arriving job did not fit."""
-    script = grid(begin, "LS-OR", idle=4)
-    script.tell(a_job("j1", 8, queue=DELFT)).expect_nothing()
-    tries = script.job("j1").placement_tries
-    script.tell(a_job("j2", 8, queue=LEIDEN)).expect_nothing()
-    assert script.job("j1").placement_tries == tries
-    assert list(script.scheduler.queues.disabled) == ["delft", "leiden"]
 
 
 def test_a_head_that_waits_for_a_site_that_is_away_lets_the_others_pass(begin: Begin) -> None:
@@ -207,39 +176,9 @@ def test_delayed_jobs_that_a_larger_queue_lets_in_go_to_those_of_the_new_discipl
     assert script.scheduler.queues.order() == [[], ["j1", "j2"], []]
 
 
-def test_jobs_before_the_first_site_are_not_lost(begin: Begin) -> None:
-    script = begin(under("LS-RO")).tell(a_job("j1", 4), a_job("j2", 4, queue=LEIDEN))
-    script.tell(a_site("leiden", 4))
-    assert order_of_claims(script) == ["j2"]
-    script.tell(a_site("delft", 8))
-    assert order_of_claims(script) == ["j1"]
-
-
 def test_the_papers_pace_visits_all_queues_once_an_interval(begin: Begin) -> None:
     script = grid(begin, "EQ-LF", idle=0, scan="interval", scan_interval_s=240.0)
     script.tell(a_job("j1", 4, queue=DELFT), a_job("j2", 4, 4))
     script.report("delft", 8).report("leiden", 8).expect_nothing()
     script.at(240)
     assert order_of_claims(script) == ["j1", "j2", "j2"]
-
-
-def test_a_full_system_counts_all_queues_together(begin: Begin) -> None:
-    script = grid(begin, "EQ-LF", idle=0, queue_jobs_max=2)
-    script.tell(a_job("j1", 4, queue=DELFT), a_job("j2", 4, 4), a_job("j3", 4, queue=LEIDEN))
-    assert script.phase("j3") == "Delayed"
-    script.cancel("j1")
-    assert script.phase("j3") == "Placing"
-    assert queue_of(script, "j3") == "leiden"
-
-
-def test_a_component_that_moves_goes_to_a_site_of_its_own(begin: Begin) -> None:
-    """With Worst-Fit it would join the other one, at the site with most idle processors."""
-    script = begin(under("GS"), bandwidth_default_bps=10.0)
-    script.tell(a_site("delft", 8), a_site("leiden", 9), a_site("vu", 4)).ignore(StartTransfer)
-    script.replica("data", "vu", 1000)
-    script.tell(a_job("j1", 4, 3, file="data"))
-    assert script.placed_on("j1") == ["leiden", "delft"]
-    script.report("delft", 2)
-    script.at(75)
-    assert {claim.site for claim in script.take(ClaimProcessors)} == {"leiden", "vu"}
-    script.drop()

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from koala.common.protocol.messages import HeldFile
-from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTransfer
-from koala.core.model.events import ReplicaRemoved, TransferProgressed
+from koala.core.model.actions import ClaimProcessors, StartTransfer
+from koala.core.model.events import ReplicaRemoved
 from koala.core.model.grid import (
     Assignment,
     GridView,
@@ -19,9 +19,8 @@ from koala.core.model.grid import (
     SiteView,
 )
 from koala.core.model.job_spec import ComponentSpec, InputFile
-from koala.core.model.values import FileName, SiteName, TransferId
+from koala.core.model.values import FileName, SiteName
 from koala.policies import chosen
-from koala.views.documents import copying
 from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import a_component, a_job, a_site
@@ -89,12 +88,6 @@ def test_components_at_one_site_share_the_copies_and_wait_for_all_of_them(begin:
     assert script.take(ClaimProcessors)
 
 
-def test_all_copies_are_cancelled_with_the_job(begin: Begin) -> None:
-    script = two_homes(begin).tell(a_site("delft", 8), a_reader(8))  # type: ignore[arg-type]
-    script.drop().cancel("j1")
-    assert [c.transfer for c in script.take(CancelTransfer)] == ["j1/1/t1", "j1/1/t2", "j1/1/t3"]
-
-
 def test_a_job_waits_while_one_of_its_files_is_nowhere(begin: Begin) -> None:
     script = two_homes(begin).tell(a_site("delft", 8))
     script.tell(ReplicaRemoved(file=TINY, site=SiteName("b")), a_reader(8))  # type: ignore[arg-type]
@@ -121,21 +114,6 @@ def test_the_route_of_several_files_is_their_mean_by_size() -> None:
     assert [way[1:] for way in ways] == [("b", "a"), ("a", "b"), ("a", "c")]
     assert view.holders((BIG, SMALL)) == ()
     assert view.routes((BIG, TINY)) == ()
-
-
-def test_a_list_says_how_far_the_copies_of_a_job_are(begin: Begin) -> None:
-    script = two_homes(begin).tell(a_site("delft", 8), a_reader(8))  # type: ignore[arg-type]
-    script.drop()
-    job = script.job("j1")
-    told = TransferProgressed(transfer=TransferId("j1/1/t1"), size_bytes=450, took_s=5.0)
-    script.at(5).tell(told)
-    found = copying(script.scheduler, job, script.now)
-    assert found is not None
-    assert (found["moved_bytes"], found["size_bytes"]) == (450, 1000)
-    assert found["left_s"] == pytest.approx(95.0), "the others are expected at 100 s"
-    script.drop().fetched("j1/1/t1", 900).fetched("j1/1/t2", 60).fetched("j1/1/t3", 40)
-    assert copying(script.scheduler, job, script.now) is None
-    script.drop()
 
 
 def own(*names: FileName, site: str | None = None, processors: int = 4) -> ComponentSpec:
@@ -165,20 +143,6 @@ def test_each_component_goes_close_to_its_own_files(begin: Begin) -> None:
     claims = {claim.site: claim for claim in script.take(ClaimProcessors)}
     assert claims[SiteName("b")].files == (HeldFile(file=SMALL), HeldFile(file=TINY))
     assert claims[SiteName("a")].local_input == BIG
-
-
-def test_a_component_reads_the_jobs_files_and_then_its_own(begin: Begin) -> None:
-    script = two_homes(begin).tell(a_site("delft", 8))
-    script.tell(a_job("j1", own(SMALL, site="delft"), a_component(4, "delft"), file=TINY))
-    assert [c.file for c in script.take(StartTransfer)] == [TINY, SMALL]
-    script.fetched("j1/1/t1", 40)
-    attempt = script.job("j1").attempt
-    assert attempt is not None
-    assert [member.is_fetched for member in attempt.members] == [False, True]
-    script.fetched("j1/1/t2", 60)
-    first, second = script.take(ClaimProcessors)
-    assert [held.file for held in first.files] == [TINY, SMALL]
-    assert [held.file for held in second.files] == [TINY]
 
 
 def test_a_source_of_files_that_are_all_at_the_site_is_ignored(begin: Begin) -> None:

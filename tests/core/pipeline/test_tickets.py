@@ -190,6 +190,15 @@ def test_a_hold_ends_in_time_while_another_part_has_no_expected_start(begin: Beg
     script.expect(StopClaim, claim="j1/1/0/1")
 
 
+def test_a_fault_of_the_site_costs_the_hold_and_no_other_place(queued: Script) -> None:
+    queued.grant("j1/1/0/1")
+    queued.gone("j1/1/0/1", EndKind.VANISHED)
+    assert queued.phase("j1") == "Queued"
+    assert "j1/1/0/4" in gates(queued)
+    assert not queued.take(StopClaim)
+    queued.ignore(StopClaim).grant("j1/1/0/2").grant("j1/1/1/1").released("j1")
+
+
 def test_what_comes_up_far_too_early_is_given_back_soon(queued: Script) -> None:
     tell(queued, "a", c0n1=4 * HOUR)
     tell(queued, "b", c1n1=4 * HOUR)
@@ -310,12 +319,16 @@ def test_a_cancelled_job_keeps_no_ticket(queued: Script) -> None:
     assert sorted(stop.claim for stop in queued.take(StopClaim)) == [*PAIR[0], *PAIR[1]]
 
 
-def test_a_user_has_so_many_tickets(begin: Begin) -> None:
-    script = begin(chosen(tickets="dodge"), tickets_user_max=4).ignore(ClaimProcessors)
+def test_the_jobs_of_a_user_share_its_tickets(begin: Begin) -> None:
+    """The first job has two tickets a component; for the second it gives back the younger ones."""
+    script = begin(chosen(tickets="dodge"), tickets_user_max=5).ignore(ClaimProcessors)
     busy(script, "a", "b").tell(a_pair())
-    assert len(gates(script)) == 4
+    assert sorted(gates(script)) == [*PAIR[0][:2], *PAIR[1][:2]]
     script.tell(a_job("j2", 4, 4))
-    assert script.phase("j2") == "Placing"
+    assert sorted(stop.claim for stop in script.take(StopClaim)) == [PAIR[0][1], PAIR[1][1]]
+    assert script.phase("j2") == "Queued"
+    script.tell(a_job("j3", 4, 4))
+    assert script.phase("j3") == "Placing"
 
 
 def test_spare_tickets_are_never_gated(begin: Begin) -> None:
@@ -501,6 +514,23 @@ def test_what_owners_allow_is_not_exceeded(begin: Begin) -> None:
     script.ignore(ArmClaim).grant("j4/1/0/1", "j1/1/1/1")
     assert script.phase("j4") == "Starting"
     assert f"component b may not hold at b: {SHARE_IS_USED}" in script.story("j1")
+
+
+def test_jobs_that_hold_where_the_other_waits_start_one_after_the_other(begin: Begin) -> None:
+    """Each site has a job that holds all that may be held. What comes up last starts its job."""
+    script = begin(chosen(tickets="turns")).ignore(ClaimProcessors, StopClaim, ArmClaim)
+    busy(script, "a", "b")
+    parts = (a_component(3, site="a"), a_component(3, site="b"))
+    script.tell(a_job("j1", *parts), a_job("j2", *parts))
+    script.grant("j1/1/0/1", "j2/1/1/1")
+    assert (script.phase("j1"), script.phase("j2")) == ("Queued", "Queued")
+    script.grant("j2/1/0/1")
+    assert script.phase("j2") == "Starting"
+    script.grant("j1/1/1/1")
+    assert script.phase("j1") == "Starting"
+    script.tell(a_job("j3", *parts), a_job("j4", *parts))
+    script.grant("j3/1/0/1", "j4/1/0/1")
+    assert SHARE_IS_USED in script.story("j4")
 
 
 def test_a_component_that_may_not_hold_is_looked_at_again_soon(begin: Begin) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koala.core.model.values import FOREVER
-from koala.core.model.visiting import Visiting, aged_first, draw_of, is_draining_for_aged
+from koala.core.model.visiting import Visiting, draw_of, is_draining_for_aged
 from koala.policies.queueing.multiqueue import DISCIPLINES
 
 A, B, C, ALL = "a", "b", "c", "*"
@@ -69,12 +69,6 @@ def test_a_queue_whose_head_does_not_fit_is_not_visited_again() -> None:
     queues = Queues("LS-OR", a=3, b=3, c=1)
     assert queues.departs(fits=lambda key: key != B) == "aBcaa"
     assert list(queues.visiting.disabled) == [B]
-
-
-def test_the_next_departure_enables_it() -> None:
-    queues = Queues("LS-OR", b=2)
-    assert queues.departs(fits=nothing) == "B"
-    assert queues.departs(fits=anything) == "bb"
 
 
 def test_an_arrival_is_tried_if_it_is_alone_in_an_enabled_queue() -> None:
@@ -147,24 +141,9 @@ def test_lp_versions_differ_when_a_local_queue_is_empty(
     assert queues.departs(fits=anything, draw=draw) == expected
 
 
-def test_lp_lets_a_global_job_arrive_only_beside_an_empty_local_queue() -> None:
-    assert Queues("LP-GF", a=1, b=1).arrives(ALL)
-    assert not Queues("LP-GF", a=1, b=1, c=1).arrives(ALL)
-
-
 def test_lq_works_on_the_longest_side_and_looks_again_before_each_attempt() -> None:
     assert Queues("LQ", a=2, b=1, common=3).departs(fits=anything) == "*a*ab*"
     assert Queues("LQ", a=2, b=2, common=2).departs(fits=anything) == "ab*ab*"
-
-
-def test_lq_starts_no_local_job_while_the_global_side_is_on_and_does_not_fit() -> None:
-    assert Queues("LQ", a=1, b=1, common=2).departs(fits=nothing) == "!"
-
-
-def test_lq_counts_the_arriving_job() -> None:
-    assert Queues("LQ").arrives(ALL)
-    assert Queues("LQ", common=1).arrives(A)
-    assert not Queues("LQ", common=2).arrives(A)
 
 
 @given(
@@ -206,11 +185,6 @@ def test_who_has_aged_is_permitted_in_spite_of_the_rule(policy: str) -> None:
 def test_the_door_is_held_every_second_half_of_a_period() -> None:
     held = [is_draining_for_aged(waited_s, 10.0) for waited_s in (9, 10, 14, 15, 19, 20, 24, 25)]
     assert held == [False, True, True, False, False, True, True, False]
-
-
-def test_nobody_who_has_aged_changes_nothing() -> None:
-    keys = ("x", "y")
-    assert aged_first(keys, {"x": 1.0, "y": 2.0}.__getitem__, 3.0) is keys
 
 
 def test_draws_are_uniform_and_the_same_in_every_process() -> None:

@@ -83,29 +83,6 @@ async def test_an_end_said_again_is_acknowledged_again(tmp_path: Path) -> None:
         assert await client.wait(job) == "Finished"
 
 
-async def test_a_report_about_another_sites_claim_changes_nothing(tmp_path: Path) -> None:
-    async with running_job(tmp_path) as (agent, client, job, claim):
-        other = FakeAgent(agent.address, site="leiden")
-        async with asyncio.TaskGroup() as group:
-            staying = group.create_task(other.stay())
-            await other.until("wanted_end")
-            other.claims[claim] = pb.ClaimReport(claim=claim, nonce="x")
-            other.end(claim, statuses=(1,))
-            await round_trip(other)
-            assert other.acknowledged == []
-            assert (await client.show(job))["phase"] in ("Releasing", "Running")
-            staying.cancel()
-
-
-async def test_a_program_that_fails_fails_its_job_with_its_status(tmp_path: Path) -> None:
-    async with running_job(tmp_path) as (agent, client, job, claim):
-        agent.end(claim, statuses=(0, 3))
-        assert await client.wait(job) == "Failed"
-        shown = await client.show(job)
-        assert shown["status"] == 3
-        assert "exit status 3" in shown["reason"]
-
-
 async def test_values_travel_between_components_of_a_live_attempt(tmp_path: Path) -> None:
     async with running_job(tmp_path) as (agent, client, job, claim):
         agent.tell(kv_get=pb.KvGet(claim=claim, request=1, name="port", wait_s=30.0))
@@ -146,19 +123,3 @@ async def test_a_catalogue_follows_the_sites_files(tmp_path: Path) -> None:
             assert (events["ReplicaAdded"], events["ReplicaRemoved"]) == (3, 2)
         first.cancel()
         second.cancel()
-
-
-async def test_a_released_claim_on_a_silent_site_is_fenced_in_time(tmp_path: Path) -> None:
-    """The job goes on elsewhere only after that (promise 3)."""
-    leases = (
-        "claiming_step_min_s = 0.05\nhold_lease_s = 1.0\nrun_lease_s = 1.0\nkill_s = 0.2\n"
-        "pause_max_s = 0.1\nlate_max_s = 0.5\n"
-    )
-    async with running_job(tmp_path, parameters=leases) as (agent, client, job, _):
-        agent._take = lambda message: None  # type: ignore[method-assign]  # it hangs
-        async for notice in client.watch(after=0, job=job):
-            if notice["phase"] == "Stopping":
-                break
-        assert "silent past its lease" in notice["text"]
-        why = await client.why(job)
-        assert why["phase"] in ("Placing", "Stopping", "Claiming")

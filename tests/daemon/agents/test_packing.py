@@ -10,10 +10,8 @@ from google.protobuf.message import DecodeError
 from koala.common.wire.packing import (
     PACK_BYTES_MAX,
     PACK_MAX,
-    PACKS,
     SPACING_S,
     Spacing,
-    can_unpack,
     packed,
     unpacked,
 )
@@ -22,20 +20,6 @@ from koala.common.wire.v1 import link_pb2 as pb
 
 def pongs(count: int, nonce: str = "x") -> list[pb.ToAgent]:
     return [pb.ToAgent(pong=pb.Pong(claim=f"j{n}/1/0/1", nonce=nonce)) for n in range(count)]
-
-
-def claims(messages: list[pb.ToAgent]) -> list[str]:
-    return [message.pong.claim for message in messages]
-
-
-def test_what_is_packed_comes_out_in_its_order() -> None:
-    for count in (0, 1, 2, PACK_MAX, PACK_MAX + 1, 3 * PACK_MAX):
-        sent = list(packed(pongs(count)))
-        assert len(sent) == -(-count // PACK_MAX)
-        carried = [pb.ToAgent.FromString(message.SerializeToString()) for message in sent]
-        came = [part for message in carried for part in unpacked(message)]
-        assert claims(came) == claims(pongs(count))
-        assert not any(part.more for part in came)
 
 
 def test_a_pack_stays_far_below_the_largest_message() -> None:
@@ -52,20 +36,6 @@ def test_the_journals_row_stays_with_its_message() -> None:
     (sent,) = packed([first, second])
     came = list(unpacked(pb.ToAgent.FromString(sent.SerializeToString())))
     assert [part.HasField("mark") for part in came] == [False, True]
-
-
-def test_a_pack_inside_of_a_pack_is_ignored() -> None:
-    outer, inner, hidden = pongs(3)
-    inner.more.append(hidden)
-    outer.more.append(inner)
-    assert claims(list(unpacked(outer))) == claims(pongs(2))
-
-
-def test_only_an_end_that_says_so_gets_packs() -> None:
-    assert can_unpack(PACKS)
-    assert can_unpack((("koala-protocol", "1"), *PACKS))
-    for metadata in (None, (), (("koala-protocol", "1"),), (("koala-packs", "0"),)):
-        assert not can_unpack(metadata)
 
 
 def test_a_pack_of_too_many_is_refused_before_it_is_taken_apart() -> None:

@@ -52,23 +52,6 @@ def test_a_component_that_ended_is_not_waited_for(script: Script) -> None:
     assert [member.component for member in event.members] == [1]
 
 
-def test_reports_of_nobody_are_dropped(script: Script) -> None:
-    one, other = begun(script)
-    gathering = ProgressGatherer()
-    assert gathering.add(report(other, 1), SiteName("a"), script.scheduler) is None
-    assert take(gathering, script, report("j1/2/0/1", 1)) is None
-    assert take(gathering, script, report(one, 1)) is None
-    for _ in range(2):
-        assert take(gathering, script, report(one, 2)) is None
-
-
-def test_a_job_that_is_not_controlled_is_not_gathered(script: Script) -> None:
-    one, other = begun(script, progress=None)
-    gathering = ProgressGatherer()
-    assert take(gathering, script, report(one, 1)) is None
-    assert take(gathering, script, report(other, 1)) is None
-
-
 def test_what_is_never_completed_does_not_grow(script: Script) -> None:
     one, other = begun(script)
     gathering = ProgressGatherer()

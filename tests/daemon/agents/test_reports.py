@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from koala.common.protocol.messages import Facts, Register, SiteFigures, SiteResources
+from dataclasses import fields, replace
+
+from koala.common.protocol.limits import ENDLESS_S
+from koala.common.protocol.messages import (
+    Facts,
+    Hole,
+    Outlook,
+    Register,
+    SiteFigures,
+    SiteResources,
+)
+from koala.common.protocol.names import SILENT
 from koala.core.model import events as ev
+from koala.core.model.actions import Announce
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import SiteName
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents import reports
 from koala.daemon.agents.replica_reports import ReplicaReports
 from koala.policies import chosen
+from koala.views.documents import sites_document
 from tests.harness.builders import a_site
 
 DELFT = SiteName("delft")
@@ -71,3 +84,38 @@ def test_a_gate_that_a_batch_system_is_asked_for_after_the_registration_is_known
     assert site.facts.gate == "user hold"
     told(scheduler, HAS)
     assert site.facts.gate == ""
+
+
+def test_a_batch_system_that_falls_silent_or_answers_again_is_announced_once() -> None:
+    scheduler = Scheduler(Parameters(), chosen())
+    scheduler.handle(a_site("delft"), 1.0)
+    found, states = [], []
+    for trouble in ("", f"{SILENT} (squeue)", f"{SILENT} (sinfo)", "it refuses claims", ""):
+        figures = SiteFigures(
+            idle=0, through=0, processors=8, local_processors=0, queued_jobs=0, trouble=trouble
+        )
+        for event in reports.report_events(figures, DELFT, scheduler, rtt_s=0.0, now=2.0):
+            actions = scheduler.handle(event, 2.0)
+            found += [one.text for one in actions if isinstance(one, Announce)]
+        states.append(sites_document(scheduler)[0].state)
+    assert found == [f"unusable: {SILENT} (squeue)", "usable: its batch system answers"]
+    assert states == ["usable", "unusable", "unusable", "usable", "usable"]
+
+
+def test_another_round_trip_changes_nothing_else_of_what_a_site_told() -> None:
+    scheduler = Scheduler(Parameters(), chosen())
+    scheduler.handle(a_site("delft"), 1.0)
+    figures = SiteFigures(
+        idle=2, through=0, processors=8, local_processors=6, queued_jobs=1, asleep=1, wake_s=60.0,
+        holes=(Hole(processors=4, for_s=600.0), Hole(processors=3, for_s=ENDLESS_S)),
+        outlook=(Outlook(processors=8, run_s=60.0, start_in_s=90.0),),
+    )  # fmt: skip
+    site = scheduler.sites[DELFT]
+    for event in reports.report_events(figures, DELFT, scheduler, rtt_s=0.1, now=2.0):
+        scheduler.handle(event, 2.0)
+    before = replace(site, rtt_s=0.5)
+    scheduler.handle(reports.with_round_trip(figures, site, 0.5, 9.0), 9.0)
+    names = [one.name for one in fields(site)]
+    assert {name: getattr(site, name) for name in names} == {
+        name: getattr(before, name) for name in names
+    }

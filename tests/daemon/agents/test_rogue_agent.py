@@ -339,20 +339,6 @@ def test_nobody_is_charged_for_instants_that_a_site_makes_up(lie: Instant) -> No
     assert row["run_s"] + row["held_s"] + row["wasted_s"] <= claim.processors * longest_s
 
 
-def test_an_end_has_no_more_statuses_than_there_are_processes() -> None:
-    """They are kept with the job, and told in each answer about it."""
-    scheduler = a_grid()
-    claim = next(claim for claim in scheduler.ledger.values() if claim.site == DELFT)
-    end = ClaimEnd(kind=EndKind.EXITED, statuses=tuple(range(65_536)))
-    said = messages.Report(claim=claim.id, state=ReportState.GONE, passed_at=1.0, end=end)
-    gone = [
-        event
-        for event in reports.report_events(said, DELFT, scheduler, rtt_s=0.0, now=2.0)
-        if isinstance(event, ev.ClaimGone)
-    ]
-    assert [event.end.statuses for event in gone] == [tuple(range(claim.processors))]
-
-
 def test_a_site_tells_the_starts_of_its_own_claims_alone() -> None:
     scheduler = a_grid()
     own = next(claim for claim in scheduler.ledger.values() if claim.site == DELFT)

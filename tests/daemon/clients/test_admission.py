@@ -174,19 +174,6 @@ def test_what_no_local_manager_acts_on_is_told_at_submission() -> None:
     assert [warning.partition(" ")[0] for warning in told] == ["hostCount", "minMemory"]
 
 
-def test_a_site_that_a_job_may_not_use_does_not_act_for_it() -> None:
-    scheduler = grid(delft=8, adas=8, honours={"adas": ("queue",)})
-    assert len(warnings(job(asking()), scheduler, NOBODY_LISTED)) == 4
-    assert len(warnings(job(asking(), owner="ada"), scheduler, NOBODY_LISTED)) == 3
-
-
-def test_nobody_is_warned_for_a_site_that_nobody_knows() -> None:
-    assert warnings(job(asking()), grid(), NOBODY_LISTED) == ()
-    assert warnings(job(asking()), grid(delft=8), {LEIDEN: None}) == ()
-    assert warnings(job(asking(LEIDEN)), grid(delft=8), {LEIDEN: None}) == ()
-    assert len(warnings(job(asking(DELFT)), grid(delft=8), {LEIDEN: None})) == 4
-
-
 def test_a_job_submitted_at_a_local_queue_runs_there_and_nowhere_else() -> None:
     spec = bind_to_queue(job(part(4)), DELFT)
     assert (spec.queue, spec.components[0].site) == (DELFT, DELFT)
@@ -243,12 +230,6 @@ def test_components_that_never_fit_together_are_refused_with_the_numbers() -> No
     assert check(job(*[part(12)] * 3), grid(a=24, b=12), NOBODY_LISTED) == ()
 
 
-def test_a_site_of_another_owner_takes_none_of_the_components() -> None:
-    check(job(part(8), part(8), owner="ada"), grid(delft=8, adas=8), NOBODY_LISTED)
-    with pytest.raises(RejectedError, match="do not fit into delft, which has 8"):
-        check(job(part(8), part(8)), grid(delft=8, adas=8), NOBODY_LISTED)
-
-
 def test_components_that_are_fixed_leave_less_for_the_others() -> None:
     scheduler = grid(delft=8, leiden=4)
     assert check(job(part(4, DELFT), part(4), part(4)), scheduler, NOBODY_LISTED) == ()
@@ -299,29 +280,6 @@ def test_a_job_that_fits_only_with_sites_that_are_away_is_accepted_with_a_warnin
     assert said.endswith("delft (disconnected, 8 processors), leiden (drained, 8 processors)")
     with pytest.raises(RejectedError, match="3 x 8"):
         check(job(part(8), part(8), part(8)), scheduler, NOBODY_LISTED)
-
-
-def test_a_job_that_fits_only_with_sites_that_never_came_is_accepted_with_a_warning() -> None:
-    (said,) = check(job(part(8), part(8)), grid(delft=8), {DELFT: None, LEIDEN: None})
-    assert (
-        "do not fit into delft, which has 8; the job waits for sites that have not registered"
-        in said
-    )
-    assert said.endswith("so their sizes are unknown: leiden")
-    with pytest.raises(RejectedError, match="delft has 8 processors; the job wants 16 there"):
-        check(job(part(8, DELFT), part(8, DELFT)), grid(delft=8), {LEIDEN: None})
-    with pytest.raises(RejectedError, match="2 x 8"):
-        check(job(part(8), part(8)), grid(delft=8), {LEIDEN: UserName("ada")})
-    (said,) = check(job(part(8)), grid(), NOBODY_LISTED)
-    assert said.startswith("no site has registered yet")
-
-
-def test_a_policy_that_uses_each_site_once_refuses_what_it_can_never_place() -> None:
-    scheduler = grid(delft=16, leiden=4)
-    assert check(job(part(8), part(8)), scheduler, NOBODY_LISTED) == ()
-    scheduler.policies = chosen(placement="WF-distinct")
-    with pytest.raises(RejectedError, match="delft 16 for one component, leiden 4"):
-        check(job(part(8), part(8)), scheduler, NOBODY_LISTED)
 
 
 def test_what_the_policy_does_not_find_though_it_is_there_is_a_warning() -> None:
@@ -379,17 +337,6 @@ def test_gpus_of_all_components_must_fit_together() -> None:
         check(job(one, one, one, one), sites, NOBODY_LISTED)
 
 
-def test_processors_count_at_the_sites_with_gpus_only() -> None:
-    sites = with_resources(delft=4)
-    facts = SiteFacts(processors=64)
-    sites.handle(SiteRegistered(site=LEIDEN, facts=facts, idle=64), 2.0)
-    check(job(part(64)), sites, NOBODY_LISTED)
-    check(job(replace(part(64), gpus=1)), sites, NOBODY_LISTED)  # leiden may have some
-    sites.handle(SiteReported(site=LEIDEN, idle=64, through=0), 2.0)
-    with pytest.raises(RejectedError, match="largest site is delft with 8"):
-        check(job(replace(part(64), gpus=1)), sites, NOBODY_LISTED)
-
-
 def test_a_job_with_gpus_waits_for_a_site_that_has_not_told_of_them_yet() -> None:
     """An agent registers before its batch system has answered. Its report ends kept verdicts."""
     sites, kept = Scheduler(Parameters(), chosen()), Verdicts()
@@ -401,7 +348,3 @@ def test_a_job_with_gpus_waits_for_a_site_that_has_not_told_of_them_yet() -> Non
     sites.handle(SiteReported(site=LEIDEN, idle=8, through=0), 2.0)
     with pytest.raises(RejectedError, match="component 0 needs 2 GPUs; leiden has no GPUs"):
         check(job(two), sites, NOBODY_LISTED, kept.valid(sites))
-
-
-def test_a_job_with_gpus_may_wait_for_a_site_that_never_registered() -> None:
-    check(job(replace(part(1), gpus=9)), with_resources(delft=4), {LEIDEN: None})

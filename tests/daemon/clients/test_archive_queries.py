@@ -1,27 +1,24 @@
 """Jobs that have left the daemon's memory are still told of; state and journal do not grow."""
 
 import asyncio
-import json
 import re
 import sqlite3
-import threading
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from koala.cli.main import main
 from koala.client import AsyncClient, AsyncJobHandle, Submission
 from koala.core.model.job import Cancelled, Job
 from koala.core.model.values import JobId, UserName
 from koala.core.purge import PurgedJob
 from koala.daemon.auth.access_rules import Caller, CallerKind, Role
-from koala.daemon.clients.archive_queries import ArchiveQueries, owner_wanted
+from koala.daemon.clients.listing import owner_wanted
 from koala.daemon.lifecycle import Daemon
 from koala.daemon.loop.group_commit import Upkeep
 from koala.daemon.state.recovery import begin_life
@@ -30,9 +27,7 @@ from koala.daemon.storage.archive import ArchiveQuery
 from koala.daemon.storage.folder import FILE, MARK
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import RESTORE, Batch
-from koala.errors import DamagedError, ExhaustedError, JournalError, RejectedError, UnknownJobError
-from koala.views.accounting import ReportBuilder
-from tests.common.files.stage import comes_true
+from koala.errors import DamagedError, ExhaustedError, RejectedError, UnknownJobError
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 from tests.harness.builders import a_spec
@@ -135,27 +130,6 @@ async def test_the_key_of_a_forgotten_job_still_gives_that_job(tmp_path: Path) -
         assert (await client.submit(ONE, key="k1")).job == jobs[1]
 
 
-@pytest.mark.parametrize("change", ["ended_at = ended_at + 1", "owner = CAST(x'ff' AS TEXT)"])
-async def test_a_row_of_the_archive_that_is_damaged_meanwhile_hides_no_other(
-    tmp_path: Path, change: str
-) -> None:
-    async with served(tmp_path) as (_, client):
-        jobs = await finished(client, JOBS)
-        with closing(sqlite3.connect(tmp_path / "state" / FILE)) as connection, connection:
-            connection.execute(f"UPDATE job SET {change} WHERE id = ?", (jobs[0],))
-        with pytest.raises(JournalError, match=f"job {jobs[0]} does not match its checksum"):
-            await client.show(jobs[0])
-        with pytest.raises(JournalError, match=f"job {jobs[0]} does not match its checksum"):
-            await client.submit(ONE, key="k0")
-        with pytest.raises(JournalError, match=f"job {jobs[0]} does not match its checksum"):
-            await client.report("job")
-        assert (await client.show(jobs[1]))["phase"] == "Finished"
-        listed = {job["job"]: job["phase"] for job in await client.list_jobs(past=True)}
-        assert listed == dict.fromkeys(jobs, "Finished") | {jobs[0]: "Damaged"}
-    with pytest.raises(DamagedError, match="archived"):
-        Journal.open(tmp_path / "state")
-
-
 def test_no_flipped_bit_in_the_archive_gives_a_key_a_second_job(tmp_path: Path) -> None:
     """In a page of its table or of an index: it is refused, or all is as it was."""
     config = config_of(tmp_path)
@@ -192,46 +166,6 @@ def test_no_flipped_bit_in_the_archive_gives_a_key_a_second_job(tmp_path: Path) 
     for accept_loss in (False, True):
         with pytest.raises(DamagedError, match=re.escape(RESTORE)):
             begin_life(config, accept_loss=accept_loss)
-
-
-async def test_old_events_go_when_there_are_snapshots(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    forgetful = f"{SMALL}keep_days = 0.0000001\n"
-    async with served(tmp_path, forgetful) as (_, client):
-        jobs = await finished(client, JOBS)
-        events = (await client.metrics())["events"]
-    assert rows(tmp_path, "snapshot") == 2
-    assert rows(tmp_path, "event") < events
-    async with served(tmp_path, forgetful) as (daemon, client):
-        assert daemon.address
-        assert (await client.hello())["epoch"] == 2
-        assert (await client.show(jobs[0]))["phase"] == "Finished"
-        await finished(client, 5, begin=JOBS)
-    state = str(tmp_path / "state")
-    capsys.readouterr()
-    assert main(["replay", state, "--json"]) == 0
-    told = capsys.readouterr()
-    assert "were deleted; the story starts after them" in told.err
-    assert len(json.loads(told.out)["story"]) > 0
-    assert main(["replay", state]) == 0
-    assert main(["replay", state, "--with", "hold_s=100"]) == 1
-    assert "--with needs all events" in capsys.readouterr().err
-
-
-async def test_snapshots_go_on_however_many_jobs_are_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else a start would need all events since there were so few, and none of them could go."""
-    monkeypatch.setattr("koala.daemon.loop.group_commit.SNAPSHOT_JOBS_MAX", 5)
-    monkeypatch.setattr("koala.daemon.loop.group_commit.DIGEST_SHARE_MAX", 1e9)
-    async with served(tmp_path, SMALL.replace("keep_jobs = 0", "keep_jobs = 1000")) as (_, client):
-        await finished(client, 60)
-        events = (await client.metrics())["events"]
-        assert rows(tmp_path, "job") == 0, "they are all in the state"
-        with closing(sqlite3.connect(tmp_path / "state" / FILE)) as connection:
-            newest = connection.execute("SELECT max(seq) FROM snapshot").fetchone()[0]
-    assert events - newest <= 150, "100 events, and those of one commit"
 
 
 def test_past_jobs_go_after_their_time() -> None:
@@ -297,92 +231,11 @@ def test_the_archive_is_read_whole_in_parts(size: int) -> None:
         assert read(owner="nobody") == []
 
 
-def test_one_users_jobs_are_found_without_a_look_at_those_of_others() -> None:
-    with closing(archive_of([])) as connection:
-        questions: list[str] = []
-        connection.set_trace_callback(questions.append)
-        archive.read_jobs(connection, HERE, ArchiveQuery(owner="ann", since=1.0, before=(9.0, 9)))
-        connection.set_trace_callback(None)
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {questions[-1]}").fetchall()
-    assert [row[3].split("(")[0] for row in plan] == ["SEARCH job USING INDEX job_owner "]
-
-
 def test_whose_jobs_are_read_is_up_to_who_asks() -> None:
     ann = Caller(name="ann", kind=CallerKind.USER, role=Role.USER)
     root = Caller(name="root", kind=CallerKind.USER, role=Role.OPERATOR)
     assert owner_wanted(ann, "") == owner_wanted(ann, "bob") == owner_wanted(ann, "ann") == "ann"
     assert (owner_wanted(root, ""), owner_wanted(root, "bob")) == (None, "bob")
-
-
-async def test_a_short_question_does_not_wait_behind_a_list(tmp_path: Path) -> None:
-    journal = Journal.open(tmp_path)
-    list(journal.records())
-    go_on = threading.Event()
-
-    def long_read(_: sqlite3.Connection, __: Path, wanted: ArchiveQuery) -> archive.ArchivePage:
-        go_on.wait(60.0)
-        return archive.ArchivePage(jobs=(), before=None)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(archive, "read_jobs", long_read)
-        async with asyncio.timeout(90), asyncio.TaskGroup() as group:
-            reading = group.create_task(journal.jobs(ArchiveQuery()))
-            await asyncio.sleep(0)  # it is asked
-            assert await journal.job("j1") is None
-            assert await journal.jobs_of_keys(["k"]) == {}
-            assert not reading.done()
-            go_on.set()
-    journal.close()
-
-
-async def test_long_reads_are_few_and_one_of_a_user(tmp_path: Path) -> None:
-    reading: list[ArchiveQuery] = []
-    go_on = asyncio.Event()
-
-    class SlowJournal:
-        async def jobs(self, wanted: ArchiveQuery) -> archive.ArchivePage:
-            reading.append(wanted)
-            await go_on.wait()
-            return archive.ArchivePage(jobs=(), before=None)
-
-    past = ArchiveQueries(cast("Journal", SlowJournal()), calls_per_user=3)
-
-    async def read(user: str) -> None:
-        async with past.slot(user), aclosing(past.read(ArchiveQuery(owner=user))) as parts:
-            async for _ in parts:
-                pass
-
-    async with asyncio.timeout(90), asyncio.TaskGroup() as group:
-        users = ["ann", "ann", "ann", "bob", "eve", "eve"]
-        for task in [group.create_task(read(user)) for user in users]:
-            assert not task.done()
-            await asyncio.sleep(0)
-        with pytest.raises(ExhaustedError, match=r"3 calls of ann .*limits\.calls_per_user"):
-            await read("ann")
-        assert [wanted.owner for wanted in reading] == ["ann", "bob"]
-        go_on.set()
-    assert sorted(str(wanted.owner) for wanted in reading) == sorted(users)
-
-
-async def test_a_list_of_one_user_is_not_lost_behind_the_jobs_of_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("koala.daemon.clients.service.PAST_JOBS_MAX", 20)
-    async with served(tmp_path) as (daemon, client):
-        async with AsyncClient(daemon.address, user="bob") as bob:
-            own = await finished(bob, 3, begin=1_000)
-        await finished(client, JOBS)
-        listed = await client.list_jobs(past=True, owner="bob")
-        assert [job["job"] for job in listed] == own
-
-
-async def test_a_forgotten_job_is_over_for_whoever_cancels_it(tmp_path: Path) -> None:
-    async with served(tmp_path) as (_, client):
-        jobs = await finished(client, JOBS)
-        assert jobs[0] not in {job["job"] for job in await client.list_jobs()}
-        over, none = await client.cancel([jobs[0], "j9999"])
-        assert (over["phase"], over["error"]) == ("Finished", f"{jobs[0]} is Finished already")
-        assert none["error"] == "no job 'j9999'"
 
 
 def forgetting_meanwhile(
@@ -403,54 +256,6 @@ def forgetting_meanwhile(
 
     monkeypatch.setattr(Journal, method, ask)
     return asked
-
-
-async def test_a_report_ends_though_jobs_leave_the_state_while_it_reads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with served(tmp_path) as (daemon, client):
-        await finished(client, JOBS)
-        asked = forgetting_meanwhile(monkeypatch, "jobs", client, of=None, times=2)
-        async with AsyncClient(daemon.address) as other:
-            total = (await other.report("user"))["total"]
-        assert len(asked) < 5
-        assert total["jobs_finished"] == JOBS  # as of its begin
-
-
-async def test_reports_of_one_user_look_at_the_state_one_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each look is at all jobs, and nobody else is answered meanwhile."""
-    looks, reads, go_on = 0, 0, asyncio.Event()
-    original = Journal.jobs
-
-    def look(*arguments: Any) -> ReportBuilder:
-        nonlocal looks
-        looks += 1
-        return ReportBuilder(*arguments)
-
-    async def jobs(journal: Journal, wanted: ArchiveQuery) -> archive.ArchivePage:
-        nonlocal reads
-        reads += 1
-        await go_on.wait()
-        return await original(journal, wanted)
-
-    monkeypatch.setattr("koala.daemon.clients.service.ReportBuilder", look)
-    monkeypatch.setattr(Journal, "jobs", jobs)
-    async with served(tmp_path) as (daemon, client), asyncio.TaskGroup() as group:
-        reporting = [group.create_task(client.report("user")) for _ in range(5)]
-        await comes_true(lambda: reads > 0)
-        async with AsyncClient(daemon.address, user="bob") as bob:
-            for _ in range(20):  # so much later than all of them were asked for
-                await bob.hello()
-            assert (looks, reads) == (1, 1)
-            bobs = group.create_task(bob.report("user"))
-            await comes_true(lambda: reads == 2)
-            assert looks == 2
-            go_on.set()
-            await bobs
-        assert len(await asyncio.gather(*reporting)) == 5
-    assert looks == 6
 
 
 async def test_a_submission_is_put_off_when_keys_go_too_quickly(

@@ -76,29 +76,12 @@ def test_an_unknown_file_needs_its_size_and_the_error_says_how_to_add_it(
     assert with_inputs(sized, scheduler) == sized
 
 
-def test_two_files_of_one_name_are_refused(scheduler: Scheduler) -> None:
-    with pytest.raises(RejectedError, match="two files that a program sees as 'both'"):
-        with_inputs(a_job("both", "~ann/both"), scheduler)
-
-
-def test_a_folder_is_not_divided(scheduler: Scheduler) -> None:
-    with pytest.raises(RejectedError, match="divides one input file, found 2 in inputFile"):
-        with_inputs(a_job("runs/", mode=InputMode.CHUNK), scheduler)
-
-
 def with_own(names: tuple[str, ...], *own: str, mode: InputMode = InputMode.WHOLE) -> JobSpec:
     """A job whose second component has inputs of its own."""
     spec = a_job(*names, mode=mode)
     files = tuple(InputFile(name=FileName(name)) for name in own)
     second = replace(spec.components[0], label="right", inputs=files)
     return replace(spec, components=(*spec.components, second))
-
-
-def test_a_components_own_files_are_named_alike(scheduler: Scheduler) -> None:
-    spec = with_inputs(with_own(("common",), "both", "runs/"), scheduler)
-    assert [file.name for file in spec.inputs_of(0)] == ["common"]
-    own = ["~ann/both", "~ann/runs/a.nc", "~ann/runs/b.nc"]
-    assert [file.name for file in spec.inputs_of(1)] == ["common", *own]
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,15 @@
 """Logs through a daemon over real gRPC: read, followed over restarts, and after the job."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, suppress
+from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from koala.client import AsyncClient
-from koala.client.records import LogPart
 from koala.common.protocol.messages import LogChunk, LogRequest, ToAgent
-from koala.common.wire.v1 import koala_pb2
 from koala.core.model.charges import Charge
 from koala.core.model.job import Job, Placing
 from koala.core.model.values import JobId, SiteName, claim_id
@@ -19,7 +17,6 @@ from koala.core.purge import state_of_jobs
 from koala.daemon.clients.logs import Logs, LogsWanted
 from koala.daemon.files.spool import AttemptComponent, Spool
 from koala.errors import SpecError, UnreachableError
-from tests.common.files.stage import comes_true
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 from tests.harness.builders import a_spec
@@ -99,31 +96,6 @@ async def test_logs_are_followed_over_a_restart_without_gap_or_double(tmp_path: 
     assert found == {"stdout": b"first\nlast\n", "stderr": b"oh\n"}
 
 
-def test_where_logs_are_to_go_on_has_bounds() -> None:
-    far = koala_pb2.LogPlace(offset=2**62 + 1)
-    with pytest.raises(SpecError, match=r"offset = .*allowed is at most"):
-        LogsWanted.of(koala_pb2.LogsRequest(after=[far]), "ann")
-    with pytest.raises(SpecError, match="513 places: allowed are 512"):
-        LogsWanted.of(koala_pb2.LogsRequest(after=[koala_pb2.LogPlace()] * 513), "ann")
-
-
-async def test_logs_that_are_not_there_yet_are_followed_all_the_same(tmp_path: Path) -> None:
-    """An agent that has not begun with the claim knows of no logs; that is not their end."""
-    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
-        agent = FakeAgent(daemon.address, ends_at_once=False)
-        staying = group.create_task(agent.stay())
-        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
-            job = (await client.submit("&(executable=/bin/true)")).job
-            await agent.until("release")
-            async with asyncio.TaskGroup() as reading:
-                following = client.logs(job, stream="stdout", follow=True)
-                first = reading.create_task(_first(following))
-                await agent.until("log_request")
-                agent.logs["stdout.0"] = b"late\n"
-            assert first.result().data == b"late\n"
-        staying.cancel()
-
-
 def spooled_logs(
     folder: Path,
     texts: dict[tuple[int, str], bytes],
@@ -160,41 +132,6 @@ def spooled_logs(
         past=nothing,
     )
     return job, logs
-
-
-async def test_who_goes_on_reads_first_what_earlier_attempts_wrote_meanwhile(
-    tmp_path: Path,
-) -> None:
-    """A client was cut off in the second attempt, and now the fourth is there. Of process 1, which
-    was in the first, all of the second is missing; of the first no more than its end."""
-    texts = {
-        (attempt, f"stdout.{process}"): f"{attempt}-{process}\n".encode()
-        for attempt in (1, 2, 3, 4)
-        for process in (0, 1)
-    }
-    job, logs = spooled_logs(tmp_path, texts, attempts=4)
-    wanted = LogsWanted(
-        user="ann",
-        job=job.id,
-        component="",
-        streams=("stdout", "stderr"),
-        process=-1,
-        is_followed=True,
-        offsets={(2, 0, 0, "stdout"): 2, (1, 0, 1, "stdout"): 4, (3, 7, 0, "stdout"): 1},
-    )
-    found: list[tuple[int, int, int, bytes]] = []
-    async with asyncio.timeout(90), aclosing(logs.read(wanted)) as parts:
-        async for part in parts:
-            found.append((part.attempt, part.process, part.offset, part.data))
-            if len(found) == 6:
-                break
-    assert found[:4] == [
-        (2, 0, 2, b"0\n"),
-        (2, 1, 0, b"2-1\n"),
-        (3, 0, 0, b"3-0\n"),
-        (3, 1, 0, b"3-1\n"),
-    ]
-    assert sorted(found[4:]) == [(4, 0, 0, b"4-0\n"), (4, 1, 0, b"4-1\n")]
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -249,58 +186,6 @@ async def test_what_an_earlier_attempt_wrote_is_read_at_the_site_where_it_was(
     assert found == [*([(1, b"meanwhile\n")] if is_there else []), (2, b"again\n")]
 
 
-async def test_who_leaves_logs_that_are_followed_leaves_no_error(tmp_path: Path) -> None:
-    """A client that goes away, or is believed no more, while a part is on its way to it."""
-    job, logs = spooled_logs(tmp_path, {(1, "stdout.0"): b"text"})
-    wanted = LogsWanted(
-        user="ann", job=job.id, component="", streams=("stdout",), process=-1, is_followed=True
-    )
-    async with asyncio.timeout(90):
-        async with aclosing(logs.read(wanted)) as parts:
-            assert (await anext(parts)).data == b"text"
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None) as limit, aclosing(logs.read(wanted)) as parts:
-                async for _ in parts:
-                    limit.reschedule(asyncio.get_running_loop().time())
-                    await asyncio.Event().wait()
-        assert limit.expired()
-
-
-@pytest.mark.parametrize("phase", ["Finished", "Cancelled"])
-async def test_of_a_job_that_is_over_nothing_stays_that_nobody_sees(
-    tmp_path: Path, phase: str
-) -> None:
-    """It goes when the job ends, or, if it came afterwards, when the daemon starts again."""
-    config = config_of(tmp_path)
-    left = config.spool / "jobs" / "j1" / "attempt-70" / "0" / "output" / "a"
-    # Where the machine stalls, the first attempt may not be the last. What goes last is waited for.
-    logs = [
-        config.spool / "jobs" / "j1" / f"attempt-{attempt}" / "0" / "log" / "stdout.0"
-        for attempt in range(1, 7)
-    ]
-    async with running(config) as daemon, asyncio.TaskGroup() as group:
-        for path in (left, *logs):
-            path.parent.mkdir(parents=True)
-            path.write_bytes(b"this")
-        agent = FakeAgent(daemon.address, ends_at_once=phase == "Finished")
-        staying = group.create_task(agent.stay())
-        async with AsyncClient(daemon.address) as client, asyncio.timeout(90):
-            job = (await client.submit("&(executable=/bin/true)(outputFile=a)")).job
-            assert job == "j1"
-            if phase == "Cancelled":
-                await agent.until("release")
-                await client.cancel([job])
-            assert await client.wait(job) == phase
-            await comes_true(lambda: not left.exists())
-            last = (await client.show(job))["attempts"]
-        staying.cancel()
-    assert [path for path in logs if path.exists()] == [logs[last - 1]]
-    left.parent.mkdir(parents=True)
-    left.write_bytes(b"late")
-    async with running(config):
-        await comes_true(lambda: not left.exists())
-
-
 async def test_logs_of_a_job_that_is_over_come_from_the_spool_or_its_site(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     async with running(config) as daemon, asyncio.TaskGroup() as group:
@@ -325,7 +210,3 @@ async def test_logs_of_a_job_that_is_over_come_from_the_spool_or_its_site(tmp_pa
             assert [part.data async for part in client.logs(job, stream="stdout", follow=True)] == [
                 b"came late\n"
             ]
-
-
-async def _first(parts: AsyncIterator[LogPart]) -> LogPart:
-    return await anext(parts)

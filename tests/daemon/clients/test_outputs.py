@@ -76,18 +76,3 @@ async def test_a_link_in_their_place_is_not_followed(tmp_path: Path) -> None:
     visible.symlink_to(tmp_path / "secret")
     with pytest.raises(UnusableFileError, match="symbolic link"):
         await anext(parts)
-
-
-async def test_those_of_components_are_chosen_by_label(tmp_path: Path) -> None:
-    spool = Spool(tmp_path / "spool")
-    for component, label in enumerate(("a", "b", "b")):
-        place = AttemptComponent(job=JOB, attempt=2, component=component)
-        spool.outputs(place).mkdir(parents=True)
-        (spool.outputs(place) / "x").write_text(str(component))
-        (spool.outputs(place).parent / "label").write_text(label)
-    spool.finish(OVER)
-    publisher = Publisher(spool)
-    chosen = OutputsWanted(job=JOB, components={0: "a", 2: "b"}, is_names_only=True)
-    assert await read(spool, publisher, chosen) == {"a/x": b"", "b.2/x": b""}
-    everything = await read(spool, publisher, WANTED)
-    assert everything == {"a/x": b"0", "b.1/x": b"1", "b.2/x": b"2"}

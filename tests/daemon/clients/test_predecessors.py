@@ -7,7 +7,7 @@ import pytest
 from koala.core.model.job import Cancelled, Finished, Job, Phase, Placing
 from koala.core.model.predecessors import Ended, Predecessor
 from koala.core.model.values import JobId, UserName
-from koala.daemon.clients.predecessors import check_predecessors
+from koala.daemon.clients.submit_service import check_predecessors
 from koala.errors import RejectedError
 from tests.harness.builders import a_spec
 

@@ -10,7 +10,7 @@ from koala.core.model.job_spec import ComponentSpec, JobSpec
 from koala.core.model.values import UserName
 from koala.daemon.clients.staging import contents_of, with_archives
 from koala.daemon.files.uploads import Content
-from koala.errors import RejectedError, SpecError
+from koala.errors import SpecError
 
 STAGED = f"{'a' * 64}:1000"
 UPLOADED = Content(user="ann", checksum="a" * 64, size_bytes=1000)
@@ -43,11 +43,6 @@ def test_a_staged_executable_is_found_under_its_own_name(
     assert (found.executable, found.archive) == (expected, STAGED)
 
 
-def test_a_job_that_stages_nothing_stays_as_it_is() -> None:
-    spec = a_job("/bin/true")
-    assert with_archives(spec, {}, {}) is spec
-
-
 def test_files_for_a_component_that_stages_nothing_are_refused() -> None:
     with pytest.raises(SpecError, match=r"component '0', which stages nothing .*those of 1\)"):
         staged(a_job("program", "yes"), c0=STAGED, c1=STAGED)
@@ -65,11 +60,3 @@ def test_the_uploads_of_staging_components_are_looked_for_each_once() -> None:
     twice = replace(spec, components=(*spec.components, spec.components[1]))
     assert list(contents_of(twice, {"1": STAGED, "2": STAGED})) == [UPLOADED]
     assert not list(contents_of(twice, {"0": STAGED, "7": STAGED, "1": "wrong"}))
-
-
-def test_what_was_not_uploaded_is_refused() -> None:
-    for given in ({}, {"c1": f"{'b' * 64}:1000"}):
-        with pytest.raises(RejectedError, match="component 1 stages files, and this submission"):
-            staged(a_job("program", "yes"), **given)
-    with pytest.raises(SpecError, match="allowed is CHECKSUM:SIZE"):
-        staged(a_job("program", "yes"), c1="../../etc/passwd")

@@ -66,39 +66,6 @@ async def test_a_full_queue_delays_or_refuses_as_the_client_wants(tmp_path: Path
         assert (await client.show(delayed.job))["phase"] == "Delayed"
 
 
-async def test_a_job_waits_for_others(tmp_path: Path) -> None:
-    async with running(config_of(tmp_path)) as daemon, AsyncClient(daemon.address) as client:
-        first = (await client.submit(ONE)).job
-        second = (await client.submit(f"{ONE}(after={first})", after=[first], key="k")).job
-        assert (await client.show(second))["phase"] == "Waiting"
-        assert (await client.submit(f"{ONE}(after={first})", after=[first], key="k")).is_known
-        for wrong, error in (("j99", "no such job"), ("x", "a job's id"), (f"{first}:any", "end")):
-            with pytest.raises((RejectedError, SpecError), match=error):
-                await client.submit(f"{ONE}(after={first})", after=[wrong])
-        await client.cancel([first])
-        assert "because j1 was cancelled" in str(await client.why(second))
-        with pytest.raises(RejectedError, match="that job is Cancelled"):
-            await client.submit(ONE, after=[second])
-        anyhow = (await client.submit(ONE, after=[f"{second}:any"])).job
-        assert (await client.show(anyhow))["phase"] == "Placing"
-
-
-async def test_a_job_is_submitted_at_a_local_queue(tmp_path: Path) -> None:
-    config = config_of(tmp_path, '[policies]\nqueueing = "LP-GF"')
-    async with running(config) as daemon, AsyncClient(daemon.address) as client:
-        local = await client.submit(ONE, queue="delft", key="k")
-        assert (await client.submit(ONE, queue="delft", key="k")).is_known
-        with pytest.raises(RejectedError, match="another text"):
-            await client.submit(ONE, queue="leiden", key="k")
-        for wrong in ("*", "a b", "-"):
-            with pytest.raises(SpecError, match="queue"):
-                await client.submit(ONE, queue=wrong)
-        said = await client.why(local.job)
-        assert "number 1 of 1 in the queue of delft (LP-GF)" in str(said)
-        other = await client.submit(ONE)
-        assert "number 1 of 1 in the global queue" in str(await client.why(other.job))
-
-
 async def test_components_that_never_fit_together_are_refused_however_they_are_submitted(
     tmp_path: Path,
 ) -> None:
@@ -119,23 +86,4 @@ async def test_components_that_never_fit_together_are_refused_however_they_are_s
             warned = await client.submit(ONE, dry_run=True)
             assert "sites that cannot be used now: delft (drained, 8" in str(warned.warnings)
             assert [job["job"] for job in await client.list_jobs()] == [taken.job]
-        staying.cancel()
-
-
-async def test_a_job_that_no_site_can_take_is_refused_at_once(tmp_path: Path) -> None:
-    async with running(config_of(tmp_path)) as daemon, asyncio.TaskGroup() as group:
-        agent = FakeAgent(daemon.address)
-        staying = group.create_task(agent.stay())
-        await agent.until("wanted_end")
-        async with AsyncClient(daemon.address) as client:
-            with pytest.raises(
-                RejectedError, match="wants 9 processors: the largest site is delft"
-            ):
-                await client.submit("&(executable=/bin/true)(count=9)")
-            with pytest.raises(RejectedError, match="'utrecht': known sites are delft"):
-                await client.submit(
-                    "&(executable=/bin/true)(count=1)(resourceManagerContact=utrecht)"
-                )
-            with pytest.raises(RejectedError, match="'big' is not in the catalogue"):
-                await client.submit("&(executable=/bin/true)(inputFile=big)")
         staying.cancel()

@@ -1,10 +1,8 @@
 """Watches of a daemon over real gRPC: they resume without gap or double, and end with their job."""
 
 import asyncio
-from contextlib import aclosing
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from koala.client import AsyncClient
@@ -12,7 +10,6 @@ from koala.client.records import Notice
 from koala.errors import SpecError, UnknownJobError
 from tests.daemon.running import ONE, config_of, running
 from tests.harness.moments import moment
-from tests.harness.ports import free_port
 
 pytestmark = pytest.mark.live
 
@@ -28,27 +25,6 @@ async def test_a_watch_resumes_over_a_restart_without_gap_or_double(tmp_path: Pa
         rest = await take(client, after=first[-1]["number"], count=2)
     assert [notice["number"] for notice in [*first, *rest]] == [1, 2, 3, 4]
     assert [notice["job"] for notice in [*first, *rest]] == ["j1", "j2", "j3", "j4"]
-
-
-async def test_a_watch_goes_on_by_itself_when_the_daemon_comes_back(tmp_path: Path) -> None:
-    address = f"127.0.0.1:{free_port()}"
-    config = config_of(tmp_path)
-    config = type(config)(**{**{f: getattr(config, f) for f in config.__struct_fields__},
-                             "listen": address})  # fmt: skip
-    async with AsyncClient(address) as client, asyncio.TaskGroup() as group, asyncio.timeout(90):
-        async with running(config):
-            await client.submit(ONE)
-            seen = group.create_task(take(client, after=0, count=2))
-            job = (await client.submit(ONE)).job
-            assert len(await seen) == 2
-            waiting = group.create_task(client.wait(job))
-            async with aclosing(client.watch(after=0)) as watch:  # type: ignore[type-var]
-                assert (await anext(watch))["number"] == 1
-                while (await client.metrics())["watchers"] < 2:
-                    await moment()
-        async with running(config), AsyncClient(address) as other:
-            await other.cancel(job)
-            assert await waiting == "Cancelled"
 
 
 async def test_a_watch_of_a_job_ends_with_the_job(tmp_path: Path) -> None:
@@ -79,24 +55,6 @@ async def test_a_watch_of_a_job_ends_with_the_job(tmp_path: Path) -> None:
             await whole(client, after=0, job="j999")
         with pytest.raises(SpecError, match="the last notice is 4"):
             await whole(client, after=5, job=job)
-
-
-async def test_a_watch_of_a_job_that_ended_while_the_daemon_was_away_ends(tmp_path: Path) -> None:
-    address = f"127.0.0.1:{free_port()}"
-    config = msgspec.structs.replace(config_of(tmp_path), listen=address)
-    async with AsyncClient(address) as client, asyncio.TaskGroup() as group, asyncio.timeout(90):
-        async with running(config):
-            job = (await client.submit(ONE)).job
-            new = group.create_task(whole(client, after=-1, job=job))
-            every = group.create_task(whole(client, after=0, job=job))
-            while (await client.metrics())["watchers"] < 2:
-                await moment()
-        async with running(config), AsyncClient(address) as other:
-            await other.cancel(job)
-            assert [notice["phase"] for notice in await new] == ["Cancelled"]
-            assert [notice["phase"] for notice in await every] == ["Placing", "Cancelled"]
-        async with running(config):
-            assert await whole(client, after=0, job=job) == await every
 
 
 async def whole(client: AsyncClient, *, after: int, job: str, site: str = "") -> list[Notice]:

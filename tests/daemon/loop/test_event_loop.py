@@ -9,7 +9,7 @@ from koala.common.runtime.clock import Clock
 from koala.daemon.loop.group_commit import BatchContext
 from koala.daemon.storage.records import Batch
 from koala.errors import RejectedError
-from tests.daemon.loop.bench import bench, kinds, submit
+from tests.daemon.loop.bench import bench, submit
 
 
 async def test_an_error_of_ours_goes_to_who_asked_and_to_nobody_else(tmp_path: Path) -> None:
@@ -20,14 +20,6 @@ async def test_an_error_of_ours_goes_to_who_asked_and_to_nobody_else(tmp_path: P
         with pytest.raises(RejectedError, match="not at"):
             await the.event_loop.ask(refuse)
         assert await the.event_loop.ask(submit) == "j1"
-
-
-async def test_a_cancelled_asker_does_not_take_its_event_back(tmp_path: Path) -> None:
-    async with bench(tmp_path) as the, asyncio.TaskGroup() as group:
-        asking = group.create_task(the.event_loop.ask(submit))
-        await asyncio.sleep(0)
-        asking.cancel()
-    assert kinds(tmp_path)[0] == "JobSubmitted"
 
 
 async def test_a_full_inbox_makes_askers_wait_and_loses_none(tmp_path: Path) -> None:

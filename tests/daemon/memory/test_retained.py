@@ -17,7 +17,6 @@ from koala.core.model.hold_budget import PERIOD_S, WINDOW_S, Budget
 from koala.core.model.values import ClaimId
 from koala.daemon.assembly import Assembly, Foundation, assemble
 from koala.daemon.loop.group_commit import Upkeep
-from koala_agent.starter_link.listener import StarterListener
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.memory.retained import retained
 from tests.daemon.running import config_of, running
@@ -83,17 +82,6 @@ async def test_ended_jobs_beyond_those_that_are_kept_leave_no_object(
     assert before["Job"] == after["Job"] == KEPT
     grown = {kind: more for kind in after if (more := after[kind] - before[kind]) >= JOBS}
     assert grown == {}, f"of {before.total()} objects"
-
-
-def test_the_rate_limits_of_past_claims_are_not_kept() -> None:
-    now = 0.0
-    listener = StarterListener(
-        emit=lambda _event: None, secret=lambda _claim: None, now=lambda: now
-    )
-    for number in range(300):
-        now += 0.1
-        assert listener.acquire_turn(ClaimId(f"j{number}/1/0/1"), {"kind": "ping"}) == 0
-    assert retained(listener)["TokenBucket"] <= 20
 
 
 def test_what_was_held_is_kept_by_periods_and_forgotten_after_a_day() -> None:

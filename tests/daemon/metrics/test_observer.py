@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from koala.common.metrics import declarations as m
+from koala.common.metrics.declarations import Metric, Source
 from koala.common.metrics.meter import Meter
-from koala.common.metrics.metric_types import Metric, Source
 from koala.common.metrics.readings import Readings
 from koala.core.model.job import TERMINAL
 from koala.core.model.placement_queues import queue_label

@@ -14,7 +14,6 @@ import pytest
 
 from koala.daemon.notifications.mqtt import MqttBroker, MqttPublisher
 from koala.errors import ConfigError
-from tests.common.files.stage import comes_true
 from tests.daemon.notifications.mqtt_broker import broker, listener, told
 
 PUBLISHER = """
@@ -59,16 +58,6 @@ async def test_the_newest_event_of_each_job_and_site_is_retained(tmp_path: Path)
                         "grid/sites/delft": '{"idle":12,"text":"é"}'.encode(),
                     },
                 )
-
-
-@pytest.mark.live
-async def test_a_stopped_bus_says_that_the_daemon_is_offline(tmp_path: Path) -> None:
-    with broker(tmp_path) as process:
-        process.start()
-        async with listener(process.port) as client:
-            async with running(MqttPublisher(MqttBroker.parse(process.url))):
-                await told(client, {"grid/daemon": b"online"})
-            await told(client, {"grid/daemon": b"offline"})
 
 
 @pytest.mark.live
@@ -119,19 +108,6 @@ async def test_a_bus_ends_though_its_cancellation_comes_together_with_an_answer(
 
 
 @pytest.mark.live
-async def test_a_bus_ends_though_its_cancellation_comes_together_with_the_end_of_the_broker(
-    tmp_path: Path,
-) -> None:
-    with broker(tmp_path) as process:
-        process.start()
-        bus = MqttPublisher(MqttBroker.parse(process.url))
-        async with running(bus):
-            async with listener(process.port) as client:
-                await told(client, {"grid/daemon": b"online"})
-            process.stop()  # the bus hears of it when it is cancelled already, or just before
-
-
-@pytest.mark.live
 async def test_what_was_published_during_an_outage_arrives_after_it(tmp_path: Path) -> None:
     with broker(tmp_path) as process:
         process.start()
@@ -145,33 +121,6 @@ async def test_what_was_published_during_an_outage_arrives_after_it(tmp_path: Pa
             async with listener(process.port) as client:
                 await told(client, {"grid/jobs/j1": JOB_PLACING, "grid/daemon": b"online"})
         assert bus.dropped == 0
-
-
-@pytest.mark.live
-async def test_only_the_newest_wait_for_a_broker_that_is_away(tmp_path: Path) -> None:
-    with broker(tmp_path) as process:
-        bus = MqttPublisher(MqttBroker.parse(process.url), queue_max=3)
-        async with running(bus):
-            for number in range(5):
-                bus.publish_job(f"j{number}", {"phase": "Placing"})
-            assert bus.dropped == 2
-            process.start()
-            async with listener(process.port) as client:
-                await told(client, {f"grid/jobs/j{n}": JOB_PLACING for n in (2, 3, 4)})
-                await comes_true(lambda: bus.published == 3)  # each is confirmed after it is told
-
-
-async def test_a_name_cannot_leave_its_topic() -> None:
-    bus = MqttPublisher(MqttBroker.parse("mqtt://127.0.0.1:1"))
-    bus.publish_site("a/b#+\n", {})
-    assert list(bus._waiting) == [("koala/sites/a_b___", b"{}")]
-
-
-def test_a_url_says_where_the_broker_is() -> None:
-    assert MqttBroker.parse("mqtt://host") == MqttBroker(host="host", port=1883, prefix="koala")
-    assert MqttBroker.parse("mqtts://ann:p%40ss@[::1]:99/a/b/") == MqttBroker(
-        host="::1", port=99, prefix="a/b", user="ann", password="p@ss", is_encrypted=True
-    )
 
 
 @pytest.mark.parametrize(

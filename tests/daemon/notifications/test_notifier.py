@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from koala.client import AsyncClient
 from koala.core.model.job import Cancelled, Failed, Job, Phase
 from koala.core.model.job_spec import Notify
 from koala.core.model.values import JobId, UserName
@@ -21,7 +19,6 @@ from koala.daemon.notifications.notifier import Notifier, NotifyRules
 from koala.daemon.storage.records import Notice
 from koala.errors import RejectedError
 from tests.common.files.stage import comes_true
-from tests.daemon.running import config_of, running
 from tests.harness.builders import a_spec
 
 J1 = JobId("j1")
@@ -60,17 +57,6 @@ def test_a_daemon_on_plain_text_runs_no_programs() -> None:
     assert NotifyRules.of_daemon(has_bus=False, is_plain=True).account == ""
     expected = ME if os.geteuid() else ""  # nor does one of root
     assert NotifyRules.of_daemon(has_bus=False, is_plain=False).account == expected
-
-
-async def test_a_topic_gets_the_end_and_nothing_else() -> None:
-    sent: list[tuple[str, Mapping[str, object]]] = []
-    notifier = Notifier({J1: wanted(topic="t")}.get, lambda topic, told: sent.append((topic, told)))
-    notifier.publish([a_notice("Running"), a_notice("", "a line"), a_notice("Failed")])
-    ((topic, message),) = sent
-    assert topic == "notify/ann/t"
-    assert message == {
-        "job": "j1", "name": "x", "phase": "Failed", "text": "it failed", "status": 3, "at": 1.0,
-    }  # fmt: skip
 
 
 async def test_a_program_learns_of_the_end_in_its_environment(tmp_path: Path) -> None:
@@ -113,11 +99,3 @@ async def test_a_program_that_does_not_end_is_killed_and_others_run(
     with suppress(psutil.NoSuchProcess):
         left = psutil.Process(int(pid.read_text()))
         await comes_true(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE)
-
-
-@pytest.mark.live
-async def test_a_daemon_refuses_a_topic_without_a_broker(tmp_path: Path) -> None:
-    async with running(config_of(tmp_path)) as daemon, AsyncClient(daemon.address) as client:
-        for target, text in (("topic t", "no MQTT broker"), ("command /bin/true", "nobody here")):
-            with pytest.raises(RejectedError, match=text):
-                await client.submit(f"&(executable=/bin/true)(notify=({target}))")

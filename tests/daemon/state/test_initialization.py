@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.state.initialization import (
-    initialized_path,
     record_initialized,
     require_initialized,
 )
 from koala.daemon.storage.folder import FILE
 from koala.errors import JournalError
-from tests.cli.command import koala
 from tests.live.grid import live_grid
 
 
@@ -60,28 +58,6 @@ def test_one_that_was_there_and_is_away_is_not_begun_again(
     require_initialized(state, may_begin=True)
 
 
-@pytest.mark.parametrize("name", ["state", "koala/state"])
-def test_an_empty_mount_point_above_is_not_new(tmp_path: Path, name: str) -> None:
-    """The witness is on the disk that is away."""
-    with pytest.raises(JournalError, match=r"nothing else in it|cannot be read"):
-        require_initialized(tmp_path / "disk" / name)
-    (tmp_path / "disk").mkdir()
-    with pytest.raises(JournalError, match=r"nothing else in it|cannot be read"):
-        require_initialized(tmp_path / "disk" / name)
-    assert list((tmp_path / "disk").iterdir()) == []
-
-
-def test_a_link_to_a_disk_that_is_away_is_not_followed_into_nothing(place: Path) -> None:
-    disk = place / "disk"
-    disk.mkdir()
-    state = place / "state"
-    state.symlink_to(disk)
-    begun(state)
-    shutil.rmtree(disk)
-    with pytest.raises(JournalError, match="began one there before"):
-        require_initialized(state)
-
-
 @pytest.mark.live
 @pytest.mark.slow
 async def test_a_daemon_refuses_and_says_what_to_do(tmp_path: Path) -> None:
@@ -104,19 +80,3 @@ async def test_a_daemon_refuses_and_says_what_to_do(tmp_path: Path) -> None:
         async with grid.client() as client:
             await grid.ready(client)
             assert (await client.show(job))["phase"] == "Finished"
-
-
-@pytest.mark.live
-@pytest.mark.slow
-def test_a_grid_whose_state_is_away_gets_no_new_authority(tmp_path: Path) -> None:
-    grid = tmp_path / "grid.toml"
-    grid.write_text(
-        '[daemon]\nlisten = "127.0.0.1:0"\nplain = false\n[sites.delft.site]\nprocessors = 2\n'
-    )
-    state = tmp_path / "state" / "daemon"
-    state.mkdir(parents=True)
-    initialized_path(state).touch()
-    run = koala("up", str(grid), "--state", str(state.parent), XDG_RUNTIME_DIR=str(tmp_path))
-    assert run.returncode == 1
-    assert "began one there before" in run.stderr
-    assert list(state.iterdir()) == []

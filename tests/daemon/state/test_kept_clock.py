@@ -51,15 +51,3 @@ def test_no_clock_begins_before_the_last_event(tmp_path: Path) -> None:
     keep(tmp_path, ahead_s=-HOURS_S)
     last_at = unix_now() + HOURS_S
     assert begin_clock(tmp_path, last_at, has_claims=True).now() >= last_at
-
-
-@pytest.mark.parametrize(
-    "text", ["", "x", "x y z", f"{boot_id()} nan", f"{boot_id()} -inf", "\xff"]
-)
-def test_a_file_that_says_nothing_is_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / FILE).write_text(text, encoding="latin-1")
-    assert abs(ahead_s(begin_clock(tmp_path, 0.0, has_claims=True))) < NEAR_S
-
-
-def test_a_folder_that_takes_no_file_stops_no_daemon(tmp_path: Path) -> None:
-    assert abs(ahead_s(begin_clock(tmp_path / "missing", 0.0, has_claims=True))) < NEAR_S

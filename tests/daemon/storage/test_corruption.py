@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.state.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX, begin_life
-from koala.daemon.storage.folder import FILE, MARK
-from koala.daemon.storage.records import ADVICE, RESTORE
-from koala.errors import DamagedError
-from tests.daemon.storage.corruption import WAL, State, campaign, config_of, make_state, outcome
+from tests.daemon.storage.corruption import State, campaign, config_of, make_state, outcome
 
 
 @pytest.fixture(scope="module")
@@ -32,37 +29,9 @@ def test_no_flipped_bit_and_no_cut_takes_back_what_was_committed(
     assert counted["cut: with --accept-loss: refused"] == 0
 
 
-def test_a_log_that_is_gone_with_its_mark_is_missed(state: State, tmp_path: Path) -> None:
-    """The rest is whole in itself, but a journal with events has a mark."""
-    folder = tmp_path / "both"
-    folder.mkdir()
-    (folder / "state").mkdir(mode=0o700)
-    for path in (state.folder / "state").iterdir():
-        if path.is_file() and path.name not in (WAL, MARK):
-            (folder / "state" / path.name).write_bytes(path.read_bytes())
-    assert outcome(state, folder) == "refused: damaged"
-
-
 def test_an_untouched_state_is_recovered(state: State, tmp_path: Path) -> None:
     shutil.copytree(state.folder, tmp_path / "copy")
     assert outcome(state, tmp_path / "copy") == "recovered"
-
-
-@pytest.mark.parametrize("accept_loss", [False, True])
-def test_a_database_that_cannot_be_read_has_to_be_replaced(
-    state: State, tmp_path: Path, *, accept_loss: bool
-) -> None:
-    folder = tmp_path / "page"
-    shutil.copytree(state.folder, folder)
-    (folder / "state" / WAL).unlink()
-    with (folder / "state" / FILE).open("r+b") as file:
-        file.seek(2 * 4096)
-        file.write(b"\xff" * 4096)
-    with pytest.raises(DamagedError) as refused:
-        begin_life(config_of(folder), accept_loss=accept_loss)
-    assert RESTORE in str(refused.value)
-    assert ADVICE not in str(refused.value)
-    assert (folder / "state" / MARK).read_bytes() == (state.folder / "state" / MARK).read_bytes()
 
 
 def test_without_a_backup_a_new_journal_begins_behind_the_fence(

@@ -87,30 +87,6 @@ def test_a_new_daemon_that_is_killed_at_any_line_can_be_started(tmp_path: Path) 
     assert len(points) > 2
 
 
-@pytest.mark.long
-def test_a_kill_while_history_is_dropped_is_no_loss(state: State, tmp_path: Path) -> None:
-    spoilt = tmp_path / "spoilt"
-    shutil.copytree(state.folder, spoilt)
-    with closing(sqlite3.connect(spoilt / "state" / FILE)) as connection, connection:
-        connection.execute("UPDATE event SET at = at + 1 WHERE seq = 12")
-    shutil.copytree(spoilt, tmp_path / "looked-at")
-    points = changes(tmp_path / "looked-at")
-    refused = 0
-    for point in points:
-        folder = tmp_path / f"killed-{point}"
-        shutil.copytree(spoilt, folder)
-        assert in_child(folder, partial(kill_at, point)) == -signal.SIGKILL
-        try:
-            opened, found = begin_life(config_of(folder))
-        except JournalError:
-            refused += 1
-            opened, found = begin_life(config_of(folder), accept_loss=True)
-        opened.close()
-        assert jobs_of(found) == state.jobs
-        assert found.scheduler.epoch < LOST_EPOCHS_MAX
-    assert 0 < refused < len(points)
-
-
 def started(folder: Path, *, accept_loss: bool) -> dict[str, object] | None:
     """The jobs that a start goes on with, after a loss; None when it is refused."""
     try:

@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +12,8 @@ from koala.common.protocol.messages import Watermark
 from koala.common.wire.v1 import link_pb2 as pb
 from koala.core.model.values import SiteName
 from koala.daemon.state.recovery import LOST_JOBS_MAX
-from koala.daemon.storage.folder import FILE, MARK
-from koala.daemon.storage.records import JournalPosition, mark_text
+from koala.daemon.storage.folder import FILE
+from koala.daemon.storage.records import JournalPosition
 from koala.daemon.storage.watermark import Watermarks, WatermarkVerdict
 from koala.errors import JournalError
 from tests.daemon.fake_agent import FakeAgent
@@ -160,22 +159,6 @@ async def test_after_an_accepted_loss_nothing_has_a_number_twice(tmp_path: Path)
     assert audited.count('"verb":"AcceptLoss"') == 1
     # The next life needs no word of an operator, and goes on with the numbers.
     assert await served(tmp_path, agent, 1) == f"j{1 + LOST_JOBS_MAX + 2}"
-
-
-@pytest.mark.live
-async def test_a_rolled_back_write_ahead_log_is_refused_though_the_mark_file_was_too(
-    tmp_path: Path,
-) -> None:
-    agent = FakeAgent("")
-    await served(tmp_path, agent, 1)
-    with sqlite3.connect(tmp_path / "state" / FILE) as connection:
-        connection.execute("DELETE FROM event WHERE seq > 5")
-        connection.execute("DELETE FROM digest WHERE seq > 5")
-        connection.execute("DELETE FROM snapshot WHERE seq > 5")
-        (chain,) = connection.execute("SELECT chain FROM event WHERE seq = 5").fetchone()
-    connection.close()
-    (tmp_path / "state" / MARK).write_bytes(mark_text(JournalPosition(5, chain)))
-    assert "it ends with event" in await refused(tmp_path, agent)
 
 
 @pytest.mark.live

@@ -11,8 +11,15 @@ from koala.errors import SpecError
 from koala.job_descriptions.job_reader import read_job
 from koala.job_descriptions.job_writer import write_job
 from koala.job_descriptions.scripts.draft import ScriptSite
-from koala.job_descriptions.scripts.reading import SCRIPT_BYTES_MAX, read_script, read_scripts
+from koala.job_descriptions.scripts.reading import SCRIPT_BYTES_MAX, read_scripts
+from koala.job_descriptions.scripts.reading import read_script as read_parts
 from koala.job_descriptions.scripts.slurm import slurm_seconds
+
+
+def read_script(text: str, *, site: ScriptSite | None = None) -> tuple[ComponentSpec, list[str]]:
+    """The only component of a script, and warnings."""
+    (component,), warnings = read_parts(text, sites=None if site is None else [site])
+    return component, warnings
 
 
 def slurm(*directives: str, body: str = "hostname") -> ComponentSpec:
@@ -23,6 +30,9 @@ def slurm(*directives: str, body: str = "hostname") -> ComponentSpec:
 def grid_engine(*directives: str) -> ComponentSpec:
     lines = "".join(f"#$ {directive}\n" for directive in directives)
     return read_script(f"#!/bin/sh\n{lines}hostname\n")[0]
+
+
+PARTS = "#!/bin/sh\n#SBATCH -n 2 -t 5\n#SBATCH hetjob\n#SBATCH -n 4\n"
 
 
 def test_a_script_is_run_by_its_own_interpreter_and_one_process() -> None:
@@ -122,7 +132,10 @@ def test_a_script_at_several_sites_says_once_what_is_left_out() -> None:
         ("#!/bin/sh\n#SBATCH --mem=1G\n#SBATCH --mem-per-cpu=1G\n", 3, "no --mem beside it"),
         ("#!/bin/sh\n#SBATCH -N 1-2\n", 2, "a component has a fixed size"),
         ("#!/bin/sh\n#SBATCH -w n[1-2]\n", 2, "expected --ntasks beside it"),
-        ("#!/bin/sh\n#SBATCH -n 2\n#SBATCH hetjob\n#SBATCH -n 4\n", 3, "for each part"),
+        ("#!/bin/sh\n#SBATCH -n 2\n#SBATCH hetjob -n 4\n", 3, "passes over the rest of the line"),
+        (f"{PARTS}x=$(srun --het-group=1 b)\n", 5, "at the beginning of a line; or give each part"),
+        (f"{PARTS}srun --het-group=2 b\n", 5, "found '2', expected 0 to 1"),
+        (f"{PARTS}srun --het-group=1 b | tee out\n", 5, "one `srun` on a line"),
         ("#!/bin/sh\n#SBATCH --signal=B:USR1@60\n", 2, "no signal comes before the end"),
         ("#!/bin/sh\n#$ -pe smp 2-8\n", 2, "a component has a fixed size"),
         ("#!/bin/sh\n#$ -l h_rt=1:00\n", 2, "-l h_rt: invalid time '1:00'"),
@@ -399,3 +412,39 @@ def test_interpreters_that_take_a_program_as_an_argument(
 def test_a_script_without_a_first_line_may_name_its_shell() -> None:
     component, _ = read_script("#$ -S /bin/bash\n#$ -pe mpi 2\ntrue\n")
     assert (component.executable, component.arguments[0]) == ("/bin/bash", "-c")
+
+
+def test_parts_of_a_heterogeneous_job_are_components_with_steps_of_their_own() -> None:
+    body = (
+        "module load x\nsrun -l ./a : \\\n  ./b '#1 : 2' > out &\nsrun --het-group=1 ./c\nsrun d\n"
+    )
+    job = read_scripts([("alpha,beta", "a.sh", PARTS + body)])
+    first, second = job.spec.components
+    assert [(one.site, one.processors, one.wall_time_s) for one in (first, second)] == [
+        ("alpha", 2, 300),
+        ("beta", 4, 300),
+    ]
+    start = PARTS + "module load x\n"
+    assert first.arguments[-1] == f"{start}srun -l ./a > out &\ntrue\nsrun d\n"
+    assert second.arguments[-1] == f"{start}srun ./b '#1 : 2' > out &\nsrun ./c\ntrue\n"
+    assert [warning.partition(": part 1")[0] for warning in job.warnings] == [
+        "a.sh: line 6, column 5"
+    ]
+    with pytest.raises(SpecError, match="found 3 sites for a script, expected 2 or one"):
+        read_scripts([("alpha,beta,gamma", "a.sh", PARTS)])
+
+
+def test_a_part_without_a_step_runs_nothing_and_the_script_runs_once() -> None:
+    (first, second), (warning,) = read_parts(PARTS + "hostname\n")
+    assert first.arguments[-1] == PARTS + "hostname\n"
+    assert (second.executable, second.arguments, second.processors) == ("/bin/true", (), 4)
+    assert warning == "part 1 runs nothing, and ends at once: no srun names its group"
+
+
+def test_a_part_has_the_options_of_earlier_ones_unless_it_gives_others() -> None:
+    lines = "#SBATCH -N2 -p fast -t 5 -A physics\n#SBATCH PackJob\n#SBATCH -t 9 -c 4\n"
+    components, _ = read_parts(f"#!/bin/sh\n{lines}true\n")
+    assert [(one.queue, one.project, one.wall_time_s, one.hosts) for one in components] == [
+        ("fast", "physics", 300, 2),
+        (None, "physics", 540, None),
+    ]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 from functools import partial
 from math import inf, isnan
-from pathlib import Path
 
 import pytest
 
-from koala.lab.papers import figures, judgement
 from koala.lab.papers.deadlines import PAPER
 from koala.lab.papers.deadlines.points import (
     LEAD_BINS_S,
@@ -23,12 +20,10 @@ from koala.lab.papers.deadlines.points import (
     run,
 )
 from koala.lab.papers.deadlines.quantities import PURE
-from koala.lab.papers.markdown import as_markdown
 from koala.lab.papers.paper import Claim, parts_of
 from koala.lab.papers.results import Results
-from koala.lab.papers.sweep import plan, sweep
+from koala.lab.papers.sweep import plan
 from koala.lab.papers.verdicts import Verdict
-from koala.lab.sim.campaign.execution import Processes
 from koala.lab.sim.runs import ARITHMETIC, Arithmetic, Effort, Outcome, Quantity, Run, Setting
 from tests.lab.papers import worlds
 from tests.lab.papers.worlds import check_claims, shifted
@@ -118,23 +113,6 @@ def test_every_claim_has_its_own_name_and_is_tested_near_saturation() -> None:
 
 def test_every_figure_of_the_paper_is_there() -> None:
     assert [figure.number for figure in PAPER.figures] == list(range(1, 10))
-
-
-@pytest.mark.slow
-def test_a_whole_reproduction_in_small(tmp_path: Path) -> None:
-    wanted = plan(PAPER, replace(TINY, replications=1, length=500.0, levels=LEVELS[:1]))
-    swept = sweep(wanted, engine=Processes(workers=1))
-    made = judgement.report(swept)
-    assert swept.finished == len(wanted.runs())
-    assert len(made.claims) == len(PAPER.claims)
-    text = as_markdown(made)
-    assert all(f"| {claim.id}. " in text for claim in PAPER.claims)
-    for figure in PAPER.figures:
-        rows = list(csv.DictReader(figures.as_csv(figure, made.results).splitlines()))
-        assert rows
-        assert all(row["replications"] == "1" for row in rows)
-    drawn = figures.draw(PAPER.figures[6], made.results, tmp_path)
-    assert all(path.stat().st_size for path in drawn)
 
 
 def test_a_run_measures_the_same_as_the_simulator() -> None:

@@ -10,10 +10,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from koala.lab.papers import figures
+from koala.lab.papers.judgement import report
 from koala.lab.papers.markdown import caption
 from koala.lab.papers.paper import Difference, Figure, Mark, Panel
 from koala.lab.papers.results import Results
-from koala.lab.papers.sweep import plan, sweep
+from koala.lab.papers.sweep import plan
 from koala.lab.sim.campaign.execution import Processes
 from tests.lab.papers.toy import PAPER, response
 
@@ -22,7 +23,8 @@ PAIR = Difference(response("quick", 0.9), response("slow", 0.9))
 
 @pytest.fixture(scope="module")
 def made() -> Results:
-    return sweep(plan(PAPER, PAPER.efforts["quick"]), engine=Processes(workers=1)).results
+    wanted = plan(PAPER, PAPER.efforts["quick"])
+    return report(wanted, wanted.work().execute(engine=Processes(workers=1))).results
 
 
 def words(panel: Panel, made: Results, folder: Path, note: str = "") -> list[str]:

@@ -7,15 +7,11 @@ from functools import partial
 
 import pytest
 
-from koala.lab.papers import judgement
 from koala.lab.papers.hints import PAPER
 from koala.lab.papers.hints.points import LEVELS, READINGS, Compared, Point, Reading, run
-from koala.lab.papers.markdown import as_markdown
 from koala.lab.papers.paper import Claim
-from koala.lab.papers.sweep import plan, sweep
-from koala.lab.papers.tables import document
+from koala.lab.papers.sweep import plan
 from koala.lab.papers.verdicts import Verdict, judge
-from koala.lab.sim.campaign.execution import Processes
 from koala.lab.sim.runs import Effort, Run, Setting
 from tests.lab.papers import worlds
 from tests.lab.papers.worlds import check_claims, shifted
@@ -101,21 +97,6 @@ def test_a_reading_changes_one_thing_and_has_no_say_in_a_verdict() -> None:
     assert told["3 Mb/s between sites"] is Verdict.FAILS
     assert told["half of each site's own link"] is Verdict.HOLDS
     assert len(told) == len(READINGS)
-
-
-def test_a_whole_reproduction_in_small() -> None:
-    paper = replace(PAPER, readings=READINGS[:2])
-    wanted = plan(paper, TINY)
-    swept = sweep(wanted, engine=Processes(workers=1))
-    made = judgement.report(swept)
-    assert swept.finished == len(wanted.runs())
-    text = as_markdown(made)
-    assert all(f"| {claim.id}. " in text for claim in PAPER.claims)
-    head = "| claim | as read | 3 Mb/s between sites | 12 Mb/s between sites |"
-    table = text.split(head)[1].split("\n\n")[0]
-    assert table.count("\n") == 1 + sum(1 for claim in PAPER.claims if claim.at(READINGS[0]))
-    found = document(made)
-    assert set(found["claims"][0]["readings"]) == {str(one) for one in READINGS[:2]}
 
 
 def test_the_jobs_that_are_compared_are_those_below_the_preferred_rate() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-from koala.lab.papers import figures, judgement
+from koala.lab.papers import judgement
 from koala.lab.papers.koala import PAPER
 from koala.lab.papers.koala.points import (
     CHANGES,
@@ -25,11 +23,10 @@ from koala.lab.papers.koala.points import (
 from koala.lab.papers.koala.simulation.setting import Setting
 from koala.lab.papers.markdown import as_markdown
 from koala.lab.papers.paper import Claim
-from koala.lab.papers.sweep import plan, sweep
+from koala.lab.papers.sweep import plan
 from koala.lab.papers.tables import document
 from koala.lab.papers.verdicts import Verdict
-from koala.lab.sim.campaign.execution import Processes
-from koala.lab.sim.runs import ANY, ARITHMETIC, Effort, Run
+from koala.lab.sim.runs import ARITHMETIC, Effort, Run
 from koala.lab.sim.runs import Setting as Anything
 from tests.lab.papers import worlds
 from tests.lab.papers.worlds import check_claims
@@ -142,23 +139,6 @@ def test_a_change_changes_one_thing(change: str) -> None:
     assert change_of(other) == change
 
 
-@pytest.mark.slow
-def test_a_whole_reproduction_in_small(tmp_path: Path) -> None:
-    wanted = plan(PAPER, replace(TINY, replications=1, length=2, levels=(ANY, LIGHT)))
-    swept = sweep(wanted, engine=Processes(workers=1))
-    made = judgement.report(swept)
-    assert swept.finished == len(wanted.runs())
-    text = as_markdown(made)
-    assert all(f"| {claim.id}. " in text for claim in PAPER.claims)
-    assert all(f"| {one.id}. " in text for one in PAPER.untestable)
-    for figure in PAPER.figures:
-        rows = list(csv.DictReader(figures.as_csv(figure, made.results).splitlines()))
-        assert rows
-        assert all(row["replications"] == "1" for row in rows)
-    drawn = figures.draw(PAPER.figures[0], made.results, tmp_path)
-    assert all(path.stat().st_size for path in drawn)
-
-
 def test_a_watched_run_is_the_same_run() -> None:
     setting = replace(EXPERIMENT, local_load=0.2)
     plain = run(Run(setting=setting, seed=3, effort=TINY)).values
@@ -202,7 +182,8 @@ def test_a_job_that_does_not_end_refutes_that_all_do_and_the_report_says_why() -
     lost site."""
     wanted = {"1-7", "5.2-3"}
     claims = tuple(claim for claim in PAPER.claims if claim.id in wanted)
-    found = judgement.report(sweep(plan(replace(PAPER, figures=(), claims=claims), LONGER, seed=2)))
+    planned = plan(replace(PAPER, figures=(), claims=claims), LONGER, seed=2)
+    found = judgement.report(planned, planned.work().execute())
     assert {one.claim.id: one.verdict for one in found.claims} == dict.fromkeys(
         wanted, Verdict.FAILS
     )

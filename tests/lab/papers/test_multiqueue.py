@@ -21,7 +21,7 @@ from koala.lab.papers.multiqueue.charts import (
     QUARTERS,
     maximum,
 )
-from koala.lab.papers.multiqueue.claims_policies import SECOND
+from koala.lab.papers.multiqueue.claims import SECOND
 from koala.lab.papers.multiqueue.maxima import MAXIMA
 from koala.lab.papers.multiqueue.points import Case, Point, large, run, saturation
 from koala.lab.papers.multiqueue.simulation.model import Started
@@ -104,23 +104,6 @@ def test_a_second_chart_has_policies_on_both_sides_of_saturation() -> None:
         assert min(maxima) <= view.utilization <= max(maxima)
 
 
-def test_a_run_measures_every_metric_that_figures_and_claims_ask_for() -> None:
-    quantities = {
-        (quantity.setting, quantity.metric)
-        for claim in PAPER.claims
-        for comparison in claim.comparisons(TINY.levels)
-        for quantity in comparison.of
-    }
-    metrics: dict[tuple[str, bool], set[str]] = {}
-    for setting, metric in quantities:
-        assert isinstance(setting, Point)
-        metrics.setdefault((setting.policy, setting.has_large), set()).add(metric)
-    for (policy, has_large), wanted in sorted(metrics.items()):
-        point = Point(policy=policy, case=CASES[0], utilization=0.5, has_large=has_large)
-        values = run(Run(setting=point, seed=1, effort=TINY)).values
-        assert wanted <= set(values), policy
-
-
 def test_large_jobs_are_the_tenth_with_most_processors_of_each_kind() -> None:
     jobs = [
         Started(number, StreamJob(at=0.0, service=1.0, sizes=sizes, home=0), 0, at, (0,))
@@ -133,17 +116,6 @@ def test_large_jobs_are_the_tenth_with_most_processors_of_each_kind() -> None:
         )
     ]
     assert large(jobs) == {"response.large-single": 1 + (7 + 15) / 2, "response.large-multi": 71.0}
-
-
-def test_the_job_stream_of_a_seed_does_not_depend_on_the_policy() -> None:
-    """With next to no load nobody waits, so equal streams mean equal response times."""
-    found = {
-        policy: run(
-            Run(setting=Point(policy=policy, case=CASES[0], utilization=0.01), seed=5, effort=TINY)
-        ).values["response.all"]
-        for policy in ("GS", "LS-DO", "LP-GF", "LQ")
-    }
-    assert len(set(found.values())) == 1
 
 
 def test_reversed_local_queues_change_what_depends_on_their_order_alone() -> None:

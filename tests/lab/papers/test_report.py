@@ -9,12 +9,12 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from koala.errors import ConfigError
-from koala.lab.papers import figures, folder, judgement, report
+from koala.lab.papers import figures, judgement, report
 from koala.lab.papers.claim_table import decisive, mean_text
 from koala.lab.papers.markdown import as_markdown, runs_of
-from koala.lab.papers.paper import Comparison, numbered
+from koala.lab.papers.paper import Comparison
 from koala.lab.papers.results import Results
-from koala.lab.papers.sweep import Swept, make_runs, plan, sweep, swept
+from koala.lab.papers.sweep import head_of, plan
 from koala.lab.papers.tables import as_csv, document
 from koala.lab.papers.verdicts import Finding, Verdict
 from koala.lab.sim.campaign.execution import Processes
@@ -28,7 +28,7 @@ WHOLE = plan(PAPER, PAPER.efforts["quick"])
 
 @pytest.fixture(scope="module")
 def made() -> judgement.Report:
-    return judgement.report(sweep(WHOLE, engine=Processes(workers=1)))
+    return judgement.report(WHOLE, WHOLE.work().execute(engine=Processes(workers=1)))
 
 
 def test_each_verdict_is_reached(made: judgement.Report) -> None:
@@ -68,17 +68,11 @@ def test_the_report_tells_every_claim_with_its_verdict_and_numbers(made: judgeme
 
 def test_claims_stand_in_the_order_of_the_text(made: judgement.Report) -> None:
     paper = replace(PAPER, claims=PAPER.claims[::-1])
-    ran = Swept(
-        plan=replace(WHOLE, paper=paper),
-        results=made.results,
-        finished=made.finished,
-        is_interrupted=False,
-    )
-    assert [one.claim.id for one in judgement.report(ran).claims] == [
-        one.id for one in PAPER.claims
-    ]
+    wanted = replace(WHOLE, paper=paper)
+    ran = judgement.judged(wanted, made.results, finished=made.finished, is_interrupted=False)
+    assert [one.claim.id for one in ran.claims] == [one.id for one in PAPER.claims]
     ids = ["A-1", "5-2", "5.4-9a", "5.4-9b", "5.4-10", "5.4-10a", "5.4.1-1", "10-1"]
-    shuffled = numbered(dict.fromkeys(sorted(ids), PAPER.claims[0]))
+    shuffled = [replace(PAPER.claims[0], id=one) for one in sorted(ids)]
     assert [one.id for one in sorted(shuffled, key=lambda one: one.place)] == ids
 
 
@@ -133,8 +127,8 @@ def test_a_claim_that_fails_is_reported_as_failing_everywhere(made: judgement.Re
 
 
 def test_a_failure_of_which_the_reason_is_unknown_is_told_so(made: judgement.Report) -> None:
-    paper = replace(PAPER, reasons={})
-    without = replace(made, plan=replace(made.plan, paper=paper))
+    claims = [replace(one, claim=replace(one.claim, why_it_fails="")) for one in made.claims]
+    without = replace(made, claims=tuple(claims))
     assert "- 1-3. *Why it fails:* not found out." in as_markdown(without).splitlines()
 
 
@@ -212,9 +206,7 @@ def test_the_report_has_the_numbers_of_each_chart(made: judgement.Report) -> Non
 def test_an_interrupted_sweep_is_told_with_what_is_finished() -> None:
     runs = WHOLE.runs()[:9]
     results = Results(((one, run(one)) for one in runs), diverging=PAPER.diverging)
-    partial = judgement.report(
-        Swept(plan=WHOLE, results=results, finished=len(runs), is_interrupted=True)
-    )
+    partial = judgement.judged(WHOLE, results, finished=len(runs), is_interrupted=True)
     text = as_markdown(partial)
     assert "**Interrupted** after 9 of 36 runs" in text
     assert ".svg" not in text, "no figure is drawn"
@@ -248,38 +240,35 @@ def test_ctrl_c_keeps_the_finished_runs() -> None:
         if done == 4:
             raise KeyboardInterrupt
 
-    found = sweep(WHOLE, engine=Processes(workers=1), progress=interrupt)
-    assert (found.is_interrupted, found.finished) == (True, 4)
+    found = WHOLE.work().execute(engine=Processes(workers=1), progress=interrupt)
+    assert (found.is_interrupted, len(found.finished)) == (True, 4)
 
 
 def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
-    empty = Swept(plan=WHOLE, results=Results(()), finished=0, is_interrupted=True)
-    made = judgement.report(empty)
+    made = judgement.judged(WHOLE, Results(()), finished=0, is_interrupted=True)
     report.write(made, tmp_path)
     assert not list(tmp_path.glob("*.svg")), "whoever interrupts does not wait for drawings"
     assert {found.verdict for found in made.claims} == {Verdict.UNDECIDED}
 
 
-def test_a_run_is_a_function_of_setting_and_seed() -> None:
-    one = Run(setting=WHOLE.settings()[0], seed=3, effort=WHOLE.effort)
-    assert run(one) == run(one)
-
-
 def test_parts_of_several_machines_merge_to_the_runs_of_one(tmp_path: Path) -> None:
-    whole = make_runs(WHOLE, WHOLE.runs(), Processes(workers=1))
+    work, engine = WHOLE.work(), Processes(workers=1)
+    whole = work.execute(engine=engine)
     for number in (1, 2, 3):
         place = tmp_path / str(number)
         place.mkdir()
-        part = make_runs(WHOLE, WHOLE.part(number, 3), Processes(workers=1))
-        folder.write_runs(WHOLE, part, place)
-        folder.write_provenance(WHOLE, part, place, command="", part=f"{number}/3")
+        part = work.part(number, 3)
+        made = part.execute(engine=engine)
+        part.save(
+            made, place, head_of, options=WHOLE.options(), wanted=36, command="", part=f"{number}/3"
+        )
     parts = read_parts([tmp_path / name for name in "312"])
-    merged = folder.merge(WHOLE, parts)
-    one, other = (judgement.report(swept(WHOLE, made)) for made in (whole, merged))
+    merged = work.merged(parts)
+    one, other = (judgement.report(WHOLE, made) for made in (whole, merged))
     assert as_markdown(one) == as_markdown(other)
     assert as_csv(one) == as_csv(other)
     with pytest.raises(ConfigError, match="12 of 36 runs are missing"):
-        folder.merge(WHOLE, parts[1:])
+        work.merged(parts[1:])
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from koala.lab.commands.reproduce import PAPERS
-from koala.lab.papers.judgement import Report, report
+from koala.lab.papers.judgement import Report, judged
 from koala.lab.papers.markdown import as_markdown
 from koala.lab.papers.results import Results
-from koala.lab.papers.sweep import Swept, plan
+from koala.lab.papers.sweep import Plan, plan
 from koala.lab.sim.runs import Outcome, Run, Setting
 from tests.lab.papers.cells import CELL_MAX, longest_cell
 from tests.lab.papers.published import paper_of
@@ -18,10 +19,8 @@ from tests.lab.papers.published import paper_of
 SEEDS = (1, 2)
 
 
-def made_up(name: str) -> Report:
-    """Report on the full effort of a paper, with two made-up values of every quantity."""
-    paper = paper_of(name)
-    wanted = plan(paper, paper.efforts["full"])
+def metrics_of(wanted: Plan) -> dict[Setting, set[str]]:
+    """Return what claims and figures ask for, by setting."""
     metrics: dict[Setting, set[str]] = {}
     for claim in wanted.claims:
         for one in claim.comparisons((*wanted.effort.levels, *wanted.readings)):
@@ -30,6 +29,14 @@ def made_up(name: str) -> Report:
     for figure in wanted.figures:
         for quantity in figure.quantities():
             metrics.setdefault(quantity.setting, set()).add(quantity.metric)
+    return metrics
+
+
+def made_up(name: str) -> Report:
+    """Report on the full effort of a paper, with two made-up values of every quantity."""
+    paper = paper_of(name)
+    wanted = plan(paper, paper.efforts["full"])
+    metrics = metrics_of(wanted)
     random = Random(name)
     finished = (
         (
@@ -43,7 +50,7 @@ def made_up(name: str) -> Report:
         for seed in SEEDS
     )
     results = Results(finished, diverging=paper.diverging)
-    return report(Swept(plan=wanted, results=results, finished=0, is_interrupted=False))
+    return judged(wanted, results, finished=0, is_interrupted=False)
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -54,7 +61,24 @@ def test_no_cell_of_a_report_is_long(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAPERS)
-def test_every_reason_is_of_a_claim(name: str) -> None:
+def test_reasons_are_parts_of_a_sentence(name: str) -> None:
+    reasons = [claim.why_it_fails for claim in paper_of(name).claims]
+    assert any(reasons)
+    assert not any(reason.endswith(".") for reason in reasons)
+
+
+LENGTHS = {"koala": 12, "multiqueue": 200, "deadlines": 4000, "hints": 12, "sq": 1}
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_run_measures_every_metric_that_figures_and_claims_ask_for(name: str) -> None:
+    """Of settings of one kind, and of one policy, the first is run."""
     paper = paper_of(name)
-    assert paper.reasons.keys() <= {claim.id for claim in paper.claims}
-    assert not any(reason.endswith(".") for reason in paper.reasons.values())
+    effort = replace(paper.efforts["quick"], replications=1, length=LENGTHS[name])
+    asked: dict[tuple[object, ...], tuple[Setting, set[str]]] = {}
+    for setting, metrics in metrics_of(plan(paper, effort)).items():
+        kind = (type(setting), *(getattr(setting, one, None) for one in ("policy", "has_large")))
+        asked.setdefault(kind, (setting, set()))[1].update(metrics)
+    for setting, metrics in asked.values():
+        values = paper.run(Run(setting=setting, seed=1, effort=effort)).values
+        assert metrics <= values.keys(), setting

@@ -11,7 +11,7 @@ import pytest
 from koala.lab.papers import judgement
 from koala.lab.papers.markdown import as_markdown
 from koala.lab.papers.paper import Claim
-from koala.lab.papers.sweep import plan, sweep
+from koala.lab.papers.sweep import plan
 from koala.lab.papers.synchronous import PAPER
 from koala.lab.papers.synchronous.points import LEVELS, READINGS, Point, Reading, arithmetic, run
 from koala.lab.papers.verdicts import Verdict, judge
@@ -96,9 +96,8 @@ def test_a_whole_reproduction_in_small() -> None:
     few = [claim for claim in PAPER.claims if claim.section != "5.4" or claim.id == "5.4-5"]
     paper = replace(PAPER, readings=READINGS[:1], figures=(), claims=tuple(few))
     wanted = plan(paper, TINY)
-    swept = sweep(wanted, engine=Processes(workers=1))
-    made = judgement.report(swept)
-    assert swept.finished == len(wanted.runs())
+    made = judgement.report(wanted, wanted.work().execute(engine=Processes(workers=1)))
+    assert made.finished == len(wanted.runs())
     text = as_markdown(made)
     assert all(f"| {claim.id}. " in text for claim in few)
     assert "| claim | as read | dummy on demand |" in text

@@ -14,7 +14,6 @@ from koala.lab.papers.paper import (
     Paper,
     Rule,
     Untestable,
-    numbered,
 )
 from koala.lab.sim.runs import Effort, Level, Outcome, Quantity, Run
 
@@ -67,40 +66,44 @@ def quicker(level: Level) -> Comparison:
     return lower(at(level, "quick"), at(level, "slow"))
 
 
-CLAIMS = numbered(
-    {
-        "1-1": Claim(
-            "worst is higher than quick",
-            lambda level: higher(at(level, "worst"), at(level, "quick")),
-            figures=(1,),
+CLAIMS = (
+    Claim(
+        "worst is higher than quick",
+        lambda level: higher(at(level, "worst"), at(level, "quick")),
+        figures=(1,),
+        id="1-1",
+    ),
+    Claim("quick is quicker", quicker, id="1-2", figures=(1,)),
+    Claim(
+        "quick is slower",
+        lambda level: higher(at(level, "quick"), at(level, "slow")),
+        figures=(1, 2),
+        id="1-3",
+        why_it_fails="quick is quick",
+    ),
+    Claim(
+        "quick is quicker by less than a hundredth of itself, or more",
+        lambda level: lower_by(0.5, at(level, "quick"), at(level, "slow")),
+        reading="undecided by construction",
+        id="2-1",
+    ),
+    Claim(
+        "in most cases quick is close to slow",
+        lambda level: (
+            *close(response("quick", 0.5), response("slow", 0.5)),
+            higher(at(level, "quick"), at(level, "slow")),
         ),
-        "1-2": Claim("quick is quicker", quicker, figures=(1,)),
-        "1-3": Claim(
-            "quick is slower",
-            lambda level: higher(at(level, "quick"), at(level, "slow")),
-            figures=(1, 2),
+        rule=Rule.MOST,
+        id="2-2",
+    ),
+    Claim(
+        "quick is quicker on the left and slower on the right",
+        lambda level: (
+            replace(quicker(level), where="left"),
+            replace(higher(at(level, "quick"), at(level, "slow")), where="right"),
         ),
-        "2-1": Claim(
-            "quick is quicker by less than a hundredth of itself, or more",
-            lambda level: lower_by(0.5, at(level, "quick"), at(level, "slow")),
-            reading="undecided by construction",
-        ),
-        "2-2": Claim(
-            "in most cases quick is close to slow",
-            lambda level: (
-                *close(response("quick", 0.5), response("slow", 0.5)),
-                higher(at(level, "quick"), at(level, "slow")),
-            ),
-            rule=Rule.MOST,
-        ),
-        "2-3": Claim(
-            "quick is quicker on the left and slower on the right",
-            lambda level: (
-                replace(quicker(level), where="left"),
-                replace(higher(at(level, "quick"), at(level, "slow")), where="right"),
-            ),
-        ),
-    }
+        id="2-3",
+    ),
 )
 
 FIGURES = (
@@ -149,6 +152,5 @@ PAPER = Paper(
     ours="All of it.",
     levels="Low and high.",
     diverging=("response",),
-    reasons={"1-3": "quick is quick"},
-    untestable=numbered({"3-1": Untestable("users like it", "there are no users")}),
+    untestable=(Untestable("users like it", "there are no users", id="3-1"),),
 )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.live.failures.test_faults import running_job
-from tests.live.grid import live_grid, until
+from tests.live.grid import live_grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 
@@ -56,30 +54,4 @@ async def test_a_program_is_charged_for_the_time_that_it_ran(
                 ran_s = grid.evidence.over_at(job, 1, component) - max(begun)
                 assert ran_s - 1.0 < charge["run_s"] / charge["processors"] < lasted_s + SLACK_S
             assert shown["attempts"] == 1
-            await grid.at_rest(client)
-
-
-async def test_a_claim_whose_starter_tells_no_end_is_charged_for_the_time_that_it_lasted(
-    tmp_path: Path,
-) -> None:
-    """Nobody but the daemon measures it: its time goes on while claims live."""
-    with live_grid(tmp_path, sites={"delft": 4}) as grid:
-        async with grid.client() as client:
-            await grid.ready(client)
-            since = time.monotonic()
-            job = await running_job(grid, client, "delft")
-            grid.kill("daemon")
-            grid.releases["daemon"] = its_clock(HOURS_S, is_rebooted=False)
-            grid.start("daemon")
-            await grid.ready(client)
-            assert "clock.differs" in grid.log("daemon")
-            (starter,) = grid.starters(f"{job}/1/0/")
-            os.kill(starter, signal.SIGKILL)
-            await until(lambda: any(line.attempt == 2 for line in grid.evidence.lines(job)))
-            lasted_s = time.monotonic() - since
-            grid.evidence.open_gate("open")
-            assert await client.wait(job) == "Finished"
-            charge = (await client.show(job))["charges"][0]
-            assert charge["passed_at"] is not None, charge
-            assert 0.0 < charge["wasted_s"] / charge["processors"] < lasted_s + SLACK_S
             await grid.at_rest(client)

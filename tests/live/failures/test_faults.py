@@ -93,29 +93,6 @@ async def test_killed_agents_and_daemons_that_come_back_find_everything_as_it_wa
         assert (await client.metrics())["epoch"] == 4
 
 
-async def test_a_component_that_ends_while_its_agent_is_away_is_told_afterwards(
-    tmp_path: Path,
-) -> None:
-    async with running_grid(tmp_path) as (grid, client, job):
-        grid.kill("delft", "leiden")
-        grid.evidence.open_gate("open")
-        await until(lambda: not grid.programs(f"{job}/"))
-        grid.start()
-        await ends_well(grid, client, job)
-
-
-async def test_an_agent_that_stands_still_for_a_while_goes_on(tmp_path: Path) -> None:
-    """SIGSTOP: its link is cut for silence; starters wait for it."""
-    async with running_grid(tmp_path, silence_s=2.5) as (grid, client, job):
-        alive = grid.processes(f"{job}/")
-        grid.signal("delft", signal.SIGSTOP)
-        await grid.site_state(client, "delft", "disconnected")
-        grid.signal("delft", signal.SIGCONT)
-        await grid.ready(client)
-        assert grid.processes(f"{job}/") == alive
-        await ends_well(grid, client, job)
-
-
 # --- past the lease -------------------------------------------------------------------------------
 
 
@@ -165,17 +142,6 @@ async def test_a_starter_that_is_stopped_is_ended_by_its_agent_before_the_job_ru
             await ends_well(grid, client, job, attempt=2)
 
 
-async def test_a_killed_starter_sets_its_job_back_and_its_processes_are_reaped(
-    tmp_path: Path,
-) -> None:
-    async with running_grid(tmp_path) as (grid, client, job):
-        starter, *_ = grid.starters(f"{job}/1/0/")
-        os.kill(starter, signal.SIGKILL)
-        await until(lambda: any(line.attempt == 2 for line in grid.evidence.lines(job)))
-        assert not grid.processes(f"{job}/1/")
-        await ends_well(grid, client, job, attempt=2)
-
-
 async def test_a_site_that_forgot_what_runs_says_so_and_without_its_tables_knows_nothing(
     tmp_path: Path,
 ) -> None:
@@ -207,37 +173,6 @@ async def test_a_site_that_forgot_what_runs_says_so_and_without_its_tables_knows
 
 
 # --- members that are missing ---------------------------------------------------------------------
-
-
-async def test_a_quorum_starts_without_the_component_whose_site_is_down(tmp_path: Path) -> None:
-    with live_grid(tmp_path, sites={"delft": 4, "leiden": 4, "vu": 4}) as grid:
-        async with grid.client() as client:
-            await grid.ready(client)
-            evidence = grid.evidence
-            grid.kill("vu")
-            await grid.site_state(client, "vu", "disconnected")
-            parts = [evidence.component(site=site) for site in grid.sites]
-            quorum = (await client.submit(evidence.job(*parts, more="(quorum=2)"))).job
-            loose = [*parts[:2], evidence.component(site="vu", more=LOOSE)]
-            dropped = (await client.submit(evidence.job(*loose))).job
-            strict = (await client.submit(evidence.job(*parts))).job
-            for job in (quorum, dropped):
-                assert await client.wait(job) == "Finished", await client.show(job)
-                assert evidence.finished(job, processes=2) == 1
-                shown = await client.show(job)
-                assert [part["passed_at"] is None for part in shown["parts"]] == [
-                    False,
-                    False,
-                    True,
-                ]
-            assert evidence.lines(strict) == []
-            grid.start("vu")
-            assert await client.wait(strict) == "Finished"
-            assert evidence.finished(strict, processes=3) == 1
-            await grid.at_rest(client)
-
-
-LOOSE = "(subjobStartType=loose-barrier)"
 
 
 # --- two grids ------------------------------------------------------------------------------------

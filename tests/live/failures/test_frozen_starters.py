@@ -67,19 +67,6 @@ async def test_a_starter_that_is_stopped_after_it_armed_ends_its_attempt(tmp_pat
         await grid.at_rest(client)
 
 
-async def test_a_starter_that_goes_on_in_time_takes_part(tmp_path: Path) -> None:
-    async with armed(tmp_path, late_max_s=10.0) as (grid, client, job):
-        starter = starter_of(grid, f"{job}/1/1/")
-        os.kill(starter, signal.SIGSTOP)
-        await until(lambda: began(grid, job, attempt=1, component=0))
-        os.kill(starter, signal.SIGCONT)
-        await until(lambda: began(grid, job, attempt=1, component=1))
-        grid.evidence.open_gate("open")
-        assert await client.wait(job) == "Finished"
-        assert grid.evidence.finished(job, processes=4) == 1
-        await grid.at_rest(client)
-
-
 async def test_a_starter_that_goes_on_after_its_attempt_was_given_up_never_passes(
     tmp_path: Path,
 ) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 import socket
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from koala.common.runtime.systemd import ServiceManager
 from tests.live.grid import PATIENCE_S, Grid
 from tests.live.test_jobs import output, run, shell
 
@@ -129,32 +127,3 @@ async def test_an_agent_that_finds_its_daemon_later_says_so(
             await of_agent.next(f"STATUS={registered(grid)}")
         finally:
             grid.stop()
-
-
-async def test_signs_of_life_come_while_the_loop_turns() -> None:
-    with tempfile.TemporaryDirectory() as folder, listening(f"{folder}/notify") as listener:
-        async with asyncio.TaskGroup() as group:
-            manager = ServiceManager(listener.address, watchdog_s=0.01)
-            feeding = group.create_task(manager.feed())
-            for _ in range(3):
-                await listener.next("WATCHDOG=1")
-            feeding.cancel()
-
-
-def test_variables_that_are_not_for_us_are_taken_away_and_not_followed() -> None:
-    environment = {"NOTIFY_SOCKET": "@a", "WATCHDOG_USEC": "1", "WATCHDOG_PID": "1", "HOME": "/"}
-    with listening() as listener:
-        environment["NOTIFY_SOCKET"] = listener.address
-        manager = ServiceManager.of(environment)
-        assert environment == {"HOME": "/"}
-        asyncio.run(manager.feed())  # returns: process 1 is the watched one
-        assert listener.waiting() == []
-        manager.ready("two\nlines")
-        assert listener.waiting() == ["READY=1\nSTATUS=two lines"]
-
-
-def test_without_a_manager_nothing_is_said_and_one_that_went_away_is_no_error() -> None:
-    ServiceManager.of({}).ready("serving")
-    with listening() as listener:
-        gone = listener.address
-    ServiceManager(gone).ready("serving")

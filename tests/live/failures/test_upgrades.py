@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.common.runtime.disk_formats import CLAIMS, JOURNAL, LOCAL_JOBS, Format
+from koala.common.runtime.disk_formats import JOURNAL, Format
 from koala.daemon.state.recovery import LOST_JOBS_MAX
 from tests.live.failures.test_faults import running_job
 from tests.live.grid import live_grid
@@ -110,37 +110,5 @@ async def test_a_daemon_with_another_format_keeps_its_sites(
             await grid.ready(client)
             job = (await client.submit(grid.evidence.component(site="delft", count=4))).job
             assert int(job[1:]) > LOST_JOBS_MAX
-            assert await client.wait(job) == "Finished"
-            await grid.at_rest(client)
-
-
-@pytest.mark.parametrize(
-    ("name", "known"), [("CLAIMS", CLAIMS), ("LOCAL_JOBS", LOCAL_JOBS)], ids=["claims", "jobs"]
-)
-async def test_an_agent_with_another_format_begins_again(
-    tmp_path: Path, name: str, known: Format
-) -> None:
-    with live_grid(tmp_path, sites=SITES) as grid:
-        async with grid.client() as client:
-            await grid.ready(client)
-            job = (await client.submit(grid.evidence.component(site="delft", count=4))).job
-            assert await client.wait(job) == "Finished"
-            await client.drain("delft")
-            await grid.idle(client, 8)
-            assert grid.terminate("delft") == 0
-            grid.releases["delft"] = other(name, known)
-            grid.start("delft")
-            assert grid.ended("delft") == 1
-            assert f"{known.name} 1: this version of Koala reads 2." in grid.log("delft")
-            assert known.remedy in grid.log("delft")
-            state = grid.state / "delft"
-            (aside := tmp_path / "aside").mkdir()
-            for path in (*state.glob("agent.db*"), state / "agent.mark", state / "lrm"):
-                path.rename(aside / path.name)
-            grid.start("delft")
-            await grid.ready(client, "delft", states=("drained",))
-            await client.resume("delft")
-            await grid.ready(client)
-            job = (await client.submit(grid.evidence.component(site="delft", count=4))).job
             assert await client.wait(job) == "Finished"
             await grid.at_rest(client)

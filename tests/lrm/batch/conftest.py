@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from koala_agent.conformance.witness import Witness
-from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
+from koala_agent.lrm.batch.batch_manager import BatchManager
+from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.dialect import Dialect
 from koala_agent.lrm.local_manager import Placeholder

@@ -137,6 +137,7 @@ class Cluster(Listener):
         self.has_figures = True
         self.refusal = ""
         self.config = "PriorityType            = priority/basic\n"
+        self.partitions = ""
         self.refused_change = ""  # of a job
         self.is_stubborn = False  # takes changes of jobs, and makes none
         self.cpus = "0/16/0/16"
@@ -177,6 +178,8 @@ class Cluster(Listener):
         match argv:
             case ("scontrol", "show", "config"):
                 return Answer(status=0, out=self.config, err="")
+            case ("scontrol", "-o", "show", "partition"):
+                return Answer(status=0, out=self.partitions, err="")
             case ("sinfo", *_, "%N"):
                 return Answer(status=0, out="n[1-2]\n", err="")
             case ("sinfo", *_) if not self.has_figures:

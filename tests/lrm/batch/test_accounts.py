@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import tracemalloc
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
-from koala_agent.lrm.batch.account_breaker import AT_ONCE
-from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
-from koala_agent.lrm.batch.claim_tracking import idle_of
+from koala_agent.lrm.batch.batch_manager import BatchManager
+from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.dialect import Figures, job_name
+from koala_agent.lrm.dialect import job_name
 from koala_agent.lrm.local_manager import (
-    EndCause,
-    Ended,
-    Idle,
     OnReport,
     Placeholder,
     Queued,
     Running,
 )
-from koala_agent.transport import shell as shell_module
 from koala_agent.transport.interface import Answer, Command
-from koala_agent.transport.shell import LEFT_MAX, AccountSwitch, Shell
+from koala_agent.transport.shell import AccountSwitch, Shell
 from tests.lrm.batch.imitated_slurm import Cluster, Job
 from tests.lrm.harness import serving
 
@@ -156,52 +148,6 @@ async def test_a_job_under_another_account_s_name_is_neither_believed_nor_ended(
         assert manager.number(FIRST) == "1"
 
 
-async def test_an_account_that_cannot_be_asked_leaves_the_others_in_peace(tmp_path: Path) -> None:
-    cluster = Shared()
-    witness = Witness()
-    manager = manager_of(cluster, tmp_path, on_report=witness)
-    async with serving(manager):
-        await manager.submit(placeholder(FIRST, "anna1", tmp_path))
-        await manager.submit(placeholder(SECOND, "bert1", tmp_path))
-        await manager.listing()
-        with capture_logs() as logs:
-            cluster.locked.add("bert1")
-            cluster.jobs["1"].state = "COMPLETED"
-            second = cluster.jobs["2"]
-            second.is_listed, second.state = False, "FORGOTTEN"
-            end = Ended(claim=FIRST, cause=EndCause.EXITED, exit_status=0)
-            assert await manager.listing() == (end, Queued(claim=SECOND))
-            assert await witness.ended(FIRST) == end
-            cluster.now += 1000.0
-            await cluster.polls()
-            assert (await manager.listing())[1] == Queued(claim=SECOND), "nobody could look at it"
-        said = [entry for entry in logs if entry["event"] == "account.circuit_opened"]
-        assert [entry["account"] for entry in said] == ["bert1"], "once, however often it is asked"
-        assert said[0]["reason"] == "as bert1: a password is required"
-
-        await manager.submit(placeholder(THIRD, "anna1", tmp_path))
-        assert cluster.job("j1.1.2.1").state == "PENDING"
-        for troubled in (
-            manager.submit(placeholder(FOURTH, "bert1", tmp_path)),
-            manager.withdraw(SECOND),
-        ):
-            with pytest.raises(LocalManagerError, match="as bert1: a password") as caught:
-                await troubled
-            assert caught.value.transient
-        idle = await manager.idle()
-        assert idle.startable == 14, "the site is not full for the others"
-        why = "as bert1: a password is required"
-        assert idle.trouble == f"it takes no claims of account bert1 ({why})"
-        await witness.until(Idle, lambda told: told.trouble == idle.trouble)
-
-        second.is_listed, second.state = True, "PENDING"
-        cluster.locked.clear()
-        assert (await witness.ended(SECOND)).cause is EndCause.WITHDRAWN, "as soon as it can be"
-        assert not (await manager.idle()).trouble
-        assert [entry.claim for entry in await manager.listing()] == [FIRST, SECOND, THIRD]
-        await manager.submit(placeholder(FOURTH, "bert1", tmp_path))
-
-
 async def test_what_an_account_submitted_is_not_submitted_twice_because_nobody_can_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,98 +209,6 @@ async def test_an_account_that_was_taken_off_the_list_is_its_claims_trouble_alon
         assert (await manager.idle()).startable > 0
 
 
-async def test_an_account_whose_commands_hang_takes_no_places_from_the_others(
-    tmp_path: Path,
-) -> None:
-    cluster = Shared()
-    manager = manager_of(cluster, tmp_path)
-    async with serving(manager):
-        await manager.listing()
-        cluster.hanging.add("bert1")
-        claims = [f"j2/1/{number}/1" for number in range(50)]
-        async with asyncio.TaskGroup() as group:
-            for claim in claims:
-                group.create_task(refused(manager, placeholder(claim, "bert1", tmp_path)))
-        assert cluster.at_once_max <= AT_ONCE + 1, "and a listing"
-        # Those that were under way when the first gave up, and from time to time a listing.
-        hung = [what for who, what in cluster.asked if who == "bert1" and what == "sbatch"]
-        assert len(hung) <= AT_ONCE
-        await manager.submit(placeholder(FIRST, "anna1", tmp_path))
-        assert await manager.listing() == (Queued(claim=FIRST),), "what was never sent is forgotten"
-
-
-def test_claims_in_trouble_have_no_more_than_is_in_use() -> None:
-    """They may have ended long ago, and would keep others out for ever."""
-    figures = Figures(processors=16, idle=10, queued_jobs=0)
-    for unsure, allowed, idle in ((0, 16, 10), (4, 16, 10), (4, 8, 4), (16, 16, 10), (16, 8, 2)):
-        assert idle_of(figures, (), allowed=allowed, unsure=unsure).startable == idle
-
-
-async def refused(manager: BatchManager, asked: Placeholder) -> None:
-    with pytest.raises(LocalManagerError) as caught:
-        await manager.submit(asked)
-    assert caught.value.transient
-
-
-async def test_commands_that_cannot_be_killed_do_not_pile_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As those that sudo runs, of an account whose home directory hangs."""
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    entries = {"bert1": AccountSwitch(prefix=("env",))}
-    shell = Shell(environment=dict(os.environ), limit_s=0.3, switches=entries)
-    hanging = Command(argv=("sh", "-c", f": > {gate}"))
-
-    def kill(_process: asyncio.subprocess.Process) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(asyncio.subprocess.Process, "kill", kill)
-    for _ in range(LEFT_MAX):
-        with pytest.raises(LocalManagerError, match="gave no answer in"):
-            await shell.run(hanging, "bert1")
-    with pytest.raises(LocalManagerError, match="4 commands have not ended and cannot") as caught:
-        await shell.run(hanging, "bert1")
-    assert caught.value.transient
-    monkeypatch.undo()
-    left = list(shell._unkilled["bert1"])
-    quick = Command(argv=("true",))
-    assert (await Shell(environment=dict(os.environ)).run(quick)).status == 0
-    gate_reader = os.open(gate, os.O_RDONLY | os.O_NONBLOCK)  # all of them end
-    try:
-        async with asyncio.timeout(90):
-            while True:
-                try:
-                    assert (await shell.run(quick, "bert1")).status == 0
-                except LocalManagerError:
-                    await asyncio.sleep(0)
-                else:
-                    break
-            for process in left:  # or their transports are found by another test
-                await process.communicate()
-    finally:
-        os.close(gate_reader)
-
-
-async def test_of_a_command_that_says_too_much_no_more_is_kept_than_allowed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """An account's own processes are in its hands: one filled the memory of its agent."""
-    monkeypatch.setattr(shell_module, "OUTPUT_MAX_BYTES", 1_000_000)
-    shell = Shell(environment=dict(os.environ), limit_s=60.0)
-    for way in (">&1", ">&2"):
-        much = Command(argv=("/bin/sh", "-c", f"head -c 60000000 /dev/zero {way}"))
-        tracemalloc.start()
-        with pytest.raises(LocalManagerError, match="wrote more than 1000000 bytes") as caught:
-            await shell.run(much)
-        _now, most = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        assert caught.value.transient
-        assert most < 20_000_000
-    enough = Command(argv=("/bin/cat",), stdin="x" * 900_000)
-    assert (await shell.run(enough)).out == enough.stdin
-
-
 async def test_a_command_for_an_account_goes_behind_the_words_that_become_it() -> None:
     entry = AccountSwitch(prefix=("env", "WHO=anna1"), environment={"HOME": "/home/anna1"})
     base = {"PATH": "/usr/bin:/bin", "HOME": "/root", "TMPDIR": "/root/tmp"}
@@ -366,8 +220,3 @@ async def test_a_command_for_an_account_goes_behind_the_words_that_become_it() -
         LocalManagerError, match="as bert1: the configuration does not name it any more"
     ):
         await shell.run(told, "bert1")
-
-
-async def test_commands_have_the_umask_that_batch_systems_hand_on_to_jobs() -> None:
-    shell = Shell(environment={"PATH": "/usr/bin:/bin"}, umask=0o137)
-    assert (await shell.run(Command(argv=("sh", "-c", "umask")))).out == "0137\n"

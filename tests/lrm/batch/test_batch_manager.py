@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
-from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
+from koala_agent.lrm.batch.batch_manager import BatchManager
+from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.limits.submission_pauses import FIRST_S
 from koala_agent.lrm.batch.slurm import Slurm
@@ -19,13 +21,13 @@ from koala_agent.lrm.dialect import BatchJob, Question
 from koala_agent.lrm.local_manager import (
     EndCause,
     Idle,
+    PausedError,
     Placeholder,
     Queued,
     RequestRefusedError,
-    Running,
 )
 from koala_agent.transport.interface import Answer, Command
-from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Job, Listener, Serve
+from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Job, Listener, Serve, listed
 from tests.lrm.harness import serving
 
 
@@ -82,27 +84,6 @@ async def test_a_listing_that_began_before_a_submission_says_nothing_against_it(
         assert list(cluster.jobs) == ["1"]
 
 
-async def test_a_claim_is_found_as_the_batch_system_shows_it_now(
-    cluster: Cluster, tmp_path: Path, placeholder: Placeholder
-) -> None:
-    """Among others, and although the next poll is far away."""
-    settings = BatchSettings(
-        processors=16, state_directory=tmp_path / "lrm", scope="ab", poll_s=3600.0
-    )
-    manager = BatchManager(settings, Slurm(), cluster, on_report=Witness(), clock=cluster.clock)
-    other = replace(placeholder, claim="j2/1/0/1")
-    async with serving(manager):
-        await manager.submit(other)
-        await manager.submit(placeholder)
-        cluster.jobs["2"].state = "RUNNING"
-        assert await manager.find(CLAIM) == Running(claim=CLAIM)
-        assert await manager.find(other.claim) == Queued(claim=other.claim)
-        assert await manager.find("j3/1/0/1") is None
-        cluster.is_away = True
-        with pytest.raises(LocalManagerError):
-            await manager.find(CLAIM)
-
-
 async def test_a_submission_that_never_arrived_was_none(
     serve: Serve, cluster: Cluster, placeholder: Placeholder
 ) -> None:
@@ -153,21 +134,53 @@ async def test_a_request_that_is_refused_when_asked_is_never_queued(
         assert await manager.listing() == (Queued(claim=CLAIM),)
 
 
-async def test_a_request_that_was_taken_is_not_tested_again_for_a_while(
+async def test_a_controller_that_came_back_a_moment_ago_refuses_nothing_for_good(
     serve: Serve, cluster: Cluster, placeholder: Placeholder
 ) -> None:
-    def tests() -> int:
-        return sum("--test-only" in argv for argv in cluster.said)
-
-    async with serve() as (manager, _):
+    """Until its machines have registered, Slurm says that there are none."""
+    async with serve() as (manager, witness):
+        cluster.is_away = True
+        await witness.until(Idle, lambda idle: bool(idle.trouble))
+        cluster.is_away = False
+        await witness.until(Idle, lambda idle: not idle.trouble)
+        cluster.refusal = "Requested node configuration is not available"
+        with pytest.raises(PausedError, match="configuration is not available"):
+            await manager.submit(placeholder)
+        cluster.refusal = ""
         await manager.submit(placeholder)
-        await manager.submit(replace(placeholder, claim="j2/1/0/1"))
-        assert tests() == 1
-        await manager.submit(replace(placeholder, claim="j3/1/0/1", processors=2))
-        assert tests() == 2
-        cluster.now += 61.0
-        await manager.submit(replace(placeholder, claim="j4/1/0/1"))
-        assert tests() == 3
+        assert await manager.listing() == (Queued(claim=CLAIM),)
+
+
+async def test_a_limit_of_one_project_closes_the_site_to_no_other(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(replace(placeholder, resources=Resources(project="chem")))
+        cluster.job("1").reason = "AssocGrpCPUMinutesLimit"
+        told = await witness.until(Idle, lambda idle: "limit" in idle.why)
+        assert told.why == (
+            "the account of Koala with chem has reached a limit (AssocGrpCPUMinutesLimit)"
+        )
+        assert told.startable == 16
+
+
+async def test_a_claim_in_a_partition_of_which_the_figures_do_not_tell_has_no_stated_start(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    cluster.partitions = "PartitionName=batch Default=YES\nPartitionName=full Default=NO\n"
+    cluster.cpus = "16/0/0/16"
+    cluster.queue = listed("90", "RUNNING", "x", processors="16", left="10:00", nodes="n1")
+    async with serve() as (manager, witness):
+        for claim, queue in ((CLAIM, "full"), ("j2/1/0/1", "batch"), ("j3/1/0/1", None)):
+            asked = Resources(queue=queue)
+            await manager.submit(replace(placeholder, claim=claim, resources=asked))
+        for job in cluster.jobs.values():
+            job.cpus = "4"
+        cluster.now += 60.0
+        told = await witness.until(
+            Idle, lambda idle: [one.start_in_s is None for one in idle.waits][1:] == [False, False]
+        )
+    assert [one.start_in_s for one in told.waits] == [None, 600.0, 600.0]
 
 
 async def test_a_job_that_can_never_start_is_taken_out_and_an_agents_death_forgets_no_reason(
@@ -204,15 +217,6 @@ async def test_a_job_that_is_put_back_into_the_queue_does_not_run_again(
         assert set(cluster.cancelled()) == {"1"}
 
 
-async def test_a_node_that_does_not_answer_is_no_end_that_is_known(
-    serve: Serve, cluster: Cluster, placeholder: Placeholder
-) -> None:
-    async with serve() as (manager, witness):
-        await manager.submit(placeholder)
-        cluster.job("1").state = "NODE_FAIL"
-        assert (await witness.ended(CLAIM)).cause is EndCause.UNREACHABLE
-
-
 async def test_a_user_who_may_not_have_more_has_nothing_startable(
     serve: Serve, cluster: Cluster, placeholder: Placeholder
 ) -> None:
@@ -220,7 +224,7 @@ async def test_a_user_who_may_not_have_more_has_nothing_startable(
         await witness.until(Idle, lambda idle: idle.startable == 16)
         await manager.submit(placeholder)
         cluster.job("1").reason = "QOSMaxJobsPerUserLimit"
-        await witness.until(Idle, lambda idle: idle.idle == 12 and idle.startable == 0)
+        await witness.until(Idle, lambda idle: idle.startable == 0 and bool(idle.why))
         await manager.withdraw(CLAIM)
         await witness.ended(CLAIM)
         cluster.now += 30.0
@@ -303,19 +307,6 @@ async def test_a_withdrawn_claim_tells_why_it_waited_and_a_failed_question_chang
             "" if fails else "others were first",
         )
         assert not (await manager.idle()).trouble, "claims of the account go on"
-
-
-async def test_nobody_asks_why_claims_waited_when_all_are_ended(
-    tmp_path: Path, placeholder: Placeholder
-) -> None:
-    cluster = TellingCluster(fails=False)
-    manager = telling_manager(cluster, tmp_path, Witness())
-    async with serving(manager):
-        await manager.submit(placeholder)
-        await manager.listing()
-        await manager.close(kill=True)
-    assert "1" in cluster.cancelled()
-    assert [argv for argv in cluster.said if argv[0] == "explain"] == []
 
 
 LISTING = """<?xml version='1.0'?><job_info><queue_info><job_list state="running">

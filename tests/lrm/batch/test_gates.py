@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
-from koala_agent.lrm.batch.batch_manager import BatchManager, BatchSettings
+from koala_agent.lrm.batch.batch_manager import BatchManager
+from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.gatekeeper import AGAIN_S, GATES_S
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.batch.slurm_gates import FAR_RENEW_S, GATED
-from koala_agent.lrm.dialect import Gate
+from koala_agent.lrm.batch.slurm_gates import GATED
+from koala_agent.lrm.dialect import Gate, Limits
 from koala_agent.lrm.local_manager import Idle, Placeholder, Queued, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Job, Serve
@@ -114,27 +114,6 @@ async def test_a_gate_that_is_refused_gives_way_to_the_next_and_the_last_is_told
         await witness.until(Idle, lambda idle: idle.trouble == "")
 
 
-async def test_an_open_job_has_again_what_it_asked_for_itself(
-    serve: Serve, cluster: Cluster, placeholder: Placeholder
-) -> None:
-    wishes = Resources(native="--exclude=n7 --nice=50 --comment='by night'")
-    cluster.config = BY_AGE
-    async with serve(dialect=Slurm(native=("*",), options=("--nice=9", "-xn8"))) as (manager, _):
-        await manager.submit(replace(placeholder, is_gated=True, resources=wishes))
-        await manager.set_gate(CLAIM, is_gated=False)
-        assert cluster.changes()[-1] == ("JobId=1", "ExcNodeList=n7", "Comment=by night")
-        cluster.refused_change = "ExcNodeList=n["
-        await manager.set_gate(CLAIM, is_gated=True)
-        assert cluster.changes()[-1] == ("JobId=1", "Nice=1000000000", f"Comment={GATED}")
-        await manager.set_gate(CLAIM, is_gated=False)
-        assert cluster.changes()[-1] == ("JobId=1", "Nice=50", "Comment=by night")
-        plain = other(placeholder, 2)
-        await manager.submit(plain)
-        await manager.set_gate(plain.claim, is_gated=True)
-        await manager.set_gate(plain.claim, is_gated=False)
-        assert cluster.changes()[-1] == ("JobId=2", "Nice=9", "Comment=")
-
-
 async def test_a_gate_under_which_the_site_cancels_jobs_is_given_up(
     serve: Serve, cluster: Cluster, gated: Placeholder
 ) -> None:
@@ -155,6 +134,30 @@ async def test_a_gate_under_which_the_site_cancels_jobs_is_given_up(
             ("JobId=3", "Nice=1000000000", f"Comment={GATED}"),
         ]
         await witness.until(Idle, lambda idle: "the site cancels jobs" in idle.trouble)
+
+
+class Ageing(Slurm):
+    """Two jobs of the account gather age."""
+
+    def read_limits(self, answers: tuple[Answer, ...]) -> Limits:
+        """See Dialect."""
+        return Limits(ageing=2)
+
+
+async def test_no_further_claim_of_a_component_is_sent_that_would_gather_no_age(
+    serve: Serve, cluster: Cluster, gated: Placeholder
+) -> None:
+    async with serve(Ageing()) as (manager, _):
+        await manager.idle()
+        await manager.submit(gated)
+        second = replace(gated, claim=CLAIM[:-1] + "2")
+        await manager.submit(second)
+        for _ in range(2):
+            with pytest.raises(RequestRefusedError, match="2 jobs of the account gather age"):
+                await manager.submit(replace(gated, claim=CLAIM[:-1] + "3"))
+        await manager.submit(second)  # again
+        await manager.submit(other(gated, 2))  # the first one of its component
+        assert len(cluster.jobs) == 3
 
 
 async def test_a_command_that_was_lost_and_a_change_of_somebody_else_are_repaired(
@@ -183,17 +186,6 @@ async def test_a_command_that_was_lost_and_a_change_of_somebody_else_are_repaire
         await witness.until(Idle, lambda idle: "no effect: jobs 1" in idle.trouble)
 
 
-async def test_a_hold_of_a_claim_that_never_was_gated_is_its_owners(
-    serve: Serve, cluster: Cluster, placeholder: Placeholder
-) -> None:
-    async with serve() as (manager, _):
-        await manager.submit(placeholder)
-        cluster.job("1").comment = GATED
-        cluster.now += AGAIN_S
-        await cluster.polls()
-        assert cluster.changes() == []
-
-
 async def test_the_next_agent_opens_by_the_gate_that_was_shut(
     serve: Serve, cluster: Cluster, placeholder: Placeholder
 ) -> None:
@@ -212,19 +204,6 @@ async def test_the_next_agent_opens_by_the_gate_that_was_shut(
         assert cluster.changes()[-1] == ("JobId=1", *OPEN)
 
 
-async def test_a_start_time_is_put_off_before_it_comes(
-    serve: Serve, cluster: Cluster, gated: Placeholder
-) -> None:
-    async with serve() as (manager, _):
-        await manager.submit(gated)
-        await cluster.polls()
-        cluster.now += FAR_RENEW_S
-        await cluster.polls()
-        assert cluster.changes() == [("JobId=1", *SHUT)]
-        await cluster.polls()
-        assert len(cluster.changes()) == 1
-
-
 async def test_a_gated_submission_without_an_answer_is_settled_when_it_is_found(
     serve: Serve, cluster: Cluster, gated: Placeholder
 ) -> None:
@@ -235,31 +214,6 @@ async def test_a_gated_submission_without_an_answer_is_settled_when_it_is_found(
             await manager.submit(gated)
         await cluster.polls()
         assert cluster.changes() == [("JobId=1", "ExcNodeList=n[1-2]", "StartTime=now")]
-
-
-async def test_a_claim_that_runs_is_never_gated(
-    serve: Serve, cluster: Cluster, placeholder: Placeholder
-) -> None:
-    async with serve() as (manager, witness):
-        await manager.submit(placeholder)
-        cluster.job("1").state = "RUNNING"
-        await witness.running(CLAIM)
-        await manager.set_gate(CLAIM, is_gated=True)
-        await manager.set_gate("j9/1/0/1", is_gated=True)
-        await cluster.polls()
-        assert cluster.changes() == []
-
-
-async def test_gated_claims_are_no_foreign_jobs_and_want_no_processors(
-    serve: Serve, cluster: Cluster, gated: Placeholder, placeholder: Placeholder
-) -> None:
-    async with serve() as (manager, _):
-        await manager.submit(gated)
-        idle = await manager.idle()
-        assert (idle.idle, idle.startable, idle.foreign_queued) == (16, 16, 0)
-        assert manager.starts_after_stop
-        await manager.submit(other(placeholder, 2))
-        assert (await manager.idle()).startable == 12
 
 
 class WithGates(Slurm):

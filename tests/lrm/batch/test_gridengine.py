@@ -8,7 +8,7 @@ import pytest
 
 from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.gridengine import GridEngine
+from koala_agent.lrm.batch.gridengine import SHUT, GridEngine
 from koala_agent.lrm.dialect import JobState
 from koala_agent.lrm.local_manager import EndCause, RequestRefusedError
 from tests.lrm.batch.dialects import (
@@ -174,6 +174,7 @@ HOST = """<qhost><host name='node'>
         ("9.000", "", 11, 9),  # of 11 slots of the host
         ("none", "", 16, 14),
         ("14.000", "d", 2, 0),
+        ("14.000", "D", 2, 0),
         ("14.000", "au", 2, 0),
         ("14.000", "S", 2, 0),
         ("14.000", "E", 2, 0),
@@ -185,12 +186,44 @@ def test_slots_that_are_disabled_or_in_error_do_not_count(
     host = HOST.replace("FREE", free).replace("USED", "2").replace("STATE", state)
     for letters, queued_jobs in (("qw", 1), ("hqw", 0), ("Eqw", 0)):
         listing = LISTING.replace("STATE", letters)
-        found = GRID_ENGINE.read_figures(tuple(map(said, (QUEUES, listing, host))))
+        found = GRID_ENGINE.read_figures(tuple(map(said, (QUEUES, listing, host, ""))))
         assert (found.processors, found.idle) == (processors, idle)
         assert found.queued_jobs == (queued_jobs if idle else 0)
+        assert found.shut_queues == ({"batch": SHUT[state[-1]]} if not idle else {})
         assert found.closed == (
             () if idle else ("14 in queues that are disabled, suspended or in error",)
         )
+
+
+@pytest.mark.parametrize(
+    ("rules", "idle"),
+    [
+        ("limit users nobody to slots=0\n limit users {*} to slots=12", 11),  # ann has one of them
+        ("limit users * to slots=12", 10),  # everybody's two
+        ("limit users {bob,ann} pes {*} to slots=3", 2),
+        ("limit users bob to slots=3", 14),
+        ("limit users !ann to slots=3", 14),
+        ("limit name all users {*} to mem=1G,slots=1", 0),
+        ("limit hosts {n1} to slots=3\n limit users {*} to slots=3", 14),  # for some hosts
+        ("limit users {@staff} to slots=3\n limit users {*} to slots=3", 14),  # is ann one?
+        ("limit pes make to slots=3\n limit users {*} to slots=$num_proc", 14),
+    ],
+)
+def test_resource_quotas_bound_what_is_idle(rules: str, idle: int) -> None:
+    cell = GridEngine(parallel_environment="grid", user="ann")
+    host = HOST.replace("FREE", "14.000").replace("USED", "2").replace("STATE", "")
+    jobs = (("ann", "running"), ("bob", "running"), ("ann", "pending"))
+    rows = "".join(
+        f"<job_list state='{state}'><JB_owner>{who}</JB_owner><slots>1</slots></job_list>"
+        for who, state in jobs
+    )
+    quotas = f"{{\n name users\n enabled TRUE\n {rules}\n}}\n{{\n enabled FALSE\n {rules}\n}}"
+    found = cell.read_figures(tuple(map(said, (QUEUES, f"<q>{rows}</q>", host, quotas))))
+    assert (found.processors, found.idle, found.shut) == (16, idle, 14 - idle)
+    words = f"{14 - idle} beyond what resource quotas allow ann"
+    assert found.closed == ((words,) if idle < 14 else ())
+    off = quotas.replace("TRUE", "FALSE")
+    assert cell.read_figures(tuple(map(said, (QUEUES, f"<q>{rows}</q>", host, off)))).idle == 14
 
 
 @pytest.mark.parametrize(

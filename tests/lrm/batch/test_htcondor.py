@@ -184,11 +184,6 @@ def held(code: int, *, waited_s: int = 0, **more: object) -> BatchJob:
     return job
 
 
-def test_a_job_whose_script_is_on_its_way_waits_for_a_while() -> None:
-    assert held(16).state is JobState.QUEUED
-    assert held(16, waited_s=61).state is JobState.STUCK
-
-
 def test_a_hold_at_a_limit_is_the_limits() -> None:
     why = "The job exceeded allowed job duration of 00:02"
     job = held(46, HoldReason=why, NumShadowStarts=1)

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.local_manager import EndCause, Ended, Idle, Placeholder, Running
 from tests.lrm.batch.imitated_slurm import (
     CLAIM,
     MISSING_S,
-    UNRECORDED_S,
     Cluster,
     Job,
     Serve,
-    is_free,
 )
 
 
@@ -37,43 +30,6 @@ async def test_a_listing_that_leaves_out_a_running_job_ends_nothing(
         assert await manager.listing() == (Running(claim=CLAIM),)
 
 
-async def test_listings_are_read_beside_the_event_loop(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Tens of thousands of other people's jobs take a second to read, and starters ping
-    meanwhile."""
-    readers: set[int] = set()
-
-    def noted(read: Callable[..., Any]) -> Callable[..., Any]:
-        def reading(*arguments: Any) -> Any:
-            readers.add(threading.get_ident())
-            return read(*arguments)
-
-        return reading
-
-    for name in ("read_jobs", "read_figures"):
-        monkeypatch.setattr(Slurm, name, noted(getattr(Slurm, name)))
-    async with serve() as (manager, _):
-        await manager.idle()
-    assert readers
-    assert threading.get_ident() not in readers
-
-
-async def test_an_end_that_is_reported_late_is_waited_for(
-    serve: Serve, cluster: Cluster, placeholder: Placeholder
-) -> None:
-    async with serve() as (manager, witness):
-        await manager.submit(placeholder)
-        cluster.job("1").state = "RUNNING"
-        await witness.running(CLAIM)
-        job = cluster.job("1")
-        job.is_listed, job.state = False, "FORGOTTEN"
-        await cluster.polls()
-        assert await manager.listing() == (Running(claim=CLAIM),)
-        job.state, job.code = "FAILED", 7 << 8
-        assert (await witness.ended(CLAIM)).exit_status == 7
-
-
 async def test_a_job_that_nobody_knows_any_more_has_ended_some_time_later(
     serve: Serve, cluster: Cluster, placeholder: Placeholder
 ) -> None:
@@ -87,29 +43,6 @@ async def test_a_job_that_nobody_knows_any_more_has_ended_some_time_later(
         cluster.now += MISSING_S
         end = await witness.ended(CLAIM)
         assert (end.cause, end.exit_status) == (EndCause.EXITED, None)
-
-
-async def test_records_that_nobody_can_look_up_hold_up_nothing_else(
-    serve: Serve, cluster: Cluster, placeholder: Placeholder
-) -> None:
-    """As those of years in one file, of which each end of a claim was the end of its site."""
-    another = "j2/1/0/1"
-    async with serve() as (manager, witness):
-        await manager.submit(placeholder)
-        await manager.submit(replace(placeholder, claim=another))
-        for number in ("1", "2"):
-            cluster.jobs[number].state = "RUNNING"
-        await witness.running(another)
-        cluster.has_records = False
-        cluster.jobs["1"].is_listed = False
-        cluster.now += MISSING_S
-        await cluster.polls()
-        assert (await manager.listing())[0] == Running(claim=CLAIM), "nobody knows how it ended"
-        assert not (await manager.idle()).trouble
-        cluster.jobs["2"].state = "COMPLETED"
-        assert (await witness.ended(another)).exit_status == 0
-        cluster.now += UNRECORDED_S
-        assert (await witness.ended(CLAIM)).exit_status is None
 
 
 async def test_a_number_that_was_given_to_another_job_is_ours_no_more(
@@ -199,24 +132,6 @@ async def test_silence_changes_nothing_however_long_it_lasts(
         assert await manager.listing() == (Running(claim=CLAIM),)
 
 
-async def test_nothing_is_startable_while_the_controller_is_away(
-    serve: Serve, cluster: Cluster
-) -> None:
-    """So that jobs which may run elsewhere are placed there."""
-    async with serve() as (manager, witness):
-        await witness.until(Idle, lambda idle: idle.startable == 16)
-        assert is_free(manager)
-        witness.reports.clear()
-        cluster.is_away = True
-        gone = await witness.until(Idle, lambda idle: idle.startable == 0)
-        assert "the batch system gives no answer (" in gone.trouble
-        assert (gone.processors, gone.idle) == (16, 0)
-        assert await manager.idle() == gone
-        assert not is_free(manager)
-        cluster.is_away = False
-        await witness.until(Idle, lambda idle: idle.startable == 16)
-
-
 async def test_commands_that_disappear_are_the_site_s_trouble(
     serve: Serve, cluster: Cluster
 ) -> None:
@@ -230,20 +145,3 @@ async def test_commands_that_disappear_are_the_site_s_trouble(
         assert (await manager.idle()).trouble == gone.trouble
         cluster.has_commands = True
         await witness.until(Idle, lambda idle: idle.startable == 16)
-
-
-async def test_listings_without_figures_are_no_answer(serve: Serve, cluster: Cluster) -> None:
-    """Neither at the start, when there never were any, nor later, when those there are grow old."""
-    cluster.has_figures = False
-    async with serve() as (manager, witness):
-        await cluster.polls(5)
-        assert not is_free(manager)
-        cluster.has_figures = True
-        await witness.until(Idle, lambda idle: idle.startable == 16)
-        witness.reports.clear()
-        cluster.has_figures = False
-        await witness.until(Idle, lambda idle: idle.startable == 0)
-        witness.reports.clear()
-        await cluster.polls(5)
-        assert witness.reports == [], "nothing is offered as long as they are missing"
-        assert not is_free(manager)

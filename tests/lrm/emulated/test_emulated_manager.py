@@ -23,7 +23,6 @@ from koala_agent.lrm.local_manager import (
     Idle,
     Placeholder,
     Queued,
-    RequestRefusedError,
     Running,
 )
 from tests.lrm.harness import (
@@ -33,7 +32,6 @@ from tests.lrm.harness import (
     Ask,
     Pipe,
     Serve,
-    cancel_as_site,
     find_by_claim,
     python,
     reap,
@@ -50,31 +48,6 @@ async def test_a_job_runs_where_it_was_told_with_what_it_was_given(serve: Serve,
     assert (end.cause, end.exit_status) == (EndCause.EXITED, 3)
     output = (placeholder.directory / OUTPUT_FILE).read_text().splitlines()
     assert output == [str(placeholder.directory), "j1/1/0/1"]
-
-
-async def test_a_job_that_a_signal_ended_says_which(serve: Serve, ask: Ask) -> None:
-    async with serve() as (manager, witness):
-        await manager.submit(ask("a", "sh", "-c", "kill -KILL $$"))
-        assert (await witness.ended("a")).exit_status == -9
-
-
-async def test_usage_is_that_of_all_processes_of_the_job(serve: Serve, ask: Ask) -> None:
-    burn = "x = bytearray(b'x' * 60_000_000); sum(i * i for i in range(2_000_000))"
-    async with serve() as (manager, witness):
-        child = python("import subprocess, sys; subprocess.run(sys.argv[1:])", *python(burn))
-        await manager.submit(ask("a", *child))
-        end = await witness.ended("a")
-    assert end.peak_memory_bytes > 60_000_000
-    assert end.cpu_s > 0.02
-
-
-async def test_a_program_that_does_not_exist_ends_as_in_a_shell(serve: Serve, ask: Ask) -> None:
-    async with serve() as (manager, witness):
-        await manager.submit(ask("a", "/does/not/exist"))
-        end = await witness.ended("a")
-        assert (end.cause, end.exit_status) == (EndCause.EXITED, 127)
-        assert "/does/not/exist" in end.reason
-        assert (await manager.idle()).idle == 8
 
 
 async def test_a_claim_is_run_once_however_often_it_is_submitted(serve: Serve, ask: Ask) -> None:
@@ -150,35 +123,12 @@ async def test_a_job_that_flees_from_process_to_process_is_caught(
         assert [seen for seen in scan().seen if seen.claim == claim] == []
 
 
-async def test_a_job_that_minds_term_may_clean_up(serve: Serve, ask: Ask, pipe: Pipe) -> None:
-    trap = "trap 'echo tidy; kill $! 2> /dev/null; exit 5' TERM"
-    tidy = f"{trap}; echo up > {pipe.path}; sleep 1000 & wait"
-    placeholder = ask("a", "sh", "-c", tidy)
-    async with serve(kill_s=20.0) as (manager, witness):
-        await manager.submit(placeholder)
-        assert await pipe.line() == "up"
-        await manager.withdraw("a")
-        assert (await witness.ended("a")).exit_status == 5
-    assert (placeholder.directory / OUTPUT_FILE).read_text() == "tidy\n"
-
-
 async def test_a_job_is_ended_at_its_time_limit(serve: Serve, ask: Ask, pipe: Pipe) -> None:
     async with serve() as (manager, witness):
         await manager.submit(ask("a", *python(ESCAPE, pipe.path, "lasting"), time_limit_s=2.0))
         end = await witness.ended("a")
         assert (end.cause, end.reason) == (EndCause.TIME_LIMIT, "time limit of 2 s")
         assert identify(int(await pipe.line())) is None
-
-
-async def test_the_site_may_cancel_any_job(serve: Serve, ask: Ask) -> None:
-    async with serve() as (manager, witness):
-        await manager.submit(ask("runs"))
-        await manager.submit(ask("waits", processors=8))
-        await witness.running("runs")
-        await cancel_as_site(manager, "waits")
-        await cancel_as_site(manager, "runs")
-        assert (await witness.ended("waits")).cause is EndCause.CANCELLED_BY_SITE
-        assert (await witness.ended("runs")).cause is EndCause.CANCELLED_BY_SITE
 
 
 async def test_closing_leaves_jobs_running_unless_told_to_kill(
@@ -263,33 +213,6 @@ async def test_easy_starts_what_does_not_delay_the_head_and_says_how_much_would_
         assert (await manager.idle()).startable == 1
 
 
-async def test_conservative_starts_a_job_at_its_reservation_though_nothing_happens_then(
-    serve: Serve, ask: Ask
-) -> None:
-    """Two ends that leave a hole before the reservation of the whole site, which is both limits
-    after the begin: see test_conservative; here the wall clock must wake the queue. (How late that
-    is, and that it is no sooner, is up to the machine: a limit that is overrun moves what is
-    reserved.)"""
-    async with serve(discipline=Discipline.CONSERVATIVE) as (manager, witness):
-        await manager.submit(ask("long", processors=4, time_limit_s=0.5))
-        await manager.submit(ask("early", "true", processors=4, time_limit_s=100))
-        await manager.submit(ask("whole", processors=8, time_limit_s=10))
-        await manager.submit(ask("half", processors=4, time_limit_s=0.2))
-        for claim in ("early", "half", "long"):
-            await witness.ended(claim)
-        await witness.running("whole")
-
-
-async def test_idle_processors_are_told_when_they_change(serve: Serve, ask: Ask) -> None:
-    async with serve() as (manager, witness):
-        await witness.until(Idle, lambda idle: idle.idle == 8)
-        await manager.submit(ask("a", processors=6))
-        await witness.until(Idle, lambda idle: idle.idle == 2 and idle.startable == 2)
-        witness.reports.clear()
-        await manager.withdraw("a")
-        await witness.until(Idle, lambda idle: idle.idle == 8)
-
-
 async def test_the_youngest_local_jobs_make_room_for_a_claim_that_may_kill(
     serve: Serve, ask: Ask
 ) -> None:
@@ -346,44 +269,7 @@ async def test_claims_queue_behind_the_jobs_of_local_users(serve: Serve, ask: As
     assert started == claims
 
 
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-async def test_three_hundred_claims_end_without_a_trace(serve: Serve, ask: Ask) -> None:
-    async with serve(processors=64) as (manager, witness):
-        before = open_files()
-        for number in range(300):
-            await manager.submit(ask(f"c{number}", "true", processors=1 + number % 5))
-        for number in range(300):
-            assert (await witness.ended(f"c{number}")).exit_status == 0
-        assert open_files() <= before  # what earlier tests had left may have been closed meanwhile
-        assert (await manager.idle()).idle == 64
-
-
 # Faults -----------------------------------------------------------------------------------------
-
-
-async def outcomes(serve: Serve, ask: Ask, state: Path, **options: object) -> list[str]:
-    """Return the outcomes of twenty claims: an error at submission, or the cause of the end."""
-    found = []
-    async with serve(state_directory=state, **options) as (manager, witness):
-        for number in range(20):
-            try:
-                await manager.submit(ask(f"c{number}", "true"))
-            except LocalManagerError as error:
-                found.append("error" if error.transient else "refused")
-            else:
-                found.append((await witness.ended(f"c{number}")).cause.value)
-    return found
-
-
-async def test_faults_are_drawn_from_the_seed(serve: Serve, ask: Ask, tmp_path: Path) -> None:
-    some = await outcomes(serve, ask, tmp_path / "1", fault_rate=0.5, seed=7)
-    assert set(some) == {"error", "lost", "exited"}
-    assert some == await outcomes(serve, ask, tmp_path / "2", fault_rate=0.5, seed=7)
-    every = await outcomes(serve, ask, tmp_path / "3", fault_rate=1.0)
-    assert set(every) == {"error", "lost"}
 
 
 @pytest.mark.parametrize(
@@ -445,20 +331,3 @@ async def test_gpus_stay_with_their_claims_when_the_agent_is_restarted(
         await manager.submit(wanting(ask("c", "sh", "-c", show), 1))
         assert await pipe.line() == "2"
         await witness.ended("c")
-
-
-async def test_more_gpus_than_the_site_has_are_refused(serve: Serve, ask: Ask) -> None:
-    async with serve(gpus=3) as (manager, _):
-        with pytest.raises(RequestRefusedError, match="asks for 4 GPUs: this site has 3"):
-            await manager.submit(wanting(ask("a", "true"), 4))
-        assert await manager.listing() == ()
-
-
-async def test_one_claim_is_found_as_it_is_listed(serve: Serve, ask: Ask) -> None:
-    """A withdrawal looks for one claim; the listing of all grows with the claims that ended."""
-    async with serve() as (manager, witness):
-        await manager.submit(ask("a", "true"))
-        await witness.ended("a")
-        await manager.submit(ask("b", "sleep", "100"))
-        assert await manager.find("c") is None
-        assert (await manager.find("a"), await manager.find("b")) == await manager.listing()

@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from koala.common.protocol.messages import Resources
-from koala.errors import LocalManagerError
 from koala.queue_model import Discipline
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
-from koala_agent.lrm.local_manager import Ended, Idle, Placeholder, Queued, Running
-from tests.lrm.harness import CROWD, Ask, Pipe, Serve
+from koala_agent.lrm.local_manager import Ended, Placeholder, Queued, Running
+from tests.lrm.harness import Ask, Pipe, Serve
 
 pytestmark = pytest.mark.live
 
@@ -55,16 +54,6 @@ async def test_a_gated_claim_is_passed_over_and_keeps_its_place(
         await manager.withdraw("second")
         await witness.running("early")
         assert Queued(claim="third") in await manager.listing()
-
-
-async def test_jobs_behind_a_claim_that_is_gated_start_at_once(serve: Serve, ask: Ask) -> None:
-    async with serve(discipline=Discipline.FCFS) as (manager, witness):
-        await manager.submit(ask("a", processors=5))
-        await manager.submit(ask("head", processors=8))
-        await manager.submit(ask("behind", processors=3))
-        assert (await manager.idle()).startable == 0
-        await manager.set_gate("head", is_gated=True)
-        await witness.running("behind")
 
 
 async def test_a_gate_changes_nothing_but_waiting_claims(serve: Serve, ask: Ask) -> None:
@@ -114,21 +103,6 @@ async def test_a_gate_outlives_its_agent_with_the_place_of_the_claim(
         await witness.running("open")
 
 
-async def test_a_claim_that_may_kill_and_is_gated_kills_nothing(serve: Serve, ask: Ask) -> None:
-    async with serve(load=CROWD, may_kill_local=True) as (manager, witness):
-        await witness.until(Idle, lambda idle: idle.local_processors == 8)
-        await manager.submit(replace(gated(ask("a", processors=3)), may_kill=True))
-        assert (await manager.idle()).local_processors == 8
-
-
-async def test_a_manager_that_closes_sets_no_gate(serve: Serve) -> None:
-    async with serve() as (manager, _):
-        await manager.close()
-        with pytest.raises(LocalManagerError, match="is closing") as caught:
-            await manager.set_gate("a", is_gated=True)
-        assert caught.value.transient
-
-
 # Expected starts --------------------------------------------------------------------------------
 
 
@@ -146,34 +120,6 @@ async def test_waits_follow_from_the_limits_of_all_jobs(serve: Serve, ask: Ask) 
         assert await waits(manager) == {"first": 1000, "second": 4000, "third": 4500}
         await manager.withdraw("first")
         assert await waits(manager) == {"second": 1000, "third": 1500}
-
-
-async def test_a_wait_behind_a_job_without_a_limit_is_unknown(serve: Serve, ask: Ask) -> None:
-    async with serve() as (manager, _):
-        await manager.submit(ask("running", processors=8, time_limit_s=float("inf")))
-        await manager.submit(ask("a", processors=8))
-        assert await waits(manager) == {"a": None}
-
-
-async def test_waits_are_told_when_a_claim_is_gated(serve: Serve, ask: Ask) -> None:
-    async with serve() as (manager, witness):
-        await manager.submit(ask("running", processors=8, time_limit_s=1000))
-        await manager.submit(ask("a", processors=8, time_limit_s=1000))
-        await manager.submit(ask("b", processors=8))
-        witness.reports.clear()
-        await manager.set_gate("a", is_gated=True)
-        told = await witness.until(Idle, lambda idle: len(idle.waits) == 2)
-        assert max(wait.start_in_s or 0.0 for wait in told.waits) < 1001
-
-
-async def test_jobs_of_others_that_wait_are_counted_apart(serve: Serve, ask: Ask) -> None:
-    few = replace(CROWD, waiting_max=4)
-    async with serve(load=few) as (manager, witness):
-        await witness.until(Idle, lambda idle: idle.foreign_queued == 4)
-        await manager.submit(ask("a"))
-        await manager.submit(gated(ask("b")))
-        idle = await manager.idle()
-        assert (idle.foreign_queued, idle.queued_jobs) == (4, 6)
 
 
 # GPUs -------------------------------------------------------------------------------------------

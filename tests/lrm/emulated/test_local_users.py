@@ -27,14 +27,6 @@ def test_the_mean_size_is_that_of_the_paper(smallest: int, largest: int, expecte
     assert mean_size(load) == pytest.approx(expected, abs=2e-6)
 
 
-def test_the_jobs_of_a_seed_are_always_the_same() -> None:
-    load = LoadParameters(arrivals_per_hour=60)
-    first, second, other = (
-        list(islice(local_jobs(load, random.Random(seed)), 50)) for seed in (1, 1, 2)
-    )
-    assert first == second != other
-
-
 def test_jobs_follow_their_parameters() -> None:
     load = LoadParameters(
         arrivals_per_hour=120, run_mean_s=300, run_max_s=2000, size_min=2, size_max=8

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -16,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from koala.common.runtime.clock import boot_id
-from koala.errors import JournalError, LocalManagerError
+from koala.errors import JournalError
 from koala_agent.environments import CLAIM_VARIABLE
 from koala_agent.lrm.claim_processes import SCOPE_VARIABLE, identify, scan
-from koala_agent.lrm.job_table import FILE_NAME, JobRow, JobTable, Leaving, Starting, Waiting
+from koala_agent.lrm.job_table import JobRow, JobTable, Leaving, Starting, Waiting
 from koala_agent.lrm.local_manager import EndCause, Ended, Placeholder, Queued, Running
 from tests.lrm.harness import ESCAPE, LIMIT_S, Ask, Pipe, Serve, python
 
@@ -131,23 +130,6 @@ async def test_what_runs_is_adopted_and_what_waits_keeps_its_place(
         await witness.running("third")
 
 
-async def test_the_end_of_an_adopted_job_is_told(
-    serve: Serve, ask: Ask, pipe: Pipe, launch: Launch
-) -> None:
-    """Nobody but its parent can learn its exit status; that it ended is certain."""
-    wait = f"echo $$ > {pipe.path}; trap 'exit 0' USR1; sleep 1000 & wait; kill $!"
-    async with launch() as agent:
-        await agent.submit(ask("a", "sh", "-c", wait))
-        pid = int(await pipe.line())
-        await agent.until("Running a")
-        await agent.kill()
-    async with serve() as (manager, witness):
-        assert await manager.listing() == (Running(claim="a"),)
-        os.kill(pid, 10)
-        end = await witness.ended("a")
-        assert (end.cause, end.exit_status) == (EndCause.EXITED, None)
-
-
 async def test_a_job_that_ended_while_no_agent_ran_is_told_and_its_daemon_reaped(
     serve: Serve, ask: Ask, pipe: Pipe, launch: Launch
 ) -> None:
@@ -174,29 +156,6 @@ def leaders(claim: str) -> list[int]:
         for seen in scan().seen
         if seen.claim == claim and os.getsid(seen.identity.pid) == seen.identity.pid
     ]
-
-
-async def test_a_job_that_ends_while_it_is_adopted_has_ended(
-    serve: Serve, ask: Ask, pipe: Pipe, launch: Launch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between the look whether it lives and the watching."""
-    async with launch() as agent:
-        await agent.submit(ask("a", "sh", "-c", f"echo $$ > {pipe.path}; exec sleep 1000"))
-        pid = int(await pipe.line())
-        await agent.until("Running a")
-        await agent.kill()
-
-    def open_too_late(wanted: int) -> int:
-        if wanted == pid:
-            os.kill(pid, signal.SIGKILL)
-            monkeypatch.undo()
-            raise ProcessLookupError
-        return opened(wanted)
-
-    opened = os.pidfd_open
-    monkeypatch.setattr(os, "pidfd_open", open_too_late)
-    async with serve() as (_, witness):
-        assert (await witness.ended("a")).reason == "ended while no agent ran"
 
 
 async def test_the_time_limit_of_an_adopted_job_counts_from_its_start(
@@ -295,28 +254,6 @@ async def test_two_agents_cannot_share_a_state_directory(serve: Serve) -> None:
                 raise AssertionError("opened twice")
 
 
-async def test_a_site_that_became_too_small_for_what_runs_is_refused(
-    serve: Serve, ask: Ask
-) -> None:
-    async with serve(kill=False) as (manager, witness):
-        await manager.submit(ask("a", processors=6))
-        await manager.submit(ask("waits", processors=8))
-        await witness.running("a")
-    with pytest.RaisesGroup(pytest.RaisesExc(LocalManagerError, match="4 of this site: a finds")):
-        async with serve(processors=4):
-            raise AssertionError("opened")
-    async with serve(processors=7) as (_, witness):
-        assert "only 7 processors" in (await witness.ended("waits")).reason
-
-
-async def test_a_table_that_is_none_is_refused(serve: Serve, tmp_path: Path) -> None:
-    (tmp_path / "state").mkdir()
-    (tmp_path / "state" / FILE_NAME).write_bytes(b"not a database, " * 100)
-    with pytest.RaisesGroup(pytest.RaisesExc(JournalError, match="not a database")):
-        async with serve():
-            raise AssertionError("opened")
-
-
 async def test_a_table_of_another_format_is_refused(serve: Serve, tmp_path: Path) -> None:
     table = JobTable(tmp_path / "state", JobRow, boot=boot_id(), scope=own_scope())
     table._database.connection.execute("PRAGMA user_version = 99")
@@ -324,9 +261,3 @@ async def test_a_table_of_another_format_is_refused(serve: Serve, tmp_path: Path
     with pytest.RaisesGroup(pytest.RaisesExc(JournalError, match="format 99")):
         async with serve():
             raise AssertionError("opened")
-
-
-async def test_the_table_is_for_its_owner_only(serve: Serve, tmp_path: Path) -> None:
-    async with serve():
-        modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "state").iterdir()}
-    assert set(modes.values()) == {0o600}

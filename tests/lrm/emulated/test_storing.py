@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 import pytest
 
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
-from koala_agent.lrm.job_table import JobRow, JobTable, Starting, State, Waiting
+from koala_agent.lrm.job_table import Starting, State, Waiting
 from koala_agent.lrm.local_manager import EndCause, Placeholder
 from tests.lrm.harness import Ask, Serve, cancel_as_site
 
@@ -58,29 +57,3 @@ async def test_no_process_is_started_before_its_start_is_stored(
         for claim in claims:
             assert (await witness.ended(claim)).cause is EndCause.EXITED
     assert found == [Starting()] * JOBS
-
-
-async def test_changes_of_one_turn_share_a_transaction(
-    serve: Serve, ask: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The budget of a burst: jobs that come together are not stored one by one."""
-    transactions = []
-    store = JobTable[JobRow].store
-
-    def noted(table: JobTable[JobRow], changes: Mapping[str, JobRow | None]) -> None:
-        transactions.append(len(changes))
-        store(table, changes)
-
-    async with serve() as (manager, _witness):
-        await manager.submit(ask("all", "sleep", "1000", processors=8))
-        monkeypatch.setattr(JobTable, "store", noted)
-        claims = [f"j{number}" for number in range(JOBS)]
-        await asyncio.gather(*(manager.submit(ask(claim, "true")) for claim in claims))
-        assert transactions == [JOBS]
-        assert list(stored(manager))[1:] == claims
-        transactions.clear()
-        await asyncio.gather(*map(manager.withdraw, claims))
-        assert sum(transactions) == JOBS
-        assert len(transactions) <= 4
-        monkeypatch.undo()
-        await manager.close(kill=True)

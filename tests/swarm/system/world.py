@@ -26,7 +26,7 @@ from koala.core.model.parameters import Parameters
 from koala.core.model.values import ClaimId, FileName, Instant, JobId, Seconds, SiteName, UserName
 from koala.core.policy_api import Policies
 from koala.daemon.agents.session import Timing
-from koala.daemon.clients.predecessors import check_predecessors
+from koala.daemon.clients.submit_service import check_predecessors
 from koala.daemon.loop.group_commit import BatchContext
 from koala.errors import RejectedError
 from koala.lab.sim.engine import Engine

@@ -1,7 +1,9 @@
 """Real batch systems: claims as batch jobs.
 
 batch_manager     submission, polling and ends of claims; the same for all batch systems
-claim_tracking    the claims between two polls, what a listing says of them, and what is idle
+batch_settings    its settings
+queue_figures     what is idle, who waits, and when waiting claims may start
+claim_tracking    the claims between two polls, and what a listing says of them
 gatekeeper        gates waiting claims and opens them, and repairs what a listing has otherwise
 forecast          expected starts of waiting claims, by running a queue forward
 guarded_dialect   makes a dialect's mistakes errors of its site, which end no agent
@@ -9,7 +11,6 @@ limits            what it allows one job, and pauses after its refusals
 slurm_nodes       features and GPUs of the nodes of one of them
 slurm_gates       its gates, which depend on its configuration
 slurm_queue       its jobs in the order of their starts
-condor_analysis   why a job of another one waits
 native            options that a job passes on to the batch system
 account_breaker   a circuit breaker for accounts whose commands fail
 

@@ -33,32 +33,32 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from koala.common.protocol.limits import ENDLESS_S
-from koala.common.protocol.messages import Hole, Outlook, Resources, Wait
-from koala.common.protocol.names import AWAY, SILENT, ClaimId
+from koala.common.protocol.messages import Resources
+from koala.common.protocol.names import AWAY, SILENT
 from koala.common.protocol.queue_limits import Times
 from koala.common.runtime.clock import boot_id
 from koala.common.runtime.structured_log import get_logger
-from koala.errors import LocalManagerError
+from koala.errors import KoalaError, LocalManagerError
 from koala_agent.lrm.batch.account_breaker import AccountBreaker, CircuitOpenError
-from koala_agent.lrm.batch.claim_tracking import (
-    ClaimRow,
-    TrackedClaim,
-    TrackedClaims,
-    hole_words,
-    idle_of,
-    others_waiting,
-    presumed_figures,
-    taken_of,
-)
-from koala_agent.lrm.batch.forecast import forecast, holes
+from koala_agent.lrm.batch.batch_settings import BatchSettings
+from koala_agent.lrm.batch.claim_tracking import ClaimRow, TrackedClaim, TrackedClaims
 from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
 from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
 from koala_agent.lrm.batch.limits.submission_pauses import SubmissionPauses
-from koala_agent.lrm.dialect import BatchJob, Dialect, Figures, JobState, job_name, script
+from koala_agent.lrm.batch.queue_figures import QueueFigures
+from koala_agent.lrm.dialect import BatchJob, Dialect, JobState, job_name, script
+from koala_agent.lrm.gate_probe import Trial, later_than, probe_job
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
-from koala_agent.lrm.local_manager import Idle, Listed, OnReport, Placeholder, Queued
+from koala_agent.lrm.local_manager import (
+    Idle,
+    Listed,
+    OnReport,
+    PausedError,
+    Placeholder,
+    Queued,
+    RequestRefusedError,
+)
 from koala_agent.lrm.site_commands import SiteCommands
 from koala_agent.transport.command_budget import CommandBudget
 from koala_agent.transport.interface import Command, CommandRunner, SiteAwayError
@@ -79,47 +79,19 @@ BACKOFF = 0.2
 """Pause between two listings, as a share of the time since anything happened."""
 CANCEL_AGAIN_S = 5.0
 """Time before a job that is not wanted, and still there, is cancelled once more."""
+SETTLE_S, SETTLING_S = 30.0, 2.0
+"""Time after a silence in which a controller that does not know its machines yet may refuse a
+request, and the pause before it is tried again then."""
 STAY_S = 60.0
 """Time after which a batch job is cancelled that goes on without its starter."""
+PROBE_POLL_S, PROBE_AGAIN_S = 5.0, 3600.0
+"""Pause between two looks of a gate probe, and between two probes that have shown nothing."""
+PROBE_HOLE_S = 300.0
+"""Time for which two processors must be idle that a gate probe uses."""
 UNBOUNDED = 60_000
 """Commands a minute of a manager without a budget."""
 
 log = get_logger()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchSettings:
-    """Settings of a batch manager; times in seconds.
-
-    - `processors`: the most that claims and figures may count.
-    - `poll_s`: the shortest pause between two listings; `figures_s`: the longest, and the age of
-      figures while nothing happens; two thirds of that while there are claims.
-    - `waits_s`: between two forecasts of the starts of waiting claims; `outlook_s`: the same while
-      only others wait.
-    - `missing_s`: a job without listing and record counts as ended after this time, because the
-      record of an end comes late; `unrecorded_s`: the same where records cannot be read.
-    - `limited_s`: a user who was refused more counts as limited for this time.
-    - `account`: jobs of other users are foreign, whatever their names; empty: the listing has no
-      others.
-    - `accounts`: accounts that claims may run as, besides the agent's own; a failing one is tried
-      again after `trouble_s`.
-    - `make_room`: called when the job table finds the disk full.
-    """
-
-    processors: int
-    state_directory: Path
-    scope: str
-    poll_s: float = 1.0
-    figures_s: float = 30.0
-    waits_s: float = 30.0
-    outlook_s: float = 300.0
-    missing_s: float = 10.0
-    unrecorded_s: float = 120.0
-    limited_s: float = 60.0
-    account: str = ""
-    accounts: tuple[str, ...] = ()
-    trouble_s: float = 10.0
-    make_room: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,16 +100,6 @@ class _PollStart:
 
     number: int
     at: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Listing:
-    """Figures of our claims by a listing that was asked for at `at`: processors in use, and claims
-    that waited."""
-
-    at: float
-    in_use: int
-    waiting: int
 
 
 class BatchManager:
@@ -178,22 +140,22 @@ class BatchManager:
             folder=settings.state_directory,
             clock=clock,
         )
+        self._figures = QueueFigures(
+            settings,
+            dialect,
+            self._commands,
+            claims=self._claims,
+            breaker=self._breaker,
+            queues=self._queues,
+            clock=clock,
+        )
         self._pauses = SubmissionPauses(clock)
         self._tested: dict[Placeholder, float] = {}  # until when a good request counts
         self._unlisted = set(settings.accounts)  # accounts not listed yet
-        self._figures: Figures | None = None  # of the last look
-        self._foreign = 0  # jobs of others that waited then
-        self._in_use = 0  # processors of our claims in it
-        self._figures_at = -math.inf
-        self._listed = _Listing(at=-math.inf, in_use=0, waiting=0)
         self._happened_at = -math.inf  # the last event that a listing may tell more about
         self._ends_late = False  # processors of claims that left were not free soon after
-        self._forecasts: dict[str, Wait] = {}  # by number
-        self._outlook: tuple[Outlook, ...] = ()
-        self._looked_for: frozenset[str] = frozenset()  # numbers when the queue was asked for last
-        self._holes: tuple[Hole, ...] = ()
-        self._holes_at = -math.inf
-        self._waits_due_at = -math.inf
+        self._probe: asyncio.Task[None] | None = None
+        self._probe_at = -math.inf
         self._reported_idle: Idle | None = None
         self._opened = asyncio.Event()
         self._closing = asyncio.Event()
@@ -205,15 +167,14 @@ class BatchManager:
         self._trials = asyncio.Semaphore(TRIALS_MAX)
         self._records_at: dict[str, float] = {}  # next lookup, by account
         self._silence = ""  # the reason why the site gives no answers; empty while it does
+        self._answering_at = -math.inf  # the end of the last silence
 
     # The port ---------------------------------------------------------------------------------
 
     @property
     def starts_after_stop(self) -> bool:
         """True when no other user waits, so that released processors go to our next claim."""
-        if self._figures is None or self._silence:
-            return False
-        return not others_waiting(self._figures_now(self._figures), self._counted()).jobs
+        return not self._silence and not self._figures.has_others_waiting
 
     @property
     def honours(self) -> tuple[str, ...]:
@@ -235,23 +196,26 @@ class BatchManager:
         try:
             async with asyncio.TaskGroup() as group:
                 beside = group.create_task(self._retry_troubled())
-                await self._run_polls()
+                await self._run_polls(group)
                 beside.cancel()
+                if self._probe is not None:
+                    self._probe.cancel()
         finally:
             self._table.close()
 
-    async def _run_polls(self) -> None:
+    async def _run_polls(self, group: asyncio.TaskGroup) -> None:
         while not self._closing.is_set():
             try:
                 await self._poll()
                 await self._gatekeeper.poll()
                 self._report_changes()
-                if self._clock() - self._figures_at >= self._figures_due_s():
-                    await self._poll_figures()
-                await self._forecast()
+                if self._clock() - self._figures.asked_at >= self._figures_due_s():
+                    await self._figures.poll()
+                await self._figures.forecast()
                 self._report_idle()
                 await self._cancel_unwanted()
                 self._mark_answering()
+                self._probe_when_due(group)
             except LocalManagerError as error:
                 self._mark_silent(error)
             await self._pause()
@@ -259,8 +223,8 @@ class BatchManager:
     def _figures_due_s(self) -> float:
         """Return the age at which figures are asked for again: sooner after an event."""
         longest_s = self._longest_pause_s()
-        has_news = self._happened_at > self._figures_at and self._claims.open()
-        return longest_s / 2 if has_news or self._is_settling() else longest_s
+        has_news = self._happened_at > self._figures.asked_at and self._claims.open()
+        return longest_s / 2 if has_news or self._figures.is_settling else longest_s
 
     async def opened(self) -> None:
         """See `LocalManager`. The table is complete at once. The batch system is polled only when
@@ -284,6 +248,8 @@ class BatchManager:
         known = self._claims.get(claim)
         if known is None or known.needs_submission():
             self._pauses.check(placeholder)
+            if placeholder.is_gated:
+                self._check_ageing(claim)
         if placeholder.is_gated:
             await self._gatekeeper.check()
         tracked = self._claims.get(claim)
@@ -303,6 +269,8 @@ class BatchManager:
                 is_gated=placeholder.is_gated,
                 gate=gate,
                 native=placeholder.resources.native or "",
+                charged=placeholder.resources.project or placeholder.resources.qos or "",
+                queue=placeholder.resources.queue or "",
             )
             tracked = self._claims.add(row)
         elif not tracked.needs_submission():
@@ -317,11 +285,24 @@ class BatchManager:
             tracked.submitted_in_poll = self._poll_count
             self._note_event()
 
+    def _check_ageing(self, claim: str) -> None:
+        """Refuse a further claim of a component that would gather no age behind the others, and
+        may take that of another job's first. Raises RequestRefusedError."""
+        waiting = [one.row.claim for one in self._claims.open() if one.is_waiting()]
+        component = claim.rpartition("/")[0]
+        if len(waiting) >= self._queues.ageing and any(
+            one.rpartition("/")[0] == component and one != claim for one in waiting
+        ):
+            raise RequestRefusedError(
+                f"{self._queues.ageing:.0f} jobs of the account gather age in the queue, and"
+                f" {len(waiting)} wait: a further one of this component would gather none"
+            )
+
     async def set_gate(self, claim: str, *, is_gated: bool) -> None:
         """See `LocalManager`. What fails is tried again with the polls."""
         tracked = self._claims.get(claim)
         if tracked is not None:
-            self._waits_due_at = -math.inf  # its place, and those behind it, are others now
+            self._figures.expect_new_places()
             await self._gatekeeper.set(tracked, is_gated=is_gated)
             self._note_event()
 
@@ -403,10 +384,10 @@ class BatchManager:
         two of them the figures include what has happened to our claims. While a controller is away,
         or its commands are, nothing is startable: jobs that may run elsewhere should. What is
         returned counts as reported: the polls report each difference from it."""
-        if self._figures is None and not self._silence:
+        if not (self._figures.are_known or self._silence):
             try:
                 await self._poll()
-                await self._poll_figures()
+                await self._figures.poll()
                 await self._gatekeeper.try_to_learn()
             except LocalManagerError as error:
                 self._mark_silent(error)
@@ -425,7 +406,7 @@ class BatchManager:
         async with self._poll_lock:
             number, trouble = self._last_poll
             if number <= begun_before:
-                is_busy = self._figures is None or bool(self._claims.open())
+                is_busy = not self._figures.are_known or bool(self._claims.open())
                 self._budget.set_busy(self, is_busy=is_busy)
                 await self._budget.wait()  # before the poll begins, so that more may share it
                 begun = self._begin_poll()
@@ -454,12 +435,7 @@ class BatchManager:
                 self._breaker.open(account, trouble)
         if own is None:
             self._learn_lateness(begun.at)
-            claims = self._counted()
-            self._listed = _Listing(
-                at=begun.at,
-                in_use=sum(taken_of(one) for one in claims if one.uses_processors()),
-                waiting=sum(one.is_eligible() and not one.is_limited for one in claims),
-            )
+            self._figures.note_listing(begun.at)
         return own
 
     def _learn_lateness(self, listed_at: float) -> None:
@@ -602,80 +578,41 @@ class BatchManager:
             self._records_at[row.account] = self._clock() + self._settings.trouble_s
             raise
 
-    async def _poll_figures(self) -> None:
-        """Ask for the figures that belong to the last listing."""
-        look = self._listed
-        answers = tuple(
-            [
-                await self._commands.ask(command, "", since=look.at)
-                for command in self._dialect.figures()
-            ]
-        )
-        figures = await asyncio.to_thread(self._dialect.read_figures, answers)
-        if figures is None:
-            figures = presumed_figures(self._claims.open(), allowed=self._settings.processors)
-        await self._queues.try_to_learn()
-        resources = self._queues.completed(figures.resources)
-        if figures.waiting is not None:  # of one of ours nobody knows later that it was
-            ours = {one.row.number for one in self._claims.all()}
-            others = tuple(row for row in figures.waiting if row.number not in ours)
-            figures = replace(figures, waiting=others)
-        self._figures, self._in_use = replace(figures, resources=resources), look.in_use
-        self._foreign = max(0, figures.queued_jobs - look.waiting)
-        self._figures_at = self._clock()
+    def _probe_when_due(self, group: asyncio.TaskGroup) -> None:
+        """Probe the gates again once the configuration is another one, beside nobody who waits;
+        end it as soon as a claim of ours does."""
+        is_needed = any(one.is_waiting() for one in self._claims.open())
+        if self._probe is not None and not self._probe.done():
+            if is_needed:
+                self._probe.cancel()
+        elif not is_needed and self._clock() >= self._probe_at and self._gatekeeper.to_try:
+            idle = self._idle_told()
+            spare = max(1, idle.resources.unit) * 2
+            holes = [one.processors for one in idle.holes if one.for_s >= PROBE_HOLE_S]
+            if not idle.trouble and max(idle.startable, *holes, 0) >= spare:
+                self._probe = group.create_task(self._probe_gates())
 
-    def _figures_now(self, figures: Figures) -> Figures:
-        """Return the last figures with what has happened to our claims since."""
-        claims = self._counted()
-        in_use = sum(taken_of(one) for one in claims if one.uses_processors())
-        idle = figures.idle + self._in_use - in_use
-        waiting = sum(one.is_eligible() and not one.is_limited for one in claims)
-        return replace(
-            figures,
-            idle=max(0, min(idle, figures.processors)),
-            queued_jobs=self._foreign + waiting,
+    async def _probe_gates(self) -> None:
+        """Probe the gates. The jobs have names of ours: after a crash nobody wants them."""
+        self._probe_at = self._clock() + PROBE_AGAIN_S
+        folder = self._settings.state_directory
+        job = probe_job(folder)
+        self._claims.apart |= {job.claim, later_than(job).claim}
+        trial = Trial(
+            self._dialect,
+            ask=partial(self._breaker.ask, account=""),
+            act=partial(self._breaker.act, account=""),
+            poll_s=PROBE_POLL_S,
+            scope=self._table.scope,
         )
-
-    async def _forecast(self) -> None:
-        """Run the whole queue forward now and then, while claims of ours or others wait in it, and
-        at once for a new one of ours. A queue that cannot be had only leaves their starts unknown.
-        """
-        figures = self._figures
-        if figures is None:
-            return
-        ours = {one.row.number: one for one in self._claims.open() if one.is_waiting()}
-        command = self._dialect.list_queue() if ours or figures.queued_jobs else None
-        if command is None:
-            self._forecasts, self._outlook, self._holes = {}, (), ()
-            return
-        if self._clock() < self._waits_due_at and self._looked_for.issuperset(ours):
-            return
-        self._looked_for = frozenset(ours)
-        pause_s = self._settings.waits_s if ours else self._settings.outlook_s
-        self._waits_due_at = self._clock() + pause_s
         try:
-            answer = await self._commands.ask(command, "", since=self._listed.at)
-            rows = await asyncio.to_thread(self._dialect.read_queue, answer)
-        except LocalManagerError as error:
-            log.debug("batch.queue_unknown", reason=str(error))
-            self._forecasts, self._outlook, self._holes = {}, (), ()
-            return
-        claims = self._claims.open()
-        self._forecasts, self._outlook = await asyncio.to_thread(forecast, rows, claims, figures)
-        self._holes = await asyncio.to_thread(holes, rows, claims, figures)
-        self._holes_at = self._clock()
-
-    def _waits(self) -> tuple[Wait, ...]:
-        """Return the waits of our claims, with the forecasts that there are."""
-        return tuple(
-            replace(
-                self._forecasts.get(one.row.number) or Wait(claim=ClaimId(one.row.claim)),
-                number=one.row.number,
-                reason=one.reason if one.gate_error is None else f"its gate: {one.gate_error}",
-            )
-            for one in self._claims.open()
-            if one.is_waiting()
-        )
+            gates = self._gatekeeper.to_try
+            usable = [gate for gate in gates if gate.keeps_place]
+            seen = await trial.try_all(gates, usable, job, folder)
+            log.info("gate.probed", result=seen)
+        except (KoalaError, OSError) as error:
+            log.warning("gate.probed", result=str(error))
+        self._gatekeeper.note_probe()
 
     # Doing ------------------------------------------------------------------------------------
 
@@ -694,6 +631,10 @@ class BatchManager:
             number = self._dialect.read_submitted(await self._breaker.submit(command, account))
         except LocalManagerError as error:
             self._tested.clear()
+            is_settling = self._clock() - self._answering_at < SETTLE_S
+            if is_settling and isinstance(error, RequestRefusedError):
+                self._claims.forget(placeholder.claim)
+                raise PausedError(str(error), again_s=SETTLING_S) from error
             if error.transient:
                 self._unlisted.add(account)  # a poll finds out whether the account answers
             was_asked = may_be_queued and not isinstance(error, CircuitOpenError)
@@ -764,67 +705,6 @@ class BatchManager:
                 if not isinstance(listed, Queued):
                     self._report(listed)
 
-    def _idle_now(self) -> Idle:
-        if self._figures is None:
-            return Idle(
-                processors=self._settings.processors,
-                idle=0,
-                startable=0,
-                queued_jobs=0,
-                local_processors=0,
-                trouble=self._silence,
-            )
-        unsure = sum(
-            tracked.row.processors for tracked in self._claims.open() if self._is_unsure(tracked)
-        )
-        allowed = self._settings.processors
-        figures = self._figures_now(self._figures)
-        idle = idle_of(figures, self._counted(), allowed=allowed, unsure=unsure)
-        if self._silence:
-            idle = replace(idle, idle=0, startable=0, idle_gpus=0, why="")
-            return replace(idle, trouble=self._silence)
-        troubles = (self._breaker.summary, self._gatekeeper.trouble, self._pauses.summary)
-        idle = replace(
-            idle,
-            trouble="; ".join(filter(None, troubles)),
-            waits=self._waits(),
-            outlook=self._outlook,
-            gate_tried=self._gatekeeper.tried,
-            holes=self._holes_now(idle),
-        )
-        now, limits = self._clock(), []
-        for account, (at, reason) in sorted(self._claims.limits.items()):
-            if now - at < self._settings.limited_s:
-                whose = f"account {account}" if account else "the account of Koala"
-                limits.append(f"{whose} has reached a limit ({reason})")
-                # Where claims run as their users, others may have what one cannot.
-                idle = idle if account else replace(idle, startable=0, holes=())
-        if self._pauses.is_shut(""):
-            idle = replace(idle, startable=0, holes=())
-        words = [*limits, idle.why, *map(hole_words, idle.holes[:1])]
-        return replace(idle, why="; ".join(filter(None, words)))
-
-    def _holes_now(self, idle: Idle) -> tuple[Hole, ...]:
-        """Return what is left of the holes, in whole minutes: they must not change all the time."""
-        unit = max(1, idle.resources.unit)
-        left = []
-        for hole in self._holes:
-            for_s = (hole.for_s - (self._clock() - self._holes_at)) // 60 * 60
-            for_s = hole.for_s if hole.for_s == ENDLESS_S else for_s
-            processors = min(hole.processors, idle.idle) // unit * unit
-            if for_s > 0 and processors > idle.startable:
-                left.append(Hole(processors=processors, for_s=for_s))
-        return tuple(left)
-
-    def _is_unsure(self, tracked: TrackedClaim) -> bool:
-        """Test for a claim of an account with an open circuit. A waiting one counts as a foreign
-        job."""
-        return tracked.row.account in self._breaker.troubled
-
-    def _counted(self) -> list[TrackedClaim]:
-        """Return the claims that the figures are compared with."""
-        return [tracked for tracked in self._claims.open() if not self._is_unsure(tracked)]
-
     def _report_idle(self) -> None:
         idle = self._idle_told()
         told = self._reported_idle
@@ -833,7 +713,16 @@ class BatchManager:
             self._report(idle)
 
     def _idle_told(self) -> Idle:
-        return replace(self._idle_now(), commands=self._budget.counts)
+        if self._silence:
+            idle = replace(self._figures.none_idle(), trouble=self._silence)
+        else:
+            troubles = (self._breaker.summary, self._gatekeeper.trouble, self._pauses.summary)
+            idle = replace(
+                self._figures.idle(is_shut=self._pauses.is_shut("")),
+                trouble="; ".join(filter(None, troubles)),
+                gate_tried=self._gatekeeper.tried,
+            )
+        return replace(idle, commands=self._budget.counts)
 
     def _mark_silent(self, error: LocalManagerError) -> None:
         silence = f"{SILENT} ({error})"
@@ -851,6 +740,7 @@ class BatchManager:
         if self._silence:
             log.info("batch.recovered")
             self._silence = ""
+            self._answering_at = self._clock()
             self._breaker.opened.set()  # retry open circuits now
             self._report_idle()
 
@@ -858,7 +748,7 @@ class BatchManager:
         """Wait for the next poll: at once after an event (the budget spaces them), and the longer,
         the longer there was none. Claims that run, and tell of themselves, are no reason for it."""
         settings = self._settings
-        pause_s = self._longest_pause_s() / (2 if self._is_settling() else 1)
+        pause_s = self._longest_pause_s() / (2 if self._figures.is_settling else 1)
         if self._is_unsettled():
             quiet_s = self._clock() - self._happened_at
             pause_s = min(pause_s, max(settings.poll_s, quiet_s * BACKOFF))
@@ -873,10 +763,6 @@ class BatchManager:
 
     def _longest_pause_s(self) -> float:
         return self._settings.figures_s * (BUSY_SHARE if self._claims.open() else 1.0)
-
-    def _is_settling(self) -> bool:
-        """Test for processors that are about to be free."""
-        return self._figures is not None and self._figures.is_settling
 
     def _is_unsettled(self) -> bool:
         """Test for anything that only a listing can tell: a start that was not told yet, an end."""

@@ -28,8 +28,9 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     system has assigned it; `is_unwanted` is set by a withdrawal, with a `verdict` when the agent
     itself withdrew it; `account` is the one that it runs as, empty for the agent's own. One that
     `is_gated` must not start; `gate` is what was used for that last, empty for a claim that never
-    was gated. `native` are options of its own for the batch system. `taken` are the
-    processors that it was given, 0: as many as it asks for."""
+    was gated. `native` are options of its own for the batch system; `charged` is the project or
+    quality of service that it names, `queue` the queue. `taken` are the processors that it was
+    given, 0: as many as it asks for."""
 
     claim: str
     processors: int
@@ -42,6 +43,8 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     is_gated: bool = False
     gate: str = ""
     native: str = ""
+    charged: str = ""
+    queue: str = ""
     taken: int = 0
 
 
@@ -139,8 +142,9 @@ NO_REASON = ("", "None", "(null)")
 class TrackedClaims:
     """Claims of a batch manager, stored at each change, and jobs under our name that are nobody's.
 
-    `unwanted` has the numbers of those jobs with their accounts; `limits` tells by account when the
-    batch system last said that it has reached a limit, and in which words.
+    `unwanted` has the numbers of those jobs with their accounts; `limits` tells by account, and by
+    what its claims name, when the batch system last said that it has reached a limit, and in which
+    words. Jobs of claims in `apart` are left alone.
     """
 
     def __init__(
@@ -152,7 +156,8 @@ class TrackedClaims:
     ) -> None:
         """`explain` adds words to the batch system's reason for a wait."""
         self.unwanted: dict[str, str] = {}
-        self.limits: dict[str, tuple[float, str]] = {}
+        self.limits: dict[tuple[str, str], tuple[float, str]] = {}
+        self.apart: set[str] = set()
         self._table = table
         self._clock = clock
         self._explain = explain
@@ -203,9 +208,9 @@ class TrackedClaims:
         found: dict[str, list[BatchJob]] = {}
         for job in jobs:
             claim = claim_of(job.name, scope=self._table.scope)
-            if claim is not None and (
-                job.owner in ("", owner or job.owner) or self._has_number(claim, job.number)
-            ):
+            if claim is None or claim in self.apart:
+                continue
+            if job.owner in ("", owner or job.owner) or self._has_number(claim, job.number):
                 found.setdefault(claim, []).append(job)
         numbers = {claim: {job.number for job in named} for claim, named in found.items()}
         ours = set().union(*numbers.values())
@@ -256,7 +261,7 @@ class TrackedClaims:
         if own.processors not in (0, tracked.row.taken or tracked.row.processors):
             self.change(tracked, taken=own.processors)
         if own.is_limited:
-            self.limits[account] = (self._clock(), own.reason)
+            self.limits[account, tracked.row.charged] = (self._clock(), own.reason)
         if own.state is JobState.ENDED:
             self.end(tracked, own)
         elif not tracked.row.is_unwanted:
@@ -309,14 +314,14 @@ def idle_of(
     figures: Figures, claims_known: Iterable[TrackedClaim], *, allowed: int, unsure: int = 0
 ) -> Idle:
     """Derive the idle processors: the last figures less the waiting claims, which will take some of
-    them, unless they are gated. `unsure` are the processors of claims in an unknown state; at most
-    those in use are counted.
+    them, unless they are gated or wait for a limit. `unsure` are the processors of claims in an
+    unknown state; at most those in use are counted.
 
     Jobs that wait before ours have a right to the idle processors that they may take. Backfilling
     may decide otherwise; a claim that got no processors is refused after its grace time.
     """
     claims = [claim for claim in claims_known if claim.row.end is None]
-    queued = [claim for claim in claims if claim.may_start()]
+    queued = [claim for claim in claims if claim.may_start() and not claim.is_limited]
     running = sum(taken_of(claim) for claim in claims if claim.uses_processors())
     waiting = sum(taken_of(claim, figures.resources.unit or 1) for claim in queued)
     in_use = figures.processors - figures.idle - figures.shut

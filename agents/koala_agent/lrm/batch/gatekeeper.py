@@ -24,7 +24,14 @@ from koala_agent.lrm.batch.account_breaker import AccountBreaker
 from koala_agent.lrm.batch.claim_tracking import TrackedClaim, TrackedClaims
 from koala_agent.lrm.batch.guarded_dialect import guarded
 from koala_agent.lrm.dialect import Dialect, Gate, JobState, Order
-from koala_agent.lrm.gate_trials import GateTrial, describe_trial, names_of, read_trial
+from koala_agent.lrm.gate_trials import (
+    GateTrial,
+    describe_trial,
+    is_outdated,
+    names_of,
+    read_trial,
+    usable_gates,
+)
 from koala_agent.lrm.local_manager import EndCause, RequestRefusedError
 
 SUBMITTED = "submission"
@@ -80,8 +87,17 @@ class Gatekeeper:
 
     @property
     def tried(self) -> str:
-        """Result of the last probe, for people; empty where no gate is in force."""
-        return describe_trial(self._trial, names_of(self._gates)) if self.name else ""
+        """Result of the last probe, for people; empty where there are no gates."""
+        return describe_trial(self._trial, self._gates) if self._gates else ""
+
+    @property
+    def to_try(self) -> tuple[Gate, ...]:
+        """All gates, where the last probe was made under another configuration; else none."""
+        return self._gates if is_outdated(self._trial, self._gates) else ()
+
+    def note_probe(self) -> None:
+        """Read the result of the last probe."""
+        self._trial = read_trial(self._folder)
 
     @property
     def trouble(self) -> str:
@@ -100,12 +116,12 @@ class Gatekeeper:
             self._ask_at = self._clock() + UNKNOWN_S
             commands = self._dialect.gates()
             answers = tuple([await self._breaker.ask(command, "") for command in commands])
-            known = [(gate.name, gate.keeps_place) for gate in self._gates]
+            known = names_of(self._gates)
             self._gates = tuple(guarded(gate) for gate in self._dialect.read_gates(answers))
-            if [(gate.name, gate.keeps_place) for gate in self._gates] != known:
+            if names_of(self._gates) != known:
                 self._refused.clear()
                 self._cancelled = dict.fromkeys(self._cancelled, "")
-            self._trial = read_trial(self._folder)
+            self.note_probe()
             self._ask_at = self._clock() + GATES_S
 
     async def try_to_learn(self) -> None:
@@ -270,7 +286,8 @@ class Gatekeeper:
             gate.read(await self._breaker.act(command, claims[0].row.account))
 
     def _usable(self) -> list[Gate]:
-        return [gate for gate in self._gates if gate.keeps_place and gate.name not in self._refused]
+        gates = usable_gates(self._trial, self._gates)
+        return [gate for gate in gates if gate.name not in self._refused]
 
 
 def _shutting(gate: Gate, *, is_fresh: bool) -> Order | None:

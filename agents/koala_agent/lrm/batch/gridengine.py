@@ -30,7 +30,9 @@ from typing import Annotated
 import msgspec
 
 from koala.common.protocol.messages import Queue, Resources, SiteResources
+from koala.common.runtime.settings_file import matching
 from koala.errors import ConfigError, LocalManagerError
+from koala_agent.lrm.batch.limits.quotas import Quota, quotas_of
 from koala_agent.lrm.batch.native import check_allowed, check_pairs, native_words, refuse
 from koala_agent.lrm.batch.slurm_queue import by_priority
 from koala_agent.lrm.batch_system import Answers, BatchSystem, DialectSettings, LRMTable
@@ -53,6 +55,7 @@ from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, Re
 from koala_agent.starter.batch_rules import BatchRules
 from koala_agent.transport.interface import Answer, Command, CommandRunner
 
+QUOTAS = Command(argv=("qconf", "-srqs"), keep_s=600.0)
 RECORD_RULE = "=" * 20
 PART = 65_536
 """Characters of a listing that are parsed at a time."""
@@ -70,6 +73,17 @@ HONOURED = ("gpus", "constraint", "licenses", "exclusive")
 """Resources of jobs that it always acts on: each is a complex of the cell (`qconf -sc`)."""
 
 FEATURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+SHUT = {
+    "D": "its calendar has switched it off",
+    "C": "its calendar has suspended it",
+    "d": "it is disabled",
+    "s": "it is suspended",
+    "S": "another queue suspends it",
+    "E": "it is in error",
+    "u": "its hosts give no answer",
+    "a": "its hosts are overloaded",
+}
+"""Words for states of queues."""
 LISTINGS = ("qstat", "qstat", "qhost")
 CLOCK = "%Y-%m-%dT%H:%M:%S"
 
@@ -96,7 +110,8 @@ class GridEngine(Dialect):
     """Submission options of the site; empty ones are left to Grid Engine.
 
     Of `gpus`, the sum of the cell, Grid Engine only lists the idle ones, as `gpu_resource`: a
-    complex that is consumed once for each job.
+    complex that is consumed once for each job. `user` submits all claims; empty where each runs as
+    its owner, whose quotas it alone knows.
     """
 
     parallel_environment: str
@@ -106,6 +121,7 @@ class GridEngine(Dialect):
     native: tuple[str, ...] = ()
     gpus: int = 0
     gpu_resource: str = "gpu"
+    user: str = ""
 
     @property
     def honours(self) -> tuple[str, ...]:
@@ -236,14 +252,16 @@ class GridEngine(Dialect):
             Command(argv=("qstat", "-g", "c", "-pe", self.parallel_environment, *where, "-xml")),
             self.list_all(),
             Command(argv=("qhost", "-q", "-F", resources, "-xml")),
+            QUOTAS,
         )
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
         """See Dialect. Queues may share the slots of their hosts, so these are counted. Slots that
-        are disabled, suspended or in error count as neither idle nor there. Resource quotas are
-        told by no listing: they show in what waits."""
+        are disabled, suspended or in error count as neither idle nor there, and those beyond the
+        resource quotas of our user are not idle."""
+        *listings, quotas = answers
         summary, jobs, hosts = (
-            _tree(answer, name) for answer, name in zip(answers, LISTINGS, strict=True)
+            _tree(answer, name) for answer, name in zip(listings, LISTINGS, strict=True)
         )
         ours = {queue.findtext("name") or "" for queue in summary.iter("cluster_queue_summary")}
         every = [_Host.read(host) for host in hosts.iter("host")]
@@ -258,18 +276,40 @@ class GridEngine(Dialect):
                 )
         idle_at = {name: host.idle(ours) for name, host in here.items()}
         closed = sum(host.closed(ours) for host in here.values())
+        running = [row for row in jobs.iter("job_list") if row.get("state") == "running"]
+        rooms = [
+            quota.slots
+            - sum(
+                _count(row, "slots")
+                for row in running
+                if quota.is_shared or row.findtext("JB_owner") == self.user
+            )
+            for quota in self._quotas(quotas)
+        ]
+        beyond = max(0, (all_idle := sum(idle_at.values())) - max(0, min(rooms, default=all_idle)))
         return Figures(
             processors=sum(host.processors(ours) for host in here.values()),
-            idle=sum(idle_at.values()),
+            idle=all_idle - beyond,
+            shut=beyond,
             queued_jobs=len(waiting),
             idle_gpus=min(self.gpus, _idle_gpus(hosts, self.gpu_resource)),
             resources=SiteResources(gpus=self.gpus),
             waiting=tuple(waiting),
             idle_at=idle_at,
-            closed=(f"{closed} in queues that are disabled, suspended or in error",)
-            if closed
-            else (),
+            closed=tuple(
+                f"{count} {words}"
+                for count, words in (
+                    (closed, "in queues that are disabled, suspended or in error"),
+                    (beyond, f"beyond what resource quotas allow {self.user}"),
+                )
+                if count
+            ),
+            shut_queues=_shut_queues(every),
         )
+
+    def _quotas(self, answer: Answer) -> tuple[Quota, ...]:
+        text = answer.out if answer.status == 0 else ""
+        return quotas_of(text, user=self.user, parallel_environment=self.parallel_environment)
 
     def list_queue(self) -> Command:
         """See Dialect: with the requests of jobs, and the time on the clock of the cell."""
@@ -307,13 +347,15 @@ class GridEngine(Dialect):
         return (*running, *by_priority(waiting))
 
     def limits(self) -> tuple[Command, ...]:
-        """See Dialect: all queues, and the complexes, which may be forced."""
-        return (Command(argv=("qconf", "-sq", "*")), Command(argv=("qconf", "-sc")))
+        """See Dialect: all queues, the complexes, which may be forced, and resource quotas."""
+        return (Command(argv=("qconf", "-sq", "*")), Command(argv=("qconf", "-sc")), QUOTAS)
 
     def read_limits(self, answers: tuple[Answer, ...]) -> Limits:
         """See Dialect. A job goes to any queue with our parallel environment, so that the shortest
         of their times is what one without a request may get."""
-        queues, complexes = (answer.out if answer.status == 0 else "" for answer in answers)
+        *texts, quotas = answers
+        queues, complexes = (answer.out if answer.status == 0 else "" for answer in texts)
+        slots = min((quota.slots for quota in self._quotas(quotas)), default=0)
         is_forced = re.search(r"^h_rt\s+\S+\s+TIME\s+\S+\s+FORCED", complexes, re.MULTILINE)
         found = []
         for text in re.split(r"^(?=qname )", queues.replace("\\\n", ""), flags=re.MULTILINE):
@@ -333,6 +375,7 @@ class GridEngine(Dialect):
                     longest_s=limit_s if limit_s < math.inf else 0.0,
                     usual_s=least_s if (least_s := min(usual_s, limit_s)) < math.inf else 0.0,
                     must_ask=is_forced is not None,
+                    processors=slots if is_default else 0,
                 )
                 for name, limit_s, is_default in found
             )
@@ -409,7 +452,7 @@ class _Slots:
 
     slots: int
     used: int
-    is_closed: bool
+    state: str
 
     @classmethod
     def read(cls, queue: ET.Element) -> _Slots:
@@ -418,12 +461,28 @@ class _Slots:
         if not (is_count(slots) and is_count(used)):
             raise LocalManagerError(f"qhost: {slots!r} is no count of slots", transient=True)
         taken = int(used) + (int(kept) if is_count(kept) else 0)
-        is_closed = re.search(r"[aAcCdDEosSu]", told.get("state_string", "")) is not None
-        return cls(slots=int(slots), used=taken, is_closed=is_closed)
+        return cls(slots=int(slots), used=taken, state=told.get("state_string", ""))
+
+    @property
+    def is_closed(self) -> bool:
+        return re.search(r"[aAcCdDEosSu]", self.state) is not None
 
     @property
     def idle(self) -> int:
         return 0 if self.is_closed else max(0, self.slots - self.used)
+
+
+def _shut_queues(hosts: Collection[_Host]) -> dict[str, str]:
+    """Say why queues start no job on any host."""
+    states: dict[str, set[str]] = {}
+    for host in hosts:
+        for name, slots in host.queues.items():
+            states.setdefault(name, set()).add(slots.state if slots.is_closed else "")
+    return {
+        name: next((words for letter, words in SHUT.items() if letter in state), "it is closed")
+        for name, found in states.items()
+        if "" not in found and (state := "".join(sorted(found)))
+    }
 
 
 def _may_take(row: ET.Element, hosts: Collection[_Host]) -> frozenset[str]:
@@ -546,7 +605,9 @@ class GridEngineTable(LRMTable, frozen=True, kw_only=True):
     queue: str = ""
     parallel_environment: Annotated[str, msgspec.Meta(min_length=1)]
     project: str = ""
-    gpu_resource: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0,63}$")] = "gpu"
+    gpu_resource: Annotated[
+        str, matching(r"^[A-Za-z_][A-Za-z0-9_.]{0,63}$", "the name of a complex")
+    ] = "gpu"
 
 
 def _dialect(table: GridEngineTable, site: DialectSettings) -> Dialect:
@@ -558,6 +619,7 @@ def _dialect(table: GridEngineTable, site: DialectSettings) -> Dialect:
         native=site.native,
         gpus=site.gpus,
         gpu_resource=table.gpu_resource,
+        user=site.user,
     )
 
 

@@ -487,5 +487,5 @@ SYSTEM = BatchSystem(
     job_variables=("PBS_JOBID", "PBS_*", "NCPUS", "TMPDIR"),
     variables=("PBS_CONF_FILE", "PBS_SERVER"),
     lists_gpus=True,
-    tried_with="",  # with an imitation of its commands alone (docs/configuration.md)
+    tried_with="",
 )

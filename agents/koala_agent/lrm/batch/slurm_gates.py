@@ -31,6 +31,8 @@ NICE = 1_000_000_000
 """Nice value of a job that is gated by it."""
 DONE = re.compile(r"(?i)invalid job id|already finished|no longer pending|not pending")
 """Messages about jobs that have started or ended."""
+UNDER = ("PriorityType", "PriorityFlags", "AccountingStorageType")
+"""Lines of the configuration that decide, with the version, what a gate does to a job's place."""
 GATE_REFUSALS = re.compile(r"(?i)denied|not permitted|not allowed|invalid|disabled|not supported")
 """Messages of `scontrol update` for what our account may not change."""
 
@@ -82,6 +84,8 @@ def gates_of(config: str, nodes: str, options: Sequence[str] = ()) -> tuple[Gate
     open_time = opening("StartTime=now")
     open_nice = opening("Nice={own.nice}")
     place = partial(_place, "AccrueTime" if has_age else "Priority")
+    version = next((text for name, text in found.items() if name.endswith("_VERSION")), "")
+    under = ", ".join([version, *(found.get(name, "") for name in UNDER)])
     by_nodes = Gate(
         name="excluded nodes",
         shut=partial(_update, (f"ExcNodeList={nodes}", f"Comment={GATED}")),
@@ -92,6 +96,7 @@ def gates_of(config: str, nodes: str, options: Sequence[str] = ()) -> tuple[Gate
         keeps_place=resets_age,
         renew_s=NODES_RENEW_S,
         place=place,
+        under=under,
     )
     by_time = Gate(
         name="start time",
@@ -103,6 +108,7 @@ def gates_of(config: str, nodes: str, options: Sequence[str] = ()) -> tuple[Gate
         keeps_place=not resets_age,
         renew_s=FAR_RENEW_S,
         place=place,
+        under=under,
     )
     by_nice = Gate(
         name="nice value",
@@ -112,6 +118,7 @@ def gates_of(config: str, nodes: str, options: Sequence[str] = ()) -> tuple[Gate
         open_native=open_nice,
         read=_read_update,
         place=place,
+        under=under,
         note="processors that nobody else wants start a job in spite of it",
     )
     return (by_nodes, by_time, by_nice) if resets_age else (by_time, by_nice, by_nodes)

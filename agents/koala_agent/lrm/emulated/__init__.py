@@ -2,14 +2,12 @@
 
 system             its record as a kind of local manager
 emulated_manager   a `koala.queue_model`, driven by the wall clock
-emulated_settings  its settings
-live_scheduler     its scheduler, which may be a function of another package
+emulated_settings  its settings and its scheduler
 local_load         jobs of the site's own users: they hold processors, and make room for claims
 start_forecasts    expected starts of the claims that wait
 gpu_pool           GPUs of the site, given to claims by number
 first_processes    start and end of the first process of each claim
 resident_starters  the agent's side of the parent from which starters are forked
 idle_starters      such forks, with and without a claim
-process_settings   limits, priority and the like of a process, which its forks inherit
 process_trees      usage and end of a claim's processes
 """

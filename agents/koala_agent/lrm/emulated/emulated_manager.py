@@ -41,7 +41,6 @@ from koala_agent.lrm.claim_processes import ProcessIdentity, brand_of, scan
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.emulated.first_processes import Failure, FirstProcesses, JobCallbacks
 from koala_agent.lrm.emulated.gpu_pool import VARIABLE, GpuPool
-from koala_agent.lrm.emulated.idle_starters import OpenConnection, no_connection
 from koala_agent.lrm.emulated.local_load import LocalKey, LocalLoad
 from koala_agent.lrm.emulated.process_trees import ProcessTrees, Usage
 from koala_agent.lrm.emulated.start_forecasts import FORECAST_S, StartForecasts
@@ -109,13 +108,10 @@ class EmulatedLocalManager:
         *,
         on_report: OnReport,
         clock: Callable[[], float],
-        open_connection: OpenConnection = no_connection,
     ) -> None:
-        """`open_connection` opens connections that starters inherit."""
         self._settings = settings
         self._report = on_report
         self._clock = clock
-        self._open_connection = open_connection
         self._rng = random.Random(settings.seed)
         self._queue: LocalQueue[_Key] = local_queue(
             processors=settings.processors, discipline=settings.discipline
@@ -189,7 +185,6 @@ class EmulatedLocalManager:
             switches=settings.switches,
             scope=self._table.scope,
             clock=self._clock,
-            open_connection=self._open_connection,
             callbacks=JobCallbacks(
                 started=lambda *started: self._post(partial(self._started, *started)),
                 failed=lambda claim, failure: self._post(partial(self._failed, claim, failure)),

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from koala.common.protocol.ordering import OrderPolicy
+from koala.common.runtime.foreign.guards import LIVE_LIMIT_S, Conduct, Replacement
+from koala.common.runtime.structured_log import get_logger
 from koala.errors import ConfigError
 from koala.queue_model import Discipline
+from koala.queue_model.local_schedulers import LocalScheduler, local_scheduler
 from koala.queue_model.local_users import LoadParameters
 from koala_agent.transport.shell import AccountSwitch
 
@@ -49,3 +52,18 @@ class EmulatedSettings:
             largest = self.load.size_max
             message = f"load.size_max is {largest}, more than the site's {self.processors}"
             raise ConfigError(message)
+
+
+def _report(replacement: Replacement) -> None:
+    get_logger(__name__).error(
+        "local_scheduler.replaced",
+        policy=replacement.policy,
+        by=replacement.by,
+        reason=str(replacement.fault),
+    )
+
+
+def live_scheduler(name: str) -> LocalScheduler:
+    """Look up the scheduler of a live site. An order of another package that misbehaves is replaced
+    by that of arrival. Raises ConfigError."""
+    return local_scheduler(name, Conduct(limit_s=LIVE_LIMIT_S, report=_report))

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.claim_processes import SCOPE_VARIABLE, ProcessIdentity, is_alive
-from koala_agent.lrm.emulated.idle_starters import OpenConnection, no_connection
 from koala_agent.lrm.emulated.process_trees import Usage
 from koala_agent.lrm.emulated.resident_starters import (
     ProcessExit,
@@ -73,11 +72,9 @@ class FirstProcesses:
         scope: str,
         clock: Callable[[], float],
         callbacks: JobCallbacks,
-        open_connection: OpenConnection = no_connection,
     ) -> None:
         """`environment` and `umask` are those of the jobs, `switches` say how to become an account,
-        `scope` is the name of the local manager, and `open_connection` opens those that starters
-        inherit.
+        and `scope` is the name of the local manager.
         """
         self._environment = environment
         self._umask = umask
@@ -91,7 +88,6 @@ class FirstProcesses:
             {**environment, SCOPE_VARIABLE: scope},
             umask=umask,
             clock=clock,
-            open_connection=open_connection,
             callbacks=StarterCallbacks(
                 started=self._started,
                 unstarted=self._unstarted,

@@ -3,13 +3,57 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeAlias
+
+import psutil
 
 from koala_agent.lrm.claim_processes import ProcessIdentity
-from koala_agent.lrm.emulated.process_settings import ProcessSettings, settings_of
+from koala_agent.starter import procfs
+
+ProcessSettings: TypeAlias = "tuple[object, ...]"
+"""Settings of a process that another one of its account may change, and that its forks inherit.
+
+A program can so mark the starter above it, or their parent, for claims that come later: `prlimit`,
+`renice`, `ionice`, `taskset`, `chrt`, `choom`. Without privileges nobody can take all of this back.
+"""
+
+_FILES = ("limits", "oom_score_adj", "coredump_filter", "timerslack_ns", "cgroup")
+_STATUS = (b"Cpus_allowed:", b"Mems_allowed:", b"TracerPid:")
+_SCHED_GETATTR = {"x86_64": 315, "aarch64": 275}
+"""Numbers of a call that the C library has no function for."""
+_ATTRIBUTES_BYTES = 56
+_syscall = ctypes.CDLL(None).syscall
+
+
+def settings_of(pid: int) -> ProcessSettings | None:
+    """Return the settings of a process; None when it is gone, or they cannot be read."""
+    try:
+        status = procfs.read(pid, "status").splitlines()
+        return (
+            *(procfs.read(pid, name) for name in _FILES),
+            *(line for line in status if line.startswith(_STATUS)),
+            procfs.read(pid, "autogroup").rpartition(b" nice ")[2],  # each session has its own
+            tuple(psutil.Process(pid).ionice()),
+            _scheduling(pid),
+        )
+    except (psutil.Error, OSError):
+        return None
+
+
+def _scheduling(pid: int) -> object:
+    """Return policy, priority, and what else the scheduler keeps for a process. Raises OSError."""
+    number = _SCHED_GETATTR.get(os.uname().machine)
+    attributes = ctypes.create_string_buffer(_ATTRIBUTES_BYTES)
+    if number is not None and _syscall(number, pid, attributes, _ATTRIBUTES_BYTES, 0) == 0:
+        return attributes.raw
+    return os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid)
+
 
 IDLE_MAX = 32
 """Most starters that are kept without a claim; each has two to three megabytes of its own."""
@@ -17,14 +61,6 @@ IDLE_S = 20.0
 """Time after which a starter that was not needed is let go."""
 CLAIMS_MAX = 200
 """Most claims of one starter, so that none grows without end."""
-
-
-OpenConnection = Callable[[], socket.socket | None]
-"""Opens a connection to the agent's listener: the end that a starter inherits, or None."""
-
-
-def no_connection() -> None:
-    """Return None: the starter dials."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,16 +101,13 @@ class IdleStarters:
             self._retire(next(iter(self._since)))
         self._check_later()
 
-    def order(
-        self, packet: bytes, inherited: Sequence[int], settings: ProcessSettings | None
-    ) -> ForkedStarter | None:
-        """Give an order, with these descriptors, to a starter with these settings and return it;
-        None without one."""
+    def order(self, packet: bytes, settings: ProcessSettings | None) -> ForkedStarter | None:
+        """Give an order to a starter with these settings and return it; None without one."""
         while self._since:
             starter, _since = self._since.popitem()
             if settings_of(starter.identity.pid) == settings:
                 with suppress(OSError):
-                    socket.send_fds(starter.control, [packet], inherited)
+                    starter.control.send(packet)
                     starter.claims += 1
                     return starter
             starter.hang_up()  # it was killed, or a program has changed its settings

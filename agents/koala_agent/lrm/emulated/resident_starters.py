@@ -18,7 +18,7 @@ import asyncio
 import json
 import socket
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,10 +28,9 @@ from koala_agent.lrm.claim_processes import ProcessIdentity
 from koala_agent.lrm.emulated.idle_starters import (
     ForkedStarter,
     IdleStarters,
-    OpenConnection,
-    no_connection,
+    ProcessSettings,
+    settings_of,
 )
-from koala_agent.lrm.emulated.process_settings import ProcessSettings, settings_of
 from koala_agent.lrm.emulated.process_trees import Usage
 from koala_agent.lrm.local_manager import Placeholder
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER
@@ -88,15 +87,12 @@ class ResidentStarters:
         umask: int,
         clock: Callable[[], float],
         callbacks: StarterCallbacks,
-        open_connection: OpenConnection = no_connection,
     ) -> None:
-        """`environment` and `umask` are those of the starters; `open_connection` opens their
-        connections to the agent's listener."""
+        """`environment` and `umask` are those of the starters."""
         self._environment = {**environment, PADDING: " " * PADDING_BYTES}
         self._umask = umask
         self._clock = clock
         self._callbacks = callbacks
-        self._open_connection = open_connection
         self._command: tuple[str, ...] = ()
         self._process: subprocess.Popen[bytes] | None = None
         self._settings: ProcessSettings | None = None
@@ -126,15 +122,9 @@ class ResidentStarters:
         packet = json.dumps(order).encode()
         if len(packet) > ORDER_MAX_BYTES:
             return False
-        talk = self._open_connection()
-        try:
-            inherited = [] if talk is None else [talk.fileno()]
-            starter = self._idle.order(packet, inherited, self._settings)
-            if starter is None:
-                return self._order_fork(placeholder.claim, packet, inherited)
-        finally:
-            if talk is not None:
-                talk.close()
+        starter = self._idle.order(packet, self._settings)
+        if starter is None:
+            return self._order_fork(placeholder.claim, packet)
         self._serve(placeholder.claim, starter)
         return True
 
@@ -219,14 +209,14 @@ class ResidentStarters:
         asyncio.get_running_loop().add_reader(ours, self.receive)
         return True
 
-    def _order_fork(self, claim: str, packet: bytes, inherited: Sequence[int]) -> bool:
+    def _order_fork(self, claim: str, packet: bytes) -> bool:
         """Order a fork from the parent; False when it takes no order for now."""
         assert self._socket is not None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(0)
         with theirs:
             try:
-                socket.send_fds(self._socket, [packet], [theirs.fileno(), *inherited])
+                socket.send_fds(self._socket, [packet], [theirs.fileno()])
             except OSError:  # if it has ended, the reader sees that
                 ours.close()
                 return False

@@ -1,17 +1,16 @@
 """One process at the barrier: it is prepared, waits for orders on a pipe, and becomes the program.
 
-It is the agent's compiled gate (`gate.c`) where the specification names one, at a fifth of the cost
-of a fork of this interpreter, which is the other way. An order is its length in four bytes, the
-least significant first, and then as many bytes: variables to add to the environment, NAME=VALUE and
-a zero byte each. An order without any bytes is the release. At the end of the pipe without a
-release the starter is gone, and the process exits.
+It is a fork of the starter. An order is its length in four bytes, the least significant first, and
+then as many bytes: variables to add to the environment, NAME=VALUE and a zero byte each. An order
+without any bytes is the release. At the end of the pipe without a release the starter is gone, and
+the process exits.
 """
 
 from __future__ import annotations
 
 import os
 
-from koala_agent.starter.compat import encoded, log, to_bytes
+from koala_agent.starter.compat import to_bytes
 from koala_agent.starter.light import signal
 from koala_agent.starter.process_tree import die_with_parent, set_brand
 
@@ -44,13 +43,6 @@ def start(program: ClaimProgram, main: Main, orders: int, errors: int) -> int:
     """Start a process that reads orders and writes its errors at these descriptors; return its pid.
     Raises OSError when the machine has no room for a process.
     """
-    if program.spec.gate and hasattr(os, "posix_spawn"):
-        try:
-            from koala_agent.starter.blocked.compiled import spawn  # noqa: PLC0415 - late: carried starters have none
-
-            return spawn(program, main, orders, errors, signals=_OWN_SIGNALS)
-        except (OSError, ValueError) as error:  # a fork may do, or can say what is wrong
-            log(f"{program.spec.gate}: {error}")
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
@@ -78,7 +70,7 @@ def _become(program: ClaimProgram, main: Main, orders: int, errors: int) -> NoRe
             os.close(opened)
         command = program.command(main)
         what = command[0]
-        environment = encoded(program.environment)
+        environment = {to_bytes(k): to_bytes(v) for k, v in program.environment.items()}
         if _wait_for_release(orders, environment):
             if what == program.path:
                 program.limit()

@@ -2,8 +2,7 @@
 
 It gets its orders from the agent on a socket, one JSON object a packet:
 
-    {"claim", "spec", "directory", "environment"}   serve this claim (the first is the parent's);
-                                                    a socket connected to the agent may come along
+    {"claim", "spec", "directory", "environment"}   serve this claim (the first is the parent's)
     {"over": claim, "cpu_s", "memory_bytes"}        nothing is left of what it started for it
 
 - It looks like an executed one: session, working directory, standard streams, environment and
@@ -41,14 +40,14 @@ if TYPE_CHECKING:
     from koala_agent.starter.processes import Served
     from koala_agent.starter.resident.process_title import ProcessTitle
 
-    Serve: TypeAlias = "Callable[[str, int | None], Served]"
-    """Serves the claim of this specification to its end, over this descriptor at first."""
+    Serve: TypeAlias = "Callable[[str], Served]"
+    """Serves the claim of this specification to its end."""
 
 ORDER_MAX_BYTES = 128 * 1024
 OUTPUT_FILE = "placeholder.out"
 LAUNCH = "launch"
 """Symbolic link in the state folder of a claim; its target names the process that launches it."""
-_ORDERS, _AGENT = 3, 4
+_ORDERS = 3
 DESCRIPTOR_BYTES = 4
 _SIGNALS = (*SITE_SIGNALS, *PAUSE_SIGNALS, "SIGCHLD", "SIGHUP")
 
@@ -72,15 +71,13 @@ def launched_by(spec: str) -> tuple[int, int]:
     return int(pid), int(start_ticks)
 
 
-def run(
-    order: dict[str, object], received: list[int], title: ProcessTitle, serve: Serve
-) -> NoReturn:
+def run(order: dict[str, object], orders: int, title: ProcessTitle, serve: Serve) -> NoReturn:
     """Make the forked process a starter, serve the claim of this order and those of later
-    orders, and exit. `received` are the socket of orders and, maybe, a connection to the agent.
+    orders, and exit. `orders` is the descriptor of their socket.
     """
     code = 0
     try:
-        _Starter(received, title, serve).run(order, _AGENT if len(received) > 1 else None)
+        _Starter(orders, title, serve).run(order)
     except PermissionError as error:
         log(str(error))
         code = 126
@@ -97,7 +94,7 @@ def run(
 class _Starter:
     """A process that is a starter from its construction on."""
 
-    def __init__(self, received: list[int], title: ProcessTitle, serve: Serve) -> None:
+    def __init__(self, orders: int, title: ProcessTitle, serve: Serve) -> None:
         import resource  # noqa: PLC0415 - loaded by the parent
 
         self._serve = serve
@@ -107,32 +104,31 @@ class _Starter:
         signal.set_wakeup_fd(-1)
         set_action(int(signal.SIGCHLD), int(signal.SIG_DFL))
         os.setsid()
-        for number, descriptor in zip((_ORDERS, _AGENT), received):
-            os.dup2(descriptor, number, inheritable=False)  # the later ones have higher numbers
-        os.closerange(_ORDERS + len(received), 256)
+        os.dup2(orders, _ORDERS, inheritable=False)
+        os.closerange(_ORDERS + 1, 256)
         self._orders = socket.socket(fileno=_ORDERS)
         os.environ.pop(PADDING, None)
         pid = os.getpid()
         self._name = f"{pid} {started_at(pid)}"
 
-    def run(self, order: dict[str, object], agent: int | None) -> None:
-        """Serve claims until there is no other one; `agent` is connected to the agent."""
+    def run(self, order: dict[str, object]) -> None:
+        """Serve claims until there is no other one."""
         while True:
             if not self._take(order):
                 return
-            served = self._serve(str(order["spec"]), agent)
+            served = self._serve(str(order["spec"]))
             if not served.is_empty:
                 return
             self._reset(order)
             try:
                 over = {"over": order["claim"], "memory_bytes": served.memory_bytes}
                 os.write(_ORDERS, json.dumps({**over, "cpu_s": self._cpu_s()}).encode())
-                packet, came = receive(self._orders)
+                packet, _none = receive(self._orders)
             except (BrokenPipeError, ConnectionResetError):
-                packet, came = b"", []
+                packet = b""
             if not packet:
                 return
-            order, agent = to_object(json.loads(packet)), came[0] if came else None
+            order = to_object(json.loads(packet))
 
     def _take(self, order: dict[str, object]) -> bool:
         """Become the process of a claim; False when another one has its launch. Raises OSError."""
@@ -167,13 +163,12 @@ class _Starter:
 
 
 def receive(orders: socket.socket) -> tuple[bytes, list[int]]:
-    """Receive an order, with the descriptors that came along in ascending order. Raises OSError."""
-    room = socket.CMSG_LEN(2 * DESCRIPTOR_BYTES)
+    """Receive an order, with the descriptor that came along, if any. Raises OSError."""
+    room = socket.CMSG_LEN(DESCRIPTOR_BYTES)
     size, passed, *_ = orders.recvmsg_into([_PACKET], room, socket.MSG_CMSG_CLOEXEC)
     received = [
-        int.from_bytes(content[at : at + DESCRIPTOR_BYTES], sys.byteorder)
+        int.from_bytes(content[:DESCRIPTOR_BYTES], sys.byteorder)
         for _level, _kind, content in passed
-        for at in range(0, len(content), DESCRIPTOR_BYTES)
     ]
     return bytes(memoryview(_PACKET)[:size]), received
 

@@ -4,8 +4,7 @@ each order of its agent. A fork takes a millisecond, an interpreter with these m
 Orders and answers are JSON objects, one a packet, on a socket that is the standard input:
 
     {"claim", "spec", "directory", "environment"}   fork a starter with these variables and ours;
-                                                    its end of a socket of orders comes along,
-                                                    and maybe a connection for the claim
+                                                    its end of a socket of orders comes along
     {"started": claim, "pid", "start_ticks"}        or {"unstarted": claim, "error"}
     {"exited": pid, "status", "cpu_s", "memory_bytes"}
 
@@ -55,7 +54,6 @@ def _load() -> None:
     """Load before the first fork what a starter would load on its own, each in its turn."""
     import resource  # noqa: F401, PLC0415
 
-    from koala_agent.starter.blocked import compiled  # noqa: F401, PLC0415
     from koala_agent.starter.challenge_response import challenge, proof  # noqa: PLC0415
 
     proof("", "", challenge())  # the keyed hash
@@ -101,7 +99,7 @@ class _Parent:
             self._answer({"unstarted": claim, "error": str(error)})
             return
         if pid == 0:
-            forked.run(order, received, self._title, self._serve)
+            forked.run(order, received[0], self._title, self._serve)
         self._starters.add(pid)
         ticks = Stat(procfs.read(pid, "stat")).start_ticks  # not reaped yet, so it is there
         self._answer({"started": claim, "pid": pid, "start_ticks": ticks})

@@ -367,7 +367,7 @@ class StarterMachine:
 
     def _opened_everywhere(self, at: float) -> None:
         """Set the pass to that of the last process: it determines the skew of a start. A pass that
-        is not told, because a machine is frozen, ends the attempt (`koala.core.passes`).
+        is not told, because a machine is frozen, ends the attempt (`koala.core.leases`).
         """
         if self.passed_at is not None and not self._is_pass_told:
             self.passed_at = max(self.passed_at, at)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from koala.lab.commands.setting_options import simulation
 from koala.lab.commands.simulation_options import Runs
 from koala.lab.papers.deadlines.options import SIMULATION
-from koala.lab.papers.deadlines.simulation.counting import Summary, summarize
-from koala.lab.papers.deadlines.simulation.run import simulate, simulate_to_file
+from koala.lab.papers.deadlines.simulation.counting import Outcome, Summary, summarize
+from koala.lab.papers.deadlines.simulation.run import simulate
 from koala.lab.papers.deadlines.simulation.setting import Setting
 
 UNITS = {"local_response": "s"}
@@ -30,7 +30,7 @@ def deadlines(setting: Setting, runs: Runs) -> None:
     the warm-up are not counted. One replication gives batch means. --jobs-out writes the jobs of
     the first replication.
     """
-    done = runs.replicate(simulate, setting, to_file=simulate_to_file)
+    done = runs.replicate(simulate, setting, columns=Outcome._fields)
     found, count = summarize(setting, done.results), len(done.finished)
     runs.show({**found.document(), "replications": count}, lambda: _table(found, count))
     if runs.plot is not None:

@@ -14,8 +14,14 @@ from koala.errors import ConfigError
 from koala.lab.commands.setting_options import simulation
 from koala.lab.commands.simulation_options import INTERRUPTED, Runs, check_outputs, write_rows
 from koala.lab.papers.multiqueue.options import SIMULATION
-from koala.lab.papers.multiqueue.simulation.points import SimulatedPoint, sweep
+from koala.lab.papers.multiqueue.simulation.points import (
+    SimulatedPoint,
+    items_of,
+    points_of,
+    run_item,
+)
 from koala.lab.papers.multiqueue.simulation.runs import KINDS, Setting
+from koala.lab.sim.campaign.execution import replicate_on
 
 
 @simulation(SIMULATION, reps=5)
@@ -33,31 +39,26 @@ def multiqueue(settings: tuple[Setting, ...], runs: Runs) -> None:
     check_outputs(runs.jobs_out, runs.plot)
     total = len(settings) * runs.reps
     with progress("replications", total) as update:
-        swept = sweep(
-            settings,
-            seeds=runs.seeds,
-            engine=runs.engine,
-            has_jobs=runs.jobs_out is not None,
-            progress=update,
-        )
-    if swept.is_interrupted:
-        finished = sum(len(point.runs) for point in swept.points)
-        print(f"interrupted: {finished} of {total} replications", file=sys.stderr)
-    if not swept.points:
+        items = items_of(settings, runs.seeds, has_jobs=runs.jobs_out is not None)
+        made = replicate_on(runs.engine, run_item, items, update)
+    if made.is_interrupted:
+        print(f"interrupted: {len(made.finished)} of {total} replications", file=sys.stderr)
+    points = points_of(settings, made.finished)
+    if not points:
         raise click.exceptions.Exit(INTERRUPTED)
-    runs.replaced.extend(swept.replaced)
-    documents = [point.document() for point in swept.points]
+    runs.replaced.extend(made.replaced)
+    documents = [point.document() for point in points]
     runs.show(
         documents[0] if len(settings) == 1 else {"points": documents},
-        lambda: _text(swept.points[0]) if len(settings) == 1 else _table(swept.points),
+        lambda: _text(points[0]) if len(settings) == 1 else _table(points),
     )
     if runs.jobs_out is not None:
-        _write_jobs(swept.points[0], runs.jobs_out)
+        _write_jobs(points[0], runs.jobs_out)
     if runs.plot is not None:
         from koala.lab.papers.multiqueue.simulation.drawing import draw
 
-        draw(swept.points, runs.plot)
-    runs.end(is_interrupted=swept.is_interrupted)
+        draw(points, runs.plot)
+    runs.end(is_interrupted=made.is_interrupted)
 
 
 def _table(points: Sequence[SimulatedPoint]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from koala.lab.commands.setting_options import simulation
 from koala.lab.commands.simulation_options import Runs
 from koala.lab.papers.synchronous.options import SIMULATION
-from koala.lab.papers.synchronous.simulation.counting import Summary, summarize
-from koala.lab.papers.synchronous.simulation.run import simulate, simulate_to_file
+from koala.lab.papers.synchronous.simulation.counting import Outcome, Summary, summarize
+from koala.lab.papers.synchronous.simulation.run import simulate
 from koala.lab.papers.synchronous.simulation.setting import Setting
 
 WORDS = {
@@ -29,7 +29,7 @@ def sq(setting: Setting, runs: Runs) -> None:
     and slows down or speeds up those that drift apart; QoS admits tasks strictly and leaves them
     alone. --jobs-out writes the QoS tasks of the first replication.
     """
-    done = runs.replicate(simulate, setting, to_file=simulate_to_file)
+    done = runs.replicate(simulate, setting, columns=Outcome._fields)
     found, count = summarize(done.results), len(done.finished)
     runs.show({**found.document(), "replications": count}, lambda: _table(found, count))
     if runs.plot is not None:

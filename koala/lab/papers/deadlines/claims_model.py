@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from koala.lab.papers.comparisons import LITTLE, above, below, exact, higher, once, share, shown
+from koala.lab.papers.comparisons import LITTLE, above, below, exact, higher, once, shown
 from koala.lab.papers.deadlines.points import LoadLevel, Watched, at
 from koala.lab.papers.deadlines.quantities import (
     GP,
@@ -19,7 +19,7 @@ from koala.lab.papers.deadlines.quantities import (
     of,
     wait,
 )
-from koala.lab.papers.paper import Claim, Comparison
+from koala.lab.papers.paper import Comparison
 from koala.lab.sim.runs import Quantity
 
 # 2: the model.
@@ -37,72 +37,32 @@ def _balanced(level: LoadLevel) -> Iterable[Comparison]:
 
 
 MODEL = {
-    "2-1": Claim(
-        "With queues there is no guarantee that the processors are free at a given time.",
-        everywhere(lambda level: below(wait(at(level, LP), "success_rate", 0.0), 100, "%")),
-        reading="without killing, some jobs that are tried at their deadline fail (LP, Wait-0)",
+    "2-1": everywhere(lambda level: below(wait(at(level, LP), "success_rate", 0.0), 100, "%")),
+    "2-2": everywhere(
+        lambda level: higher(
+            wait(at(level, GP), "success_rate", 0.0),
+            wait(at(level, LP), "success_rate", 0.0),
+        )
     ),
-    "2-2": Claim(
-        "Busy processors can be freed on demand for a global job that is at its deadline.",
-        everywhere(
-            lambda level: higher(
-                wait(at(level, GP), "success_rate", 0.0),
-                wait(at(level, LP), "success_rate", 0.0),
-            )
-        ),
-        reading="GP starts more jobs than LP with the same single try at the deadline (Wait-0)",
+    "2.1-1": once(higher(exact("small", "P(size ≤ 8)"), exact("uniform_small", "uniform"))),
+    "2.1-2": once(
+        higher(exact("powers", "P(power of two)"), exact("uniform_powers", "uniform")),
     ),
-    "2.1-1": Claim(
-        "The realistic distribution has more small sizes than the uniform one.",
-        once(higher(exact("small", "P(size ≤ 8)"), exact("uniform_small", "uniform"))),
-        reading="components of at most 8 processors, of [4, 32]",
+    "2.2-1": once(none(exact("claiming_difference_s", "largest difference, s"))),
+    "2.2-2": once(above(exact("left_s", "time left"), 0, "s")),
+    "2.2-3": everywhere(_overtaken),
+    "2.2-4": everywhere(_balanced),
+    "2.2-5": everywhere(
+        lambda level: higher(
+            lead(at(level, WAIT_10), "success_rate", 3600.0),
+            lead(at(level, PURE), "success_rate", 3600.0),
+        )
     ),
-    "2.1-2": Claim(
-        "It has more sizes that are powers of two.",
-        once(
-            higher(exact("powers", "P(power of two)"), exact("uniform_powers", "uniform")),
-        ),
-    ),
-    "2.2-1": Claim(
-        "RPP is a variation of what KOALA uses for claiming.",
-        once(none(exact("claiming_difference_s", "largest difference, s"))),
-        reading="with Lp = L and D = JST the tries are at the same instants",
-    ),
-    "2.2-2": Claim(
-        "The series of tries can go on for ever, so it needs a limit.",
-        once(above(exact("left_s", "time left"), 0, "s")),
-        reading="after Mp + 1 = 11 tries, Lp = 0.7, a job with a lead of 3599 s is not at D",
-    ),
-    "2.2-3": Claim(
-        "Global jobs are not necessarily scheduled in FCFS order.",
-        everywhere(_overtaken),
-        reading="some are claimed for after jobs that were submitted later",
-    ),
-    "2.2-4": Claim(
-        "Worst Fit is a sort of load balancing.",
-        everywhere(_balanced),
-        reading=f"each cluster does a quarter of the global work, within {share(LITTLE)}",
-    ),
-    "2.2-5": Claim(
-        "When the deadline is far away it may be better to ignore a job for a while.",
-        everywhere(
-            lambda level: higher(
-                lead(at(level, WAIT_10), "success_rate", 3600.0),
-                lead(at(level, PURE), "success_rate", 3600.0),
-            )
-        ),
-        reading="lead of 3600 s: success of Wait-10 over that of Wait-∞",
-    ),
-    "2.3-1": Claim(
-        "Processor time is wasted by claiming before the deadline.",
-        everywhere(
-            lambda level: [
-                none(fraction(at(level), "wasted", 1.0)),
-                above(fraction(at(level), "wasted", 0.7), 0, "%"),
-            ]
-        ),
-        figures=(2, 3),
-        reading="none with Lp = 1, some with Lp = 0.7",
+    "2.3-1": everywhere(
+        lambda level: [
+            none(fraction(at(level), "wasted", 1.0)),
+            above(fraction(at(level), "wasted", 0.7), 0, "%"),
+        ]
     ),
 }
 
@@ -127,38 +87,11 @@ def _accounted(level: LoadLevel) -> Iterable[Comparison]:
 
 
 PARAMETERS = {
-    "3.1-1": Claim(
-        "The expected size of local jobs is 6.95.",
-        once(near(exact("local_size", "E[Sl]"), 6.95, 0.005)),
-    ),
-    "3.1-2": Claim(
-        "The expected size of components of global jobs is 10.44.",
-        once(near(exact("global_size", "E[Sg]"), 10.44, 0.005)),
-    ),
-    "3.1-3": Claim(
-        "The actual local and global loads are not the requested ones.",
-        everywhere(_not_as_requested),
-        figures=(1,),
-        reading="both are lower",
-    ),
-    "3.1-4": Claim(
-        "One reason why loads are not the requested ones: local jobs are killed.",
-        everywhere(lambda level: above(of(at(level), "local_kill_rate", "Wait-∞"), 0, "%")),
-        figures=(1,),
-    ),
-    "3.1-5": Claim(
-        "Another reason: processor time is wasted by early claims.",
-        everywhere(lambda level: above(of(at(level), "wasted", "Wait-∞"), 0, "%")),
-        figures=(1,),
-    ),
-    "3.1-6": Claim(
-        "A third reason: global jobs fail at their deadlines.",
-        everywhere(lambda level: above(of(at(level), "fail_rate", "Wait-∞"), 0, "%")),
-        figures=(1,),
-    ),
-    "3.1-7": Claim(
-        "The useful load can be computed.",
-        everywhere(_accounted),
-        reading="what is busy or claimed, less what is wasted, is what jobs use",
-    ),
+    "3.1-1": once(near(exact("local_size", "E[Sl]"), 6.95, 0.005)),
+    "3.1-2": once(near(exact("global_size", "E[Sg]"), 10.44, 0.005)),
+    "3.1-3": everywhere(_not_as_requested),
+    "3.1-4": everywhere(lambda level: above(of(at(level), "local_kill_rate", "Wait-∞"), 0, "%")),
+    "3.1-5": everywhere(lambda level: above(of(at(level), "wasted", "Wait-∞"), 0, "%")),
+    "3.1-6": everywhere(lambda level: above(of(at(level), "fail_rate", "Wait-∞"), 0, "%")),
+    "3.1-7": everywhere(_accounted),
 }

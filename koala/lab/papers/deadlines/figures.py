@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 from koala.lab.papers.deadlines.points import (
     FRACTIONS,
@@ -22,7 +24,7 @@ from koala.lab.papers.deadlines.points import (
     point_of_rate,
 )
 from koala.lab.papers.deadlines.quantities import WORDS
-from koala.lab.papers.paper import Difference, Figure, Mark, Panel
+from koala.lab.papers.paper import Difference, Drawn, Figure, Mark, Panel
 from koala.lab.sim.runs import Quantity
 
 LOADS = {"low": 0.2, "high": 0.4}
@@ -33,150 +35,118 @@ PERCENT = "percent"
 SUCCESS = "success rate, percent"
 KILLED = "percent of the local jobs submitted"
 POINTS = "percentage points"
+LEAD = "seconds from submission to deadline"
 PAIRED = "Wait-10 less Wait-∞, paired"
 
 
-def _over_rates(title: str, series: dict[str, tuple[Point, str]], y_label: str = PERCENT) -> Panel:
-    """Chart metrics of points over the arrival rate of global jobs."""
-    return Panel(
-        title=title,
-        x=tuple(Point(global_load=load).global_rate for load in GLOBAL_LOADS),
-        series={
-            name: [Quantity(replace(point, global_load=load), metric) for load in GLOBAL_LOADS]
-            for name, (point, metric) in series.items()
-        },
-        x_label="global jobs a second",
-        y_label=y_label,
-    )
+def _at(metric: str, base: Point, field: str) -> Callable[[float], Quantity]:
+    """Return the metric at a point, by the value of one of its fields."""
+    return lambda value: Quantity(_changed(base, field, value), metric)
+
+
+def _less(metric: str, one: Point, other: Point, field: str) -> Callable[[float], Difference]:
+    """Return the difference of the metric at two points, by the value of one of their fields."""
+    first, second = _at(metric, one, field), _at(metric, other, field)
+    return lambda value: Difference(first(value), second(value))
+
+
+def _changed(point: Point, field: str, value: float) -> Point:
+    changes: dict[str, Any] = {field: value}
+    return replace(point, **changes)
+
+
+def _by_load(local_load: float, **changes: Any) -> dict[str, Point]:  # noqa: ANN401 - of a Point
+    """Return the points with both global loads, by their names."""
+    return {
+        f"global {100 * load:g} %": Point(local_load=local_load, global_load=load, **changes)
+        for load in LOADS.values()
+    }
+
+
+def _by_wait(waits: Iterable[float], **changes: Any) -> dict[str, Point]:  # noqa: ANN401 - as above
+    """Return the points with several Wait-X, by their names."""
+    return {name_of_wait(wait_s): Point(wait_s=wait_s, **changes) for wait_s in waits}
+
+
+def _over_rates(
+    title: str,
+    lines: Mapping[str, Callable[[float], Drawn]],
+    y_label: str = PERCENT,
+    loads: tuple[float, ...] = GLOBAL_LOADS,
+) -> Panel:
+    """Chart functions of the global load over the arrival rate of global jobs."""
+    panel = Panel.over(title, loads, lines, "global jobs a second", y_label)
+    return replace(panel, x=tuple(Point(global_load=load).global_rate for load in loads))
 
 
 def _waits_over_rates(title: str, metric: str, y_label: str, policy: str = "GP") -> Panel:
     """Chart one metric of each Wait-X over the arrival rate of global jobs."""
-    points = {name_of_wait(wait_s): Point(policy=policy, wait_s=wait_s) for wait_s in WAITS}
-    return _over_rates(title, {name: (point, metric) for name, point in points.items()}, y_label)
+    points = _by_wait(WAITS, policy=policy)
+    lines = {name: _at(metric, point, "global_load") for name, point in points.items()}
+    return _over_rates(title, lines, y_label)
 
 
-def _over_fractions(metric: str, local_load: float) -> Panel:
-    """Chart one metric over Lp, for both global loads."""
-    return Panel(
-        title=WORDS[metric],
-        x=FRACTIONS,
-        series={
-            f"global {100 * load:g} %": [
-                Quantity(Point(fraction=part, local_load=local_load, global_load=load), metric)
-                for part in FRACTIONS
-            ]
-            for load in LOADS.values()
-        },
-        x_label="Lp",
-        y_label=PERCENT,
-    )
+def _less_over_rates(
+    metric: str, policy: str, other_s: float, loads: tuple[float, ...] = GLOBAL_LOADS
+) -> Panel:
+    """Chart what a metric under Wait-1000 and Wait-∞ exceeds that under another Wait-X by."""
+    other = Point(policy=policy, wait_s=other_s)
+    lines = {
+        name: _less(metric, point, other, "global_load")
+        for name, point in _by_wait(LONG, policy=policy).items()
+    }
+    return _over_rates(f"{policy}, less {name_of_wait(other_s)}, paired", lines, POINTS, loads)
 
 
 def _influence_of_fraction(number: int, word: str, local_load: float) -> Figure:
-    panels = (_over_fractions(one, local_load) for one in ("success_rate", "total_load", "wasted"))
-    title = f"The influence of Lp with a {word} local load"
-    return Figure(number, title, (*panels, _success_over_one(local_load)))
-
-
-def _success_over_one(local_load: float) -> Panel:
-    """Chart what the success with each Lp exceeds that with Lp = 1 by."""
-
-    def success(part: float, load: float) -> Quantity:
-        return Quantity(
-            Point(fraction=part, local_load=local_load, global_load=load), "success_rate"
+    """Chart metrics over Lp, and what the success exceeds that with Lp = 1 by."""
+    points = _by_load(local_load)
+    panels = [
+        Panel.over(
+            WORDS[metric],
+            FRACTIONS,
+            {name: _at(metric, point, "fraction") for name, point in points.items()},
+            "Lp",
+            PERCENT,
         )
+        for metric in ("success_rate", "total_load", "wasted")
+    ]
+    gains = {name: _over_one(point) for name, point in points.items()}
+    title = "success less that with Lp 1, paired"
+    panels.append(Panel.over(title, FRACTIONS[:-1], gains, "Lp", POINTS))
+    return Figure(number, f"The influence of Lp with a {word} local load", tuple(panels))
 
-    return Panel(
-        title="success less that with Lp 1, paired",
-        x=FRACTIONS[:-1],
-        series={
-            f"global {100 * load:g} %": [
-                Difference(success(part, load), success(1.0, load)) for part in FRACTIONS[:-1]
-            ]
-            for load in LOADS.values()
-        },
-        x_label="Lp",
-        y_label=POINTS,
-    )
+
+def _over_one(point: Point) -> Callable[[float], Difference]:
+    success = _at("success_rate", point, "fraction")
+    return lambda part: Difference(success(part), success(1.0))
 
 
 def _over_leads(title: str, base: Point) -> Panel:
-    return Panel(
-        title=title,
-        x=LEADS_S,
-        series={
-            name_of_wait(wait_s): [
-                Quantity(replace(base, wait_s=wait_s, lead_s=lead_s), "success_rate")
-                for lead_s in LEADS_S
-            ]
-            for wait_s in (10.0, inf)
-        },
-        x_label="seconds from submission to deadline",
-        y_label=SUCCESS,
-    )
+    lines = {
+        name_of_wait(wait_s): _at("success_rate", replace(base, wait_s=wait_s), "lead_s")
+        for wait_s in (10.0, inf)
+    }
+    return Panel.over(title, LEADS_S, lines, LEAD, SUCCESS)
 
 
 def _gain_over_leads(local_load: float) -> Panel:
     """Chart what Wait-10 gains over Wait-∞, for both global loads."""
-
-    def success(wait_s: float, load: float, lead_s: float) -> Quantity:
-        point = Point(wait_s=wait_s, local_load=local_load, global_load=load, lead_s=lead_s)
-        return Quantity(point, "success_rate")
-
-    return Panel(
-        title=PAIRED,
-        x=LEADS_S,
-        series={
-            f"global {100 * load:g} %": [
-                Difference(success(10.0, load, lead_s), success(inf, load, lead_s))
-                for lead_s in LEADS_S
-            ]
-            for load in LOADS.values()
-        },
-        x_label="seconds from submission to deadline",
-        y_label=POINTS,
-    )
+    tens, pures = _by_load(local_load, wait_s=10.0), _by_load(local_load, wait_s=inf)
+    lines = {name: _less("success_rate", tens[name], pures[name], "lead_s") for name in tens}
+    return Panel.over(PAIRED, LEADS_S, lines, LEAD, POINTS)
 
 
 def _over_own_leads(title: str, base: Point) -> Panel:
     """Chart the success of jobs by their own lead, where all leads are mixed."""
-    return Panel(
-        title=title,
-        x=tuple(high_s for _, high_s in LEAD_BINS_S),
-        series={
-            name_of_wait(wait_s): [
-                Quantity(Watched(replace(base, wait_s=wait_s)), f"success.lead.{high_s:g}")
-                for _, high_s in LEAD_BINS_S
-            ]
-            for wait_s in (10.0, inf)
-        },
-        x_label="own lead of a job, up to so many seconds",
-        y_label=SUCCESS,
-    )
 
+    def line(wait_s: float) -> Callable[[float], Quantity]:
+        watched = Watched(replace(base, wait_s=wait_s))
+        return lambda high_s: Quantity(watched, f"success.lead.{high_s:g}")
 
-def _less(
-    metric: str, policy: str, other_s: float, loads: tuple[float, ...] = GLOBAL_LOADS
-) -> Panel:
-    """Chart what a metric under Wait-1000 and Wait-∞ exceeds that under another Wait-X by."""
-    base = Point(policy=policy)
-    return Panel(
-        title=f"{policy}, less {name_of_wait(other_s)}, paired",
-        x=tuple(Point(global_load=load).global_rate for load in loads),
-        series={
-            name_of_wait(wait_s): [
-                Difference(
-                    Quantity(replace(base, wait_s=wait_s, global_load=load), metric),
-                    Quantity(replace(base, wait_s=other_s, global_load=load), metric),
-                )
-                for load in loads
-            ]
-            for wait_s in LONG
-        },
-        x_label="global jobs a second",
-        y_label=POINTS,
-    )
+    lines = {name_of_wait(wait_s): line(wait_s) for wait_s in (10.0, inf)}
+    leads = [high_s for _, high_s in LEAD_BINS_S]
+    return Panel.over(title, leads, lines, "own lead of a job, up to so many seconds", SUCCESS)
 
 
 def _influence_of_lead(number: int, word: str, local_load: float) -> Figure:
@@ -197,33 +167,18 @@ def _influence_of_lead(number: int, word: str, local_load: float) -> Figure:
     )
 
 
-OVER_LOCAL_RATES = Panel(
-    title="GP",
-    x=LOCAL_RATES,
-    series={
-        name_of_wait(wait_s): [
-            Quantity(point_of_rate(rate, Point(wait_s=wait_s)), "success_rate")
-            for rate in LOCAL_RATES
-        ]
-        for wait_s in (10.0, inf)
-    },
-    x_label="local jobs a second and cluster",
-    y_label=SUCCESS,
+def _at_rate(wait_s: float) -> Callable[[float], Quantity]:
+    """Return the success by the arrival rate of local jobs."""
+    return lambda rate: Quantity(point_of_rate(rate, Point(wait_s=wait_s)), "success_rate")
+
+
+TEN, PURE = _at_rate(10.0), _at_rate(inf)
+RATE = "local jobs a second and cluster"
+OVER_LOCAL_RATES = Panel.over(
+    "GP", LOCAL_RATES, {name_of_wait(10.0): TEN, name_of_wait(inf): PURE}, RATE, SUCCESS
 )
-
-
-def _at_rate(rate: float, wait_s: float) -> Quantity:
-    return Quantity(point_of_rate(rate, Point(wait_s=wait_s)), "success_rate")
-
-
-GAIN_OVER_LOCAL_RATES = Panel(
-    title=PAIRED,
-    x=LOCAL_RATES,
-    series={
-        "success": [Difference(_at_rate(rate, 10.0), _at_rate(rate, inf)) for rate in LOCAL_RATES]
-    },
-    x_label="local jobs a second and cluster",
-    y_label=POINTS,
+GAIN_OVER_LOCAL_RATES = Panel.over(
+    PAIRED, LOCAL_RATES, {"success": lambda rate: Difference(TEN(rate), PURE(rate))}, RATE, POINTS
 )
 METRICS = (
     *("success_rate", "local_kill_rate"),
@@ -236,7 +191,10 @@ FIGURES = (
         title="Some metrics over the arrival rate of global jobs, low local load",
         panels=(
             replace(
-                _over_rates("GP, Wait-∞, Lp 0.7", {WORDS[one]: (Point(), one) for one in METRICS}),
+                _over_rates(
+                    "GP, Wait-∞, Lp 0.7",
+                    {WORDS[one]: _at(one, Point(), "global_load") for one in METRICS},
+                ),
                 marks=(Mark("requested local load, 30 %", 100 * LOW),),
             ),
         ),
@@ -250,7 +208,7 @@ FIGURES = (
         title="Ignoring policies over the arrival rate of global jobs, low local load",
         panels=(
             *(_waits_over_rates(one, "success_rate", SUCCESS, one) for one in ("GP", "LP")),
-            *(_less("success_rate", one, 0.0) for one in ("GP", "LP")),
+            *(_less_over_rates("success_rate", one, 0.0) for one in ("GP", "LP")),
         ),
     ),
     _influence_of_lead(5, "low", LOW),
@@ -281,7 +239,7 @@ FIGURES = (
         note="The second chart has the three global loads at which the claims are tested.",
         panels=(
             _waits_over_rates("GP, low local load", "local_kill_rate", KILLED),
-            _less("local_kill_rate", "GP", 10.0, TESTED),
+            _less_over_rates("local_kill_rate", "GP", 10.0, TESTED),
         ),
     ),
 )

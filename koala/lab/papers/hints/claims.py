@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 from koala.lab.papers.comparisons import (
     LITTLE,
@@ -33,7 +33,8 @@ from koala.lab.papers.hints.points import (
     reading_of,
     response,
 )
-from koala.lab.papers.paper import Claim, Comparison, Found, Test, Untestable, numbered
+from koala.lab.papers.paper import Comparison, Found, Test
+from koala.lab.papers.sentences import read_sentences
 from koala.lab.sim.runs import Level, Quantity
 
 MIXED = tuple(fraction for fraction in FRACTIONS if 0 < fraction < 1)
@@ -44,8 +45,6 @@ OTHERS = ("NoNetwork", "PreferLocal")
 FULL = 0.9
 """Share of its bandwidth above which a link counts as saturated."""
 UP_TO = 0.30
-charted = partial(Claim, figures=(2,))
-"""Makes a claim about the paper's chart of results."""
 
 
 def at(test: Callable[[Reading], Found]) -> Test:
@@ -80,27 +79,10 @@ def _bad_with_much_io(reading: Reading) -> Iterator[Comparison]:
 
 
 EXPECTATIONS = {
-    "1-1": charted(
-        "Scheduling ought to take several resource types into account, not power alone.",
-        among_three(lambda found: lower(found["PreferLocal"], found["NoNetwork"])),
-        reading="PreferLocal has lower response times than NoNetwork, 20 % I/O-bound jobs",
-    ),
-    "1-2": charted(
-        "One algorithm with rigid constraints for all can be outperformed by different ones "
-        "for different types.",
-        among_three(lambda found: lowest(found["Service"], found.values())),
-        reading="Service has the lowest response times of the three, 20 % I/O-bound jobs",
-    ),
-    "4.1-1": charted(
-        "With many I/O-bound jobs NoNetwork performs badly.",
-        at(_bad_with_much_io),
-        reading="highest of the three at 40, 60, 80 and 100 %",
-    ),
-    "4.1-2": Claim(
-        "I/O-bound jobs finish considerably later than NoNetwork predicts, because they block.",
-        at(_later_than_predicted),
-        reading=f"they run longer than their length over their slice by {share(MUCH)}",
-    ),
+    "1-1": among_three(lambda found: lower(found["PreferLocal"], found["NoNetwork"])),
+    "1-2": among_three(lambda found: lowest(found["Service"], found.values())),
+    "4.1-1": at(_bad_with_much_io),
+    "4.1-2": at(_later_than_predicted),
 }
 
 # 5.3: response times by class.
@@ -123,30 +105,11 @@ def _sooner(reading: Reading) -> Comparison:
 
 
 BY_CLASS = {
-    "5.3-1": charted(
-        "NoNetwork fails to produce good schedules for I/O-bound jobs.",
-        among_three(lambda found: highest(found["NoNetwork"], found.values()), "io"),
-        reading="their response time is the highest of the three",
-    ),
-    "5.3-2": charted(
-        "Hints improve the average response time of CPU-bound jobs.",
-        among_three(lambda found: lowest(found["Service"], found.values()), "cpu"),
-    ),
-    "5.3-3": Claim(
-        "With hints some jobs are processed at a rate below the preferred one.",
-        at(lambda reading: above(of("Service", "below_preferred.cpu", USUAL, reading), 0)),
-        reading="CPU-bound ones under Service",
-    ),
-    "5.3-4": Claim(
-        "Their rate is slightly below the preferred one.",
-        at(_slightly_slower),
-        reading=f"these have {share(1 - MUCH)} of it in the mean, or more",
-    ),
-    "5.3-5": Claim(
-        "Jobs below their preferred rate finish sooner than if they were delayed.",
-        at(_sooner),
-        reading="the same jobs under PreferLocal, which delays them",
-    ),
+    "5.3-1": among_three(lambda found: highest(found["NoNetwork"], found.values()), "io"),
+    "5.3-2": among_three(lambda found: lowest(found["Service"], found.values()), "cpu"),
+    "5.3-3": at(lambda reading: above(of("Service", "below_preferred.cpu", USUAL, reading), 0)),
+    "5.3-4": at(_slightly_slower),
+    "5.3-5": at(_sooner),
 }
 
 # 5.4: response times with varying class representation.
@@ -206,66 +169,21 @@ def _converge(*policies: str) -> Test:
 
 
 BY_SHARE = {
-    "5.4-1": charted(
-        "With CPU-bound jobs alone NoNetwork performs like PreferLocal.",
-        among_three(lambda found: close(found["NoNetwork"], found["PreferLocal"]), fraction=0.0),
+    "5.4-1": among_three(
+        lambda found: close(found["NoNetwork"], found["PreferLocal"]), fraction=0.0
     ),
-    "5.4-2": charted(
-        "With CPU-bound jobs alone Service performs better.",
-        among_three(lambda found: lower(found["Service"], found["PreferLocal"]), fraction=0.0),
+    "5.4-2": among_three(lambda found: lower(found["Service"], found["PreferLocal"]), fraction=0.0),
+    "5.4-3": among_three(
+        lambda found: slightly_lower(found["Service"], found["PreferLocal"]), fraction=0.0
     ),
-    "5.4-3": charted(
-        "With CPU-bound jobs alone Service performs slightly better.",
-        among_three(
-            lambda found: slightly_lower(found["Service"], found["PreferLocal"]), fraction=0.0
-        ),
-        reading=f"by less than {share(MUCH)}",
-    ),
-    "5.4-3a": charted(
-        "With CPU-bound jobs alone Service performs slightly better, as it does not prefer local "
-        "sites.",
-        _by_choice_of_site,
-        reading="another reading of the same sentence: what is due to this cause alone. Service "
-        "accepts no rate below the preferred one here, so that it differs by the choice of the "
-        "site only",
-    ),
-    "5.4-4": charted(
-        "With more I/O-bound jobs the performance of NoNetwork degrades.",
-        at(_degrades),
-        reading="its response time ascends from 0 to 60 %, as it stands",
-    ),
-    "5.4-5": charted(
-        "NoNetwork degrades as the network gains importance.",
-        at(_degrades_relatively),
-        reading="relative to PreferLocal, which looks at links: I/O-bound jobs are half as long, "
-        "so that every policy has less to do",
-    ),
-    "5.4-6": Claim(
-        "PreferLocal schedules more I/O-bound jobs remotely.",
-        at(_more_remote),
-        reading="than Service, 20 to 80 %",
-    ),
-    "5.4-7": charted(
-        "The remote I/O-bound jobs of PreferLocal account for its difference with Service.",
-        at(_differs),
-        reading="the difference itself: Service has lower response times at 20, 40 and 60 %; that "
-        "PreferLocal runs more of them remotely is 5.4-6",
-    ),
-    "5.4-8": charted(
-        "Past 60 % the network links saturate.",
-        at(_saturates),
-        reading=f"the busiest one carries more than {share(FULL)}, at 80 and 100 %",
-    ),
-    "5.4-9": charted(
-        "Past 60 % the three algorithms converge.",
-        _converge(*OTHERS),
-        reading=f"within {share(LITTLE)} of Service at 80 and 100 %",
-    ),
-    "5.4-10": charted(
-        "Past 60 % PreferLocal and Service converge.",
-        _converge("PreferLocal"),
-        reading=f"these two alone, within {share(LITTLE)}",
-    ),
+    "5.4-3a": _by_choice_of_site,
+    "5.4-4": at(_degrades),
+    "5.4-5": at(_degrades_relatively),
+    "5.4-6": at(_more_remote),
+    "5.4-7": at(_differs),
+    "5.4-8": at(_saturates),
+    "5.4-9": _converge(*OTHERS),
+    "5.4-10": _converge("PreferLocal"),
 }
 
 # 6: conclusions.
@@ -313,66 +231,12 @@ def _never_worse(reading: Reading) -> Iterator[Comparison]:
 
 
 CONCLUSIONS = {
-    "6-1": charted(
-        "Average response times improve significantly.",
-        at(_significant_on_average),
-        reading=f"with 20 % I/O-bound jobs, by {share(MUCH)} of each of the others",
-    ),
-    "6-2": charted(
-        "Average response times improve significantly in some cases.",
-        at(_significantly),
-        reading=f"at some share of I/O-bound jobs, by {share(MUCH)} of PreferLocal",
-    ),
-    "6-3": charted(
-        "Average response times improve by up to 30 % in some cases.",
-        at(_up_to),
-        reading=f"at no share by more than {share(UP_TO + LITTLE)} of PreferLocal",
-    ),
-    "A-1": charted(
-        "Better schedules can be obtained with hints used intelligently.",
-        at(_never_worse),
-        reading=f"Service is nowhere worse than another by {share(LITTLE)}",
-    ),
+    "6-1": at(_significant_on_average),
+    "6-2": at(_significantly),
+    "6-3": at(_up_to),
+    "A-1": at(_never_worse),
 }
 
-CLAIMS = numbered(EXPECTATIONS, BY_CLASS, BY_SHARE, CONCLUSIONS)
-
-UNTESTABLE = numbered(
-    {
-        "1-4": Untestable(
-            "Jobs with much computation and little I/O hardly suffer from less bandwidth; "
-            "I/O-bound ones suffer a lot, and less from changes in computing power.",
-            "built into the model: a link of 6 Mb/s lets an I/O-bound job run at 1,537 MIPS and a "
-            "CPU-bound one at 47 million",
-        ),
-        "4.2-1": Untestable(
-            "More power, or more bandwidth, than MIPS_eff asks for makes no job faster.",
-            "follows from the formula; PreferLocal and Service book just that",
-        ),
-        "2-1": Untestable(
-            "A network simulator at packet level allows for accurate simulation.",
-            "ours shares links as fluids; there is no packet simulator to compare it with here",
-        ),
-        "1-3": Untestable(
-            "Programmable architectures, in which the application brings its scheduling "
-            "mechanism, are promising.",
-            "an outlook; policies of other packages are taken by entry point, and contained",
-        ),
-        "4.3-1": Untestable(
-            "Service can be seen as delivering the same service to each job of a class.",
-            "a way of seeing it, with nothing to measure",
-        ),
-        "5.2-1": Untestable(
-            "I/O-bound jobs are better off with local resources alone.",
-            "the meaning of their hint, and an input; 5.3-1 and 5.4-6 test what follows",
-        ),
-        "5.4-11": Untestable(
-            "CPU-bound jobs use up the local resources.",
-            "an explanation; its consequence is tested as 5.4-6",
-        ),
-        "5.1-1": Untestable(
-            "Control traffic goes over dedicated links.",
-            "the model has no control traffic",
-        ),
-    }
+SENTENCES = read_sentences(
+    Path(__file__).parent, {**EXPECTATIONS, **BY_CLASS, **BY_SHARE, **CONCLUSIONS}
 )

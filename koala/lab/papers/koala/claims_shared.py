@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
+from koala.lab.papers import comparisons
 from koala.lab.papers.comparisons import MUCH, always, ascending, higher_by
 from koala.lab.papers.koala.points import SHAPES, SIZES, LoadLevel, Reading, Watched, changed
 from koala.lab.papers.koala.simulation.setting import Setting
-from koala.lab.papers.paper import Claim, Comparison, Found
+from koala.lab.papers.paper import Comparison, Found, Test
+from koala.lab.papers.sentences import Row
 from koala.lab.sim.runs import Level, Quantity
 
 WORDS = {
@@ -31,15 +34,34 @@ Phrase = Callable[[Setting], Found]
 """Makes the comparisons at a regular load."""
 
 
-def claim(text: str, phrase: Phrase, *, figures: tuple[int, ...] = (), reading: str = "") -> Claim:
-    """Make a claim that is tested at each regular load; one about figures under readings, too."""
+@dataclass(frozen=True, slots=True)
+class Once:
+    """Comparisons of a claim to which no load matters."""
+
+    comparisons: tuple[Comparison, ...]
+
+
+def once(*comparisons: Comparison) -> Once:
+    """Compare once."""
+    return Once(comparisons)
+
+
+Phrases = dict[str, Phrase | Once]
+"""Comparisons of claims by their ids."""
+
+
+def at_loads(row: Row, phrase: Phrase | Once) -> Test:
+    """Make a test at each regular load, of a claim about figures under readings, too; or once."""
+    if isinstance(phrase, Once):
+        return comparisons.once(*phrase.comparisons)
+    is_charted = "figures" in row
 
     def test(level: Level) -> Found:
-        if isinstance(level, Reading) and not figures:
+        if isinstance(level, Reading) and not is_charted:
             return ()
         return phrase(level.setting) if isinstance(level, LoadLevel) else ()
 
-    return Claim(text, test, figures=figures, reading=reading)
+    return test
 
 
 def of(setting: Setting, measure: str, group: str = "all", name: str = "") -> Quantity:

@@ -5,9 +5,9 @@
 - `simulation`: the model; `options`, `command`: `koala simulate`.
 - `points`: runs a point.
 - `experiment`: the paper as a whole.
-- Claims: `claims_general` (1, 2.5, 3), `claims_local` (3.1.1), `claims_global_first` (3.1.2,
-  3.1.3), `claims_policies` (3.2), `claims_queues` (3.3, 4); `untestable` sentences.
-- `figures`: the figures; `reasons`: why claims fail.
+- `claims`: the sentences of `sentences.toml` and their tests, of which `written_tests` reads those
+  that stand there.
+- `figures`: the figures.
 """
 
 from koala.lab.papers.multiqueue.experiment import PAPER

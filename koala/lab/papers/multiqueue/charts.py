@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from math import floor
 
-from koala.lab.papers.comparisons import ascending, close, same
+from koala.lab.papers.comparisons import ascending
 from koala.lab.papers.multiqueue.maxima import MAXIMA
 from koala.lab.papers.multiqueue.points import Case, Point
-from koala.lab.papers.paper import Claim, Comparison, Found, Rule, listed
+from koala.lab.papers.paper import Comparison, Found, listed
 from koala.lab.sim.runs import Level, Quantity
 
 LS = ("LS-OR", "LS-RD", "LS-RO", "LS-DO")
@@ -253,11 +253,6 @@ class ChartTest:
     is_joint: bool = False
     levels: tuple[Level, ...] = BELOW
 
-    @property
-    def figures(self) -> tuple[int, ...]:
-        """Numbers of the figures to which the charts belong."""
-        return tuple(sorted({chart.figure for chart in self.charts}))
-
     def __call__(self, level: Level) -> Iterator[Comparison]:
         if level not in self.levels:
             return
@@ -269,19 +264,6 @@ class ChartTest:
         else:
             for view in views:
                 yield from (replace(one, where=str(view)) for one in listed(self.phrase(view)))
-
-
-def claim(
-    text: str,
-    test: ChartTest,
-    *,
-    figures: tuple[int, ...] | None = None,
-    rule: Rule = Rule.ALL,
-    reading: str = "",
-) -> Claim:
-    """Make a claim about the figures whose charts its test looks at, or about these."""
-    shown = test.figures if figures is None else figures
-    return Claim(text, test, figures=shown, rule=rule, reading=reading)
 
 
 def each(
@@ -312,18 +294,3 @@ def at_one_load(charts: tuple[Chart, ...], phrase: Callable[..., Found]) -> Char
 def rising(views: Iterable[View], policy: str) -> tuple[Comparison, ...]:
     """Test that the total of a policy is lower in each of these cases than in the next."""
     return ascending(*(view.total(policy) for view in views))
-
-
-ALIKE = "the first and the last of the equally loaded queues respond alike"
-
-
-def unmoved_by_reversal(at: View, policies: Iterable[str]) -> Iterator[Comparison]:
-    """Test that the order in which local queues are visited changes nothing in a run."""
-    for policy in policies:
-        yield same(at.local(policy), at.reversed(policy))
-
-
-def first_and_last_alike(at: View, policies: Iterable[str]) -> Iterator[Comparison]:
-    """Test that the local queues that are visited first and last respond alike."""
-    for policy in policies:
-        yield from close(at.queue(policy, 1), at.queue(policy, 4))

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from koala.lab.papers.multiqueue.charts import BEYOND, CASES, COMMON_LIMIT, HIGH, LOW, MIDDLE, NEAR
-from koala.lab.papers.multiqueue.claims_general import EXTREMES, GENERAL, INTRODUCTION
-from koala.lab.papers.multiqueue.claims_global_first import GLOBAL_FIRST
-from koala.lab.papers.multiqueue.claims_local import LOCAL_SCHEDULERS
-from koala.lab.papers.multiqueue.claims_policies import MIXES, POLICIES
-from koala.lab.papers.multiqueue.claims_queues import CONCLUSIONS, QUEUES
+from koala.lab.papers.multiqueue.charts import BEYOND, CASES, HIGH, LOW, MIDDLE, NEAR
+from koala.lab.papers.multiqueue.claims import SENTENCES
 from koala.lab.papers.multiqueue.figures import FIGURES
 from koala.lab.papers.multiqueue.maxima import MAXIMA
-from koala.lab.papers.multiqueue.points import WARMUP, Case, run, saturation
-from koala.lab.papers.multiqueue.reasons import REASONS
-from koala.lab.papers.multiqueue.untestable import UNTESTABLE
-from koala.lab.papers.paper import Paper, numbered
+from koala.lab.papers.multiqueue.points import Case, run, saturation
+from koala.lab.papers.paper import Paper
 from koala.lab.sim.runs import Effort
 
 QUICK = Effort(name="quick", replications=6, length=25_000, levels=(MIDDLE, NEAR, BEYOND))
@@ -40,43 +34,6 @@ def _row(case: Case, columns: tuple[str, ...]) -> str:
     return f"| {','.join(map(str, case.mix))} | {balanced} | {' | '.join(cells)} |"
 
 
-OURS = f"""\
-The paper says that the utilisations of its charts are "high enough so that at least one of the
-policies is close to the maximum utilization", and does not print them. Here the maximal utilisation
-of each policy in each case was found beforehand by bisection, to 0.005 (`python -m
-tests.lab.papers.maxima` does it again); a chart stands at 98 % of the least maximum among its
-policies, rounded down to 0.005. The second charts of figures 9 to 14 stand half-way between the
-least and the greatest maximum. Length of runs, warm-up (the first {100 * WARMUP:g} % of the jobs),
-replications and seeds are ours, too. Utilisation is the offered gross load.
-
-Table 1, with the maximal utilisations:
-
-{table_1()}
-
-Figures 1 and 2 show a log of the DAS that is not public; they are not reproduced, and D(q) is taken
-as the paper gives it. Where a sentence can be read two ways, `docs/decisions` says which was
-taken; what a claim was read as stands below it.
-"""
-
-MEASURES = """\
-Numbers are mean response times, from arrival to departure, in mean service times. *total* is of all
-jobs, *local* of those in local queues, *global* of those in the global queue. (90,0,0,10) is a mix:
-the percentages of jobs of one, two, three and four components. *at 0.880* is the utilisation, the
-offered gross load."""
-
-LEVELS = f"""\
-*Near saturation* are 98 % of a chart's limit (the least maximal utilisation among the policies
-that the chart compares) and, for figures 9 to 14, the second utilisation. 80 % of the limit is
-tested in every run, 60 % and 95 % in full ones. Runs at 60 and 80 % have a fifth of the length
-given below, those at 95 % half of it, those of second charts twice as much. Claims that compare
-cases with one another are tested at the same shares of {COMMON_LIMIT:.3f}, which all policies bear
-in all balanced cases, or of the least limit of the charts that they compare. What is said of local
-or global queues alone is tested below saturation only.
-
-Numbers in the reasons beside failing claims are mean response times, in mean service times, from
-nine runs of 150,000 jobs at 98 % of the charts' limits, whatever the length of this report's runs.
-"""
-
 PAPER = Paper(
     name="multiqueue",
     title="Priorities among multiple queues for processor co-allocation: a reproduction",
@@ -84,15 +41,11 @@ PAPER = Paper(
     length_unit="jobs",
     efforts={effort.name: effort for effort in (QUICK, FULL)},
     figures=FIGURES,
-    claims=numbered(
-        *(INTRODUCTION, EXTREMES, GENERAL, LOCAL_SCHEDULERS, GLOBAL_FIRST),
-        *(POLICIES, MIXES, QUEUES, CONCLUSIONS),
-    ),
-    measures=MEASURES,
-    ours=OURS,
-    levels=LEVELS,
+    claims=SENTENCES.claims,
+    measures=SENTENCES.texts["measures"],
+    ours=SENTENCES.texts["ours"].format(table_1=table_1()),
+    levels=SENTENCES.texts["levels"],
     diverging=("response.",),
-    reasons=REASONS,
-    untestable=UNTESTABLE,
+    untestable=SENTENCES.untestable,
     saturation=saturation,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from koala.core.model.values import Seconds
 from koala.lab.papers.comparisons import (
@@ -16,11 +17,11 @@ from koala.lab.papers.comparisons import (
     higher_by,
     lower,
     lower_by,
-    share,
     share_higher_by,
     shown,
 )
-from koala.lab.papers.paper import Claim, Comparison, Found, Test, Untestable, numbered
+from koala.lab.papers.paper import Comparison, Found, Test
+from koala.lab.papers.sentences import read_sentences
 from koala.lab.papers.synchronous.points import (
     DENSE_S,
     LEVELS,
@@ -33,42 +34,20 @@ from koala.lab.papers.synchronous.quantities import across, each, of, once, with
 from koala.lab.sim.runs import Quantity
 
 MECHANISM = {
-    "4.1-1": Claim(
-        "Table 1: the virtual time of the example is 10, 25, 30, 35.",
-        once(equal(exact("table_1", "largest difference from table 1, s"), 0.0)),
+    "4.1-1": once(equal(exact("table_1", "largest difference from table 1, s"), 0.0)),
+    "4.2.2-1": once(equal(exact("weight", "weight of the subtask"), 0.125)),
+    "4.4-1": once(
+        equal(exact("local_share", "share of local jobs"), 0.4, within=0.001),
+        equal(exact("qos_share", "share of QoS tasks"), 0.4, within=0.001),
+        equal(exact("best_effort_share", "share of best-effort tasks"), 0.2, within=0.001),
     ),
-    "4.2.2-1": Claim(
-        "The subtask of figure 4 has the weight 0.125.",
-        once(equal(exact("weight", "weight of the subtask"), 0.125)),
+    "4.4-2": once(equal(exact("moved", "quanta gained by another subtask"), 0.0, within=1.5)),
+    "5.3-1": once(
+        equal(exact("first_of_table_2", "first load of table 2"), 7.5),
+        above(exact("least_overload", "least load every 10 s"), 1.0),
+        below(exact("most_underload", "largest load every 100 to 500 s"), 1.0),
     ),
-    "4.4-1": Claim(
-        "Each class gets at least the proportion of its queue's weight.",
-        once(
-            equal(exact("local_share", "share of local jobs"), 0.4, within=0.001),
-            equal(exact("qos_share", "share of QoS tasks"), 0.4, within=0.001),
-            equal(exact("best_effort_share", "share of best-effort tasks"), 0.2, within=0.001),
-        ),
-        reading="1000 quanta with all queues busy",
-    ),
-    "4.4-2": Claim(
-        "A subtask slows down without affecting the others of its queue.",
-        once(equal(exact("moved", "quanta gained by another subtask"), 0.0, within=1.5)),
-        reading="of 1000 quanta another one gets as many, give or take one",
-    ),
-    "5.3-1": Claim(
-        "Tasks every 10 s overload the system, and every 100 to 500 s they do not (table 2).",
-        once(
-            equal(exact("first_of_table_2", "first load of table 2"), 7.5),
-            above(exact("least_overload", "least load every 10 s"), 1.0),
-            below(exact("most_underload", "largest load every 100 to 500 s"), 1.0),
-        ),
-        reading="with the slowdown of the paper, 100/35; the first entry is 750 %",
-    ),
-    "5.3-2": Claim(
-        "The mean slowdown of the machines is 100/35.",
-        once(equal(exact("slowdown", "mean slowdown over 100/35"), 1.0, within=0.1)),
-        reading="speeds uniform from 100 to 600 MHz: it is 2 ln 6, so the loads are higher",
-    ),
+    "5.3-2": once(equal(exact("slowdown", "mean slowdown over 100/35"), 1.0, within=0.1)),
 }
 
 # 5.1 and 5.3: the number of machines.
@@ -87,19 +66,8 @@ def _dissipated(level: ReadLevel, machines: int, at_s: Seconds) -> Found:
 
 
 NUMBERS = {
-    "5.1-1": Claim(
-        "With more subtasks, co-allocation becomes more complex.",
-        each(_harder),
-        figures=(7,),
-        reading="the skew of tasks that nobody controls (QoS) is higher with most machines than "
-        "with fewest",
-    ),
-    "5.3-3": Claim(
-        "With more machines the load on each of them decreases.",
-        each(_dissipated, DENSE_S),
-        figures=(10,),
-        reading="strict admission control admits more of the tasks that come every 10 s",
-    ),
+    "5.1-1": each(_harder),
+    "5.3-3": each(_dissipated, DENSE_S),
 }
 
 # 5.4: SQ against strict admission control.
@@ -152,24 +120,11 @@ def falls(dense: Quantity, sparse: Quantity) -> Comparison:
     return lower(sparse, dense)
 
 
-def _skew(metric: str, suffix: str, words: str) -> dict[str, Claim]:
+def _skew(metric: str, suffix: str) -> dict[str, Test]:
     return {
-        f"5.4-1{suffix}": Claim(
-            f"SQ significantly outperforms strict admission control; skew {words}.",
-            sq_and_qos(metric, much_lower),
-            figures=(7,),
-            reading=f"at least {share(MUCH)} less",
-        ),
-        f"5.4-2{suffix}": Claim(
-            f"When tasks come less often, the skew under QoS rises; {words}.",
-            dense_and_sparse(metric, lower, "QoS"),
-            figures=(7,),
-        ),
-        f"5.4-3{suffix}": Claim(
-            f"When tasks come less often, the skew under SQ rises, too; {words}.",
-            dense_and_sparse(metric, lower, "SQ"),
-            figures=(7,),
-        ),
+        f"5.4-1{suffix}": sq_and_qos(metric, much_lower),
+        f"5.4-2{suffix}": dense_and_sparse(metric, lower, "QoS"),
+        f"5.4-3{suffix}": dense_and_sparse(metric, lower, "SQ"),
     }
 
 
@@ -192,27 +147,12 @@ def _falls_less(metric: str, level: ReadLevel, machines: int) -> Comparison:
     )
 
 
-def _quality(number: int, metric: str, words: str, suffixes: str = "abc") -> dict[str, Claim]:
+def _quality(number: int, metric: str, suffixes: str = "abc") -> dict[str, Test]:
     much, falls_at_all, falls_by_more = (f"5.4-{number}{one}" for one in suffixes)
     return {
-        much: Claim(
-            f"{words} is much higher for SQ.",
-            sq_and_qos(metric, much_closer_to_one),
-            figures=(number,),
-            reading=f"its shortfall from 1 is lower by at least {share(MUCH)}; near 1, there is no "
-            "room for a share that is so much higher",
-        ),
-        falls_at_all: Claim(
-            f"{words} falls when tasks come less often.",
-            dense_and_sparse(metric, falls, *SCHEMES),
-            figures=(number,),
-            reading="the paper's reason is that the skew rises then: 5.4-2a and 5.4-3a",
-        ),
-        falls_by_more: Claim(
-            f"{words} falls by more under QoS.",
-            across(lambda level, machines: _falls_less(metric, level, machines)),
-            figures=(number,),
-        ),
+        much: sq_and_qos(metric, much_closer_to_one),
+        falls_at_all: dense_and_sparse(metric, falls, *SCHEMES),
+        falls_by_more: across(lambda level, machines: _falls_less(metric, level, machines)),
     }
 
 
@@ -222,97 +162,26 @@ def _subscribed(level: ReadLevel, machines: int, at_s: Seconds) -> Comparison:
     return higher(more, Quantity(less.setting, less.metric, f"{less} without over-subscription"))
 
 
-OF_TASKS = "By the words of 5.4, the share of tasks that never leave the window of"
-OF_SEVERAL = "Of the tasks of two subtasks or more, the share that never leaves the window of"
-SWEEP = {
-    f"5.4-{number}": Claim(
-        f"As the time between tasks increases, the skew under {scheme} increases.",
-        _over_table_2("skew_eq2", scheme),
-        figures=(7,),
-        reading="by equation (2), in the order of table 2: 10, 100, 200, 500 s",
-    )
-    for number, scheme in (("2e", "QoS"), ("3e", "SQ"))
-}
-
 RESULTS = {
-    **_skew("skew_eq2", "a", "by equation (2)"),
-    **_skew("skew_finish", "b", "as difference of finish times"),
-    **_skew("skew_eq2.several", "c", "by equation (2), of the tasks of two subtasks or more"),
-    **_skew("skew_finish.several", "d", "of finish times, of the tasks of two subtasks or more"),
-    **SWEEP,
-    "5.4-4": Claim(
-        "An overloaded system completes significantly more tasks.",
-        dense_and_sparse("rate", much_higher, *SCHEMES),
-        reading=f"accepted in the same time, by {share(MUCH)}: all that are accepted complete",
-    ),
-    "5.4-5": Claim(
-        "Machines that are loaded little let subtasks speed away from the others.",
-        dense_and_sparse("ahead", rises, "QoS"),
-        figures=(7,),
-        reading="under QoS the first subtask of a task ends earlier, in its durations",
-    ),
-    "5.4-6": Claim(
-        "When tasks come less often, SQ reconfigures continuously.",
-        dense_and_sparse("corrections", rises, "SQ"),
-        reading="more corrections for each task",
-    ),
-    **_quality(8, "qos_conformance", "QoS conformance"),
-    **_quality(8, "conforming_tasks", f"{OF_TASKS} overall deviation", "def"),
-    **_quality(8, "conforming_tasks.several", f"{OF_SEVERAL} overall deviation", "ghi"),
-    **_quality(9, "effective_cycles", "The share of effective cycles"),
-    **_quality(9, "synchronous_tasks", f"{OF_TASKS} asynchrony", "def"),
-    **_quality(9, "synchronous_tasks.several", f"{OF_SEVERAL} asynchrony", "ghi"),
-    "5.4-10a": Claim(
-        "The acceptance ratio of SQ is higher, every 10 s.",
-        sq_and_qos("acceptance_ratio", higher, DENSE_S),
-        figures=(10,),
-    ),
-    "5.4-10b": Claim(
-        "The acceptance ratio of SQ is lower, every 500 s.",
-        sq_and_qos("acceptance_ratio", lower, SPARSE_S),
-        figures=(10,),
-    ),
-    "5.4-10c": Claim(
-        "With SQ subtasks take longer, as they proceed at the speed of the slowest.",
-        sq_and_qos("stay", higher, SPARSE_S),
-        figures=(10,),
-        reading="tasks stay longer, every 500 s",
-    ),
-    "7-1": Claim(
-        "Over-subscription lets more tasks in.",
-        each(_subscribed, DENSE_S),
-        figures=(10,),
-        reading="SQ against SQ with beta 0, every 10 s",
-    ),
+    **_skew("skew_eq2", "a"),
+    **_skew("skew_finish", "b"),
+    **_skew("skew_eq2.several", "c"),
+    **_skew("skew_finish.several", "d"),
+    "5.4-2e": _over_table_2("skew_eq2", "QoS"),
+    "5.4-3e": _over_table_2("skew_eq2", "SQ"),
+    "5.4-4": dense_and_sparse("rate", much_higher, *SCHEMES),
+    "5.4-5": dense_and_sparse("ahead", rises, "QoS"),
+    "5.4-6": dense_and_sparse("corrections", rises, "SQ"),
+    **_quality(8, "qos_conformance"),
+    **_quality(8, "conforming_tasks", "def"),
+    **_quality(8, "conforming_tasks.several", "ghi"),
+    **_quality(9, "effective_cycles"),
+    **_quality(9, "synchronous_tasks", "def"),
+    **_quality(9, "synchronous_tasks.several", "ghi"),
+    "5.4-10a": sq_and_qos("acceptance_ratio", higher, DENSE_S),
+    "5.4-10b": sq_and_qos("acceptance_ratio", lower, SPARSE_S),
+    "5.4-10c": sq_and_qos("stay", higher, SPARSE_S),
+    "7-1": each(_subscribed, DENSE_S),
 }
 
-CLAIMS = numbered(MECHANISM, NUMBERS, RESULTS)
-
-UNTESTABLE = numbered(
-    {
-        "1-1": Untestable(
-            "Co-allocation by advance reservation leaves the system under-utilised.",
-            "the paper simulates no reservations, and strict admission control is none",
-        ),
-        "4.5-1": Untestable(
-            "SQ can serve rate-sensitive and aggregate-sensitive applications, hard and soft.",
-            "all tasks of the simulation are of one kind",
-        ),
-        "5.4-11": Untestable(
-            "SQ does not perform well in the underloaded system, although there is room.",
-            "how well it could perform is not said; 5.4-3 tests that its skew is higher there",
-        ),
-        "5.4-12": Untestable(
-            "SQ takes several schedule cycles to stabilise; only then is the skew minimal.",
-            "when a system is stable is not said; 5.4-6 tests how often SQ corrects",
-        ),
-        "7-2": Untestable(
-            "The queues can be implemented at the application level, without the operating system.",
-            "not for simulated time; `(progress=sq)` of a live job is such an implementation",
-        ),
-        "7-3": Untestable(
-            "Sensing delays, a decentral controller and conflicting corrections need study.",
-            "named as future work",
-        ),
-    }
-)
+SENTENCES = read_sentences(Path(__file__).parent, {**MECHANISM, **NUMBERS, **RESULTS})

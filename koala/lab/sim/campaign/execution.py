@@ -8,7 +8,7 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from koala.common.runtime.foreign.guards import is_replacement, noting_replacements
 from koala.lab.sim.campaign.identity import digest
@@ -123,18 +123,20 @@ def execute_runs(
         tasks = [(place, item) for place, item in enumerate(items) if place not in known]
         stored = len(known)
 
-        def keep(task: tuple[int, Item], made: FinishedRun) -> None:
+        def keep(task: tuple[int, Item], made: _Measured[Outcome]) -> None:
             place, _ = task
-            known[place] = made
+            known[place] = FinishedRun(outcome=_noted(made), cpu_s=made.cpu_s)
             if opened is not None and (key := keys[place]):
-                opened.put(key, made)
+                opened.put(key, known[place])
 
         def report(done: int) -> None:
             if progress is not None:
                 progress(stored + done)
 
         report(0)
-        done = (engine or Processes())(partial(_timed, run), tasks, progress=report, each=keep)
+        done = (engine or Processes())(
+            partial(_measured_task, run), tasks, progress=report, each=keep
+        )
     assert done.is_interrupted or len(known) == len(items), "an engine has lost runs"
     return Campaign(
         finished=tuple((item, known[place]) for place, item in enumerate(items) if place in known),
@@ -171,6 +173,16 @@ def replicate_on(
     )
 
 
+def recorded(
+    simulate: Callable[..., Result], setting: object, first: int | None, seed: int
+) -> tuple[Result, list[Any]]:
+    """Simulate, with the outcomes of the jobs if the seed is `first`."""
+    if seed != first:
+        return simulate(setting, seed), []
+    jobs: list[Any] = []
+    return simulate(setting, seed, jobs.append), jobs
+
+
 def _measured(run: Callable[[Item], Result], item: Item) -> _Measured[Result]:
     begin_s = time.process_time()
     with noting_replacements() as replaced:
@@ -185,10 +197,11 @@ def key_of(name: str, code: str, own: str) -> str:
     return digest(name, code, own)
 
 
-def _timed(run: Callable[[Item], Outcome], task: tuple[int, Item]) -> FinishedRun:
-    begin_s = time.process_time()
-    with noting_replacements() as replaced:
-        outcome = run(task[1])
-    if replaced:
-        outcome = replace(outcome, notes=(*replaced, *outcome.notes))
-    return FinishedRun(outcome=outcome, cpu_s=time.process_time() - begin_s)
+def _measured_task(run: Callable[[Item], Result], task: tuple[int, Item]) -> _Measured[Result]:
+    return _measured(run, task[1])
+
+
+def _noted(made: _Measured[Outcome]) -> Outcome:
+    """Return the outcome with a note for each policy that was replaced."""
+    outcome = made.result
+    return replace(outcome, notes=(*made.replaced, *outcome.notes)) if made.replaced else outcome

@@ -80,14 +80,17 @@ def totals(history: RunHistory, jobs: Sequence[Row], sites: Sequence[Row]) -> di
     phases = [job["phase"] for job in jobs]
     processors = sum(site["processors"] for site in sites)
     span_s = history.last_at - history.first_at
+    waits = [job["wait_s"] for job in jobs if job["wait_s"] is not None]
     used_s = sum(site["held_processor_s"] + site["run_processor_s"] for site in sites)
     return {
         "jobs": len(jobs),
+        "started": sum(job["started_at"] is not None for job in jobs),
         "finished": phases.count("Finished"),
         "failed": phases.count("Failed"),
         "cancelled": phases.count("Cancelled"),
         "open": sum(phase not in TERMINAL_PHASES for phase in phases),
         **{name: _mean(jobs, name) for name in ("response_s", "wait_s")},
+        "wait_median_s": median(waits) if waits else None,
         **{name: _mean(jobs, name) for name in ("start_delay_s", "start_skew_s")},
         **{name: _sum(jobs, name) for name in ("attempts", "placement_tries", "claiming_tries")},
         **{name: _sum(sites, name) for name in ("claims", "refused", "errors")},

@@ -1,4 +1,5 @@
-"""Three columns of a run: as recorded, as simulated, and as simulated with changes.
+"""Columns of a run: as recorded, as simulated, and as simulated with changes, once or in several
+ways.
 
 The second column shows the error of the third: where it differs from the first, the simulation
 lacks information, and so does the third. Differences are therefore taken between the simulations.
@@ -41,7 +42,7 @@ def require_possible(recording: Recording, changes: Changes) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One of the three columns."""
+    """One of the columns."""
 
     scheduler: Scheduler
     history: RunHistory
@@ -111,19 +112,38 @@ def compare(
     policies = {**DEFAULTS, **recording.policies}
     columns = {"recorded": Column(scheduler=scheduler, history=history, guessed={})}
     for name, changed in (("simulated", Changes()), ("what_if", changes)):
-        world = ReplayWorld(replace(recording, guessed=Counter()), changed)
-        world.run(progress(name, recording))
-        columns[name] = Column(
-            scheduler=world.scheduler,
-            history=world.history,
-            guessed=world.recording.guessed,
-        )
+        columns[name] = _simulated(recording, changed, progress(name, recording))
     return WhatIf(
         columns=columns,
         policies=policies,
         is_named=bool(recording.policies),
         changes=changes,
     )
+
+
+def alternatives(
+    history: RunHistory,
+    scheduler: Scheduler,
+    changes: Mapping[str, Changes],
+    progress: Callable[[str, Recording], Callable[[Instant], None]],
+) -> dict[str, dict[str, Any]]:
+    """Run a simulation without changes, and one with each of these; return the totals of all, and
+    of the recorded run. Raises ConfigError."""
+    recording = recorded(history)
+    for changed in changes.values():
+        require_possible(recording, changed)
+    columns = {"recorded": Column(scheduler=scheduler, history=history, guessed={})}
+    for name, changed in {"simulated": Changes(), **changes}.items():
+        columns[name] = _simulated(recording, changed, progress(name, recording))
+    return {name: totals(one.history, *one.rows()) for name, one in columns.items()}
+
+
+def _simulated(
+    recording: Recording, changes: Changes, progress: Callable[[Instant], None]
+) -> Column:
+    world = ReplayWorld(replace(recording, guessed=Counter()), changes)
+    world.run(progress)
+    return Column(scheduler=world.scheduler, history=world.history, guessed=world.recording.guessed)
 
 
 def _aligned(key: str, rows: Mapping[str, Mapping[str, Row]]) -> list[dict[str, Any]]:

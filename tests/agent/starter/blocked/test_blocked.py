@@ -1,4 +1,4 @@
-"""Blocked processes, as a compiled gate and as a fork: both wait, and become the program alike."""
+"""Blocked processes: they wait, and become the program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import resource
 import select
 import signal
 import stat
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +17,6 @@ from typing import IO, Any
 
 import pytest
 
-from koala_agent.placeholders.gate_compiler import find_gate
 from koala_agent.starter.blocked.process import RELEASE, start, to_order
 from koala_agent.starter.process_tree import BRAND
 from koala_agent.starter.program import ClaimProgram
@@ -37,16 +35,6 @@ SAY = (
     " 'open': sorted(os.listdir('/proc/self/fd')), 'term': s.getsignal(s.SIGTERM) == s.SIG_DFL},"
     " sys.stdout)"
 )
-
-
-@pytest.fixture(params=["gate", "fork"])
-def gate(request: pytest.FixtureRequest) -> str:
-    """The path of a compiled gate, or none."""
-    if request.param == "fork":
-        return ""
-    path = find_gate()
-    assert path, "this machine has no compiler"
-    return path
 
 
 @dataclass
@@ -75,9 +63,7 @@ class Blocked:
 
 
 @contextmanager
-def blocked(
-    folder: Path, gate: str, *, pipe: tuple[int, int] | None = None, **spec: Any
-) -> Iterator[Blocked]:
+def blocked(folder: Path, *, pipe: tuple[int, int] | None = None, **spec: Any) -> Iterator[Blocked]:
     """Start a process that waits for orders, of this pipe or one of its own."""
     given = {
         "claim": own_claim(),
@@ -85,7 +71,6 @@ def blocked(
         "bundle": {"members": []},
         "executable": sys.executable,
         "arguments": ["-I", "-S", "-c", SAY, "a b", "ü\udcff"],
-        "gate": gate,
         **spec,
     }
     program = ClaimProgram(given, environment={"PATH": "/bin", "OLD": "1", BRAND: str(A_BRAND)})
@@ -102,9 +87,9 @@ def blocked(
 
 
 @apart
-def test_it_becomes_the_program_at_the_release(tmp_path: Path, gate: str) -> None:
+def test_it_becomes_the_program_at_the_release(tmp_path: Path) -> None:
     """Its folder, its session, its words, its variables, its limits and its descriptors."""
-    with blocked(tmp_path, gate, cpu_time_s=99.5, memory_max_mb=512.0) as process:
+    with blocked(tmp_path, cpu_time_s=99.5, memory_max_mb=512.0) as process:
         process.write(to_order({"NEW": "2", "OLD": "3"}))
         process.write(to_order({"NEW": "4", "odd name": "a=b\nc"}))
         process.write(RELEASE)
@@ -133,9 +118,9 @@ def test_it_becomes_the_program_at_the_release(tmp_path: Path, gate: str) -> Non
 
 
 @apart
-def test_it_waits_as_long_as_there_is_no_release(tmp_path: Path, gate: str) -> None:
+def test_it_waits_as_long_as_there_is_no_release(tmp_path: Path) -> None:
     """Variables alone release nothing, not even none of them."""
-    with blocked(tmp_path, gate) as process:
+    with blocked(tmp_path) as process:
         process.write(to_order({"NEW": "2"}))
         process.write(to_order({}))
         process.orders.close()
@@ -146,8 +131,8 @@ def test_it_waits_as_long_as_there_is_no_release(tmp_path: Path, gate: str) -> N
 
 @pytest.mark.parametrize("part", [RELEASE[:3], to_order({"A": "b"})[:-1], b"\x05\0\0\0"])
 @apart
-def test_half_an_order_releases_nothing(tmp_path: Path, gate: str, part: bytes) -> None:
-    with blocked(tmp_path, gate) as process:
+def test_half_an_order_releases_nothing(tmp_path: Path, part: bytes) -> None:
+    with blocked(tmp_path) as process:
         process.write(part)
         process.orders.close()
         assert process.status() == 127
@@ -155,9 +140,9 @@ def test_half_an_order_releases_nothing(tmp_path: Path, gate: str, part: bytes) 
 
 
 @apart
-def test_an_environment_of_many_bytes_arrives_whole(tmp_path: Path, gate: str) -> None:
+def test_an_environment_of_many_bytes_arrives_whole(tmp_path: Path) -> None:
     given = {f"V{number}": "x" * 1000 for number in range(200)}
-    with blocked(tmp_path, gate) as process:
+    with blocked(tmp_path) as process:
         process.write(to_order(given))
         process.write(RELEASE)
         assert process.status() == 0, process.said()
@@ -166,13 +151,13 @@ def test_an_environment_of_many_bytes_arrives_whole(tmp_path: Path, gate: str) -
 
 
 @apart
-def test_it_ends_with_its_starter(tmp_path: Path, gate: str) -> None:
+def test_it_ends_with_its_starter(tmp_path: Path) -> None:
     """Even when somebody else keeps its pipe open: nobody would watch the program."""
     reading, writing = os.pipe()
     orders = os.pipe()
     starter = os.fork()
     if starter == 0:
-        with blocked(tmp_path, gate, pipe=orders) as process:
+        with blocked(tmp_path, pipe=orders) as process:
             os.write(writing, f"{process.pid}\n".encode())
             signal.pause()
     waiting = int(os.read(reading, 64))
@@ -194,10 +179,8 @@ def test_it_ends_with_its_starter(tmp_path: Path, gate: str) -> None:
     ],
 )
 @apart
-def test_what_goes_wrong_is_a_line(
-    tmp_path: Path, gate: str, spec: dict[str, Any], what: str
-) -> None:
-    with blocked(tmp_path, gate, **spec) as process:
+def test_what_goes_wrong_is_a_line(tmp_path: Path, spec: dict[str, Any], what: str) -> None:
+    with blocked(tmp_path, **spec) as process:
         with suppress(BrokenPipeError):  # it may have ended before
             process.write(RELEASE)
         assert process.status() == 127
@@ -205,74 +188,10 @@ def test_what_goes_wrong_is_a_line(
 
 
 @apart
-def test_limits_stay_below_those_of_the_starter(tmp_path: Path, gate: str) -> None:
+def test_limits_stay_below_those_of_the_starter(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (50, 60))
-    with blocked(tmp_path, gate, cpu_time_s=1000.0) as process:
+    with blocked(tmp_path, cpu_time_s=1000.0) as process:
         process.write(RELEASE)
         assert process.status() == 0, process.said()
     assert process.output()["limits"][1] == 60
     assert resource.getrlimit(resource.RLIMIT_CPU) == (50, 60)
-
-
-@apart
-def test_a_gate_that_is_gone_is_replaced_by_a_fork(tmp_path: Path) -> None:
-    with blocked(tmp_path, str(tmp_path / "no-gate")) as process:
-        process.write(RELEASE)
-        assert process.status() == 0, process.said()
-    assert process.output()["sid"]
-
-
-# The compiler -------------------------------------------------------------------------------------
-
-
-def test_a_gate_is_compiled_once(tmp_path: Path) -> None:
-    path = Path(find_gate(tmp_path / "cache"))
-    first = path.stat().st_mtime_ns
-    assert find_gate(tmp_path / "cache") == str(path)
-    assert path.stat().st_mtime_ns == first
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
-
-
-def test_a_gate_that_is_incomplete_is_compiled_again(tmp_path: Path) -> None:
-    path = Path(find_gate(tmp_path))
-    path.write_bytes(path.read_bytes()[:100])
-    assert find_gate(tmp_path) == str(path)
-    assert subprocess.run([path], check=False).returncode == 127
-
-
-def test_nothing_is_used_that_others_can_write(tmp_path: Path) -> None:
-    path = Path(find_gate(tmp_path))
-    tmp_path.chmod(0o777)
-    assert find_gate(tmp_path) == ""
-    tmp_path.chmod(0o700)
-    path.write_text("#!/bin/sh\nexit 127\n")
-    path.chmod(0o777)
-    assert find_gate(tmp_path) == str(path)
-    assert not path.read_bytes().startswith(b"#!")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o700
-
-
-@pytest.mark.parametrize("compiler", ["", "#!/bin/sh\nexit 1\n"])
-def test_without_a_compiler_there_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str
-) -> None:
-    """None at all, and one that can compile nothing."""
-    if compiler:
-        (tmp_path / "cc").write_text(compiler)
-        (tmp_path / "cc").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_gate(tmp_path / "cache") == ""
-
-
-@pytest.mark.root
-def test_an_account_without_a_home_has_none() -> None:
-    """As in a container with any number for its user."""
-    script = (
-        "import os; from koala_agent.placeholders.gate_compiler import find_gate;"
-        "os.setuid(54321); print([find_gate()])"
-    )
-    environment = {k: v for k, v in os.environ.items() if k not in ("HOME", "XDG_CACHE_HOME")}
-    found = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, check=True, text=True
-    )
-    assert found.stdout.splitlines()[-1] == "['']"

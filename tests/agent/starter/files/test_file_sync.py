@@ -7,7 +7,6 @@ import asyncio
 import math
 import os
 import signal
-import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,14 +14,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from koala.common.files.archives import pack
-from koala.common.protocol.messages import EndKind, Hold, LogRequest, Stop
+from koala.common.protocol.messages import Hold, Stop
 from koala.common.protocol.names import ClaimId
 from koala_agent.claims.settings import LeaseTimes
-from koala_agent.placeholders.logs import read_log
-from koala_agent.starter.files.file_sync import ANSWER_S, SyncRequest, _Worker
 from tests.agent.live.agent_process import until
-from tests.agent.site import Daemon, Site, a_hold, a_shell_hold, a_site
+from tests.agent.site import Daemon, Site, a_shell_hold, a_site
 from tests.agent.watching import Ear, process_ended
 
 pytestmark = pytest.mark.live
@@ -79,20 +75,6 @@ async def until_gone(folder: Path) -> None:
     await until(lambda: not list(folder.iterdir()))
 
 
-async def log_of(site: Site, text: str) -> None:
-    """Returns when this stands in the first process's output, at the agent."""
-
-    def has_come() -> bool:
-        source = site.folders.log_source(CLAIM, site.claims.claims.get(CLAIM))
-        assert source is not None
-        request = LogRequest(
-            request=1, claim=CLAIM, stream="stdout", process=0, offset=0, size_max=0
-        )
-        return text.encode() in read_log(request, source).data
-
-    await until(has_come)
-
-
 def seen_of(pid: int) -> bytes:
     """Return what others see of a process, and what its owner sees besides."""
     return b"".join(Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
@@ -126,110 +108,6 @@ async def test_input_logs_and_outputs_go_by_the_starters_line(
     await until_gone(scratch)
 
 
-async def test_a_program_starts_when_its_input_has_come_to_the_site(
-    tmp_path: Path, scratch: Path
-) -> None:
-    """A copy may be on its way still when the claim is granted."""
-    given = tmp_path / "given"
-    async with a_far_site(tmp_path, scratch, given=given) as site:
-        hold = a_shell_hold('cat "$KOALA_INPUT"')
-        await site.granted(hold)
-        (tmp_path / "new").write_text("here it is")
-        (tmp_path / "new").rename(given)
-        await site.passed(hold)
-        end = (await site.gone()).end
-        folder = site.folders.folder(CLAIM)
-    assert end is not None
-    assert end.is_well, end
-    assert (folder / "stdout.0").read_text() == "here it is"
-
-
-async def test_logs_are_at_the_agent_while_the_program_runs(
-    tmp_path: Path, scratch: Path, ear: Ear
-) -> None:
-    script = f"echo first; read word < {ear.path}; echo $word"
-    async with a_far_site(tmp_path, scratch) as site:
-        await site.passed(a_shell_hold(script))
-        await log_of(site, "first\n")
-        await asyncio.to_thread(ear.path.write_text, "second\n")
-        await log_of(site, "first\nsecond\n")
-        assert (await site.gone()).end is not None
-
-
-async def test_an_agent_that_is_started_again_gets_the_rest(
-    tmp_path: Path, scratch: Path, ear: Ear
-) -> None:
-    """The program ends, and is to be brought back, while there is no agent."""
-    script = (
-        f"echo first; echo $$ > {ear.path}; sleep 0.3;"
-        " head -c 500000 /dev/zero > result; echo second"
-    )
-    daemon = Daemon()
-    async with a_far_site(tmp_path, scratch, daemon=daemon) as site:
-        await site.passed(a_shell_hold(script, output_files=("result",)))
-        program = int(await ear.line())
-        await log_of(site, "first\n")
-    await process_ended(program)
-    async with a_far_site(tmp_path, scratch, daemon=daemon) as site:
-        end = (await site.gone()).end
-        folder = site.folders.folder(CLAIM)
-    assert end is not None
-    assert end.is_well, end
-    assert (folder / "stdout.0").read_text() == "first\nsecond\n"
-    assert (folder / "result").read_bytes() == bytes(500_000)
-    assert not list(folder.rglob("*.part"))
-    await until_gone(scratch)
-
-
-async def test_outputs_by_pattern_come_with_those_that_are_named(
-    tmp_path: Path, scratch: Path
-) -> None:
-    script = "mkdir results; for n in 1 2 3; do echo $n > results/$n.csv; done; echo > results/x"
-    hold = a_shell_hold(script, outputs=("results/*.csv",))
-    async with a_far_site(tmp_path, scratch) as site:
-        await site.passed(hold)
-        end = (await site.gone()).end
-        folder = site.folders.folder(CLAIM)
-    assert end is not None
-    assert end.is_well, end
-    brought = sorted(path.name for path in (folder / "results").iterdir())
-    assert brought == ["1.csv", "2.csv", "3.csv"]
-
-
-async def test_staged_files_come_to_a_machine_of_its_own_before_the_program_starts(
-    tmp_path: Path, scratch: Path
-) -> None:
-    program, data = tmp_path / "program", tmp_path / "data"
-    program.write_text("#!/bin/sh\ncat lib/data\n")
-    program.chmod(0o755)
-    data.write_text("staged\n")
-    pack([(program, "bin/program"), (data, "lib/data")], tmp_path / "archive.tar")
-    hold = a_hold(executable="bin/program", arguments=())
-    async with a_far_site(tmp_path, scratch, staged=tmp_path / "archive.tar") as site:
-        await site.passed(hold)
-        end = (await site.gone()).end
-        folder = site.folders.folder(CLAIM)
-    assert end is not None
-    assert end.is_well, end
-    assert (folder / "stdout.0").read_text() == "staged\n"
-    await until_gone(scratch)
-
-
-async def test_any_two_outputs_come_apart(tmp_path: Path, scratch: Path) -> None:
-    """Also one that is named as a half file of the other might be, and one of the longest name."""
-    names = ("a.part", "a", f"sub/{'n' * 255}")
-    script = "mkdir sub; for name in " + " ".join(names) + "; do echo of $name > $name; done"
-    async with a_far_site(tmp_path, scratch) as site:
-        await site.passed(a_shell_hold(script, output_files=names))
-        end = (await site.gone()).end
-        folder = site.folders.folder(CLAIM)
-    assert end is not None
-    assert end.is_well, end
-    assert not end.reason
-    assert [(folder / name).read_text() for name in names] == [f"of {name}\n" for name in names]
-    assert [path.name for path in (folder / ".koala").iterdir()] == ["spec.json"]
-
-
 async def test_a_job_writes_nothing_of_ours_by_an_output_or_a_log(
     tmp_path: Path, scratch: Path
 ) -> None:
@@ -245,20 +123,6 @@ async def test_a_job_writes_nothing_of_ours_by_an_output_or_a_log(
     assert end.reason == "file '.koala/passed.json': does not exist"
     assert [path.name for path in ours.iterdir()] == ["spec.json"]
     assert b"nonsense" not in (ours / "spec.json").read_bytes()
-
-
-async def test_a_killed_starter_leaves_neither_process_nor_folder(
-    tmp_path: Path, scratch: Path, ear: Ear
-) -> None:
-    script = f"echo $PPID > {ear.path}; exec sleep 600"
-    async with a_far_site(tmp_path, scratch) as site:
-        await site.passed(a_shell_hold(script))
-        starter = int(await ear.line())
-        os.kill(starter, signal.SIGKILL)
-        end = (await site.gone()).end
-    assert end is not None
-    assert end.kind is EndKind.VANISHED
-    await until_gone(scratch)
 
 
 async def test_a_batch_job_that_must_be_killed_leaves_no_folder(
@@ -332,23 +196,6 @@ async def test_outputs_wait_for_an_agent_that_has_no_room_and_logs_do_not(
     await until_gone(scratch)
 
 
-async def test_outputs_for_which_there_is_no_room_set_the_attempt_back(
-    tmp_path: Path, scratch: Path, ear: Ear
-) -> None:
-    """The starter may wait until its lease ends. The program has done nothing wrong."""
-    script = f"head -c 500000 /dev/zero > result; echo $PPID > {ear.path}"
-    async with a_far_site(tmp_path, scratch, room_bytes=lambda: 0) as site:
-        await site.passed(a_shell_hold(script, output_files=("result",)))
-        starter = int(await ear.line())
-        (far,) = await asyncio.to_thread(lambda: list(scratch.iterdir()))
-        await until(lambda: b"result: the agent's" in (far / "placeholder.out").read_bytes())
-        os.kill(starter, signal.SIGTERM)
-        end = (await site.gone()).end
-    assert end is not None
-    assert end.kind is EndKind.SITE
-    await until_gone(scratch)
-
-
 async def test_a_claim_is_on_no_more_machines_than_it_has_processors(
     tmp_path: Path, scratch: Path
 ) -> None:
@@ -361,28 +208,6 @@ async def test_a_claim_is_on_no_more_machines_than_it_has_processors(
         assert site.claims._machines(CLAIM) == table.claims[CLAIM].hold.processors == 1
         site.claims.order(Stop(claim=CLAIM))
         await site.gone()
-
-
-@pytest.mark.parametrize(("kind", "is_patient"), [("put", False), ("done", True), ("sum", True)])
-def test_a_checksum_is_waited_for_as_long_as_the_file_takes(
-    tmp_path: Path,
-    kind: str,
-    is_patient: bool,
-) -> None:
-    """Those of huge files took longer than an answer may, were asked for again, and again."""
-    own, its = socket.socketpair()
-    request = SyncRequest(
-        folder=str(tmp_path), agents=[], identity={}, fetches=False, inputs=[], logs=[], outputs=[]
-    )
-    worker = _Worker(request, own)
-    worker._connection = own
-    with own, its:
-        its.sendall(b'{"ok": true}\n')
-        assert worker._exchange({"kind": kind, "size": 10**12}) == {"ok": True}
-        waits_s = own.gettimeout()
-    assert waits_s is not None
-    assert (waits_s > 10_000) is is_patient
-    assert waits_s >= ANSWER_S
 
 
 async def test_the_secret_is_in_no_argument_environment_or_open_file(

@@ -80,15 +80,6 @@ def test_files_of_the_working_folder_are_matched_and_links_lead_nowhere(folder: 
     assert matched_paths(inner, folder) == ({"c.txt": "results/c.txt"}, "")
 
 
-def test_a_working_folder_elsewhere_is_matched_only_where_programs_may_show_all(
-    folder: Path, tmp_path: Path
-) -> None:
-    program = Program(executable="x", directory=str(tmp_path), outputs=("*.csv",))
-    assert "is not below the claim's folder" in matched_paths(program, folder)[1]
-    found, problem = matched_paths(program, folder, may_leave=True)
-    assert (list(found), problem) == (["secret.csv"], "")
-
-
 def test_a_courier_may_bring_only_what_matches() -> None:
     program = Program(executable="x", directory="sub", outputs=("*.csv",))
     assert is_matched(program, "sub/a.csv")

@@ -18,7 +18,6 @@ from tests.harness.moments import moment
 pytestmark = pytest.mark.live
 
 MEGABYTE = 2**20
-OTHER = "j2/1/0/1"
 LARGEST_BYTES = 80 * MEGABYTE
 """Memory limit of a starter, its sync client or a helper; an interpreter takes a tenth."""
 LIMIT_S = 60.0

@@ -6,23 +6,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from koala.common.protocol.messages import KvAnswer, KvGet, KvPut, Ping, Progress
+from koala.common.protocol.messages import KvAnswer, KvGet, KvPut, Ping
 from koala.common.protocol.names import ClaimId
 from koala_agent.claims.events import CheckedIn, Event, SendToStarter, StarterSaid
-from koala_agent.claims.pending_requests import SITE_REQUESTS_MAX, PendingRequests
 from koala_agent.starter.challenge_response import AGENT, STARTER, is_proof, proof
 from koala_agent.starter_link import codec as starter_codec
 from koala_agent.starter_link.codec import Message, record_of
 from koala_agent.starter_link.listener import (
-    FILE_SYNCS_SPARE,
     LINE_MAX_BYTES,
-    OWN_BURST,
     PROGRAMS_BURST,
     PROGRAMS_PER_S,
     UNAUTHENTICATED_MAX,
@@ -129,15 +125,6 @@ def test_a_record_that_a_program_wrote_is_read_as_strictly(
     assert record_of(passed, ended) is None
 
 
-async def test_hosts_are_words() -> None:
-    """They become words of the job's files and of command lines."""
-    hello = {"kind": "hello", "claim": ROGUE, "nonce": "n"}
-    for name in ("a\nb", "a b", "\x1b[2J", "", "é", "x" * 254, "\ud800"):
-        with pytest.raises(ValueError, match="among hosts"):
-            starter_codec.checked_in({**hello, "hosts": [[name, 1]]})
-    assert starter_codec.checked_in({**hello, "hosts": [["n-1.example", 4]]}).hosts
-
-
 class Stopped:
     """A clock that stands still: whatever has to wait waits for ever."""
 
@@ -178,45 +165,6 @@ async def test_what_all_programs_of_a_site_cause_is_bounded_and_pings_do_not_wai
             writer.close()
 
 
-async def test_pings_beyond_a_starters_own_take_their_turn_with_what_programs_cause() -> None:
-    clock = Stopped()
-    async with Port(now=clock.now, later=clock.later) as port:
-        _, rogue = await port.greeted(ROGUE)
-        flood = OWN_BURST + PROGRAMS_BURST
-        rogue.write(line({"kind": "ping", "sent_at": 1.0}) * 2 * flood)
-        await port.until(lambda: port.count(ROGUE, Ping) == flood - 1)  # and its hello
-        again, another = await port.greeted(ROGUE)
-        async with asyncio.timeout(LIMIT_S):
-            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-                await again.readexactly(1)
-        _, honest = await port.greeted(HONEST)
-        honest.write(line({"kind": "ping", "sent_at": 2.0}))
-        await port.until(lambda: port.count(HONEST, Ping) == 1)
-        assert port.count(ROGUE, Ping) == flood - 1
-        for writer in (rogue, another, honest):
-            writer.close()
-
-
-async def test_what_had_to_wait_is_heard_in_its_turn() -> None:
-    async with Port() as port:
-        _, busy = await port.greeted(BUSY)
-        busy.write(line({"kind": "progress", "cycle": 1, "work": 1.0}) * (PROGRAMS_BURST + 100))
-        await port.until(lambda: port.count(BUSY, Progress) == PROGRAMS_BURST + 100)
-        busy.close()
-
-
-def test_a_site_has_so_many_open_questions_and_no_more() -> None:
-    """A new session asks them all again."""
-    questions = PendingRequests()
-    claims = [ClaimId(f"j{number}/1/0/1") for number in range(SITE_REQUESTS_MAX)]
-    for claim in claims:
-        assert questions.refusal(claim) == ""
-        questions.add("n", KvGet(claim=claim, request=1, name="x", wait_s=1.0))
-    assert f"{SITE_REQUESTS_MAX} puts and gets of this site" in questions.refusal(ROGUE)
-    questions.drop(claims[0])
-    assert questions.refusal(ROGUE) == ""
-
-
 async def test_a_line_without_an_end_is_cut_and_disturbs_nobody() -> None:
     async with Port() as port:
         reader, rogue = await port.greeted(ROGUE)
@@ -242,63 +190,6 @@ async def test_strangers_who_say_nothing_take_no_ones_place() -> None:
         assert len(port.starters._unauthenticated) <= UNAUTHENTICATED_MAX
         for _, writer in (*strangers, (None, honest), (None, late)):
             writer.close()
-
-
-async def test_a_sync_client_has_one_question_answered_at_a_time() -> None:
-    """Each costs a thread; a client that asks a thousand at once has one."""
-    waiting: list[Callable[[Message], None]] = []
-    most = 0
-
-    def ask(
-        claim: ClaimId, nonce: str, question: Message, answer: Callable[[Message], None]
-    ) -> None:
-        nonlocal most
-        waiting.append(answer)
-        most = max(most, len(waiting))
-        asyncio.get_running_loop().call_soon(lambda: waiting.pop()({"ok": True}))
-
-    async with Port(ask=ask) as port:
-        reader, client = await port.greeted(ROGUE, "courier")
-        client.write(line({"kind": "size", "name": "out"}) * 1_000)
-        async with asyncio.timeout(LIMIT_S):
-            answers = Counter([await reader.readline() for _ in range(1_001)])
-        assert answers == {line({"ok": True}): 1_001}
-        assert most == 1
-        client.close()
-
-
-async def test_a_claim_has_as_many_sync_clients_as_machines_and_few_more() -> None:
-    """A program can prove that it knows the secret; a thousand connections would be the agent's
-    descriptors. The oldest goes, which may be one whose other end is gone."""
-
-    def ask(
-        _claim: ClaimId, _nonce: str, _question: Message, answer: Callable[[Message], None]
-    ) -> None:
-        answer({"ok": True})
-
-    def machines(claim: ClaimId) -> int:
-        return 3 if claim == ROGUE else 1
-
-    async with Port(ask=ask, machines=machines) as port, asyncio.timeout(LIMIT_S):
-        _, honest = await port.greeted(HONEST, "courier")
-        clients = []
-        for _ in range(20):
-            reader, writer = await port.greeted(ROGUE, "courier")
-            assert json.loads(await reader.readline()) == {"ok": True}
-            clients.append((reader, writer))
-        left = clients[-3 - FILE_SYNCS_SPARE :]
-        for reader, writer in clients:
-            if (reader, writer) in left:
-                writer.write(line({"kind": "size", "name": "out"}))
-                assert json.loads(await reader.readline()) == {"ok": True}
-            else:
-                with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-                    await reader.readexactly(1)
-        assert len(port.starters._open) == len(left) + 1
-        for _, writer in (*clients, (None, honest)):
-            writer.close()
-        await closed(port.starters)
-        assert port.starters._file_syncs == {}
 
 
 def test_a_claim_puts_and_asks_so_much_and_no_more() -> None:

@@ -15,7 +15,7 @@ from koala_agent.claims.bundle import build_bundle
 from koala_agent.starter.challenge_response import helper_name
 from koala_agent.starter.connection import Connection, JsonSocket, Watch
 from koala_agent.starter.events import Connected, Disconnected, MachineLost, Received
-from koala_agent.starter.node.remote_nodes import STRANGERS_MAX, RemoteNodes
+from koala_agent.starter.node.remote_nodes import RemoteNodes
 from koala_agent.starter.program import ClaimProgram
 from tests.agent.starter.test_batch_rules import peer, spec
 
@@ -147,36 +147,6 @@ def test_a_stranger_is_hung_up_on(stage: Stage, hello: dict[str, object]) -> Non
             raise AssertionError("nobody hung up")
     assert stage.nodes.present == 0
     assert stage.nodes.gather() == [], "the machine is still waited for"
-
-
-def test_a_crowd_of_strangers_does_not_keep_a_helper_out(stage: Stage) -> None:
-    """The oldest of them goes for the newest, so that the starter keeps descriptors for itself."""
-    secret = stage.nodes._secret
-    first = stage.helper(secret)
-    first.send({"kind": "hello", "secret": secret, "machine": 1})
-    stage.until(first, Received)
-    strangers = []
-    for _ in range(3 * STRANGERS_MAX):
-        strangers.append(socket.create_connection(("127.0.0.1", stage.port)))
-        stage.watch.wait(0.01)
-    left = [stranger for stranger in strangers if not is_hung_up_on(stranger)]
-    assert left == strangers[-STRANGERS_MAX - 1 :]
-    assert stage.nodes.present == 1, "who has proved itself is no stranger"
-    first.close()
-    for stranger in strangers:
-        stranger.close()
-    while stage.nodes.present:
-        stage.watch.wait(0.01)
-
-
-def is_hung_up_on(connection: socket.socket) -> bool:
-    connection.settimeout(0.05)
-    try:
-        return connection.recv(1) == b""
-    except TimeoutError:
-        return False
-    except ConnectionResetError:
-        return True
 
 
 def test_a_proof_is_good_for_one_challenge_and_one_machine(stage: Stage) -> None:

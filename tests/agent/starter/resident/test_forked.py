@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -26,8 +26,12 @@ from koala_agent.lrm.claim_processes import (
     send,
 )
 from koala_agent.lrm.emulated import idle_starters
-from koala_agent.lrm.emulated.idle_starters import ForkedStarter, IdleStarters
-from koala_agent.lrm.emulated.process_settings import ProcessSettings, settings_of
+from koala_agent.lrm.emulated.idle_starters import (
+    ForkedStarter,
+    IdleStarters,
+    ProcessSettings,
+    settings_of,
+)
 from koala_agent.lrm.emulated.process_trees import ProcessTrees, Usage
 from koala_agent.lrm.emulated.resident_starters import ResidentStarters
 from koala_agent.lrm.job_table import Alive, JobRow, JobTable, Leaving, Starting
@@ -305,10 +309,9 @@ async def test_a_stored_process_belongs_to_one_claim(
     def check_order(
         idle: IdleStarters,
         packet: bytes,
-        inherited: Sequence[int],
         settings: ProcessSettings | None,
     ) -> ForkedStarter | None:
-        starter = order(idle, packet, inherited, settings)
+        starter = order(idle, packet, settings)
         assert starter is None or starter.identity not in leaders(), stored
         return starter
 

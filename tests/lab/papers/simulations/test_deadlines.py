@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 from math import inf, isnan
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +16,7 @@ from koala.lab.papers.deadlines.simulation.jobs import (
     LocalArrival,
     merged,
 )
-from koala.lab.papers.deadlines.simulation.run import simulate, simulate_jobs, simulate_to_file
+from koala.lab.papers.deadlines.simulation.run import simulate, simulate_jobs
 from koala.lab.papers.deadlines.simulation.setting import Setting
 
 SHORT = Setting(time_s=60_000, warmup_s=6_000)
@@ -44,58 +42,6 @@ def only(outcomes: list[Outcome], kind: str) -> list[Outcome]:
 
 
 # --- by hand ---
-
-
-def test_a_job_is_claimed_half_way_and_starts_at_its_deadline() -> None:
-    """PT0 = 0 + 0.5 * 100; from there to the deadline its processors are held for nothing."""
-    job = GlobalArrival(at=0, deadline_at=100, components=2, processors=3, run_s=40)
-    outcomes, areas = trace(TWO, [[], []], [job])
-    (found,) = outcomes
-    assert (found.outcome, found.claimed_at, found.started_at, found.ended_at) == (
-        "started", 50, 100, 140,
-    )  # fmt: skip
-    assert found.sites == (0, 1)
-    assert areas == pytest.approx({"local": 0, "global": 6 * 40, "claimed": 6 * 50})
-
-
-def test_tries_come_at_ever_shorter_steps_until_one_succeeds() -> None:
-    """50 and 75 find a local job on each site; that of the first leaves at 80: 87.5 succeeds."""
-    local = [[LocalArrival(10, 4, 70)], [LocalArrival(0, 1, 500)]]
-    job = GlobalArrival(at=0, deadline_at=100, components=2, processors=2, run_s=40)
-    (found,) = only(trace(TWO, local, [job])[0], "global")
-    assert (found.claimed_at, found.tries, found.sites) == (87.5, 3, (0, 1))
-
-
-@pytest.mark.parametrize(
-    ("tries_max", "outcome", "tries"), [(10, "started", 3), (2, "started", 3), (1, "failed", 2)]
-)
-def test_a_job_that_may_not_kill_fails_after_its_last_try(
-    tries_max: int, outcome: str, tries: int
-) -> None:
-    """Mp + 1 tries, at 50, 75, 87.5 ...; the processors come free at 80."""
-    local = [[LocalArrival(10, 4, 70)], []]
-    setting = replace(TWO, at_deadline="fail", tries_max=tries_max)
-    job = GlobalArrival(at=0, deadline_at=100, components=2, processors=4, run_s=40)
-    (found,) = only(trace(setting, local, [job])[0], "global")
-    assert (found.outcome, found.tries) == (outcome, tries)
-
-
-def test_without_kill_there_is_no_try_at_the_deadline() -> None:
-    """The processors come free between the last try and the deadline: too late (LP)."""
-    local = [[LocalArrival(10, 4, 80)], []]
-    setting = replace(TWO, at_deadline="fail", tries_max=1)
-    job = GlobalArrival(at=0, deadline_at=100, components=2, processors=4, run_s=40)
-    assert only(trace(setting, local, [job])[0], "global")[0].outcome == "failed"
-
-
-def test_with_kill_the_idle_processors_are_tried_at_the_deadline_first() -> None:
-    """The same job under GP: what came free at 90 is enough, and nobody is killed."""
-    local = [[LocalArrival(10, 4, 80)], []]
-    setting = replace(TWO, tries_max=1)
-    job = GlobalArrival(at=0, deadline_at=100, components=2, processors=4, run_s=40)
-    outcomes, _ = trace(setting, local, [job])
-    assert [o.outcome for o in outcomes] == ["completed", "started"]
-    assert only(outcomes, "global")[0].claimed_at == 100
 
 
 def test_local_jobs_make_room_the_youngest_first_and_no_more_than_needed() -> None:
@@ -162,23 +108,6 @@ def test_a_killed_job_may_go_back_to_the_head_of_its_queue() -> None:
         (2, "completed", 270, 280),
         (1, "completed", 1, 901),
     ]
-
-
-def test_a_claim_takes_idle_processors_though_a_local_job_waits() -> None:
-    """The head of site 0's queue waits for 4; the 2 idle ones go to the global job at 50."""
-    local = [[LocalArrival(1, 2, 60), LocalArrival(2, 4, 10)], [LocalArrival(1, 4, 900)]]
-    job = GlobalArrival(at=0, deadline_at=100, components=1, processors=2, run_s=50)
-    outcomes, _ = trace(replace(TWO, components=(1, 1)), local, [job])
-    assert only(outcomes, "global")[0].claimed_at == 50
-    assert [o.started_at for o in outcomes if o.submitted_at == 2] == [150]
-
-
-def test_wait_x_ignores_a_job_until_shortly_before_its_deadline() -> None:
-    """T = max(0, 100 - 10) = 90, PT0 = 95. Wait-0 is one try at the deadline."""
-    job = GlobalArrival(at=0, deadline_at=100, components=2, processors=4, run_s=50)
-    for wait_s, claimed_at in ((10.0, 95), (0.0, 100), (1000.0, 50)):
-        (found,), _ = trace(replace(TWO, wait_s=wait_s), [[], []], [job])
-        assert (found.claimed_at, found.tries) == (claimed_at, 1)
 
 
 def test_what_happens_in_the_window_counts_whenever_its_job_came() -> None:
@@ -282,23 +211,6 @@ def test_local_jobs_come_in_order_whatever_portions_they_are_drawn_in() -> None:
         assert [(at, *rest) for at, of, *rest, _ in found if of == site] == stream
 
 
-def test_policies_see_the_same_jobs_under_one_seed() -> None:
-    def jobs(setting: Setting) -> dict[tuple[str, int], tuple[float, int, float]]:
-        found: dict[tuple[str, int], tuple[float, int, float]] = {}
-
-        def note(o: Outcome) -> None:
-            found[o.kind, o.job] = (o.submitted_at, o.processors, o.run_s)
-
-        simulate(setting, 3, note)
-        return found
-
-    one = jobs(SHORT)
-    other = jobs(replace(SHORT, at_deadline="fail", wait_s=inf, fraction=0.3))
-    common = sorted(one.keys() & other.keys())
-    assert len(common) > 1000
-    assert [one[key] for key in common] == [other[key] for key in common]
-
-
 def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
     assert simulate(SHORT, 5) == simulate(SHORT, 5)
     assert simulate(SHORT, 5) != simulate(SHORT, 6)
@@ -313,20 +225,6 @@ def test_loads_add_up_and_replications_differ_from_batches_in_spread_alone() -> 
     assert alone.metrics["success_rate"].values == 30
     assert 0 < alone.metrics["success_rate"].ci95 < inf
     assert found["success_rate"].values == 3
-
-
-def test_the_jobs_of_the_first_replication_are_written(tmp_path: Path) -> None:
-    path = tmp_path / "jobs.csv"
-    assert simulate_to_file(SHORT, path, 1, 1) == simulate(SHORT, 1)
-    before = path.read_bytes()
-    simulate_to_file(SHORT, path, 1, 2)
-    assert path.read_bytes() == before
-    with path.open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    started = [row for row in rows if row["outcome"] == "started"]
-    assert started
-    assert all(row["started_at"] == row["deadline_at"] for row in started)
-    assert all(len(row["sites"].split()) == int(row["components"]) for row in started)
 
 
 @pytest.mark.parametrize(

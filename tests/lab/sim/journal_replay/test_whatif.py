@@ -18,8 +18,9 @@ from koala.core.model.events import (
 from koala.core.model.job_spec import Deadline
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FileName, JobId, SiteName, UserName
-from koala.lab.sim.journal_replay.whatif import WhatIf
+from koala.lab.sim.journal_replay.whatif import WhatIf, alternatives
 from koala.policies import BUILT_IN
+from koala.policies.changes import Changes
 from tests.harness.builders import HIGH, a_component, a_site, a_spec
 from tests.lab.sim.journal_replay.past import Grid, Told, driven, told
 from tests.swarm.system.faults import Chances
@@ -125,6 +126,26 @@ def test_tickets_come_up_when_the_recorded_users_have_gone(gate: str, holds: int
         assert row["started_at"] == pytest.approx(800.0, abs=1.5)
     held_s = comparison.document()["figures"]["what_if"]["held_processor_s"]
     assert held_s == pytest.approx(holds * 4 * 300.0, abs=20.0)
+
+
+def test_ways_to_wait_are_compared_over_one_run() -> None:
+    """Each site has room for a while, but both have it only from 1500 on. Where claims wait in
+    queues they hold at delft from 100 to 400 or so; idle-only holds nothing."""
+    grid = Grid(sites={"delft": 8, "leiden": 8}, gate="place")
+    grid.local_job("delft", 6, at=5.0, run_s=95.0)
+    grid.local_job("leiden", 6, at=5.0, run_s=1495.0)
+    parts = [a_component(4, site, wall_time_s=900.0) for site in ("delft", "leiden")]
+    grid.submit("j1", a_spec(*parts), at=10.0)
+    told = grid.told(4000.0)
+    ways = {f"tickets={name}": Changes(policies={"tickets": name}) for name in ("none", "turns")}
+    found = alternatives(told.history, told.scheduler, ways, lambda _name, _recording: print)
+    assert [*found] == ["recorded", "simulated", "tickets=none", "tickets=turns"]
+    for figures in found.values():
+        assert figures["started"] == 1
+        assert figures["wait_s"] == figures["wait_median_s"] == pytest.approx(1490.0, abs=20.0)
+    held_s = {name: figures["held_processor_s"] for name, figures in found.items()}
+    assert held_s["tickets=none"] == held_s["simulated"] < 4 * 20.0
+    assert held_s["tickets=turns"] == pytest.approx(4 * 300.0, rel=0.1)
 
 
 def test_a_site_whose_manager_erred_errs_again() -> None:

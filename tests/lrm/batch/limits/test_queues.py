@@ -14,7 +14,6 @@ from koala.common.protocol.messages import Queue
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.pbs import PBS
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.dialect import Limits
 from koala_agent.transport.interface import Answer
 
 SAMPLES = Path(__file__).parent.parent / "samples"
@@ -62,19 +61,31 @@ def test_limits_of_slurm_are_the_least_of_partition_association_and_quality(
     assert found.closes_at == 1795946633.0, "others are for one node, or for a course"
 
 
-def test_a_site_that_tells_nothing_has_no_limits() -> None:
-    assert Slurm().read_limits((NOTHING,) * 4) == Limits()
-    assert GridEngine(parallel_environment="grid").read_limits((NOTHING,) * 2) == Limits()
-    assert PBS().read_limits((NOTHING,) * 2) == Limits()
+@pytest.mark.parametrize(
+    ("found", "said", "ageing"),
+    [
+        ("MaxJobsAccrue= MaxSubmitJobs= MaxWallPJ=20", "MaxJobsAccrue=3(1) MaxWallPJ=20", 3.0),
+        ("GrpJobsAccrue=N(0)", "GrpJobsAccrue=2(0)", 2.0),
+        ("QOS=short(", "QOS=short( MaxJobsAccruePU=2(0) ", 2.0),
+    ],
+)
+def test_the_number_of_jobs_whose_age_grows_is_known(found: str, said: str, ageing: float) -> None:
+    site = Slurm(user="nobody", account="physics", qos="short")
+    partitions, nodes, limits, reservations = answers(*SLURM)
+    assert site.read_limits((partitions, nodes, limits, reservations)).ageing == math.inf
+    limits = replace(limits, out=limits.out.replace(found, said))
+    assert site.read_limits((partitions, nodes, limits, reservations)).ageing == ageing
 
 
 def test_limits_of_grid_engine_are_of_the_queues_with_the_parallel_environment() -> None:
-    cell = GridEngine(parallel_environment="grid").read_limits(answers(*CELL))
+    quotas = Answer(status=0, out="{\n enabled TRUE\n limit users {*} to slots=12\n}\n", err="")
+    site = GridEngine(parallel_environment="grid", user="ann")
+    cell = site.read_limits((*answers(*CELL), quotas))
     day = {"longest_s": 86_400.0, "usual_s": 86_400.0, "must_ask": True}  # h_rt is forced
     assert cell.queues == (
-        Queue(name="batch", is_default=True, **day),  # type: ignore[arg-type]
+        Queue(name="batch", is_default=True, processors=12, **day),  # type: ignore[arg-type]
         Queue(name="low", **day),  # type: ignore[arg-type]
-        Queue(name="short", is_default=True, **day),  # type: ignore[arg-type]
+        Queue(name="short", is_default=True, processors=12, **day),  # type: ignore[arg-type]
     )
     assert cell.closes_at == math.inf
 
@@ -92,7 +103,7 @@ def test_a_soft_limit_of_grid_engine_counts_and_hosts_may_have_longer_ones(
     s_rt: str, h_rt: str, limit_s: float
 ) -> None:
     text = f"qname   all.q\npe_list   make grid\ns_rt    {s_rt}\nh_rt   {h_rt}\n"
-    said = (Answer(status=0, out=text, err=""), NOTHING)
+    said = (Answer(status=0, out=text, err=""), NOTHING, NOTHING)
     (queue,) = GridEngine(parallel_environment="grid").read_limits(said).queues
     assert queue == Queue(name="all.q", is_default=True, longest_s=limit_s, usual_s=limit_s)
 

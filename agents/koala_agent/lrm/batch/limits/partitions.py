@@ -31,17 +31,21 @@ def limits_of(
     records = [dict(_words(line)) for line in partitions.splitlines()]
     own = _association_of(associations, account=account, user=user)
     queues = []
+    ageing = math.inf
     for words in records:
         name = words.get("PartitionName", "")
         if not name:
             continue
         is_default = name == partition if partition else words.get("Default") == "YES"
         rules = [*own, *_qualities(associations, (qos, words.get("QoS", "")))]
+        if is_default:
+            ageing = min([ageing, *map(_ageing, rules)])
         queues.append(_queue(words, _sizes(nodes, name), rules, is_default=is_default))
     ours = {queue.name for queue in queues if queue.is_default}
     sizes = {one.get("PartitionName", ""): one.get("TotalNodes", "") for one in records}
     whole = min((int(sizes[name]) for name in ours if is_count(sizes[name])), default=0)
-    return Limits(queues=tuple(queues), closes_at=_closes_at(reservations, ours, whole))
+    closes_at = _closes_at(reservations, ours, whole)
+    return Limits(queues=tuple(queues), closes_at=closes_at, ageing=ageing)
 
 
 def _words(line: str) -> Iterable[tuple[str, str]]:
@@ -95,6 +99,12 @@ def _most(rule: Mapping[str, str], resource: str) -> float:
     by its own limit, and by that of all its jobs together."""
     found = [_number(_part(rule.get(key, ""), resource)) for key in ("MaxTRESPJ", "GrpTRES")]
     return min(found)
+
+
+def _ageing(rule: Mapping[str, str]) -> float:
+    """Return the most jobs whose age grows while they wait."""
+    keys = ("MaxJobsAccrue", "GrpJobsAccrue", "MaxJobsAccruePU", "MaxJobsAccruePA")
+    return min(_number(rule.get(key, "").partition("(")[0]) for key in keys)
 
 
 def _part(text: str, resource: str) -> str:

@@ -47,6 +47,11 @@ class QueueKnowledge:
         except LocalManagerError as error:
             log.warning("batch.limits_unknown", reason=str(error))
 
+    @property
+    def ageing(self) -> float:
+        """Number of our jobs that gather age while they wait."""
+        return self._limits.ageing
+
     def times(self, resources: Resources) -> Times:
         """Return the times that a job with these wishes may have now."""
         room_s = self._limits.closes_at - clock.unix_now()
@@ -56,6 +61,11 @@ class QueueKnowledge:
             honours=self._dialect.honours,
             room_s=room_s if room_s > 0 else math.inf,
         )
+
+    def is_usual(self, name: str) -> bool:
+        """Return True for a queue of which the figures tell, as far as is known."""
+        known = {queue.name: queue.is_default for queue in self._limits.queues}
+        return all(known.get(one, True) for one in name.split(","))
 
     def completed(self, resources: SiteResources) -> SiteResources:
         """Return the resources of a site with the limits of its queues."""

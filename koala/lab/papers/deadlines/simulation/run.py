@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from heapq import heappop, heappush
 from itertools import count, islice, pairwise
 from math import inf
@@ -29,7 +28,6 @@ from koala.lab.papers.deadlines.simulation.jobs import (
     merged,
 )
 from koala.lab.papers.deadlines.simulation.setting import Setting
-from koala.lab.sim import job_csv
 from koala.lab.sim.statistics import BATCHES
 from koala.policies import named
 from koala.policies.claiming.repeated import make_room
@@ -65,10 +63,6 @@ def simulate_jobs(
     """Simulate one run with these jobs, each stream in order of arrival: local ones of each site,
     and global ones."""
     return _Run(setting, merged([iter(one) for one in local]), iter(jobs), record).run()
-
-
-simulate_to_file = partial(job_csv.simulate_to_file, simulate, Outcome._fields)
-"""Simulates as `simulate` does; one of the runs writes a line of CSV for each job."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

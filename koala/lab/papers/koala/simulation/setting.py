@@ -50,52 +50,27 @@ def _of_scheduler(parameter: str, name: str, text: str) -> Option:
     )
 
 
+_SCHEDULER = {
+    "queue_jobs_max": "queue-limit: Jobs in both placement queues; a further submission is"
+    " delayed.",
+    "scan_interval_s": "scan: Time between two scans of a queue.",
+    "high_scans_per_low": "high-scans: S: scans of the high queue for each scan of the low one.",
+    "claim_fraction": "claim-fraction: L: share of the time to the start that passes before a try.",
+    "claim_fraction_step": "step: Decrease of L each time a job returns.",
+    "claim_fraction_min": "floor: Lower bound of L.",
+    "claim_threshold": "threshold: T: least startable fraction of the components; 1: atomic.",
+    "claiming_step_min_s": "step-min: A shorter step to the next claiming try lands on the start.",
+    "placement_tries_max": "placement-tries: Most placement tries of a job; 0: no limit.",
+    "claiming_tries_max": "claiming-tries: Most claiming tries of a job; 0: no limit.",
+    "hold_s": "hold: Longest time a claim is held unused.",
+    "consecutive_errors_max": "errors-max: Consecutive errors after which a site is unusable.",
+    "preempt": "preempt: Low-priority jobs yield to a component (as in the paper), or only if the"
+    " complete job of high priority then fits; none: never.",
+}
+"""Names and help texts of options, by their parameters."""
 SCHEDULER: dict[str, Option] = {
-    parameter: _of_scheduler(parameter, name, words)
-    for parameter, name, words in (
-        (
-            "queue_jobs_max",
-            "queue-limit",
-            "Jobs in both placement queues; a further submission is delayed.",
-        ),
-        ("scan_interval_s", "scan", "Time between two scans of a queue."),
-        (
-            "high_scans_per_low",
-            "high-scans",
-            "S: scans of the high queue for each scan of the low one.",
-        ),
-        (
-            "claim_fraction",
-            "claim-fraction",
-            "L: share of the time to the start that passes before a try.",
-        ),
-        ("claim_fraction_step", "step", "Decrease of L each time a job returns."),
-        ("claim_fraction_min", "floor", "Lower bound of L."),
-        (
-            "claim_threshold",
-            "threshold",
-            "T: least startable fraction of the components; 1: atomic.",
-        ),
-        (
-            "claiming_step_min_s",
-            "step-min",
-            "A shorter step to the next claiming try lands on the start.",
-        ),
-        ("placement_tries_max", "placement-tries", "Most placement tries of a job; 0: no limit."),
-        ("claiming_tries_max", "claiming-tries", "Most claiming tries of a job; 0: no limit."),
-        ("hold_s", "hold", "Longest time a claim is held unused."),
-        (
-            "consecutive_errors_max",
-            "errors-max",
-            "Consecutive errors after which a site is unusable.",
-        ),
-        (
-            "preempt",
-            "preempt",
-            "Low-priority jobs yield to a component (as in the paper), or only if the complete job"
-            " of high priority then fits; none: never.",
-        ),
-    )
+    parameter: _of_scheduler(parameter, *text.split(": ", 1))
+    for parameter, text in _SCHEDULER.items()
 }
 """Parameters of the scheduler that the experiment shows, and their options."""
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
 from koala.lab.papers.multiqueue.simulation.model import Started
 from koala.lab.papers.multiqueue.simulation.runs import KINDS, Run, Setting, run
-from koala.lab.sim.campaign.execution import Engine, Processes, replicate_on
-from koala.lab.sim.replication import Progress
 from koala.lab.sim.saturation import is_saturated
 from koala.lab.sim.statistics import Interval, interval
 
@@ -93,27 +91,10 @@ class SimulatedPoint:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
-    """Points with at least one finished replication; all points unless `is_interrupted`."""
-
-    points: tuple[SimulatedPoint, ...]
-    is_interrupted: bool
-    replaced: tuple[str, ...] = ()
-    """Policies of other packages in whose place the default went on."""
-
-
-def sweep(
-    settings: Sequence[Setting],
-    *,
-    seeds: Sequence[int],
-    engine: Engine | None = None,
-    has_jobs: bool = False,
-    progress: Progress | None = None,
-) -> Swept:
-    """Run every setting with every seed. Equal seeds give equal jobs, so differences between
+def items_of(settings: Sequence[Setting], seeds: Sequence[int], *, has_jobs: bool) -> list[Item]:
+    """List every setting with every seed. Equal seeds give equal jobs, so differences between
     policies are not differences between job streams."""
-    items = [
+    return [
         Item(
             setting=setting,
             seed=seed,
@@ -123,16 +104,20 @@ def sweep(
         for seed in seeds
         for setting in settings
     ]
-    made = replicate_on(engine or Processes(), run_item, items, progress)
+
+
+def points_of(
+    settings: Iterable[Setting], made: Iterable[tuple[Item, Run]]
+) -> tuple[SimulatedPoint, ...]:
+    """Collect the finished runs of each setting that has any."""
     finished: dict[Setting, list[Run]] = {}
-    for item, result in made.finished:
+    for item, result in made:
         finished.setdefault(item.setting, []).append(result)
-    points = [
-        SimulatedPoint(setting=setting, runs=tuple(finished[setting]))
-        for setting in settings
-        if setting in finished
-    ]
-    return Swept(points=tuple(points), is_interrupted=made.is_interrupted, replaced=made.replaced)
+    return tuple(
+        SimulatedPoint(setting=one, runs=tuple(finished[one]))
+        for one in settings
+        if one in finished
+    )
 
 
 def run_item(item: Item) -> Run:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from koala.core.model.progress_reports import MemberProgress, ProgressQuestion
 from koala.core.model.values import Instant, Seconds
@@ -27,7 +26,6 @@ from koala.lab.papers.synchronous.simulation.sharing import (
     QosQueue,
     whole_quanta,
 )
-from koala.lab.sim import job_csv
 from koala.lab.workload.random_streams import stream
 from koala.policies import named
 from koala.policies.progress.free import free
@@ -63,10 +61,6 @@ def simulate_tasks(
     order."""
     run = _Run(setting, seed, speeds_ghz)
     return run.run(qos, local, best_effort)
-
-
-simulate_to_file = partial(job_csv.simulate_to_file, simulate, Outcome._fields)
-"""Simulates as `simulate` does; one of the runs writes a line of CSV for each task."""
 
 
 @dataclass(slots=True, eq=False)

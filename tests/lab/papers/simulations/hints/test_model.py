@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from koala.errors import ConfigError
 from koala.lab.papers.hints.simulation.counting import metrics, summarize
-from koala.lab.papers.hints.simulation.jobs import Arrival, arrivals
+from koala.lab.papers.hints.simulation.jobs import Arrival
 from koala.lab.papers.hints.simulation.progress import Step, max_min_fair, steps_of
 from koala.lab.papers.hints.simulation.run import RunRecord, simulate, simulate_jobs
 from koala.lab.papers.hints.simulation.setting import JobClass, Setting, SiteSetting
@@ -31,10 +31,6 @@ def response_s(setting: Setting, *jobs: Arrival) -> list[float]:
 
 
 # --- blocks (Hints 3.3, figure 1) ---
-
-
-def test_a_stream_takes_as_long_as_its_instructions_when_its_link_is_wide_enough() -> None:
-    assert response_s(ONE) == [pytest.approx(1000.0)]
 
 
 @pytest.mark.parametrize(("blocks", "factor"), [(1, 2.0), (4, 1.25), (100, 1.01)])
@@ -135,15 +131,6 @@ def test_max_min_fair_shares(wanted: list[float], capacity: float) -> None:
         assert max(parts) <= min(hungry) * (1 + 1e-9) + 1e-6
 
 
-def test_booked_bandwidth_is_not_shared() -> None:
-    """Two readers that book get all they booked; the third waits, though its slice were free."""
-    setting = replace(ONE, sites=(replace(ONE.sites[0], mips=9000, link_mbps=16),))
-    found = response_s(setting, READER, READER, READER)
-    assert found == [pytest.approx(s) for s in (1000, 1000, 2000)]
-    free = response_s(replace(setting, policy="NoNetwork"), READER, READER, READER)
-    assert free == [pytest.approx(1500.0)] * 3
-
-
 # --- rounds, storage ---
 
 
@@ -215,14 +202,6 @@ def test_links_carry_the_data_of_all_jobs() -> None:
             run = simulate(setting, 1)
             data_mb = sum(setting.kind(is_io=job.is_io).data_mb for job in run.jobs)
             assert sum(run.moved_mb.values()) == pytest.approx(data_mb, rel=1e-9)
-
-
-def test_one_seed_has_the_same_jobs_whatever_the_policy_and_the_share() -> None:
-    few, many = Setting(io_fraction=0.2), Setting(io_fraction=0.7, policy="NoNetwork")
-    one, other = list(arrivals(few, 5)), list(arrivals(many, 5))
-    assert [(a.at, a.home) for a in one] == [(a.at, a.home) for a in other]
-    assert all(a.is_io <= b.is_io for a, b in zip(one, other, strict=True))
-    assert one != list(arrivals(few, 6))
 
 
 def test_one_replication_has_batch_means() -> None:

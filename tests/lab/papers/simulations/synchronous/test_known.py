@@ -6,8 +6,8 @@ import pytest
 
 from koala.lab.papers.synchronous.simulation.arrivals import OtherTask, QosTask
 from koala.lab.papers.synchronous.simulation.run import simulate, simulate_tasks
-from koala.lab.papers.synchronous.simulation.setting import LOCAL, Setting
-from koala.lab.papers.synchronous.simulation.sharing import Flow, QosQueue, picks, whole_quanta
+from koala.lab.papers.synchronous.simulation.setting import Setting
+from koala.lab.papers.synchronous.simulation.sharing import whole_quanta
 
 
 def a_task(*, relative: tuple[float, ...] = (1.0,), demand: float = 4.0) -> QosTask:
@@ -24,26 +24,6 @@ def a_task(*, relative: tuple[float, ...] = (1.0,), demand: float = 4.0) -> QosT
 
 def forever(machine: int) -> OtherTask:
     return OtherTask(submitted_at=0.0, machine=machine, work_s=1e6)
-
-
-def test_queues_that_all_have_work_get_their_shares() -> None:
-    found = picks((0.0, 0.0, 0.0), (True, True, True), 100)
-    assert found.counts == (40, 40, 20)
-    assert found.order[:5] == bytes([0, 1, 2, 0, 1])
-    alone = picks((0.0, 0.0, 0.0), (True, False, False), 100)
-    assert alone.counts[LOCAL] == 100
-
-
-def test_weights_share_a_queue_and_the_dummy_has_the_rest() -> None:
-    queue = QosQueue(is_controlled=True, has_dummy=True)
-    one, other = (Flow(n, weight=w, agreed=1, needed=1e9) for n, w in enumerate((0.1, 0.3)))
-    for flow in (one, other):
-        queue.add(flow)
-        queue.update_dummy()
-    assert queue.spare == pytest.approx(0.6)
-    queue.serve(1000)
-    assert one.delivered == pytest.approx(100, abs=1)
-    assert other.delivered == pytest.approx(300, abs=1)
 
 
 def test_a_subtask_on_a_busy_machine_keeps_exact_pace() -> None:
@@ -72,22 +52,6 @@ def test_a_rounding_error_costs_no_quantum() -> None:
     assert found.last_end_at == pytest.approx(120.0, abs=0.01)
     assert whole_quanta(600.0000000000001) == 600
     assert whole_quanta(600.001) == 601
-
-
-def test_a_hard_partition_gives_no_more_than_its_own() -> None:
-    """40 % of the machine are the queue's, whoever else is there."""
-    setting = Setting(scheme="QoS", machines=1, partition="hard")
-    found = simulate_tasks(setting, 1, [0.2], [a_task()], [], [])[0]
-    assert found.last_end_at == pytest.approx(500.0, abs=0.5)
-
-
-@pytest.mark.parametrize(("scheme", "accepted"), [("QoS", 4), ("SQ", 5)])
-def test_admission_stops_at_the_capacity(scheme: str, accepted: int) -> None:
-    """Each task needs a weight of 0.21: four fit into 1, five into 1.06."""
-    tasks = [a_task(demand=8.4)._replace(number=n) for n in range(8)]
-    setting = Setting(scheme=scheme, machines=1, beta=0.06)
-    found = simulate_tasks(setting, 1, [1.0], tasks, [forever(0)], [forever(0)])
-    assert sum(one.is_accepted for one in found) == accepted
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

@@ -1,0 +1,5 @@
+#!/bin/bash
+#SBATCH -N 2 --ntasks-per-node=2 --nice=5
+#SBATCH HetJob
+#SBATCH packjob
+srun ./a : ./b : ./c
