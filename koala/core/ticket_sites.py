@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from koala.core.model.claim import Armed, Asked, Claim, Granted
 from koala.core.model.grid import Site
-from koala.core.model.job import Attempt, Job, Member, Queued
-from koala.core.model.values import FOREVER, ClaimId, SiteName, UserName
+from koala.core.model.job import Job, Member, Queued
+from koala.core.model.values import FOREVER, ClaimId, SiteName
 from koala.core.state import State
 
 
@@ -49,21 +49,6 @@ def by_expected_wait(state: State, job: Job) -> list[Site]:
 # --- room ---
 
 
-def queued_attempts(state: State, owner: UserName) -> list[Attempt]:
-    """Return those of a user's jobs that wait in local queues."""
-    return [
-        attempt
-        for attempt in state.placed.values()
-        if isinstance((job := state.jobs[attempt.job]).phase, Queued) and job.spec.owner == owner
-    ]
-
-
-def waiting_places(state: State, owner: UserName) -> int:
-    """Count the components of a user's jobs in local queues, each at all of its sites."""
-    attempts = queued_attempts(state, owner)
-    return sum(len(sites_of(member)) for attempt in attempts for member in attempt.present)
-
-
 def waiting_at(state: State, site: SiteName) -> int:
     """Count the tickets in the queue of a site."""
     return sum(
@@ -81,16 +66,13 @@ def full_queues(state: State) -> list[SiteName]:
     ]
 
 
-def why_no_ticket(state: State, job: Job, member: Member, site: Site) -> str:
+def why_no_ticket(state: State, member: Member, site: Site) -> str:
     """Explain why a site takes no more tickets of a component; empty if it does."""
     most, share = site.facts.tickets_max, state.parameters.redundancy_share_max
     if most is not None and waiting_at(state, site.name) >= most:
         return f"site.tickets_max of {site.name} allows {most} waiting claims"
     if site.name not in member.others:
         return ""
-    user_most = state.parameters.tickets_user_max
-    if waiting_places(state, job.spec.owner) > user_most:
-        return f"tickets_user_max allows {user_most} waiting claims of {job.spec.owner}"
     waiting = waiting_at(state, site.name)
     if waiting and waiting + 1 > share * (site.reported_queued + waiting + 1):
         return f"redundant claims are at most {share:.0%} of the queue of {site.name}"

@@ -265,8 +265,9 @@ class Synthetic:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A job of your own. `processors` is a number, which is split where no site could hold it, or
-    those of each component, which may have `sites`. Without an estimate it is exact. `queue` is the
-    site at whose queue it is submitted; a job of one component runs only there."""
+    those of each component, which may have `sites`; without them each waits in the queues of up to
+    `redundancy` sites. Without an estimate it is exact. `queue` is the site at whose queue it is
+    submitted; a job of one component runs only there."""
 
     at: float
     processors: int | tuple[int, ...]
@@ -277,6 +278,7 @@ class Job:
     user: str = ""
     queue: str | None = None
     sites: tuple[str, ...] = ()
+    redundancy: int = 1
 
     def __post_init__(self) -> None:
         try:
@@ -318,6 +320,7 @@ class Job:
             self.user,
             self.queue,
             self.sites,
+            self.redundancy,
         )
 
 

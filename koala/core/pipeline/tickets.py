@@ -20,7 +20,7 @@ from koala.core.model.grid import Assignment, Site
 from koala.core.model.job import SITE_FAULTS, Attempt, ClaimEnd, EndKind, Job, Member, Queued
 from koala.core.model.job_spec import StartType
 from koala.core.model.timers import TimerKind
-from koala.core.model.values import FOREVER, ClaimId, Instant, JobId, Seconds, SiteName, UserName
+from koala.core.model.values import FOREVER, ClaimId, Instant, JobId, Seconds, SiteName
 from koala.core.pipeline.claiming import (
     BUDGET_IS_USED,
     bind,
@@ -50,10 +50,8 @@ from koala.core.stated_starts import note_start, note_told_start
 from koala.core.ticket_sites import (
     hold_at,
     may_hold,
-    queued_attempts,
     sites_of,
     tickets_at,
-    waiting_places,
     why_no_ticket,
 )
 
@@ -81,15 +79,15 @@ def why_not_queued(state: State, job: Job) -> str:
         return "a job with a deadline starts at that instant, not when its turn comes"
     if any(one.start_type is StartType.NONE for one in job.spec.components):
         return "a component without a barrier would start when its own turn comes"
-    waiting, most = waiting_places(state, job.spec.owner), state.parameters.tickets_user_max
-    if waiting + len(job.spec.components) > most:
-        return f"{job.spec.owner} has {waiting} components there; tickets_user_max allows {most}"
+    if _tickets_left(state, job) < len(job.spec.components):
+        most = state.parameters.tickets_user_max
+        return f"{job.spec.owner} has {most} claims there, as many as tickets_user_max allows"
     return ""
 
 
 def may_wait_in_queues(state: State, job: Job) -> bool:
     """Return True if a job may have tickets: its components start together, whenever that is, jobs
-    of others wait or run somewhere, and its user has a ticket left for each."""
+    of others wait or run somewhere, and its user has tickets left."""
     return (
         state.has_tickets
         and any(is_usable(site) and _has_others(site) for site in state.sites.values())
@@ -110,12 +108,14 @@ def _has_others(site: Site) -> bool:
     return site.reported_queued > 0 or site.reported_local > 0
 
 
-def _tickets_each(state: State, owner: UserName) -> int:
-    """Return the most tickets of a component at a site: with many components in the queues fewer,
-    so that all of their user's keep a place there."""
-    limits = state.parameters
-    waiting = waiting_places(state, owner)
-    return max(1, min(limits.tickets_max, limits.tickets_user_max // max(1, waiting)))
+def _tickets_left(state: State, job: Job) -> int:
+    owner = job.spec.owner
+    waiting = sum(
+        claim.is_ticket and isinstance(claim.phase, Asked)
+        for claim in state.ledger.values()
+        if state.jobs[claim.job].spec.owner == owner
+    )
+    return state.parameters.tickets_user_max - waiting
 
 
 # --- plans ---
@@ -222,7 +222,7 @@ def ticket_question(state: State, attempt: Attempt, now: Instant) -> TicketQuest
         parts=tuple([_part(state, job, member, site, now) for member, site in members]),
         run_s=run_s,
         files_s=max(0.0, files_arrive_at(state, job, attempt) - now),
-        tickets_max=_tickets_each(state, job.spec.owner),
+        tickets_max=limits.tickets_max,
         slack_s=min(limits.ticket_slack_s, SLACK_OF_A_RUN * run_s),
         hold_min_s=min(limits.ticket_hold_min_s, longest_s, max(run_s / 2, _HOLD_MIN_S)),
         hold_max_s=min(limits.ticket_hold_max_s, longest_s),
@@ -308,10 +308,13 @@ def _pause(
 
 
 def _may_queue(state: State, attempt: Attempt, member: Member, site: Site) -> bool:
-    """Return True if a component may have one more ticket at a site."""
-    reason = why_no_ticket(state, state.jobs[attempt.job], member, site)
-    member.refusal = member.refusal or reason
-    return not reason
+    """Return True if a component may have one more ticket at a site. The first ticket of each
+    component comes before others."""
+    if reason := why_no_ticket(state, member, site):
+        member.refusal = member.refusal or reason
+        return False
+    lacking = sum(not one.tickets and one.claim is None for one in attempt.present)
+    return not member.tickets or _tickets_left(state, state.jobs[attempt.job]) > lacking
 
 
 def _queue_ticket(
@@ -486,12 +489,6 @@ def queue_job(state: State, job: Job, attempt: Attempt, now: Instant) -> None:
     for member in attempt.members:
         if member.site is None:
             drop_member(state, attempt, member, "no site has room for it", now)
-    owner = job.spec.owner
-    each = _tickets_each(state, owner)
-    for one in queued_attempts(state, owner):
-        for member in one.present:
-            for site in sites_of(member):
-                withdraw_tickets(state, member, at=site, keep=each)
     plan_tickets(state, attempt, now)
 
 

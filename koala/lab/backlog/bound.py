@@ -82,17 +82,18 @@ class BoundTask:
 
 
 def run_bound(task: BoundTask) -> Outcome:
-    """Run each site by itself; a job has waited for the last of its parts."""
-    drawn = [] if task.jobs is None else task.jobs.jobs(task.seed)
-    queues = []
-    for place, machine in enumerate(task.scene.machines):
-        parts = [(int(job.at), _size(job.processors, place), int(job.run_s)) for job in drawn]
-        queues.append(simulate(machine, parts))
+    """Run each site by itself; a job has waited for the last of its parts, at the sites where they
+    start first if it may choose."""
+    queues = [
+        simulate(machine, [] if task.jobs is None else task.jobs.parts(task.seed, place))
+        for place, machine in enumerate(task.scene.machines)
+    ]
     local = [wait for queue in queues for wait in queue.local_waits_s]
     values: dict[str, float] = {"local_wait_mean": fmean(local) if local else 0.0}
-    if drawn:
-        waits = [max(each) for each in zip(*(queue.plain_waits_s for queue in queues), strict=True)]
-        values |= summarised(waits)
+    if task.jobs is not None:
+        last = (task.jobs.components or len(queues)) - 1
+        by_job = zip(*(queue.plain_waits_s for queue in queues), strict=True)
+        values |= summarised(sorted(each)[last] for each in by_job)
     else:
         for machine, queue in zip(task.scene.machines, queues, strict=True):
             values[f"{machine.name} utilization"] = queue.utilization
@@ -117,8 +118,3 @@ def _p90(ordered: list[float]) -> float:
     low = int(place)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (place - low) * (ordered[high] - ordered[low])
-
-
-def _size(processors: int | tuple[int, ...], place: int) -> int:
-    assert isinstance(processors, tuple)
-    return processors[place]

@@ -22,6 +22,8 @@ DAY_S = 86_400.0
 BEFORE_D, JOBS_D, AFTER_D = 10, 60, 20
 END_S = (BEFORE_D + JOBS_D + AFTER_D) * DAY_S
 """End of a run; it begins with the logs."""
+USERS = 10
+"""Users whose jobs are co-allocated, in turn."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +111,15 @@ def scene_of(text: str) -> Scene:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coallocated:
     """Jobs that need `percent` of the processors of each site for `run_s`: one in each `every_s`,
-    at a random instant of it."""
+    at a random instant of it. With a number of `components` these may run at any of the sites, have
+    `percent` of the smallest one, and wait at up to `redundancy` of them."""
 
     sites: tuple[tuple[str, int], ...]
     percent: float
     run_s: int
     every_s: int
+    components: int | None = None
+    redundancy: int = 1
 
     def __post_init__(self) -> None:
         if not (0 < self.percent <= 100 and self.run_s > 0 and self.every_s > 0):
@@ -122,22 +127,40 @@ class Coallocated:
                 f"jobs of {self.percent} % for {self.run_s} s, one in {self.every_s} s: allowed are"
                 " 100 % at most, and numbers above 0"
             )
+        if not 1 <= (self.components or 1) <= len(self.sites) >= self.redundancy >= 1:
+            raise ConfigError(
+                f"{self.components} components with redundancy {self.redundancy}: allowed are 1 to"
+                f" {len(self.sites)}, a site for each"
+            )
+        if self.redundancy > 1 and self.components is None:
+            raise ConfigError(f"redundancy {self.redundancy}: needs a number of components")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Processors of a component at each of the sites."""
+        smallest = min(processors for _, processors in self.sites)
+        of = [smallest if self.components else processors for _, processors in self.sites]
+        return tuple(max(1, round(one * self.percent / 100)) for one in of)
 
     def jobs(self, seed: int) -> list[Job]:
         """Draw the jobs of a seed."""
         draws = stream(seed, "co-allocated jobs")
-        sizes = tuple(max(1, round(n * self.percent / 100)) for _, n in self.sites)
-        names = tuple(name for name, _ in self.sites)
         return [
             Job(
                 at=int(BEFORE_D * DAY_S + (number + draws.random()) * self.every_s),
-                processors=sizes,
+                processors=self.sizes[: self.components],
                 run_s=self.run_s,
                 name=f"job{number}",
-                sites=names,
+                user=f"user{number % USERS}",
+                sites=() if self.components else tuple(name for name, _ in self.sites),
+                redundancy=self.redundancy,
             )
             for number in range(int(JOBS_D * DAY_S) // self.every_s)
         ]
+
+    def parts(self, seed: int, place: int) -> list[tuple[int, int, int]]:
+        """Return instant, processors and run time of each job's part at a site."""
+        return [(int(job.at), self.sizes[place], self.run_s) for job in self.jobs(seed)]
 
     def arrivals(self, seed: int, processors: int) -> tuple[Iterable[GridJob], Counts]:
         """Return the jobs of a seed."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from math import exp, log, nan
 from typing import Any
 
 from koala.lab.backlog.bound import BoundTask, summarised
-from koala.lab.backlog.scenes import END_S, Coallocated, Scene
+from koala.lab.backlog.scenes import DAY_S, END_S, Coallocated, Scene
 from koala.lab.experiments import Experiment
 from koala.lab.rows import Row, Rows
 from koala.lab.sim.metrics import JobRecord
+from koala.lab.sim.statistics import interval
 from koala.lab.sweeps import Point
 
 PLAIN = "plain jobs"
@@ -27,42 +29,27 @@ def waits(jobs: Iterable[JobRecord]) -> list[float]:
     ]
 
 
-def median_s(jobs: Sequence[JobRecord]) -> float:
-    """Return the median wait."""
-    return summarised(waits(jobs))["median_s"]
+def _metric(name: str, jobs: Sequence[JobRecord]) -> float:
+    return summarised(waits(jobs))[name]
 
 
-def p90_s(jobs: Sequence[JobRecord]) -> float:
-    """Return the 90th percentile of the waits."""
-    return summarised(waits(jobs))["p90_s"]
-
-
-def mean_s(jobs: Sequence[JobRecord]) -> float:
-    """Return the mean wait."""
-    return summarised(waits(jobs))["mean_s"]
-
-
-def in_72h_percent(jobs: Sequence[JobRecord]) -> float:
-    """Return the share of the jobs that started in 72 hours."""
-    return summarised(waits(jobs))["in_72h_percent"]
-
-
-METRICS = {one.__name__: one for one in (median_s, p90_s, mean_s, in_72h_percent)}
+METRICS = {name: partial(_metric, name) for name in (*RATIOS, "in_72h_percent")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """Settings of a comparison: scenes, their jobs, and policies of tickets. `parameters` are those
-    of the scheduler that differ from the defaults."""
+    """Settings of a comparison: scenes, their jobs, and policies of tickets."""
 
     scenes: tuple[Scene, ...]
     percent: float = 10.0
     run_s: int = 3600
     every_s: int = 432_000
+    components: int | None = None
+    redundancy: int = 1
     policies: tuple[str, ...]
     has_gate: bool = True
     has_forecast: bool = True
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    reps: int = 1
 
     def jobs(self, scene: Scene) -> Coallocated:
         """Return the jobs in a scene."""
@@ -71,6 +58,8 @@ class Campaign:
             percent=self.percent,
             run_s=self.run_s,
             every_s=self.every_s,
+            components=self.components,
+            redundancy=self.redundancy,
         )
 
     def points(self) -> tuple[Point, ...]:
@@ -81,7 +70,7 @@ class Campaign:
             base = Experiment(
                 grid=grid,
                 workload=self.jobs(scene),
-                parameters=self.parameters,
+                placement="WF-distinct" if self.components else None,
                 until_s=END_S,
                 is_whole=True,
                 metrics=METRICS,
@@ -101,6 +90,35 @@ class Campaign:
         ]
         return (*alone, *plain)
 
+    def __str__(self) -> str:
+        a_day = DAY_S / self.every_s
+        often = f"{a_day:g} a day" if a_day >= 1 else f"one in {1 / a_day:g} days"
+        words = [f"{self.run_s / 3600:g} h on {self.percent:g} %", often]
+        if self.components is not None:
+            words.append(f"{self.components} components, redundancy {self.redundancy}")
+        words += [] if self.has_gate else ["no gates"]
+        words += [] if self.has_forecast else ["no expected starts"]
+        return ", ".join(words)
+
+
+def full(scenes: tuple[Scene, ...]) -> tuple[Campaign, ...]:
+    """List the settings of the page docs/backlog.md."""
+    base = Campaign(scenes=scenes, policies=("dodge", "turns"), reps=3)
+    wide = tuple(scene for scene in scenes if len(scene.machines) > 2)
+    often = replace(base, every_s=21_600, policies=("none", "dodge", "turns"), reps=1)
+    chosen = replace(base, scenes=wide, components=2, policies=("dodge",))
+    found = (
+        replace(base, policies=("none", "dodge", "turns"), reps=6),
+        replace(base, has_gate=False, policies=("spare",), reps=6),
+        replace(base, run_s=21_600),
+        replace(base, percent=25),
+        often,
+        replace(often, percent=25),
+        chosen,
+        replace(chosen, redundancy=2),
+    )
+    return tuple(one for one in found if one.scenes)
+
 
 Values = Mapping[str, float]
 
@@ -116,7 +134,8 @@ class Bounds:
 def table(rows: Iterable[Row], policies: Sequence[str], bounds: Bounds) -> Rows:
     """Summarise the runs: a row for the plain jobs, and one for each policy.
 
-    Ratios of waits are geometric means over scenes and seeds. Waste is the processor time that
+    Ratios of waits are geometric means over scenes and seeds, that of medians with its 95 %
+    confidence interval. Waste is the processor time that
     claims held before a start, in percent of that which jobs ran. Harm is the change of the local
     jobs' mean wait by these jobs, and a mean, as are the shares.
     """
@@ -132,7 +151,9 @@ def table(rows: Iterable[Row], policies: Sequence[str], bounds: Bounds) -> Rows:
     own: list[tuple[Row, Values, float]] = [
         (row, row, bounds.alone[row["sites"]]["local_wait_mean"]) for row in plain
     ]
-    return Rows([_scored(PLAIN, own), *(_scored(name, by_policy[name]) for name in policies)])
+    harm_s = _scored(PLAIN, own)["harm_s"]
+    found = [_scored(PLAIN, own), *(_scored(name, by_policy[name]) for name in policies)]
+    return Rows({**row, "plain_harm_s": harm_s} for row in found)
 
 
 def _scored(name: str, runs: Sequence[tuple[Mapping[str, Any], Values, float]]) -> Row:
@@ -143,7 +164,10 @@ def _scored(name: str, runs: Sequence[tuple[Mapping[str, Any], Values, float]]) 
             for own, plain, _ in runs
             if own[metric] and plain[metric]
         ]
-        row[f"{metric.removesuffix('_s')}_ratio"] = exp(_mean(logs))
+        mean = interval(logs)
+        row[f"{metric.removesuffix('_s')}_ratio"] = exp(mean.mean)
+        if metric == RATIOS[0]:
+            row |= {"median_low": exp(mean.low), "median_high": exp(mean.high)}
     ran = sum(own.get("running_processor_s", 0.0) for own, _, _ in runs)
     held = sum(own["held_processor_s"] for own, _, _ in runs)
     row["waste_percent"] = 100 * held / ran if ran else 0.0

@@ -15,19 +15,19 @@ from koala.lab.commands import simulation_options as shared
 from koala.lab.commands.campaign_options import Place, campaign_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from koala.lab.backlog.bound import BoundTask
-    from koala.lab.backlog.scores import Bounds
-    from koala.lab.rows import Rows
+    from koala.lab.backlog.page import Found
+    from koala.lab.backlog.scores import Bounds, Campaign
 
-VERSION = 1
-DIGITS = 3
+VERSION = 2
 
 
 @examples(
     "koala simulate backlog kth.swf:110+ctc.swf:250 --policy dodge --reps 6",
     "koala simulate backlog kth.swf:110+ctc.swf:250 --no-forecast --policy turns",
+    "koala simulate backlog kth.swf:110+ctc.swf:250 --full --out results",
 )
 @click.command
 @click.argument(
@@ -48,10 +48,25 @@ DIGITS = 3
     "--every", "every_s", type=Whole(1), default=432_000, metavar="SECONDS",
     help="One job in each so long time.",
 )  # fmt: skip
+@option(
+    "--components", type=Whole(1), metavar="N",
+    help="Components of a job, which may run at any of the sites.", unset="one at each site",
+)  # fmt: skip
+@option(
+    "--redundancy", type=Whole(1), default=1, metavar="K",
+    help="With --components: sites in whose queues a component waits.",
+)  # fmt: skip
 @option("--no-gate", is_flag=True, help="The sites have no gates.")
 @option("--no-forecast", is_flag=True, help="The sites do not tell when claims would start.")
-@option("--reps", type=Whole(1), default=1, help="Replications with further seeds.")
-@option("--out", type=file, metavar="DIR", help="Write runs.csv, table.csv and sites.csv there.")
+@option(
+    "--full", is_flag=True,
+    help="All settings of the page instead: shares, run times, rates, with and without gates.",
+)  # fmt: skip
+@option(
+    "--reps", type=Whole(1), help="Replications with further seeds.",
+    unset="1; with --full those of the page",
+)  # fmt: skip
+@option("--out", type=file, metavar="DIR", help="Write results.md, figures, and CSV files there.")
 @shared.seed_option
 @campaign_options
 @shared.json_option
@@ -63,9 +78,12 @@ def backlog(
     percent: float,
     run_s: int,
     every_s: int,
+    components: int | None,
+    redundancy: int,
     no_gate: bool,
     no_forecast: bool,
-    reps: int,
+    full: bool,
+    reps: int | None,
     out: Path | None,
     seed: int,
     place: Place,
@@ -78,49 +96,90 @@ def backlog(
     Their waits are compared with those of plain jobs: of each part, submitted to its local queue
     alone, the longest wait counts. The page docs/backlog.md has definitions and results.
     """
+    from dataclasses import replace
+
+    from koala.lab.backlog import page, scores
     from koala.lab.backlog.scenes import JOBS_D, scene_of
-    from koala.lab.backlog.scores import Campaign, scene_rows, table
-    from koala.lab.sweeps import Sweep, work_of
+    from koala.lab.rows import Rows
     from koala.policies import names_of
 
     if every_s > JOBS_D * 86_400:
         raise ConfigError(f"--every {every_s}: allowed are {JOBS_D * 86_400} s, all days with jobs")
-    campaign = Campaign(
-        scenes=tuple(dict.fromkeys(map(scene_of, scenes))),
+    places = tuple(dict.fromkeys(map(scene_of, scenes)))
+    one = scores.Campaign(
+        scenes=places,
         policies=tuple(dict.fromkeys(policies or names_of("tickets"))),
         percent=percent,
         run_s=run_s,
         every_s=every_s,
+        components=components,
+        redundancy=redundancy,
         has_gate=not no_gate,
         has_forecast=not no_forecast,
     )
-    seeds = range(seed, seed + reps)
-    points = campaign.points()
+    campaigns = [
+        replace(campaign, reps=reps or campaign.reps)
+        for campaign in (scores.full(places) if full else (one,))
+    ]
+    for campaign in campaigns:
+        campaign.points()
     if out is not None:
         place.make_out(out)
-    bounds = _bounds(campaign.bounds(seeds), place)
-    made = place.execute(work_of(points, seeds))
-    runs = Sweep(points, seeds, made).rows()
-    rows = table(runs, campaign.policies, bounds)
-    by_scene = scene_rows(runs, campaign.policies, bounds)
-    if out is not None:
-        for name, one in (("runs", runs), ("table", rows), ("sites", by_scene)):
-            one.to_csv(out / f"{name}.csv")
+    found: list[Found] = []
+    replaced: list[str] = []
+    is_interrupted = False
+    for campaign in campaigns:
+        seeds = range(seed, seed + campaign.reps)
+        results, told, is_interrupted = _run(campaign, seeds, place)
+        found.append(results)
+        replaced += told
+        if is_interrupted:
+            break
+    if out is not None and not is_interrupted:
+        command = f"koala simulate backlog {' '.join(one.name for one in places)}"
+        page.write(found, out, f"{command}{' --full' if full else ''}")
+        for name in ("runs", "table", "scenes"):
+            rows = [
+                {"setting": str(one.campaign), **row} for one in found for row in getattr(one, name)
+            ]
+            Rows(rows).to_csv(out / f"{name}.csv")
     document = {
         "version": VERSION,
-        "percent": percent,
-        "run_s": run_s,
-        "every_s": every_s,
-        "seeds": [*seeds],
-        "interrupted": made.is_interrupted,
-        "alone": {name: dict(values) for name, values in bounds.alone.items()},
-        "policies": shared.plain_rows(rows),
-        "sites": shared.plain_rows(by_scene),
+        "interrupted": is_interrupted,
+        "alone": {name: dict(of) for name, of in found[0].bounds.alone.items()},
+        "settings": [
+            {
+                "setting": str(one.campaign),
+                "policies": shared.plain_rows(one.table),
+                "sites": shared.plain_rows(one.scenes),
+            }
+            for one in found
+        ],
     }
-    text = "\n\n".join([*_alone(bounds), _text(rows, HEADS), _text(by_scene, SCENE_HEADS)])
-    shared.show(document, as_json=as_json, text=lambda: text, replaced=made.replaced)
-    if made.is_interrupted:
+    shared.show(document, as_json=as_json, text=lambda: _text(found), replaced=replaced)
+    if is_interrupted:
         raise Exit(shared.INTERRUPTED)
+
+
+def _run(campaign: Campaign, seeds: range, place: Place) -> tuple[Found, Sequence[str], bool]:
+    """Make the runs of a campaign; return its results, policies that were replaced, and whether it
+    was interrupted."""
+    from koala.lab.backlog.page import Found
+    from koala.lab.backlog.scores import scene_rows, table
+    from koala.lab.sweeps import Sweep, work_of
+
+    points = campaign.points()
+    bounds = _bounds(campaign.bounds(seeds), place)
+    made = place.execute(work_of(points, seeds), f"runs: {campaign}")
+    runs = Sweep(points, seeds, made).rows()
+    found = Found(
+        campaign=campaign,
+        bounds=bounds,
+        runs=runs,
+        table=table(runs, campaign.policies, bounds),
+        scenes=scene_rows(runs, campaign.policies, bounds),
+    )
+    return found, made.replaced, made.is_interrupted
 
 
 def _bounds(tasks: Iterable[BoundTask], place: Place) -> Bounds:
@@ -151,32 +210,14 @@ def _bounds(tasks: Iterable[BoundTask], place: Place) -> Bounds:
     )
 
 
-HEADS = (
-    "POLICY", "RUNS", "MEDIAN", "P90", "MEAN", "WASTED, %", "IN 72 H, %", "GIVEN BACK", "HARM, S",
-)  # fmt: skip
-SCENE_HEADS = ("SITES", "POLICY", "MEDIAN, H", "P90, H", "MEAN, H")
-
-
-def _alone(bounds: Bounds) -> list[str]:
-    """Format utilization and mean wait of each site without these jobs."""
-    lines = []
-    for values in bounds.alone.values():
-        for name in (key.removesuffix(" utilization") for key in values if "utilization" in key):
-            busy, wait_s = values[f"{name} utilization"], values[f"{name} wait_s"]
-            lines.append(f"{name}: {100 * busy:.0f} % busy, mean wait {wait_s / 3600:.1f} h")
-    return ["\n".join(dict.fromkeys(lines))]
-
-
-def _text(rows: Rows, heads: tuple[str, ...]) -> str:
+def _text(found: Sequence[Found]) -> str:
     from koala.cli.render.table import columns, table
+    from koala.lab.backlog.page import HEADS, SCENE_HEADS, machines, shown
 
-    cells = [[_cell(value) for value in row.values()] for row in rows]
-    return table(columns(*heads), cells)
-
-
-def _cell(value: object) -> str:
-    from math import isfinite
-
-    if isinstance(value, float):
-        return f"{value:.{DIGITS}g}" if isfinite(value) else "-"
-    return str(value)
+    parts = ["\n".join(machines(found))]
+    for one in found:
+        parts.append(str(one.campaign))
+        for rows, heads in ((one.table, HEADS), (one.scenes, SCENE_HEADS)):
+            titles = columns(*(head.upper() for head in heads.values()))
+            parts.append(table(titles, shown(rows, heads)))
+    return "\n\n".join(parts)

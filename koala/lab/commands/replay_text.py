@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, tzinfo
-from functools import partial
 from typing import Any
 
 from koala.cli.render.documents import moment, processor_seconds, seconds
@@ -117,18 +116,15 @@ def job_comparison_text(document: Document, *, first_at: float, width: int | Non
     return f"{_changes(document)}\n\n{table(heads, rows, width=width)}"
 
 
-def _figure(name: str, form: Callable[[float], str], item: tuple[str, Document]) -> str:
-    return _written(item[1][name], form)
-
-
 def alternatives_text(figures: Mapping[str, Document], *, width: int | None = None) -> str:
     """Compare runs in several ways: waits, and what was held."""
-    heads = (
-        column("RUN", lambda item: TITLES.get(item[0], item[0])),
-        *(column(f">{head}", partial(_figure, name, form)) for head, name, form in ALTERNATIVES),
-    )
+    rows = [
+        [TITLES.get(name, name), *(_written(of[key], form) for _, key, form in ALTERNATIVES)]
+        for name, of in figures.items()
+    ]
+    heads = columns("RUN", *(f">{head}" for head, _, _ in ALTERNATIVES))
     note = "WAIT is the time until the start, of the jobs that started."
-    return f"{table(heads, [*figures.items()], width=width)}\n{note}"
+    return f"{table(heads, rows, width=width)}\n{note}"
 
 
 ALTERNATIVES: tuple[tuple[str, str, Callable[[float], str]], ...] = (

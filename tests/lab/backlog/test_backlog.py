@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from math import sqrt
+from dataclasses import replace
+from math import log, sqrt
 from pathlib import Path
 from random import Random
 
@@ -13,7 +14,7 @@ import pytest
 from koala.errors import ConfigError
 from koala.lab.backlog.bound import BoundTask, run_bound, simulate
 from koala.lab.backlog.scenes import DAY_S, Coallocated, Machine, Scene, scene_of
-from koala.lab.backlog.scores import PLAIN, Bounds, Campaign, scene_rows, table
+from koala.lab.backlog.scores import PLAIN, Bounds, Campaign, full, scene_rows, table
 from tests.cli.command import koala_here
 
 DAY = int(DAY_S)
@@ -34,6 +35,12 @@ def daily(path: Path, *, at: int = 0) -> Path:
     """Write a log of a machine that is taken whole for 12 hours of each day, and estimates 14."""
     jobs = ((day * DAY + at, 8, DAY // 2, 14 * 3600) for day in range(120))
     return write(path, jobs)
+
+
+def never_idle(path: Path) -> Path:
+    """Write a log of a machine that gets a little more work than it can do."""
+    half = DAY // 2
+    return write(path, ((number * half, 8, half + 600, 14 * 3600) for number in range(200)))
 
 
 def test_a_plain_job_waits_in_the_local_queue_as_any_other(tmp_path: Path) -> None:
@@ -141,6 +148,8 @@ def test_the_table_has_the_figures_of_its_definitions() -> None:
     assert (first["policy"], first["median_ratio"], first["harm_s"]) == (PLAIN, 1.0, 2.0)
     assert row["median_ratio"] == pytest.approx(sqrt(2))
     assert (row["p90_ratio"], row["mean_ratio"]) == pytest.approx((1.0, 1.5))
+    half = log(2) / sqrt(2) / sqrt(2) * 12.7062  # of two values, by Student's t
+    assert log(row["median_high"]) == pytest.approx(log(2) / 2 + half)
     assert (row["waste_percent"], row["in_72h_percent"]) == (5.0, 75.0)
     assert (row["given_back"], row["harm_s"]) == (0.5, 1.0)
     hours = scene_rows(runs, ["dodge"], bounds)
@@ -151,12 +160,9 @@ def test_the_table_has_the_figures_of_its_definitions() -> None:
 
 
 def test_the_command_compares_policies_with_plain_jobs(tmp_path: Path) -> None:
-    """Both machines get a little more work than they can do, so they are never idle. A second call
-    finds all runs in the store."""
-    half = DAY // 2
+    """A second call finds all runs in the store."""
     for name in ("a", "b"):
-        jobs = ((number * half, 8, half + 600, 14 * 3600) for number in range(200))
-        write(tmp_path / f"{name}.swf", jobs)
+        never_idle(tmp_path / f"{name}.swf")
     words = (
         "simulate", "backlog", f"{tmp_path}/a.swf:10+{tmp_path}/b.swf:14", "--policy", "none",
         "--policy", "dodge", "--size", "50", "--run", "600", "--workers", "1",
@@ -165,11 +171,44 @@ def test_the_command_compares_policies_with_plain_jobs(tmp_path: Path) -> None:
     done = koala_here(*words)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    rows = {row["policy"]: row for row in found["policies"]}
+    (setting,) = found["settings"]
+    rows = {row["policy"]: row for row in setting["policies"]}
     assert list(rows) == [PLAIN, "none", "dodge"]
     assert (rows["none"]["in_72h_percent"], rows["dodge"]["in_72h_percent"]) == (0, 100)
     assert rows["dodge"]["mean_ratio"] < 2
     assert found["alone"]["a:10+b:14"]["a:10 utilization"] == 1
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert names == ["runs.csv", "sites.csv", "table.csv"]
+    drawn = ["median_ratio.svg", "waste_percent.svg"]
+    assert names == [drawn[0], "results.md", "runs.csv", "scenes.csv", "table.csv", drawn[1]]
+    page = (tmp_path / "out" / "results.md").read_text(encoding="utf-8")
+    assert f"## {setting['setting']}" in page
+    assert "| none | 1 | " in page
     assert koala_here(*words).stdout == done.stdout
+    assert (tmp_path / "out" / "results.md").read_text(encoding="utf-8") == page
+
+
+def test_a_redundant_component_runs_where_it_starts_first(tmp_path: Path) -> None:
+    """One machine is taken for all the time, the other for most of it."""
+    write(tmp_path / "a.swf", [(11 * DAY, 8, 200 * DAY, 200 * DAY)])
+    never_idle(tmp_path / "b.swf")
+    scene = scene_of(f"{tmp_path}/a.swf:20+{tmp_path}/b.swf:20")
+    one = Campaign(scenes=(scene,), policies=("dodge",), percent=50, components=1, every_s=60 * DAY)
+    assert one.points()[0].base.run().metrics["in_72h_percent"] == 0
+    campaign = replace(one, redundancy=2)
+    assert campaign.points()[0].base.run().metrics["in_72h_percent"] == 100
+    (_, task) = campaign.bounds([1])
+    assert run_bound(task).values["in_72h_percent"] == 100
+    both = replace(campaign.jobs(scene), components=2)
+    assert run_bound(replace(task, jobs=both)).values["in_72h_percent"] == 0
+
+
+def test_the_page_has_these_settings(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        daily(tmp_path / f"{name}.swf")
+    scenes = [
+        scene_of("+".join(f"{tmp_path}/{x}.swf:20" for x in names)) for names in ("ab", "abc")
+    ]
+    settings = [str(one) for one in full(tuple(scenes))]
+    assert settings[0] == "1 h on 10 %, one in 5 days"
+    assert settings[-1] == "1 h on 10 %, one in 5 days, 2 components, redundancy 2"
+    assert len(settings) == len({*settings}) == len(full(tuple(scenes[:1]))) + 2

@@ -103,7 +103,7 @@ class Multicluster:
 class GridJob(NamedTuple):
     """A job of a workload; `size` is its processors, to be split where no site could hold it, or
     those of each of its components. `queue` is the site at whose queue it is submitted; `sites` are
-    those of its components, if they are given."""
+    those of its components, if they are given; else each waits at up to `redundancy` sites."""
 
     at: Instant
     number: int | str
@@ -114,6 +114,7 @@ class GridJob(NamedTuple):
     user: str = ""
     queue: str | None = None
     sites: tuple[str, ...] = ()
+    redundancy: int = 1
 
 
 class Listener:
@@ -326,6 +327,7 @@ def _spec(job: GridJob, parts: Sizes) -> JobSpec:
         ),
         owner=UserName(job.user),
         priority=job.priority,
+        redundancy=job.redundancy,
     )
     return spec if job.queue is None else spec.in_queue_of(SiteName(job.queue))
 
