@@ -28,37 +28,6 @@ from koala.errors import KoalaError, NoAnswerError, SpecError, TimeLimitError, U
 if TYPE_CHECKING:
     from koala.views.records.base import R
 
-
-import threading
-from functools import cache
-
-import msgspec
-
-from koala.views.records.base import R, decoder
-
-_making = threading.Lock()
-"""Held while a decoder is made: msgspec looks into the types then, and two threads that do so at
-once can crash the process."""
-
-
-@cache
-def _decoder(kind: type[R]) -> msgspec.json.Decoder[R]:
-    with _making:
-        return decoder(kind)
-
-
-def decode(kind: type[R], text: str | bytes) -> R:
-    """Decode JSON as a record. Raises KoalaError for JSON of another form."""
-    try:
-        record: R = _decoder(kind).decode(text)
-    except msgspec.DecodeError as error:
-        raise KoalaError(
-            f"the daemon's answer is no {kind.__name__} that this client knows: {error};"
-            " compare the versions of daemon and client (`koala doctor`)"
-        ) from error
-    return record
-
-
 CALL_S = 60.0
 DEFAULT_ADDRESS = "127.0.0.1:7740"
 ADDRESS_VARIABLE = "KOALA_ADDRESS"
@@ -134,7 +103,7 @@ class Connection:
 
     async def record(self, kind: type[R], method: str, request: Any) -> R:  # noqa: ANN401
         """Call a method that answers with a JSON document, and decode it."""
-        from koala.client.connection import decode  # noqa: PLC0415 - late, for commands to start fast
+        from koala.client.answers import decode  # noqa: PLC0415 - late, for commands to start fast
 
         return decode(kind, (await self.call(method, request, pb.Document)).json)
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle, Client, JobHandle
-from koala.client.connection import decode
+from koala.client.answers import decode
 from koala.client.records import JobDetails, SiteStatus
 from koala.errors import KoalaError
 from koala.views.records.base import encode

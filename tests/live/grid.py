@@ -52,7 +52,7 @@ ROOT = Path(__file__).parents[2]
 MARK = "TEST_GRID"
 PATIENCE_S = 60.0
 STOP_S = 60.0
-LONGEST_S = 200.0
+LONGEST_S = 120.0
 """How long a test waits for the end of a job that says nothing else."""
 UMASK = 0o002
 """What daemon and agents are started with, as by an account with a group of its own."""

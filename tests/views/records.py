@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from koala.client.connection import decode
+from koala.client.answers import decode
 from koala.views.records.base import R
 
 

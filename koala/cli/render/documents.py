@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from koala.cli.render.table import NOTHING, Column, clean, column, painted, table
 from koala.views import units
+from koala.views.records.access import AuditLine, Enrolment, User
 from koala.views.records.accounts import ClaimCost, ClaimReport, Report, ReportRow
 from koala.views.records.base import Moment
-from koala.views.records.grid import LocalQueue, Metrics, ReplicaFile, SiteStatus
+from koala.views.records.grid import LocalQueue, Metrics, Queues, ReplicaFile, SiteStatus
 from koala.views.records.jobs import (
     Deadline,
     Explanation,
@@ -25,14 +26,10 @@ from koala.views.records.jobs import (
     Timeline,
     Transfer,
 )
+from koala.views.units import counted
 
 if TYPE_CHECKING:
     from koala.client.records import OutputFile
-
-
-from koala.views.records.access import AuditLine, Enrolment, User
-from koala.views.records.grid import Queues
-from koala.views.units import counted
 
 STORY_LINES = 12
 AWAY = ("revoked", "expired")  # states of an enrolment that keep a site away

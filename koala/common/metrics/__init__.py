@@ -7,7 +7,6 @@ calls         count gRPC calls by method and status
 endpoint      serve a registry over HTTP, in threads of its own
 serving       the metrics of one process: meter, readings, endpoint, and the event loop's lag
 settings      the table `[metrics]` of configuration files
-document      the table of docs/guides/metrics.md
 
 Nothing is imported from `prometheus_client` before a process is configured to serve metrics.
 """

@@ -106,18 +106,10 @@ class _Body(msgspec.Struct, array_like=True):
 _BODIES = msgspec.json.Decoder(_Body)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotRow:
-    """A snapshot as it is stored, after the event of a mark."""
-
-    mark: JournalPosition
-    at: Instant
-    body: bytes
-    checksum: bytes
-
-
-def pack_snapshot(mark: JournalPosition, at: Instant, snapshot: Snapshot) -> SnapshotRow:
-    """Encode a snapshot; needs some 10 us a queued job."""
+def write_snapshot(
+    connection: sqlite3.Connection, mark: JournalPosition, at: Instant, snapshot: Snapshot
+) -> None:
+    """Insert a snapshot within the writer's transaction; needs some 10 us a queued job."""
     body = _packed(
         _Body(
             plain=snapshot.plain,
@@ -128,14 +120,9 @@ def pack_snapshot(mark: JournalPosition, at: Instant, snapshot: Snapshot) -> Sna
         )
     )
     checksum = _sum(mark.seq, float(at), mark.chain, body)
-    return SnapshotRow(mark=mark, at=at, body=body, checksum=checksum)
-
-
-def write_snapshot(connection: sqlite3.Connection, row: SnapshotRow) -> None:
-    """Insert a snapshot within the writer's transaction."""
     connection.execute(
         "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?)",
-        (row.mark.seq, row.at, row.mark.chain, row.body, row.checksum),
+        (mark.seq, at, mark.chain, body, checksum),
     )
 
 

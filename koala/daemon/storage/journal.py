@@ -283,7 +283,8 @@ class Journal:
 
         def change(connection: sqlite3.Connection) -> int:
             if batch.snapshot is not None:
-                self._write_snapshot(connection, archive.pack_snapshot(mark, at, batch.snapshot))
+                archive.write_snapshot(connection, mark, at, batch.snapshot)
+                self._forget_snapshots(at)
             return self._write(connection, batch, rows, mark, first_notice)
 
         with self._database.writing():
@@ -320,11 +321,6 @@ class Journal:
             run("INSERT OR REPLACE INTO digest VALUES (?, ?)", (mark.seq, batch.digest))
         archive.write_jobs(connection, batch.purged)
         return self._remove()
-
-    def _write_snapshot(self, connection: sqlite3.Connection, row: archive.SnapshotRow) -> None:
-        """Write a snapshot within a transaction."""
-        archive.write_snapshot(connection, row)
-        self._forget_snapshots(row.at)
 
     def _forget_snapshots(self, now: Instant) -> None:
         """Delete the oldest snapshot after a new one; schedule the removal of earlier events."""

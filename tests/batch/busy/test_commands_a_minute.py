@@ -110,3 +110,18 @@ async def test_no_minute_has_more_asks_than_the_budget(
     while cluster.numbers("koala-"):
         await moment()
     assert most_in_a_minute(cluster.asks()) <= BUSY
+
+
+async def test_claims_that_are_held_at_a_barrier_are_no_reason_to_ask_more(
+    grid: Grid, client: AsyncClient, cluster: Watched
+) -> None:
+    """Six of them, until the deadline of their job."""
+    await grid.ready(client)
+    text = job("true", *[SITE] * 6, count=1, more='(deadline="+2")')
+    name = (await client.submit(text)).job
+    await grid.phase(client, name, "Starting", "Releasing")
+    held = len(cluster.asks())
+    assert len(cluster.numbers("koala-")) == 6
+    assert await client.wait(name) == "Finished"
+    assert len(cluster.asks()) > held
+    assert most_in_a_minute(cluster.asks()) <= BUSY

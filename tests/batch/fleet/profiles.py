@@ -75,9 +75,9 @@ CASES = (
     Case(
         profile="accounting",
         never=(Wish(more="(project=closed)", words="Job violates accounting/QOS policy"),),
-        first=Wish(count=10),
+        first=Wish(count=10, more="(project=physics)"),
         late=(
-            Wish(count=10, words="AssocGrpCpuLimit"),
+            Wish(count=10, more="(project=physics)", words="AssocGrpCpuLimit"),
             Wish(more="(project=chem)(maxWallTime=60)", words="AssocGrpCPUMinutesLimit"),
         ),
         is_long=True,

@@ -116,3 +116,15 @@ async def test_nodes_that_are_powered_down_wake_for_a_job(tmp_path: Path) -> Non
             down = await told(client, grid, lambda site: "powered down" in site["why_idle"])
             assert down["idle"] == 32
             await ended_well(client, await run(client, grid, {"count": 9}))
+
+
+async def test_a_prolog_that_fails_costs_one_machine_and_is_told(tmp_path: Path) -> None:
+    """Each further try would drain another one."""
+    with site(tmp_path, "prolog") as (grid, system):
+        async with grid.client() as client:
+            await grid.ready(client)
+            job = await run(client, grid, {"count": 1})
+            await told(client, grid, lambda site: site["state"] == "unusable")
+            assert any("does its prolog fail?" in line for line in (await client.why(job))["why"])
+            assert system.run("sinfo", "-h", "-N", "-t", "drain", "-o", "%N").split() == ["alpha1"]
+            await client.cancel([job])

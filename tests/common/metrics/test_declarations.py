@@ -8,10 +8,10 @@ import pytest
 
 from koala.common.metrics import declarations as m
 from koala.common.metrics.declarations import METRICS
-from koala.common.metrics.document import inserted
 from koala.core.model.claim import Armed, Asked, Granted, Passed, Released, Stopped
 from koala.core.model.job import SITE_FAULTS, TERMINAL, TRANSITIONS
 from koala.core.model.values import Priority
+from tests.common.metrics.document import inserted
 from tests.tidy.sources import ROOT
 
 
@@ -38,5 +38,5 @@ def test_calls_are_told_apart_by_the_methods_of_the_services(method: str) -> Non
 
 def test_the_page_has_the_table_as_it_is_declared() -> None:
     page = (ROOT / "docs" / "guides" / "metrics.md").read_text(encoding="utf-8")
-    again = "python -m koala.common.metrics.document docs/guides/metrics.md rewrites it"
+    again = "python -m tests.common.metrics.document docs/guides/metrics.md rewrites it"
     assert inserted(page) == page, again

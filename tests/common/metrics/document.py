@@ -1,6 +1,6 @@
 """The table of metrics in docs/guides/metrics.md.
 
-python -m koala.common.metrics.document docs/guides/metrics.md        write it into the page
+python -m tests.common.metrics.document docs/guides/metrics.md        write it into the page
 """
 
 from __future__ import annotations
