@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -154,6 +156,34 @@ def test_a_mark_that_is_missing_or_spoilt_is_no_mark(
         mark.write_text(text)
     with pytest.raises(DamagedError, match=rf"{kind.mark} is missing, or cannot be read"):
         kind.read(tmp_path)
+
+
+@kinds
+def test_a_commit_after_which_no_mark_could_be_written_any_more_counts(
+    kind: Kind, tmp_path: Path
+) -> None:
+    """Nothing was said that rests on it, but it may be there."""
+    kind.write(tmp_path)()
+    earlier = (tmp_path / kind.mark).read_bytes()
+    kind.write(tmp_path)()
+    (tmp_path / kind.mark).write_bytes(earlier)
+    kind.read(tmp_path)
+    assert (tmp_path / kind.mark).read_bytes() > earlier
+
+
+@kinds
+def test_rows_that_somebody_else_changed_are_refused(kind: Kind, tmp_path: Path) -> None:
+    kind.write(tmp_path / "whole")()
+    table = "claim" if kind is STORE else "job"
+    for number, statement in enumerate(
+        (f"DELETE FROM {table}", "DELETE FROM seal", "UPDATE seal SET sum = x'00'")
+    ):
+        copy = tmp_path / str(number)
+        shutil.copytree(tmp_path / "whole", copy)
+        with closing(sqlite3.connect(copy / kind.file)) as connection, connection:
+            connection.execute(statement)
+        with pytest.raises(DamagedError, match="do not match their checksum"):
+            kind.read(copy)
 
 
 def test_the_end_of_the_machine_may_take_back_jobs_that_ended_with_it(tmp_path: Path) -> None:

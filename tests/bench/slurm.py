@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import statistics
 import sys
 import tempfile
@@ -116,8 +117,15 @@ async def stamps(files: list[Path], *, limit_s: float = LIMIT_S) -> float:
     return max(float(file.read_text()) for file in files)
 
 
+async def until_any_instant() -> None:
+    """Pause for up to one round of Slurm's scheduler, which looks once a second here: a pair that
+    began right after the one before would always, or never, wait for it."""
+    await moment(random.random())
+
+
 async def plain_pair(clusters: Sequence[SlurmCluster], folder: Path, number: int) -> float:
     files = [folder / f"plain-{number}-{cluster.name}" for cluster in clusters]
+    await until_any_instant()
     began = time.time()
     await asyncio.gather(
         *(
@@ -130,6 +138,7 @@ async def plain_pair(clusters: Sequence[SlurmCluster], folder: Path, number: int
 
 async def koala_pair(client: AsyncClient, folder: Path, number: int) -> float:
     file = folder / f"koala-{number}-"
+    await until_any_instant()
     began = time.time()
     name = (await client.submit(job(f"date +%s.%N > {file}$KOALA_SITE", FIRST, SECOND))).job
     last = await stamps([folder / f"koala-{number}-{site}" for site in (FIRST, SECOND)])

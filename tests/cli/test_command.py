@@ -231,8 +231,10 @@ def test_help_imports_nothing_heavy() -> None:
     assert heavy & loaded == set()
 
 
-@pytest.mark.parametrize("words", [["list"], ["submit", "/dev/null"]])
-def test_a_query_imports_only_what_it_needs(words: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "own_max"), [(["list"], 65), (["submit", "/dev/null"], 47)], ids=["list", "submit"]
+)
+def test_a_query_imports_only_what_it_needs(words: list[str], own_max: int) -> None:
     code = f"from koala.cli.main import main; main([*{words}, '--address', '{NOBODY}'])"
     loaded = modules_after(code)
     heavy = {
@@ -245,6 +247,7 @@ def test_a_query_imports_only_what_it_needs(words: list[str]) -> None:
         *(("msgspec",) if words[0] == "submit" else ()),  # its answer is no record
     }
     assert heavy & loaded == set()
+    assert len([name for name in loaded if name.startswith("koala")]) <= own_max
     assert "koala_agent" not in loaded
     assert "koala.client.connection" in loaded
 

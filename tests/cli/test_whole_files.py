@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,17 @@ def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
     assert names(tmp_path / "far") == ["file", "new"]
 
 
+def test_a_pipe_is_written_where_it_is(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    check_writable(pipe)  # which does not wait for a reader
+    writer = threading.Thread(target=write_atomically, args=(pipe, "new\n"))
+    writer.start()
+    assert pipe.read_text() == "new\n"
+    writer.join()
+    assert names(tmp_path) == ["pipe"]
+
+
 @pytest.mark.parametrize(
     ("place", "reason"),
     [("none/out", "No such file"), (".", "Is a directory"), ("loop", "Too many levels")],
@@ -71,6 +84,11 @@ def test_what_cannot_be_written_is_an_error_with_its_path(
     path = tmp_path / place
     with pytest.raises(KoalaError, match=rf"{path}: cannot be written: {reason}"):
         check_writable(path)
+
+
+def test_a_device_without_room_is_an_error_with_its_path() -> None:
+    with pytest.raises(KoalaError, match=r"/dev/full: cannot be written: No space left"):
+        write_atomically(Path("/dev/full"), "new\n")
 
 
 def test_what_a_killed_writer_left_is_removed_and_one_at_work_is_left_alone(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import log
+from math import inf, log
 
 import pytest
 
@@ -15,6 +15,7 @@ from koala.policies.progress.synchronous import (
     pivotal_point,
     slow_down_factor,
     synchronous,
+    synchronous_as_printed,
 )
 
 
@@ -69,6 +70,10 @@ def test_the_fastest_is_slowed_down_by_equation_7_when_it_is_further_off() -> No
     assert told(answer) == {2: -0.04}
 
 
+def test_the_slowest_is_sped_up_when_it_is_further_off() -> None:
+    assert told(synchronous(a_question(880.0, 1000.0, 1010.0))) == {0: 0.12}
+
+
 def test_of_two_components_the_slowest_is_sped_up() -> None:
     """Both are as far from their mean, which rounding must not decide."""
     assert told(synchronous(a_question(929.9, 1070.1))) == {0: 0.0701}
@@ -86,6 +91,16 @@ def test_what_the_dummy_cannot_give_is_corrected_around_the_pivotal_point() -> N
     assert told(answer) == {1: -0.075}
     answer = synchronous(a_question(850.0, 1000.0, spare=0.05))
     assert told(answer) == {0: 0.05, 1: -0.075}
+
+
+def test_a_fastest_that_is_behind_real_time_is_not_sped_up() -> None:
+    answer = synchronous(a_question(830.0, 840.0, 980.0, deviation_s=inf))
+    assert told(answer)[2] == pytest.approx(-(980.0 - 2650.0 / 3) * 0.1 / 100)
+
+
+def test_the_test_as_printed_corrects_always() -> None:
+    assert told(synchronous_as_printed(a_question(1010.0, 990.0))) == {0: -0.01, 1: 0.01}
+    assert synchronous_as_printed(a_question()) == ()
 
 
 def test_the_slowdowns_of_table_2() -> None:

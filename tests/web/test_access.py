@@ -10,7 +10,7 @@ import pytest
 from koala.client.grid_model import GridModel
 from koala.errors import ConfigError
 from koala.web.security import BODY_MAX, HEADERS, POLICY
-from koala.web.sessions import AGE_MAX_S, IDLE_MAX_S, Sessions, SignInCode
+from koala.web.sessions import AGE_MAX_S, IDLE_MAX_S, SESSIONS_MAX, Sessions, SignInCode
 from koala.web.settings import read_settings
 from tests.web.pages import ORIGIN, secret, web
 
@@ -40,6 +40,22 @@ def test_a_session_ends_by_age_by_idleness_and_by_sign_out() -> None:
     assert sessions.find(third) is None
     assert sessions.find(None) is None
     assert sessions.find("x" * 10_000) is None
+
+
+def test_sessions_are_limited_in_all_and_for_each_identity() -> None:
+    sessions = Sessions(lambda: 0.0)
+    own = [sessions.begin("ann") for _ in range(SESSIONS_MAX)]
+    assert len(sessions) == SESSIONS_MAX // 5
+    assert sessions.find(own[-1]) is not None
+    assert sessions.find(own[0]) is None
+    for number in range(2 * SESSIONS_MAX):
+        sessions.begin(f"u{number}")
+    assert len(sessions) == SESSIONS_MAX
+    first = sessions.find(sessions.begin("bob"))
+    assert first is not None
+    sessions.end_all("bob")
+    assert first.is_over
+    assert not sessions.has(first)
 
 
 def test_a_sign_in_code_is_good_once_and_replaced() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
+from koala.web.security import BODY_MAX
 from tests.common.identity.stage import LIMIT_S
 from tests.common.metrics.certificates import make_certificate
 from tests.web.web_process import FEW, web_process
@@ -87,6 +89,61 @@ async def test_a_silent_crowd_locks_nobody_out(tmp_path: Path, secure: bool) -> 
                 pass
         assert len(web.log.splitlines()) < LINES_MAX
         assert "connections.cut" in web.log
+
+
+SHAPES = (
+    b"GET / HTTP/1.0\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 200,
+    b"HEAD /jobs HTTP/1.1\r\nHost: {host}\r\n\r\n",
+    b"OPTIONS * HTTP/1.1\r\nHost: {host}\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"GET /" + b"x" * 2_000_000 + b" HTTP/1.1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nX: " + b"x" * 2_000_000,
+    b"GET / HTTP/1.1\r\nCookie: " + b"a=b; " * 400_000 + b"\r\n\r\n",
+    b"POST /sign-in HTTP/1.1\r\nHost: {host}\r\nContent-Length: 9\r\n\r\n",
+    b"\0" * 100_000,
+)
+
+
+async def test_requests_of_any_shape_end_and_fill_no_log(tmp_path: Path) -> None:
+    async with web_process(tmp_path, first=SOON) as web, web.browser() as browser:
+        host = httpx.URL(web.address).netloc
+        for _ in range(5):
+            for shape in SHAPES:
+                with web.dial() as peer:
+                    await asyncio.to_thread(_try_to_send, peer, shape.replace(b"{host}", host))
+        for shape in SHAPES:
+            with web.dial() as peer:
+                await asyncio.to_thread(_try_to_send, peer, shape.replace(b"{host}", host))
+                await ended(peer)
+        assert (await browser.get("/")).status_code == 200
+        assert len(web.log.splitlines()) < LINES_MAX
+
+
+def _try_to_send(peer: socket.socket, text: bytes) -> None:
+    with suppress(ConnectionError):  # cut before it was all sent
+        peer.sendall(text)
+
+
+async def test_a_body_without_an_end_is_cut(tmp_path: Path) -> None:
+    """However fast it comes, and though nobody reads it."""
+    async with web_process(tmp_path) as web:
+        with web.dial() as peer:
+            peer.sendall(web.ask("/sign-in", more="Transfer-Encoding: chunked\r\n"))
+            chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+
+            def pour() -> int:
+                sent = 0
+                try:
+                    while True:
+                        peer.sendall(chunk)
+                        sent += len(chunk)
+                except ConnectionError:
+                    return sent
+
+            assert BODY_MAX <= await asyncio.to_thread(pour) < 20 * BODY_MAX
 
 
 async def test_a_user_with_all_streams_takes_none_of_others(tmp_path: Path) -> None:

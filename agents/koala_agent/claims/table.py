@@ -113,7 +113,7 @@ from koala_agent.claims.states import (
     report_of,
 )
 from koala_agent.lrm.local_manager import CANCELLED, EndCause
-from koala_agent.starter.clock_offset import ClockOffset
+from koala_agent.starter.state_machine.clock_offset import ClockOffset
 from koala_agent.starter.state_machine.keepalive import PING_MAX_S, PINGS_A_LEASE
 
 FORGOTTEN_MAX = 10_000

@@ -46,7 +46,7 @@ def install_starter(settings: LaunchSettings) -> tuple[str, ...]:
         starter_archive(by_files=bool(settings.mailbox))
         return ("/bin/sh",)
     is_compiled = settings.python is None
-    modules = _modules() if is_compiled else _portable_modules()
+    modules = _portable_modules()
     mark = hashlib.sha256(repr((modules, is_compiled, sys.version)).encode()).hexdigest()[:16]
     folder = settings.root / STARTERS / mark
     name = "starter.pyc" if is_compiled else "starter.py"

@@ -14,8 +14,8 @@ Imports that can be late are late, so that the check-in is quick.
 - `node` has the helpers on other machines of the component. Starter and helper share
   `machine_driver` and `process_host`.
 - `mpi_launchers` run where the program is not the starter's own child.
-- `messages` are exchanged with the agent, after a `challenge_response`. `clock_offset` measures
-  another machine's clock.
+- `messages` are exchanged with the agent, after a `challenge_response`.
 - `subreaper` keeps a batch job until nothing of it is left. `work_meter` measures and pauses the
-  program. `procfs` reads /proc, and `compat` has what old interpreters lack.
+  program. `procfs` reads /proc, `compat` has what old interpreters lack, and `light` what loads
+  slowly.
 """

@@ -5,9 +5,8 @@ They are data, so that a batch system of another package needs no module on comp
 
 from __future__ import annotations
 
-import json
-
 from koala_agent.starter.compat import dataclass, log, read_fields
+from koala_agent.starter.messages import to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,8 +42,7 @@ class BatchRules:
 
     def document(self) -> dict[str, object]:
         """Return the rules as a JSON object, which `rules_of` reads."""
-        document: dict[str, object] = json.loads(json.dumps(vars(self)))
-        return document
+        return to_json(self)
 
     @property
     def starts_helpers_at_once(self) -> bool:

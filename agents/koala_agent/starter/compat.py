@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from functools import lru_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ def read_fields(cls: type[Record], given: dict[str, object]) -> Record:
     """Make a record of these fields of a JSON object, by their names and types. Raises ValueError
     that names the field, also for one that is missing and has no default."""
     fields = {}
-    for name, is_optional, reader in _readers_of(cls):  # type: ignore[arg-type] # it is hashable
+    for name, is_optional, reader in _readers_of(cls):
         if name in given:
             value = given[name]
             try:
@@ -148,10 +147,12 @@ def read_fields(cls: type[Record], given: dict[str, object]) -> Record:
         raise ValueError(str(error))  # noqa: B904 - see above
 
 
-@lru_cache(maxsize=None)
 def _readers_of(cls: type) -> list[_Reader]:
     """Return the readers of a class's fields."""
-    found = []
+    found = _KNOWN.get(cls)
+    if found is not None:
+        return found
+    found = _KNOWN[cls] = []
     for name, kind in cls.__annotations__.items():
         is_optional = kind.endswith(OPTIONAL)
         reader = _PARSERS[kind[: -len(OPTIONAL)] if is_optional else kind]
@@ -211,6 +212,8 @@ def _to_tuple(value: object, *readers: Callable[[object], object]) -> tuple[obje
 
 
 OPTIONAL = " | None"
+_KNOWN: dict[type, list[_Reader]] = {}
+"""Readers of the fields of classes that were read before."""
 
 _PARSERS: dict[str, Callable[[object], object]] = {
     "str": to_text,

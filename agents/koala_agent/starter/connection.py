@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import select
-import socket
 import time
 
 from koala_agent.starter.challenge_response import Prover
-from koala_agent.starter.compat import log
+from koala_agent.starter.compat import log, to_bytes
 from koala_agent.starter.events import Connected, Disconnected, Received
+from koala_agent.starter.light import dumps, loads, socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,6 +56,17 @@ class Watch:
             call = self._calls.get(descriptor)
             if call is not None:
                 call(events)
+
+
+def find_address(host: str, port: int) -> _Found:
+    """Return an address of a host. Raises OSError."""
+    try:
+        socket.inet_pton(socket.AF_INET, host)
+    except OSError:
+        # As bytes: the codec of texts takes 10 ms to load.
+        found = socket.getaddrinfo(to_bytes(host), port, type=socket.SOCK_STREAM)
+        return found[0][0], found[0][4]
+    return socket.AF_INET, (host, port)  # no name, so no resolver is loaded
 
 
 def open_listener(family: int, address: str, port: int) -> socket.socket:
@@ -123,7 +133,7 @@ class JsonSocket:
         """Enqueue a message; a peer that does not read counts as gone."""
         if not self._is_open:
             return
-        self._unsent += json.dumps(message).encode() + b"\n"
+        self._unsent += dumps(message) + b"\n"
         if len(self._unsent) > OUTBOX_MAX_BYTES:
             self._lost("it does not read")
         else:
@@ -162,7 +172,7 @@ class JsonSocket:
 
     def _handle_line(self, line: bytes) -> None:
         try:
-            message = json.loads(line)
+            message = loads(line)
         except (ValueError, RecursionError):
             message = None
         if isinstance(message, dict):
@@ -289,19 +299,11 @@ class Connection:
         self._authenticate(opened)
 
     def _resolve(self, host: str, port: int) -> _Found | None:
-        found: _Found
         try:
-            socket.inet_pton(socket.AF_INET, host)
-            found = (socket.AF_INET, (host, port))  # no name, so no resolver is loaded
-        except OSError:
-            try:
-                family, _kind, _proto, _name, address = socket.getaddrinfo(
-                    host, port, type=socket.SOCK_STREAM
-                )[0]
-            except OSError as error:
-                log(f"{host}:{port}: {error}")
-                return None
-            found = (family, address)
+            found = find_address(host, port)
+        except OSError as error:
+            log(f"{host}:{port}: {error}")
+            return None
         self._resolved[host, port] = found
         return found
 

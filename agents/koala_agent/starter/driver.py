@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 
+from koala_agent.starter.batch_rules import rules_of
 from koala_agent.starter.compat import boot_now, log, read_file, to_object
 from koala_agent.starter.connection import Connection, Watch
 from koala_agent.starter.events import (
@@ -35,6 +35,7 @@ from koala_agent.starter.events import (
     Woken,
     WriteEnd,
 )
+from koala_agent.starter.light import dumps, loads
 from koala_agent.starter.machine_driver import MachineDriver
 from koala_agent.starter.messages import END_FILE, PASS_FILE, EndRecord, PassRecord, to_json
 from koala_agent.starter.process_host import ProcessHost, make_sync_request
@@ -43,7 +44,7 @@ from koala_agent.starter.processes import Served
 from koala_agent.starter.procfs import boot_id
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER, ClaimProgram, Specification
 from koala_agent.starter.state_machine import StarterMachine
-from koala_agent.starter.subreaper import keep_for
+from koala_agent.starter.subreaper import keep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,19 +52,12 @@ if TYPE_CHECKING:
     from koala_agent.starter.mailbox.client import MailboxConnector
     from koala_agent.starter.node.remote_nodes import RemoteNodes
     from koala_agent.starter.path_probes import PathProbes
-    from koala_agent.starter.subreaper import Keeper
 
 
 class StarterDriver:
     """The `World` of the starter's machine: carries out its actions and collects its events."""
 
-    def __init__(
-        self,
-        spec: dict[str, object],
-        nonce: str,
-        *,
-        keeper: Keeper | None = None,
-    ) -> None:
+    def __init__(self, spec: dict[str, object], nonce: str) -> None:
         now = boot_now()
         self._nonce = nonce
         self._program = ClaimProgram(spec)
@@ -82,9 +76,7 @@ class StarterDriver:
         )
         self._program.environment[MARK] = nonce
         request = make_sync_request(self._program, nonce, own=(LOG_FILE,))
-        self._process_host = ProcessHost(
-            self._program, nonce, self.watch, sync_request=request, keeper=keeper
-        )
+        self._process_host = ProcessHost(self._program, nonce, self.watch, sync_request=request)
         self._nodes: RemoteNodes | None = None
         if len(self._program.layout) > 1:
             from koala_agent.starter.node.remote_nodes import RemoteNodes  # noqa: PLC0415 - late: few have any
@@ -186,7 +178,7 @@ class StarterDriver:
         elif isinstance(action, Exit):
             self.is_over = True
         elif isinstance(action, WriteEnd):
-            log(f"ended: {json.dumps(action.end)}")
+            log(f"ended: {dumps(action.end).decode()}")
             self._write_end(action.end)
         else:
             return self._on_processes(action)
@@ -268,7 +260,7 @@ class StarterDriver:
         if at > action.not_after:
             return [TooLate()]
         passed = PassRecord(nonce=self._nonce, passed_at=self._machine.to_daemons(at))
-        os.pwrite(self._passing, json.dumps(to_json(passed)).encode(), 0)
+        os.pwrite(self._passing, dumps(to_json(passed)), 0)
         if self._nodes is not None:  # first, as its way is longer
             self._nodes.broadcast("go", not_after=action.not_after)
         elif action.has_peers:
@@ -401,16 +393,22 @@ def main(arguments: list[str]) -> int:
 
         return runners.main(arguments)
     _run(arguments[1])
-    return 0
+    os._exit(0)  # the interpreter would take 5 ms to clean up
 
 
 def _run(path: str) -> StarterDriver:
     """Run the starter of this specification to its end."""
-    spec = json.loads(read_file(path))
-    keeper = keep_for(spec)
-    driver = StarterDriver(spec, os.urandom(12).hex(), keeper=keeper)
+    spec = to_object(loads(read_file(path)))
+    _keep_for(spec)
+    driver = StarterDriver(spec, os.urandom(12).hex())
     driver.run()
     return driver
+
+
+def _keep_for(spec: dict[str, object]) -> None:
+    """Leave a keeper behind where the batch system needs one."""
+    if rules_of(spec).needs_keeper:
+        keep()
 
 
 def unpacked(given: dict[str, object], folder: str) -> int:
@@ -423,14 +421,14 @@ def unpacked(given: dict[str, object], folder: str) -> int:
         return node.main(given, folder)
     spec = to_object(given.pop("spec"))
     spec["folder"] = folder
-    with open(os.path.join(state, SPECIFICATION), "w", encoding="utf-8") as file:
-        json.dump(spec, file)
-    keeper = keep_for(spec)
-    driver = StarterDriver({**spec, "carried": given}, os.urandom(12).hex(), keeper=keeper)
+    with open(os.path.join(state, SPECIFICATION), "wb") as file:
+        file.write(dumps(spec))
+    _keep_for(spec)
+    driver = StarterDriver({**spec, "carried": given}, os.urandom(12).hex())
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     log_file = os.open(os.path.join(folder, LOG_FILE), flags, 0o600)
     for descriptor in (1, 2):
         os.dup2(log_file, descriptor)
     os.close(log_file)
     driver.run()
-    return 0
+    os._exit(0)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import select
-import socket
 import stat
 import time
 
 from koala_agent.starter.compat import log, to_number, to_whole
 from koala_agent.starter.events import RankEnded, ValueRequested
+from koala_agent.starter.light import accept, dumps, loads, socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class KeyValueSocket:
 
     def _accept(self, _events: int) -> None:
         try:
-            connection, _address = self._socket.accept()
+            connection = accept(self._socket)
         except OSError:
             return
         if len(self._callers) >= KV_CONNECTIONS_MAX:
@@ -133,7 +132,7 @@ class KeyValueSocket:
 
     def _parse(self, line: bytes) -> ValueRequested | RankEnded:
         """Parse a request. Raises ValueError that names the error and what is allowed."""
-        request = json.loads(line)
+        request = loads(line)
         if isinstance(request, dict) and request.get("op") == "ended":  # from our own launcher
             rank, status = (to_whole(request, key) for key in ("rank", "status"))
             return RankEnded(rank=rank, status=status)
@@ -156,7 +155,7 @@ class KeyValueSocket:
 
     def _send(self, caller: _Caller, answer: dict[str, object]) -> None:
         try:
-            caller.connection.send(json.dumps(answer).encode() + b"\n")
+            caller.connection.send(dumps(answer) + b"\n")
         except OSError:  # it does not read, or is gone
             self._drop(caller)
 
@@ -188,9 +187,12 @@ def _is_stale(folder: str) -> bool:
     names = os.listdir(folder) if is_old and status.st_uid == os.geteuid() else []
     if len(names) != 1 or not names[0].startswith("kv."):
         return False
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
         connection.settimeout(0)
         return connection.connect_ex(os.path.join(folder, names[0])) == errno.ECONNREFUSED
+    finally:
+        connection.close()
 
 
 class _Caller:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import select
-import socket
 import struct
 
 from koala_agent.starter.compat import boot_now
 from koala_agent.starter.connection import listen_everywhere, open_listener
 from koala_agent.starter.events import PathsProbed
+from koala_agent.starter.light import accept, socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class PathProbes:
 
     def _accept(self, listener: socket.socket) -> None:
         try:
-            caller, _address = listener.accept()
+            caller = accept(listener)
             caller.settimeout(0)
             self._sockets[caller.fileno()] = caller
             caller.send(self._greeting)

@@ -3,14 +3,9 @@ helper on another machine."""
 
 from __future__ import annotations
 
-import json
 import os
 import select
-import signal
 import sys
-from _signal import (  # type: ignore[import-not-found] # without the enumerations around it
-    signal as set_action,
-)
 
 from koala_agent.starter.blocked.process import PAUSE_SIGNALS, SITE_SIGNALS
 from koala_agent.starter.compat import log, write_all
@@ -23,6 +18,7 @@ from koala_agent.starter.events import (
     Unexecutable,
 )
 from koala_agent.starter.kv_socket import KeyValueSocket
+from koala_agent.starter.light import dumps, signal
 from koala_agent.starter.processes import Processes
 from koala_agent.starter.work_meter import WorkMeter
 
@@ -32,7 +28,6 @@ if TYPE_CHECKING:
     from koala_agent.starter.events import Event
     from koala_agent.starter.files.file_sync import FileSyncClient, SyncRequest
     from koala_agent.starter.program import ClaimProgram
-    from koala_agent.starter.subreaper import Keeper
 
 DEATHS_MAX = 5
 """Early ends of the file sync process before the delivery is given up."""
@@ -82,7 +77,6 @@ class ProcessHost:
         watch: Watch,
         *,
         sync_request: SyncRequest | None = None,
-        keeper: Keeper | None = None,
     ) -> None:
         self.program = program
         self.processes = Processes(program, nonce)
@@ -91,7 +85,6 @@ class ProcessHost:
         self._nonce = nonce
         self._watch = watch
         self._sync_request = sync_request
-        self._keeper = keeper
         self._file_sync: FileSyncClient | None = None
         self._is_forked = False
         self._is_fetched = sync_request is None
@@ -200,8 +193,6 @@ class ProcessHost:
 
     def fork(self) -> list[Event]:
         """Fork the missing processes."""
-        if self._keeper is not None:
-            self._keeper.confirm()
         try:
             if self.kv_socket is None:
                 self.kv_socket = KeyValueSocket(self.program.state_folder, self._nonce, self._watch)
@@ -250,7 +241,7 @@ class ProcessHost:
             os.unlink(new)
         opened = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            write_all(opened, json.dumps(content).encode())
+            write_all(opened, dumps(content))
             if is_durable:
                 os.fsync(opened)
         finally:
@@ -270,8 +261,8 @@ class ProcessHost:
         else:
             signal.set_wakeup_fd(writing)
         for name in (*SITE_SIGNALS, *PAUSE_SIGNALS, "SIGCHLD"):
-            set_action(int(getattr(signal, name)), lambda _number, _frame: None)
-        set_action(int(signal.SIGHUP), int(signal.SIG_IGN))
+            signal.signal(getattr(signal, name), lambda _number, _frame: None)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         self._watch.add(reading, select.POLLIN, lambda _events: self._signalled(reading))
 
     def reap(self) -> list[Event]:
@@ -289,7 +280,7 @@ class ProcessHost:
             elif number in (signal.SIGUSR1, signal.SIGCONT):
                 self._pause(is_over=number == signal.SIGCONT)
             else:
-                name = signal.Signals(number).name
+                name = next(name for name in SITE_SIGNALS if getattr(signal, name) == number)
                 self._events.append(SiteSignalled(reason=f"{name} from the site"))
 
     def _pause(self, *, is_over: bool) -> None:

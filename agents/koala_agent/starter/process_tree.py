@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from signal import SIGKILL
 
 from koala_agent.starter import procfs
 from koala_agent.starter.compat import log
+from koala_agent.starter.light import signal
 from koala_agent.starter.procfs import Stat, read_quietly
 
 TYPE_CHECKING = False
@@ -60,16 +60,19 @@ def become_subreaper() -> bool:
 
 def die_with_parent(parent: int) -> None:
     """Have this process killed when its parent dies, as it would be unwatched."""
-    _prctl(PR_SET_PDEATHSIG, SIGKILL)
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the call
         os._exit(127)
 
 
 def _prctl(option: int, value: int) -> bool:
+    """Call `prctl`, without the classes of `ctypes`, which take 3 ms."""
     try:
-        import ctypes  # noqa: PLC0415 - late: 5 ms, and the check-in does not wait for it
+        import _ctypes  # noqa: PLC0415 - a Python may be without
 
-        return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
+        own = _ctypes.dlopen(None, 0)  # type: ignore[arg-type] # this program
+        address = _ctypes.dlsym(own, "prctl")
+        return bool(_ctypes.call_function(address, (option, value, 0, 0, 0)) == 0)
     except (ImportError, OSError, AttributeError):
         return False
 

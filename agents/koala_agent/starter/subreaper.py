@@ -12,10 +12,9 @@ Emulated local managers find leftover processes by themselves, and need no keepe
 from __future__ import annotations
 
 import os
-import signal
 
-from koala_agent.starter.batch_rules import rules_of
 from koala_agent.starter.compat import log, to_exit_code
+from koala_agent.starter.light import signal
 from koala_agent.starter.process_tree import (
     become_subreaper,
     descendants,
@@ -42,52 +41,23 @@ SEEN = (*FORWARDED, signal.SIGCHLD, signal.SIGHUP)
 PAUSE_S = 0.05
 
 
-class Keeper:
-    """The starter's handle of its keeper."""
-
-    def __init__(self, pid: int, ready: int) -> None:
-        self._pid = pid
-        self._ready = ready
-
-    def confirm(self) -> None:
-        """Wait until the keeper is a subreaper; exit if it is dead.
-
-        From then on this process ends with it. Not done at the start, since it takes some
-        milliseconds.
-        """
-        if self._ready >= 0:
-            os.read(self._ready, 1)
-            os.close(self._ready)
-            self._ready = -1
-            die_with_parent(self._pid)
-
-
-def keep_for(spec: dict[str, object]) -> Keeper | None:
-    """Call `keep` where the batch system needs a keeper; otherwise return None without a fork."""
-    return keep() if rules_of(spec).needs_keeper else None
-
-
-def keep() -> Keeper:
+def keep() -> None:
     """Fork; return in the child, while this process stays behind as its keeper."""
-    reading, writing = os.pipe()
+    if not become_subreaper():
+        log("no subreaper can be had here: what outlives a killed starter is not found")
     keeper = os.getpid()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SEEN)
     starter = os.fork()
     if starter > 0:
-        _run_keeper(starter, writing)
+        _run_keeper(starter)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    os.close(writing)
-    return Keeper(keeper, reading)
+    die_with_parent(keeper)
 
 
-def _run_keeper(starter: int, ready: int) -> NoReturn:
+def _run_keeper(starter: int) -> NoReturn:
     """Run the keeper, with all signals blocked and received one by one."""
-    signal.signal(
-        signal.SIGCHLD, signal.SIG_DFL
-    )  # if ignored, the kernel would reap children itself
-    if not become_subreaper():
-        log("no subreaper can be had here: what outlives a killed starter is not found")
-    os.write(ready, b".")
+    # If ignored, the kernel would reap children itself.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.closerange(3, 4096)
     status = None
     while status is None:

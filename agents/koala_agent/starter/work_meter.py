@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 
 from koala_agent.starter.events import ProgressMeasured
+from koala_agent.starter.light import signal
 from koala_agent.starter.process_tree import offspring, started_at, used_by
 
 TYPE_CHECKING = False

@@ -21,7 +21,6 @@ from koala_agent.starter.challenge_response import (
 )
 from koala_agent.starter.connection import Connection, Watch
 from koala_agent.starter.events import Received
-from koala_agent.starter_link.codec import Message
 from koala_agent.starter_link.listener import StarterListener
 
 CLAIM, SECRET = "j1/1/0/1", "5ec2e7" * 5
@@ -159,8 +158,3 @@ async def test_orders_of_who_took_the_agents_port_are_not_heard() -> None:
         await over.wait()
     kinds = [event.message["kind"] for event in line.events if isinstance(event, Received)]
     assert kinds == ["dismissed"]
-
-
-def to_line(message: Message) -> bytes:
-    """Encode a message as its sender does."""
-    return json.dumps(message).encode() + b"\n"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from koala_agent.starter import light
 from koala_agent.starter.connection import Connection, Watch
 from koala_agent.starter.events import Connected, Disconnected, Received
 
@@ -21,19 +22,20 @@ class Names:
     def __init__(self) -> None:
         self.known: dict[str, str] = {}
         self.asked: list[str] = []
-        self._real = socket.getaddrinfo
+        self._real = light.socket.getaddrinfo
 
-    def __call__(self, host: str, port: int, **how: int) -> object:
-        self.asked.append(host)
-        if host not in self.known:
+    def __call__(self, host: bytes, port: int, **how: int) -> object:
+        name = host.decode()
+        self.asked.append(name)
+        if name not in self.known:
             raise socket.gaierror(socket.EAI_AGAIN, "no answer")
-        return self._real(self.known[host], port, **how)
+        return self._real(self.known[name], port, **how)
 
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> Names:
     names = Names()
-    monkeypatch.setattr(socket, "getaddrinfo", names)
+    monkeypatch.setattr(light.socket, "getaddrinfo", names)
     return names
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from koala_agent.starter import kv_socket as exchange
+from koala_agent.starter import light
 from koala_agent.starter.batch_rules import BatchRules
 from koala_agent.starter.connection import Watch
 from koala_agent.starter.events import ProcessEnded
@@ -64,6 +65,17 @@ def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+class NotBelow(light.socket.socket):
+    """A socket that cannot be in a folder."""
+
+    folder = ""
+
+    def bind(self, address: Any) -> None:
+        if address.startswith(self.folder):
+            raise OSError(errno.EPERM, "no sockets here")
+        super().bind(address)
+
+
 def test_sockets_of_killed_starters_go_where_they_must_be_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,14 +84,8 @@ def test_sockets_of_killed_starters_go_where_they_must_be_elsewhere(
     temporary.mkdir()
     state.mkdir()
     monkeypatch.setattr(exchange, "TEMPORARY", str(temporary))
-    bind = socket.socket.bind
-
-    def bind_elsewhere(made: socket.socket, address: str) -> None:
-        if address.startswith(str(state)):
-            raise OSError(errno.EPERM, "no sockets here")
-        bind(made, address)
-
-    monkeypatch.setattr(socket.socket, "bind", bind_elsewhere)
+    monkeypatch.setattr(light.socket, "socket", NotBelow)
+    monkeypatch.setattr(NotBelow, "folder", str(state))
     kept = {"koala-alive", "koala-young", "koala-other", "nobodys"}
     sockets = []
     for name in (*kept, "koala-left"):
@@ -89,7 +95,7 @@ def test_sockets_of_killed_starters_go_where_they_must_be_elsewhere(
             (folder / "file").touch()
             continue
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        bind(made, str(folder / "kv.12345678"))
+        made.bind(str(folder / "kv.12345678"))
         if name == "koala-alive":
             made.listen()
             sockets.append(made)

@@ -111,3 +111,15 @@ def test_what_was_booked_is_everybody_s_when_the_copy_is_over() -> None:
     with later.booking("t1", "b", 90_000.0, 0.0):
         pass
     assert sent(later, {"t2": False}, until=10.0)["t2"] == pytest.approx(1_000_000, rel=0.03)
+
+
+def test_the_owner_s_limit_holds_for_booked_copies_too() -> None:
+    links = LinkLimits(BandwidthLimits(default=10_000.0))
+    with links.booking("t1", "b", 70_000.0, 0.0):
+        assert sent(links, {"t1": True}, until=10.0)["t1"] == pytest.approx(100_000, rel=0.05)
+
+
+def test_messages_of_a_booked_copy_fit_its_rate() -> None:
+    links = LinkLimits(BandwidthLimits())
+    assert links.chunk_bytes("b") == CHUNK_BYTES
+    assert links.chunk_bytes("b", 80_000.0) == 10_000

@@ -74,6 +74,23 @@ def test_a_line_that_cannot_be_written_is_in_the_daemons_log(
     assert subjects(log) == (["j1", "j2"] if what == "replace" else ["j2"])
 
 
+def test_a_torn_line_spoils_no_other(
+    audit_of: Callable[..., Audit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = audit_of()
+    write(log, 1)
+    whole = os.write
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", lambda file, text: whole(file, text[:40]))
+        write(log, 2)
+    write(log, 3)
+    assert subjects(log) == ["j1", "j3"]
+    with (tmp_path / FILE).open("ab") as file:
+        file.write(b'{"at": "20')
+    record_local_operation(tmp_path, verb="Backup", subject="here")
+    assert subjects(log) == ["j1", "j3", "here"]
+
+
 def test_strangers_push_out_only_one_another(
     audit_of: Callable[..., Audit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

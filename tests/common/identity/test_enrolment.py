@@ -28,6 +28,7 @@ from koala.daemon.auth import credential_store
 from koala.daemon.auth import interceptor as gate
 from koala.daemon.auth.access_rules import Role
 from koala.daemon.auth.credential_store import CredentialStore
+from koala.daemon.config import CERTIFICATE_DAYS_MIN
 from koala.errors import (
     ConfigError,
     ExhaustedError,
@@ -38,9 +39,9 @@ from koala.errors import (
     UnreachableError,
 )
 from koala_agent.link import certificate_renewal as renewing
-from koala_agent.link.certificate_renewal import Renewal
+from koala_agent.link.certificate_renewal import Renewal, pause_s
 from koala_agent.link.enrolment import join
-from tests.common.identity.stage import LIMIT_S, Secured, identity_of, secured
+from tests.common.identity.stage import LIMIT_S, Forge, Secured, identity_of, secured
 
 pytestmark = pytest.mark.live
 
@@ -90,6 +91,19 @@ async def renewed(stage: Secured, identity: Identity) -> Identity:
 
 
 # --- join tokens ----------------------------------------------------------------------------------
+
+
+async def test_a_site_joins_and_registers_as_itself(tmp_path: Path) -> None:
+    async with secured(tmp_path) as stage:
+        token = await stage.token("delft")
+        path = await join(token, "delft", tmp_path / "agent")
+        assert path == identity_path(tmp_path / "agent")
+        assert path.stat().st_mode & 0o777 == 0o600
+        async with linked(stage, Identity.read(path), "delft") as call, stage.client() as client:
+            await first(call, "welcome")
+            assert [site["site"] for site in await client.sites()] == ["delft"]
+            (enrolment,) = await client.enrolments()
+            assert (enrolment["site"], enrolment["state"]) == ("delft", "enrolled")
 
 
 async def test_a_token_is_good_once(tmp_path: Path) -> None:
@@ -147,7 +161,27 @@ def test_what_is_no_token_is_told_without_showing_it(text: str) -> None:
     assert "secretsecret" not in str(refused.value)
 
 
+def test_a_token_is_one_line_that_carries_all(tmp_path: Path) -> None:
+    authority = Forge(tmp_path).identity("x").authority
+    token = JoinToken(site="delft", address="[::1]:7740", secret="s-_s", authority=authority)
+    assert JoinToken.parse(token.text() + "\n") == token
+    assert "\n" not in token.text()
+    assert "s-_s" not in repr(token)
+
+
 # --- certificates ---------------------------------------------------------------------------------
+
+
+async def test_a_certificate_binds_its_site(tmp_path: Path) -> None:
+    async with secured(tmp_path) as stage:
+        identity = await stage.site("delft")
+        await stage.site("leiden")
+        async with linked(stage, identity, "leiden") as call:
+            rejection = (await first(call, "reject")).reject
+        assert "the certificate shown is of site delft" in rejection.reason
+        assert rejection.is_final
+        async with stage.client() as client:
+            assert await client.sites() == []
 
 
 async def test_an_older_certificate_ends_when_the_newer_one_was_used(tmp_path: Path) -> None:
@@ -302,6 +336,32 @@ async def test_a_renewal_that_failed_is_tried_again_when_the_daemon_is_back(
             task.cancel()
         assert Identity.read(path).certificate != before.certificate
         assert not renewal.trouble
+
+
+def test_tries_to_renew_are_seldom_at_first_and_many_at_the_end() -> None:
+    assert pause_s(10 * 86_400.0) == 600.0
+    assert pause_s(3000.0) == 300.0
+    assert pause_s(50.0) == 10.0
+    assert pause_s(-1.0) == 600.0, "it is too late: only koala site add helps"
+    left_s, tries = CERTIFICATE_DAYS_MIN * 86_400.0 / 3, 0
+    while left_s > 0:
+        left_s -= pause_s(left_s)
+        tries += 1
+    assert tries > 20, "of the shortest certificate's last third"
+
+
+def test_enrolments_are_the_same_when_read_again(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    one = CredentialStore(tmp_path)
+    one.add_site("delft", owner="ann", by="root")
+    one.enrol("leiden", serial="ab", expires_at=9e9)
+    token = one.add_user("ann", Role.USER, by="root")
+    two = CredentialStore(tmp_path)
+    assert (two.sites, two.users) == (one.sites, one.users)
+    assert two.user_of_token(token).name == "ann"
+    text = (tmp_path / "enrolments.json").read_text()
+    assert token not in text
+    assert token[-20:] not in text
 
 
 # --- changes that are refused ---------------------------------------------------------------------

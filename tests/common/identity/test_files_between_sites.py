@@ -8,6 +8,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from koala.common.identity.keys import make_request
 from koala.common.identity.tls import DAEMON_HOST, Identity, IdentityFile, secure_channel, site_host
@@ -121,3 +122,17 @@ async def test_without_a_certificate_of_the_authority_nobody_reads(
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await call.read()
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_users_certificate_serves_nothing(
+    tmp_path: Path, authority: CertificateAuthority
+) -> None:
+    """Made for calling: as a server it is refused, whatever name it has."""
+    forge = Forge(tmp_path / "state")
+    purpose = ExtendedKeyUsageOID.CLIENT_AUTH
+    identity = forge.identity("ann", purpose=purpose, host=site_host("delft"))
+    identity.write(tmp_path / "ann.pem")
+    settings = a_site(tmp_path, "delft", identity=IdentityFile(tmp_path / "ann.pem"))
+    async with running(settings) as delft:
+        finding = await why_not(delft.address, site_host("delft"), authority=authority.certificate)
+        assert finding.is_refusal

@@ -26,12 +26,12 @@ import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from koala.client import AsyncClient
-from koala.common.identity.credentials import read_credentials
+from koala.common.identity.credentials import PLAIN, read_credentials
 from koala.common.identity.tls import DAEMON_HOST, secure_channel, server_credentials
 from koala.common.wire.connection_diagnosis import why_not
 from koala.common.wire.v1.identity_pb2 import RenewRequest, WhereRequest
 from koala.common.wire.v1.identity_pb2_grpc import EnrolmentStub
-from koala.errors import UnauthenticatedError
+from koala.errors import ConfigError, UnauthenticatedError
 from tests.common.identity.stage import LIMIT_S, Forge, old_tls
 
 pytestmark = pytest.mark.live
@@ -144,6 +144,15 @@ def test_a_certificate_that_is_not_good_is_told_at_both_ends(
     daemon.said_since(mark, logged)
 
 
+def test_no_certificate_does_not_pass_the_port_for_them(daemon: Process) -> None:
+    mark = len(daemon.log())
+    authority = daemon.administrator.authority
+    finding = asyncio.run(why_not(daemon.certified, DAEMON_HOST, authority=authority))
+    assert finding.is_refusal
+    assert "we showed none" in finding.text
+    daemon.said_since(mark, "PEER_DID_NOT_RETURN_A_CERTIFICATE")
+
+
 @pytest.mark.parametrize(
     ("uri", "told"),
     [
@@ -195,6 +204,15 @@ def test_plain_text_and_old_tls_come_to_nothing(daemon: Process, is_certified: b
     daemon.said_since(mark, "UNSUPPORTED_PROTOCOL")
 
 
+def test_plain_text_to_a_daemon_with_tls_is_told(daemon: Process) -> None:
+    async def call() -> None:
+        async with AsyncClient(daemon.address, credentials=PLAIN) as client:
+            await client.hello()
+
+    with pytest.raises(UnauthenticatedError, match="speaks TLS, and was dialled in plain text"):
+        asyncio.run(call())
+
+
 def test_no_credentials_are_told_with_where_they_are_looked_for(
     daemon: Process, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -207,6 +225,11 @@ def test_no_credentials_are_told_with_where_they_are_looked_for(
     tmp_path.chmod(0o700)
     with pytest.raises(UnauthenticatedError, match=r"no credentials for .*credentials\.toml"):
         asyncio.run(call())
+
+
+def test_plain_text_does_not_leave_the_machine() -> None:
+    with pytest.raises(ConfigError, match="allowed are loopback addresses"):
+        AsyncClient("koala.example.org:7740", credentials=PLAIN)
 
 
 # --- servers that are not what they should be -----------------------------------------------------

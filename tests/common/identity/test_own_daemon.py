@@ -1,12 +1,14 @@
 """Without an address: the daemon of one's own account on this machine, at whatever port."""
 
+import asyncio
+import socket
 from pathlib import Path
 
 import pytest
 
 from koala.client import AsyncClient
 from koala.client import connection as clients
-from koala.common.identity.credentials import PLAIN, announce
+from koala.common.identity.credentials import PLAIN, announce, own_daemons
 from koala.common.identity.private_files import private_folder
 from koala.errors import ConfigError, UnreachableError
 from tests.cli.command import koala
@@ -15,6 +17,8 @@ from tests.daemon.running import config_of, running
 from tests.harness.ports import free_port
 
 pytestmark = pytest.mark.live
+
+LIMIT_S = 60.0
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +35,12 @@ async def test_the_one_daemon_of_ones_own_is_found_at_any_port(tmp_path: Path) -
     announce(f"127.0.0.1:{free_port()}", credentials=None)  # of one that was killed
     async with secured(tmp_path) as grid, AsyncClient() as client:
         assert client.address == grid.address
+        assert await client.sites() == []
+
+
+async def test_one_that_speaks_plain_text_is_found_too(tmp_path: Path) -> None:
+    async with running(config_of(tmp_path)) as daemon, AsyncClient() as client:
+        assert client.address == daemon.address
         assert await client.sites() == []
 
 
@@ -53,6 +63,20 @@ async def test_of_several_none_is_guessed(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(clients, "DEFAULT_ADDRESS", one.address)
         async with AsyncClient() as client:
             assert client.address == one.address
+
+
+async def test_a_port_whose_owner_accepts_nobody_delays_a_command_for_a_moment(
+    tmp_path: Path,
+) -> None:
+    """The kernel would wait for two minutes."""
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=0) as listener,
+        socket.create_connection(listener.getsockname()),  # the only place in its queue
+    ):
+        announce(f"127.0.0.1:{listener.getsockname()[1]}", credentials=None)
+        async with running(config_of(tmp_path)) as daemon:
+            found = await asyncio.wait_for(asyncio.to_thread(own_daemons), LIMIT_S)
+    assert found == [daemon.address]
 
 
 async def test_without_any_the_usual_address_is_dialled_and_that_is_said() -> None:

@@ -20,11 +20,13 @@ from koala.daemon.auth import credential_store
 from koala.daemon.auth import interceptor as gate
 from koala.errors import (
     DeniedError,
+    RejectedError,
     SpecError,
     UnauthenticatedError,
     UnknownJobError,
 )
 from tests.common.identity.stage import LIMIT_S, Secured, secured
+from tests.daemon.running import config_of, running
 
 pytestmark = pytest.mark.live
 
@@ -254,6 +256,31 @@ async def test_a_stream_ends_when_its_caller_is_not_believed_any_more(
             await administrator.add_user("eve")
         assert not other.done()
         other.cancel()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"role": "king"}, {"expires_s": -1.0}, {"expires_s": float("nan")}]
+)
+async def test_a_wrong_user_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    async with secured(tmp_path) as stage, stage.client() as client:
+        with pytest.raises(SpecError):
+            await client.add_user("ann", **wrong)
+        for name in ("", "a b", "../x", "a\nb", "x" * 65):
+            with pytest.raises(SpecError):
+                await client.add_user(name)
+        assert [user["user"] for user in await client.users()] == [stage.administrator.user]
+
+
+async def test_plain_text_knows_no_users(tmp_path: Path) -> None:
+    async with (
+        running(config_of(tmp_path)) as daemon,
+        AsyncClient(daemon.address, user="ann") as client,
+    ):
+        assert (await client.hello())["user"] == "ann"
+        with pytest.raises(RejectedError, match=r"plain text \(daemon.plain = true\)"):
+            await client.users()
+        with pytest.raises(RejectedError, match="plain text"):
+            await client.add_site("delft")
 
 
 # --- the audit log --------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from koala.common.identity.private_files import (
     read_private,
     write_private,
 )
-from koala.common.identity.tls import identity_path
+from koala.common.identity.tls import Identity, identity_path
 from koala.daemon.auth.certificate_authority import CertificateAuthority
 from koala.errors import ConfigError
 from koala_agent.link.enrolment import find_identity
@@ -35,6 +35,19 @@ from tests.agent.live.fake_daemon import GRANTED, fake_daemon, hold, patiently
 from tests.common.identity.stage import Forge, secured
 from tests.daemon.running import config_of, running
 from tests.harness.ports import free_port
+
+
+def test_what_is_written_is_for_this_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        folder = private_folder(tmp_path / "a" / "b")
+        write_private(folder / "key", b"secret")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / "key").stat().st_mode) == 0o600
+    assert [path.name for path in folder.iterdir()] == ["key"]
+    assert read_private(folder / "key") == b"secret"
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o640, 0o620, 0o602, 0o644, 0o666])
@@ -148,6 +161,13 @@ def flip(certificate: bytes) -> bytes:
     return ssl.DER_cert_to_PEM_cert(der[:-1] + bytes([der[-1] ^ 0x01])).encode()
 
 
+def test_an_identity_is_as_tls_takes_it_however_it_was_written(tmp_path: Path) -> None:
+    """Our reader takes more than gRPC does, which tells nobody."""
+    good = Forge(tmp_path / "daemon").identity("delft")
+    for change in (b"\n", b"\r\n"), (b"\nM", b"\n\x0bM"), (b"\nM", b"\n \nM"), (b"=\n", b"\x0b=\n"):
+        assert Identity.parse(good.text().replace(*change), source="x") == good
+
+
 async def test_an_agent_does_not_start_with_a_spoilt_identity(tmp_path: Path) -> None:
     """It was a traceback, or dialled for ever and was not told why it is not let in."""
     path = identity_path(tmp_path / "state")
@@ -170,6 +190,16 @@ async def test_an_agent_does_not_start_with_a_spoilt_identity(tmp_path: Path) ->
     assert status == 2
     assert f"koala-agent: {told}\n" in error
     assert "Traceback" not in error
+
+
+def test_a_daemon_makes_a_spoilt_certificate_of_its_own_again(tmp_path: Path) -> None:
+    """All that others know of it is its name and the authority."""
+    authority = CertificateAuthority.open(tmp_path / "daemon")
+    path = authority.serving()
+    for text in spoilt_identities(tmp_path).values():
+        write_private(path, text)
+        assert authority.serving() == path
+        assert Identity.read(path).authority == authority.certificate
 
 
 def test_a_spoilt_authority_is_refused(tmp_path: Path) -> None:

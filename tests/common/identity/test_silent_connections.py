@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import grpc
 import pytest
 
 from koala.common.identity.tls import DAEMON_HOST, secure_channel
@@ -90,6 +91,18 @@ async def test_who_says_nothing_is_let_go_and_others_get_in(
             silents = await crowd(stack, grid.address, AT_ONCE)
             await asks(grid)
             await until_closed(silents, AT_ONCE)
+
+
+async def test_who_asks_nothing_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handshake proves nothing where no certificate is asked for."""
+    monkeypatch.setattr(strangers, "IDLE_S", 1)
+    async with secured(tmp_path) as grid:
+        channel = secure_channel(grid.address, DAEMON_HOST, authority=grid.authority, options=())
+        async with channel, asyncio.timeout(LIMIT_S):
+            await channel.channel_ready()
+            while (state := channel.get_state()) is grpc.ChannelConnectivity.READY:
+                await channel.wait_for_state_change(state)
+        await asks(grid)
 
 
 @contextmanager

@@ -37,3 +37,8 @@ def test_only_operators_declare_a_site_lost() -> None:
     with pytest.raises(DeniedError):
         ANN.require_change_of("delft", facts("ann"), "lost")
     OLGA.require_change_of("delft", facts("ann"), "lost")
+
+
+def test_a_caller_without_a_name_owns_no_site() -> None:
+    with pytest.raises(DeniedError):
+        Caller().require_change_of("delft", facts(owner=""), "drain")

@@ -59,6 +59,14 @@ def kept(folder: Path) -> list[int]:
     return [one.mark.seq for one in found if not isinstance(one, JournalError)]
 
 
+async def test_a_start_needs_only_what_follows_the_newest_snapshot(tmp_path: Path) -> None:
+    await lived(tmp_path, 25)
+    newest, *_ = kept(tmp_path)
+    found = life(tmp_path)
+    assert (found.replayed, found.scheduler.epoch) == (0, 2)
+    assert open_journal(tmp_path / "state").events == newest + 1, "DaemonStarted follows"
+
+
 async def test_a_snapshot_that_cannot_be_used_is_passed_over_for_the_older_one(
     tmp_path: Path,
 ) -> None:
@@ -77,6 +85,20 @@ async def test_a_snapshot_that_cannot_be_used_is_passed_over_for_the_older_one(
         connection.execute("DELETE FROM event WHERE seq < 10")
     with pytest.raises(JournalError, match=r"events before 10 are not kept.*cannot be used"):
         life(tmp_path)
+
+
+async def test_the_older_snapshot_can_be_used_where_older_events_are_not_kept(
+    tmp_path: Path,
+) -> None:
+    for _ in range(3):
+        await lived(tmp_path, 5, keep_s=0.0)
+    newest, older = kept(tmp_path)
+    journal = Journal.open(tmp_path / "state")
+    assert journal.first_event > 1
+    journal.close()
+    with closing(sqlite3.connect(tmp_path / "state" / FILE)) as connection, connection:
+        connection.execute("UPDATE snapshot SET body = zeroblob(99) WHERE seq = ?", (newest,))
+    assert life(tmp_path).replayed == newest - older
 
 
 async def test_a_replay_begins_at_the_oldest_snapshot_whose_events_are_kept(tmp_path: Path) -> None:

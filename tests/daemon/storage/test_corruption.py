@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.state.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX, begin_life
-from tests.daemon.storage.corruption import State, campaign, config_of, make_state, outcome
+from koala.daemon.storage.folder import MARK
+from tests.daemon.storage.corruption import WAL, State, campaign, config_of, make_state, outcome
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +28,17 @@ def test_no_flipped_bit_and_no_cut_takes_back_what_was_committed(
     assert counted["flip: with --accept-loss: some jobs"] > 0
     assert counted["flip: with --accept-loss: refused"] == 0
     assert counted["cut: with --accept-loss: refused"] == 0
+
+
+def test_a_log_that_is_gone_with_its_mark_is_missed(state: State, tmp_path: Path) -> None:
+    """The rest is whole in itself, but a journal with events has a mark."""
+    folder = tmp_path / "both"
+    folder.mkdir()
+    (folder / "state").mkdir(mode=0o700)
+    for path in (state.folder / "state").iterdir():
+        if path.is_file() and path.name not in (WAL, MARK):
+            (folder / "state" / path.name).write_bytes(path.read_bytes())
+    assert outcome(state, folder) == "refused: damaged"
 
 
 def test_an_untouched_state_is_recovered(state: State, tmp_path: Path) -> None:

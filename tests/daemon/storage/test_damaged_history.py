@@ -80,6 +80,29 @@ def test_damaged_history_is_refused_and_dropped_without_any_loss(
     assert back_up(state, tmp_path / "backup", with_spool=False).events == last.record.seq
 
 
+def test_history_and_the_end_may_both_be_damaged(made: State, state: Path) -> None:
+    change(
+        state,
+        "UPDATE event SET at = at + 1 WHERE seq = 12 OR seq = (SELECT max(seq) - 2 FROM event)",
+    )
+    assert started(state, accept_loss=True).scheduler.epoch >= LOST_EPOCHS_MAX
+    *_, last = replay(open_journal(state))
+    assert last.record.seq < made.mark.seq
+
+
+def test_without_damage_a_loss_is_one_that_only_sites_know_of(state: Path) -> None:
+    assert started(state, accept_loss=True).scheduler.epoch >= LOST_EPOCHS_MAX
+
+
+def test_what_is_left_of_history_is_looked_at_from_its_second_event_on(state: Path) -> None:
+    """As it is after old events were removed."""
+    change(state, "DELETE FROM event WHERE seq < 10")
+    assert started(state).replayed > 0
+    change(state, "UPDATE event SET at = at + 1 WHERE seq = 12")
+    with pytest.raises(DamagedError, match=ROW):
+        started(state)
+
+
 def test_a_page_of_history_that_cannot_be_read_is_refused_with_a_backup_as_the_remedy(
     state: Path,
 ) -> None:
@@ -89,6 +112,13 @@ def test_a_page_of_history_that_cannot_be_read_is_refused_with_a_backup_as_the_r
             started(state, accept_loss=accept_loss)
         assert RESTORE in str(refused.value)
         assert "--accept-loss" not in str(refused.value), "it does not help"
+
+
+def test_a_damaged_snapshot_is_none_to_fall_back_on(state: Path) -> None:
+    change(state, "INSERT INTO snapshot VALUES (1, 0.0, x'00', x'00', x'00')")
+    started(state)
+    with closing(sqlite3.connect(state / FILE)) as connection:
+        assert connection.execute("SELECT seq FROM snapshot").fetchall() == [(saved_after(state),)]
 
 
 @pytest.mark.parametrize("which", ["min", "max"])

@@ -1,5 +1,6 @@
 """The journal keeps what was committed, refuses what it cannot trust, and reads back the same."""
 
+import json
 import os
 import signal
 import sqlite3
@@ -7,14 +8,16 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala.core.model.events import EVENTS, Event, SiteDrained, Woken
+from koala.core.model.events import EVENTS, Event, ParametersChanged, SiteDrained, Woken
 from koala.core.model.parameters import PAPER, Parameters
 from koala.core.model.values import SiteName, UserName
+from koala.daemon.storage import journal as journal_module
 from koala.daemon.storage.folder import FILE, MARK
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import open_journal, records
@@ -23,11 +26,14 @@ from koala.daemon.storage.records import (
     JournalPosition,
     Notice,
     Record,
+    _chained,
     decode_event,
     encode_event,
     mark_text,
+    read_rows,
+    rows_of,
 )
-from koala.errors import JournalError
+from koala.errors import DiskError, JournalError
 
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
 st.register_type_strategy(int, st.integers(min_value=-(2**60), max_value=2**60))
@@ -43,6 +49,29 @@ def test_every_kind_of_event_reads_back_as_it_was(kind: type[Event]) -> None:
         assert decode_event(kind.__name__, encode_event(event)) == event
 
     check()
+
+
+def test_the_table_of_kinds_is_the_union_of_events() -> None:
+    assert set(EVENTS.values()) == set(get_args(Event))
+
+
+def test_infinite_parameters_read_back() -> None:
+    event = ParametersChanged(parameters=PAPER, links=((SiteName("a"), SiteName("b"), 1.5),))
+    text = encode_event(event)
+    json.loads(text, parse_constant=pytest.fail)  # plain JSON, for other programs
+    assert decode_event("ParametersChanged", text) == event
+
+
+@pytest.mark.parametrize("kind", ["SiteDrained", "ParametersChanged"])
+def test_what_is_nested_too_deep_is_refused_as_any_other_nonsense(kind: str) -> None:
+    deep = "[" * 100_000
+    with pytest.raises(JournalError, match="cannot be read"):
+        decode_event(kind, f'{{"site": "delft", "by": "ann", "parameters": {deep}')
+    (row,), _ = rows_of([record(1)], JournalPosition())
+    seq, at, name, body, _, _ = row
+    chain = _chained(b"", seq, at, name, body, deep)
+    with pytest.raises(JournalError, match="event 1 cannot be read"):
+        list(read_rows([(seq, at, name, body, deep, chain)], JournalPosition(), source="a journal"))
 
 
 def record(seq: int, *, answers: list[object] | None = None) -> Record:
@@ -100,6 +129,20 @@ async def test_notices_keep_their_numbers_over_a_restart(tmp_path: Path) -> None
     again, _ = opened(tmp_path)
     assert (again.first_notice, again.notice_number) == (1, 3)
     again.close()
+
+
+async def test_only_the_newest_notices_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "NOTICES_MAX", 2000)
+    journal, _ = opened(tmp_path)
+    for first in range(1, 6001, 500):
+        numbers = range(first, first + 500)
+        journal.append(Batch(records=[], notices=[Notice(number=n, at=0.0) for n in numbers]))
+    kept = await journal.notices(0, 10_000)
+    assert [kept[0].number, kept[-1].number] == [journal.first_notice, 6000]
+    assert 2000 <= len(kept) < 3000
+    journal.close()
 
 
 def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
@@ -272,4 +315,17 @@ def test_the_first_mark_is_durable_before_the_first_event_is(
     assert texts[0] == mark_text(JournalPosition())
     journal.append(Batch(records=[record(1)]))
     assert len(synced) == 2, "later ones need not be"
+    journal.close()
+
+
+def test_a_mark_that_cannot_be_written_at_a_start_is_trouble_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_descriptor: int, _text: bytes, _place: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    journal = Journal.open(tmp_path / "state")
+    monkeypatch.setattr(os, "pwrite", fail)
+    with pytest.raises(DiskError, match=r"journal\.mark: cannot be written"):
+        list(journal.records())
     journal.close()

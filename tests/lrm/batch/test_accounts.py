@@ -11,8 +11,9 @@ from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.batch_settings import BatchSettings
+from koala_agent.lrm.batch.claim_tracking import idle_of
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.dialect import job_name
+from koala_agent.lrm.dialect import Figures, job_name
 from koala_agent.lrm.local_manager import (
     OnReport,
     Placeholder,
@@ -209,6 +210,13 @@ async def test_an_account_that_was_taken_off_the_list_is_its_claims_trouble_alon
         assert (await manager.idle()).startable > 0
 
 
+def test_claims_in_trouble_have_no_more_than_is_in_use() -> None:
+    """They may have ended long ago, and would keep others out for ever."""
+    figures = Figures(processors=16, idle=10, queued_jobs=0)
+    for unsure, allowed, idle in ((0, 16, 10), (4, 16, 10), (4, 8, 4), (16, 16, 10), (16, 8, 2)):
+        assert idle_of(figures, (), allowed=allowed, unsure=unsure).startable == idle
+
+
 async def test_a_command_for_an_account_goes_behind_the_words_that_become_it() -> None:
     entry = AccountSwitch(prefix=("env", "WHO=anna1"), environment={"HOME": "/home/anna1"})
     base = {"PATH": "/usr/bin:/bin", "HOME": "/root", "TMPDIR": "/root/tmp"}
@@ -220,3 +228,8 @@ async def test_a_command_for_an_account_goes_behind_the_words_that_become_it() -
         LocalManagerError, match="as bert1: the configuration does not name it any more"
     ):
         await shell.run(told, "bert1")
+
+
+async def test_commands_have_the_umask_that_batch_systems_hand_on_to_jobs() -> None:
+    shell = Shell(environment={"PATH": "/usr/bin:/bin"}, umask=0o137)
+    assert (await shell.run(Command(argv=("sh", "-c", "umask")))).out == "0137\n"

@@ -217,6 +217,15 @@ async def test_a_job_that_is_put_back_into_the_queue_does_not_run_again(
         assert set(cluster.cancelled()) == {"1"}
 
 
+async def test_a_node_that_does_not_answer_is_no_end_that_is_known(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(placeholder)
+        cluster.job("1").state = "NODE_FAIL"
+        assert (await witness.ended(CLAIM)).cause is EndCause.UNREACHABLE
+
+
 async def test_a_user_who_may_not_have_more_has_nothing_startable(
     serve: Serve, cluster: Cluster, placeholder: Placeholder
 ) -> None:
@@ -307,6 +316,19 @@ async def test_a_withdrawn_claim_tells_why_it_waited_and_a_failed_question_chang
             "" if fails else "others were first",
         )
         assert not (await manager.idle()).trouble, "claims of the account go on"
+
+
+async def test_nobody_asks_why_claims_waited_when_all_are_ended(
+    tmp_path: Path, placeholder: Placeholder
+) -> None:
+    cluster = TellingCluster(fails=False)
+    manager = telling_manager(cluster, tmp_path, Witness())
+    async with serving(manager):
+        await manager.submit(placeholder)
+        await manager.listing()
+        await manager.close(kill=True)
+    assert "1" in cluster.cancelled()
+    assert [argv for argv in cluster.said if argv[0] == "explain"] == []
 
 
 LISTING = """<?xml version='1.0'?><job_info><queue_info><job_list state="running">

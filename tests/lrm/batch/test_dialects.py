@@ -6,9 +6,15 @@ import pytest
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.gridengine import GridEngine
-from koala_agent.lrm.dialect import Dialect, claim_of, script
+from koala_agent.lrm.dialect import Dialect, claim_of, job_name, script
 from tests.lrm.batch.dialects import ALWAYS, GRID_ENGINE, SLURM, WISHES, options, placeholder
 from tests.lrm.batch.first_claim import said
+
+
+def test_a_claim_is_found_again_by_the_name_of_its_batch_job() -> None:
+    assert job_name("j12/1/0/1", scope="ab") == "koala-ab-j12.1.0.1"
+    assert claim_of("koala-ab-j12.1.0.1", scope="ab") == "j12/1/0/1"
+    assert claim_of("koala-ab-a.b.1.0.1", scope="ab") == "a.b/1/0/1"
 
 
 @pytest.mark.parametrize(
@@ -52,6 +58,11 @@ def test_the_sites_own_words_win_over_wishes() -> None:
     free = GridEngine(parallel_environment="grid", native=("-p",))
     assert options(free, **WISHES) == ["-q gpu", "-P ocean"]
     assert free.honours == (*everywhere, "queue", "project", "native")
+
+
+def test_a_job_that_is_gone_already_is_withdrawn() -> None:
+    GRID_ENGINE.read_withdrawn(said('denied: job "9" does not exist\n', status=1))
+    SLURM.read_withdrawn(said(status=0))
 
 
 @pytest.mark.parametrize("dialect", [SLURM, GRID_ENGINE])

@@ -222,6 +222,17 @@ def test_the_configuration_of_slurm_decides_which_gate_keeps_the_place(
     assert keeping == [best, *others]
 
 
+def test_the_place_of_a_job_of_slurm_is_told_once_it_has_one() -> None:
+    gate = gates_of(CONFIG.replace("basic", "multifactor"), "n1")[0]
+    assert gate.place is not None
+    question = gate.place("7")
+    assert question.command.argv == ("scontrol", "-o", "show", "job", "7")
+    assert question.read(said("JobId=7 AccrueTime=Unknown Priority=1")) == ""
+    answer = said("JobId=7 AccrueTime=2026-11-29T06:17:29 Priority=1")
+    assert question.read(answer) == "AccrueTime=2026-11-29T06:17:29"
+    assert question.read(said(status=1, err="slurm_load_jobs error: Invalid job id")) == ""
+
+
 def test_the_queue_of_slurm_in_the_order_of_its_starts() -> None:
     """A gated job that the scheduler has looked at has no priority, and the place of the job that
     was submitted after it."""

@@ -177,6 +177,11 @@ def test_every_state_of_a_listing_has_its_meaning() -> None:
     assert jobs["8.1"].reason == "HTCondor: held: via condor_hold (by user daemon)"
 
 
+def test_a_job_whose_script_is_on_its_way_waits_for_a_while() -> None:
+    assert held(16).state is JobState.QUEUED
+    assert held(16, waited_s=61).state is JobState.STUCK
+
+
 def held(code: int, *, waited_s: int = 0, **more: object) -> BatchJob:
     ad = {"ClusterId": 3, "KoalaClaim": NAME, "JobStatus": 5, "HoldReasonCode": code}
     times = {"ServerTime": 1000 + waited_s, "EnteredCurrentStatus": 1000}

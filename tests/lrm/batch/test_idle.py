@@ -13,7 +13,7 @@ from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.claim_tracking import ClaimRow, TrackedClaim, idle_of
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.dialect import Figures
+from koala_agent.lrm.dialect import Figures, JobState
 from koala_agent.lrm.local_manager import Idle, Placeholder
 from tests.lrm.batch.imitated_slurm import Cluster, Serve, queue_row
 from tests.lrm.batch.test_samples import SLURM, nodes, said
@@ -71,6 +71,12 @@ def test_who_waits_for_a_node_of_ours_has_a_right_to_it() -> None:
     assert told(queue_row(*held)) == told()
 
 
+def test_our_own_claim_that_waits_is_no_job_of_others() -> None:
+    assert idle(several(), waiting("14", 4)).foreign_queued == 0
+    found = idle(several(), waiting("14", 4))
+    assert (found.startable, found.why) == (6, "4 idle, but claims of Koala wait for them")
+
+
 @pytest.mark.parametrize(
     ("cpus", "state", "why"),
     [
@@ -93,6 +99,12 @@ def test_the_reason_why_no_more_is_idle(cpus: str, state: str, why: str) -> None
     assert figures.is_settling == ("completing" in state)
 
 
+def test_a_partition_that_is_down_is_the_reason() -> None:
+    row = ("n1", "batch*", "down", "0/8/0/8", "idle", "64000", "0", "8:1:1")
+    figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", "", ""))))
+    assert idle(figures).why == "8 of partition batch, which is down"
+
+
 def test_what_is_planned_for_jobs_that_are_hidden_is_not_idle() -> None:
     row = ("n1", "batch*", "up", "0/8/0/8", "idle+planned", "64000", "0", "8:1:1")
     hidden = "PrivateData             = jobs,users\n"
@@ -102,6 +114,14 @@ def test_what_is_planned_for_jobs_that_are_hidden_is_not_idle() -> None:
     figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", hidden, ""))))
     assert "does not show" in idle(figures).why
     assert idle(figures, waiting("3", 2)).startable == 6  # perhaps it is planned for ours
+
+
+def test_the_limit_of_koala_at_a_site_is_the_reason() -> None:
+    mine = TrackedClaim(
+        row=ClaimRow(claim="j1/1/0/1", number="3", processors=4), state=JobState.RUNNING
+    )
+    found = idle(Figures(processors=8, idle=4, queued_jobs=0), mine, allowed=4)
+    assert (found.startable, found.why) == (0, "Koala may use 4 processors, and has them all")
 
 
 async def test_figures_that_were_asked_for_are_followed_by_each_change(

@@ -17,9 +17,11 @@ from koala_agent.lrm.dialect import (
     Dialect,
     JobState,
     submitted_number,
+    with_output,
 )
 from koala_agent.lrm.local_manager import Placeholder
 from koala_agent.transport.interface import Answer, Command
+from tests.lrm.batch.dialects import placeholder
 
 
 class Least(Dialect):
@@ -44,6 +46,18 @@ class Least(Dialect):
 
 def answer(out: str, status: int = 0) -> Answer:
     return Answer(status=status, out=out, err="")
+
+
+def test_it_inherits_all_but_submission_listing_and_cancel() -> None:
+    least = Least()
+    assert least.honours == ()
+    assert least.ask(placeholder(), name="n", script="") is None
+    assert (least.record("1"), least.explain("1"), least.figures()) == (None, None, ())
+    assert least.read_record(answer(""), number="1", name="n") is None
+    assert least.read_figures(()) is None
+    least.read_withdrawn(answer("", status=1))
+    with pytest.raises(TypeError, match="abstract"):
+        type("Less", (Least,), {"withdraw": Dialect.withdraw})()
 
 
 def test_without_figures_the_processors_of_the_configuration_count_less_our_own() -> None:
@@ -81,3 +95,8 @@ def test_a_mistake_of_a_dialect_is_an_error_of_its_site_with_its_place() -> None
     assert seen.value.transient
     with pytest.raises(LocalManagerError, match="put: no number in 'queued'"):
         dialect.read_submitted(answer("queued"))
+
+
+def test_a_job_without_a_folder_writes_no_output() -> None:
+    assert with_output(placeholder(body="true"), "#!/bin/sh\ntrue") == "#!/bin/sh\ntrue"
+    assert "placeholder.out" in with_output(placeholder(), "#!/bin/sh\ntrue")

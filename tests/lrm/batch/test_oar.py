@@ -195,3 +195,10 @@ def test_a_faulty_listing_is_no_empty_one(text: str) -> None:
     assert caught.value.transient
     with pytest.raises(LocalManagerError):
         SERVER.read_jobs(Answer(status=25, out="", err="DB connection error, exiting."))
+
+
+def test_jobs_that_are_gone_need_no_end() -> None:
+    SERVER.read_withdrawn(said("Deleting the job = 1 ...REGISTERED."))
+    SERVER.read_withdrawn(Answer(status=6, out="", err="This job was already killed."))
+    with pytest.raises(LocalManagerError):
+        SERVER.read_withdrawn(Answer(status=2, out="", err="cannot connect to executor"))

@@ -120,6 +120,14 @@ def test_states_and_ends() -> None:
     assert jobs["0"].owner == "ada"
 
 
+def test_no_answer_is_no_empty_listing() -> None:
+    assert SERVER.read_jobs(said('{"timestamp": 1, "pbs_server": "pbs1"}')) == []
+    for answer in (said(), said("{}"), said("[]"), said("{}", status=1), said('{"timestamp')):
+        with pytest.raises(LocalManagerError) as caught:
+            SERVER.read_jobs(answer)
+        assert caught.value.transient
+
+
 def test_a_server_without_history_has_no_records() -> None:
     for err in (
         "qstat: Unknown Job Id 9.pbs1",

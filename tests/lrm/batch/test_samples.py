@@ -149,6 +149,11 @@ def test_a_number_that_only_looks_like_one_is_no_job_s(number: str) -> None:
         GridEngine(parallel_environment="mpi").read_submitted(said(number))
 
 
+def test_a_complaint_is_a_line_without_control_characters() -> None:
+    answer = Answer(status=1, out="", err="a\x1b[31mb\tc\n")
+    assert answer.complaint() == "a [31mb c"
+
+
 def nodes(*rows: tuple[str, ...]) -> str:
     widths = [width for _, width in NODE_COLUMNS]
     return "\n".join(
@@ -192,6 +197,12 @@ def test_idle_processors_of_a_node_count_where_a_job_could_start(
 ) -> None:
     row = ("n1", "batch*", "up", "2/6/0/8", state, "64000", "0")
     assert figures(row) == expected
+
+
+def test_a_partition_that_takes_no_jobs_has_nothing_idle() -> None:
+    for word in ("down", "drain", "inact"):
+        row = ("n1", "batch*", word, "2/6/0/8", "mixed", "64000", "0")
+        assert figures(row) == (8, 0)
 
 
 def test_a_node_of_several_partitions_counts_once_and_in_the_default_one_only() -> None:

@@ -119,6 +119,10 @@ def test_native_options_of_slurm(text: str, allowed: tuple[str, ...], passed: bo
             options(slurm, native=text)
 
 
+def test_a_single_process_asks_for_the_memory_of_its_machine() -> None:
+    assert options(Slurm(), memory_min_mb=900, processes=1) == ["--mem=900M"]
+
+
 @pytest.mark.parametrize(
     ("out", "number"), [("17\n", "17"), ("18;alpha\n", "18"), ("7 of 9 quotas left\n\n19\n", "19")]
 )
@@ -181,6 +185,13 @@ def test_slurm_is_asked_before_with_the_same_words() -> None:
     ask = SLURM.ask(placeholder(), name="n", script="#!/bin/sh\n")
     assert ask is not None
     assert (ask.argv, ask.stdin) == ((*submit.argv, "--test-only"), submit.stdin)
+
+
+def test_an_estimate_of_slurm_refuses_nothing() -> None:
+    """With jobs ahead it said minutes where backfilling began at once."""
+    SLURM.read_asked(
+        said(err="sbatch: Job 9 to start at 2036-11-21T16:00:01 using 4 processors on nodes n2")
+    )
 
 
 @pytest.mark.parametrize(

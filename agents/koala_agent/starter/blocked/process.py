@@ -9,9 +9,9 @@ the process exits.
 from __future__ import annotations
 
 import os
-import signal
 
 from koala_agent.starter.compat import to_bytes
+from koala_agent.starter.light import signal
 from koala_agent.starter.process_tree import die_with_parent, set_brand
 
 TYPE_CHECKING = False

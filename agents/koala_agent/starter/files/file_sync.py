@@ -13,15 +13,14 @@ its own.
 
 from __future__ import annotations
 
-import base64
-import json
+import binascii
 import os
 import select
-import signal
-import socket
 
 from koala_agent.starter.challenge_response import Prover
-from koala_agent.starter.compat import dataclass, log
+from koala_agent.starter.compat import dataclass, log, to_object
+from koala_agent.starter.connection import find_address
+from koala_agent.starter.light import dumps, loads, signal, socket
 from koala_agent.starter.process_tree import die_with_parent
 
 TYPE_CHECKING = False
@@ -35,8 +34,8 @@ BLOCK_BYTES = 128 * 1024
 POLL_S = 0.25
 """Pause between two polls of the logs."""
 AGAIN_S, AGAIN_MAX_S = 0.1, 2.0
-ANSWER_S = 60.0
-"""Time limit of the agent's answer."""
+DIAL_S, ANSWER_S = 3.0, 60.0
+"""Time limits of the agent: of a connection, and of an answer."""
 SUM_BPS = 10_000_000
 """Least rate at which the agent computes a checksum; it extends the time limit of that request."""
 KEEPALIVE = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
@@ -103,7 +102,7 @@ class FileSyncClient:
         except OSError:
             return []
         *lines, self._unread = self._unread.split(b"\n")
-        return [json.loads(line) for line in lines]
+        return [to_object(loads(line)) for line in lines]
 
     def close(self) -> None:
         """Close the socket, which ends the process."""
@@ -219,7 +218,7 @@ class _Worker:
                 block = file.read(BLOCK_BYTES)
                 if not block:
                     break
-                data = base64.b64encode(block).decode()
+                data = binascii.b2a_base64(block, newline=False).decode()
                 has_bytes = self._ask_size("put", name=name, offset=has_bytes, data=data)
             self._sent[name] = has_bytes
 
@@ -279,7 +278,7 @@ class _Worker:
                     continue
                 if not answer.get("ok"):
                     raise RefusedError(f"{below}: {answer.get('error')}")
-                block = base64.b64decode(str(answer["data"]))
+                block = binascii.a2b_base64(str(answer["data"]))
                 if not block:
                     break
                 file.write(block)
@@ -296,7 +295,7 @@ class _Worker:
     # The starter ---------------------------------------------------------------------------------
 
     def _send(self, message: dict[str, object]) -> None:
-        self._starter.sendall(json.dumps(message).encode() + b"\n")
+        self._starter.sendall(dumps(message) + b"\n")
 
     def _wait(self, wait_s: float) -> None:
         """Wait for a command of the starter; exit without a starter."""
@@ -343,9 +342,12 @@ class _Worker:
         return self._exchange(question)
 
     def _dial(self) -> socket.socket:
-        address = self._request.agents[self._next % len(self._request.agents)]
+        host, port = self._request.agents[self._next % len(self._request.agents)]
         self._next += 1
-        connection = socket.create_connection(address, timeout=3.0)
+        family, address = find_address(host, port)
+        connection = socket.socket(family, socket.SOCK_STREAM)
+        connection.settimeout(DIAL_S)
+        connection.connect(address)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in KEEPALIVE:
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
@@ -363,14 +365,14 @@ class _Worker:
         to_sum = question["size"] if question["kind"] in ("sum", "done") else 0
         assert isinstance(to_sum, int)
         self._connection.settimeout(ANSWER_S + to_sum / SUM_BPS)
-        self._connection.sendall(json.dumps(question).encode() + b"\n")
+        self._connection.sendall(dumps(question) + b"\n")
         while b"\n" not in self._unread:
             part = self._connection.recv(65536)
             if not part:
                 raise ConnectionError("the agent hung up")
             self._unread += part
         line, self._unread = self._unread.split(b"\n", 1)
-        answer = json.loads(line)
+        answer = loads(line)
         if not isinstance(answer, dict):
             raise ValueError(f"{answer!r} is no answer")  # noqa: TRY004 - as bad as any other
         return answer

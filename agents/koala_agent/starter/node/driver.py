@@ -5,9 +5,7 @@ Its settings are a line on its standard input; all else comes over its connectio
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 import sys
 
 from koala_agent.starter.batch_rules import rules_of
@@ -30,6 +28,7 @@ from koala_agent.starter.events import (
     TooLate,
     Woken,
 )
+from koala_agent.starter.light import loads, socket
 from koala_agent.starter.machine_driver import MachineDriver
 from koala_agent.starter.node.state_machine import NodeMachine
 from koala_agent.starter.process_host import ProcessHost, make_sync_request
@@ -40,7 +39,6 @@ from koala_agent.starter.subreaper import keep
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event
-    from koala_agent.starter.subreaper import Keeper
 
 OWN_VARIABLES = ("PMI", "CUDA_VISIBLE_DEVICES", "HOSTNAME", "TMPDIR")
 """Variables that are this machine's own, and not the starter's, with any batch system."""
@@ -49,9 +47,7 @@ OWN_VARIABLES = ("PMI", "CUDA_VISIBLE_DEVICES", "HOSTNAME", "TMPDIR")
 class NodeDriver:
     """The `World` of the helper's machine: carries out its actions and collects its events."""
 
-    def __init__(
-        self, given: dict[str, object], folder: str = "", *, keeper: Keeper | None = None
-    ) -> None:
+    def __init__(self, given: dict[str, object], folder: str = "") -> None:
         machine = to_count(given["machine"])
         if machine < 0:
             machine = _own_number(to_texts(given["hosts"]))
@@ -67,7 +63,6 @@ class NodeDriver:
         )
         self._claim_secret = str(given["claim_secret"])
         self._folder = folder
-        self._keeper = keeper
         self._process_host: ProcessHost | None = None
 
     def run(self) -> None:
@@ -149,9 +144,7 @@ class NodeDriver:
             environment={**given, **own, MARK: mark},
         )
         request = make_sync_request(program, str(order["nonce"]))
-        self._process_host = ProcessHost(
-            program, mark, self.watch, sync_request=request, keeper=self._keeper
-        )
+        self._process_host = ProcessHost(program, mark, self.watch, sync_request=request)
         if self._folder:
             self._process_host.write(SPECIFICATION, spec)
         self._process_host.catch_signals()
@@ -171,11 +164,12 @@ def _own_number(hosts: list[str]) -> int:
 
 def main(given: dict[str, object], folder: str = "") -> int:
     """Run the helper; `folder` is its own where there is no shared one."""
-    NodeDriver(given, folder, keeper=keep()).run()
+    keep()
+    NodeDriver(given, folder).run()
     return 0
 
 
 def from_stdin() -> int:
     """Run the helper with settings from standard input."""
-    given = to_object(json.loads(sys.stdin.buffer.readline()))
+    given = to_object(loads(sys.stdin.buffer.readline()))
     return main(given)

@@ -9,13 +9,10 @@ sent over the connections, which others may listen to.
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import shlex
 import shutil
-import signal
-import socket
 
 from koala_agent.starter.challenge_response import (
     AGENT,
@@ -38,6 +35,7 @@ from koala_agent.starter.events import (
     Unexecutable,
     ValueRequested,
 )
+from koala_agent.starter.light import accept, dumps, signal, socket
 from koala_agent.starter.process_tree import is_alive
 from koala_agent.starter.program import again
 
@@ -231,9 +229,9 @@ class RemoteNodes:
 
     def _input(self, given: dict[str, object]) -> str:
         if not self._carried:
-            return json.dumps(given) + "\n"
+            return dumps(given).decode() + "\n"
         names = [str(self._carried[name]) for name in ("scratch", "python")]
-        text = json.dumps({**self._carried, **given})
+        text = dumps({**self._carried, **given}).decode()
         how = [to_shell(["set", "--", *names]), str(self._carried["shell"])]
         return "\n".join(["exec 3<<'KOALA'", text, "KOALA", *how])
 
@@ -272,7 +270,7 @@ class RemoteNodes:
     def _accept(self, _events: int) -> None:
         assert self._listener is not None
         try:
-            connection, _address = self._listener.accept()
+            connection = accept(self._listener)
         except OSError:
             return
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

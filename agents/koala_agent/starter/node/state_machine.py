@@ -13,9 +13,7 @@ connection.
 from __future__ import annotations
 
 import math
-import signal
 
-from koala_agent.starter.clock_offset import CLOCK_RATE_ERROR, ClockOffset
 from koala_agent.starter.compat import dataclass, to_count, to_list, to_number, to_object, to_whole
 from koala_agent.starter.events import (
     Answer,
@@ -43,6 +41,8 @@ from koala_agent.starter.events import (
     Unexecutable,
     ValueRequested,
 )
+from koala_agent.starter.light import signal
+from koala_agent.starter.state_machine.clock_offset import CLOCK_RATE_ERROR, ClockOffset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

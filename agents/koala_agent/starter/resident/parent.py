@@ -56,8 +56,7 @@ def _load() -> None:
 
     from koala_agent.starter.challenge_response import challenge, proof  # noqa: PLC0415
 
-    "localhost".encode("idna")  # the codec of host names
-    proof("", "", challenge())  # and the keyed hash
+    proof("", "", challenge())  # the keyed hash
 
 
 class _Parent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+from koala_agent.starter.light import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,9 +16,7 @@ a process.
 from __future__ import annotations
 
 import math
-import signal
 
-from koala_agent.starter.clock_offset import EVEN_S, EXACT_S, ClockOffset
 from koala_agent.starter.events import (
     Connected,
     CountProcesses,
@@ -48,6 +46,7 @@ from koala_agent.starter.events import (
     Woken,
     WriteEnd,
 )
+from koala_agent.starter.light import signal
 from koala_agent.starter.messages import (
     AdoptOrder,
     ArmOrder,
@@ -69,6 +68,7 @@ from koala_agent.starter.messages import (
     to_message,
 )
 from koala_agent.starter.state_machine.barrier import Barrier, PathProbing, has_peers
+from koala_agent.starter.state_machine.clock_offset import EVEN_S, EXACT_S, ClockOffset
 from koala_agent.starter.state_machine.exit_statuses import ExitStatuses, status_text
 from koala_agent.starter.state_machine.keepalive import Keepalive
 from koala_agent.starter.state_machine.kv_requests import KvRequests, refused
