@@ -22,8 +22,6 @@ DAY_S = 86_400.0
 BEFORE_D, JOBS_D, AFTER_D = 10, 60, 20
 END_S = (BEFORE_D + JOBS_D + AFTER_D) * DAY_S
 """End of a run; it begins with the logs."""
-USERS = 10
-"""Users whose jobs are co-allocated, in turn."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,6 @@ class Coallocated:
                 processors=self.sizes[: self.components],
                 run_s=self.run_s,
                 name=f"job{number}",
-                user=f"user{number % USERS}",
                 sites=() if self.components else tuple(name for name, _ in self.sites),
                 redundancy=self.redundancy,
             )
