@@ -53,7 +53,7 @@ class Parameters:
     redundancy_share_max: float = (
         0.1  # of a site's queue, by claims of jobs that wait elsewhere, too
     )
-    held_share_max: float = 0.25  # of a site, by tickets that came up before the others
+    held_share_max: float = 0.5  # of a site, by tickets that came up before the others
     ticket_plan_s: Seconds = 300.0  # between two plans, at most
     ticket_slack_s: Seconds = 300.0  # by which a ticket may be opened before the slowest part
     ticket_hold_min_s: Seconds = 600.0  # of a ticket that came up early: a sixth of the run ...
