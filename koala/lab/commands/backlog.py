@@ -53,7 +53,7 @@ VERSION = 2
     help="Components of a job, which may run at any of the sites.", unset="one at each site",
 )  # fmt: skip
 @option(
-    "--redundancy", type=Whole(1), default=1, metavar="K",
+    "--redundancy", type=Whole(1), default=1, metavar="QUEUES",
     help="With --components: sites in whose queues a component waits.",
 )  # fmt: skip
 @option("--no-gate", is_flag=True, help="The sites have no gates.")

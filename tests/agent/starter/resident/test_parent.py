@@ -125,8 +125,8 @@ async def test_a_forked_starter_is_like_an_executed_one_and_outlives_agent_and_p
 
 
 def catches_signals(pid: int) -> bool:
-    ignored = proc(pid, "status").split("SigIgn:")[1].split()[0]
-    return bool(int(ignored, 16) >> (signal.SIGHUP - 1) & 1)
+    caught = proc(pid, "status").split("SigCgt:")[1].split()[0]
+    return bool(int(caught, 16) >> (signal.SIGCHLD - 1) & 1)
 
 
 async def test_a_program_of_a_forked_starter_has_the_environment_of_the_agent(
