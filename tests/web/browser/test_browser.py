@@ -79,7 +79,7 @@ def test_a_job_is_submitted_and_watched_to_its_end(
         expect(page.get_by_role("region", name="Arrivals and passes")).to_contain_text("left")
         expect(page.locator("b.big")).to_have_text(milliseconds(shown["timeline"]["start_skew_s"]))
         run_s = sum(claim["run_s"] for claim in shown["charges"])
-        expect(page.get_by_role("region", name="Cost by claim").locator("tfoot")).to_contain_text(
+        expect(page.get_by_role("region", name="Usage by claim").locator("tfoot")).to_contain_text(
             processor_time(run_s)
         )
         for part in shown["parts"]:
@@ -102,6 +102,14 @@ def test_lists_follow_by_themselves_and_a_job_is_cancelled(
         expect(row).to_contain_text("Running")
         listed = next(one for one in document(grid, "list")["jobs"] if one["job"] == job)
         assert listed["sites"][0] in row.text_content()
+        page.keyboard.press("/")
+        expect(page.get_by_role("searchbox")).to_be_focused()
+        page.get_by_role("heading", level=1).click()
+        page.keyboard.press("?")
+        expect(page.get_by_role("note")).to_contain_text("search jobs")
+        page.keyboard.press("?")
+        page.keyboard.press("j")
+        expect(page.locator("tbody th a").first).to_be_focused()
         row.get_by_role("link").click()
         page.get_by_role("button", name="Cancel job").click()
         question = page.get_by_role("dialog")
