@@ -94,10 +94,10 @@ CASES = (
     Case(
         kind="gridengine",
         profile="quotas,forced",
-        idle=16,
+        idle=12,  # of 16
         usual='(native="-l h_vmem=1G")',
-        never=(Wish(count=13, words="no suitable queues"),),
+        never=(Wish(count=13, words="alpha allows 12 processors a job at most"),),
         first=Wish(count=12),
-        late=(Wish(words="qw"),),
+        late=(Wish(words="beyond what resource quotas allow"),),
     ),
 )
