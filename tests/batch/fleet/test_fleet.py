@@ -136,13 +136,15 @@ async def test_what_waits_for_a_limit_tells_the_reason_of_the_batch_system(
     grid: Grid, client: AsyncClient, case: Case, system: System
 ) -> None:
     jobs = []
-    if case.first is not None:
-        jobs.append(await submitted(grid, client, component(grid, case, case.first, "first")))
-        await grid.phase(client, jobs[0], "Running")
-    for late in case.late:
-        jobs.append(await submitted(grid, client, component(grid, case, late)))
-        await told(grid, client, jobs[-1], late.words)
-    await client.cancel(jobs)
+    try:
+        if case.first is not None:
+            jobs.append(await submitted(grid, client, component(grid, case, case.first, "first")))
+            await grid.phase(client, jobs[0], "Running")
+        for late in case.late:
+            jobs.append(await submitted(grid, client, component(grid, case, late)))
+            await told(grid, client, jobs[-1], late.words)
+    finally:
+        await client.cancel(jobs)
     assert {await client.wait(job) for job in jobs} <= {"Cancelled"}
     await until(lambda: system.numbers("koala-") == [])
     await all_idle(grid, client, case)
