@@ -44,7 +44,12 @@ QUESTIONS: dict[str, tuple[Path, ...]] = {
     "slurm submitted": (SLURM / "job-unknown.txt",),
     "cell jobs": (CELL / "qstat.xml",),
     "cell record": (CELL / "qacct.txt",),
-    "cell figures": (CELL / "queues.xml", CELL / "qstat.xml", CELL / "several-hosts.xml"),
+    "cell figures": (
+        CELL / "queues.xml",
+        CELL / "qstat.xml",
+        CELL / "several-hosts.xml",
+        CELL / "quotas.txt",
+    ),
     "cell submitted": (CELL / "qacct.txt",),
     "pool jobs": (POOL / "jobs.json",),
     "pool record": (POOL / "history.json",),

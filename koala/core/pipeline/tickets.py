@@ -224,7 +224,7 @@ def ticket_question(state: State, attempt: Attempt, now: Instant) -> TicketQuest
         files_s=max(0.0, files_arrive_at(state, job, attempt) - now),
         tickets_max=limits.tickets_max,
         slack_s=min(limits.ticket_slack_s, SLACK_OF_A_RUN * run_s),
-        hold_min_s=min(limits.ticket_hold_min_s, longest_s, max(run_s / 2, _HOLD_MIN_S)),
+        hold_min_s=min(limits.ticket_hold_min_s, longest_s, max(run_s / 3, _HOLD_MIN_S)),
         hold_max_s=min(limits.ticket_hold_max_s, longest_s),
         needed=job.needed,
     )

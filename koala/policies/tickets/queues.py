@@ -27,7 +27,8 @@ FAR_HOLDS = 3
 """A component that came up this many holds before the others is given back at once."""
 FAR_HOLDS_UNGATED = 2
 LOOK_S = 10.0
-"""Time that the others have to start, before a component that came up far too early goes."""
+"""Time that the others have to start, before a component that came up far too early goes; the slack
+of a short job is less."""
 REST_HOLDS = 6
 """Without a gate, a component that came up far too early is queued again after so many holds, or
 when the others are near. Else it would come up again at once where nothing is in its way."""
@@ -124,7 +125,7 @@ def _plan(
     is_held = part.held_s is not None
     is_elsewhere = not is_held and part.component in _held(question)
     held_s = part.held_s or 0.0
-    gives_back = is_held and (held_s >= hold_s or (last_s > far_s and held_s >= LOOK_S))
+    gives_back = is_held and (held_s >= hold_s or (last_s > far_s and held_s >= _look_s(question)))
     if part.can_gate:
         tickets = question.tickets_max - (1 if is_held and not gives_back else 0)
         open_ = 1 if is_open and not is_held and not is_elsewhere else 0
@@ -157,6 +158,10 @@ def _closed(question: TicketQuestion) -> TicketPlan:
     return TicketPlan(parts=tuple(plans), hold_s=hold_s, again_s=again_s)
 
 
+def _look_s(question: TicketQuestion) -> Seconds:
+    return min(LOOK_S, question.slack_s)
+
+
 def _hold_s(question: TicketQuestion) -> Seconds:
     run_s = question.run_s / HOLDS_OF_A_RUN
     return min(max(run_s, question.hold_min_s), question.hold_max_s)
@@ -176,5 +181,6 @@ def _since_turn_s(part: TicketPart) -> Seconds:
 def _again_s(question: TicketQuestion, hold_s: Seconds) -> Seconds:
     """Return the time until a component may have to be given back."""
     held = [part.held_s for part in question.parts if part.held_s is not None]
-    ends = [end_s - one for one in held for end_s in (LOOK_S, hold_s) if end_s > one]
+    looks = (_look_s(question), hold_s)
+    ends = [end_s - one for one in held for end_s in looks if end_s > one]
     return min(ends, default=FOREVER)

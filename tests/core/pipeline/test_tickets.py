@@ -179,15 +179,15 @@ def test_a_hold_ends_after_a_sixth_of_the_run(queued: Script) -> None:
 
 
 @pytest.mark.parametrize(("early_s", "is_open"), [(11.0, False), (9.0, True)])
-def test_a_short_job_holds_for_half_of_its_run_and_is_opened_a_twelfth_early(
+def test_a_short_job_holds_for_a_third_of_its_run_and_is_opened_a_twelfth_early(
     begin: Begin, early_s: float, is_open: bool
 ) -> None:
     script = busy(begin(chosen(tickets="dodge")), "a", "b").ignore(ClaimProcessors)
     script.tell(a_pair(wall_time_s=120.0))
-    tell(script, "a", c0n1=170.0)
-    tell(script, "b", c1n1=170.0 - early_s)
+    tell(script, "a", c0n1=110.0)
+    tell(script, "b", c1n1=110.0 - early_s)
     assert opened(script) == ["j1/1/0/1", "j1/1/1/1"][: 2 if is_open else 1]
-    script.grant("j1/1/0/1").after(59).expect_nothing().after(2)
+    script.grant("j1/1/0/1").after(39).expect_nothing().after(2)
     script.expect(StopClaim, claim="j1/1/0/1")
 
 

@@ -119,7 +119,7 @@ def test_tickets_come_up_when_the_recorded_users_have_gone(gate: str, holds: int
     grid = Grid(sites={"delft": 8, "leiden": 8}, gate=gate)
     grid.local_job("delft", 6, at=5.0, run_s=795.0)
     grid.local_job("leiden", 6, at=5.0, run_s=195.0)
-    parts = [a_component(4, site, wall_time_s=1200.0) for site in ("delft", "leiden")]
+    parts = [a_component(4, site, wall_time_s=1800.0) for site in ("delft", "leiden")]
     grid.submit("j1", a_spec(*parts), at=10.0)
     comparison = grid.told(2000.0).compare(tickets="turns")
     for row in rows(comparison, "j1").values():
@@ -134,7 +134,7 @@ def test_ways_to_wait_are_compared_over_one_run() -> None:
     grid = Grid(sites={"delft": 8, "leiden": 8}, gate="place")
     grid.local_job("delft", 6, at=5.0, run_s=95.0)
     grid.local_job("leiden", 6, at=5.0, run_s=1495.0)
-    parts = [a_component(4, site, wall_time_s=1200.0) for site in ("delft", "leiden")]
+    parts = [a_component(4, site, wall_time_s=1800.0) for site in ("delft", "leiden")]
     grid.submit("j1", a_spec(*parts), at=10.0)
     told = grid.told(4000.0)
     ways = {f"tickets={name}": Changes(policies={"tickets": name}) for name in ("none", "turns")}
