@@ -20,7 +20,7 @@ MODULES = (core_mutants, outer_mutants, ticket_mutants)
 """Imported for registration of their mutants."""
 
 
-UNFIT = ("AttributeError", "NameError", "ImportError")
+UNFIT = ("AttributeError", "NameError", "ImportError", "TypeError")
 
 
 def found_by(name: str, seeds: Iterable[int]) -> tuple[int, str] | None:

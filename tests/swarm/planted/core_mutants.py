@@ -359,11 +359,11 @@ def one_error_too_many() -> Patches:
     """The site is disabled one error after the threshold of consecutive errors."""
     real = refusals.count_error
 
-    def count_error(state: Any, site: Any, *rest: Any) -> None:
+    def count_error(state: Any, site: Any, *rest: Any, **named: Any) -> None:
         kept = state.parameters
         more = kept.consecutive_errors_max + 1
         state.parameters = replace(kept, consecutive_errors_max=more)
-        real(state, site, *rest)
+        real(state, site, *rest, **named)
         state.parameters = kept
 
     with replaced((refusals, "count_error"), by=count_error):
@@ -413,9 +413,9 @@ def a_snapshot_without_the_timers() -> Patches:
     """A snapshot omits part of the state: the timers."""
     real = saving.save
 
-    def save(state: Any) -> Any:
+    def save(state: Any, *rest: Any) -> Any:
         kept, state.timers = state.timers, type(state.timers)()
-        plain = real(state)
+        plain = real(state, *rest)
         state.timers = kept
         return plain
 
