@@ -13,7 +13,7 @@ from koala.common.runtime.checkup import NotableError
 from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm import gate_probe
-from koala_agent.lrm.batch import batch_manager
+from koala_agent.lrm.batch import repeated_probe
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.slurm import Slurm
@@ -191,7 +191,7 @@ async def test_a_gate_that_loses_the_place_gives_way_to_the_next(tmp_path: Path)
 async def test_a_changed_configuration_is_probed_by_itself_while_nobody_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_manager, "PROBE_POLL_S", 0.01)
+    monkeypatch.setattr(repeated_probe, "POLL_S", 0.01)
     GateTrial(gate="start time", gates=names_of(GATES), at=0.0).save(tmp_path)
     site = Scheduler(passing)
     site.config = BY_AGE

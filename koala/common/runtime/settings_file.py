@@ -22,7 +22,7 @@ PORT_MAX = 65_535
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Megabytes = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 _PATTERNS: dict[str, str] = {}
-"""What texts of each pattern are, by the pattern as errors of msgspec quote it."""
+"""Words for the texts of each pattern, by the pattern as errors of msgspec quote it."""
 
 
 def matching(

@@ -269,9 +269,9 @@ def check_predecessors(
     for one in spec.after:
         job = find(one.job)
         if job is None or not sees(job.spec.owner):
-            raise RejectedError(f"after {one.job}: there is no such job; allowed is one of yours")
+            raise RejectedError(f"after {one.job}: there is no such job (expected one of yours)")
         if job.is_over and one.ended is Ended.OK and not isinstance(job.phase, Finished):
             raise RejectedError(
                 f"after {one.job}: that job is {job.phase_name}, and this one starts only after it"
-                f" has ended well; allowed is {one.job}:any"
+                f" has ended well (expected {one.job}:any)"
             )

@@ -26,7 +26,11 @@ def texts_of_parts(text: str, count: int) -> tuple[list[str], list[str]]:
     steps = [(found, _commands(found, source, count)) for found in _STEP.finditer(text)]
     for found in re.finditer(r"^[^#\n]*--(?:het|pack)-group", text, re.MULTILINE):
         if not any(step.start() <= found.start() < step.end() for step, _ in steps):
-            raise _refusal("allowed is an `srun` at the beginning of a line", source, found.start())
+            raise _refusal(
+                "found in the middle of a line (expected an `srun` that begins one)",
+                source,
+                found.start(),
+            )
     texts, warnings = [text] * count, []
     for part in reversed(range(count)):
         own = [step for step, commands in steps if commands[part]]
@@ -59,7 +63,7 @@ def _commands(step: re.Match[str], source: Source, count: int) -> list[str]:
             if group not in map(str, range(count)):
                 raise _refusal(f"found {group!r}, expected 0 to {count - 1}", source, step.start(2))
             if commands[int(group)] or _END.fullmatch(rest) is None:
-                message = "allowed is one `srun` on a line, with one program for a part"
+                message = "found several programs for a part (expected one `srun` on a line)"
                 raise _refusal(message, source, step.start(2))
             commands[int(group)] = f"srun {_GROUP.sub('', program).strip()} {rest}".rstrip()
     return commands

@@ -127,8 +127,8 @@ class Coallocated:
             )
         if not 1 <= (self.components or 1) <= len(self.sites) >= self.redundancy >= 1:
             raise ConfigError(
-                f"{self.components} components with redundancy {self.redundancy}: allowed are 1 to"
-                f" {len(self.sites)}, a site for each"
+                f"{self.components} components with redundancy {self.redundancy} (expected 1 to"
+                f" {len(self.sites)}, a site for each)"
             )
         if self.redundancy > 1 and self.components is None:
             raise ConfigError(f"redundancy {self.redundancy}: needs a number of components")

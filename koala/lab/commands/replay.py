@@ -76,7 +76,7 @@ def replay(
         raise SpecError("--claims: allowed with --json only, which has room for them")
     wanted = parse_alternatives(changes) if changes else None
     if wanted is not None and len(wanted) > 1 and (job is not None or claims):
-        raise SpecError("--job and --claims: allowed are changes with one value of each key")
+        raise SpecError("--job and --claims compare two runs (expected one value a key in --with)")
     with _opened(journal) as past:
         since_at = _instant("--from", since, past)
         until_at = _instant("--until", until, past)

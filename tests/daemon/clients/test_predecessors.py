@@ -31,7 +31,7 @@ def test_a_job_may_wait_for_one_that_lives_or_has_ended_as_asked() -> None:
 
 
 def test_a_job_that_has_ended_otherwise_is_refused_with_what_is_allowed() -> None:
-    with pytest.raises(RejectedError, match=r"j1: that job is Cancelled, .*; allowed is j1:any"):
+    with pytest.raises(RejectedError, match=r"j1: that job is Cancelled, .*expected j1:any"):
         check(CANCELLED)
 
 

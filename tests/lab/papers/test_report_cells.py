@@ -72,7 +72,7 @@ LENGTHS = {"koala": 12, "multiqueue": 200, "deadlines": 4000, "hints": 12, "sq":
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_run_measures_every_metric_that_figures_and_claims_ask_for(name: str) -> None:
-    """Of settings of one kind, and of one policy, the first is run."""
+    """Runs the first setting of each kind and policy."""
     paper = paper_of(name)
     effort = replace(paper.efforts["quick"], replications=1, length=LENGTHS[name])
     asked: dict[tuple[object, ...], tuple[Setting, set[str]]] = {}

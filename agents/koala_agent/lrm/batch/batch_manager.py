@@ -38,7 +38,7 @@ from koala.common.protocol.names import AWAY, SILENT
 from koala.common.protocol.queue_limits import Times
 from koala.common.runtime.clock import boot_id
 from koala.common.runtime.structured_log import get_logger
-from koala.errors import KoalaError, LocalManagerError
+from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.account_breaker import AccountBreaker, CircuitOpenError
 from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.claim_tracking import ClaimRow, TrackedClaim, TrackedClaims
@@ -46,8 +46,8 @@ from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
 from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
 from koala_agent.lrm.batch.limits.submission_pauses import SubmissionPauses
 from koala_agent.lrm.batch.queue_figures import QueueFigures
+from koala_agent.lrm.batch.repeated_probe import RepeatedProbe
 from koala_agent.lrm.dialect import BatchJob, Dialect, JobState, job_name, script
-from koala_agent.lrm.gate_probe import Trial, later_than, probe_job
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
 from koala_agent.lrm.local_manager import (
@@ -84,10 +84,6 @@ SETTLE_S, SETTLING_S = 30.0, 2.0
 request, and the pause before it is tried again then."""
 STAY_S = 60.0
 """Time after which a batch job is cancelled that goes on without its starter."""
-PROBE_POLL_S, PROBE_AGAIN_S = 5.0, 3600.0
-"""Pause between two looks of a gate probe, and between two probes that have shown nothing."""
-PROBE_HOLE_S = 300.0
-"""Time for which two processors must be idle that a gate probe uses."""
 UNBOUNDED = 60_000
 """Commands a minute of a manager without a budget."""
 
@@ -149,13 +145,20 @@ class BatchManager:
             queues=self._queues,
             clock=clock,
         )
+        self._probe = RepeatedProbe(
+            dialect,
+            self._breaker,
+            self._claims,
+            self._gatekeeper,
+            folder=settings.state_directory,
+            scope=settings.scope,
+            clock=clock,
+        )
         self._pauses = SubmissionPauses(clock)
         self._tested: dict[Placeholder, float] = {}  # until when a good request counts
         self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._happened_at = -math.inf  # the last event that a listing may tell more about
         self._ends_late = False  # processors of claims that left were not free soon after
-        self._probe: asyncio.Task[None] | None = None
-        self._probe_at = -math.inf
         self._reported_idle: Idle | None = None
         self._opened = asyncio.Event()
         self._closing = asyncio.Event()
@@ -198,8 +201,7 @@ class BatchManager:
                 beside = group.create_task(self._retry_troubled())
                 await self._run_polls(group)
                 beside.cancel()
-                if self._probe is not None:
-                    self._probe.cancel()
+                self._probe.cancel()
         finally:
             self._table.close()
 
@@ -215,7 +217,7 @@ class BatchManager:
                 self._report_idle()
                 await self._cancel_unwanted()
                 self._mark_answering()
-                self._probe_when_due(group)
+                self._probe.start_when_due(group, self._idle_told)
             except LocalManagerError as error:
                 self._mark_silent(error)
             await self._pause()
@@ -577,42 +579,6 @@ class BatchManager:
         except LocalManagerError:
             self._records_at[row.account] = self._clock() + self._settings.trouble_s
             raise
-
-    def _probe_when_due(self, group: asyncio.TaskGroup) -> None:
-        """Probe the gates again once the configuration is another one, beside nobody who waits;
-        end it as soon as a claim of ours does."""
-        is_needed = any(one.is_waiting() for one in self._claims.open())
-        if self._probe is not None and not self._probe.done():
-            if is_needed:
-                self._probe.cancel()
-        elif not is_needed and self._clock() >= self._probe_at and self._gatekeeper.to_try:
-            idle = self._idle_told()
-            spare = max(1, idle.resources.unit) * 2
-            holes = [one.processors for one in idle.holes if one.for_s >= PROBE_HOLE_S]
-            if not idle.trouble and max(idle.startable, *holes, 0) >= spare:
-                self._probe = group.create_task(self._probe_gates())
-
-    async def _probe_gates(self) -> None:
-        """Probe the gates. The jobs have names of ours: after a crash nobody wants them."""
-        self._probe_at = self._clock() + PROBE_AGAIN_S
-        folder = self._settings.state_directory
-        job = probe_job(folder)
-        self._claims.apart |= {job.claim, later_than(job).claim}
-        trial = Trial(
-            self._dialect,
-            ask=partial(self._breaker.ask, account=""),
-            act=partial(self._breaker.act, account=""),
-            poll_s=PROBE_POLL_S,
-            scope=self._table.scope,
-        )
-        try:
-            gates = self._gatekeeper.to_try
-            usable = [gate for gate in gates if gate.keeps_place]
-            seen = await trial.try_all(gates, usable, job, folder)
-            log.info("gate.probed", result=seen)
-        except (KoalaError, OSError) as error:
-            log.warning("gate.probed", result=str(error))
-        self._gatekeeper.note_probe()
 
     # Doing ------------------------------------------------------------------------------------
 

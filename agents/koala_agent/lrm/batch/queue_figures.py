@@ -17,16 +17,15 @@ from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.account_breaker import AccountBreaker
 from koala_agent.lrm.batch.batch_settings import BatchSettings
-from koala_agent.lrm.batch.claim_tracking import (
-    TrackedClaim,
-    TrackedClaims,
+from koala_agent.lrm.batch.claim_tracking import TrackedClaim, TrackedClaims
+from koala_agent.lrm.batch.forecast import forecast, holes
+from koala_agent.lrm.batch.idle_processors import (
     hole_words,
     idle_of,
     others_waiting,
     presumed_figures,
     taken_of,
 )
-from koala_agent.lrm.batch.forecast import forecast, holes
 from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
 from koala_agent.lrm.dialect import Dialect, Figures
 from koala_agent.lrm.local_manager import Idle

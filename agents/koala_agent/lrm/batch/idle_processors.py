@@ -1,0 +1,146 @@
+"""Derive what is idle for the next claim: the figures of a batch system, less what our claims take.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from koala.common.protocol.limits import ENDLESS_S, PROCESSORS_MAX
+from koala.common.protocol.messages import Hole, Taken
+from koala.common.protocol.names import ClaimId
+from koala_agent.lrm.batch.claim_tracking import TrackedClaim
+from koala_agent.lrm.dialect import Figures, JobState
+from koala_agent.lrm.local_manager import Idle
+
+
+def idle_of(
+    figures: Figures, claims_known: Iterable[TrackedClaim], *, allowed: int, unsure: int = 0
+) -> Idle:
+    """Derive the idle processors: the last figures less the waiting claims, which will take some of
+    them, unless they are gated or wait for a limit. `unsure` are the processors of claims in an
+    unknown state; at most those in use are counted.
+
+    Jobs that wait before ours have a right to the idle processors that they may take. Backfilling
+    may decide otherwise; a claim that got no processors is refused after its grace time.
+    """
+    claims = [claim for claim in claims_known if claim.row.end is None]
+    queued = [claim for claim in claims if claim.may_start() and not claim.is_limited]
+    running = sum(taken_of(claim) for claim in claims if claim.uses_processors())
+    waiting = sum(taken_of(claim, figures.resources.unit or 1) for claim in queued)
+    in_use = figures.processors - figures.idle - figures.shut
+    running += min(unsure, max(0, in_use - running))
+    idle = max(0, min(figures.idle, allowed - running) - waiting)
+    local = in_use - running
+    wanted = sum(claim.row.gpus for claim in queued)
+    foreign = others_waiting(figures, claims)
+    kept = _kept_for_others(figures, foreign, has_own=bool(queued))
+    found = Idle(
+        processors=min(figures.processors, allowed),
+        idle=idle,
+        startable=max(0, min(idle, figures.idle - kept - waiting)),
+        queued_jobs=figures.queued_jobs,
+        foreign_queued=foreign.jobs,
+        local_processors=min(max(0, local), PROCESSORS_MAX),
+        idle_gpus=max(0, figures.idle_gpus - wanted),
+        resources=figures.resources,
+        asleep=min(figures.asleep, idle),
+        wake_s=figures.wake_s,
+        taken=tuple(
+            Taken(claim=ClaimId(claim.row.claim), processors=claim.row.taken)
+            for claim in claims
+            if claim.row.taken
+        ),
+    )
+    return replace(found, why=_why_no_more(found, figures, foreign, kept, waiting))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """Jobs of others that wait for processors. `wanted` are those that they wait for, `nodes` those
+    of which they may take some; None: unknown."""
+
+    jobs: int = 0
+    wanted: int | None = None
+    nodes: frozenset[str] | None = None
+
+
+def others_waiting(figures: Figures, claims_known: Iterable[TrackedClaim]) -> Others:
+    """Return the jobs of others that wait for processors."""
+    claims = list(claims_known)
+    if figures.waiting is None:
+        ours = sum(claim.is_eligible() and not claim.is_limited for claim in claims)
+        return Others(jobs=max(0, figures.queued_jobs - ours))
+    own = {claim.row.number for claim in claims}
+    rows = [row for row in figures.waiting if row.number not in own]
+    places = {row.nodes for row in rows}
+    return Others(
+        jobs=len(rows),
+        wanted=sum(row.processors for row in rows),
+        nodes=None if None in places else frozenset().union(*filter(None, places)),
+    )
+
+
+def taken_of(claim: TrackedClaim, unit: int = 1) -> int:
+    """Return the processors that a claim takes, or will, of nodes that are given in such units."""
+    return claim.row.taken or -(-claim.row.processors // unit) * unit
+
+
+def _kept_for_others(figures: Figures, foreign: Others, *, has_own: bool) -> int:
+    """Return the idle processors to which others have a right. What a batch system that hides their
+    jobs has planned may be planned for a claim of ours that waits."""
+    if foreign.jobs and foreign.nodes is None:
+        return figures.idle
+    nodes = foreign.nodes or frozenset()
+    if not has_own:
+        nodes |= figures.planned
+    return sum(figures.idle_at.get(node, 0) for node in nodes)
+
+
+def _why_no_more(idle: Idle, figures: Figures, foreign: Others, kept: int, waiting: int) -> str:
+    """Say in words why no more processors are startable; empty where all are."""
+    words = []
+    if kept and foreign.jobs:
+        verb = "waits" if foreign.jobs == 1 else "wait"
+        who = f"{foreign.jobs} job{'s' if foreign.jobs > 1 else ''} of others {verb}"
+        what = "processors" if foreign.wanted is None else f"{foreign.wanted} processors"
+        words.append(f"{kept} idle, but {who} for {what}")
+    elif kept:
+        words.append(f"{kept} idle, but planned for jobs that the batch system does not show")
+    if waiting and figures.idle > kept:
+        words.append(f"{min(waiting, figures.idle)} idle, but claims of Koala wait for them")
+    if not idle.startable and not words and figures.processors:
+        if idle.processors < figures.processors and figures.idle:
+            words.append(f"Koala may use {idle.processors} processors, and has them all")
+        elif not figures.closed:
+            words.append(f"all {figures.processors} are in use")
+        else:
+            used = idle.local_processors
+            words.append(f"{used} are in use" if used else "")
+    if idle.asleep and not kept:
+        words.append(
+            f"{idle.asleep} are powered down (they wake in about {_about(figures.wake_s)})"
+        )
+    return "; ".join(filter(None, [*words, *figures.closed]))
+
+
+def presumed_figures(claims: Iterable[TrackedClaim], *, allowed: int) -> Figures:
+    """Return the figures of a batch system that tells none: nobody but our claims uses the
+    processors that we may have."""
+    every = list(claims)
+    taken = sum(taken_of(claim) for claim in every if claim.state is not JobState.QUEUED)
+    waiting = sum(claim.is_eligible() for claim in every)
+    return Figures(processors=allowed, idle=max(0, allowed - taken), queued_jobs=waiting)
+
+
+def hole_words(hole: Hole) -> str:
+    """Say who may have the processors of a hole."""
+    who = f"that end within {_about(hole.for_s)}" if hole.for_s < ENDLESS_S else "of any length"
+    return f"{hole.processors} of them for jobs {who}"
+
+
+def _about(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{math.ceil(seconds / 60)} min"
