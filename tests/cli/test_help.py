@@ -56,7 +56,7 @@ def test_every_metavar_says_something() -> None:
         (("simulate", "sq", "--mapping"), "--mapping x: allowed are least, fit, random"),
         (("simulate", "deadlines", "--killed"), "--killed x: allowed are lost, requeue"),
         (("logs", "j1", "--stream"), "--stream x: allowed are stdout, stderr, both"),
-        (("admin", "report", "--by"), "--by x: allowed are user, site, day, job, claim"),
+        (("admin", "report", "--by"), "--by x: allowed are user, group, site, day, job, claim"),
         (("site", "connect", "host", "--agent"), "--agent x: allowed are here, there"),
         (("reproduce",), "PAPER x: allowed are koala, multiqueue, deadlines, hints, sq"),
         (("simulate", "workload"), "MODEL x: allowed are lublin, das"),

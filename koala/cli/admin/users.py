@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from koala.cli.admin.groups import limit_options, limits_of
 from koala.cli.arguments import Whole, Words, daemon_options, examples, offered, option
 from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import note, print_answer, print_json, print_list, terminal_width
@@ -19,8 +20,15 @@ HERE = "koala.cli.admin.users"
 
 user = LazyGroup(
     "user",
-    {"": {"add": f"{HERE}:add", "list": f"{HERE}:list_users", "revoke": f"{HERE}:revoke"}},
-    help="Add, list and revoke users.",
+    {
+        "": {
+            "add": f"{HERE}:add",
+            "set": f"{HERE}:set_user",
+            "list": f"{HERE}:list_users",
+            "revoke": f"{HERE}:revoke",
+        }
+    },
+    help="Add, change, list and revoke users.",
     no_args_is_help=True,
 )
 ROLES = ("user", "operator", "administrator")
@@ -64,6 +72,48 @@ def add(*, name: str, role: str, expires: str, json: bool, address: str | None) 
     found = Credentials(address=there, user=name, token=made.token, authority=made.ca.encode())
     note(f"the credentials of {name}, {made.role}; they are not shown again")
     print(credentials_text(found), end="")
+
+
+@examples(
+    "koala user set ann --role operator",
+    "koala user set bob --expires 90d --processors 32",
+)
+@click.command("set")
+@name_argument
+@option("--role", type=Words(ROLES), help="New rights.", unset="unchanged")
+@option(
+    "--expires", metavar="TIME", help="New lifetime from now, such as 90d; 0: no expiry.",
+    unset="unchanged",
+)  # fmt: skip
+@option(
+    "--group", metavar="GROUP", help="Group of jobs that name none; one that the user is in.",
+    unset="unchanged",
+)  # fmt: skip
+@limit_options
+@daemon_options
+def set_user(
+    *,
+    name: str,
+    role: str | None,
+    expires: str | None,
+    group: str | None,
+    json: bool,
+    address: str | None,
+    **limits: str | None,
+) -> None:
+    """Change a user's rights, lifetime, group and limits. The token stays. For administrators."""
+    from koala.cli.arguments import read_duration
+    from koala.cli.render.documents import users_text
+
+    expires_s = None if expires is None else read_duration("--expires", expires)
+    changes = limits_of(limits)
+    found = ask(
+        address,
+        lambda client: client.set_user(
+            name, role=role or "", expires_s=expires_s, group=group, limits=changes
+        ),
+    )
+    print_answer(found, lambda: users_text([found], width=terminal_width()), as_json=json)
 
 
 @click.command("list")

@@ -95,6 +95,10 @@ class Submitted(Protocol):
     help="Place the job only after this job has ended well; JOB:any: however it ended.",
 )  # fmt: skip
 @option(
+    "--group", default="", metavar="GROUP", help="Group of users that the job counts for.",
+    unset="that of the description, else yours",
+)  # fmt: skip
+@option(
     "--patience", type=Number(0), default=0.0, metavar="SECONDS",
     help="How long to retry while the daemon is full.",
 )  # fmt: skip
@@ -113,6 +117,7 @@ def submit(
     no_wait: bool,
     queue: str,
     after: Sequence[str],
+    group: str,
     patience: float,
     define: Sequence[str],
     json: bool,
@@ -140,6 +145,7 @@ def submit(
         "no_wait": no_wait,
         "queue": queue,
         "after": after,
+        "group": group,
     }
 
     async def submit_only(daemon: Connection) -> None:

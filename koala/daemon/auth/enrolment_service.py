@@ -19,12 +19,18 @@ from koala.common.runtime.structured_log import get_logger
 from koala.common.runtime.token_bucket import RateLimits
 from koala.common.wire.v1 import identity_pb2 as pb
 from koala.common.wire.v1.identity_pb2_grpc import EnrolmentServicer
-from koala.common.wire.v1.koala_pb2 import AddSiteRequest, AddUserRequest
+from koala.common.wire.v1.koala_pb2 import (
+    AddSiteRequest,
+    AddUserRequest,
+    SetGroupRequest,
+    SetUserRequest,
+)
 from koala.core.model.values import SiteName
 from koala.daemon.auth.access_rules import Role, caller_of_call
 from koala.daemon.auth.audit import Audit
 from koala.daemon.auth.certificate_authority import CertificateAuthority
 from koala.daemon.auth.credential_store import CredentialStore, enrolment_of, user_of
+from koala.daemon.auth.groups import GroupRecord
 from koala.errors import ExhaustedError, KoalaError, RejectedError, SpecError
 from koala.views.records.access import AuditLines, Enrolment, Enrolments, User, Users
 
@@ -173,6 +179,48 @@ class Registrar:
         """Return every user that was ever added."""
         users = self._credentials.users
         return Users(users=tuple(user_of(users[name]) for name in sorted(users)))
+
+    def set_user(self, request: SetUserRequest) -> User:
+        """Change a user, whose token stays. Raises UnknownNameError, SpecError, RejectedError."""
+        expires_s = request.expires_s if request.HasField("expires_s") else None
+        if expires_s is not None and not 0 <= expires_s <= EXPIRES_S_MAX:
+            raise SpecError(
+                f"expires = {expires_s:g} s (expected 0 to {EXPIRES_S_MAX:g}; 0: no expiry)"
+            )
+        record = self._credentials.set_user(
+            request.name,
+            role=_role(request.role) if request.role else None,
+            expires_s=expires_s,
+            group=request.group if request.HasField("group") else None,
+            limits=request.limits,
+        )
+        log.info("user.changed", user=request.name, by=caller_of_call().name)
+        return user_of(record)
+
+    def set_group(self, request: SetGroupRequest) -> GroupRecord:
+        """Add or change a group. Raises SpecError, UnknownNameError."""
+        by = caller_of_call().name
+        record = self._credentials.set_group(
+            request.name, by=by, add=request.add, remove=request.remove, limits=request.limits
+        )
+        log.info("group.changed", group=request.name, by=by, members=len(record.members))
+        return record
+
+    def remove_group(self, name: str) -> GroupRecord:
+        """Remove a group. Raises UnknownNameError."""
+        record = self._credentials.remove_group(name)
+        log.info("group.removed", group=name, by=caller_of_call().name)
+        return record
+
+    def groups(self) -> list[GroupRecord]:
+        """Return the groups that the caller sees: its own, all for operators. None in plain
+        text."""
+        caller = caller_of_call()
+        known = {} if self._known is None else self._known.groups
+        seen = [
+            name for name in sorted(known) if caller.sees("") or caller.name in known[name].members
+        ]
+        return [known[name] for name in seen]
 
     async def audit(self, last: int) -> AuditLines:
         """Return the newest lines of the audit log, oldest first."""

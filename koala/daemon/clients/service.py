@@ -36,6 +36,7 @@ from koala.core.scheduler import Scheduler
 from koala.daemon.auth.access_rules import Caller, caller_of_call
 from koala.daemon.auth.enrolment_service import Registrar
 from koala.daemon.clients.file_service import FileService
+from koala.daemon.clients.group_service import GroupService
 from koala.daemon.clients.listing import ArchiveQueries, Listing, damaged_job, no_job, owner_wanted
 from koala.daemon.clients.logs import Logs, LogsWanted
 from koala.daemon.clients.outputs import Outputs, OutputsWanted
@@ -86,6 +87,7 @@ class Service(KoalaServicer):
     outputs: Outputs
     files: FileService
     registrar: Registrar
+    groups: GroupService
     journal: Journal
     archive: ArchiveQueries
     stream_quota: ConcurrencyQuota
@@ -331,6 +333,20 @@ class Service(KoalaServicer):
 
     async def RevokeUser(self, request: pb.NameRequest, _: Context) -> pb.Document:  # noqa: N802
         return _document(self.registrar.revoke_user(request.name))
+
+    async def SetUser(self, request: pb.SetUserRequest, _: Context) -> pb.Document:  # noqa: N802
+        found = self.registrar.set_user(request)
+        await self.groups.publish()
+        return _document(found)
+
+    async def SetGroup(self, request: pb.SetGroupRequest, _: Context) -> pb.Document:  # noqa: N802
+        return _document(await self.groups.changed(self.registrar.set_group(request)))
+
+    async def RemoveGroup(self, request: pb.NameRequest, _: Context) -> pb.Document:  # noqa: N802
+        return _document(await self.groups.changed(self.registrar.remove_group(request.name)))
+
+    async def ListGroups(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
+        return _document(await self.groups.documents(self.registrar.groups()))
 
     async def ListUsers(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         return _document(self.registrar.users())

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from koala.common.runtime.disk_space import DiskSpace
 from koala.common.wire.status import submitted_error
@@ -76,6 +76,7 @@ class SubmitService:
     disk: DiskSpace
     notify_rules: NotifyRules
     uploads: Uploads
+    group_of_job: Callable[[str, str], str]
     verdicts: Verdicts = field(default_factory=Verdicts)
     _checking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -195,6 +196,7 @@ class SubmitService:
                         f"key {submission.key!r} was used for {known[0]}, which has another text"
                     )
                 return pb.Submitted(job=known[0], warnings=warned, is_known=True)
+            group = self.group_of_job(caller.name, submission.group or reading.spec.group)
             self.notify_rules.check(reading.spec)
             check_deadline(reading.spec, batch.now)
             check_predecessors(
@@ -219,7 +221,7 @@ class SubmitService:
             _require_room(lot.shortage)
             spec = with_archives(spec, submission.staged, lot.problems)
             job = batch.new_job()
-            spec = with_progress(spec, batch.scheduler)
+            spec = replace(with_progress(spec, batch.scheduler), group=group)
             batch.emit(JobSubmitted(job=job, spec=spec, key=key, digest=digest))
             self.quotas.accepted(job, spec.owner, size)
             return pb.Submitted(job=job, warnings=warned)
@@ -239,6 +241,8 @@ def _digest(submission: pb.Submission, owner: str) -> str:
         parts.append(submission.queue)
     if submission.after:
         parts.append(list(submission.after))
+    if submission.group:
+        parts.append(["group", submission.group])
     if submission.staged:
         parts.append(sorted(submission.staged.items()))
     text = json.dumps(parts)
