@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from koala.core.model.allowances import NO_LIMITS, Payer, Usage, payers_of
 from koala.core.model.job import Job
+from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Seconds
 from koala.core.state import State
 
@@ -18,15 +19,23 @@ def excess_of(state: State, job: Job) -> str:
     for none."""
     if not state.allowances:  # long queues are scanned often
         return ""
-    return next(filter(None, [_excess(state, job, payer) for payer in payers_of(job.spec)]), "")
+    used = [(payer, usage_of(state, payer)) for payer in payers_of(job.spec)]
+    return next(filter(None, [_excess(state, job.spec, payer, has) for payer, has in used]), "")
 
 
-def _excess(state: State, job: Job, payer: Payer) -> str:
+def excess_alone(state: State, spec: JobSpec) -> str:
+    """Return which limit of its user or group a job would exceed if it were the only one; empty
+    for none."""
+    limits = [_excess(state, spec, payer, Usage()) for payer in payers_of(spec)]
+    return next(filter(None, limits), "")
+
+
+def _excess(state: State, spec: JobSpec, payer: Payer, used: Usage) -> str:
     allowance = state.allowances.get(payer)
     if allowance is None:
         return ""
-    used, asked = usage_of(state, payer), Usage()
-    asked.add(job.spec)
+    asked = Usage()
+    asked.add(spec)
     for what, has, wants, most in (
         ("jobs", used.jobs, asked.jobs, allowance.jobs),
         ("processors", used.processors, asked.processors, allowance.processors),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from koala.common.runtime.disk_space import DiskSpace
 from koala.common.wire.status import submitted_error
 from koala.common.wire.v1 import koala_pb2 as pb
+from koala.core.allowances import excess_alone
 from koala.core.model.events import JobSubmitted
 from koala.core.model.job import Finished, Job
 from koala.core.model.job_spec import JobSpec
@@ -204,12 +205,15 @@ class SubmitService:
                 lambda job: batch.scheduler.jobs.get(job) or lot.past.predecessors.get(job),
                 caller.sees,
             )
-            spec = with_inputs(reading.spec, batch.scheduler)
+            spec = replace(with_inputs(reading.spec, batch.scheduler), group=group)
+            if never := excess_alone(batch.scheduler, spec):
+                raise RejectedError(f"the job can never start: {never}")
             warned = (*warned, *check(spec, batch.scheduler, lot.listed, self.verdicts))
             if submission.no_wait and not batch.scheduler.has_room:
                 limit = batch.scheduler.parameters.queue_jobs_max
                 raise queues_full_error(len(batch.scheduler.queues), limit)
-            size = reading.size_bytes if spec is reading.spec else description_bytes(spec)
+            is_as_read = spec.all_inputs == reading.spec.all_inputs
+            size = reading.size_bytes if is_as_read else description_bytes(spec)
             self.quotas.require_job_quota(spec.owner, size)
             queues = self.registry.queue
             deadline_at = spec.deadline_at(batch.now)
@@ -221,7 +225,7 @@ class SubmitService:
             _require_room(lot.shortage)
             spec = with_archives(spec, submission.staged, lot.problems)
             job = batch.new_job()
-            spec = replace(with_progress(spec, batch.scheduler), group=group)
+            spec = with_progress(spec, batch.scheduler)
             batch.emit(JobSubmitted(job=job, spec=spec, key=key, digest=digest))
             self.quotas.accepted(job, spec.owner, size)
             return pb.Submitted(job=job, warnings=warned)
