@@ -54,6 +54,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "People": {
         "user": "koala.cli.admin.users:user",
         "group": "koala.cli.admin.groups:group",
+        "login": "koala.cli.admin.users:login",
     },
     "Administration": {
         "daemon": "@daemon",

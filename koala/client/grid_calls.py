@@ -107,10 +107,17 @@ class AsyncGridCalls:
         """List the added sites with the state of their certificates."""
         return list((await self._daemon.record(Enrolments, "ListEnrolments", pb.Empty())).sites)
 
-    async def add_user(self, name: str, *, role: str = "user", expires_s: float = 0.0) -> User:
-        """Add a user; return a `token`, shown only once."""
-        request = pb.AddUserRequest(name=name, role=role, expires_s=expires_s)
+    async def add_user(
+        self, name: str, *, role: str = "user", expires_s: float = 0.0, invited_s: float = 0.0
+    ) -> User:
+        """Add a user; return a `token`, shown only once. With `invited_s` it is an invitation: the
+        user exchanges it for a token within this time (`renew_token`)."""
+        request = pb.AddUserRequest(name=name, role=role, expires_s=expires_s, invited_s=invited_s)
         return await self._daemon.record(User, "AddUser", request)
+
+    async def renew_token(self) -> User:
+        """Exchange the caller's token, or invitation, for a new `token`; the old one ends."""
+        return await self._daemon.record(User, "RenewToken", pb.Empty())
 
     async def set_user(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +13,7 @@ from koala.cli.arguments import Whole, Words, daemon_options, examples, offered,
 from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import note, print_answer, print_json, print_list, terminal_width
 from koala.cli.requests import ask
+from koala.errors import SpecError
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
@@ -23,12 +26,13 @@ user = LazyGroup(
     {
         "": {
             "add": f"{HERE}:add",
+            "invite": f"{HERE}:invite",
             "set": f"{HERE}:set_user",
             "list": f"{HERE}:list_users",
             "revoke": f"{HERE}:revoke",
         }
     },
-    help="Add, change, list and revoke users.",
+    help="Add, invite, change, list and revoke users.",
     no_args_is_help=True,
 )
 ROLES = ("user", "operator", "administrator")
@@ -72,6 +76,88 @@ def add(*, name: str, role: str, expires: str, json: bool, address: str | None) 
     found = Credentials(address=there, user=name, token=made.token, authority=made.ca.encode())
     note(f"the credentials of {name}, {made.role}; they are not shown again")
     print(credentials_text(found), end="")
+
+
+@examples(
+    "koala user invite ann",
+    "koala user invite oncall --role operator --ttl 2h",
+)
+@click.command
+@name_argument
+@option("--role", type=Words(ROLES), default="user", help="Rights, as in koala user add.")
+@option("--ttl", default="24h", metavar="TIME", help="Lifetime of the invitation: 30m, 12h, 7d.")
+@option(
+    "--expires", default="0", metavar="TIME",
+    help="Lifetime of the user's credentials, such as 90d; 0: no expiry.",
+)  # fmt: skip
+@daemon_options
+def invite(
+    *, name: str, role: str, ttl: str, expires: str, json: bool, address: str | None
+) -> None:
+    """Invite a user: print the command with which the user gets credentials, once.
+
+    The invitation is good for nothing else, and expires. For administrators.
+    """
+    from koala.cli.arguments import read_duration
+    from koala.common.identity.tls import Invitation
+
+    ttl_s = read_duration("--ttl", ttl)
+    if not ttl_s:
+        raise SpecError(f"--ttl {ttl!r} (expected a time that is not 0, as in 12h)")
+    expires_s = read_duration("--expires", expires)
+
+    async def request(client: AsyncClient) -> tuple[User, str]:
+        made = await client.add_user(name, role=role, expires_s=expires_s, invited_s=ttl_s)
+        return made, client.address
+
+    made, there = ask(address, request)
+    assert made.token is not None
+    assert made.ca is not None
+    text = Invitation(user=name, address=there, token=made.token, authority=made.ca.encode()).text()
+    if json:
+        print_json({**made.document, "address": there, "invitation": text})
+        return
+    note(f"for {name}, within {ttl}; it works once:")
+    print(f"koala login <<'INVITATION'\n{text}\nINVITATION")
+
+
+@examples("koala login < invitation.txt")
+@click.command
+@option(
+    "--out", metavar="FILE", help="File for the credentials.",
+    unset="~/.config/koala/credentials.toml",
+)  # fmt: skip
+@option("--json", is_flag=True, help="Print JSON.")
+def login(*, out: str | None, json: bool) -> None:
+    """Exchange an invitation for credentials, and store them.
+
+    The invitation is read from standard input, as `koala user invite` prints it. An existing file
+    is not overwritten.
+    """
+    from pathlib import Path
+
+    from koala.common.identity.credentials import Credentials, own_file, write_credentials
+    from koala.common.identity.tls import Invitation
+
+    is_typed = sys.stdin.isatty()
+    text = click.prompt("invitation", hide_input=True) if is_typed else sys.stdin.readline()
+    invitation = Invitation.parse(text)
+    path = own_file() if out is None else Path(out)
+    if path.exists():
+        raise SpecError(f"{path} exists (expected a new file: move it away, or use --out)")
+    shown = Credentials(
+        address=invitation.address,
+        user=invitation.user,
+        token=invitation.token,
+        authority=invitation.authority,
+    )
+    made = ask(invitation.address, lambda client: client.renew_token(), credentials=shown)
+    assert made.token is not None
+    write_credentials(path, replace(shown, token=made.token))
+    if json:
+        print_json({"user": made.user, "role": made.role, "credentials": str(path)})
+        return
+    print(f"{made.user}, {made.role}: credentials are in {path}")
 
 
 @examples(

@@ -122,6 +122,8 @@ class UserRecord(msgspec.Struct, kw_only=True):
     token_hash: str
     expires_at: float | None = None
     revoked_at: float = 0.0
+    is_invitation: bool = False  # its token is good for a new one, and for nothing else
+    lifetime_s: float = 0.0  # of the token for which an invitation is exchanged; 0: no expiry
     group: str = ""  # of jobs that name none
     limits: Allowance = NO_LIMITS
 
@@ -135,8 +137,9 @@ class UserRecord(msgspec.Struct, kw_only=True):
         """State of the token, for documents."""
         if self.revoked_at:
             return "revoked"
-        is_over = self.expires_at is not None and self.expires_at <= unix_now()
-        return "expired" if is_over else "good"
+        if self.expires_at is not None and self.expires_at <= unix_now():
+            return "expired"
+        return "invited" if self.is_invitation else "good"
 
 
 class RegistrableSites(Mapping[SiteName, UserName | None]):
@@ -327,23 +330,44 @@ class CredentialStore:
         """Users by name."""
         return self._file.users
 
-    def add_user(self, name: str, role: Role, *, by: str, expires_s: float = 0.0) -> str:
-        """Create a user's token, which replaces an earlier one. Raises SpecError."""
+    def add_user(
+        self, name: str, role: Role, *, by: str, expires_s: float = 0.0, invited_s: float = 0.0
+    ) -> str:
+        """Create a user's token, which replaces an earlier one; group and limits stay.
+
+        With `invited_s` the token is an invitation, to be exchanged in this time (`renew_token`).
+        Raises SpecError.
+        """
         _check_name(USER, "user", name)
-        identity, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
-        before = self.users.get(name)
-        record = UserRecord(
-            name=name,
+        record = self.users.get(name) or UserRecord(
+            name=name, role=role, by=by, added_at=unix_now(), token_id="", token_hash=""
+        )
+        lasts_s = invited_s or expires_s
+        changed = replace(
+            record,
             role=role,
             by=by,
             added_at=unix_now(),
-            token_id=identity,
-            token_hash=_hash(secret),
-            expires_at=unix_now() + expires_s if expires_s else None,
-            group="" if before is None else before.group,
-            limits=NO_LIMITS if before is None else before.limits,
+            expires_at=unix_now() + lasts_s if lasts_s else None,
+            revoked_at=0.0,
+            is_invitation=bool(invited_s),
+            lifetime_s=expires_s if invited_s else 0.0,
         )
-        self._put_user(record, can_wait=True)
+        return self._give_token(changed)
+
+    def renew_token(self, name: str) -> str:
+        """Exchange a user's token, or an invitation, for a new token. One that is not an invitation
+        keeps its expiry."""
+        record = self._user(name)
+        if record.is_invitation:
+            expires_at = unix_now() + record.lifetime_s if record.lifetime_s else None
+            record = replace(record, is_invitation=False, expires_at=expires_at)
+        return self._give_token(record)
+
+    def _give_token(self, record: UserRecord) -> str:
+        """Store a user with a new token, and return it."""
+        identity, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+        self._put_user(replace(record, token_id=identity, token_hash=_hash(secret)), can_wait=True)
         return f"{TOKEN}_{identity}_{secret}"
 
     def user_of_token(self, token: str) -> Caller:
@@ -366,7 +390,11 @@ class CredentialStore:
                 " one: koala user add"
             )
         return Caller(
-            name=name, role=record.role, kind=CallerKind.USER, expires_at=record.expires_at
+            name=name,
+            role=record.role,
+            kind=CallerKind.USER,
+            expires_at=record.expires_at,
+            is_invited=record.is_invitation,
         )
 
     def revoke_user(self, name: str) -> UserRecord:

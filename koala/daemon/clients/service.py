@@ -334,6 +334,9 @@ class Service(KoalaServicer):
     async def RevokeUser(self, request: pb.NameRequest, _: Context) -> pb.Document:  # noqa: N802
         return _document(self.registrar.revoke_user(request.name))
 
+    async def RenewToken(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
+        return _document(self.registrar.renew_token())
+
     async def SetUser(self, request: pb.SetUserRequest, _: Context) -> pb.Document:  # noqa: N802
         found = self.registrar.set_user(request)
         await self.groups.publish()

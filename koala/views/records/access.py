@@ -69,7 +69,7 @@ class User(Record, frozen=True, kw_only=True, omit_defaults=True):
     role: str
     """user, operator or administrator."""
     state: str
-    """good, expired or revoked."""
+    """good, invited, expired or revoked."""
     shows: str | None
     """Proof that it shows to the daemon: `token`, or null."""
     by: str

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
+import json
+import os
+import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from koala.client import AsyncClient
-from koala.errors import DeniedError, RejectedError, SpecError, UnknownNameError
+from koala.common.runtime.clock import unix_now
+from koala.errors import (
+    DeniedError,
+    RejectedError,
+    SpecError,
+    UnauthenticatedError,
+    UnknownNameError,
+)
 from koala.views.records.access import Limits
 from tests.common.identity.stage import secured
 
@@ -113,11 +125,85 @@ async def test_only_administrators_change_groups(tmp_path: Path) -> None:
     async with secured(tmp_path) as stage:
         olga = await stage.user("olga", "operator")
         async with stage.client(olga) as operator:
-            for ask in (
-                lambda: operator.set_group("physics"),
-                lambda: operator.remove_group("physics"),
-                lambda: operator.set_user("olga", role="administrator"),
+            for change in (
+                operator.set_group("physics"),
+                operator.remove_group("physics"),
+                operator.set_user("olga", role="administrator"),
             ):
                 with pytest.raises(DeniedError):
-                    await ask()
+                    await change
             assert await operator.groups() == []
+
+
+async def test_a_user_adds_and_revokes_sites_that_serve_the_user_alone(tmp_path: Path) -> None:
+    async with secured(tmp_path) as stage, stage.client() as admin:
+        ann, bob = await stage.user("ann"), await stage.user("bob")
+        await admin.add_site("everybodys")
+        async with stage.client(ann) as a, stage.client(bob) as b:
+            assert (await a.add_site("atlas-ann")).owner == "ann"
+            for name, owner in (("atlas-ann", ""), ("mine", "ann"), ("everybodys", "")):
+                with pytest.raises(DeniedError, match="a new site that serves this user alone"):
+                    await b.add_site(name, owner=owner)
+            for name in ("atlas-ann", "everybodys", "unknown"):
+                with pytest.raises(UnknownNameError, match=f"no site '{name}'"):
+                    await b.revoke_site(name)
+            assert [site.site for site in await a.enrolments()] == ["atlas-ann"]
+            assert await b.enrolments() == []
+            assert (await a.revoke_site("atlas-ann")).state == "revoked"
+        states = {site.site: site.state for site in await admin.enrolments()}
+        assert states == {"atlas-ann": "revoked", "everybodys": "awaited"}
+
+
+async def test_an_invitation_is_exchanged_once_and_good_for_nothing_else(tmp_path: Path) -> None:
+    async with secured(tmp_path) as stage, stage.client() as admin:
+        invited = await admin.add_user("ann", expires_s=3600.0, invited_s=60.0)
+        shown = replace(stage.administrator, user="ann", token=invited["token"])
+        async with stage.client(shown) as a:
+            with pytest.raises(DeniedError, match="ann is invited, and has no credentials yet"):
+                await a.submit(ONE)
+            made = await a.renew_token()
+            with pytest.raises(UnauthenticatedError):
+                await a.renew_token()
+        assert made.expires_at is not None
+        lifetime_s = float(made.expires_at) - unix_now()
+        assert 3000 < lifetime_s <= 3600
+        async with stage.client(replace(shown, token=made["token"])) as a:
+            assert (await a.hello()).user == "ann"
+            again = await a.renew_token()
+            assert again.expires_at == made.expires_at  # nobody lengthens its own life
+
+
+def test_the_command_line_exchanges_an_invitation_for_a_file(tmp_path: Path) -> None:
+    """As an administrator and a new user would: two commands, and a file of mode 0600."""
+
+    async def scene() -> None:
+        async with secured(tmp_path / "daemon") as stage:
+            administrator = stage.config.state_dir / "authority" / "administrator.toml"
+            environment = {**os.environ, "KOALA_CREDENTIALS": str(administrator)}
+            invite = await koala("user", "invite", "ann", environment=environment)
+            line = invite.splitlines()[1]
+            own = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "ann")}
+            own.pop("KOALA_CREDENTIALS", None)
+            said = await koala("login", environment=own, text=line + "\n")
+            path = tmp_path / "ann" / "koala" / "credentials.toml"
+            assert said == f"ann, user: credentials are in {path}\n"
+            assert path.stat().st_mode & 0o777 == 0o600
+            assert json.loads(await koala("list", "--json", environment=own))["jobs"] == []
+            assert "exists" in await koala("login", environment=own, text=line + "\n")
+            path.unlink()
+            assert "replaced or revoked" in await koala("login", environment=own, text=line + "\n")
+
+    asyncio.run(scene())
+
+
+async def koala(*words: str, environment: dict[str, str], text: str = "") -> str:
+    """What a command writes."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "koala.cli", *words),
+        env=environment,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate(text.encode())
+    return (out if process.returncode == 0 else err).decode()

@@ -512,21 +512,25 @@ class AddUserRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
     EXPIRES_S_FIELD_NUMBER: _builtins.int
+    INVITED_S_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     role: _builtins.str
     """user, operator, administrator"""
     expires_s: _builtins.float
     """how long the token may be used; 0: until revoked"""
+    invited_s: _builtins.float
+    """the token is an invitation, to be exchanged within this time; 0: it is not"""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         role: _builtins.str = ...,
         expires_s: _builtins.float = ...,
+        invited_s: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_s", b"expires_s", "name", b"name", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_s", b"expires_s", "invited_s", b"invited_s", "name", b"name", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -52,6 +52,8 @@ class KoalaStub:
     Watch: _grpc.UnaryStreamMultiCallable[_koala_pb2.WatchRequest, _koala_pb2.Notice]
     Logs: _grpc.UnaryStreamMultiCallable[_koala_pb2.LogsRequest, _koala_pb2.LogPart]
     Outputs: _grpc.UnaryStreamMultiCallable[_koala_pb2.OutputsRequest, _koala_pb2.OutputPart]
+    RenewToken: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
+    """a new token for the caller's, which ends; all that an invitation is good for"""
     ListGroups: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
     """those of the caller; all for operators"""
     AddSite: _grpc.UnaryUnaryMultiCallable[_koala_pb2.AddSiteRequest, _koala_pb2.Document]
@@ -89,6 +91,8 @@ class KoalaAsyncStub(KoalaStub):
     Watch: _aio.UnaryStreamMultiCallable[_koala_pb2.WatchRequest, _koala_pb2.Notice]  # type: ignore[assignment]
     Logs: _aio.UnaryStreamMultiCallable[_koala_pb2.LogsRequest, _koala_pb2.LogPart]  # type: ignore[assignment]
     Outputs: _aio.UnaryStreamMultiCallable[_koala_pb2.OutputsRequest, _koala_pb2.OutputPart]  # type: ignore[assignment]
+    RenewToken: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
+    """a new token for the caller's, which ends; all that an invitation is good for"""
     ListGroups: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
     """those of the caller; all for operators"""
     AddSite: _aio.UnaryUnaryMultiCallable[_koala_pb2.AddSiteRequest, _koala_pb2.Document]  # type: ignore[assignment]
@@ -237,6 +241,14 @@ class KoalaServicer(metaclass=_abc_1.ABCMeta):
         request: _koala_pb2.OutputsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_koala_pb2.OutputPart], _abc.AsyncIterator[_koala_pb2.OutputPart]]: ...
+
+    @_abc_1.abstractmethod
+    def RenewToken(
+        self,
+        request: _koala_pb2.Empty,
+        context: _ServicerContext,
+    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]:
+        """a new token for the caller's, which ends; all that an invitation is good for"""
 
     @_abc_1.abstractmethod
     def ListGroups(
