@@ -18,7 +18,7 @@ from koala.views.records.access import (
     Users,
 )
 from koala.views.records.accounts import ClaimReport, Report
-from koala.views.records.base import Moment
+from koala.views.records.base import Moment, moment_of
 from koala.views.records.grid import DaemonInfo, Metrics, Queues, Sites, SiteStatus
 
 
@@ -39,6 +39,7 @@ class AsyncGridCalls:
             role=reply.role,
             now=Moment.of(reply.now),
             relay=reply.relay,
+            expires_at=moment_of(reply.expires_at or None),
         )
 
     async def sites(self) -> list[SiteStatus]:

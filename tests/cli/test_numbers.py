@@ -87,4 +87,4 @@ def test_other_files_without_an_end(
     with Path("/dev/zero").open(encoding="utf-8") as endless:
         monkeypatch.setattr("sys.stdin", endless)
         assert agent_main(["join", str(config)]) != 0
-    assert "this is no join token" in capsys.readouterr().err
+    assert "this is not a join token" in capsys.readouterr().err

@@ -121,7 +121,7 @@ def invite(
     print(f"koala login <<'INVITATION'\n{text}\nINVITATION")
 
 
-@examples("koala login < invitation.txt")
+@examples("koala login", "koala login --out ann.toml")
 @click.command
 @option(
     "--out", metavar="FILE", help="File for the credentials.",

@@ -510,6 +510,7 @@ def users_text(users: Sequence[User], *, width: int | None = None) -> str:
         column("GROUP", lambda user: user.group or "-", rank=1),
         column("LIMITS", lambda user: _limits(user.limits), rank=2),
         column("VALID UNTIL", lambda user: moment(user.expires_at), rank=1),
+        column("LAST USED", lambda user: moment(user.used_at), rank=2),
         column("BY", "by", rank=3),
     )
     return table(heads, users, width=width)

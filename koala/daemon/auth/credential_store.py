@@ -42,6 +42,7 @@ from koala.daemon.auth.groups import GroupRecord, group_of, with_limits
 from koala.errors import (
     ConfigError,
     ExhaustedError,
+    KoalaError,
     RejectedError,
     SpecError,
     UnauthenticatedError,
@@ -53,6 +54,7 @@ from koala.views.records.base import Moment, moment_of
 FILE = "enrolments.json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,63}")
+USE_S = 86_400.0
 JOIN_S = 86_400.0
 JOIN_S_MAX = 30 * 86_400.0
 TOKEN = "koala"
@@ -124,6 +126,7 @@ class UserRecord(msgspec.Struct, kw_only=True):
     revoked_at: float = 0.0
     is_invitation: bool = False  # its token is good for a new one, and for nothing else
     lifetime_s: float = 0.0  # of the token for which an invitation is exchanged; 0: no expiry
+    used_at: float = 0.0  # the last use, as of at most a day ago; 0: never
     group: str = ""  # of jobs that name none
     limits: Allowance = NO_LIMITS
 
@@ -389,6 +392,7 @@ class CredentialStore:
                 f"the token of {name} expired {late_s:.0f} s ago; an administrator makes a new"
                 " one: koala user add"
             )
+        self._note_use(record)
         return Caller(
             name=name,
             role=record.role,
@@ -396,6 +400,17 @@ class CredentialStore:
             expires_at=record.expires_at,
             is_invited=record.is_invitation,
         )
+
+    def _note_use(self, record: UserRecord) -> None:
+        """Note that a user called, once a day: each note is a write."""
+        if unix_now() - record.used_at < USE_S:
+            return
+        used = replace(record, used_at=unix_now())
+        try:
+            self._write(replace(self._file, users=self.users | {record.name: used}), can_wait=True)
+        except KoalaError as error:  # what the user wants goes on all the same
+            log.debug("user.use_not_noted", user=record.name, reason=str(error))
+        self.users[record.name] = used
 
     def revoke_user(self, name: str) -> UserRecord:
         """Revoke a user's credentials. Raises UnknownNameError, SpecError."""
@@ -591,6 +606,7 @@ def user_of(record: UserRecord) -> User:
         added_at=Moment.of(record.added_at),
         expires_at=moment_of(record.expires_at),
         revoked_at=moment_of(record.revoked_at or None),
+        used_at=moment_of(record.used_at or None),
         group=record.group,
         limits=limits_of(record.limits),
     )

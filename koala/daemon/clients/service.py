@@ -106,6 +106,7 @@ class Service(KoalaServicer):
             role=caller.role.value,
             now=now,
             relay=self.relay(),
+            expires_at=caller.expires_at or 0.0,
         )
 
     # --- submit and cancel ------------------------------------------------------------------------

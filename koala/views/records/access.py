@@ -80,6 +80,8 @@ class User(Record, frozen=True, kw_only=True, omit_defaults=True):
     """When its credentials expire; null: never."""
     revoked_at: Moment | None
     """When it was revoked; null: it was not."""
+    used_at: Moment | None = None
+    """Day of its last call, as of at most a day ago; null: it has made none."""
     group: str = ""
     """Group of jobs that name none; empty: none."""
     limits: Limits | None = None

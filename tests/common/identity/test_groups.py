@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from koala.cli.admin.doctor import Examination
 from koala.client import AsyncClient
+from koala.common.runtime.checkup import Result, examine
 from koala.common.runtime.clock import unix_now
 from koala.errors import (
     DeniedError,
@@ -197,7 +199,7 @@ def test_the_command_line_exchanges_an_invitation_for_a_file(tmp_path: Path) -> 
 
 
 async def koala(*words: str, environment: dict[str, str], text: str = "") -> str:
-    """What a command writes."""
+    """Run a command and return its output, or its error."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "koala.cli", *words),
         env=environment,
@@ -207,3 +209,19 @@ async def koala(*words: str, environment: dict[str, str], text: str = "") -> str
     )
     out, err = await process.communicate(text.encode())
     return (out if process.returncode == 0 else err).decode()
+
+
+async def test_credentials_that_end_soon_are_a_warning_and_their_use_is_noted(
+    tmp_path: Path,
+) -> None:
+    async with secured(tmp_path) as stage, stage.client() as admin:
+        for name, days in (("ann", 2), ("bob", 30)):
+            credentials = await stage.user(name, expires_s=days * 86_400.0)
+            async with stage.client(credentials) as client:
+                examination = Examination(client)
+                await examination.daemon()
+                found = await examine({"identity": examination.checks["identity"]}, lambda _: None)
+                assert (found[0].result is Result.WARNING) == (name == "ann")
+                assert "they expire in " in found[0].text
+        used = {user.user: user.used_at for user in await admin.users()}
+        assert None not in used.values()

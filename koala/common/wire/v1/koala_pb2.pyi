@@ -61,6 +61,7 @@ class HelloReply(_message.Message):
     ROLE_FIELD_NUMBER: _builtins.int
     NOW_FIELD_NUMBER: _builtins.int
     RELAY_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_FIELD_NUMBER: _builtins.int
     protocol: _builtins.int
     version: _builtins.str
     epoch: _builtins.int
@@ -71,6 +72,8 @@ class HelloReply(_message.Message):
     """the daemon's clock, in seconds of the epoch"""
     relay: _builtins.str
     """where agents reach its relay of files; empty while it starts"""
+    expires_at: _builtins.float
+    """when the caller's credentials expire; 0: never"""
     def __init__(
         self,
         *,
@@ -81,10 +84,11 @@ class HelloReply(_message.Message):
         role: _builtins.str = ...,
         now: _builtins.float = ...,
         relay: _builtins.str = ...,
+        expires_at: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "now", b"now", "protocol", b"protocol", "relay", b"relay", "role", b"role", "user", b"user", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "expires_at", b"expires_at", "now", b"now", "protocol", b"protocol", "relay", b"relay", "role", b"role", "user", b"user", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
