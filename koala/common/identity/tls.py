@@ -82,7 +82,8 @@ class Identity:
         allowed = [b"PRIVATE KEY", *[b"CERTIFICATE"] * max(2, len(kinds) - 1)]
         if kinds != allowed:
             raise InvalidIdentityError(
-                f"{source}: allowed are a private key, its certificate and its authority's, in PEM"
+                f"{source}: wrong contents (expected a private key, its certificate and its"
+                " authority's, in PEM)"
             )
         key, certificate, *trusted = (block for _, block in found)
         authority = b"".join(trusted)  # two while the daemon's authority is replaced
@@ -254,13 +255,11 @@ class JoinToken:
         parts = text.strip().split("|")
         if len(parts) != 6 or parts[0] != _JOIN or not text.strip().isascii():
             raise ConfigError(
-                f"this is no join token: it has {len(text.strip())} characters, and allowed is one"
-                f" line that begins with {_JOIN}|, as `koala site add` prints it"
+                f"this is not a join token: it has {len(text.strip())} characters (expected one"
+                f" line that begins with {_JOIN}|, as `koala site add` prints it)"
             )
         if parts[1] != _JOIN_VERSION:
-            raise ConfigError(
-                f"join token of version {parts[1][:20]!r}: allowed is {_JOIN_VERSION}"
-            )
+            raise ConfigError(f"join token of version {parts[1][:20]!r} (expected {_JOIN_VERSION})")
         _, _, site, address, secret, body = parts
         lines = [body[at : at + 64] for at in range(0, len(body), 64)]
         pem = ["-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----", ""]

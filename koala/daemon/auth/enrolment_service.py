@@ -93,8 +93,8 @@ class EnrolmentService(EnrolmentServicer):
         wait_s = bucket.wait_s(now)
         if wait_s > 0:
             raise ExhaustedError(
-                f"{site} renews its certificate again and again: allowed is once in"
-                f" {1 / RENEWALS_PER_S:g} s in the long run; try again in {wait_s:.2g} s",
+                f"{site} renews its certificate again and again (expected once in"
+                f" {1 / RENEWALS_PER_S:g} s in the long run); try again in {wait_s:.2g} s",
                 retry_after_s=wait_s,
             )
         bucket.consume(1)
@@ -155,7 +155,7 @@ class Registrar:
         role, by = _role(request.role), caller_of_call().name
         if not 0 <= request.expires_s <= EXPIRES_S_MAX:
             allowed = f"0 to {EXPIRES_S_MAX:g} (0: until it is revoked)"
-            raise SpecError(f"expires = {request.expires_s:g} s: allowed are {allowed}")
+            raise SpecError(f"expires = {request.expires_s:g} s (expected {allowed})")
         token = self._credentials.add_user(request.name, role, by=by, expires_s=request.expires_s)
         assert self._authority is not None
         log.info("user.added", user=request.name, role=role.value, by=by)
@@ -192,5 +192,5 @@ def _role(text: str) -> Role:
     try:
         return Role(text or Role.USER)
     except ValueError as error:
-        message = f"role = {text[:40]!r}: allowed are {', '.join(Role)}"
+        message = f"role = {text[:40]!r} (expected one of {', '.join(Role)})"
         raise SpecError(message) from error
