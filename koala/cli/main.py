@@ -232,7 +232,7 @@ def _invoke(words: list[str], noted: dict[str, str]) -> None:
         with application.make_context("koala", list(words), obj=noted) as context:
             application.invoke(context)
     except UnicodeEncodeError as error:  # invalid bytes of the command line arrive as surrogates
-        raise SpecError(f"{error.object!r} is no text in UTF-8") from error
+        raise SpecError(f"{error.object!r} is not valid UTF-8") from error
     except BrokenPipeError:  # the reader has closed the pipe
         raise click.exceptions.Exit(FAILED) from None
     except KoalaError:  # a TimeLimitError is an OSError, too

@@ -80,8 +80,8 @@ def _check_address(address: str | None) -> None:
     """Check an address as given. Raises SpecError."""
     if address is not None and not _is_address(address):
         raise SpecError(
-            f"address {address!r}: allowed is HOST:PORT, as in 127.0.0.1:7740, with a port of 1 to"
-            f" {PORT_MAX}"
+            f"address {address!r} (expected HOST:PORT, as in 127.0.0.1:7740, with a port of 1 to"
+            f" {PORT_MAX})"
         )
 
 

@@ -125,7 +125,7 @@ def _check_tickets(state: State, job: Job, attempt: Attempt) -> None:
         for name in member.tickets:
             ticket = state.ledger[name]
             assert isinstance(ticket.phase, Asked), f"{name} {ticket.phase}: {job.story}"
-            assert ticket.is_ticket, f"{name} is no ticket: {job.story}"
+            assert ticket.is_ticket, f"{name} is not a ticket: {job.story}"
             sites = (member.site, *member.others)
             assert ticket.site in sites, f"{name} is at {ticket.site}: {job.story}"
 

@@ -352,7 +352,7 @@ def _default(field: dataclasses.Field[Any]) -> object:
 def _tag(cls: type) -> str:
     tag = _TAG_OF.get(cls)
     if tag is None:
-        raise UnreadableSnapshotError(f"{cls.__module__}.{cls.__name__} is no part of the state")
+        raise UnreadableSnapshotError(f"{cls.__module__}.{cls.__name__} is not a part of the state")
     return tag
 
 

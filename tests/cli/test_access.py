@@ -122,12 +122,12 @@ def test_a_user_with_credentials_sees_own_jobs_only(grid: Up, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("site", "add", "a b"), "site 'a b': allowed are letters"),
-        (("site", "add", "a", "--ttl", "1y"), "--ttl '1y': allowed is a number"),
+        (("site", "add", "a b"), "site 'a b' (expected letters"),
+        (("site", "add", "a", "--ttl", "1y"), "--ttl '1y' (expected a number"),
         (("site", "add", "a", "--ttl", "99d"), "ttl = "),
         (
             ("user", "add", "x", "--role", "king"),
-            "--role king: allowed are user, operator",
+            "--role king (expected one of user, operator",
         ),
     ],
 )

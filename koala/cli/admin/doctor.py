@@ -121,8 +121,8 @@ class Examination:
         named = f"{abs(self._offset_s):.2f} s {'ahead of' if self._offset_s > 0 else 'behind'}"
         if abs(self._offset_s) > CLOCK_OFFSET_S_MAX + self._took_s:
             raise NotableError(
-                f"the daemon's clock is {named} this machine's: allowed are"
-                f" {CLOCK_OFFSET_S_MAX:g} s, since deadlines are instants; run NTP on both"
+                f"the daemon's clock is {named} this machine's (expected at most"
+                f" {CLOCK_OFFSET_S_MAX:g} s, since deadlines are instants); run NTP on both"
             )
         return f"the daemon's is {named} this machine's"
 

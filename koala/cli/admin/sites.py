@@ -88,7 +88,7 @@ def show(*, site: str, json: bool, address: str | None) -> None:
     if not shown:
         known = ", ".join(entry.site for entry in sites) or "none"
         raise UnknownSiteError(
-            f"no site {site!r}: known are {known}; `koala site --help` lists the commands"
+            f"no site {site!r} (expected one of {known}); `koala site --help` lists the commands"
         )
     print_answer(
         shown[0], lambda: f"{_text(shown, is_detailed=True)}\n{more_lines(shown[0])}", as_json=json
@@ -138,7 +138,7 @@ def add(*, site: str, owner: str, ttl: str, json: bool, address: str | None) -> 
 
     ttl_s = read_duration("--ttl", ttl)
     if not ttl_s:
-        raise SpecError(f"--ttl {ttl!r}: allowed is a time that is not 0, as in 12h")
+        raise SpecError(f"--ttl {ttl!r} (expected a time that is not 0, as in 12h)")
     enrolment = ask(address, lambda client: client.add_site(site, owner=owner, ttl_s=ttl_s))
     if json:
         print_json(enrolment)

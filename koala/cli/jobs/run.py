@@ -118,9 +118,11 @@ def run(
     from koala.client import Component, Job
 
     if site and sites is not None:
-        raise SpecError(f"--sites {sites} and --site {site[0]}: allowed is one of them")
+        raise SpecError(f"--sites {sites} and --site {site[0]} (expected only one of them)")
     if twice := next((one for one in site if site.count(one) > 1), None):
-        raise SpecError(f"--site {twice}, twice: allowed is once; -n N runs more processes there")
+        raise SpecError(
+            f"--site {twice} is given twice (expected once; -n N runs more processes there)"
+        )
     names: list[str | None] = [*site] or [None] * (sites or 1)
     if len(processes) > 1 and len(processes) != len(site):
         given = " ".join(f"-n {one}" for one in processes)

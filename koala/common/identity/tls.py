@@ -83,7 +83,8 @@ class Identity:
         allowed = [b"PRIVATE KEY", *[b"CERTIFICATE"] * max(2, len(kinds) - 1)]
         if kinds != allowed:
             raise InvalidIdentityError(
-                f"{source}: allowed are a private key, its certificate and its authority's, in PEM"
+                f"{source}: wrong contents (expected a private key, its certificate and its"
+                " authority's, in PEM)"
             )
         key, certificate, *trusted = (block for _, block in found)
         authority = b"".join(trusted)  # two while the daemon's authority is replaced

@@ -59,7 +59,7 @@ def plain_key(key: object) -> tuple[float, ...]:
             plain.append(float.__float__(number))
         else:
             raise InvalidAnswerError(
-                f"the sort key {key!r:.80}: allowed are numbers, and tuples of them"
+                f"the sort key {key!r:.80} (expected a number, or a tuple of them)"
             )
     return tuple(plain)
 

@@ -233,7 +233,7 @@ class CredentialStore:
         if owner:
             _check_name(USER, "owner", owner)
         if not 0 <= ttl_s <= JOIN_S_MAX:
-            raise SpecError(f"ttl = {ttl_s:g} s: allowed are 0 to {JOIN_S_MAX:g} (0: a day)")
+            raise SpecError(f"ttl = {ttl_s:g} s (expected 0 to {JOIN_S_MAX:g}; 0 means a day)")
         secret = secrets.token_urlsafe(32)
         record = self.sites.get(name) or SiteRecord(name=name, by=by, added_at=unix_now())
         self._put_site(
@@ -620,7 +620,7 @@ def limits_of(allowance: Allowance) -> Limits | None:
 def _check_name(pattern: re.Pattern[str], what: str, name: str) -> None:
     if not pattern.fullmatch(name):
         allowed = "letters, digits and ._- (users also @), 1 to 64 characters"
-        raise SpecError(f"{what} {name[:80]!r}: allowed are {allowed}")
+        raise SpecError(f"{what} {name[:80]!r} (expected {allowed})")
 
 
 def _hash(secret: str) -> str:

@@ -111,8 +111,8 @@ class EnrolmentService(EnrolmentServicer):
         wait_s = bucket.wait_s(now)
         if wait_s > 0:
             raise ExhaustedError(
-                f"{site} renews its certificate again and again: allowed is once in"
-                f" {1 / RENEWALS_PER_S:g} s in the long run; try again in {wait_s:.2g} s",
+                f"{site} renews its certificate again and again (expected once in"
+                f" {1 / RENEWALS_PER_S:g} s in the long run); try again in {wait_s:.2g} s",
                 retry_after_s=wait_s,
             )
         bucket.consume(1)
@@ -283,5 +283,5 @@ def _role(text: str) -> Role:
     try:
         return Role(text or Role.USER)
     except ValueError as error:
-        message = f"role = {text[:40]!r}: allowed are {', '.join(Role)}"
+        message = f"role = {text[:40]!r} (expected one of {', '.join(Role)})"
         raise SpecError(message) from error

@@ -269,7 +269,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         name = site_of_uri(uris[0]) if len(uris) == 1 else None
         if name is None:
             raise UnauthenticatedError(
-                "the certificate is no site's; users show a token, which an administrator makes:"
+                "the certificate is not a site's; users show a token, which an administrator makes:"
                 " koala user add"
             )
         if shown.expires_at <= unix_now():  # it may have expired since the TLS handshake

@@ -114,7 +114,7 @@ class Service(KoalaServicer):
     async def Submit(self, request: pb.SubmitRequest, _: Context) -> pb.SubmitReply:  # noqa: N802
         if len(request.submissions) > SUBMISSIONS_MAX:
             count = len(request.submissions)
-            raise SpecError(f"{count} submissions in one call: allowed are {SUBMISSIONS_MAX}")
+            raise SpecError(f"{count} submissions in one call (expected at most {SUBMISSIONS_MAX})")
         results = await self.submit_service.submit(
             request.submissions, caller_of_call(), is_dry_run=request.dry_run
         )
@@ -128,7 +128,7 @@ class Service(KoalaServicer):
         by = caller_of_call()
         if len(request.jobs) > CANCELS_MAX:
             count = len(request.jobs)
-            raise SpecError(f"{count} jobs in one call: allowed are {CANCELS_MAX}")
+            raise SpecError(f"{count} jobs in one call (expected at most {CANCELS_MAX})")
 
         results: list[pb.Cancelled] = []
         for first in range(0, len(request.jobs), LOT):
@@ -241,7 +241,7 @@ class Service(KoalaServicer):
 
         if request.verb not in SITE_VERBS:
             verbs = ", ".join(SITE_VERBS)
-            raise SpecError(f"verb = {request.verb[:40]!r}: allowed are {verbs}")
+            raise SpecError(f"verb = {request.verb[:40]!r} (expected {verbs})")
 
         def change(batch: BatchContext) -> grid.SiteStatus:
             site = batch.scheduler.sites.get(SiteName(request.site))
@@ -312,8 +312,8 @@ class Service(KoalaServicer):
                 count += len(part.jobs)
                 if count > REPORT_JOBS_MAX:
                     raise RejectedError(
-                        f"more than {REPORT_JOBS_MAX} jobs of that period are over: allowed are"
-                        " shorter periods (since, until)"
+                        f"more than {REPORT_JOBS_MAX} jobs of that period have ended (expected a"
+                        " shorter period: since, until)"
                     )
                 report.add(part.jobs)
         return report.report()
@@ -442,7 +442,7 @@ def _wanted_report(request: pb.ReportRequest) -> tuple[By, Period]:
     try:
         by = By(request.by or By.USER)
     except ValueError as error:
-        message = f"by = {request.by[:40]!r}: allowed are {', '.join(By)}"
+        message = f"by = {request.by[:40]!r} (expected one of {', '.join(By)})"
         raise SpecError(message) from error
     since = request.since if request.HasField("since") else -math.inf
     until = request.until if request.HasField("until") else math.inf
@@ -464,7 +464,7 @@ def _unknown_site(sites: Iterable[SiteName], site: SiteName) -> UnknownSiteError
     sites = list(sites)
     known = ", ".join(sites) or "none"
     hint = did_you_mean(site, sites)
-    return UnknownSiteError(f"no site {str(site)[:80]!r}: {hint}known are {known}")
+    return UnknownSiteError(f"no site {str(site)[:80]!r} (expected one of {known}{hint})")
 
 
 def _known(batch: BatchContext, job: str, caller: Caller) -> JobId:
