@@ -53,9 +53,7 @@ def test_no_name_is_retired_and_none_stands_twice_in_a_layer() -> None:
 def test_errors_say_what_is_wrong_and_what_was_expected() -> None:
     assert [found for module in shipped_modules() for found in old_errors(module)] == []
     text = 'raise ValueError(f"{name} is no number: allowed is one")\n'
-    assert (
-        len(list(old_errors(module_of(text + '"""There is no number."""  # "x" is no text')))) == 1
-    )
+    assert len(list(old_errors(module_of(text + '"""There is no number."""')))) == 1
 
 
 def test_a_folder_has_no_more_modules_than_its_names_can_explain() -> None:
