@@ -49,7 +49,10 @@ def test_what_a_document_lacks_has_a_default() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"site": "delft", "idle": "many"}', r"expected a SiteStatus.*`int`.*`\$\.idle`.*koala doctor"),
+        (
+            '{"site": "delft", "idle": "many"}',
+            r"expected a SiteStatus.*`int`.*`\$\.idle`.*koala doctor",
+        ),
         ('{"site": "delft", "expires_at": "soon"}', r"Expected `float`, got `str`.*expires_at"),
         ("{", "expected a SiteStatus"),
     ],

@@ -47,6 +47,8 @@ from koala.errors import (
 from koala.views.records.access import AuditLines, Enrolment, Enrolments, User, Users
 
 EXPIRES_S_MAX = 10 * 365 * 86_400.0
+OWN_SITES_MAX = 20
+"""Sites that a user may add for itself."""
 RENEWALS_AT_ONCE = 10
 RENEWALS_PER_S = 0.1
 """Rate limit of one site's renewals: each is signed and synced to disk on the event loop."""
@@ -153,6 +155,12 @@ class Registrar:
             raise DeniedError(
                 f"{caller.name} has the role user: to add site {request.name[:64]!r} needs operator"
                 " (expected a new site that serves this user alone)"
+            )
+        own = [site for site in self._credentials.sites.values() if site.owner == owner != ""]
+        if not caller.sees("") and known is None and len(own) >= OWN_SITES_MAX:
+            raise RejectedError(
+                f"{caller.name} has {len(own)} sites (expected at most {OWN_SITES_MAX} of a user;"
+                " an operator adds more)"
             )
         secret = self._credentials.add_site(
             request.name, owner=owner, by=caller.name, ttl_s=request.ttl_s
