@@ -36,7 +36,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
     folder = tmp_path_factory.mktemp("progress")
     # Programs that are to end have time to say that they heard it.
     parameters = {**CALM, "kill_s": 10.0}
-    with live_grid(folder, sites={"near": 2, "far": 2}, parameters=parameters, grace_s=6.0) as grid:
+    with live_grid(folder, sites={"near": 2, "far": 2}, parameters=parameters) as grid:
         yield grid
 
 
