@@ -169,6 +169,8 @@ def cleared(request: pytest.FixtureRequest, fixture: str, name: str) -> Iterator
     system.clear()
 
 
+COMMAND_S = 30.0
+"""A command may take so long on a busy machine."""
 Serve = Callable[..., AbstractAsyncContextManager[tuple[BatchManager, Witness]]]
 
 
@@ -179,7 +181,7 @@ def serve(system: System, tmp_path: Path) -> Serve:
 
     @asynccontextmanager
     async def run(
-        *, kill: bool = True, processors: int = 16
+        *, kill: bool = True, processors: int = 16, limit_s: float = COMMAND_S
     ) -> AsyncIterator[tuple[BatchManager, Witness]]:
         settings = BatchSettings(
             processors=processors,
@@ -192,7 +194,7 @@ def serve(system: System, tmp_path: Path) -> Serve:
             account=pwd.getpwuid(os.geteuid()).pw_name,
         )
         witness = Witness()
-        shell = Shell(environment=of_commands(system.environment), limit_s=4.0)
+        shell = Shell(environment=of_commands(system.environment), limit_s=limit_s)
         manager = BatchManager(settings, system.dialect, shell, on_report=witness, clock=boot_clock)
         async with serving(manager, kill=kill):
             yield manager, witness

@@ -29,7 +29,7 @@ from koala_agent.lrm.local_manager import (
 )
 from koala_agent.transport.interface import Answer
 from koala_agent.transport.shell import Shell
-from tests.batch.conftest import ONE_OF_EACH, WITHOUT_OAR, Serve, cleared
+from tests.batch.conftest import COMMAND_S, ONE_OF_EACH, WITHOUT_OAR, Serve, cleared
 from tests.batch.systems.system import GPUS, System
 from tests.live.grid import until
 from tests.lrm.harness import LIMIT_S, Ask
@@ -62,7 +62,7 @@ async def test_it_passes_the_conformance_kit(system: System, tmp_path: Path, che
         limit_s=LIMIT_S,
         poll_s=0.2,
     )
-    shell = Shell(environment=of_commands(system.environment), limit_s=4.0)
+    shell = Shell(environment=of_commands(system.environment), limit_s=COMMAND_S)
     await tried(CHECKS[check], system.dialect, shell, settings)
 
 
@@ -106,12 +106,17 @@ async def test_jobs_of_others_count_and_are_never_touched(
         system.clear()
 
 
+SOON_S = 4.0
+"""Limit of commands that get no answer."""
+
+
 async def test_a_controller_that_is_away_says_nothing_and_changes_nothing(
     serve: Serve, ask: Ask, system: System
 ) -> None:
-    async with serve() as (manager, witness):
+    async with serve(kill=False) as (manager, witness):
         await manager.submit(ask("j1/1/0/1"))
         await witness.running("j1/1/0/1")
+    async with serve(limit_s=SOON_S) as (manager, witness):
         with system.controller_away():
             with pytest.raises(LocalManagerError) as caught:
                 await manager.submit(ask("j1/1/1/1"))
