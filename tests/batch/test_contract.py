@@ -117,6 +117,7 @@ async def test_a_controller_that_is_away_says_nothing_and_changes_nothing(
         await manager.submit(ask("j1/1/0/1"))
         await witness.running("j1/1/0/1")
     async with serve(limit_s=SOON_S) as (manager, witness):
+        await witness.running("j1/1/0/1")
         with system.controller_away():
             with pytest.raises(LocalManagerError) as caught:
                 await manager.submit(ask("j1/1/1/1"))

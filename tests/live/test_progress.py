@@ -57,8 +57,8 @@ def job(program: str, *arguments: str, more: str) -> str:
 
 
 async def slowed(client: AsyncClient, job_id: str, label: str, *, share: float) -> dict[str, Any]:
-    """Return the job's progress when this component was slowed down to less than this share of its time. It is not
-    for ever: on a busy machine it may fall behind."""
+    """Return the job's progress when this component was slowed down to less than this share of its
+    time. It is not for ever: on a busy machine it may fall behind."""
     return await seen(client, job_id, lambda found: found["shares"].get(label, 1.0) < share)
 
 
