@@ -70,7 +70,6 @@ class Exchange:
                     return {"ok": False, "error": f"{name!r} has another value"}
                 self._changed.notify_all()
                 return {"ok": True}
-            self._changed.notify_all()
             wait_s = request["wait_s"]
             if self._changed.wait_for(lambda: name in self.values, wait_s):
                 return {"ok": True, "value": self.values[name]}

@@ -66,7 +66,6 @@ PARAMETERS: dict[str, Any] = {
     "claiming_tries_max": 0,
     "blocked_max": 1_000_000,
 }
-GRACE_S = 2.0
 SILENCE_S = 3.0
 AT_ONCE = 10
 """Jobs that are not over yet; the next one waits."""
@@ -486,9 +485,7 @@ def campaign(folder: Path, plan: Plan) -> Course:
         if has_own_disk:
             (folder / "state").mkdir(parents=True)
             stack.enter_context(small_disk(folder / "state" / "daemon", megabytes=DISK_MB))
-        grid = ProxiedGrid(
-            folder, sites=SITES, parameters=PARAMETERS, grace_s=GRACE_S, silence_s=SILENCE_S
-        )
+        grid = ProxiedGrid(folder, sites=SITES, parameters=PARAMETERS, silence_s=SILENCE_S)
         grid.patience_s = SETTLE_S
         for site in grid.sites[:2]:
             grid.store(site).mkdir(parents=True, exist_ok=True)
