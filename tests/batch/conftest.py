@@ -175,13 +175,19 @@ Serve = Callable[..., AbstractAsyncContextManager[tuple[BatchManager, Witness]]]
 
 
 @pytest.fixture
-def serve(system: System, tmp_path: Path) -> Serve:
+def shell(system: System) -> Shell:
+    """What runs the commands of the system."""
+    return Shell(environment=of_commands(system.environment), limit_s=COMMAND_S)
+
+
+@pytest.fixture
+def serve(system: System, tmp_path: Path, shell: Shell) -> Serve:
     """Runs a manager in front of the system; at its end all its jobs are ended, unless the block
     asks for something else."""
 
     @asynccontextmanager
     async def run(
-        *, kill: bool = True, processors: int = 16, limit_s: float = COMMAND_S
+        *, kill: bool = True, processors: int = 16
     ) -> AsyncIterator[tuple[BatchManager, Witness]]:
         settings = BatchSettings(
             processors=processors,
@@ -194,7 +200,6 @@ def serve(system: System, tmp_path: Path) -> Serve:
             account=pwd.getpwuid(os.geteuid()).pw_name,
         )
         witness = Witness()
-        shell = Shell(environment=of_commands(system.environment), limit_s=limit_s)
         manager = BatchManager(settings, system.dialect, shell, on_report=witness, clock=boot_clock)
         async with serving(manager, kill=kill):
             yield manager, witness

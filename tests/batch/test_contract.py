@@ -16,7 +16,6 @@ from koala.common.protocol.messages import Resources, Wait
 from koala.errors import LocalManagerError
 from koala_agent.conformance.bench import BenchSettings
 from koala_agent.conformance.checks import CHECKS, tried
-from koala_agent.environments import of_commands
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.local_manager import (
     OUTPUT_FILE,
@@ -54,7 +53,9 @@ SLOW = ("time limit",)
     "check",
     [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in CHECKS],
 )
-async def test_it_passes_the_conformance_kit(system: System, tmp_path: Path, check: str) -> None:
+async def test_it_passes_the_conformance_kit(
+    system: System, shell: Shell, tmp_path: Path, check: str
+) -> None:
     settings = BenchSettings(
         processors=16,
         folder=tmp_path,
@@ -62,7 +63,6 @@ async def test_it_passes_the_conformance_kit(system: System, tmp_path: Path, che
         limit_s=LIMIT_S,
         poll_s=0.2,
     )
-    shell = Shell(environment=of_commands(system.environment), limit_s=COMMAND_S)
     await tried(CHECKS[check], system.dialect, shell, settings)
 
 
@@ -111,13 +111,12 @@ SOON_S = 4.0
 
 
 async def test_a_controller_that_is_away_says_nothing_and_changes_nothing(
-    serve: Serve, ask: Ask, system: System
+    serve: Serve, ask: Ask, system: System, shell: Shell
 ) -> None:
-    async with serve(kill=False) as (manager, witness):
+    async with serve() as (manager, witness):
         await manager.submit(ask("j1/1/0/1"))
         await witness.running("j1/1/0/1")
-    async with serve(limit_s=SOON_S) as (manager, witness):
-        await witness.running("j1/1/0/1")
+        shell._limit_s = SOON_S
         with system.controller_away():
             with pytest.raises(LocalManagerError) as caught:
                 await manager.submit(ask("j1/1/1/1"))
@@ -127,8 +126,9 @@ async def test_a_controller_that_is_away_says_nothing_and_changes_nothing(
             assert caught.value.transient
             with pytest.raises(LocalManagerError):
                 await manager.withdraw("j1/1/0/1")
+        shell._limit_s = COMMAND_S
         # Whether the submission was heard or not, once it is repeated there is one job of it.
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while True:
                 try:
                     await manager.submit(ask("j1/1/1/1"))
