@@ -16,7 +16,6 @@ from koala.common.protocol.messages import Resources, Wait
 from koala.errors import LocalManagerError
 from koala_agent.conformance.bench import BenchSettings
 from koala_agent.conformance.checks import CHECKS, tried
-from koala_agent.environments import of_commands
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.local_manager import (
     OUTPUT_FILE,
@@ -29,7 +28,7 @@ from koala_agent.lrm.local_manager import (
 )
 from koala_agent.transport.interface import Answer
 from koala_agent.transport.shell import Shell
-from tests.batch.conftest import ONE_OF_EACH, WITHOUT_OAR, Serve, cleared
+from tests.batch.conftest import COMMAND_S, ONE_OF_EACH, WITHOUT_OAR, Serve, cleared
 from tests.batch.systems.system import GPUS, System
 from tests.live.grid import until
 from tests.lrm.harness import LIMIT_S, Ask
@@ -54,7 +53,9 @@ SLOW = ("time limit",)
     "check",
     [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in CHECKS],
 )
-async def test_it_passes_the_conformance_kit(system: System, tmp_path: Path, check: str) -> None:
+async def test_it_passes_the_conformance_kit(
+    system: System, shell: Shell, tmp_path: Path, check: str
+) -> None:
     settings = BenchSettings(
         processors=16,
         folder=tmp_path,
@@ -62,7 +63,6 @@ async def test_it_passes_the_conformance_kit(system: System, tmp_path: Path, che
         limit_s=LIMIT_S,
         poll_s=0.2,
     )
-    shell = Shell(environment=of_commands(system.environment), limit_s=4.0)
     await tried(CHECKS[check], system.dialect, shell, settings)
 
 
@@ -106,12 +106,17 @@ async def test_jobs_of_others_count_and_are_never_touched(
         system.clear()
 
 
+SOON_S = 4.0
+"""Limit of commands that get no answer."""
+
+
 async def test_a_controller_that_is_away_says_nothing_and_changes_nothing(
-    serve: Serve, ask: Ask, system: System
+    serve: Serve, ask: Ask, system: System, shell: Shell
 ) -> None:
     async with serve() as (manager, witness):
         await manager.submit(ask("j1/1/0/1"))
         await witness.running("j1/1/0/1")
+        shell._limit_s = SOON_S
         with system.controller_away():
             with pytest.raises(LocalManagerError) as caught:
                 await manager.submit(ask("j1/1/1/1"))
@@ -121,8 +126,9 @@ async def test_a_controller_that_is_away_says_nothing_and_changes_nothing(
             assert caught.value.transient
             with pytest.raises(LocalManagerError):
                 await manager.withdraw("j1/1/0/1")
+        shell._limit_s = COMMAND_S
         # Whether the submission was heard or not, once it is repeated there is one job of it.
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while True:
                 try:
                     await manager.submit(ask("j1/1/1/1"))

@@ -99,7 +99,7 @@ class Grid:
         *,
         sites: Mapping[str, int],
         parameters: Mapping[str, Any] = CALM,
-        grace_s: float = 2.0,
+        grace_s: float = 20.0,
         silence_s: float = 5.0,
         more: Mapping[str, str] | None = None,
         speeds: Mapping[str, float] | None = None,
@@ -339,13 +339,6 @@ class Grid:
                 assert notice["phase"] not in TERMINAL_PHASES, await client.show(job)
         raise AssertionError("a watch has no end")
 
-    async def site_state(self, client: AsyncClient, site: str, *states: str) -> None:
-        """Wait until a site is in one of these states."""
-        async with aclosing(_notices(client)) as notices:
-            async for _ in notices:
-                if any(s["site"] == site and s["state"] in states for s in await client.sites()):
-                    return
-
     async def idle(self, client: AsyncClient, processors: int) -> None:
         """Wait until the sites together report so many idle processors: a site tells its figures
         some time after the end of what was there."""
@@ -422,7 +415,7 @@ def live_grid(
     sites: Mapping[str, int],
     parameters: Mapping[str, Any] = CALM,
     replicas: Mapping[str, tuple[bytes, Sequence[str]]] | None = None,
-    grace_s: float = 2.0,
+    grace_s: float = 20.0,
     silence_s: float = 5.0,
     more: Mapping[str, str] | None = None,
     speeds: Mapping[str, float] | None = None,

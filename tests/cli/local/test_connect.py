@@ -58,14 +58,6 @@ class Terminal:
         self.type("nohup koala daemon daemon.toml > daemon.log 2>&1 &")
         self.type("until koala site >/dev/null 2>&1; do sleep 0.2; done")
 
-    def lose_connection(self) -> None:
-        """Kill the process that holds the shared connection; return when it is gone."""
-        holders = [one for one in marked_with(str(self.folder)) if one.name() == "ssh"]
-        assert holders
-        for one in holders:
-            one.kill()
-            one.wait(60)
-
     @property
     def record(self) -> Path:
         """Path of the record of the site."""
