@@ -26,7 +26,8 @@ PACKAGE = "koala_agent/starter"
 PYC_HEADER_BYTES = 16
 CHECKSUM = "checksum"
 BOOT = """\
-import os, sys
+import gc, os, sys
+gc.set_threshold(50000)
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from koala_agent.starter.driver import main
 sys.exit(main(sys.argv))
