@@ -28,7 +28,11 @@ def test_a_site_is_asked_for_a_windowful_and_again_as_it_answers(script: Script)
     assert len(claims) == 8
     script.ignore(object)
     script.grant(claims[0])
-    assert [script.phase(f"j{number}") for number in (8, 9, 10)] == ["Claiming", "Claiming", "Placing"]
+    assert [script.phase(f"j{number}") for number in (8, 9, 10)] == [
+        "Claiming",
+        "Claiming",
+        "Placing",
+    ]
 
 
 def test_the_window_grows_with_grants_and_every_job_gets_its_turn(script: Script) -> None:
