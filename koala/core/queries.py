@@ -248,7 +248,8 @@ def sites_with_full_window(state: State) -> list[SiteName]:
 
     A site that gets more claims than it can start within its grace time refuses some, which come
     back as new claims: such a grid could be busy and run nothing. As congestion control, the window
-    grows by one for each windowful of grants, up to `claims_open_max`, and a refusal halves it.
+    doubles with each windowful of grants up to `claims_open_max`; a refusal halves it, and from the
+    first one on it grows by one for each windowful.
     """
     limit = state.parameters.claims_open_max
     if not limit:

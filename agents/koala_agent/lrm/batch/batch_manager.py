@@ -199,14 +199,16 @@ class BatchManager:
         try:
             async with asyncio.TaskGroup() as group:
                 beside = group.create_task(self._retry_troubled())
-                await self._run_polls(group)
+                polls = group.create_task(self._run_polls(group))
+                await self._closing.wait()
+                polls.cancel()  # it may wait for its turn in the budget, up to a minute
                 beside.cancel()
                 self._probe.cancel()
         finally:
             self._table.close()
 
     async def _run_polls(self, group: asyncio.TaskGroup) -> None:
-        while not self._closing.is_set():
+        while True:
             try:
                 await self._poll()
                 await self._gatekeeper.poll()
@@ -242,7 +244,6 @@ class BatchManager:
                 await self._cancel_unwanted()
                 await asyncio.sleep(self._settings.poll_s / 10)
         self._closing.set()
-        self._poll_soon.set()
 
     async def submit(self, placeholder: Placeholder) -> None:
         claim = placeholder.claim
