@@ -134,6 +134,7 @@ class BatchManager:
             self._breaker,
             self._claims,
             folder=settings.state_directory,
+            is_probed=settings.is_gate_probed,
             clock=clock,
         )
         self._figures = QueueFigures(
@@ -153,6 +154,7 @@ class BatchManager:
             folder=settings.state_directory,
             scope=settings.scope,
             clock=clock,
+            after_s=settings.probe_after_s,
         )
         self._pauses = SubmissionPauses(clock)
         self._tested: dict[Placeholder, float] = {}  # until when a good request counts
@@ -688,6 +690,7 @@ class BatchManager:
                 trouble="; ".join(filter(None, troubles)),
                 gate_tried=self._gatekeeper.tried,
             )
+            idle = self._probe.without(idle)
         return replace(idle, commands=self._budget.counts)
 
     def _mark_silent(self, error: LocalManagerError) -> None:
