@@ -200,11 +200,13 @@ async def test_a_gate_that_loses_the_place_gives_way_to_the_next(tmp_path: Path)
     assert len(usable_gates(trial, gates_of(BY_AGE, "n1"))) == 2
 
 
-def a_manager(site: Scheduler, folder: Path, *, is_gate_probed: bool = True) -> BatchManager:
+def a_manager(
+    site: Scheduler, folder: Path, *, is_gate_probed: bool = True, scope: str = "ab"
+) -> BatchManager:
     settings = BatchSettings(
         processors=16,
         state_directory=folder,
-        scope="ab",
+        scope=scope,
         poll_s=0.01,
         figures_s=0.01,
         is_gate_probed=is_gate_probed,
@@ -238,12 +240,20 @@ async def test_a_new_site_or_configuration_is_probed_by_itself_while_nobody_wait
 
 
 async def test_what_a_killed_agent_left_of_a_probe_is_cancelled_and_not_begun_anew(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    note_begin(tmp_path)
+    """Each start has a scope of its own; the first one stays."""
     site = Scheduler(full)
-    site.jobs = {str(n): Job(f"koala-ab-j0.1.0.{name}") for n, name in ((1, 7), (2, 70))}
-    async with serving(a_manager(site, tmp_path)):
+    async with serving(a_manager(site, tmp_path, is_gate_probed=False)):
+        await site.polls(1)
+    monkeypatch.setattr(gate_probe, "SHUT_S", 60.0)
+    killed = a_manager(site, tmp_path, scope="cd")
+    async with serving(killed):
+        while len(site.jobs) < 2:
+            await site.polls(1)
+    for job in site.jobs.values():
+        job.state = "PENDING"  # as if it had not cancelled them at its end
+    async with serving(a_manager(site, tmp_path, scope="ef")):
         await site.polls(5)
     assert [job.state for job in site.jobs.values()] == ["CANCELLED"] * 2
 

@@ -152,7 +152,7 @@ class BatchManager:
             self._claims,
             self._gatekeeper,
             folder=settings.state_directory,
-            scope=settings.scope,
+            scope=self._table.scope,
             clock=clock,
             after_s=settings.probe_after_s,
         )
