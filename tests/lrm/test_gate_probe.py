@@ -74,12 +74,12 @@ def runs(job: Job) -> None:
 
 def passing(gated: Job, later: Job) -> None:
     """The later one starts, and the gated one when it is opened."""
-    runs(later if gated.comment == GATED else gated)
+    runs(later if gated.comment.startswith(GATED) else gated)
 
 
 def busy(gated: Job, later: Job) -> None:
     """The queue is served in its order once the gated one is open."""
-    if gated.comment != GATED:
+    if not gated.comment.startswith(GATED):
         runs(gated)
 
 
@@ -88,7 +88,7 @@ def heedless(gated: Job, later: Job) -> None:
 
 
 def unjust(gated: Job, later: Job) -> None:
-    if gated.comment != GATED:
+    if not gated.comment.startswith(GATED):
         runs(later)
 
 
@@ -140,7 +140,7 @@ async def test_a_place_that_changes_or_never_comes_is_lost() -> None:
 
     def losing(gated: Job, later: Job) -> None:
         passing(gated, later)
-        if gated.comment != GATED:
+        if not gated.comment.startswith(GATED):
             site.places["1"] = "9"
 
     site = Scheduler(losing)
