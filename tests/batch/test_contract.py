@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -261,6 +263,16 @@ def gated(placeholder: Placeholder) -> Placeholder:
     return replace(placeholder, is_gated=True)
 
 
+def field_of(system: System, number: str, name: str) -> str:
+    """A field of a job of Slurm."""
+    found = re.search(rf"\b{name}=(\S*)", system.run("scontrol", "-o", "show", "job", number))
+    return "" if found is None else found[1]
+
+
+def is_purgeable(system: System, number: str) -> bool:
+    return field_of(system, number, "Reason") == "BadConstraints"
+
+
 async def states(manager: BatchManager) -> dict[str, type[Listed]]:
     return {one.claim: type(one) for one in await manager.listing()}
 
@@ -338,3 +350,42 @@ async def test_a_claim_that_waits_is_gated_and_outlives_its_agent(
         await manager.withdraw(SECOND)
         assert (await witness.ended(SECOND)).cause is EndCause.WITHDRAWN
         assert (await states(manager))[FIRST] is Running
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", [BY_AGE], indirect=True)
+async def test_a_gate_that_an_administrator_opens_is_shut_again(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    system.submit("exec sleep 1000\n", processors=16)
+    async with serve() as (manager, witness):
+        await witness.until(Idle, lambda idle: idle.local_processors == 16)
+        await manager.submit(gated(ask(FIRST, processors=16)))
+        await until(partial(is_purgeable, system, manager.number(FIRST)))
+        system.run("scontrol", "update", f"JobId={manager.number(FIRST)}", "ExcNodeList=")
+        await until(lambda: field_of(system, manager.number(FIRST), "Reason") == "Resources")
+        await until(partial(is_purgeable, system, manager.number(FIRST)))
+        assert (await states(manager))[FIRST] is Queued
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", [BY_AGE], indirect=True)
+async def test_where_a_site_purges_what_cannot_run_another_gate_is_used(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    async with serve() as (manager, witness):
+        for claim in (FIRST, SECOND):
+            await manager.submit(gated(ask(claim, processors=1)))
+        for claim in (FIRST, SECOND):
+            number = manager.number(claim)
+            await until(partial(is_purgeable, system, number))
+            system.cancel(number)
+            assert (await witness.ended(claim)).cause is EndCause.CANCELLED_BY_SITE
+        await until(lambda: manager.gate == "nice value")
+        other = system.submit("exec sleep 1000\n", processors=16)
+        await witness.until(Idle, lambda idle: idle.local_processors == 16)
+        await manager.submit(gated(ask(SMALL, processors=16)))
+        assert field_of(system, manager.number(SMALL), "Comment") == "koala-gated-nice"
+        await manager.set_gate(SMALL, is_gated=False)
+        system.cancel(other)
+        await witness.running(SMALL)
