@@ -253,6 +253,21 @@ BY_AGE = "slurm by age"
 FIRST, SECOND, SMALL = "j1/1/0/1", "j2/1/0/1", "j3/1/0/1"
 
 
+@pytest.mark.parametrize("system", ["htcondor"], indirect=True)
+async def test_the_longest_run_of_a_pool_is_told(serve: Serve, system: System) -> None:
+    path = system.folder / "condor_config"
+    text = path.read_text(encoding="utf-8")
+    rule = "(JobStatus == 2) && (time() - EnteredCurrentStatus > 24 * 3600)"
+    path.write_text(f"{text}\nSYSTEM_PERIODIC_REMOVE = {rule}\n", encoding="utf-8")
+    try:
+        async with serve() as (_, witness):
+            told = await witness.until(Idle, lambda idle: bool(idle.resources.queues))
+            (queue,) = told.resources.queues
+            assert (queue.name, queue.longest_s) == ("pool", 86_400)
+    finally:
+        path.write_text(text, encoding="utf-8")
+
+
 def are_hours(waits: tuple[Wait, ...], hours: int) -> bool:
     """Test the expected starts of two claims."""
     early_s = [hours * 3600 - (wait.start_in_s or 0) for wait in waits]

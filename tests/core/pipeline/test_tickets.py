@@ -604,14 +604,14 @@ def test_a_component_with_files_waits_at_all_its_sites_and_they_get_the_files(
     assert sorted(copies) == ["a", "c"]
     assert sorted(places(script)) == ["a", "c"]
     for asked in script.take(ClaimProcessors):
-        inputs = (copies[asked.site].transfer,) if asked.site in copies else ()
-        assert asked.inputs == inputs
+        copy = copies.get(asked.site)
+        assert asked.inputs == (() if copy is None else (copy.transfer,))
     script.ignore(ClaimProcessors)
     tell(script, "c", c0n1=60.0)
     tell(script, "a", c0n4=60.0)
     tell(script, "b", c1n1=60.0)
     assert opened(script) == []  # the file comes in two hours
-    script.after(1500).tell(finished(copies["a"].transfer))
+    script.after(1500).tell(finished(copies[SiteName("a")].transfer))
     tell(script, "c", c0n1=60.0)
     tell(script, "a", c0n4=60.0)
     tell(script, "b", c1n1=60.0)
@@ -627,10 +627,12 @@ def test_a_site_that_gets_no_files_is_left_and_the_other_place_is_kept(begin: Be
     script = reader(begin)
     copies = {copy.target: copy for copy in script.take(StartTransfer)}
     script.take(ClaimProcessors)
-    failed = TransferFailed(transfer=copies["c"].transfer, reason="disk full", at=SiteName("c"))
+    failed = TransferFailed(
+        transfer=copies[SiteName("c")].transfer, reason="disk full", at=SiteName("c")
+    )
     script.ignore(CancelTransfer, ClaimProcessors).tell(failed)
     assert places(script) == {"a": ["4", "5", "6"]}
-    script.tell(replace(failed, transfer=copies["a"].transfer))
+    script.tell(replace(failed, transfer=copies[SiteName("a")].transfer))
     assert script.phase("j1") in ("Stopping", "Placing")
 
 
