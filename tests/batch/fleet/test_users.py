@@ -1,4 +1,4 @@
-"""What a plain user meets at a cluster: hidden jobs of others, and answers that are old."""
+"""A plain user at a cluster that hides the jobs of others, or answers with old listings."""
 
 from __future__ import annotations
 
