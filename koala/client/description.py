@@ -52,6 +52,7 @@ class Component:
     native: str | None = None
     start_type: str | None = None
     output_files: Sequence[str] = ()
+    sites: Sequence[str] = ()  # it runs at one of them
     outputs: Sequence[str] = ()  # patterns, such as "results/*.csv"
     stage: bool | Sequence[str] = ()  # files of this machine that go along; True: the executable
     rate: float | None = None

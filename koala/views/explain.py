@@ -357,7 +357,7 @@ def _fetching(state: State, job: Job, attempt: Attempt, now: Instant) -> list[st
             copies = [state.files.transfers.get(one) for one in member.transfers]
             for transfer in [one for one in copies if one is not None and not one.is_done]:
                 what = transfer.file if len(job.spec.all_inputs) > 1 else "its input file"
-                way = f"{what} travels from {transfer.source} to {member.site}"
+                way = f"{what} travels from {transfer.source} to {transfer.target}"
                 lines.append(f"component {label}: {way}: {_far(transfer, now)}")
     return lines
 

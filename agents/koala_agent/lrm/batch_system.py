@@ -38,7 +38,8 @@ class LRMTable(Table, frozen=True):
     `kind` names its record; a record's own table adds keys. A batch system is asked at most
     `commands_per_minute` times, and listed every `poll_s` at most; each of its commands may take
     `command_limit_s`; `environment` selects the installation; `options` are added to each
-    submission; `launcher` starts the ranks of an MPI program. `native` lists the options that jobs
+    submission; `launcher` starts the ranks of an MPI program. With `gate_probe` the agent tries by
+    itself what keeps waiting jobs from starting. `native` lists the options that jobs
     may pass on to the batch system, "*" all; by default all with accounts.mode = "user", else none.
     """
 
@@ -47,6 +48,7 @@ class LRMTable(Table, frozen=True):
     native: tuple[str, ...] | None = None
     launcher: tuple[str, ...] = ()
     environment: dict[str, str] = msgspec.field(default_factory=dict)
+    gate_probe: bool = True
     commands_per_minute: Annotated[int, msgspec.Meta(ge=2, le=60_000)] = COMMANDS_PER_MINUTE
     poll_s: Annotated[float, msgspec.Meta(ge=0.05, le=3600)] = 1.0
     command_limit_s: Annotated[float, msgspec.Meta(ge=0.1, le=600)] = 15.0

@@ -155,6 +155,9 @@ def _check_components(
     for index, component in enumerate(spec.components):
         label = spec.label(index)
         try:
+            for name in component.sites:
+                if name not in unseen:
+                    _require_site(label, name, sites, unseen)
             if component.site is None:
                 able = _able(label, component, sites, spec.owner, is_known=not unseen)
                 found += _unknown_gpus(label, component, able)

@@ -134,6 +134,7 @@ class BatchManager:
             self._breaker,
             self._claims,
             folder=settings.state_directory,
+            is_probed=settings.is_gate_probed,
             clock=clock,
         )
         self._figures = QueueFigures(
@@ -151,8 +152,9 @@ class BatchManager:
             self._claims,
             self._gatekeeper,
             folder=settings.state_directory,
-            scope=settings.scope,
+            scope=self._table.scope,
             clock=clock,
+            after_s=settings.probe_after_s,
         )
         self._pauses = SubmissionPauses(clock)
         self._tested: dict[Placeholder, float] = {}  # until when a good request counts
@@ -689,6 +691,7 @@ class BatchManager:
                 trouble="; ".join(filter(None, troubles)),
                 gate_tried=self._gatekeeper.tried,
             )
+            idle = self._probe.without(idle)
         return replace(idle, commands=self._budget.counts)
 
     def _mark_silent(self, error: LocalManagerError) -> None:

@@ -32,7 +32,7 @@ import msgspec
 from koala.common.protocol.messages import Queue, Resources, SiteResources
 from koala.common.runtime.settings_file import matching
 from koala.errors import ConfigError, LocalManagerError
-from koala_agent.lrm.batch.limits.quotas import Quota, quotas_of
+from koala_agent.lrm.batch.limits.quotas import Place, Set, idle_within, largest, quotas_of
 from koala_agent.lrm.batch.native import check_allowed, check_pairs, native_words, refuse
 from koala_agent.lrm.batch.slurm_queue import by_priority
 from koala_agent.lrm.batch_system import Answers, BatchSystem, DialectSettings, LRMTable
@@ -277,16 +277,27 @@ class GridEngine(Dialect):
         idle_at = {name: host.idle(ours) for name, host in here.items()}
         closed = sum(host.closed(ours) for host in here.values())
         running = [row for row in jobs.iter("job_list") if row.get("state") == "running"]
-        rooms = [
-            quota.slots
-            - sum(
+
+        def slots_of_user(place: Place | None) -> int:
+            return sum(
                 _count(row, "slots")
                 for row in running
-                if quota.is_shared or row.findtext("JB_owner") == self.user
+                if row.findtext("JB_owner") == self.user
+                and (place is None or row.findtext("queue_name") == f"{place.queue}@{place.host}")
             )
-            for quota in self._quotas(quotas)
-        ]
-        beyond = max(0, (all_idle := sum(idle_at.values())) - max(0, min(rooms, default=all_idle)))
+
+        within = idle_within(
+            self._quotas(quotas),
+            [
+                Place(queue=name, host=host.name, used=one.used, idle=one.idle)
+                for host in here.values()
+                for name, one in host.queues.items()
+                if name in ours
+            ],
+            ours=slots_of_user,
+            all_running=sum(_count(row, "slots") for row in running),
+        )
+        beyond = max(0, (all_idle := sum(idle_at.values())) - within)
         return Figures(
             processors=sum(host.processors(ours) for host in here.values()),
             idle=all_idle - beyond,
@@ -307,9 +318,13 @@ class GridEngine(Dialect):
             shut_queues=_shut_queues(every),
         )
 
-    def _quotas(self, answer: Answer) -> tuple[Quota, ...]:
-        text = answer.out if answer.status == 0 else ""
-        return quotas_of(text, user=self.user, parallel_environment=self.parallel_environment)
+    def _quotas(self, answer: Answer) -> tuple[Set, ...]:
+        return quotas_of(
+            answer.out if answer.status == 0 else "",
+            user=self.user,
+            parallel_environment=self.parallel_environment,
+            project=self.project,
+        )
 
     def list_queue(self) -> Command:
         """See Dialect: with the requests of jobs, and the time on the clock of the cell."""
@@ -355,7 +370,7 @@ class GridEngine(Dialect):
         of their times is what one without a request may get."""
         *texts, quotas = answers
         queues, complexes = (answer.out if answer.status == 0 else "" for answer in texts)
-        slots = min((quota.slots for quota in self._quotas(quotas)), default=0)
+        slots = largest(self._quotas(quotas))
         is_forced = re.search(r"^h_rt\s+\S+\s+TIME\s+\S+\s+FORCED", complexes, re.MULTILINE)
         found = []
         for text in re.split(r"^(?=qname )", queues.replace("\\\n", ""), flags=re.MULTILINE):
