@@ -444,6 +444,7 @@ def _service(
             listeners.credentials,
             listeners.audit,
             address=address,
+            given_address=base.config.address,
             disconnect=parts.registry.disconnect,
         ),
         journal=journal,

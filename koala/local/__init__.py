@@ -1,6 +1,7 @@
 """Commands that run or set up parts of Koala on this machine.
 
-up              `koala daemon` and `koala up`; `grid_file`: one file for a whole grid
+up              `koala up`; `grid_file`: one file for a whole grid
+daemon_process  `koala daemon`: run it, or start, stop and show one in the background
 grid_session    a grid around a body of work: start it, always clean up
 processes       its processes; `child`: a daemon or agent that ends with its parent
 folders         its folders

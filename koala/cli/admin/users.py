@@ -55,7 +55,8 @@ def add(*, name: str, role: str, expires: str, json: bool, address: str | None) 
     async def request(client: AsyncClient) -> tuple[User, str]:
         return await client.add_user(name, role=role, expires_s=expires_s), client.address
 
-    made, there = ask(address, request)
+    made, dialled = ask(address, request)
+    there = made.address or dialled
     if json:
         print_json({**made.document, "address": there})
         return

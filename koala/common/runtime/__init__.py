@@ -4,6 +4,7 @@ atomic_file          write a file beside its place and rename it at the end
 checkup              checks of `koala doctor` and `koala-agent doctor`
 child_lifetime       end workers with the process that made them
 clock                the clocks of this machine
+detached             start, find and stop processes that outlive the terminal
 disk_space           free space on the disk of a state directory; refuse new work without it
 disk_formats         version numbers of all formats on disk
 driver               drive a state machine: events and a timer in, outputs out

@@ -114,10 +114,13 @@ class Registrar:
         audit: Audit,
         *,
         address: str,
+        given_address: str,
         disconnect: Callable[[SiteName, str], None],
     ) -> None:
-        """`address` is that of the daemon, for join tokens."""
-        self._address = address
+        """`address` is that of the daemon, for join tokens; credentials have the one that clients
+        dial. The configuration's `given_address` is for both, if it is not empty."""
+        self._address = given_address or address
+        self._given_address = given_address or None
         self._authority = authority
         self._known = credentials
         self._audit = audit
@@ -160,7 +163,8 @@ class Registrar:
         assert self._authority is not None
         log.info("user.added", user=request.name, role=role.value, by=by)
         ca = self._authority.certificate.decode()
-        return replace(user_of(self._credentials.users[request.name]), token=token, ca=ca)
+        user = user_of(self._credentials.users[request.name])
+        return replace(user, token=token, ca=ca, address=self._given_address)
 
     def revoke_user(self, name: str) -> User:
         """Revoke a user's credentials. Raises UnknownNameError, SpecError for the last

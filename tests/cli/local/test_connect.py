@@ -55,8 +55,7 @@ class Terminal:
         for number in (7740, 7741, 7742):
             text = text.replace(str(number), str(free_port()))
         config.write_text(text, encoding="utf-8")
-        self.type("nohup koala daemon daemon.toml > daemon.log 2>&1 &")
-        self.type("until koala site >/dev/null 2>&1; do sleep 0.2; done")
+        self.type("koala daemon start daemon.toml")
 
     def lose_connection(self) -> None:
         """Kill the process that holds the shared connection; return when it is gone."""
