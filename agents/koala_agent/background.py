@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from koala.common.runtime import detached
+from koala.common.runtime.service import detached
 from koala_agent.claims.store import LOCK_FILE
 from koala_agent.config import read_config, read_configs
 from koala_agent.config_tables import Config

@@ -29,7 +29,7 @@ from koala.common.runtime.checkup import (
     examine,
     is_well,
 )
-from koala.common.runtime.detached import find
+from koala.common.runtime.service.detached import find
 from koala.common.wire.listen_ports import check_free
 from koala.errors import ConfigError, LocalManagerError, UnreachableError
 from koala_agent import environments

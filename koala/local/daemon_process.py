@@ -15,7 +15,7 @@ from koala.cli.output import note, print_answer
 from koala.errors import KoalaError
 
 if TYPE_CHECKING:
-    from koala.common.runtime.detached import Holder
+    from koala.common.runtime.service.detached import Holder
     from koala.daemon.config import Config
 
 HERE = "koala.local.daemon_process"
@@ -83,7 +83,7 @@ def start(*, config: Path, accept_loss: bool, init: bool) -> None:
     It goes on after logout. Its log is beside CONFIG, as daemon.log beside daemon.toml. Nothing
     restarts it after a crash or a reboot.
     """
-    from koala.common.runtime import detached
+    from koala.common.runtime.service import detached
 
     _, running = _daemon_of(config)
     if running is not None:
@@ -104,7 +104,7 @@ def start(*, config: Path, accept_loss: bool, init: bool) -> None:
 @config_argument
 def stop(*, config: Path) -> None:
     """End the daemon in order; jobs run on."""
-    from koala.common.runtime.detached import STOP_S
+    from koala.common.runtime.service.detached import STOP_S
 
     _, running = _daemon_of(config)
     if running is None:
@@ -151,7 +151,7 @@ def status(*, config: Path, json: bool) -> None:
 
 def _daemon_of(config: Path) -> tuple[Config, Holder | None]:
     """Read a file, and find the daemon that has its state directory. Raises ConfigError."""
-    from koala.common.runtime.detached import holder
+    from koala.common.runtime.service.detached import holder
     from koala.daemon.config import read_config
     from koala.daemon.storage.folder import LOCK
 

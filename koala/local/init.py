@@ -189,7 +189,7 @@ def _filled_in(text: str, target: Path, *, site: str | None, daemon: str | None)
     if not system.is_emulated:
         for setting in _settings_here(system):
             text = _with(text, setting)
-            note(f"{target}: {_told(setting)}: {setting.reason}")
+            note(f"{target}: {_named(setting)}: {setting.reason}")
     parse_config(text, source=str(target), folder=target.resolve().parent)
     return text
 
@@ -204,7 +204,7 @@ def _settings_here(system: BatchSystem) -> list[Setting]:
     from koala_agent.lrm.batch_system import Setting
     from koala_agent.transport.shell import Shell
 
-    async def look() -> list[Setting]:
+    async def survey_here() -> list[Setting]:
         site = Shell(environment=os.environ, limit_s=SURVEY_S)
         survey = read_survey(await site.run(survey_command()))
         if survey is None:
@@ -222,7 +222,7 @@ def _settings_here(system: BatchSystem) -> list[Setting]:
             found.append(Setting(key="lrm.environment", value=environment, reason=reason))
         return list({one.key: one for one in reversed(found)}.values())[::-1]
 
-    return asyncio.run(look())
+    return asyncio.run(survey_here())
 
 
 def _with(text: str, setting: Setting) -> str:
@@ -248,7 +248,7 @@ def _with(text: str, setting: Setting) -> str:
     return f"{head}{mark}{body}{gap}{tail}"
 
 
-def _told(setting: Setting) -> str:
+def _named(setting: Setting) -> str:
     """Name a setting, and its value where that is short."""
     if isinstance(setting.value, dict):
         return f"{setting.key} has {', '.join(setting.value)}"

@@ -1,4 +1,4 @@
-"""`koala site connect`: bring a host into the grid over ssh. `koala init` looks in the same way.
+"""`koala site connect`: bring a host into the grid over ssh. `koala init` asks in the same way.
 
 survey       what a host has: batch system, interpreters, variables, asked by one script
 plan         what will be done there and here, from the survey; pure

@@ -17,7 +17,7 @@ from unittest import SkipTest
 import psutil
 import pytest
 
-from koala.common.runtime.detached import find
+from koala.common.runtime.service.detached import find
 from koala_agent.claims.store import LOCK_FILE
 from koala_agent.lrm.batch_system import find_system
 from tests.agent.live.agent_process import COMMAND, command, environment

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from koala.common.runtime.detached import find
+from koala.common.runtime.service.detached import find
 from koala.daemon.storage.folder import LOCK
 from tests.cli.command import koala
 

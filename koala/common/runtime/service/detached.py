@@ -56,7 +56,9 @@ class Holder:
 
     def at_its_host(self, command: str) -> str:
         """Return a command that is about it, and where to type it."""
-        return command if self.process is not None or not self.host else f"at {self.host}: {command}"
+        return (
+            command if self.process is not None or not self.host else f"at {self.host}: {command}"
+        )
 
     def stop(self) -> bool:
         """End it in order; False when it has not ended in time."""
