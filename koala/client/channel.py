@@ -37,7 +37,7 @@ def unreachable_text(address: str) -> str:
         if others
         else "you run none on this machine; start one with: koala up"
     )
-    return f"no daemon answers at {address} (option --address, or KOALA_ADDRESS; {here})"
+    return f"no daemon answers at {address} (another one: `address`, or KOALA_ADDRESS; {here})"
 
 
 class DaemonEndpoint:
@@ -81,7 +81,7 @@ class DaemonEndpoint:
         """Return the channel, ready for calls. Raises UnreachableError; UnauthenticatedError when
         either side rejects the other's credentials."""
         if self._connect_lock is None:
-            message = "the client is not connected: use `async with Client() as ...`"
+            message = "the client is closed, or not open yet: use it within `with`, or `async with`"
             raise UnreachableError(message)
         if self._channel is None:
             async with self._connect_lock:

@@ -18,6 +18,7 @@ from koala.errors import (
     ExhaustedError,
     JournalError,
     KoalaError,
+    Lack,
     LocalManagerError,
     Position,
     RejectedError,
@@ -32,7 +33,7 @@ ERRORS: list[KoalaError] = [
     SpecError("wrong", Position(line=3, column=7, source="&(é=1)")),
     UnknownJobError("no job 'j9'"),
     UnknownSiteError("no site"),
-    RejectedError("full"),
+    RejectedError("full", Lack(component="left", site="", wanted=5, had=0)),
     ConfigError("key"),
     JournalError("disk"),
     UnreachableError("away"),
@@ -51,6 +52,8 @@ def test_an_error_comes_back_as_itself(error: KoalaError) -> None:
         assert again.position == error.position
     if isinstance(error, LocalManagerError) and isinstance(again, LocalManagerError):
         assert again.transient
+    if isinstance(error, RejectedError) and isinstance(again, RejectedError):
+        assert again.lack == error.lack
 
 
 @pytest.mark.parametrize(
@@ -76,6 +79,8 @@ def test_one_submissions_error_comes_back_as_itself(error: KoalaError) -> None:
     again = status.from_submitted(status.submitted_error(error))
     assert type(again) is type(error)
     assert str(again) == str(error)
+    if isinstance(error, RejectedError) and isinstance(again, RejectedError):
+        assert again.lack == error.lack
 
 
 @given(st.binary(max_size=200))
