@@ -92,7 +92,7 @@ class DeniedError(KoalaError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lack:
-    """What a rejected job lacks: the label of the component, the site, and the numbers of
+    """Shortage that rejects a job: the label of the component, the site, and the numbers of
     processors that were `wanted` there and that it `had`; None where the reason is another one."""
 
     component: str | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 
+import numpy
 import pytest
 
 import koala
@@ -67,7 +68,6 @@ def test_a_value_of_a_wrong_type_is_refused_at_once_and_numbers_of_numpy_are_tak
         Component(executable=["x"], processors="4")  # type: ignore[arg-type]
     with pytest.raises(SpecError, match=r"components = \['x'\] \(expected Sequence\[Component\]"):
         Job(components=["x"])  # type: ignore[list-item]
-    numpy = pytest.importorskip("numpy")
     taken = Component(
         executable="a",
         processors=numpy.int64(4),

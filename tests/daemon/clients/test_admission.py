@@ -99,7 +99,7 @@ def test_an_unknown_or_too_small_fixed_site_is_refused() -> None:
     wrong = "wants site 'leidn': known sites are delft, leiden; did you mean leiden"
     with pytest.raises(RejectedError, match=wrong) as unknown:
         check(job(part(1, SiteName("leidn"))), grid(delft=8, leiden=4), NOBODY_LISTED)
-    assert (unknown.value.component, unknown.value.site) == ("0", "leidn")
+    assert (unknown.value.component, unknown.value.site) == ("leidn", "leidn")
     with pytest.raises(RejectedError, match="wants 5 processors at leiden, which has 4") as small:
         check(job(part(5, LEIDEN)), grid(delft=8, leiden=4), NOBODY_LISTED)
     assert (small.value.site, small.value.wanted, small.value.had) == ("leiden", 5, 4)
