@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy
 import pytest
@@ -68,13 +69,10 @@ def test_a_value_of_a_wrong_type_is_refused_at_once_and_numbers_of_numpy_are_tak
         Component(executable=["x"], processors="4")  # type: ignore[arg-type]
     with pytest.raises(SpecError, match=r"components = \['x'\] \(expected Sequence\[Component\]"):
         Job(components=["x"])  # type: ignore[list-item]
-    taken = Component(
-        executable="a",
-        processors=numpy.int64(4),
-        arguments=[numpy.float32(0.5), numpy.int32(3)],
-        environment={"N": numpy.int16(7)},
-    )
-    plain = Component(executable="a", processors=4, arguments=[0.5, 3], environment={"N": 7})
+    four: Any = numpy.int64(4)
+    numbers: Any = [numpy.float32(0.5), numpy.int32(3)]
+    taken = Component(executable="a", processors=four, arguments=numbers, environment={"N": four})
+    plain = Component(executable="a", processors=4, arguments=[0.5, 3], environment={"N": 4})
     assert Job(components=[taken]).text == Job(components=[plain]).text
 
 
