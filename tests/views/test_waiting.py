@@ -106,7 +106,7 @@ def test_a_waiting_claim_is_told_with_its_job_reason_wait_and_expected_start(gri
     assert details.parts[0].wait in text
     assert [wait.batch_job for wait in details.parts[0].waits] == ["13", "", ""]
     short = short_reason(grid)
-    assert short == "queued at a as Slurm job 13 (Resources), start about 02:00 UTC; 1 more wait"
+    assert short == "a: start about 02:00 UTC, Slurm job 13 (Resources); 1 more wait"
     assert details.reason == short
 
 
@@ -186,6 +186,6 @@ def test_a_list_says_in_short_why_jobs_are_not_placed(grid: Script) -> None:
     assert short_reason(grid) == "is to start at 01:00 UTC"
     script = Script()
     script.tell(a_site("a", 8, idle=2), a_job("j1", 4)).drop()
-    assert short_reason(script) == "waits for 4 processors; a has 2 idle"
+    assert short_reason(script) == "a: 2 of 4 processors idle"
     script.disconnect("a").drop()
     assert short_reason(script) == "no site can be used now"
