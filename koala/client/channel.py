@@ -15,6 +15,7 @@ from koala.common.identity.credentials import (
     FILE_VARIABLE,
     TOKEN_VARIABLE,
     Credentials,
+    default_address,
     find_credentials,
     own_daemons,
 )
@@ -173,7 +174,16 @@ class DaemonEndpoint:
             return found
         if not is_serving:
             raise UnreachableError(unreachable_text(self._address))
-        raise UnauthenticatedError(f"no credentials for {self._address}: {_search_order()}")
+        raise UnauthenticatedError(
+            f"no credentials for {self._address}{self._neighbour()}: {_search_order()}"
+        )
+
+    def _neighbour(self) -> str:
+        """Name a daemon at another port of the same host for which there are credentials."""
+        host = self._address.rpartition(":")[0]
+        known = [one for one in (default_address(), *own_daemons()) if one]
+        near = next((one for one in known if one.rpartition(":")[0] == host), "")
+        return f" (you have some for {near}; agents have a port of their own)" if near else ""
 
 
 def _search_order() -> str:

@@ -35,7 +35,6 @@ class DaemonGroup(LazyGroup):
         return super().resolve_command(ctx, ["run", *args] if is_file else args)
 
 
-@examples("koala daemon start daemon.toml", "koala daemon daemon.toml")
 @click.group(
     cls=DaemonGroup,
     sections={"": {name: f"{HERE}:{name}" for name in ("run", "start", "stop", "status")}},
@@ -43,7 +42,7 @@ class DaemonGroup(LazyGroup):
     context_settings={"ignore_unknown_options": True},
 )
 def daemon() -> None:
-    """Run the daemon; start, stop or show one in the background.
+    """Run, start, stop or show the daemon.
 
     `koala daemon CONFIG` is `koala daemon run CONFIG`.
     """
@@ -73,6 +72,7 @@ def run(*, config: Path, accept_loss: bool, init: bool) -> None:
     raise Exit(run(config, accept_loss=accept_loss, may_begin=init))
 
 
+@examples("koala daemon start daemon.toml")
 @click.command
 @config_argument
 @loss_option

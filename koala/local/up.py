@@ -57,6 +57,8 @@ def up(*, grid: Path | None, state: Path | None, any_port: bool, no_web: bool) -
             note(f"state and logs are in {folder.state}")
             if folder.metrics_url.exists():
                 note(f"metrics: {folder.metrics_url.read_text(encoding='utf-8').strip()}")
+            if grid is None:
+                note("copies between its sites, and to them, go at 1 MB/s: it emulates their links")
             note("Ctrl-C stops all of it; until then, in another terminal:")
             print(f"export KOALA_ADDRESS={client.address}", flush=True)
             note("try there: koala run --sites 2 -- hostname")

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.arguments import Whole, Words, daemon_options, examples, offered, option
+from koala.cli.arguments import (
+    Whole,
+    Words,
+    daemon_options,
+    examples,
+    offered,
+    option,
+    read_instant,
+)
 from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import note, print_answer, print_json, print_list, terminal_width
 from koala.cli.requests import ask
@@ -16,6 +24,9 @@ if TYPE_CHECKING:
     from koala.views.records.access import User
 
 HERE = "koala.cli.admin.users"
+LINES_MAX = 100_000
+DONE = "done"
+"""Begin of the outcome of a call that was not refused."""
 
 user = LazyGroup(
     "user",
@@ -87,11 +98,34 @@ def revoke(*, name: str, json: bool, address: str | None) -> None:
 
 
 @click.command
-@option("--last", type=Whole(1, 100_000), default=50, help="Only the newest N.")
+@option("--last", type=Whole(1, LINES_MAX), default=50, help="Only the newest N.")
+@option("--user", default="", metavar="USER", help="Only calls of this user.")
+@option("--since", metavar="INSTANT", help="Only calls since then: 12h, yesterday, or ISO 8601.")
+@option("--verb", default="", metavar="CALL", help="Only these calls, such as Submit or AddSite.")
+@option("--refused", is_flag=True, help="Only calls that were refused.")
 @daemon_options
-def audit(*, last: int, json: bool, address: str | None) -> None:
+def audit(
+    *,
+    last: int,
+    user: str,
+    since: str | None,
+    verb: str,
+    refused: bool,
+    json: bool,
+    address: str | None,
+) -> None:
     """Show the audit log: calls that changed something or were refused. For administrators."""
     from koala.cli.render.documents import audit_text
 
-    lines = ask(address, lambda client: client.audit(last=last))
+    since_at = read_instant("--since", since)
+    is_filtered = bool(user or verb or refused or since_at is not None)
+    newest = LINES_MAX if is_filtered else last
+    lines = [
+        line
+        for line in ask(address, lambda client: client.audit(last=newest))
+        if user in ("", line.who)
+        and verb.lower() in ("", line.verb.lower())
+        and not (refused and line.outcome.startswith(DONE))
+        and (since_at is None or line.at.timestamp() >= since_at)
+    ][-last:]
     print_list("lines", lines, lambda: audit_text(lines, width=terminal_width()), as_json=json)
