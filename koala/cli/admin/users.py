@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 HERE = "koala.cli.admin.users"
 LINES_MAX = 100_000
-DONE = "done"
-"""Begin of the outcome of a call that was not refused."""
+REFUSED = "refused"
+"""Begin of the outcome of a call that was refused."""
 
 user = LazyGroup(
     "user",
@@ -125,7 +125,7 @@ def audit(
         for line in ask(address, lambda client: client.audit(last=newest))
         if user in ("", line.who)
         and verb.lower() in ("", line.verb.lower())
-        and not (refused and line.outcome.startswith(DONE))
+        and (not refused or line.outcome.startswith(REFUSED))
         and (since_at is None or line.at.timestamp() >= since_at)
     ][-last:]
     print_list("lines", lines, lambda: audit_text(lines, width=terminal_width()), as_json=json)

@@ -234,10 +234,10 @@ async def _wait(
 
 def _as_rsl(text: str) -> str:
     """Return a description in RSL; text that is RSL already stays as it is."""
-    from koala.job_descriptions import evaluated_tree, unparse
+    from koala.job_descriptions import read_job, write_job
     from koala.job_descriptions.document import is_document
 
-    return unparse(evaluated_tree(text), pretty=True) if is_document(text) else text
+    return write_job(read_job(text).spec) if is_document(text) else text
 
 
 def _unanswered(key: str | None) -> str:
