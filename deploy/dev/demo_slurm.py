@@ -151,7 +151,7 @@ def show(sizes: Mapping[str, int], environments: Mapping[str, Mapping[str, str]]
     with state_folder(None, prefix="koala-demo-") as place:
         grid = parse_grid(text, source="demo-slurm", folder=place.path)
         folder = lay_out(grid, place.path, address=ANY_PORT)
-        demo = DemoRun(plan(tuple(sizes)), is_live=sys.stderr.isatty())
+        demo = DemoRun(plan(tuple(sizes)), is_live=sys.stdin.isatty() and sys.stdout.isatty())
         try:
             rows = run_grid(folder, demo.run)
         except InterruptedRunError as end:

@@ -6,7 +6,6 @@ grid_session    a grid around a body of work: start it, always clean up
 processes       its processes; `child`: a daemon or agent that ends with its parent
 folders         its folders
 demo            `koala demo`; `demo_scenario` draws it, `demo_run` runs it, `demo_summary` sums up
-live_view       what the demo shows
 init            commented files to start from; `examples` copies the examples
 authority, backup   certificates and backups of a daemon on this machine
 ssh_sites       `koala site connect` and `login`: agents for hosts over ssh

@@ -53,7 +53,8 @@ def demo(*, jobs: int, seed: int, keep: bool, plain: bool, no_web: bool, json: b
         folder = lay_out(grid, place.path, address=ANY_PORT)
         fill_stores(folder, seed=seed)
         note(f"starting a daemon and {len(folder.sites)} sites in {folder.state}")
-        run = DemoRun(planned, is_live=sys.stderr.isatty() and not plain)
+        has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        run = DemoRun(planned, is_live=has_terminal and not (plain or json))
         try:
             rows = run_grid(folder, run.run, web=None if no_web else note)
             if json:

@@ -35,10 +35,7 @@ def convert(*, source: str, to: str, define: Sequence[str]) -> None:
     try:
         tree = evaluated_tree(text, definitions_of(text, source, define))
         spec = read_tree(tree).spec
-        if to == "rsl":
-            converted = write_job(spec)
-        else:
-            converted = write_document(tree, as_json=to == "json")
+        converted = write_job(spec) if to == "rsl" else write_document(tree, as_json=to == "json")
     except SpecError as error:
         raise SourceError(source, error) from error
     print(converted, end="")
