@@ -23,6 +23,7 @@ class Submission:
     no_wait: bool = False
     queue: str = ""
     after: Sequence[str] = ()
+    group: str = ""
 
 
 def submission_message(one: Submission | Job | str) -> pb.Submission:
@@ -36,6 +37,7 @@ def submission_message(one: Submission | Job | str) -> pb.Submission:
         no_wait=one.no_wait,
         queue=one.queue,
         after=one.after,
+        group=one.group,
     )
 
 

@@ -123,12 +123,13 @@ def settings_of(
     for key, text in wishes.items():
         if key not in names:
             raise ConfigError(
-                f"{key} means nothing with {system.title}: allowed are {', '.join(names)}"
+                f"{key} means nothing with {system.title} (expected one of {', '.join(names)})"
             )
         try:
             value = msgspec.convert(text, kinds[key], strict=False)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"{key} = {text!r}: {error}") from error
+            expected = str(error).replace("Expected", "expected").replace("`", "")
+            raise ConfigError(f"{key} = {text!r} ({expected})") from error
         found.append(Setting(key=f"lrm.{key}", value=value, reason="as you wish"))
     if system.configure is not None:
         found += system.configure(survey.answers.get(system.kind, {}), wishes)

@@ -139,7 +139,7 @@ def test_a_list_is_narrowed_by_user_site_and_time_and_has_the_asked_columns(
     assert f"--user somebody-else: unknown; known are {getpass.getuser()}" in nobody.stderr
     unknown = grid.koala("list", "--site", "delf")
     assert (unknown.returncode, unknown.stdout) == (2, "")
-    assert "--site delf: unknown; did you mean delft? known are " in unknown.stderr
+    assert "--site delf is unknown (expected one of " in unknown.stderr
     (job,) = [j for j in json.loads(grid.koala("list", "--json").stdout)["jobs"]
               if j["job"] == finished]  # fmt: skip
     assert finished in listed("--site", job["sites"][0])
