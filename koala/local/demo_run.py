@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from koala.cli.output import say
 from koala.cli.render.table import clean
 from koala.local.demo_scenario import PROCESSES_MAX, PlannedJob
-from koala.local.demo_summary import summary_rows
 from koala.local.grid_session import InterruptedRunError
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
-    from koala.views.records.jobs import Notice
+    from koala.views.records.jobs import JobDetails, Notice
 
 LIMIT_S = 300.0
 """Time limit of the demo; jobs that are not over then count as not finished."""
@@ -39,15 +40,15 @@ class PhaseLines:
 
 
 class DemoRun:
-    """Submits the stream of jobs, shows their progress (`is_live`: as `koala top`), and returns the
-    summary's rows."""
+    """Submits the stream of jobs, shows their progress (`is_live`: as `koala top`), and returns
+    them, by the names of the examples."""
 
     def __init__(self, planned: list[PlannedJob], *, is_live: bool) -> None:
         self._planned = planned
         self._is_live = is_live
         self._names: dict[str, str] = {}
 
-    async def run(self, client: AsyncClient) -> list[dict[str, Any]]:
+    async def run(self, client: AsyncClient) -> list[JobDetails]:
         """Run the demo on a running grid until all jobs are over, or to the time limit."""
         async with asyncio.TaskGroup() as group:
             showing = group.create_task(self._show(client))
@@ -58,7 +59,8 @@ class DemoRun:
             except TimeoutError:
                 say(f"koala demo: not all jobs are over after {LIMIT_S:.0f} s")
             showing.cancel()
-        return summary_rows(self._names, [await client.show(job) for job in self._names])
+        found = [(await client.show(job), name) for job, name in self._names.items()]
+        return [replace(job, name=name) for job, name in found]
 
     async def _submit(self, client: AsyncClient) -> None:
         for job in self._planned:
