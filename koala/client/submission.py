@@ -53,5 +53,5 @@ def _text(description: str | Job) -> str:
         return description
     text = getattr(description, "text", None)
     if not isinstance(text, str):
-        raise SpecError(f"{description!r} is no description (expected a text, or a Job)")
+        raise SpecError(f"{description!r} cannot be submitted (expected a text, or a Job)")
     return text

@@ -103,11 +103,7 @@ def list_jobs(
 
 async def _check_site(client: AsyncClient, name: str) -> None:
     """Check that the grid has a site. Raises SpecError."""
-    known = [site.site for site in await client.sites()]
-    if name not in known:
-        names = ", ".join(known) or "none"
-        hint = did_you_mean(name, known)
-        raise SpecError(f"--site {name} is unknown (expected one of {names}{hint})")
+    _check_known("--site", name, [site.site for site in await client.sites()])
 
 
 async def _check_user(client: AsyncClient, name: str) -> None:
@@ -116,10 +112,13 @@ async def _check_user(client: AsyncClient, name: str) -> None:
         known = [user.user for user in await client.users()]
     except (DeniedError, RejectedError):  # not an administrator; or plain text, without users
         return
+    _check_known("--user", name, known)
+
+
+def _check_known(option: str, name: str, known: Sequence[str]) -> None:
     if name not in known:
-        raise SpecError(
-            f"--user {name}: unknown; {did_you_mean(name, known)}known are {', '.join(known)}"
-        )
+        names, hint = ", ".join(known) or "none", did_you_mean(name, known)
+        raise SpecError(f"{option} {name} is unknown (expected one of {names}{hint})")
 
 
 @click.command

@@ -452,7 +452,7 @@ def _scratch(parent: Path) -> Iterator[Path]:
     Raises OSError, and ConfigError where there is no folder for the target.
     """
     if not parent.is_dir():
-        raise ConfigError(f"{parent}: is no folder (expected one that exists)")
+        raise ConfigError(f"{parent}: there is nothing (expected a folder that exists)")
     for path in sorted(parent.glob(f"{_HIDDEN}*")):
         with suppress(OSError), _held(path):
             shutil.rmtree(path)

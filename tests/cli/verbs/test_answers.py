@@ -136,7 +136,7 @@ def test_a_list_is_narrowed_by_user_site_and_time_and_has_the_asked_columns(
     assert listed("--since", "2999-01-01") == listed("--since", "0s") == []
     nobody = grid.koala("list", "--user", "somebody-else")
     assert (nobody.returncode, nobody.stdout) == (2, "")
-    assert f"--user somebody-else: unknown; known are {getpass.getuser()}" in nobody.stderr
+    assert f"--user somebody-else is unknown (expected one of {getpass.getuser()})" in nobody.stderr
     unknown = grid.koala("list", "--site", "delf")
     assert (unknown.returncode, unknown.stdout) == (2, "")
     assert "--site delf is unknown (expected one of " in unknown.stderr
