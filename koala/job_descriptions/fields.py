@@ -48,7 +48,7 @@ _UNITS = re.compile(
     re.IGNORECASE,
 )
 _CLOCK = re.compile(r"(?:([0-9]{1,9})-)?([0-9]{1,9}):([0-5][0-9]):([0-5][0-9])")
-_MEMORY = re.compile(r"([0-9]{1,10})([MGT]?)B?", re.IGNORECASE)
+_MEMORY = re.compile(r"([0-9]{1,10})([MGT]?)(?:i?B)?", re.IGNORECASE)
 _MEMORY_UNITS_MB = {"": 1, "M": 1, "G": 1024, "T": 1024**2}
 _WHOLE = re.compile(r"[0-9]{1,19}")
 _DECIMAL = re.compile(r"[0-9]{1,19}(\.[0-9]{1,400})?")

@@ -8,7 +8,7 @@ names a kind (docs/development/add-a-batch-system.md).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -73,6 +73,18 @@ Answers = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Setting of an agent's file that follows from what a host has: its `key`, as in lrm.partition,
+    and the reason. Without a value the reason tells what there is to choose from; some choices must
+    be made (`is_needed`)."""
+
+    key: str
+    value: object = None
+    reason: str
+    is_needed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSystem:
     """All that Koala knows of a kind of local manager before it asks one.
 
@@ -96,8 +108,7 @@ class BatchSystem:
     - `rules` are those by which starters find their hosts and start helpers there.
     - `check` is the doctor's check of its settings, beyond that the commands answer.
     - `survey` are lines of shell that ask more of a host, with `say KEY VALUE`; `configure` makes
-      settings of the answers and of the user's wishes, and raises ConfigError where one is missing;
-      `count` is the command whose answer `read_count` reads the processors from.
+      settings of the answers and of the user's wishes. What `dialect` tells needs no question.
     """
 
     kind: str
@@ -117,9 +128,7 @@ class BatchSystem:
     rules: BatchRules = field(default_factory=lambda: BatchRules(needs_keeper=True))
     check: Check | None = None
     survey: str = ""
-    configure: Callable[[Answers, Mapping[str, str]], dict[str, object]] | None = None
-    count: tuple[str, ...] = ()
-    read_count: Callable[[str], int] | None = None
+    configure: Callable[[Answers, Mapping[str, str]], Iterable[Setting]] | None = None
 
     @property
     def is_emulated(self) -> bool:

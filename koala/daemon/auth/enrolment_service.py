@@ -134,10 +134,13 @@ class Registrar:
         audit: Audit,
         *,
         address: str,
+        given_address: str,
         disconnect: Callable[[SiteName, str], None],
     ) -> None:
-        """`address` is that of the daemon, for join tokens."""
-        self._address = address
+        """`address` is that of the daemon, for join tokens; credentials have the one that clients
+        dial. The configuration's `given_address` is for both, if it is not empty."""
+        self._address = given_address or address
+        self._given_address = given_address or None
         self._authority = authority
         self._known = credentials
         self._audit = audit
@@ -213,7 +216,8 @@ class Registrar:
     def _with_token(self, name: str, token: str) -> User:
         assert self._authority is not None
         ca = self._authority.certificate.decode()
-        return replace(user_of(self._credentials.users[name]), token=token, ca=ca)
+        user = user_of(self._credentials.users[name])
+        return replace(user, token=token, ca=ca, address=self._given_address)
 
     def revoke_user(self, name: str) -> User:
         """Revoke a user's credentials. Raises UnknownNameError, SpecError for the last

@@ -19,7 +19,7 @@ import math
 import re
 import shlex
 import xml.etree.ElementTree as ET
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase as fnmatch
@@ -35,7 +35,13 @@ from koala.errors import ConfigError, LocalManagerError
 from koala_agent.lrm.batch.limits.quotas import Place, Set, idle_within, largest, quotas_of
 from koala_agent.lrm.batch.native import check_allowed, check_pairs, native_words, refuse
 from koala_agent.lrm.batch.slurm_queue import by_priority
-from koala_agent.lrm.batch_system import Answers, BatchSystem, DialectSettings, LRMTable
+from koala_agent.lrm.batch_system import (
+    Answers,
+    BatchSystem,
+    DialectSettings,
+    LRMTable,
+    Setting,
+)
 from koala_agent.lrm.dialect import (
     DIGITS_MAX,
     PREFIX,
@@ -650,15 +656,26 @@ async def _check(table: GridEngineTable, site: CommandRunner) -> None:
         )
 
 
-def _configure(answers: Answers, wishes: Mapping[str, str]) -> dict[str, object]:
-    """Choose the parallel environment: the wished one, or the only one there is."""
-    known, wished = answers.get("environment", ()), wishes.get("parallel_environment", "")
-    if wished in known or (not wished and len(known) == 1):
-        return {"parallel_environment": wished or known[0]}
-    words = ", ".join(known) or "none"
-    raise ConfigError(
-        f"{wished or 'several'}: choose one with --set parallel_environment=NAME: {words}"
-    )
+SURVEY = r"""
+for e in $(qconf -spl 2>/dev/null); do say environment $e; done
+for n in $(qhost -F gpu 2>/dev/null | sed -n 's/.*:gpu=\([0-9]*\).*/\1/p'); do say gpus $n; done
+"""
+
+
+def _configure(answers: Answers, wishes: Mapping[str, str]) -> Iterator[Setting]:
+    """Choose the parallel environment: the wished one, or the only one there is; count GPUs."""
+    key, known = "lrm.parallel_environment", answers.get("environment", ())
+    wished = wishes.get("parallel_environment", "")
+    if wished in known:
+        yield Setting(key=key, value=wished, reason="as you wish")
+    elif len(known) == 1 and not wished:
+        yield Setting(key=key, value=known[0], reason="the only one that `qconf -spl` lists")
+    else:
+        words = f"choose one that `qconf -spl` lists: {', '.join(known) or 'there is none'}"
+        yield Setting(key=key, reason=words, is_needed=True)
+    if gpus := sum(int(word) for word in answers.get("gpus", ()) if is_count(word)):
+        reason = "free now, by `qhost -F gpu`; give all that there are"
+        yield Setting(key="site.gpus", value=gpus, reason=reason)
 
 
 SYSTEM = BatchSystem(
@@ -685,7 +702,7 @@ SYSTEM = BatchSystem(
         needs_keeper=True,
     ),
     check=_check,
-    survey="for e in $(qconf -spl 2>/dev/null); do say environment $e; done",
+    survey=SURVEY,
     configure=_configure,
     tried_with="Son of Grid Engine 8.1.9",
 )

@@ -553,11 +553,6 @@ def _dialect(table: SlurmTable, site: DialectSettings) -> Dialect:
     )
 
 
-def _count(answer: str) -> int:
-    """Read the processors of `sinfo -o %C`: allocated, idle, other and all."""
-    return int(answer.strip().rpartition("/")[2])
-
-
 SYSTEM = BatchSystem(
     kind="slurm",
     title="Slurm",
@@ -590,7 +585,5 @@ SYSTEM = BatchSystem(
         host_variables=("SLURM_", "SLURMD_"),
         needs_keeper=True,
     ),
-    count=("sinfo", "-h", "-o", "%C"),
-    read_count=_count,
     tried_with="22.05.8, 24.11.5 and 26.05.5",
 )
