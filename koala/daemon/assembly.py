@@ -49,7 +49,7 @@ from koala.daemon.listeners import Listeners
 from koala.daemon.loop.action_dispatcher import ActionDispatcher
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.gc_tuning import freeze_periodically
-from koala.daemon.loop.group_commit import Upkeep
+from koala.daemon.loop.group_commit import DurableBatch, Upkeep
 from koala.daemon.loop.observers import Observers
 from koala.daemon.metrics.gauges import DaemonParts
 from koala.daemon.metrics.summary import metrics_document
@@ -59,6 +59,7 @@ from koala.daemon.state.recovery import Recovered
 from koala.daemon.storage.journal import Journal, rolled_back_error
 from koala.daemon.storage.records import Notice
 from koala.daemon.storage.watermark import Watermarks
+from koala.views.grid_timeline import LocalHistory
 
 if TYPE_CHECKING:
     from koala.daemon.metrics.serving import DaemonMetrics
@@ -135,8 +136,12 @@ def assemble(base: Foundation) -> Assembly:
     notifier = Notifier(scheduler.jobs.get, None if bus is None else bus.send)
     publishers = (notices, files.output_queue, quotas, notifier, *(() if bus is None else (bus,)))
     receiver = _Receiver(dispatcher, (_log_notices, *(one.publish for one in publishers)))
+    local = LocalHistory()
     observed = {"metrics": metrics, "traces": traces}
-    observers = Observers({k: one.observe for k, one in observed.items() if one is not None})
+    observers = Observers(
+        {k: one.observe for k, one in observed.items() if one is not None}
+        | {"local_use": partial(_note_local, local)}
+    )
     event_loop = _event_loop(base, receiver, observers)
     agents = _agent_parts(base, event_loop, sessions, watermarks, dispatcher, files)
     parts = DaemonParts(
@@ -164,7 +169,7 @@ def assemble(base: Foundation) -> Assembly:
     # Late: gRPC closes the ports of a server that never started at the end of the process only.
     server = _server(base.listeners, () if metrics is None else (metrics.calls,))
     address = f"{_reachable(config.listen)}:{base.listeners.open(server)}"
-    service = _service(base, parts, submit_service, agents.logs, files, address)
+    service = _service(base, parts, submit_service, agents.logs, files, local, address)
     link_pb2_grpc.add_AgentLinkServicer_to_server(agents.streams, server)
     koala_pb2_grpc.add_KoalaServicer_to_server(service, server)
     return Assembly(
@@ -415,6 +420,7 @@ def _service(
     submit_service: SubmitService,
     logs: Logs,
     files: _FileParts,
+    local: LocalHistory,
     address: str,
 ) -> Service:
     listeners, journal, limits = base.listeners, base.journal, base.config.limits
@@ -429,7 +435,7 @@ def _service(
             journal=journal,
             scheduler=base.scheduler,
         ),
-        site_status=SiteStatus(parts.registry, listeners.enrolled),
+        site_status=SiteStatus(parts.registry, listeners.enrolled, local),
         logs=logs,
         outputs=Outputs(files.spool, files.publisher),
         files=FileService(
@@ -458,6 +464,11 @@ def _service(
         ),
         metrics=partial(metrics_document, parts),
     )
+
+
+def _note_local(local: LocalHistory, batch: DurableBatch) -> None:
+    for record in batch.records:
+        local.note(record.event, record.at)
 
 
 def _server(listeners: Listeners, first: Sequence[grpc.aio.ServerInterceptor]) -> grpc.aio.Server:

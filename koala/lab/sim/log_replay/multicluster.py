@@ -22,6 +22,8 @@ from koala.lab.sim.experiment.setting import Faults, Links, SiteSetting, Submiss
 from koala.lab.sim.experiment.standstill import Standstill
 from koala.lab.sim.experiment.world import ExperimentReport, World
 from koala.lab.workload.arrivals import Summary
+from koala.views.grid_timeline import LocalHistory, all_sites, grid_timeline
+from koala.views.records.chart import GridTimeline
 from koala.views.units import counted
 
 TICK_STEPS = 1_000
@@ -100,6 +102,10 @@ class Multicluster:
     is_whole: bool = False
 
 
+LOCAL_KEPT = 100_000
+"""Changes of a site's local use that are kept for a chart."""
+
+
 class GridJob(NamedTuple):
     """A job of a workload; `size` is its processors, to be split where no site could hold it, or
     those of each of its components. `queue` is the site at whose queue it is submitted; `sites` are
@@ -150,12 +156,14 @@ class GridReplay:
         self.is_interrupted = False
         self.too_large = 0
         self.split_jobs = 0
+        self.timeline: GridTimeline | None = None  # of a run that is over
 
     def run(
         self, *, progress: Callable[[int], None] | None = None, listener: Listener | None = None
     ) -> ExperimentReport:
         """Run to the end of the last job (of everybody's with `is_whole`), to `until`, to an
         interrupt, or to a standstill: a job may be refused for ever."""
+        local = LocalHistory(kept=LOCAL_KEPT)
         world = World(
             sites=self._setting.sites,
             submissions=self._submissions(progress),
@@ -163,6 +171,7 @@ class GridReplay:
             policies=self._setting.policies,
             links=self._setting.links,
             faults=self._setting.faults,
+            watch=lambda _, event, __, now: local.note(event, now),
         )
         world.begin()
         until = self._setting.until
@@ -177,7 +186,11 @@ class GridReplay:
             if steps % TICK_STEPS == 0:
                 listener.tick(world.whereabouts)
         self._standstill = standstill.note
-        return world.report()
+        report, state = world.report(), world.scheduler
+        self.timeline = grid_timeline(
+            state, local, all_sites(state), now=report.ended_at, since=0.0
+        )
+        return report
 
     @property
     def is_stopped(self) -> bool:
