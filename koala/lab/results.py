@@ -11,7 +11,7 @@ from typing import Any, Self
 from koala.errors import ConfigError
 from koala.lab.drawing import Drawing, Picture, distribution
 from koala.lab.rows import Rows
-from koala.views.grid_chart import grid_svg
+from koala.views.grid_chart import GridChart
 from koala.views.records.chart import GridTimeline
 
 
@@ -28,7 +28,7 @@ class Result:
       `koala` has it where a job had not ended at the horizon.
     - `is_stopped`: no job would ever have started again, so the run was stopped.
     - `document`: what the command prints with --json, where one run has such a document.
-    - `timeline`: the newest 1,000 claims over the sites, of an experiment whose jobs were asked for.
+    - `timeline`: the newest 1,000 claims over the sites, of an experiment that has its jobs.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Result:
             raise ConfigError(
                 f"{self.name}: has no claims to draw (expected an Experiment, run with has_jobs)"
             )
-        return Drawing(grid_svg(self.timeline, opened=opened))
+        return Drawing(GridChart(self.timeline, opened=opened).document())
 
     def __repr__(self) -> str:
         rows = Rows({"metric": name, "value": value} for name, value in self.metrics.items())

@@ -1,8 +1,8 @@
 """The timeline of the grid as a Gantt chart in SVG: claims over sites. Pure.
 
-The same drawing is part of a page, where links lead to jobs and a style sheet gives the colours, and
-a file, which has its colours in attributes. Places in time are per cent of the width, so it fits any
-page without being stretched.
+The same drawing is part of a page, where links lead to jobs and a style sheet gives the colours,
+and a file, which has its colours in attributes. Places in time are per cent of the width, so it
+fits any page without being stretched.
 
 A site has a lane as high as its processors: claims are stacked from its bottom, local users' jobs
 hang from its top. Claims that wait in its queue are below the lane. An opened site has a line for
@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from heapq import heappop, heappush
 
 from koala.views.gantt_svg import FONT, INK, LINE, SOFT, Element
-from koala.views.records.base import Moment, seconds_of
+from koala.views.records.base import seconds_of
 from koala.views.records.chart import ChartClaim, ChartSite, GridTimeline
 from koala.views.units import counted, duration
 
@@ -84,57 +84,6 @@ class _Place:
     passed: list[float] = field(default_factory=list)
 
 
-def grid_svg(timeline: GridTimeline, *, opened: Collection[str] = ()) -> str:
-    """Draw a chart as a document of its own."""
-    drawn = _Drawing(timeline, opened, None)
-    height = drawn.height + 76
-    root = Element(
-        "svg",
-        {
-            "xmlns": "http://www.w3.org/2000/svg",
-            "width": WIDTH,
-            "height": f"{height:g}",
-            "viewBox": f"0 0 {WIDTH} {height:g}",
-            "font-family": FONT,
-            "font-size": 12,
-            "role": "img",
-        },
-    )
-    root.add("title", drawn.summary)
-    root.add("rect", width=WIDTH, height=f"{height:g}", fill="#ffffff")
-    root.add("text", drawn.summary, x=MARGIN, y=24, fill=INK, font_size=15, font_weight="600")
-    drawn.element.attributes = {
-        **drawn.element.attributes,
-        "x": MARGIN,
-        "y": 36,
-        "width": WIDTH - 2 * MARGIN,
-    }
-    root.children.append(drawn.element)
-    _legend(root, drawn, height - 14)
-    return f"{root}\n"
-
-
-def grid_fragment(timeline: GridTimeline, links: Links, *, opened: Collection[str] = ()) -> str:
-    """Draw a chart as a part of a page."""
-    drawn = _Drawing(timeline, opened, links)
-    drawn.element.attributes = {
-        "class": "grid-chart",
-        **drawn.element.attributes,
-        "width": "100%",
-        "role": "group",
-        "aria-label": drawn.summary,
-    }
-    return str(drawn.element)
-
-
-def kinds_of(claims: Sequence[ChartClaim]) -> list[str]:
-    """Return the kinds that a chart of the claims has, in the order of the legend."""
-    found = {_kind(claim) for claim in claims} | {"local"}
-    found |= {"held" for claim in claims if claim.granted_at is not None}
-    found |= {"queued" for claim in claims if claim.state in ("running", "queued")}
-    return [kind for kind in KINDS if kind in found]
-
-
 def describe_claim(claim: ChartClaim) -> str:
     """Describe a claim in a line."""
     name = f" ({claim.name})" if claim.name else ""
@@ -147,18 +96,24 @@ def _kind(claim: ChartClaim) -> str:
     return "wasted" if claim.is_wasted and claim.state == "ended" else claim.state
 
 
-class _Drawing:
-    """The chart, with its height."""
+class GridChart:
+    """The chart: its drawing, the kinds of bars that it has, and what it shows in words."""
 
     def __init__(
-        self, timeline: GridTimeline, opened: Collection[str], links: Links | None
+        self,
+        timeline: GridTimeline,
+        *,
+        opened: Collection[str] = (),
+        links: Links | None = None,
     ) -> None:
+        """Draw it; `opened` sites have a line for each claim."""
         self.timeline = timeline
         self.links = links
         self.since, self.until = float(timeline.since), float(timeline.until)
         self.now = float(timeline.now_at)
         self.span_s = max(1e-3, self.until - self.since)
         self.element = Element("svg", {"overflow": "visible"})
+        self._drawn: set[str] = set()
         self._places: dict[tuple[str, str], _Place] = {}
         self._is_calendar = self.since > _CALENDAR_S
         self._hatches()
@@ -172,13 +127,48 @@ class _Drawing:
                 by_site[claim.site].append(claim)
         top = float(AXIS)
         for site in timeline.sites:
-            top = self._site(lanes, site, by_site[site.site], top, lane, site.site in opened)
+            is_open = site.site in opened
+            top = self._site(lanes, site, by_site[site.site], top, lane, is_open=is_open)
         self.height = top
         self._axis(ground)
         self._lines()
-        self.element.attributes = {**self.element.attributes, "height": f"{self.height:g}"}
         if self.links is not None:
             self._make_reachable()
+
+    @property
+    def kinds(self) -> list[tuple[str, str]]:
+        """The legend: kinds and words."""
+        return [(kind, word) for kind, word in KINDS.items() if kind in self._drawn]
+
+    def document(self) -> str:
+        """Return the drawing as a document of its own."""
+        height = self.height + 76
+        root = Element(
+            "svg",
+            {
+                "xmlns": "http://www.w3.org/2000/svg",
+                "width": WIDTH,
+                "height": height,
+                "viewBox": f"0 0 {WIDTH} {height:g}",
+                "font-family": FONT,
+                "font-size": 12,
+                "role": "img",
+            },
+        )
+        root.add("title", self.summary)
+        root.add("rect", width=WIDTH, height=height, fill="#ffffff")
+        root.add("text", self.summary, x=MARGIN, y=24, fill=INK, font_size=15, font_weight="600")
+        place = {"x": MARGIN, "y": 36, "width": WIDTH - 2 * MARGIN, "height": self.height}
+        root.children.append(replace(self.element, attributes={**self.element.attributes, **place}))
+        _legend(root, self, height - 14)
+        return f"{root}\n"
+
+    def fragment(self) -> str:
+        """Return the drawing as a part of a page."""
+        words = {"role": "group", "aria-label": self.summary, "class": "grid-chart"}
+        place = {"width": "100%", "height": self.height}
+        attributes = {**words, **self.element.attributes, **place}
+        return str(replace(self.element, attributes=attributes))
 
     @property
     def summary(self) -> str:
@@ -208,6 +198,7 @@ class _Drawing:
         if until < self.since or since > self.until:
             return
         width = max(0.0015, self._share(until) - self._share(since))
+        self._drawn.add(kind)
         hatch = f"url(#hatch-{kind})" if kind in HATCHED else COLOURS.get(kind, LANE_GROUND)
         parent.add(
             "rect", x=self._x(since), width=f"{100 * width:.3f}%", y=top, height=height,
@@ -223,6 +214,7 @@ class _Drawing:
         claims: Sequence[ChartClaim],
         top: float,
         height: float,
+        *,
         is_open: bool,
     ) -> float:
         """Draw a site, and return where the next one begins."""
@@ -264,11 +256,7 @@ class _Drawing:
             **{"class": "lane-ground"},
         )  # fmt: skip
         whole = max(1, site.processors)
-        ends = [float(at) for at, _ in site.local[1:]] + [min(self.now, self.until)]
-        for (at, use), end in zip(site.local, ends, strict=True):
-            if use and end > float(at):
-                high = height * min(1.0, use / whole)
-                self._bar(parent, "local", float(at), end, top, high)
+        self._local(parent, site, top, height)
         for claim, pieces in _packed(claims, whole, self.now):
             group = self._claim(parent, claim)
             for offset, size in pieces:
@@ -277,6 +265,22 @@ class _Drawing:
                 self._course(group, claim, y, high)
                 self._label(group, claim, y, high)
             self._remember(claim, top, top + height)
+
+    def _local(self, parent: Element, site: ChartSite, top: float, height: float) -> None:
+        """Hang the local users' processors from the top of the lane."""
+        path, whole = "", max(1, site.processors)
+        for at, use in site.local:
+            path += f"H{1000 * self._share(float(at)):.1f}V{100 * min(1.0, use / whole):.1f}"
+        if not path or not any(use for _, use in site.local):
+            return
+        self._drawn.add("local")
+        area = parent.add(
+            "svg", y=top, width="100%", height=height, viewBox="0 0 1000 100",
+            preserveAspectRatio="none",
+        )  # fmt: skip
+        end = 1000 * self._share(min(self.now, self.until))
+        area.add("path", d=f"M0 0{path}H{end:.1f}V0Z", fill=COLOURS["local"],
+                 **{"class": "bar local"})  # fmt: skip
 
     def _claim(self, parent: Element, claim: ChartClaim) -> Element:
         """Add the group of a claim: a link where there are pages."""
@@ -398,7 +402,9 @@ class _Drawing:
         for (job, _), place in places[-LINES_MAX:]:
             granted = [at for at in place.granted if at is not None]
             if len(granted) == len(place.granted):
-                self._line(group, f"{job}: all at the barrier", max(granted), place, is_release=False)
+                self._line(
+                    group, f"{job}: all at the barrier", max(granted), place, is_release=False
+                )
             if place.passed:
                 self._line(group, f"{job}: released", min(place.passed), place, is_release=True)
 
@@ -435,7 +441,7 @@ class _Drawing:
                 if self._is_calendar:
                     text.attributes = {**text.attributes, "data-at": f"{at:.3f}"}
             at += step
-        if self.since <= self.now <= self.until:
+        if self.since <= self.now < self.until:
             x = self._x(self.now)
             parent.add(
                 "line", x1=x, x2=x, y1=AXIS - 6, y2=self.height, stroke="#cc3b33",
@@ -520,16 +526,13 @@ def _give_back(free: list[tuple[int, int]], piece: tuple[int, int]) -> None:
     free[:] = joined
 
 
-def _legend(root: Element, drawn: _Drawing, top: float) -> None:
+def _legend(root: Element, chart: GridChart, top: float) -> None:
     x = float(MARGIN)
-    for kind in kinds_of(drawn.timeline.claims):
+    for kind, word in chart.kinds:
         fill = f"url(#hatch-{kind})" if kind in HATCHED else COLOURS[kind]
         root.add("rect", x=x, y=top - 9, width=10, height=10, rx=2, fill=fill)
-        root.add("text", KINDS[kind], x=x + 15, y=top, fill=SOFT)
-        x += 32 + _CHARACTER * len(KINDS[kind])
-    if drawn.timeline.left_out:
-        words = f"{drawn.timeline.left_out} older claims are left out"
+        root.add("text", word, x=x + 15, y=top, fill=SOFT)
+        x += 32 + _CHARACTER * len(word)
+    if chart.timeline.left_out:
+        words = f"{chart.timeline.left_out} older claims are left out"
         root.add("text", words, x=WIDTH - MARGIN, y=top, fill=SOFT, text_anchor="end")
-
-
-__all__ = ["KINDS", "Links", "Moment", "describe_claim", "grid_fragment", "grid_svg", "kinds_of"]
