@@ -370,12 +370,14 @@ class GridChart:
                 self._bar(group, "queued", start, float(claim.end_at), top + 3, 12)
             self._course(group, claim, top + 3, 12)
             text = f"{claim.job}.{claim.part}  {claim.processors}"
-            share = self._share(asked)
-            is_late = share > 0.7
+            begin, end = self._share(asked), self._share(ended or self.now)
+            is_before = begin > 0.25
             group.add(
-                "text", text, x=self._x(asked), y=top + 13, dx=-4 if is_late else 4, font_size=11,
-                text_anchor="end" if is_late else "start", fill=INK, stroke="#ffffff",
-                stroke_width=3, paint_order="stroke", **{"class": "line-label"},
+                "text", text, x=f"{100 * (begin if is_before else end):.3f}%", y=top + 13,
+                dx=-5 if is_before else 5, font_size=11, fill=INK, stroke="#ffffff",
+                stroke_width=3, paint_order="stroke",
+                text_anchor="end" if is_before or end > 0.75 else "start",
+                **{"class": "line-label"},
             )  # fmt: skip
             self._remember(claim, top, top + CLAIM_LINE)
             top += CLAIM_LINE

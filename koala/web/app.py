@@ -97,6 +97,7 @@ def _routes() -> list[BaseRoute]:
         Route("/jobs/{job}", job.show),
         Route("/jobs/{job}/timeline.svg", job.timeline),
         Route("/jobs/{job}/logs", job.logs),
+        Route("/jobs/{job}/logs.txt", job.download_logs),
         Route("/jobs/{job}/outputs/{name:path}", job.output),
         Route("/jobs/{job}/cancel", job.cancel, methods=["POST"]),
         Route("/queues", queues.show),
