@@ -51,10 +51,14 @@ AXIS = 22
 QUEUE_LINE, QUEUE_LINES_MAX = 8, 4
 CLAIM_LINE, CLAIM_LINES_MAX = 18, 60
 GAP = 10
-LINES_MAX = 60
+LINES_MAX = 40
 """Jobs with lines: the newest ones."""
+CROWD = 0.03
+"""Jobs that take less of the width have no lines."""
 WIDE, NARROW = 900.0, 330.0
 """Widths of the drawing, in pixels, for which labels are said to fit."""
+NEAR = 0.004
+"""Lines that are closer than this share of the width are one."""
 _CHARACTER = 6.3
 _STEPS_S = (
     *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800),
@@ -79,6 +83,8 @@ class _Place:
 
     top: float
     bottom: float
+    since: float
+    until: float
     sites: set[str] = field(default_factory=set)
     granted: list[float | None] = field(default_factory=list)
     passed: list[float] = field(default_factory=list)
@@ -391,7 +397,11 @@ class GridChart:
 
     def _remember(self, claim: ChartClaim, top: float, bottom: float) -> None:
         key = (claim.job, claim.claim.split("/")[1] if "/" in claim.claim else "")
-        place = self._places.setdefault(key, _Place(top=top, bottom=bottom))
+        since = float(claim.granted_at or claim.asked_at)
+        until = float(self.now if claim.ended_at is None else claim.ended_at)
+        first = _Place(top=top, bottom=bottom, since=since, until=until)
+        place = self._places.setdefault(key, first)
+        place.since, place.until = min(place.since, since), max(place.until, until)
         place.top, place.bottom = min(place.top, top), max(place.bottom, bottom)
         place.sites.add(claim.site)
         place.granted.append(seconds_of(claim.granted_at))
@@ -400,15 +410,21 @@ class GridChart:
 
     def _lines(self) -> None:
         group = self.element.add("g", **{"class": "lines"})
-        places = [one for one in self._places.items() if len(one[1].sites) > 1]
+        places = [
+            (key, place)
+            for key, place in self._places.items()
+            if len(place.sites) > 1 and self._share(place.until) - self._share(place.since) > CROWD
+        ]
         for (job, _), place in places[-LINES_MAX:]:
             granted = [at for at in place.granted if at is not None]
-            if len(granted) == len(place.granted):
+            release = min(place.passed, default=self.now)
+            waited = release - max(granted, default=release)
+            if len(granted) == len(place.granted) and waited / self.span_s > NEAR:
                 self._line(
                     group, f"{job}: all at the barrier", max(granted), place, is_release=False
                 )
             if place.passed:
-                self._line(group, f"{job}: released", min(place.passed), place, is_release=True)
+                self._line(group, f"{job}: released", release, place, is_release=True)
 
     def _line(
         self, parent: Element, text: str, at: float, place: _Place, *, is_release: bool

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 
 from koala.common.protocol.messages import RESOURCES
+from koala.common.runtime.option_values import did_you_mean
 from koala.core.feasibility import (
     ANY,
     Capacity,
@@ -459,8 +460,11 @@ def _require_site(
     label: str, name: SiteName, sites: Mapping[SiteName, Site], unseen: set[SiteName]
 ) -> None:
     if name not in sites:
-        known = ", ".join(sorted([*sites, *unseen])) or "none"
-        raise RejectedError(f"component {label} wants site {name!r}: known sites are {known}")
+        known = sorted([*sites, *unseen])
+        raise RejectedError(
+            f"component {label} wants site {name!r}: {did_you_mean(name, known)}known sites are"
+            f" {', '.join(known) or 'none'}"
+        )
 
 
 def _check_fixed(label: str, processors: int, site: Site) -> None:

@@ -7,12 +7,14 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from urllib.parse import quote
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from koala.client.records import LogPart, OutputFile, OutputPart
 from koala.common.runtime import clock
 from koala.errors import DeniedError, KoalaError, RejectedError, SpecError
+from koala.job_descriptions import evaluated_tree, write_document
 from koala.views.barrier import barrier
 from koala.views.cells import job_cells, steps
 from koala.views.gantt import KINDS, LETTERS, gantt
@@ -56,6 +58,7 @@ async def show(request: Request, viewer: Viewer) -> Response:
         letters=LETTERS,
         barrier=barrier(job, now_at),
         is_over=job.is_over,
+        yaml=await run_in_threadpool(_yaml, job.description) if part == "description" else "",
         outputs=await _outputs(viewer.identity, job) if part == "overview" else [],
         total={
             "run_s": sum(claim.run_s for claim in job.charges),
@@ -63,6 +66,11 @@ async def show(request: Request, viewer: Viewer) -> Response:
             "wasted_s": sum(claim.wasted_s for claim in job.charges),
         },
     )
+
+
+def _yaml(description: str) -> str:
+    """Write the description in YAML; empty if it has none."""
+    return description and write_document(evaluated_tree(description, {}), as_json=False)
 
 
 @signed_in

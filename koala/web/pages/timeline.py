@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 from urllib.parse import quote, urlencode
 
-from markupsafe import Markup
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -76,12 +75,13 @@ class Chart(TypedDict):
     """Values of the part `timeline.html`."""
 
     chart: GridChart
-    drawn: Markup
+    drawn: str
     window: Window
     moves: list[tuple[str, str, str, bool]]
     query: str
     chart_site: str
     claims: list[ChartClaim]
+    count: int
     left_out: int
 
 
@@ -126,13 +126,14 @@ async def chart_of(request: Request, viewer: Viewer, site: str = "") -> Chart:
     ]  # fmt: skip
     return {
         "chart": drawn,
-        "drawn": Markup(drawn.fragment()),
+        "drawn": drawn.fragment(),
         "window": window,
         "moves": moves,
         "query": window.query + (f"&{urlencode({'site': site})}" if site else ""),
         "chart_site": site,
         "claims": list(reversed(found.claims[-ROWS_MAX:])),
-        "left_out": found.left_out + max(0, len(found.claims) - ROWS_MAX),
+        "count": len(found.claims),
+        "left_out": found.left_out,
     }
 
 
