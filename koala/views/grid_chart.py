@@ -79,7 +79,7 @@ class Links:
 
 @dataclass(slots=True, kw_only=True)
 class _Place:
-    """Where a job's claims are drawn, from top to bottom."""
+    """Place of a job's claims in the drawing, from top to bottom, and in time."""
 
     top: float
     bottom: float
@@ -172,8 +172,7 @@ class GridChart:
     def fragment(self) -> str:
         """Return the drawing as a part of a page."""
         words = {"role": "group", "aria-label": self.summary, "class": "grid-chart"}
-        place = {"width": "100%", "height": self.height}
-        attributes = {**words, **self.element.attributes, **place}
+        attributes = {**words, **self.element.attributes, "width": "100%", "height": self.height}
         return str(replace(self.element, attributes=attributes))
 
     @property
