@@ -13,7 +13,7 @@ from koala.core.model.events import SiteReported
 from koala.core.model.values import SiteName
 from koala.errors import ConfigError
 from koala.views.grid_chart import GridChart, Links
-from koala.views.grid_timeline import CLAIMS_MAX, KEPT, POINTS_MAX, STEP_S, LocalHistory
+from koala.views.grid_timeline import CLAIMS_MAX, KEPT, POINTS_MAX, STEP_S, LocalHistory, View
 from koala.views.records.chart import GridTimeline
 from tests.views.charts import timeline_of
 
@@ -69,6 +69,23 @@ def test_a_run_has_a_chart_in_which_no_processor_is_taken_twice() -> None:
             assert across < 0.16 or down < 1.6, "two bars of one place"
     with pytest.raises(ConfigError, match="no claims to draw"):
         lab.Experiment(grid=grid, workload=workload).run(has_jobs=False).gantt()
+
+
+def test_a_view_has_its_sites_and_the_jobs_that_it_may_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = lab.Experiment(
+        grid=lab.grid({"a": 16, "b": 16}), workload=lab.Synthetic(jobs=20, processors=8)
+    )
+    for view, sites in (
+        (View(sites={SiteName("b")}), {"b"}),
+        (View(sites={SiteName("a")}, sees=lambda _: False), set()),
+    ):
+        monkeypatch.setattr(
+            "koala.lab.sim.log_replay.multicluster.all_sites", lambda _, view=view: view
+        )
+        found = experiment.run(1).timeline
+        assert found is not None
+        assert {site.site for site in found.sites} == set(view.sites)
+        assert {claim.site for claim in found.claims} == sites
 
 
 def test_documents_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

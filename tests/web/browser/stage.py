@@ -21,6 +21,7 @@ LIMIT_MS = 90_000
 CHROMIUM_VARIABLE = "KOALA_CHROMIUM"
 WIDTH, HEIGHT = 1200, 800
 PHONE = {"width": 375, "height": 700}
+DESKTOP = {"width": 1280, "height": 800}
 
 
 @contextmanager
