@@ -231,7 +231,7 @@ class GridChart:
             head = group.add(
                 "a", href=self.links.site(site.site), tabindex="0",
                 aria_label=f"{'Close' if is_open else 'Open'} {site.site}, {words}",
-                **{"class": "site-link", "data-zoom": "site"},
+                **{"class": "site-link", "data-zoom": f"site {site.site}"},
             )  # fmt: skip
         sign = ("▾ " if is_open else "▸ ") if self.links is not None else ""
         label = head.add("text", sign + site.site, x=0, y=top + 14, fill=INK, font_weight="600")

@@ -39,7 +39,8 @@ export function timeline() {
   function focusOf(element) {
     const href = part.contains(element) ? element.getAttribute("href") : null;
     if (!href) return "";
-    return element.dataset.zoom && element.dataset.zoom !== "site" ? `[data-zoom="${CSS.escape(element.dataset.zoom)}"]` : `[href="${CSS.escape(href)}"]`;
+    const { zoom } = element.dataset;
+    return zoom ? `[data-zoom="${CSS.escape(zoom)}"]` : `[href="${CSS.escape(href)}"]`;
   }
 
   function soon() {
@@ -93,8 +94,12 @@ export function timeline() {
       removeEventListener("pointerup", end);
       if (pick.hidden) return;
       pick.hidden = true;
-      addEventListener("click", (click) => click.preventDefault(), { capture: true, once: true });
-      setTimeout(() => show(...[instant(begin), instant(ended.clientX)].sort((a, b) => a - b)));
+      const stay = (click) => click.preventDefault();
+      addEventListener("click", stay, { capture: true });
+      setTimeout(() => {
+        removeEventListener("click", stay, { capture: true });
+        show(...[instant(begin), instant(ended.clientX)].sort((a, b) => a - b));
+      });
     };
     addEventListener("pointermove", move);
     addEventListener("pointerup", end);

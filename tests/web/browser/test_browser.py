@@ -67,7 +67,7 @@ def test_a_job_is_submitted_and_watched_to_its_end(
     with page_of(browser, web) as page:
         page.goto(f"{web.address}/submit")
         page.get_by_label("Program and arguments").fill("hostname -f")
-        page.get_by_label(re.compile("^vu")).check()
+        page.get_by_role("checkbox", name=re.compile("vu")).check()
         page.get_by_label("Processors at each").fill("2")
         page.get_by_role("button", name="Write the description").click()
         text = page.get_by_label("Description in YAML")
@@ -128,6 +128,7 @@ def test_the_timeline_zooms_and_leads_to_jobs(grid: Up, web: WebProcess, browser
         chart = page.locator(".grid-chart")
         bar = chart.locator(f'a.claim[href="/jobs/{job}"]').first
         expect(bar.locator("rect.running").first).to_be_attached()  # it came by itself
+        expect(page.locator("#link")).to_have_text("live")
         box = chart.bounding_box()
         y = box["y"] + box["height"] / 2
         page.mouse.move(box["x"] + box["width"] * 0.5, y)
@@ -135,8 +136,8 @@ def test_the_timeline_zooms_and_leads_to_jobs(grid: Up, web: WebProcess, browser
         page.mouse.move(box["x"] + box["width"] * 0.75, y, steps=4)
         page.mouse.up()
         page.wait_for_url(re.compile(r"span=1[45]\d&until="))
-        page.go_back()
         page.goto(f"{web.address}/?span=600")
+        expect(page.locator("#link")).to_have_text("live")
         page.get_by_role("link", name="Zoom in").click()
         page.wait_for_url(re.compile("span=300"))
         expect(page.get_by_role("link", name="Up to now")).to_have_attribute("aria-current", "true")
@@ -283,8 +284,8 @@ def test_names_of_users_run_no_script(grid: Up, web: WebProcess, browser: Any) -
 
 CUT = """() => [...document.querySelectorAll("main *")].filter((one) =>
   one.clientWidth > 1 && one.scrollWidth > one.clientWidth + 1 && !one.closest("svg")
-  && getComputedStyle(one).overflowX !== "visible").map((one) => one.outerHTML.slice(0, 120))"""
-"""Elements whose content is cut or scrolls sideways."""
+  && getComputedStyle(one).overflowX !== "visible" && getComputedStyle(one).textOverflow !== "ellipsis").map((one) => one.outerHTML.slice(0, 120))"""
+"""Elements whose content is cut without a cue, or scrolls sideways."""
 
 
 def test_every_page_is_accessible_and_fits_any_screen(
