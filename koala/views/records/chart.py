@@ -24,7 +24,7 @@ class ChartSite(Record, frozen=True, kw_only=True):
     processors: int = 0
     """Processors in all."""
     local: tuple[LocalUse, ...] = ()
-    """Pairs of instant and processors of local jobs from then on; the newest 240 changes."""
+    """Pairs of instant and processors of local jobs from then on."""
 
 
 class ChartClaim(Record, frozen=True, kw_only=True):
@@ -57,14 +57,13 @@ class ChartClaim(Record, frozen=True, kw_only=True):
     ended_at: Moment | None = None
     """When its processors were free again."""
     start_at: Moment | None = None
-    """When it is expected to start while it waits; null: unknown."""
+    """Its expected start while it waits; null: unknown."""
     end_at: Moment | None = None
-    """When its time limit ends it, at the latest; null: it has none."""
+    """When its time limit ends it; null: unknown."""
 
 
 class GridTimeline(Record, frozen=True, kw_only=True):
-    """Claims over sites in a period, of jobs that the caller may see and the daemon has in
-    memory."""
+    """Claims over sites in a period, of jobs in the daemon's memory that the caller sees."""
 
     since: Moment
     """Begin of the period."""
@@ -77,4 +76,4 @@ class GridTimeline(Record, frozen=True, kw_only=True):
     claims: tuple[ChartClaim, ...] = ()
     """The newest 1,000 claims, in order of asking."""
     left_out: int = 0
-    """Number of older ones; then the period begins with the first claim that is here."""
+    """Number of older ones; the period begins after them."""

@@ -284,7 +284,8 @@ def test_names_of_users_run_no_script(grid: Up, web: WebProcess, browser: Any) -
 
 CUT = """() => [...document.querySelectorAll("main *")].filter((one) =>
   one.clientWidth > 1 && one.scrollWidth > one.clientWidth + 1 && !one.closest("svg")
-  && getComputedStyle(one).overflowX !== "visible" && getComputedStyle(one).textOverflow !== "ellipsis").map((one) => one.outerHTML.slice(0, 120))"""
+  && getComputedStyle(one).overflowX !== "visible"
+  && getComputedStyle(one).textOverflow !== "ellipsis").map((one) => one.outerHTML.slice(0, 120))"""
 """Elements whose content is cut without a cue, or scrolls sideways."""
 
 
