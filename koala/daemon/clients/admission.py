@@ -463,8 +463,8 @@ def _require_site(
     if name not in sites:
         known = sorted([*sites, *unseen])
         raise RejectedError(
-            f"component {label} wants site {name!r}: {did_you_mean(name, known)}known sites are"
-            f" {', '.join(known) or 'none'}"
+            f"component {label} wants site {name!r}: known sites are"
+            f" {', '.join(known) or 'none'}{did_you_mean(name, known)}"
         )
 
 

@@ -82,7 +82,7 @@ TEXT_MAX = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What the form says: a program on some sites."""
+    """Wish of the form: a program on some sites."""
 
     program: str = ""
     name: str = ""
