@@ -158,7 +158,7 @@ def timeline(
     json: bool,
     address: str | None,
 ) -> None:
-    """Draw the course of a job over its sites, or that of all.
+    """Draw the course of a job, or of the whole grid.
 
     Each line is a component at a site, each kind of bar a character. The letters are A submitted, B
     placed, C claimed, D started, E ended, with the times between below (KOALA, figure 1).
