@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 from koala.core.model.charges import Charge
 from koala.core.model.claim import Claim
@@ -23,7 +25,7 @@ from koala.views.records.chart import ChartClaim, ChartSite, ClaimState, GridTim
 PERIOD_S = 1_800.0
 CLAIMS_MAX = 1_000
 SITES_MAX = 200
-JOBS_MAX = 10_000
+JOBS_MAX = 5_000
 POINTS_MAX = 240
 """Changes of local use of a site in a document."""
 STEP_S = 10.0
@@ -80,18 +82,18 @@ def grid_timeline(
     """Collect the claims of a period; without bounds of the last half hour."""
     until = now if until is None else until
     since = until - PERIOD_S if since is None else min(since, until)
-    claims = [
-        claim
-        for claim in _claims(state, since, now, view.sees)
-        if claim.site in view.sites
-        and float(claim.asked_at) <= until
-        and (claim.ended_at is None or float(claim.ended_at) >= since)
+    rows = [
+        row
+        for row in _rows(state, since, now, view.sees)
+        if row.site in view.sites
+        and row.asked_at <= until
+        and (row.ended_at is None or row.ended_at >= since)
     ]
-    claims.sort(key=lambda claim: (float(claim.asked_at), claim.claim))
-    left_out = max(0, len(claims) - CLAIMS_MAX)
+    rows.sort(key=lambda row: (row.asked_at, row.claim))
+    left_out = max(0, len(rows) - CLAIMS_MAX)
     if left_out:
-        claims = claims[-CLAIMS_MAX:]
-        since = max(since, float(claims[0].asked_at))
+        rows = rows[-CLAIMS_MAX:]
+        since = max(since, rows[0].asked_at)
     sites = [site for site in state.sites.values() if site.name in view.sites]
     return GridTimeline(
         since=Moment.of(since),
@@ -108,14 +110,24 @@ def grid_timeline(
             )
             for site in sites[:SITES_MAX]
         ),
-        claims=tuple(claims),
+        claims=tuple(row.make() for row in rows),
         left_out=left_out,
     )
 
 
-def _claims(
+class _Row(NamedTuple):
+    """A claim, of which a record is made only if it is among the newest."""
+
+    asked_at: Instant
+    claim: str
+    site: SiteName
+    ended_at: Instant | None
+    make: Callable[[], ChartClaim]
+
+
+def _rows(
     state: State, since: Instant, now: Instant, sees: Callable[[str], bool]
-) -> Iterator[ChartClaim]:
+) -> Iterator[_Row]:
     """Yield claims of the jobs that were not over by `since`."""
     live: dict[JobId, list[Claim]] = {}
     for claim in state.ledger.values():
@@ -126,9 +138,11 @@ def _claims(
         given_up = {setback.attempt for setback in job.setbacks}
         for charge in job.charges:
             is_wasted = charge.passed_at is None or charge.attempt in given_up
-            yield _ended(job, charge, is_wasted=is_wasted)
+            make = partial(_ended, job, charge, is_wasted=is_wasted)
+            yield _Row(charge.asked_at, charge.claim, charge.site, charge.ended_at, make)
         for claim in live.get(job.id, ()):
-            yield _living(job, claim, now, is_wasted=claim.attempt in given_up)
+            make = partial(_living, job, claim, now, is_wasted=claim.attempt in given_up)
+            yield _Row(claim.asked_at, claim.id, claim.site, None, make)
 
 
 def _jobs(state: State, since: Instant, live: Collection[JobId]) -> Iterator[Job]:
