@@ -6,7 +6,6 @@ the newest are looked at, back to the begin of the period; of others the newest 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,32 +28,34 @@ JOBS_MAX = 5_000
 POINTS_MAX = 240
 """Changes of local use of a site in a document."""
 STEP_S = 10.0
-KEPT = 1_440
-"""Changes of local use that are kept: at most one in `STEP_S`, so those of four hours or more."""
+KEPT = 360
+"""Changes of a site's local use that are kept, at most one in `STEP_S`. When they are more, every
+second one of the older half goes: the longer ago, the coarser."""
 
 
 @dataclass(slots=True)
 class LocalHistory:
     """Processors of local jobs at each site over time, as its reports said."""
 
-    kept: int = KEPT
-    _points: dict[SiteName, deque[tuple[Instant, int]]] = field(default_factory=dict)
+    _points: dict[SiteName, list[tuple[Instant, int]]] = field(default_factory=dict)
 
     def note(self, event: Event, at: Instant) -> None:
         """Note an event; only reports of sites matter."""
         if not isinstance(event, SiteReported):
             return
-        points = self._points.setdefault(event.site, deque(maxlen=self.kept))
+        points = self._points.setdefault(event.site, [])
         if not points or at - points[-1][0] >= STEP_S:
             if not points or points[-1][1] != event.local:
                 points.append((at, event.local))
+                if len(points) > KEPT:
+                    points[: KEPT // 2] = points[: KEPT // 2 : 2]
         else:
             points[-1] = (points[-1][0], event.local)
 
     def within(self, site: SiteName, since: Instant, until: Instant) -> list[tuple[Instant, int]]:
         """Return the changes of a period, with the use at its begin; thinned out if they are too
         many."""
-        points = self._points.get(site, ())
+        points = self._points.get(site, [])
         before = [use for at, use in points if at <= since]
         found = [(at, use) for at, use in points if since < at < until]
         step = 1 + len(found) // POINTS_MAX

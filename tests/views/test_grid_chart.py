@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from random import Random
 from xml.etree import ElementTree
 
@@ -104,7 +105,9 @@ def test_documents_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         history.note(report, float(second))
     points = history.within(site, 0.0, 30_000.0)
     assert len(points) <= POINTS_MAX + 1
-    assert points[0][0] >= 30_000 - 10 * (KEPT + 10)
+    assert points[0] == (0.0, 9), "the longer ago, the coarser"
+    assert len(history.within(site, 28_800.0, 30_000.0)) == 1_200 / STEP_S
+    assert sys.getsizeof(history._points[site]) < 16 * KEPT
     begin, use = history.within(site, 29_000.0, 29_100.0)[0]
     assert begin == 29_000
     assert abs(use - 29_000) <= STEP_S

@@ -103,10 +103,6 @@ class Multicluster:
     is_whole: bool = False
 
 
-LOCAL_KEPT = 100_000
-"""Changes of a site's local use that are kept for a chart."""
-
-
 class GridJob(NamedTuple):
     """A job of a workload; `size` is its processors, to be split where no site could hold it, or
     those of each of its components. `queue` is the site at whose queue it is submitted; `sites` are
@@ -164,7 +160,7 @@ class GridReplay:
     ) -> ExperimentReport:
         """Run to the end of the last job (of everybody's with `is_whole`), to `until`, to an
         interrupt, or to a standstill: a job may be refused for ever."""
-        local = LocalHistory(kept=LOCAL_KEPT)
+        local = LocalHistory()
         world = World(
             sites=self._setting.sites,
             submissions=self._submissions(progress),
