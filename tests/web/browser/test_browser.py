@@ -255,7 +255,7 @@ def test_the_grid_has_the_numbers_of_the_command_line(
             expect(row.locator("[data-cell=state]")).to_have_text(site["state"])
         command(grid.address, "cancel", job)
         expect(page.locator("[data-total=running]")).to_have_text("0")
-        page.get_by_role("link", name="vu").first.click()
+        page.get_by_role("link", name="vu", exact=True).first.click()
         page.get_by_role("button", name="Drain").click()
         page.get_by_role("dialog").get_by_role("button", name="Drain").click()
         expect(page.get_by_role("heading", level=1)).to_contain_text("drained")
