@@ -24,16 +24,21 @@ from koala.views.records.chart import ChartClaim, ChartSite, GridTimeline
 from koala.views.units import counted, duration
 
 KINDS = {
-    "queued": "queued or planned",
+    "queued": "queued",
     "gated": "gated",
     "held": "held at the barrier",
     "running": "running",
+    "planned": "planned, to its time limit",
     "ended": "ended",
     "wasted": "given up",
     "local": "local users",
 }
 """The legend, in its order."""
-HATCHED = {"queued": ("#8553c6", 45), "gated": ("#8a919b", -45)}
+HATCHED = {
+    "queued": ("#8553c6", 45),
+    "gated": ("#8a919b", -45),
+    "planned": ("#2c74d6", 45),
+}
 """Colour and angle of hatches."""
 COLOURS = {
     "held": "#d9930d",
@@ -314,7 +319,7 @@ class GridChart:
             self._bar(group, run, passed_at, end, top, height)
             limit = seconds_of(claim.end_at)
             if not is_over and limit is not None and limit > end:
-                self._bar(group, "queued", end, limit, top, height)
+                self._bar(group, "planned", end, limit, top, height)
 
     def _label(self, group: Element, claim: ChartClaim, top: float, height: float) -> None:
         """Write the job into its bar if there is room for it."""
@@ -358,7 +363,7 @@ class GridChart:
             kind = "gated" if claim.state == "gated" else "queued"
             self._bar(group, kind, asked, waited_until, y + 1.5, QUEUE_LINE - 5)
             if start is not None:
-                self._bar(group, "queued", start, until, y, QUEUE_LINE - 2)
+                self._bar(group, "planned", start, until, y, QUEUE_LINE - 2)
             self._remember(claim, y, y + QUEUE_LINE)
         return top + QUEUE_LINE * len(lines)
 
@@ -372,7 +377,7 @@ class GridChart:
             kind = "gated" if claim.state == "gated" else "queued"
             self._bar(group, kind, asked, granted or ended or start or self.now, top + 6, 6)
             if granted is None and start is not None and claim.end_at is not None:
-                self._bar(group, "queued", start, float(claim.end_at), top + 3, 12)
+                self._bar(group, "planned", start, float(claim.end_at), top + 3, 12)
             self._course(group, claim, top + 3, 12)
             text = f"{claim.job}.{claim.part}  {claim.processors}"
             begin, end = self._share(asked), self._share(ended or self.now)
