@@ -4,7 +4,8 @@
   simulation.
 - `sweep`: lists the runs that figures and claims need, each once.
 - `results`: holds what the runs measured.
-- `sentences`: reads the sentences of a paper, of which most are claims.
+- `sentences`: reads the sentences of a paper, of which most are claims, and `written_tests` the
+  tests beside them.
 - `comparisons`, `verdicts`: what claims consist of, and the test of them by paired differences.
 - `figures`: draws.
 - `judgement`: judges the claims; `report` writes that: `claim_table`, `markdown` for people,

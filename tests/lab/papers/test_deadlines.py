@@ -19,7 +19,7 @@ from koala.lab.papers.deadlines.points import (
     at,
     run,
 )
-from koala.lab.papers.deadlines.quantities import PURE
+from koala.lab.papers.deadlines.claims import PURE
 from koala.lab.papers.paper import Claim, parts_of
 from koala.lab.papers.results import Results
 from koala.lab.papers.sweep import plan

@@ -2,7 +2,7 @@
 
 - `simulation`: the model; `options`, `command`: `koala simulate`.
 - `points`: the runs.
-- `claims`: the claims of the text.
+- `sentences.toml`: the claims of the text, with their tests; `claims` reads them.
 - `figures`: the figures.
 """
 

@@ -2,8 +2,7 @@
 
 - `simulation`: the model; `options`, `command`: `koala simulate`.
 - `points`: the runs.
-- `claims`, `claims_results` (section 5): the claims of the text.
-- `claims_shared`: names of the measured quantities.
+- `sentences.toml`: the claims of the text, with their tests; `claims` reads them.
 - `figures`: the figures.
 """
 

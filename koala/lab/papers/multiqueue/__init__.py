@@ -5,8 +5,7 @@
 - `simulation`: the model; `options`, `command`: `koala simulate`.
 - `points`: runs a point.
 - `experiment`: the paper as a whole.
-- `claims`: the sentences of `sentences.toml` and their tests, of which `written_tests` reads those
-  that stand there.
+- `sentences.toml`: the claims of the text, with their tests; `claims` reads them.
 - `figures`: the figures.
 """
 

@@ -1,13 +1,20 @@
-"""Sentences of the multiple-queues paper, and the tests that are not written beside them.
+"""Claims of the multiple-queues paper: how their tests, written in `sentences.toml`, are read, and
+the tests that are not written there.
 
-Those compare several mixes, or lengths of runs, or depend on what a chart shows. `written_tests`
-reads the others.
+    figures = [3]
+    charts = [0, 7]             # of these charts of the figures alone, counted from 0
+    ever = true                 # past saturation, too
+    test = ["lower: total LS-DO, total GS", "each close: queue1 BOTH, queue4 BOTH"]
+
+A phrase there is a kind of response time (`KINDS`) and a policy. Tests that compare several mixes,
+or lengths of runs, or depend on what a chart shows are below.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from math import isinf
 from pathlib import Path
@@ -26,13 +33,18 @@ from koala.lab.papers.comparisons import (
     shown,
 )
 from koala.lab.papers.multiqueue.charts import (
+    BELOW,
     BEYOND,
+    BOTH,
     EIGHTY,
+    EQ,
+    EVER,
     FIGURES_9_TO_14,
     FOUR,
     HALF_FOUR,
     HALF_TWO,
     HALF_TWO_THREE,
+    LP,
     LS,
     MULTI_RISES,
     NEAR,
@@ -52,9 +64,9 @@ from koala.lab.papers.multiqueue.charts import (
     rounded,
 )
 from koala.lab.papers.multiqueue.points import Case, Point
-from koala.lab.papers.multiqueue.written_tests import written_test
-from koala.lab.papers.paper import Comparison, Test
+from koala.lab.papers.paper import Comparison, Found, Test
 from koala.lab.papers.sentences import Row, read_sentences
+from koala.lab.papers.written_tests import compared
 from koala.lab.sim.runs import Level, Quantity
 
 # 2.5: starvation and ageing.
@@ -361,8 +373,74 @@ TESTS: dict[str, Test] = {
 }
 
 
+# Tests that are written beside their sentences.
+
+GROUPS = {
+    "SIX": SIX,
+    "LS": LS,
+    "LP": LP,
+    "EQ": EQ,
+    "BOTH": BOTH,
+    "NOT_LP_OR_EQ": ("GS", "LS-DO", "GP", "LQ"),
+    "QUEUES": ("queue1", "queue2", "queue3", "queue4"),
+    "REST": ("queue2", "queue3", "queue4"),
+}
+KINDS: dict[str, Callable[[View, str], Quantity]] = {
+    "total": View.total,
+    "local": View.local,
+    "common": View.common,
+    "single": View.single,
+    "multi": View.multi,
+    "large-single": lambda at, policy: at.large(policy, "single"),
+    "large-multi": lambda at, policy: at.large(policy, "multi"),
+    "reversal": View.reversed,
+}
+"""Response times: `common` is that of the global queue, `reversal` the local one when local queues
+are visited in reverse."""
+
+
+def matters(totals: Iterable[Quantity]) -> Comparison:
+    """Test that the order of visiting makes a difference of MUCH between the worst and the best
+    version."""
+    of = tuple(totals)
+    text = f"worst of {', '.join(map(str, of))} > {1 + MUCH:g} × best"
+    return shown(text, lambda *values: max(values) - (1 + MUCH) * min(values), *of)
+
+
+def more_uneven(one: tuple[Quantity, ...], other: tuple[Quantity, ...]) -> Comparison:
+    """Test that the queues' mean response times lie farther apart in one than in the other."""
+    count = len(one)
+
+    def contrast(*values: float) -> float:
+        first, second = values[:count], values[count:]
+        return (max(first) - min(first)) - (max(second) - min(second))
+
+    names = [str(queues[0]).removesuffix(" queue 1") for queues in (one, other)]
+    return shown(f"range of the queues' means: {names[0]} > {names[1]}", contrast, *one, *other)
+
+
+OWN = {"matters": matters, "more_uneven": more_uneven}
+
+
+def _quantity(at: View, words: Sequence[str]) -> Quantity:
+    kind, policy = words
+    if kind.startswith("queue"):
+        return at.queue(policy, int(kind.removeprefix("queue")))
+    return KINDS[kind](at, policy)
+
+
 def _test_of(row: Row, test: Test | None) -> Test:
-    return test or written_test(row)
+    if test is not None:
+        return test
+    charts = charts_of(*row["figures"])
+    if "charts" in row:
+        begin, end = row["charts"]
+        charts = charts[begin:end]
+
+    def phrase(at: View) -> Found:
+        return compared(row["test"], partial(_quantity, at), GROUPS, OWN)
+
+    return each(charts, phrase, levels=EVER if row.get("ever") else BELOW)
 
 
 SENTENCES = read_sentences(Path(__file__).parent, TESTS, _test_of)
