@@ -9,6 +9,7 @@ from math import inf, isnan
 import pytest
 
 from koala.lab.papers.deadlines import PAPER
+from koala.lab.papers.deadlines.claims import PURE
 from koala.lab.papers.deadlines.points import (
     LEAD_BINS_S,
     LEVELS,
@@ -19,7 +20,6 @@ from koala.lab.papers.deadlines.points import (
     at,
     run,
 )
-from koala.lab.papers.deadlines.claims import PURE
 from koala.lab.papers.paper import Claim, parts_of
 from koala.lab.papers.results import Results
 from koala.lab.papers.sweep import plan
