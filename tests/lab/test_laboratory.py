@@ -43,14 +43,6 @@ def test_own_jobs_run_on_a_grid_as_hand_calculated() -> None:
     assert rows["first"]["running_s"] == pytest.approx(100, abs=0.5)
 
 
-def test_jobs_of_a_function_depend_on_the_seed_and_equal_seeds_are_equal() -> None:
-    def jobs(seed: int) -> Sequence[lab.Job]:
-        return [lab.Job(at=seed, processors=seed, run_s=10)]
-
-    found = lab.Experiment(grid=GRID, workload=lab.Jobs(jobs))
-    assert [found.run(seed).jobs[0]["processors"] for seed in (1, 2, 2)] == [1, 2, 2]
-
-
 def last_site(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
     """Place every component on the last site."""
     idle = view.idle(request.user)
@@ -179,17 +171,6 @@ def test_an_own_policy_with_an_invalid_answer_is_replaced_and_the_result_says_so
     for slot, policy, text in policies:
         (note,) = OWN.changed(**{slot: policy}).run().notes
         assert note.partition(": replaced by ")[2].startswith(text)
-
-
-def test_a_run_ends_when_nothing_will_be_claimed_any_more() -> None:
-    def nowhere(request: PlacementRequest, view: GridView) -> Unplaceable:
-        return Unplaceable(component=0, reason="out of principle")
-
-    found = OWN.changed(placement=nowhere).run()
-    assert found["unfinished"] == len(PAIR)
-    assert "out of principle" in repr(found)
-    with pytest.raises(ConfigError, match="waiting_s: no job has a number there"):
-        found.plot()
 
 
 def test_a_part_of_a_log_is_replayed(tmp_path: Path) -> None:
@@ -448,17 +429,3 @@ def test_models_and_replays_take_functions_of_the_session(tmp_path: Path) -> Non
     again = lab.sweep(own, over=policies, reps=1, workers=1)
     assert again.rows().column("wait.mean") == [pytest.approx(247 / 3), pytest.approx(207 / 3)]
     assert again.made.stored == 0
-
-
-@pytest.mark.long  # pyarrow is installed for long tests only
-def test_rows_are_an_arrow_table() -> None:
-    rows = lab.Rows([{"a": 1, "b": "x", "c": (1, 2)}, {"a": 2.5, "b": None, "c": ()}, {"b": "y"}])
-    found = rows.to_arrow()
-    assert found.column_names == ["a", "b", "c"]
-    assert found.to_pydict() == {
-        "a": [1.0, 2.5, None],
-        "b": ["x", None, "y"],
-        "c": [[1, 2], [], None],
-    }
-    mixed = lab.Rows([{"label": "mine"}, {"label": 0.5}]).to_arrow()
-    assert mixed.to_pydict() == {"label": ["mine", "0.5"]}

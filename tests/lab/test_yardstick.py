@@ -13,7 +13,6 @@ import pytest
 from koala.errors import ConfigError
 from koala.lab import Log
 from koala.lab.yardstick import (
-    GRIDS,
     JOBS,
     KINDS,
     LOAD,
@@ -59,16 +58,6 @@ def test_a_share_changes_the_shape_of_jobs_and_nothing_else(kind: str) -> None:
 def _parts(processors: int | tuple[int, ...]) -> tuple[int, ...]:
     assert isinstance(processors, tuple)
     return processors
-
-
-def test_all_components_of_a_job_fit_on_sites_of_their_own() -> None:
-    for name, grid in GRIDS.items():
-        sites = tuple((site.name, site.processors) for site in grid.sites)
-        ordered = sorted((processors for _, processors in sites), reverse=True)
-        for kind in KINDS:
-            for job in Mixed(kind=kind, share=0.5, jobs=60, sites=sites)(3):
-                parts = _parts(job.processors)
-                assert max(parts) <= ordered[len(parts) - 1], (name, kind, job)
 
 
 def test_half_of_the_jobs_of_one_component_are_submitted_at_a_site_that_holds_them() -> None:
@@ -177,10 +166,3 @@ def test_a_log_with_too_few_jobs_is_refused(tmp_path: Path) -> None:
     file.write_text("1 0 -1 60 4 -1 -1 4 60 -1 1 1 -1 -1 -1 -1 -1 -1\n")
     with pytest.raises(ConfigError, match=r"few\.swf: 1 jobs that ran \(expected 33 or more\)"):
         points(entries((), has_all=False), is_full=False, log_file=Log(file))
-
-
-def test_all_entries_differ_from_the_reference_in_one_slot() -> None:
-    names = [str(one) for one in entries((), has_all=True)]
-    assert names[0] == "reference"
-    assert len(names) > 20
-    assert len({*names}) == len(names)

@@ -10,15 +10,14 @@ import pytest
 
 from koala.errors import ConfigError
 from koala.lab.papers import figures, judgement, report
-from koala.lab.papers.claim_table import decisive, mean_text
+from koala.lab.papers.claim_table import decisive
 from koala.lab.papers.markdown import as_markdown, runs_of
 from koala.lab.papers.paper import Comparison
 from koala.lab.papers.results import Results
-from koala.lab.papers.sweep import head_of, plan
+from koala.lab.papers.sweep import plan
 from koala.lab.papers.tables import as_csv, document
 from koala.lab.papers.verdicts import Finding, Verdict
 from koala.lab.sim.campaign.execution import Processes
-from koala.lab.sim.campaign.parts import read_parts
 from koala.lab.sim.runs import Outcome, Run
 from koala.lab.sim.statistics import Interval
 from tests.lab.papers.toy import LOW, PAPER, at, run
@@ -84,13 +83,6 @@ def test_runs_and_charts_are_told_with_their_units(made: judgement.Report) -> No
     assert "| response, by load | slow | quick |" in text
     long = replace(WHOLE, effort=replace(WHOLE.effort, length=3_000_000.0))
     assert runs_of(long) == "6 runs of 3,000,000 jobs"
-
-
-def test_values_that_are_all_the_same_have_no_decimals_of_nothing() -> None:
-    assert mean_text(Interval(mean=250.0, ci95=0.0, values=3)) == "250 ± 0"
-    assert mean_text(Interval(mean=0.0, ci95=0.0, values=3)) == "0 ± 0"
-    assert mean_text(Interval(mean=0.125, ci95=1e-17, values=3)) == "0.125 ± 0"
-    assert mean_text(Interval(mean=0.125, ci95=0.0012, values=3)) == "0.1250 ± 0.0012"
 
 
 def test_a_row_has_the_load_and_the_comparison_that_decide(made: judgement.Report) -> None:
@@ -231,44 +223,11 @@ def test_systems_that_do_the_same_are_not_told_apart_when_one_has_a_run_more() -
     assert (difference.mean, difference.values) == (0.0, 2)
 
 
-def test_ctrl_c_keeps_the_finished_runs() -> None:
-    made = 0
-
-    def interrupt(done: int) -> None:
-        nonlocal made
-        made = done
-        if done == 4:
-            raise KeyboardInterrupt
-
-    found = WHOLE.work().execute(engine=Processes(workers=1), progress=interrupt)
-    assert (found.is_interrupted, len(found.finished)) == (True, 4)
-
-
 def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
     made = judgement.judged(WHOLE, Results(()), finished=0, is_interrupted=True)
     report.write(made, tmp_path)
     assert not list(tmp_path.glob("*.svg")), "whoever interrupts does not wait for drawings"
     assert {found.verdict for found in made.claims} == {Verdict.UNDECIDED}
-
-
-def test_parts_of_several_machines_merge_to_the_runs_of_one(tmp_path: Path) -> None:
-    work, engine = WHOLE.work(), Processes(workers=1)
-    whole = work.execute(engine=engine)
-    for number in (1, 2, 3):
-        place = tmp_path / str(number)
-        place.mkdir()
-        part = work.part(number, 3)
-        made = part.execute(engine=engine)
-        part.save(
-            made, place, head_of, options=WHOLE.options(), wanted=36, command="", part=f"{number}/3"
-        )
-    parts = read_parts([tmp_path / name for name in "312"])
-    merged = work.merged(parts)
-    one, other = (judgement.report(WHOLE, made) for made in (whole, merged))
-    assert as_markdown(one) == as_markdown(other)
-    assert as_csv(one) == as_csv(other)
-    with pytest.raises(ConfigError, match="12 of 36 runs are missing"):
-        work.merged(parts[1:])
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])

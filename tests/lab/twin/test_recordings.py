@@ -275,12 +275,6 @@ def test_the_end_of_a_job_of_grid_engine_is_of_one_kind(
     assert {Note.FAILED, Note.CANCELLED, Note.REQUEUED} & found.keys() == notes
 
 
-def test_a_compressed_recording_is_known_by_its_bytes(tmp_path: Path) -> None:
-    (tmp_path / "october.dat").write_bytes(gzip.compress(SLURM.read_bytes()))
-    found = read_recordings([("sacct", tmp_path / "october.dat")], zone=UTC)
-    assert found.counts.kept == 20
-
-
 def test_a_recording_may_be_a_pipe_plain_or_compressed() -> None:
     for recording in (SLURM.read_bytes(), gzip.compress(SLURM.read_bytes())):
         end, begin = os.pipe()

@@ -11,10 +11,8 @@ import pytest
 from koala.errors import ConfigError
 from koala.lab.papers.deadlines.simulation.counting import Outcome, Summary, summarize
 from koala.lab.papers.deadlines.simulation.jobs import (
-    PORTION,
     GlobalArrival,
     LocalArrival,
-    merged,
 )
 from koala.lab.papers.deadlines.simulation.run import simulate, simulate_jobs
 from koala.lab.papers.deadlines.simulation.setting import Setting
@@ -195,36 +193,6 @@ def test_the_papers_arrival_rates_follow_from_the_loads() -> None:
 
 
 # --- the run ---
-
-
-def test_local_jobs_come_in_order_whatever_portions_they_are_drawn_in() -> None:
-    """Streams of less than a portion, of exact portions and of none, with many at one instant."""
-    lengths = (0, 1, PORTION - 1, PORTION, 2 * PORTION, 3 * PORTION + 1)
-    streams = [
-        [LocalArrival(float(number // 7 * site), site, float(number)) for number in range(length)]
-        for site, length in enumerate(lengths)
-    ]
-    found = list(merged([iter(one) for one in streams]))
-    assert [at for at, *_ in found] == sorted(at for one in streams for at, *_ in one)
-    assert [number for *_, number in found] == list(range(1, sum(lengths) + 1))
-    for site, stream in enumerate(streams):
-        assert [(at, *rest) for at, of, *rest, _ in found if of == site] == stream
-
-
-def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
-    assert simulate(SHORT, 5) == simulate(SHORT, 5)
-    assert simulate(SHORT, 5) != simulate(SHORT, 6)
-
-
-def test_loads_add_up_and_replications_differ_from_batches_in_spread_alone() -> None:
-    runs = [simulate(SHORT, seed) for seed in (1, 2, 3)]
-    found = summarize(SHORT, runs).metrics
-    parts = sum(found[name].mean for name in ("local_load", "global_load", "wasted"))
-    assert found["total_load"].mean == pytest.approx(parts)
-    alone = summarize(SHORT, runs[:1])
-    assert alone.metrics["success_rate"].values == 30
-    assert 0 < alone.metrics["success_rate"].ci95 < inf
-    assert found["success_rate"].values == 3
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from koala.lab.engines import engine_of
 from koala.lab.sim.campaign import on_dask
 from koala.lab.sim.campaign.records import FinishedRun
 from koala.lab.sim.runs import Outcome
-from tests.cli.command import environment, koala, koala_here
+from tests.cli.command import environment, koala
 from tests.harness.ports import free_port
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
@@ -116,17 +116,6 @@ def test_the_bytes_are_those_of_this_machine_though_a_worker_is_killed(
     assert found["on"] == f"dask://{address}"
 
 
-def test_a_lost_scheduler_is_named_and_finished_runs_are_kept(
-    tmp_path: Path, cluster: Cluster
-) -> None:
-    file, store = tmp_path / "policies.toml", tmp_path / "store"
-    file.write_text(SWEEP.replace("4000", "40000"))
-    status, told = swept(file, cluster, store, killed=cluster.scheduler)
-    assert status != 0
-    assert told.splitlines()[-1].startswith("koala sweep: --on: the scheduler was lost after")
-    assert 2 <= count_lines(store) < 24
-
-
 def test_a_scheduler_whose_workers_are_gone_is_given_up_in_the_end(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,39 +152,9 @@ def swept(
     return there.returncode, told.decode()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("multiqueue", "--jobs", "2000", "--warmup", "200"),
-        ("sq", "--tasks", "10"),
-    ],
-    ids=lambda words: words[0],
-)
-def test_replications_of_a_simulation_are_made_there(
-    words: tuple[str, ...], cluster: Cluster
-) -> None:
-    command = ("simulate", *words, "--reps", "3", "--json")
-    here = koala(*command, "--workers", "1")
-    assert here.returncode == 0, here.stderr
-    there = koala(*command, "--on", f"dask://{cluster.address}")
-    assert there.returncode == 0, there.stderr
-    assert there.stdout == here.stdout
-
-
 def test_workers_of_other_code_are_refused(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(on_dask, "interpreter", lambda: "cpython 2.7")
-    engine = engine_of(f"dask://{cluster.address}")
-    with pytest.raises(ConfigError, match=r"worker tcp.* has other code .*this machine cpython 2"):
-        engine(len, ["a"], progress=lambda _: None, each=lambda _one, _made: None)  # type: ignore[type-var]
-
-
-def test_workers_of_other_code_that_come_later_are_refused(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As those of `--on koala`, which join one by one."""
-    monkeypatch.setattr(on_dask, "_check_workers", lambda _client: None)
     monkeypatch.setattr(on_dask, "interpreter", lambda: "cpython 2.7")
     engine = engine_of(f"dask://{cluster.address}")
     with pytest.raises(ConfigError, match=r"worker tcp.* has other code .*this machine cpython 2"):
@@ -226,12 +185,6 @@ def test_a_port_where_nobody_listens_is_named_at_once() -> None:
 def test_an_engine_that_does_not_exist_is_named(name: str) -> None:
     with pytest.raises(ConfigError, match=f"--on {name}: allowed are processes, dask"):
         engine_of(name)
-
-
-def test_a_simulation_names_an_engine_that_does_not_exist() -> None:
-    done = koala_here("simulate", "sq", "--on", "nowhere")
-    assert done.returncode == 2
-    assert "--on nowhere: allowed are processes, dask://HOST:PORT" in done.stderr
 
 
 def count_lines(store: Path) -> int:

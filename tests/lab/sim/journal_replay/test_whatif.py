@@ -55,19 +55,6 @@ def test_another_placement_policy_places_elsewhere_and_the_program_runs_as_long(
     assert found["what_if"]["ended_at"] - started_at == pytest.approx(40.0, abs=0.1)
 
 
-def test_another_claim_fraction_claims_at_another_instant() -> None:
-    """JCT0 = JPT + L x FTT (KOALA 3.2)."""
-    grid = Grid(sites={"delft": 4, "leiden": 16})
-    grid.at(1.0, lambda: grid.world.add_replica(FileName("f"), SiteName("delft"), FILE_BYTES))
-    grid.submit("j1", a_spec(a_component(8, "leiden"), file="f"), at=10.0)
-    found = rows(grid.told(2000.0).compare(claim_fraction=0.25), "j1")
-    assert found["recorded"]["claimed_at"] == pytest.approx(10.0 + 75.0, abs=0.2)
-    assert found["simulated"]["claimed_at"] == pytest.approx(10.0 + 75.0, abs=0.2)
-    assert found["what_if"]["claimed_at"] == pytest.approx(10.0 + 25.0, abs=0.2)
-    held = [found[column]["held_processor_s"] for column in ("simulated", "what_if")]
-    assert held == pytest.approx([8 * 25.0, 8 * 75.0], rel=0.05)
-
-
 def test_a_copy_that_is_faster_than_thought_is_so_in_a_what_if() -> None:
     """The paper's rule would have waited for the JST, 100 s after the placement."""
     grid = Grid(sites={"delft": 4, "leiden": 16}, parameters={"start": "early"})

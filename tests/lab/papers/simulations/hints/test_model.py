@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from koala.errors import ConfigError
 from koala.lab.papers.hints.simulation.counting import metrics, summarize
 from koala.lab.papers.hints.simulation.jobs import Arrival
-from koala.lab.papers.hints.simulation.progress import Step, max_min_fair, steps_of
-from koala.lab.papers.hints.simulation.run import RunRecord, simulate, simulate_jobs
+from koala.lab.papers.hints.simulation.progress import max_min_fair, steps_of
+from koala.lab.papers.hints.simulation.run import simulate, simulate_jobs
 from koala.lab.papers.hints.simulation.setting import JobClass, Setting, SiteSetting
 
 ONE = Setting(
@@ -70,50 +70,6 @@ def test_a_block_takes_what_nobody_booked_beside_what_its_job_did() -> None:
     wide = replace(ONE, blocks=4, sites=(replace(ONE.sites[0], mips=2000, link_mbps=80),))
     assert response_s(wide) == [pytest.approx(25 + 1000)]
     assert response_s(wide, READER, READER) == [pytest.approx(50 + 1000)] * 2
-
-
-def test_many_blocks_are_a_stream() -> None:
-    for policy in ("NoNetwork", "PreferLocal", "Service"):
-        setting = Setting(policy=policy, io_fraction=0.4, rate=0.0002, jobs=20)
-        streams = simulate(setting, 3).jobs
-        blocks = simulate(replace(setting, blocks=400), 3).jobs
-        for one, other in zip(streams, blocks, strict=True):
-            assert other.response_s == pytest.approx(one.response_s, rel=0.02), policy
-
-
-def test_blocks_that_share_a_link_without_booking_against_small_steps_of_time() -> None:
-    """Four readers that come one after the other over one link, in steps of 0.05 s."""
-    setting = replace(
-        ONE,
-        policy="NoNetwork",
-        blocks=5,
-        sites=(replace(ONE.sites[0], mips=4000, link_mbps=10),),
-        io=JobClass(data_mb=60, length_mi=50_000),
-    )
-    jobs = [Arrival(at=at, home=0, is_io=True) for at in (0.0, 7.0, 11.0, 60.0)]
-    ours = response_s(setting, *jobs)
-    for found, plain in zip(ours, _in_small_steps(setting, jobs), strict=True):
-        assert found == pytest.approx(plain, abs=0.6)
-
-
-def _in_small_steps(setting: Setting, jobs: list[Arrival], dt: float = 0.05) -> list[float]:
-    left = [[Step(mi=s.mi, mb=s.mb) for s in steps_of(setting, setting.io)] for _ in jobs]
-    ends = [0.0] * len(jobs)
-    now = 0.0
-    while not all(ends):
-        active = [i for i, job in enumerate(jobs) if job.at <= now and left[i]]
-        moving = [i for i in active if left[i][0].mb > 0]
-        for i in active:
-            step = left[i][0]
-            step.mi -= setting.sites[0].slice_mips * dt
-            if i in moving:
-                step.mb -= setting.sites[0].link_mbps / 8 / len(moving) * dt
-            if step.mi <= 0 and step.mb <= 0:
-                left[i].pop(0)
-                if not left[i]:
-                    ends[i] = now + dt - jobs[i].at
-        now += dt
-    return ends
 
 
 # --- sharing ---
@@ -202,17 +158,6 @@ def test_links_carry_the_data_of_all_jobs() -> None:
             run = simulate(setting, 1)
             data_mb = sum(setting.kind(is_io=job.is_io).data_mb for job in run.jobs)
             assert sum(run.moved_mb.values()) == pytest.approx(data_mb, rel=1e-9)
-
-
-def test_one_replication_has_batch_means() -> None:
-    found = summarize(Setting(), (simulate(Setting(), 1),)).document()
-    assert 0 < found["response"]["all"]["ci95"] < found["response"]["all"]["mean"]
-    assert found["replications"] == 1
-
-
-def test_an_empty_run_is_a_result() -> None:
-    found = summarize(ONE, (RunRecord(jobs=(), moved_mb={(0, 0): 0.0}, ended_at=0.0),)).document()
-    assert found["response"]["all"] == {"mean": None, "ci95": None}
 
 
 @pytest.mark.parametrize(
