@@ -15,6 +15,7 @@ from koala.common.runtime.foreign.guards import noting_replacements
 from koala.common.runtime.progress_bar import progress
 from koala.errors import ConfigError
 from koala.lab.commands import simulation_options as shared
+from koala.lab.commands.options import given
 from koala.lab.workload.arrivals import Overrun
 
 if TYPE_CHECKING:
@@ -75,8 +76,7 @@ FORMATS = ("swf", "gwf")
     help="With --grid, how such a job is cut: equal (the fewest components as equal as possible),"
     " fill (the largest sites whole), or N (equal, at most N processors each).", unset="equal",
 )  # fmt: skip
-@shared.json_option
-@shared.plot_option
+@given("as_json", "plot")
 @click.pass_context
 @needs_sim
 def trace(

@@ -11,7 +11,7 @@ from koala.cli.arguments import examples, file, option
 from koala.cli.extras import needs_sim
 from koala.errors import ConfigError
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.campaign_options import Place, campaign_options
+from koala.lab.commands.options import Place, campaign_options, given
 
 if TYPE_CHECKING:
     from koala.lab.rows import Rows
@@ -36,9 +36,9 @@ DIGITS = 3
 @option("--full", is_flag=True, help="All 60 cells; otherwise 15 with a third of the jobs.")
 @option("--log", type=file, metavar="FILE", help="Take jobs of this log (SWF or GWF) instead.")
 @option("--out", type=file, metavar="DIR", help="Write runs.csv, table.csv and table.md there.")
-@shared.seed_option
+@given("seed")
 @campaign_options
-@shared.json_option
+@given("as_json")
 @needs_sim
 def yardstick(
     *,

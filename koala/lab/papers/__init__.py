@@ -1,7 +1,6 @@
 """Reproduction of the papers' experiments: figures, and a verdict for each claim.
 
-- `paper`, `runs`: data types of a paper (figures, claims) and of its runs; `options` declares its
-  simulation.
+- `paper`: data types of a paper (figures, claims).
 - `sweep`: lists the runs that figures and claims need, each once.
 - `results`: holds what the runs measured.
 - `sentences`: reads the sentences of a paper, of which most are claims, and `written_tests` the
@@ -11,7 +10,8 @@
 - `judgement`: judges the claims; `report` writes that: `claim_table`, `markdown` for people,
   `tables` for programs.
 - One package per paper (`multiqueue`, `deadlines`, `koala`, `hints`, `synchronous`): `simulation`
-  and its `options`, `points` (the runs), `figures`, `sentences.toml` and the tests in `claims`.
+  (with `setting`: parameters, and options), `points` (the runs), `figures`, and `sentences.toml`
+  with `claims`.
 
 Nothing here is tuned: a claim that fails is reported as failing.
 """

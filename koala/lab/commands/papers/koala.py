@@ -7,7 +7,7 @@ from math import floor, isfinite, log10
 from pathlib import Path
 
 from koala.cli.render.table import columns, table
-from koala.lab.commands.setting_options import simulation
+from koala.lab.commands.options import simulation
 from koala.lab.commands.simulation_options import Runs, write_rows
 from koala.lab.papers.koala.options import SIMULATION
 from koala.lab.papers.koala.simulation.run import run
