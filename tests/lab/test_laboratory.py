@@ -16,7 +16,6 @@ from koala import lab
 from koala.core.model.grid import Assignment, GridView, Placement, PlacementRequest, Unplaceable
 from koala.core.model.values import SiteName
 from koala.errors import ConfigError
-from koala.lab import sweeps
 from koala.lab.sim.metrics import JobRecord
 from tests.cli.command import koala_here
 
@@ -75,25 +74,6 @@ def test_a_function_of_the_session_places_and_measures() -> None:
     mine, worst_fit = (rows.where(placement=name)[0]["wait.max"] for name in ("mine", "WF"))
     assert mine > 90 > worst_fit, "the second job waits for the first"
     assert found.made.stored == 0
-
-
-def test_settings_that_do_not_exist_are_named_with_those_that_do() -> None:
-    with pytest.raises(ConfigError, match=r"placment: no such setting; there are grid, workload"):
-        OWN.changed(placment="WF")
-    with pytest.raises(ConfigError, match="known are CF, WF"):
-        OWN.changed(placement="XX")
-    with pytest.raises(ConfigError, match="placement = <lambda>: allowed are functions of 2"):
-        OWN.changed(placement=lambda request: request)
-    with pytest.raises(ConfigError, match="claim_fracton: no such parameter"):
-        lab.grid({"a": 8}, claim_fracton=1)
-    with pytest.raises(ConfigError, match="no such option; there are bandwidth"):
-        lab.Model("koala", job=3)
-    with pytest.raises(ConfigError, match="simulation quake: allowed are koala"):
-        lab.Model("quake")
-    with pytest.raises(KeyError, match=r"'wait': metrics are jobs"):
-        OWN.run()["wait"]
-    with pytest.raises(ConfigError, match="processors 0: allowed are 1"):
-        lab.Job(at=0, processors=0, run_s=1)
 
 
 @pytest.mark.parametrize(
@@ -352,25 +332,6 @@ def test_a_model_has_the_numbers_of_its_command(name: str) -> None:
     assert len(found.jobs) > 0
 
 
-def test_a_log_gives_the_numbers_of_the_command(tmp_path: Path) -> None:
-    log, grid = tmp_path / "lublin.swf", tmp_path / "grid.toml"
-    made = koala_here("simulate", "workload", "lublin", "--jobs", "60", "--processors", "24")
-    log.write_text(made.stdout)
-    grid.write_text(
-        "[sites.a.site]\nprocessors = 16\n[sites.b.site]\nprocessors = 16\n"
-        "[sites.b.load]\narrivals_per_hour = 6.0\n"
-    )
-    words = ("simulate", "trace", str(log), "--json")
-    of_site, of_grid = (
-        json.loads(koala_here(*words, *more).stdout) for more in ((), ("--grid", str(grid)))
-    )
-    replay = lab.Replay(log=lab.Log(log)).run()
-    assert dict(replay.document) == of_site
-    assert len(replay.jobs) == of_site["jobs"]
-    found = lab.Experiment(grid=lab.read_grid(grid), workload=lab.Log(log)).run()
-    assert found.document == {k: v for k, v in of_grid.items() if k not in ("grid", "split")}
-
-
 def test_rows_are_shown_and_give_their_columns() -> None:
     rows = OWN.run().jobs
     assert list(rows.to_dict()) == list(rows.columns)
@@ -399,33 +360,3 @@ def test_pictures_are_drawn_by_one_call(tmp_path: Path) -> None:
     assert "Waits" in (tmp_path / "one.svg").read_text()
     picture = OWN.run().plot("ended_at")
     assert picture._repr_png_().startswith(b"\x89PNG")
-
-
-def test_models_and_replays_take_functions_of_the_session(tmp_path: Path) -> None:
-    def place(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
-        return last_site(request, view)
-
-    koala_model = lab.Model("koala", jobs=2, local_load=0.0)
-
-    def longest_first(job: Any) -> Any:
-        return (-job.estimate_s,)
-
-    over = {"placement": {"mine": place, "WF": "WF"}}
-    found = lab.sweep(koala_model, over=over, reps=1, workers=1)
-    assert found.rows().column("placement") == ["mine", "WF"]
-    points = sweeps.points_of(koala_model, over)
-    ids = sweeps.work_of(points, [1]).names
-    assert [one is None for one in ids] == [True, False], "functions of the session are not stored"
-    log = tmp_path / "log.swf"
-    log.write_text(
-        "1 0 -1 100 4 -1 -1 4 100 -1 1 1 -1 -1 -1 -1 -1 -1\n"
-        "2 1 -1 10 4 -1 -1 4 10 -1 1 1 -1 -1 -1 -1 -1 -1\n"
-        "3 2 -1 50 4 -1 -1 4 50 -1 1 1 -1 -1 -1 -1 -1 -1\n"
-    )
-    own = lab.Replay(log=lab.Log(log), policy=longest_first, processors=4)
-    starts = {row["job"]: row["start"] for row in own.run().jobs}
-    assert starts == {1: 0, 3: 100, 2: 150}
-    policies = {"policy": {"mine": longest_first, "fcfs": "fcfs"}}
-    again = lab.sweep(own, over=policies, reps=1, workers=1)
-    assert again.rows().column("wait.mean") == [pytest.approx(247 / 3), pytest.approx(207 / 3)]
-    assert again.made.stored == 0

@@ -101,18 +101,6 @@ def test_each_run_is_a_line_and_the_provenance_has_the_rest(whole: Path) -> None
     assert {"python", "libraries", "platform", "cores", "code"} <= document.keys()
 
 
-def test_a_repeated_reproduction_makes_no_run(tmp_path: Path, whole: Path) -> None:
-    for name in ("one", "two"):
-        words = ("--store", str(tmp_path / "store"), "--out", str(tmp_path / name))
-        done = koala(*HINTS, *words)
-        assert done.returncode == 0, done.stderr
-    first, second = (
-        json.loads((tmp_path / name / HOST_FACTS).read_text())["runs"] for name in ("one", "two")
-    )
-    assert (first["stored"], second["stored"]) == (0, second["wanted"])
-    assert bytes_of(tmp_path / "one") == bytes_of(tmp_path / "two") == bytes_of(whole)
-
-
 END_S = 2.0
 """Promised end of a command after Ctrl-C, of processor time: machines of tests are busy."""
 

@@ -11,7 +11,7 @@ import pytest
 from koala.errors import ConfigError
 from koala.lab.papers import figures, judgement, report
 from koala.lab.papers.claim_table import decisive
-from koala.lab.papers.markdown import as_markdown, runs_of
+from koala.lab.papers.markdown import as_markdown
 from koala.lab.papers.paper import Comparison
 from koala.lab.papers.results import Results
 from koala.lab.papers.sweep import plan
@@ -73,16 +73,6 @@ def test_claims_stand_in_the_order_of_the_text(made: judgement.Report) -> None:
     ids = ["A-1", "5-2", "5.4-9a", "5.4-9b", "5.4-10", "5.4-10a", "5.4.1-1", "10-1"]
     shuffled = [replace(PAPER.claims[0], id=one) for one in sorted(ids)]
     assert [one.id for one in sorted(shuffled, key=lambda one: one.place)] == ids
-
-
-def test_runs_and_charts_are_told_with_their_units(made: judgement.Report) -> None:
-    text = as_markdown(made)
-    assert "36 runs, 6 runs of 10 jobs of each setting." in text
-    assert "Means over 6 runs of 10 jobs, seeds 1 to 6;" in text
-    assert "| response (time) | slow | quick | worst |" in text
-    assert "| response, by load | slow | quick |" in text
-    long = replace(WHOLE, effort=replace(WHOLE.effort, length=3_000_000.0))
-    assert runs_of(long) == "6 runs of 3,000,000 jobs"
 
 
 def test_a_row_has_the_load_and_the_comparison_that_decide(made: judgement.Report) -> None:
@@ -187,14 +177,6 @@ def test_the_table_behind_a_figure_has_a_line_for_each_point(made: judgement.Rep
     assert slow["replications"] == "6"
 
 
-def test_the_report_has_the_numbers_of_each_chart(made: judgement.Report) -> None:
-    lines = as_markdown(made).splitlines()
-    start = lines.index("| response (time) | slow | quick | worst |")
-    row = lines[start + 3]
-    assert row.startswith("| 0.9 | 9.")
-    assert row.endswith("| SAT |")
-
-
 def test_an_interrupted_sweep_is_told_with_what_is_finished() -> None:
     runs = WHOLE.runs()[:9]
     results = Results(((one, run(one)) for one in runs), diverging=PAPER.diverging)
@@ -221,13 +203,6 @@ def test_systems_that_do_the_same_are_not_told_apart_when_one_has_a_run_more() -
     assert not found.is_saturated(quick.setting)
     difference = found.contrast((quick, slow), lambda a, b: a - b)
     assert (difference.mean, difference.values) == (0.0, 2)
-
-
-def test_nothing_finished_is_a_report_too(tmp_path: Path) -> None:
-    made = judgement.judged(WHOLE, Results(()), finished=0, is_interrupted=True)
-    report.write(made, tmp_path)
-    assert not list(tmp_path.glob("*.svg")), "whoever interrupts does not wait for drawings"
-    assert {found.verdict for found in made.claims} == {Verdict.UNDECIDED}
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])

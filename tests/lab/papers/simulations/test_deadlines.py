@@ -164,28 +164,6 @@ def test_one_try_and_no_local_load_is_erlangs_loss_system(fraction: float, load:
     assert isnan(found.metrics["local_kill_rate"].mean)
 
 
-@pytest.mark.slow
-def test_a_local_job_of_a_whole_cluster_is_killed_before_it_ends_or_not() -> None:
-    """While it runs, each deadline kills it: lambda_g / (lambda_g + mu_l)."""
-    setting = replace(WHOLE, sites=(32,), wait_s=0, local_load=0.4, global_load=0.4)
-    found = summarize(setting, [simulate(setting, 1)])
-    rate = setting.global_rate
-    assert close(found, "local_kill_rate", 100 * rate / (rate + 1 / 100))
-
-
-@pytest.mark.slow
-def test_local_queues_saturate_where_first_come_first_served_does() -> None:
-    """Sizes that do not fit together leave a quarter idle: 0.7518 of the processors at most."""
-    setting = Setting(global_load=0, local_load=0.7, time_s=200_000, warmup_s=20_000)
-    calm = summarize(setting, [simulate(setting, 1)])
-    assert not calm.is_saturated
-    assert close(calm, "local_load", 70)
-    busy_setting = replace(setting, local_load=0.82)
-    busy = summarize(busy_setting, [simulate(busy_setting, 1)])
-    assert busy.is_saturated
-    assert close(busy, "local_load", 75.18)
-
-
 def test_the_papers_arrival_rates_follow_from_the_loads() -> None:
     """E[Sl] = 6.95, E[Sg] = 10.44, three components in the mean (Deadlines 3.1)."""
     assert Setting().local_rate(32) == pytest.approx(0.3 * 0.01 * 32 / 6.949774)

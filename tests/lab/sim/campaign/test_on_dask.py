@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,11 +14,9 @@ from typing import NamedTuple
 
 import pytest
 
-from koala.errors import ConfigError, KoalaError
+from koala.errors import ConfigError
 from koala.lab.engines import engine_of
 from koala.lab.sim.campaign import on_dask
-from koala.lab.sim.campaign.records import FinishedRun
-from koala.lab.sim.runs import Outcome
 from tests.cli.command import environment, koala
 from tests.harness.ports import free_port
 
@@ -116,23 +113,6 @@ def test_the_bytes_are_those_of_this_machine_though_a_worker_is_killed(
     assert found["on"] == f"dask://{address}"
 
 
-def test_a_scheduler_whose_workers_are_gone_is_given_up_in_the_end(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def run(_item: int) -> FinishedRun:
-        threading.Event().wait(0.5)
-        return FinishedRun(outcome=Outcome(values={}), cpu_s=0.5)
-
-    def kill(_item: int, _made: FinishedRun) -> None:
-        for worker in cluster.workers:
-            worker.kill()
-
-    engine = on_dask.Dask(address=cluster.address, workerless_s=2)
-    with pytest.raises(KoalaError, match=r"had no workers for 2 s, after \d+ of 100 runs"):
-        engine(run, range(100), progress=lambda _: None, each=kill)
-    assert capsys.readouterr().err.startswith("--on: the scheduler has lost all workers")
-
-
 def swept(
     file: Path, cluster: Cluster, store: Path, *, killed: subprocess.Popen[bytes]
 ) -> tuple[int, str]:
@@ -159,20 +139,6 @@ def test_workers_of_other_code_are_refused(
     engine = engine_of(f"dask://{cluster.address}")
     with pytest.raises(ConfigError, match=r"worker tcp.* has other code .*this machine cpython 2"):
         engine(len, ["a"], progress=lambda _: None, each=lambda _one, _made: None)  # type: ignore[type-var]
-
-
-def test_a_run_that_fails_is_not_repeated(cluster: Cluster, tmp_path: Path) -> None:
-    log = tmp_path / "runs"
-
-    def fail(_item: str) -> FinishedRun:
-        with log.open("a") as file:
-            file.write("run\n")
-        raise LookupError("of the policy")
-
-    engine = engine_of(f"dask://{cluster.address}")
-    with pytest.raises(LookupError, match="of the policy"):
-        engine(fail, ["a"], progress=lambda _: None, each=lambda _one, _made: None)
-    assert log.read_text() == "run\n"
 
 
 def test_a_port_where_nobody_listens_is_named_at_once() -> None:

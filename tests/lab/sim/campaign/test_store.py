@@ -98,27 +98,6 @@ def test_own_policies_are_part_of_the_code_with_what_they_import(
     assert own_code(["CF", "1:8", "koala.policies:named"]) == ""
 
 
-@pytest.mark.parametrize(
-    ("folder", "words"),
-    [
-        ("own_a", "from . import rates"),
-        ("own_b", "from .rates import RATE"),
-        ("own_c/deep", "from ..rates import RATE"),
-    ],
-)
-def test_relative_imports_of_own_policies_are_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, words: str
-) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / folder / "place.py").write_text(f"{words}\n")
-    digests = []
-    for rate in (1, 2):
-        (tmp_path / folder.split("/", maxsplit=1)[0] / "rates.py").write_text(f"RATE = {rate}\n")
-        digests.append(own_code(f"{folder.replace('/', '.')}.place:place"))
-    assert digests[0] != digests[1]
-
-
 def count_and_run(item: tuple[Path, int]) -> Outcome:
     """Leave a file for each time that it is called."""
     folder, number = item

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
-from koala.common.protocol.messages import Program
-from koala.core.model.actions import ClaimProcessors
-from koala.core.model.events import ClaimGone, ClaimGranted, Event, SiteReported
-from koala.core.model.values import JobId, SiteName, UserName, claim_id
-from koala.lab.sim.engine import Engine
+from koala.core.model.events import SiteReported
+from koala.core.model.values import SiteName
 from koala.lab.sim.experiment.setting import (
     FaultRates,
     Links,
@@ -20,8 +16,6 @@ from koala.lab.sim.experiment.setting import (
     RandomFaults,
     Submission,
 )
-from koala.lab.sim.experiment.sites import Site
-from koala.lab.sim.experiment.usage import Usage
 from koala.queue_model import Discipline
 from tests.harness.builders import FREE, HIGH, a_component
 from tests.lab.sim.experiment.small import Watched, local, outage, same, site, submission
@@ -264,47 +258,6 @@ def test_sites_report_at_once_or_when_somebody_wants_to_know(
     world.play()
     reports = [(at, e.idle) for at, e, _ in world.seen if isinstance(e, SiteReported)]
     assert reports[:2] == [(told_at[0], 0), (told_at[1], 8)]
-
-
-def test_idle_processors_after_a_pass_are_reported_later_and_not_during_it() -> None:
-    """The local job on all 8 ends at 30, and the claim that waits for 4 of them starts in the pass
-    of that instant. Its grant asks for a report: 4 idle processors are told only by a later one.
-    A claim that errs at once is in no pass, and so in no report."""
-    said: list[object] = []
-
-    def hear(event: Event) -> None:
-        if isinstance(event, SiteReported):
-            said.append((event.idle, event.through))
-            return
-        place.report()
-        said.append(type(event))
-
-    engine = Engine()
-    delft = site("delft", 8, local(10.0, 8, 20.0), grace_s=60.0)
-    place = Site(
-        engine,
-        delft,
-        faults=NoFaults(),
-        program=lambda _: (5.0, 0),
-        usage=Usage({delft.name: 8}, bin_s=60.0),
-        emit=hear,
-    )
-    place.reports_on_request = True
-    place.begin()
-    for number, (at, processors) in enumerate([(20.0, 4), (80.0, 9)], start=1):
-        order = ClaimProcessors(
-            claim=claim_id(JobId("j1"), attempt=number, component=0, n=1),
-            site=delft.name,
-            processors=processors,
-            ask_number=number,
-            port=20_000,
-            hold_s=40.0,
-            program=Program(executable="a"),
-            owner=UserName("ada"),
-        )
-        engine.at(at, partial(place.receive, order))
-    engine.run(100.0)
-    assert said == [(0, 1), ClaimGranted, (4, 1), ClaimGone, (8, 1), ClaimGone]
 
 
 def test_a_run_that_is_broken_off_says_what_is_left() -> None:
