@@ -360,3 +360,17 @@ def test_pictures_are_drawn_by_one_call(tmp_path: Path) -> None:
     assert "Waits" in (tmp_path / "one.svg").read_text()
     picture = OWN.run().plot("ended_at")
     assert picture._repr_png_().startswith(b"\x89PNG")
+
+
+@pytest.mark.long  # pyarrow is installed for long tests only
+def test_rows_are_an_arrow_table() -> None:
+    rows = lab.Rows([{"a": 1, "b": "x", "c": (1, 2)}, {"a": 2.5, "b": None, "c": ()}, {"b": "y"}])
+    found = rows.to_arrow()
+    assert found.column_names == ["a", "b", "c"]
+    assert found.to_pydict() == {
+        "a": [1.0, 2.5, None],
+        "b": ["x", None, "y"],
+        "c": [[1, 2], [], None],
+    }
+    mixed = lab.Rows([{"label": "mine"}, {"label": 0.5}]).to_arrow()
+    assert mixed.to_pydict() == {"label": ["mine", "0.5"]}
