@@ -179,28 +179,6 @@ def test_a_part_of_a_log_is_replayed(tmp_path: Path) -> None:
     assert len(set(map(str, identities))) == len(identities)
 
 
-def test_components_run_at_their_sites_beside_a_part_of_a_log(tmp_path: Path) -> None:
-    """Of the three local jobs the second alone is in the part; it takes site a from 50 to 90."""
-    path = tmp_path / "log.swf"
-    lines = ((one, 100 * one, -1, 40, 8, -1, -1, 8, 40, *[-1] * 9) for one in range(1, 4))
-    path.write_text("".join(f"{' '.join(map(str, line))}\n" for line in lines), encoding="ascii")
-    users = lab.Log(path, begin_s=50, end_s=150)
-    sites = {"a": lab.Site("a", 8, users=users), "b": lab.Site("b", 8)}
-    jobs = [lab.Job(at=60, processors=(4, 2), run_s=5, sites=("a", "b"))]
-    found = lab.Experiment(grid=lab.grid(sites), workload=lab.Jobs(jobs)).run()
-    assert [(row["sites"], int(row["started_at"])) for row in found.jobs] == [(("a", "b"), 90)]
-    assert found.metrics["running_processor_s"] == pytest.approx(30)
-    small = {"a": lab.Site("a", 2), "b": lab.Site("b", 8)}
-    jobs = [lab.Job(at=0, processors=(2, 8), run_s=5, sites=("a", "b"))]
-    whole = lab.Experiment(grid=lab.grid(small), workload=lab.Jobs(jobs))
-    assert whole.run().metrics["finished"] == 1
-    other = [lab.Job(at=0, processors=(8, 2), run_s=5, sites=("a", "b"))]
-    assert whole.changed(workload=lab.Jobs(other)).run().metrics["dropped.too_large"] == 1
-    lost = [lab.Job(at=0, processors=(8, 2), run_s=5, sites=("a", "c"))]
-    with pytest.raises(ConfigError, match="site c: allowed are a, b"):
-        whole.changed(workload=lab.Jobs(lost)).run()
-
-
 def test_numbers_of_numpy_are_numbers() -> None:
     base = lab.Experiment(grid=lab.grid({"delft": 4}), workload=lab.Synthetic(jobs=2))
     found = base.changed(**{"workload.jobs": numpy.int64(3), "until_s": numpy.float32(9)})

@@ -18,9 +18,8 @@ from koala.lab.papers.sweep import plan
 from koala.lab.papers.tables import as_csv, document
 from koala.lab.papers.verdicts import Finding, Verdict
 from koala.lab.sim.campaign.execution import Processes
-from koala.lab.sim.runs import Outcome, Run
 from koala.lab.sim.statistics import Interval
-from tests.lab.papers.toy import LOW, PAPER, at, run
+from tests.lab.papers.toy import PAPER, run
 
 WHOLE = plan(PAPER, PAPER.efforts["quick"])
 
@@ -185,24 +184,6 @@ def test_an_interrupted_sweep_is_told_with_what_is_finished() -> None:
     assert "**Interrupted** after 9 of 36 runs" in text
     assert ".svg" not in text, "no figure is drawn"
     assert text.count("| 1-3. ") == 1
-
-
-def test_systems_that_do_the_same_are_not_told_apart_when_one_has_a_run_more() -> None:
-    """Compare common seeds only: one system has three runs, the other two; seed 3 is left out."""
-    quick, slow = (at(LOW, name) for name in ("quick", "slow"))
-    effort = PAPER.efforts["quick"]
-    finished = [
-        (
-            Run(setting=one.setting, seed=seed, effort=effort),
-            Outcome(values={"response": 1.0 + seed}, is_saturated=seed != 2),
-        )
-        for one, seeds in ((quick, (1, 2, 3)), (slow, (1, 2)))
-        for seed in seeds
-    ]
-    found = Results(finished, diverging=PAPER.diverging)
-    assert not found.is_saturated(quick.setting)
-    difference = found.contrast((quick, slow), lambda a, b: a - b)
-    assert (difference.mean, difference.values) == (0.0, 2)
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])
