@@ -31,6 +31,7 @@ from koala.daemon.auth.credential_store import RegistrableSites
 from koala.daemon.auth.enrolment_service import Registrar
 from koala.daemon.clients.event_feed import EventFeed
 from koala.daemon.clients.file_service import FileService
+from koala.daemon.clients.group_service import GroupService
 from koala.daemon.clients.listing import ArchiveQueries
 from koala.daemon.clients.logs import Logs
 from koala.daemon.clients.outputs import Outputs, Publisher
@@ -151,6 +152,7 @@ def assemble(base: Foundation) -> Assembly:
         journal=base.journal,
         listeners=base.listeners,
     )
+    groups = GroupService(event_loop=event_loop, credentials=base.listeners.credentials)
     submit_service = SubmitService(
         event_loop=event_loop,
         description_parser=DescriptionParser(calls_per_user=config.limits.calls_per_user),
@@ -160,11 +162,12 @@ def assemble(base: Foundation) -> Assembly:
         disk=base.disk,
         notify_rules=NotifyRules.of_daemon(has_bus=bus is not None, is_plain=config.is_plain),
         uploads=files.uploads,
+        group_of_job=groups.group_of_job,
     )
     # Late: gRPC closes the ports of a server that never started at the end of the process only.
     server = _server(base.listeners, () if metrics is None else (metrics.calls,))
     address = f"{_reachable(config.listen)}:{base.listeners.open(server)}"
-    service = _service(base, parts, submit_service, agents.logs, files, address)
+    service = _service(base, parts, submit_service, groups, agents.logs, files, address)
     link_pb2_grpc.add_AgentLinkServicer_to_server(agents.streams, server)
     koala_pb2_grpc.add_KoalaServicer_to_server(service, server)
     return Assembly(
@@ -183,6 +186,7 @@ def assemble(base: Foundation) -> Assembly:
             files.publisher.run,
             service.files.run,
             notifier.run,
+            groups.publish,
             quotas.measure,
             *(() if bus is None else (bus.run,)),
             *(() if metrics is None else (partial(metrics.run, parts),)),
@@ -413,6 +417,7 @@ def _service(
     base: Foundation,
     parts: DaemonParts,
     submit_service: SubmitService,
+    groups: GroupService,
     logs: Logs,
     files: _FileParts,
     address: str,
@@ -446,6 +451,7 @@ def _service(
             address=address,
             disconnect=parts.registry.disconnect,
         ),
+        groups=groups,
         journal=journal,
         archive=ArchiveQueries(journal, calls_per_user=limits.calls_per_user),
         call_queue=listeners.call_queue,

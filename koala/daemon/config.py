@@ -261,8 +261,8 @@ def parse_config(text: str, *, source: str, folder: Path) -> Config:
         check_port(source, key, endpoint)
     if file.daemon.beat_s * 2 > file.daemon.silence_s:
         raise ConfigError(
-            f"{source}: daemon.silence_s = {file.daemon.silence_s:g}: allowed is at least"
-            f" 2 x daemon.beat_s = {2 * file.daemon.beat_s:g}"
+            f"{source}: daemon.silence_s = {file.daemon.silence_s:g} (expected at least"
+            f" 2 x daemon.beat_s = {2 * file.daemon.beat_s:g})"
         )
     _check_plain(file, source)
     return _assemble(file, source, folder)
@@ -275,14 +275,14 @@ def _check_plain(file: File, source: str) -> None:
     for key, endpoint in (("daemon", file.daemon.listen), ("relay", file.relay.listen)):
         if endpoint is not None and not is_loopback(endpoint):
             raise ConfigError(
-                f"{source}: {key}.listen = {endpoint!r} with daemon.plain = true: allowed are only"
-                " loopback addresses, as 127.0.0.1:7740, since everybody who reaches a plain port"
-                " may do everything"
+                f"{source}: {key}.listen = {endpoint!r} with daemon.plain = true (expected a"
+                " loopback address, as 127.0.0.1:7740, since everybody who reaches a plain port"
+                " may do everything)"
             )
     if file.daemon.agents is not None:
         raise ConfigError(
-            f"{source}: daemon.agents = {file.daemon.agents!r} with daemon.plain = true: allowed is"
-            " nothing, since plain text knows no certificates"
+            f"{source}: daemon.agents = {file.daemon.agents!r} with daemon.plain = true (expected"
+            " nothing, since plain text knows no certificates)"
         )
 
 
@@ -385,8 +385,8 @@ def _traces(table: TracesTable | None, source: str) -> str:
     is_plain = table.endpoint.startswith("http:")
     if is_plain and not (table.insecure or is_loopback(f"{host}:0")):
         raise ConfigError(
-            f"{source}: traces.endpoint = {table.endpoint!r}: allowed is https://, or a loopback"
-            " address, as http://127.0.0.1:4318/v1/traces; or traces.insecure = true, if names of"
+            f"{source}: traces.endpoint = {table.endpoint!r} (expected https://, or a loopback"
+            " address, as http://127.0.0.1:4318/v1/traces); or traces.insecure = true, if names of"
             " users and jobs may be read on the way"
         )
     return table.endpoint
@@ -397,7 +397,7 @@ def _parameters(table: dict[str, Any], source: str) -> Parameters:
         if name not in NAMES:
             raise ConfigError(f"{source}: {unknown_key(f'parameters.{name}', NAMES)}")
         if isinstance(value, float) and math.isnan(value):
-            raise ConfigError(f"{source}: parameters.{name} = nan: allowed is a number")
+            raise ConfigError(f"{source}: parameters.{name} = nan (expected a number)")
     try:
         return convert(table, Parameters, source="")
     except ConfigError as error:
@@ -412,6 +412,6 @@ def _links(
         for end, bandwidth in sorted(targets.items()):
             if not math.isfinite(bandwidth):
                 key = f"links.{name}.{start}.{end}"
-                raise ConfigError(f"{source}: {key} = {bandwidth}: allowed is a finite number")
+                raise ConfigError(f"{source}: {key} = {bandwidth} (expected a finite number)")
             links.append((SiteName(start), SiteName(end), bandwidth))
     return tuple(links)

@@ -402,6 +402,11 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         plain="input_files",
     ),
     _of_job(
+        "group",
+        "string",
+        "the group of users that the job counts for (default: that of its user)",
+    ),
+    _of_job(
         "inputMode",
         "whole or chunk",
         "each component gets all of it (default), or its share of a single file",

@@ -32,7 +32,7 @@ def after(given: Given) -> tuple[Predecessor, ...]:
             raise given.wrong(literal, "each job once")
         found[one.job] = one
     if len(found) > PREDECESSORS_MAX:
-        raise given.error(f"found {len(found)} jobs, at most {PREDECESSORS_MAX} are allowed")
+        raise given.error(f"found {len(found)} jobs, expected at most {PREDECESSORS_MAX}")
     return tuple(found.values())
 
 

@@ -61,6 +61,7 @@ def _tree(spec: JobSpec) -> Compound:
 def _job_relations(spec: JobSpec) -> list[Relation]:
     single: list[tuple[str, str | None]] = [
         ("name", spec.name or None),
+        ("group", spec.group or None),
         ("distinct", "yes" if spec.distinct else None),
         ("priority", None if spec.priority is Priority.LOW else spec.priority),
         ("inputMode", None if spec.input_mode is InputMode.WHOLE else spec.input_mode),

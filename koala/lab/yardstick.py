@@ -143,7 +143,7 @@ class Mixed:
         found = [(size, float(run_s)) for _, size, run_s, _ in self.log.local_jobs()]
         if len(found) < self.jobs:
             raise ConfigError(
-                f"{self.log}: {len(found)} jobs that ran (expected {self.jobs} or more)"
+                f"{self.log}: {len(found)} jobs that ran (expected a log with {self.jobs} or more)"
             )
         begin = random.randrange(len(found))
         return chain(found[begin:], found[:begin])
@@ -198,8 +198,8 @@ def entry_of(text: str) -> Entry:
     slot = slot or "placement"
     if slot not in SLOTS:
         raise SpecError(
-            f"--policy {text}: slot {slot}: {did_you_mean(slot, SLOTS)}allowed are"
-            f" {', '.join(SLOTS)}; the yardstick has no other slots"
+            f"--policy {text}: slot {slot} is unknown (expected one of"
+            f" {', '.join(SLOTS)}{did_you_mean(slot, SLOTS)})"
         )
     try:
         named(slot, policy)

@@ -149,7 +149,7 @@ def _path() -> str:
     [
         (
             ("--policy", "speed=WF"),
-            "--policy speed=WF: slot speed: allowed are placement, claiming",
+            "--policy speed=WF: slot speed is unknown (expected one of placement, claiming",
         ),
         (("--policy", "XX"), "--policy XX: "),
         (("--log", "nowhere.swf"), "--log nowhere.swf: no such file"),
@@ -164,5 +164,5 @@ def test_what_is_wrong_is_named(words: tuple[str, ...], told: str) -> None:
 def test_a_log_with_too_few_jobs_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "few.swf"
     file.write_text("1 0 -1 60 4 -1 -1 4 60 -1 1 1 -1 -1 -1 -1 -1 -1\n")
-    with pytest.raises(ConfigError, match=r"few\.swf: 1 jobs that ran \(expected 33 or more\)"):
+    with pytest.raises(ConfigError, match=r"few\.swf: 1 jobs that ran \(expected a log with 33"):
         points(entries((), has_all=False), is_full=False, log_file=Log(file))

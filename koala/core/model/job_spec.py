@@ -109,6 +109,7 @@ class JobSpec:
 
     components: tuple[ComponentSpec, ...]
     owner: UserName = UserName("")
+    group: str = ""  # of users, for which it counts, too
     name: str = ""  # for people; several jobs may have it
     priority: Priority = Priority.LOW
     queue: SiteName | None = None  # at whose local queue it was submitted

@@ -8,5 +8,6 @@ event_feed        notices for watchers, from memory or the journal
 watch_streams     the notices of the feed that a watcher asked for and may see
 logs, outputs     standard output and error of programs, and output files
 file_service      upload, add, list and remove files of sites
+group_service     documents of groups; tells limits to the core
 site_status       sites as documents for people
 """

@@ -62,8 +62,8 @@ class NotifyRules:
         if wanted.command and (not self.account or spec.owner != self.account):
             allowed = f"the user {self.account}" if self.account else "nobody here"
             raise RejectedError(
-                f"notify: command {wanted.command[0]}: the daemon runs programs for {allowed};"
-                " allowed is a topic, or koala wait in a script of yours"
+                f"notify: command {wanted.command[0]}: the daemon runs programs for {allowed}"
+                " (expected a topic, or koala wait in a script of yours)"
             )
 
 

@@ -149,7 +149,7 @@ def test_a_port_where_nobody_listens_is_named_at_once() -> None:
 
 @pytest.mark.parametrize("name", ["dask:127.0.0.1:1", "dask://127.0.0.1", "dask://host:port"])
 def test_an_engine_that_does_not_exist_is_named(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"--on {name}: allowed are processes, dask"):
+    with pytest.raises(ConfigError, match=rf"--on {name} \(expected one of processes, dask"):
         engine_of(name)
 
 

@@ -108,7 +108,7 @@ def test_on_a_grid_a_partition_is_a_site(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["out.swf.gz", "out.gwf"])
 def test_other_logs_are_refused_before_the_replay(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match=r"allowed are files named \*.csv and \*.swf"):
+    with pytest.raises(ConfigError, match=r"expected a file named \*\.csv or \*\.swf\)"):
         replayed(tmp_path, *LINES, name=name)
 
 

@@ -101,7 +101,7 @@ def test_what_no_site_can_take_is_counted_and_does_not_hold_up_others() -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"io_fraction": 1.1}, "io-fraction = 1.1: allowed is 0 to 1"),
+        ({"io_fraction": 1.1}, r"io-fraction = 1.1 \(expected 0 to 1"),
         ({"rate": 0.0}, "rate = 0"),
         ({"accept": -0.1}, "accept = -0.1"),
         ({"vpn_mbps": 0.0}, "vpn_mbps = 0"),
