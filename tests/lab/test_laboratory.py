@@ -16,6 +16,7 @@ from koala import lab
 from koala.core.model.grid import Assignment, GridView, Placement, PlacementRequest, Unplaceable
 from koala.core.model.values import SiteName
 from koala.errors import ConfigError
+from koala.lab import sweeps
 from koala.lab.sim.metrics import JobRecord
 from tests.cli.command import koala_here
 
@@ -355,3 +356,33 @@ def test_rows_are_an_arrow_table() -> None:
     }
     mixed = lab.Rows([{"label": "mine"}, {"label": 0.5}]).to_arrow()
     assert mixed.to_pydict() == {"label": ["mine", "0.5"]}
+
+
+def test_models_and_replays_take_functions_of_the_session(tmp_path: Path) -> None:
+    def place(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
+        return last_site(request, view)
+
+    koala_model = lab.Model("koala", jobs=2, local_load=0.0)
+
+    def longest_first(job: Any) -> Any:
+        return (-job.estimate_s,)
+
+    over = {"placement": {"mine": place, "WF": "WF"}}
+    found = lab.sweep(koala_model, over=over, reps=1, workers=1)
+    assert found.rows().column("placement") == ["mine", "WF"]
+    points = sweeps.points_of(koala_model, over)
+    ids = sweeps.work_of(points, [1]).names
+    assert [one is None for one in ids] == [True, False], "functions of the session are not stored"
+    log = tmp_path / "log.swf"
+    log.write_text(
+        "1 0 -1 100 4 -1 -1 4 100 -1 1 1 -1 -1 -1 -1 -1 -1\n"
+        "2 1 -1 10 4 -1 -1 4 10 -1 1 1 -1 -1 -1 -1 -1 -1\n"
+        "3 2 -1 50 4 -1 -1 4 50 -1 1 1 -1 -1 -1 -1 -1 -1\n"
+    )
+    own = lab.Replay(log=lab.Log(log), policy=longest_first, processors=4)
+    starts = {row["job"]: row["start"] for row in own.run().jobs}
+    assert starts == {1: 0, 3: 100, 2: 150}
+    policies = {"policy": {"mine": longest_first, "fcfs": "fcfs"}}
+    again = lab.sweep(own, over=policies, reps=1, workers=1)
+    assert again.rows().column("wait.mean") == [pytest.approx(247 / 3), pytest.approx(207 / 3)]
+    assert again.made.stored == 0

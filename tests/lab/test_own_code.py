@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,21 @@ def test_a_module_that_was_edited_and_reloaded_is_run_as_it_is_now(
         (task,) = sweeps.work_of(sweeps.points_of(own, [{}]), [1]).items
         found.append(sweeps.run_task(task).values["late"])
     assert found == [1.0, 22.0]
+
+
+def test_a_module_that_only_this_machine_has_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_metric.py").write_text("def late(jobs):\n    return 0.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import own_metric  # type: ignore[import-not-found]
+
+    base = lab.Experiment(grid=BASE.grid, workload=BASE.workload, metrics={"late": own_metric.late})
+    (task,) = sweeps.work_of(sweeps.points_of(base, [{}]), [1]).items
+    monkeypatch.undo()
+    del sys.modules["own_metric"]
+    sweeps._loaded.cache_clear()
+    with pytest.raises(
+        ConfigError, match=r"lacks a module of your own: No module named .own_metric"
+    ):
+        sweeps.run_task(task)

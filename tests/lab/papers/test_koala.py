@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from koala.lab.papers import judgement
 from koala.lab.papers.koala import PAPER
 from koala.lab.papers.koala.points import (
     CHANGES,
@@ -20,7 +21,10 @@ from koala.lab.papers.koala.points import (
     run,
 )
 from koala.lab.papers.koala.simulation.setting import Setting
+from koala.lab.papers.markdown import as_markdown
 from koala.lab.papers.paper import Claim
+from koala.lab.papers.sweep import plan
+from koala.lab.papers.tables import document
 from koala.lab.papers.verdicts import Verdict
 from koala.lab.sim.runs import ARITHMETIC, Effort, Run
 from koala.lab.sim.runs import Setting as Anything
@@ -159,3 +163,36 @@ def test_the_same_job_ends_where_errors_are_counted_as_the_daemon_counts_them() 
     distinct = replace(LIGHT.setting.parameters, errors_counted="jobs")
     made = run(Run(setting=replace(LIGHT.setting, parameters=distinct), seed=2, effort=LONGER))
     assert made.values["finished_percent"] == 100
+
+
+@pytest.mark.long
+def test_a_job_that_does_not_end_refutes_that_all_do_and_the_report_says_why() -> None:
+    """Its own failures counted a good site out for ever, and the other copy of its file is at the
+    lost site."""
+    wanted = {"1-7", "5.2-3"}
+    claims = tuple(claim for claim in PAPER.claims if claim.id in wanted)
+    planned = plan(replace(PAPER, figures=(), claims=claims), LONGER, seed=2)
+    found = judgement.report(planned, planned.work().execute())
+    assert {one.claim.id: one.verdict for one in found.claims} == dict.fromkeys(
+        wanted, Verdict.FAILS
+    )
+    lines = as_markdown(found).splitlines()
+    start = lines.index("### Counterexamples")
+    assert lines[start + 2] == "- regular load 20 %, seed 2: not *finished, % = 100* (1-7, 5.2-3)"
+    told = lines[start + 3 : lines.index("", start + 3)]
+    assert told[0].startswith("  - j438 is Placing: ")
+    assert all(one.startswith("    - ") for one in told[1:])
+    assert max(map(len, told)) < 300, "each statement is a line of its own"
+    whole = "; ".join([told[0].removeprefix("  - "), *(one[6:] for one in told[1:])])
+    for text in (
+        "no usable site holds its input file input438",
+        "input438 is at site1 and site4 only",
+        "site1 (unusable for 58.5 days after 8 consecutive errors, 8 of them with this job, until"
+        " an administrator resumes it",
+    ):
+        assert text in whole
+    (claim, _) = document(found)["claims"]
+    (comparison,) = claim["levels"][0]["comparisons"]
+    (example,) = comparison["counterexamples"]
+    assert example["seed"] == 2
+    assert example["notes"] == [whole]

@@ -460,3 +460,9 @@ def test_records_of_grid_engine_that_are_no_jobs_are_counted(tmp_path: Path) -> 
     assert found.counts.kept == 4
     assert found.counts.skipped == {Skip.NOT_STARTED: 1, Skip.MALFORMED: 2}
     assert "a record without jobnumber" in found.counts.malformed[1]
+
+
+@pytest.mark.parametrize("text", ["999999999999", "3000-01-01T00:00:00", "1960-01-01T00:00:00"])
+def test_instants_that_no_date_can_be_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=rf"{text} \(expected an instant from 1970 to 2999"):
+        instant(text, UTC)

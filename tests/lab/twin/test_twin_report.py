@@ -146,3 +146,16 @@ def test_a_site_without_jobs_is_named(folder: Path) -> None:
     log.write_text("; MaxProcs: 4\n")
     with pytest.raises(ConfigError, match=r"b\.swf has no job \(expected a log with one"):
         read_folder(folder)
+
+
+def test_files_of_both_batch_systems_follow_the_name_of_their_command(
+    folder: Path, tmp_path: Path
+) -> None:
+    month, cell = str(folder.parent / "month.sacct"), str(RECORDINGS / "sge-8.1.9.qacct")
+    out = str(tmp_path / "both")
+    done = koala_here(
+        *("twin", "import", "sacct", month, "qacct", cell, "--site", "gamma", "--out", out)
+    )
+    assert done.returncode == 0, done.stderr
+    assert [site.name for site in read_folder(tmp_path / "both").sites] == ["a", "b", "gamma"]
+    assert json.loads((tmp_path / "both/import.json").read_text())["kind"] == "sacct and qacct"

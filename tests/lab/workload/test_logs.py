@@ -290,3 +290,19 @@ def test_what_comes_through_a_pipe_is_copied_unless_a_line_has_no_end(end: str) 
     copied = io.BytesIO()
     copy(io.BytesIO(packed), copied, name="a pipe")
     assert copied.getvalue() == packed
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("begin", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("header", [(), HEADER])
+@pytest.mark.parametrize("opener", [Path.open, gzip.open])
+def test_lines_may_end_as_they_do_anywhere_and_begin_with_a_mark(
+    tmp_path: Path, end: str, begin: bytes, header: tuple[str, ...], opener: Callable[..., Any]
+) -> None:
+    jobs = [line(number, number, 5) for number in range(1, 8000)]  # more than a block
+    path = tmp_path / "log.swf"
+    with opener(path, "wb") as file:
+        file.write(begin + end.join([*header, *jobs, ""]).encode())
+    log = Log(path, swf.FORMAT)
+    assert [row[0] for row in read(log)] == list(range(1, 8000))
+    assert log.header().whole("MaxProcs") == (100 if header else None)

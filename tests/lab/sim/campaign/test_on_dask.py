@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,10 +15,12 @@ from typing import NamedTuple
 
 import pytest
 
-from koala.errors import ConfigError
+from koala.errors import ConfigError, KoalaError
 from koala.lab.engines import engine_of
 from koala.lab.sim.campaign import on_dask
-from tests.cli.command import environment, koala
+from koala.lab.sim.campaign.records import FinishedRun
+from koala.lab.sim.runs import Outcome
+from tests.cli.command import environment, koala, koala_here
 from tests.harness.ports import free_port
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
@@ -113,6 +116,34 @@ def test_the_bytes_are_those_of_this_machine_though_a_worker_is_killed(
     assert found["on"] == f"dask://{address}"
 
 
+def test_a_lost_scheduler_is_named_and_finished_runs_are_kept(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    file, store = tmp_path / "policies.toml", tmp_path / "store"
+    file.write_text(SWEEP.replace("4000", "40000"))
+    status, told = swept(file, cluster, store, killed=cluster.scheduler)
+    assert status != 0
+    assert told.splitlines()[-1].startswith("koala sweep: --on: the scheduler was lost after")
+    assert 2 <= count_lines(store) < 24
+
+
+def test_a_scheduler_whose_workers_are_gone_is_given_up_in_the_end(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(_item: int) -> FinishedRun:
+        threading.Event().wait(0.5)
+        return FinishedRun(outcome=Outcome(values={}), cpu_s=0.5)
+
+    def kill(_item: int, _made: FinishedRun) -> None:
+        for worker in cluster.workers:
+            worker.kill()
+
+    engine = on_dask.Dask(address=cluster.address, workerless_s=2)
+    with pytest.raises(KoalaError, match=r"had no workers for 2 s, after \d+ of 100 runs"):
+        engine(run, range(100), progress=lambda _: None, each=kill)
+    assert capsys.readouterr().err.startswith("--on: the scheduler has lost all workers")
+
+
 def swept(
     file: Path, cluster: Cluster, store: Path, *, killed: subprocess.Popen[bytes]
 ) -> tuple[int, str]:
@@ -132,6 +163,25 @@ def swept(
     return there.returncode, told.decode()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("multiqueue", "--jobs", "2000", "--warmup", "200"),
+        ("sq", "--tasks", "10"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_replications_of_a_simulation_are_made_there(
+    words: tuple[str, ...], cluster: Cluster
+) -> None:
+    command = ("simulate", *words, "--reps", "3", "--json")
+    here = koala(*command, "--workers", "1")
+    assert here.returncode == 0, here.stderr
+    there = koala(*command, "--on", f"dask://{cluster.address}")
+    assert there.returncode == 0, there.stderr
+    assert there.stdout == here.stdout
+
+
 def test_workers_of_other_code_are_refused(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +189,31 @@ def test_workers_of_other_code_are_refused(
     engine = engine_of(f"dask://{cluster.address}")
     with pytest.raises(ConfigError, match=r"worker tcp.* has other code .*this machine cpython 2"):
         engine(len, ["a"], progress=lambda _: None, each=lambda _one, _made: None)  # type: ignore[type-var]
+
+
+def test_workers_of_other_code_that_come_later_are_refused(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of `--on koala`, which join one by one."""
+    monkeypatch.setattr(on_dask, "_check_workers", lambda _client: None)
+    monkeypatch.setattr(on_dask, "interpreter", lambda: "cpython 2.7")
+    engine = engine_of(f"dask://{cluster.address}")
+    with pytest.raises(ConfigError, match=r"worker tcp.* has other code .*this machine cpython 2"):
+        engine(len, ["a"], progress=lambda _: None, each=lambda _one, _made: None)  # type: ignore[type-var]
+
+
+def test_a_run_that_fails_is_not_repeated(cluster: Cluster, tmp_path: Path) -> None:
+    log = tmp_path / "runs"
+
+    def fail(_item: str) -> FinishedRun:
+        with log.open("a") as file:
+            file.write("run\n")
+        raise LookupError("of the policy")
+
+    engine = engine_of(f"dask://{cluster.address}")
+    with pytest.raises(LookupError, match="of the policy"):
+        engine(fail, ["a"], progress=lambda _: None, each=lambda _one, _made: None)
+    assert log.read_text() == "run\n"
 
 
 def test_a_port_where_nobody_listens_is_named_at_once() -> None:
@@ -151,6 +226,12 @@ def test_a_port_where_nobody_listens_is_named_at_once() -> None:
 def test_an_engine_that_does_not_exist_is_named(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"--on {name} \(expected one of processes, dask"):
         engine_of(name)
+
+
+def test_a_simulation_names_an_engine_that_does_not_exist() -> None:
+    done = koala_here("simulate", "sq", "--on", "nowhere")
+    assert done.returncode == 2
+    assert "--on nowhere (expected one of processes, dask://HOST:PORT" in done.stderr
 
 
 def count_lines(store: Path) -> int:

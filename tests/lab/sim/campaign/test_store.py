@@ -143,3 +143,24 @@ def test_a_store_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--store .*file: cannot be used: Not a directory"):
         StoreChoice(folder=tmp_path / "file").open("c" * 64)
     assert StoreChoice(is_used=False).open("c" * 64) is None
+
+
+@pytest.mark.parametrize(
+    ("folder", "words"),
+    [
+        ("own_a", "from . import rates"),
+        ("own_b", "from .rates import RATE"),
+        ("own_c/deep", "from ..rates import RATE"),
+    ],
+)
+def test_relative_imports_of_own_policies_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, words: str
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "place.py").write_text(f"{words}\n")
+    digests = []
+    for rate in (1, 2):
+        (tmp_path / folder.split("/", maxsplit=1)[0] / "rates.py").write_text(f"RATE = {rate}\n")
+        digests.append(own_code(f"{folder.replace('/', '.')}.place:place"))
+    assert digests[0] != digests[1]
