@@ -23,11 +23,11 @@ from koala.lab.papers.multiqueue.charts import (
 from koala.lab.papers.multiqueue.claims import SECOND
 from koala.lab.papers.multiqueue.maxima import MAXIMA
 from koala.lab.papers.multiqueue.points import Case, Point, large, run, saturation
+from koala.lab.papers.multiqueue.simulation.arrivals import StreamJob
 from koala.lab.papers.multiqueue.simulation.model import Started
 from koala.lab.papers.paper import Comparison
 from koala.lab.papers.sweep import plan
 from koala.lab.sim.runs import Effort, Outcome, Run
-from koala.lab.workload.jobstream import StreamJob
 
 SECTIONS = (
     "1",

@@ -14,7 +14,7 @@ from koala.errors import ConfigError
 from koala.lab.commands.options import simulation
 from koala.lab.commands.simulation_options import INTERRUPTED, Runs, check_outputs, write_rows
 from koala.lab.papers.multiqueue.options import SIMULATION
-from koala.lab.papers.multiqueue.simulation.points import (
+from koala.lab.papers.multiqueue.simulation.counting import (
     SimulatedPoint,
     items_of,
     points_of,

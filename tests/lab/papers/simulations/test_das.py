@@ -21,9 +21,9 @@ from koala.core.model.events import Event
 from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
 from koala.errors import ConfigError
+from koala.lab.papers.koala.simulation.arrivals import local_jobs, submissions
 from koala.lab.papers.koala.simulation.run import over_time, run, world
 from koala.lab.papers.koala.simulation.setting import GB, Group, Setting
-from koala.lab.papers.koala.simulation.workload import local_jobs, submissions
 
 ROOT = Path(__file__).parents[4]
 SMALL = Setting(jobs=40, local_load=0.3, warmup_s=1200.0, lost_at_s=2400.0)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from koala.errors import ConfigError
-from koala.lab.papers.deadlines.simulation.counting import Outcome, Summary, summarize
-from koala.lab.papers.deadlines.simulation.jobs import (
+from koala.lab.papers.deadlines.simulation.arrivals import (
     GlobalArrival,
     LocalArrival,
 )
+from koala.lab.papers.deadlines.simulation.counting import Outcome, Summary, summarize
 from koala.lab.papers.deadlines.simulation.run import simulate, simulate_jobs
 from koala.lab.papers.deadlines.simulation.setting import Setting
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koala.errors import ConfigError
+from koala.lab.papers.hints.simulation.arrivals import Arrival
 from koala.lab.papers.hints.simulation.counting import metrics, summarize
-from koala.lab.papers.hints.simulation.jobs import Arrival
 from koala.lab.papers.hints.simulation.progress import max_min_fair
 from koala.lab.papers.hints.simulation.run import simulate_jobs
 from koala.lab.papers.hints.simulation.setting import JobClass, Setting, SiteSetting
