@@ -55,6 +55,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "user": "koala.cli.admin.users:user",
         "group": "koala.cli.admin.groups:group",
         "login": "koala.cli.admin.users:login",
+        "notify": "koala.cli.notify:notify",
     },
     "Administration": {
         "daemon": "@daemon",

@@ -14,6 +14,7 @@ from koala.views.records.access import (
     Enrolments,
     Group,
     Groups,
+    Notifications,
     User,
     Users,
 )
@@ -107,6 +108,28 @@ class AsyncGridCalls:
     async def enrolments(self) -> list[Enrolment]:
         """List the added sites with the state of their certificates."""
         return list((await self._daemon.record(Enrolments, "ListEnrolments", pb.Empty())).sites)
+
+    async def notifications(
+        self,
+        *,
+        mail: str | None = None,
+        webhook: str | None = None,
+        on: Iterable[str] = (),
+        test: bool = False,
+    ) -> Notifications:
+        """Show how the caller is told of jobs; with `mail` or `webhook` change it, "" for none.
+
+        `on` are events (start, end, failure, setback, expiry), none: end and expiry. `test` sends
+        one now. Raises SpecError, RejectedError.
+        """
+        request = pb.NotificationsRequest(
+            change=mail is not None or webhook is not None,
+            mail=mail or "",
+            webhook=webhook or "",
+            on=on,
+            test=test,
+        )
+        return await self._daemon.record(Notifications, "Notifications", request)
 
     async def add_user(
         self, name: str, *, role: str = "user", expires_s: float = 0.0, invited_s: float = 0.0

@@ -90,8 +90,10 @@ def _job_relations(spec: JobSpec) -> list[Relation]:
     if spec.notify is not None:
         topic, command = spec.notify.topic, spec.notify.command
         receivers: list[str | tuple[str, ...]] = [("topic", topic)] if topic else []
-        if command:
-            receivers.append(("command", *command))
+        receivers += [("mail", spec.notify.mail)] if spec.notify.mail else []
+        receivers += [("webhook", spec.notify.webhook)] if spec.notify.webhook else []
+        receivers += [("command", *command)] if command else []
+        receivers += [("on", *spec.notify.on)] if spec.notify.on else []
         relations.append(_relation("notify", receivers))
     if spec.connect:
         paths = [(path.source, path.target, str(path.port)) for path in spec.connect]

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 
 from koala.cli.render.table import NOTHING, Column, clean, column, painted, table
 from koala.views import units
-from koala.views.records.access import AuditLine, Enrolment, Group, Limits, User
+from koala.views.records.access import (
+    AuditLine,
+    Enrolment,
+    Group,
+    Limits,
+    Notifications,
+    User,
+)
 from koala.views.records.accounts import ClaimCost, ClaimReport, Report, ReportRow
 from koala.views.records.base import Moment
 from koala.views.records.grid import LocalQueue, Metrics, Queues, ReplicaFile, SiteStatus
@@ -528,6 +535,23 @@ def groups_text(groups: Sequence[Group], *, width: int | None = None) -> str:
         column("BY", "by", rank=2),
     )
     return table(heads, groups, width=width)
+
+
+def notifications_text(found: Notifications) -> str:
+    """Format `koala notify`: how the user is told, and what could not be delivered."""
+    if not (found.mail or found.webhook):
+        lines = ["you are told of nothing; koala notify --mail ADDRESS changes that"]
+    else:
+        lines = [f"mail     {found.mail or NOTHING}", f"webhook  {found.webhook or NOTHING}"]
+        lines += [f"on       {', '.join(found.on)}"]
+        lines += [f"key      {found.key}"] if found.webhook else []
+    for one in found.waiting:
+        again = "given up" if one.next_at is None else f"again at {moment(one.next_at)}"
+        lines.append(
+            f"not delivered since {moment(one.since)}: {one.channel} {clean(one.target)}:"
+            f" {clean(one.trouble)}; {counted(one.tries, 'try', 'tries')}, {again}"
+        )
+    return "\n".join(lines)
 
 
 def _limits(limits: Limits | None) -> str:

@@ -142,6 +142,7 @@ RULES: dict[str, Rule] = {
     "Koala/AddSite": Rule(Role.USER, _named),
     "Koala/RevokeSite": Rule(Role.USER, _named),
     "Koala/ListEnrolments": Rule(Role.USER),
+    "Koala/Notifications": Rule(Role.USER, lambda r, _: "changed" if r.change else "asked"),
     RENEW_TOKEN: Rule(Role.USER, lambda _, __: ""),
     "Koala/AddUser": Rule(Role.ADMINISTRATOR, lambda r, _: f"{r.name} {r.role}"),
     "Koala/SetUser": Rule(Role.ADMINISTRATOR, _named),

@@ -36,6 +36,7 @@ from koala.core.model.allowances import (
     group_payer,
     user_payer,
 )
+from koala.core.model.job_spec import Notify
 from koala.core.model.values import SiteName, UserName
 from koala.daemon.auth.access_rules import Caller, CallerKind, Role
 from koala.daemon.auth.groups import GroupRecord, group_of, with_limits
@@ -129,6 +130,7 @@ class UserRecord(msgspec.Struct, kw_only=True):
     used_at: float = 0.0  # the last use, as of at most a day ago; 0: never
     group: str = ""  # of jobs that name none
     limits: Allowance = NO_LIMITS
+    notify: Notify | None = None
 
     @property
     def is_good_administrator(self) -> bool:
@@ -442,6 +444,11 @@ class CredentialStore:
             changed = replace(changed, group=group_of(self.groups, name, group, ""))
         self._put_user(changed)
         return changed
+
+    def set_notify(self, name: str, notify: Notify | None) -> None:
+        """Change how a user is told of jobs and of the end of the credentials. Raises
+        UnknownNameError, RejectedError."""
+        self._put_user(replace(self._user(name), notify=notify), can_wait=True)
 
     # --- groups -----------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ from koala.daemon.clients.file_service import FileService
 from koala.daemon.clients.group_service import GroupService
 from koala.daemon.clients.listing import ArchiveQueries, Listing, damaged_job, no_job, owner_wanted
 from koala.daemon.clients.logs import Logs, LogsWanted
+from koala.daemon.clients.notification_service import NotificationService
 from koala.daemon.clients.outputs import Outputs, OutputsWanted
 from koala.daemon.clients.site_status import SiteStatus
 from koala.daemon.clients.submit_service import LOT, SubmitService
@@ -88,6 +89,7 @@ class Service(KoalaServicer):
     files: FileService
     registrar: Registrar
     groups: GroupService
+    notifications: NotificationService
     journal: Journal
     archive: ArchiveQueries
     stream_quota: ConcurrencyQuota
@@ -348,6 +350,9 @@ class Service(KoalaServicer):
 
     async def RemoveGroup(self, request: pb.NameRequest, _: Context) -> pb.Document:  # noqa: N802
         return _document(await self.groups.changed(self.registrar.remove_group(request.name)))
+
+    async def Notifications(self, request: pb.NotificationsRequest, _: Context) -> pb.Document:  # noqa: N802
+        return _document(await self.notifications.answer(request, caller_of_call()))
 
     async def ListGroups(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         return _document(await self.groups.documents(self.registrar.groups()))

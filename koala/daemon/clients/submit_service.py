@@ -30,7 +30,7 @@ from koala.daemon.clients.staging import contents_of, with_archives
 from koala.daemon.files.uploads import Content, Uploads
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext
-from koala.daemon.notifications.notifier import NotifyRules
+from koala.daemon.notifications.receivers import NotifyRules
 from koala.daemon.quotas import Quotas, queues_full_error
 from koala.daemon.storage.journal import Journal
 from koala.errors import ExhaustedError, KoalaError, RejectedError

@@ -132,6 +132,38 @@ class Groups(Record, frozen=True, kw_only=True):
     """The groups, in order of name."""
 
 
+class WaitingNotification(Record, frozen=True, kw_only=True):
+    """A notification that could not be delivered yet, or at all."""
+
+    channel: str
+    """mail or webhook."""
+    target: str
+    """Its receiver."""
+    since: Moment
+    """When it was to be delivered."""
+    next_at: Moment | None
+    """When it is tried again; null: it was given up."""
+    tries: int
+    """Number of tries."""
+    trouble: str
+    """Reason of the last failure."""
+
+
+class Notifications(Record, frozen=True, kw_only=True):
+    """Receivers and events of a user's notifications."""
+
+    mail: str = ""
+    """Address; empty: none."""
+    webhook: str = ""
+    """URL; empty: none."""
+    on: tuple[str, ...] = ()
+    """Events: start, end, failure, setback, expiry."""
+    key: str = ""
+    """Key that signs the user's webhooks."""
+    waiting: tuple[WaitingNotification, ...] = ()
+    """The newest that are not delivered."""
+
+
 class AuditLine(Record, frozen=True, kw_only=True):
     """A call that changed something, or that was refused."""
 

@@ -424,7 +424,7 @@ def test_files_that_are_no_recording_are_refused_with_the_command(tmp_path: Path
         read_recordings([("sacct", tmp_path)], zone=UTC)
     with pytest.raises(WorkloadError, match="cannot be read: No such file"):
         read_recordings([("sacct", tmp_path / "missing")], zone=UTC)
-    with pytest.raises(ConfigError, match=r"not a site's .expected --site"):
+    with pytest.raises(ConfigError, match="its name is not a site's"):
         read_recordings([("sacct", tmp_path / "-.txt")], zone=UTC)
     (tmp_path / "a.gz").write_bytes(gzip.compress(SLURM.read_bytes())[:-20])
     with pytest.raises(WorkloadError, match=r"a\.gz: cannot be read: Compressed file ended"):

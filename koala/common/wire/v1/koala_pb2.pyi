@@ -541,6 +541,46 @@ class AddUserRequest(_message.Message):
 Global___AddUserRequest: _TypeAlias = AddUserRequest  # noqa: Y015
 
 @_typing.final
+class NotificationsRequest(_message.Message):
+    """How the caller is told of jobs and of the end of its credentials."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGE_FIELD_NUMBER: _builtins.int
+    MAIL_FIELD_NUMBER: _builtins.int
+    WEBHOOK_FIELD_NUMBER: _builtins.int
+    ON_FIELD_NUMBER: _builtins.int
+    TEST_FIELD_NUMBER: _builtins.int
+    change: _builtins.bool
+    """to what follows; else it is only shown"""
+    mail: _builtins.str
+    """address; empty: none"""
+    webhook: _builtins.str
+    """URL; empty: none"""
+    test: _builtins.bool
+    """send one now"""
+    @_builtins.property
+    def on(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """start, end, failure, setback, expiry; empty: end and expiry"""
+
+    def __init__(
+        self,
+        *,
+        change: _builtins.bool = ...,
+        mail: _builtins.str = ...,
+        webhook: _builtins.str = ...,
+        on: _abc.Iterable[_builtins.str] | None = ...,
+        test: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "mail", b"mail", "on", b"on", "test", b"test", "webhook", b"webhook"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NotificationsRequest: _TypeAlias = NotificationsRequest  # noqa: Y015
+
+@_typing.final
 class SetUserRequest(_message.Message):
     """Changes a user, whose token stays. What is not set stays as it is."""
 

@@ -54,6 +54,8 @@ class KoalaStub:
     Outputs: _grpc.UnaryStreamMultiCallable[_koala_pb2.OutputsRequest, _koala_pb2.OutputPart]
     RenewToken: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
     """a new token for the caller's, which ends; all that an invitation is good for"""
+    Notifications: _grpc.UnaryUnaryMultiCallable[_koala_pb2.NotificationsRequest, _koala_pb2.Document]
+    """the caller's own"""
     ListGroups: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
     """those of the caller; all for operators"""
     AddSite: _grpc.UnaryUnaryMultiCallable[_koala_pb2.AddSiteRequest, _koala_pb2.Document]
@@ -93,6 +95,8 @@ class KoalaAsyncStub(KoalaStub):
     Outputs: _aio.UnaryStreamMultiCallable[_koala_pb2.OutputsRequest, _koala_pb2.OutputPart]  # type: ignore[assignment]
     RenewToken: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
     """a new token for the caller's, which ends; all that an invitation is good for"""
+    Notifications: _aio.UnaryUnaryMultiCallable[_koala_pb2.NotificationsRequest, _koala_pb2.Document]  # type: ignore[assignment]
+    """the caller's own"""
     ListGroups: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
     """those of the caller; all for operators"""
     AddSite: _aio.UnaryUnaryMultiCallable[_koala_pb2.AddSiteRequest, _koala_pb2.Document]  # type: ignore[assignment]
@@ -249,6 +253,14 @@ class KoalaServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]:
         """a new token for the caller's, which ends; all that an invitation is good for"""
+
+    @_abc_1.abstractmethod
+    def Notifications(
+        self,
+        request: _koala_pb2.NotificationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]:
+        """the caller's own"""
 
     @_abc_1.abstractmethod
     def ListGroups(
