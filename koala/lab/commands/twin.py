@@ -88,11 +88,11 @@ def import_(
     from koala.lab.twin.instants import zone_of
 
     recordings = _recordings(kind, files)
-    given = _processors(processors)
+    named = _processors(processors)
     check_folder(out)
     with progress("lines of a file", max(_lines(path) for _, path in recordings)) as update:
         found = read_recordings(
-            recordings, site=site, zone=zone_of(timezone), processors=given, progress=update
+            recordings, site=site, zone=zone_of(timezone), processors=named, progress=update
         )
     shared.make_out(out)
     kinds = " and ".join(dict.fromkeys(one for one, _ in recordings))
