@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -183,16 +182,9 @@ def _changes(path: Path | None) -> tuple[Change, ...]:
 
 def _run(replay: Replay, file: Path) -> dict[str, Any]:
     """Run the replay to its end; Ctrl-C stops it between two events."""
-    gc.disable()  # a replay creates millions of small values and no cycles
-    try:
-        size = file.stat().st_size if file.exists() else 0
-        with (
-            shared.on_interrupt(replay.interrupt),
-            progress(file.name, size) as update,
-        ):
-            return replay.run(update)
-    finally:
-        gc.enable()
+    size = file.stat().st_size if file.exists() else 0
+    with shared.on_interrupt(replay.interrupt), progress(file.name, size) as update:
+        return replay.run(update)
 
 
 def _text(found: dict[str, Any]) -> str:
