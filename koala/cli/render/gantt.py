@@ -61,7 +61,7 @@ def gantt_text(chart: Gantt, *, width: int = 78, coloured: bool = False) -> str:
 
 
 def _label(row: Row) -> str:
-    return clean(f"{row.label} {row.site}")
+    return clean(row.site if row.label == row.site else f"{row.label} {row.site}")
 
 
 def _lanes(row: Row, room: int, cells: int, *, coloured: bool) -> list[str]:

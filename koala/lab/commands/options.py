@@ -58,7 +58,7 @@ SHARED: dict[str, Option] = {
         " there). The last two need the packages of 'koala-scheduler[sweep]'.",
         words=("processes", "dask://", "koala"),
     ),
-    "as_json": Option(default=False, kind="flag", name="json", help="Print the result as JSON."),
+    "as_json": Option(default=False, kind="flag", name="json", help="Print JSON instead of text."),
     "jobs_out": Option(
         default=None,
         kind="file",
