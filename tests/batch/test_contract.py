@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +259,21 @@ BY_AGE = "slurm by age"
 FIRST, SECOND, SMALL = "j1/1/0/1", "j2/1/0/1", "j3/1/0/1"
 
 
+@pytest.mark.parametrize("system", ["htcondor"], indirect=True)
+async def test_the_longest_run_of_a_pool_is_told(serve: Serve, system: System) -> None:
+    path = system.folder / "condor_config"
+    text = path.read_text(encoding="utf-8")
+    rule = "(JobStatus == 2) && (time() - EnteredCurrentStatus > 24 * 3600)"
+    path.write_text(f"{text}\nSYSTEM_PERIODIC_REMOVE = {rule}\n", encoding="utf-8")
+    try:
+        async with serve() as (_, witness):
+            told = await witness.until(Idle, lambda idle: bool(idle.resources.queues))
+            (queue,) = told.resources.queues
+            assert (queue.name, queue.longest_s) == ("pool", 86_400)
+    finally:
+        path.write_text(text, encoding="utf-8")
+
+
 def are_hours(waits: tuple[Wait, ...], hours: int) -> bool:
     """Test the expected starts of two claims."""
     early_s = [hours * 3600 - (wait.start_in_s or 0) for wait in waits]
@@ -265,6 +282,16 @@ def are_hours(waits: tuple[Wait, ...], hours: int) -> bool:
 
 def gated(placeholder: Placeholder) -> Placeholder:
     return replace(placeholder, is_gated=True)
+
+
+def field_of(system: System, number: str, name: str) -> str:
+    """A field of a job of Slurm."""
+    found = re.search(rf"\b{name}=(\S*)", system.run("scontrol", "-o", "show", "job", number))
+    return "" if found is None else found[1]
+
+
+def is_purgeable(system: System, number: str) -> bool:
+    return field_of(system, number, "Reason") == "BadConstraints"
 
 
 async def states(manager: BatchManager) -> dict[str, type[Listed]]:
@@ -344,3 +371,42 @@ async def test_a_claim_that_waits_is_gated_and_outlives_its_agent(
         await manager.withdraw(SECOND)
         assert (await witness.ended(SECOND)).cause is EndCause.WITHDRAWN
         assert (await states(manager))[FIRST] is Running
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", [BY_AGE], indirect=True)
+async def test_a_gate_that_an_administrator_opens_is_shut_again(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    system.submit("exec sleep 1000\n", processors=16)
+    async with serve() as (manager, witness):
+        await witness.until(Idle, lambda idle: idle.local_processors == 16)
+        await manager.submit(gated(ask(FIRST, processors=16)))
+        await until(partial(is_purgeable, system, manager.number(FIRST)))
+        system.run("scontrol", "update", f"JobId={manager.number(FIRST)}", "ExcNodeList=")
+        await until(lambda: field_of(system, manager.number(FIRST), "Reason") == "Resources")
+        await until(partial(is_purgeable, system, manager.number(FIRST)))
+        assert (await states(manager))[FIRST] is Queued
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", [BY_AGE], indirect=True)
+async def test_where_a_site_purges_what_cannot_run_another_gate_is_used(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    async with serve() as (manager, witness):
+        for claim in (FIRST, SECOND):
+            await manager.submit(gated(ask(claim, processors=1)))
+        for claim in (FIRST, SECOND):
+            number = manager.number(claim)
+            await until(partial(is_purgeable, system, number))
+            system.cancel(number)
+            assert (await witness.ended(claim)).cause is EndCause.CANCELLED_BY_SITE
+        await until(lambda: manager.gate == "nice value")
+        other = system.submit("exec sleep 1000\n", processors=16)
+        await witness.until(Idle, lambda idle: idle.local_processors == 16)
+        await manager.submit(gated(ask(SMALL, processors=16)))
+        assert field_of(system, manager.number(SMALL), "Comment") == "koala-gated-nice"
+        await manager.set_gate(SMALL, is_gated=False)
+        system.cancel(other)
+        await witness.running(SMALL)

@@ -42,6 +42,7 @@ from koala.common.identity.tls import DAEMON_HOST, secure_channel
 from koala.common.wire.status import TOKEN_KEY, TOKEN_SCHEME, Metadata
 from koala.daemon.auth.local_provisioning import provision
 from koala.errors import TimeLimitError, UnreachableError
+from koala.views.records.phases import TerminalPhase
 from tests.harness.children import program_of
 from tests.harness.forked import Process, Surroundings, start
 from tests.harness.moments import LOOK_S, moment
@@ -77,7 +78,7 @@ class _BoundedClient(AsyncClient):
 
     async def wait_all(
         self, jobs: Sequence[str], *, timeout: float | None = None
-    ) -> dict[str, str]:
+    ) -> dict[str, TerminalPhase]:
         try:
             return await super().wait_all(jobs, timeout=timeout or LONGEST_S)
         except TimeLimitError as error:
