@@ -24,7 +24,7 @@ from koala.core.state import State
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
-KNOWN = "4b8de524dc887046a7227c42f0480056ca055e6a717852069c12d0698e1657a6"
+KNOWN = "a7965a5878b8462f2ca91283f81965d2623696d99dc8ab9ff5f694f128e5c827"
 NOT_COVERED = {"policies", "recorder", "actions", "is_changed", "successors", "usage"}
 """Attributes of the state that the next event needs not, or that the jobs tell."""
 COUNTED = {"jobs", "ended", "forgotten", "keys", "keys_forgotten", "scanner"}
