@@ -20,6 +20,7 @@ from koala.views.records.access import (
 )
 from koala.views.records.accounts import ClaimReport, Report
 from koala.views.records.base import Moment, Records, moment_of
+from koala.views.records.chart import GridTimeline
 from koala.views.records.grid import DaemonInfo, Metrics, Queues, Sites, SiteStatus
 
 
@@ -71,6 +72,17 @@ class AsyncGridCalls:
     async def queues(self) -> Queues:
         """Show the placement queues with the jobs at their heads."""
         return await self._daemon.record(Queues, "Queues", pb.Empty())
+
+    async def grid_timeline(
+        self,
+        *,
+        since: datetime | float | None = None,
+        until: datetime | float | None = None,
+        site: str = "",
+    ) -> GridTimeline:
+        """Return the claims over the sites in a period; without bounds in the last half hour."""
+        request = pb.GridTimelineRequest(since=_seconds(since), until=_seconds(until), site=site)
+        return await self._daemon.record(GridTimeline, "GridTimeline", request)
 
     async def report(
         self,

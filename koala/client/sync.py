@@ -145,6 +145,7 @@ class Client:
     lost = blocking(AsyncClient.lost)
     metrics = blocking(AsyncClient.metrics)
     queues = blocking(AsyncClient.queues)
+    grid_timeline = blocking(AsyncClient.grid_timeline)
     report = blocking(AsyncClient.report)
     add_site = blocking(AsyncClient.add_site)
     revoke_site = blocking(AsyncClient.revoke_site)

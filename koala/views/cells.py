@@ -204,7 +204,9 @@ def percent(share: float) -> str:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Format a short time in milliseconds."""
+    """Format a short time in milliseconds; from ten seconds on as a duration."""
+    if seconds is not None and abs(seconds) >= 10:
+        return duration(seconds)
     return NOTHING if seconds is None else f"{seconds * 1000:.1f} ms"
 
 

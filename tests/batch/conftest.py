@@ -176,7 +176,7 @@ Serve = Callable[..., AbstractAsyncContextManager[tuple[BatchManager, Witness]]]
 
 @pytest.fixture
 def shell(system: System) -> Shell:
-    """What runs the commands of the system."""
+    """Run the commands of the system."""
     return Shell(environment=of_commands(system.environment), limit_s=COMMAND_S)
 
 

@@ -18,6 +18,7 @@ from koala.cli.arguments import (
     file,
     job_argument,
     jobs_argument,
+    offered,
     option,
     read_instant,
 )
@@ -30,7 +31,7 @@ from koala.views.records.phases import PHASES
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
-    from koala.views.records.jobs import JobSummary, JobTimeline
+    from koala.views.records.jobs import JobSummary
 
 
 @examples(
@@ -150,39 +151,78 @@ def why(*, job: str, json: bool, address: str | None) -> None:
 @examples(
     "koala timeline j12",
     "koala timeline --svg j12.svg j12",
+    "koala timeline --grid --since 2026-11-30T09:00 --svg grid.svg",
 )
 @click.command
-@job_argument
-@option("--svg", type=file, metavar="FILE", help="Write the course as a picture; - prints it.")
+@click.argument("job", metavar="[JOB]", default="", help="The job's id.", **offered(names_of="job"))
+@option("--grid", is_flag=True, help="All claims over the sites, in place of one job.")
+@option(
+    "--since", metavar="INSTANT", help="With --grid: begin of the period (ISO 8601).",
+    unset="half an hour before its end",
+)  # fmt: skip
+@option("--until", metavar="INSTANT", help="With --grid: its end.", unset="now")
+@option("--site", metavar="SITE", help="With --grid: only this site, with a line for each claim.")
+@option("--svg", type=file, metavar="FILE", help="Write it as a picture; - prints it.")
 @daemon_options
-def timeline(*, job: str, svg: Path | None, json: bool, address: str | None) -> None:
-    """Draw the course of a job over its sites.
+def timeline(
+    *,
+    job: str,
+    grid: bool,
+    since: str | None,
+    until: str | None,
+    site: str | None,
+    svg: Path | None,
+    json: bool,
+    address: str | None,
+) -> None:
+    """Draw the course of a job, or of the whole grid.
 
     Each line is a component at a site, each kind of bar a character. The letters are A submitted, B
     placed, C claimed, D started, E ended, with the times between below (KOALA, figure 1).
     """
     if svg is not None and json:
         raise SpecError("--svg and --json cannot be combined")
+    if bool(job) == grid:
+        raise SpecError("timeline: expected a job, or --grid")
+    if not grid and any((since, until, site)):
+        raise SpecError("--since, --until and --site: allowed with --grid only")
+    columns = min(terminal_width() or 78, 120)
+    if grid:
+        since_at, until_at = read_instant("--since", since), read_instant("--until", until)
+        whole = ask(
+            address,
+            lambda client: client.grid_timeline(since=since_at, until=until_at, site=site or ""),
+        )
+        if svg is not None:
+            from koala.views.grid_chart import GridChart
+
+            _write_picture(GridChart(whole, opened=[site] if site else []).document(), svg)
+            return
+        from koala.cli.render.gantt import grid_text
+
+        print_answer(
+            whole, lambda: grid_text(whole, width=columns, coloured=is_coloured()), as_json=json
+        )
+        return
     shown = ask(address, lambda client: client.timeline(job))
     if svg is not None:
-        _write_picture(shown, svg)
+        from koala.views.gantt import gantt
+        from koala.views.gantt_svg import gantt_svg
+        from koala.views.records.base import seconds_of
+
+        _write_picture(gantt_svg(gantt(shown, seconds_of(shown.now_at) or 0.0)), svg)
         return
     from koala.cli.render.timeline import timeline_text
 
-    columns = min(terminal_width() or 78, 120)
     print_answer(
         shown, lambda: timeline_text(shown, width=columns, coloured=is_coloured()), as_json=json
     )
 
 
-def _write_picture(shown: JobTimeline, path: Path) -> None:
-    """Write the course of a job as SVG."""
+def _write_picture(text: str, path: Path) -> None:
+    """Write a picture in SVG."""
     from koala.common.runtime.atomic_file import write_atomically
-    from koala.views.gantt import gantt
-    from koala.views.gantt_svg import gantt_svg
-    from koala.views.records.base import seconds_of
 
-    text = gantt_svg(gantt(shown, seconds_of(shown.now_at) or 0.0))
     if str(path) == STANDARD_INPUT:
         print(text, end="")
     else:

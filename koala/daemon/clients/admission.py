@@ -10,13 +10,13 @@ Pure. A job is checked against an empty grid of the sites' declared sizes.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import attrgetter
 
 from koala.common.protocol.messages import RESOURCES
+from koala.common.runtime.option_values import did_you_mean
 from koala.core.feasibility import (
     ANY,
     Capacity,
@@ -477,11 +477,12 @@ def _require_site(
     label: str, name: SiteName, sites: Mapping[SiteName, Site], unseen: set[SiteName]
 ) -> None:
     if name not in sites:
-        known = ", ".join(sorted([*sites, *unseen])) or "none"
-        near = difflib.get_close_matches(name, [*sites, *unseen], n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        message = f"component {label} wants site {name!r}: known sites are {known}{hint}"
-        raise RejectedError(message, Lack(component=label, site=name))
+        known = sorted([*sites, *unseen])
+        raise RejectedError(
+            f"component {label} wants site {name!r}: known sites are"
+            f" {', '.join(known) or 'none'}{did_you_mean(name, known)}",
+            Lack(component=label, site=name),
+        )
 
 
 def _check_fixed(label: str, processors: int, site: Site) -> None:

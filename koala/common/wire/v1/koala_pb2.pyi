@@ -492,6 +492,41 @@ class JobRequest(_message.Message):
 Global___JobRequest: _TypeAlias = JobRequest  # noqa: Y015
 
 @_typing.final
+class GridTimelineRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    SITE_FIELD_NUMBER: _builtins.int
+    since: _builtins.float
+    """instants of the daemon's time; absent: half an hour before the end"""
+    until: _builtins.float
+    """absent: now"""
+    site: _builtins.str
+    """only this one; empty: all"""
+    def __init__(
+        self,
+        *,
+        since: _builtins.float | None = ...,
+        until: _builtins.float | None = ...,
+        site: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_since", b"_since", "_until", b"_until", "since", b"since", "until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_since", b"_since", "_until", b"_until", "since", b"since", "site", b"site", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__since: _TypeAlias = _typing.Literal["since"]  # noqa: Y015
+    _WhichOneofArgType__since: _TypeAlias = _typing.Literal["_since", b"_since"]  # noqa: Y015
+    _WhichOneofReturnType__until: _TypeAlias = _typing.Literal["until"]  # noqa: Y015
+    _WhichOneofArgType__until: _TypeAlias = _typing.Literal["_until", b"_until"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__since) -> _WhichOneofReturnType__since | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__until) -> _WhichOneofReturnType__until | None: ...
+
+Global___GridTimelineRequest: _TypeAlias = GridTimelineRequest  # noqa: Y015
+
+@_typing.final
 class SiteRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
