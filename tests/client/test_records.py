@@ -49,9 +49,9 @@ def test_what_a_document_lacks_has_a_default() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"site": "delft", "idle": "many"}', r"no SiteStatus .*`int`.*`\$\.idle`.*koala doctor"),
+        ('{"site": "delft", "idle": "many"}', r"expected a SiteStatus.*`int`.*`\$\.idle`.*koala doctor"),
         ('{"site": "delft", "expires_at": "soon"}', r"Expected `float`, got `str`.*expires_at"),
-        ("{", "no SiteStatus"),
+        ("{", "expected a SiteStatus"),
     ],
 )
 def test_an_answer_of_another_form_is_an_error_that_names_the_field(text: str, said: str) -> None:

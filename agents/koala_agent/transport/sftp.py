@@ -167,7 +167,7 @@ class SFTPClient:
             extensions.add(fields.text().decode(errors="replace"))
             fields.text()
         if kind != _Kind.VERSION or found != VERSION or not extensions.issuperset(EXTENSIONS):
-            message = f"sftp: version {found}: allowed is OpenSSH's, with {', '.join(EXTENSIONS)}"
+            message = f"sftp: version {found} (expected OpenSSH's, with {', '.join(EXTENSIONS)})"
             raise LocalManagerError(message)
 
     async def receive(self) -> None:

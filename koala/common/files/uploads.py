@@ -212,7 +212,7 @@ class _Sender:
         """Raise UnusableFileError for an output above the limit."""
         size_bytes, most = payload.size_bytes, self.limits.output_bytes_max
         if size_bytes > most and not self.is_log:
-            reason = f"has {size_bytes} bytes; allowed are {most}"
+            reason = f"has {size_bytes} bytes (expected at most {most})"
             raise UnusableFileError(f"file {shown(self.name)} {reason}")
 
     def _address(self) -> str:

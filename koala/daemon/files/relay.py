@@ -147,7 +147,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             if offset > part.size_bytes:
                 raise RefusalError(
                     grpc.StatusCode.INVALID_ARGUMENT,
-                    f"offset {offset}: allowed is at most {part.size_bytes}",
+                    f"offset {offset} (expected at most {part.size_bytes})",
                 )
             await in_steps(partial(part.skip, offset))
             async with asyncio.timeout(None) as limit:
@@ -262,7 +262,9 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         if start.is_log:
             bytes_max = self._settings.log_bytes_max + _NOTE_BYTES_MAX
         if start.size_bytes > bytes_max:
-            reason = f"{shown(start.name)} has {start.size_bytes} bytes; allowed are {bytes_max}"
+            reason = (
+                f"{shown(start.name)} has {start.size_bytes} bytes (expected at most {bytes_max})"
+            )
             raise RefusalError(grpc.StatusCode.OUT_OF_RANGE, reason)
         if start.size_bytes > _LARGE_BYTES:
             self._require_room(start)

@@ -54,7 +54,7 @@ def content_of(staged: str, owner: str) -> Content | None:
         return None
     found = _STAGED.fullmatch(staged)
     if found is None:
-        raise SpecError(f"staged = {staged[:80]!r}: allowed is CHECKSUM:SIZE")
+        raise SpecError(f"staged = {staged[:80]!r} (expected CHECKSUM:SIZE)")
     return Content(user=owner, checksum=found["checksum"], size_bytes=int(found["size"]))
 
 
@@ -104,7 +104,7 @@ class Uploads:
         """Check that a content may be uploaded; return the number of bytes that are here. Raises
         SpecError, ExhaustedError."""
         if not CHECKSUM.fullmatch(content.checksum):
-            raise SpecError(f"checksum = {content.checksum[:80]!r}: allowed is a sha256 in hex")
+            raise SpecError(f"checksum = {content.checksum[:80]!r} (expected a sha256 in hex)")
         if self.find(content) is not None:
             return content.size_bytes
         folder = self._path(content).parent
@@ -118,7 +118,8 @@ class Uploads:
         if used - here + content.size_bytes > self._bytes_max:
             raise ExhaustedError(
                 f"{content.size_bytes} bytes more than the {used - here} that wait in the daemon's"
-                f" spool: allowed are {self._bytes_max:.0f} in all (limits.uploads_mb_per_user)",
+                f" spool (expected at most {self._bytes_max:.0f} in all:"
+                " limits.uploads_mb_per_user)",
                 retry_after_s=RETRY_S,
             )
         self._require_room(content.size_bytes - here)
