@@ -19,7 +19,7 @@ from koala.views.records.access import (
     Users,
 )
 from koala.views.records.accounts import ClaimReport, Report
-from koala.views.records.base import Moment, moment_of
+from koala.views.records.base import Moment, Records, moment_of
 from koala.views.records.chart import GridTimeline
 from koala.views.records.grid import DaemonInfo, Metrics, Queues, Sites, SiteStatus
 
@@ -46,7 +46,7 @@ class AsyncGridCalls:
 
     async def sites(self) -> list[SiteStatus]:
         """List the sites."""
-        return list((await self._daemon.record(Sites, "Sites", pb.Empty())).sites)
+        return Records((await self._daemon.record(Sites, "Sites", pb.Empty())).sites)
 
     async def change_site(self, site: str, verb: str) -> SiteStatus:
         """Apply `drain`, `resume` or `lost`; return the changed site. Raises UnknownSiteError."""
@@ -119,7 +119,7 @@ class AsyncGridCalls:
 
     async def enrolments(self) -> list[Enrolment]:
         """List the added sites with the state of their certificates."""
-        return list((await self._daemon.record(Enrolments, "ListEnrolments", pb.Empty())).sites)
+        return Records((await self._daemon.record(Enrolments, "ListEnrolments", pb.Empty())).sites)
 
     async def notifications(
         self,
@@ -202,12 +202,12 @@ class AsyncGridCalls:
 
     async def users(self) -> list[User]:
         """List the added users. For administrators."""
-        return list((await self._daemon.record(Users, "ListUsers", pb.Empty())).users)
+        return Records((await self._daemon.record(Users, "ListUsers", pb.Empty())).users)
 
     async def audit(self, *, last: int = 0) -> list[AuditLine]:
         """Return the newest lines of the audit log, oldest first. For administrators."""
         request = pb.AuditRequest(last=last)
-        return list((await self._daemon.record(AuditLines, "Audit", request)).audit)
+        return Records((await self._daemon.record(AuditLines, "Audit", request)).audit)
 
 
 def _texts(limits: Mapping[str, float | str] | None) -> dict[str, str]:

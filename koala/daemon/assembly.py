@@ -479,6 +479,7 @@ def _service(
             listeners.credentials,
             listeners.audit,
             address=address,
+            given_address=base.config.address,
             disconnect=parts.registry.disconnect,
         ),
         groups=groups,

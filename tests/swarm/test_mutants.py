@@ -77,7 +77,7 @@ FOUND_BY = {
     "tickets_outlive_the_start": 1025,
     "tickets_of_an_attempt_that_ended_stay": 1237,
     "holds_are_not_charged": 1016,
-    "a_hold_is_never_given_back": 1018,
+    "a_hold_is_never_given_back": 1035,
     "a_hold_that_was_given_back_stays": 1016,
     "tickets_are_fenced": 1254,
     "an_ended_ticket_stays_in_its_member": 1237,

@@ -26,7 +26,7 @@ from koala.cli.output import is_coloured, note, print_answer, print_json, print_
 from koala.cli.requests import ask
 from koala.common.runtime import clock
 from koala.common.runtime.option_values import did_you_mean
-from koala.errors import SpecError
+from koala.errors import DeniedError, RejectedError, SpecError
 from koala.views.records.phases import PHASES
 
 if TYPE_CHECKING:
@@ -45,7 +45,11 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @option("--mine", is_flag=True, help="Only your own jobs.")
 @option("--user", default="", metavar="USER", help="Only jobs of this user.")
-@option("--since", metavar="INSTANT", help="Only jobs submitted at or after it (ISO 8601).")
+@option(
+    "--since",
+    metavar="INSTANT",
+    help="Only jobs submitted since then: 12h, 7d, yesterday, or ISO 8601.",
+)
 @option("--site", metavar="SITE", help="Only jobs placed at this site.")
 @option("--last", type=Whole(0), default=0, help="Only the newest N; 0 means all.")
 @option("--all", "past", is_flag=True, help="Also archived jobs, which ended long ago.")
@@ -90,6 +94,8 @@ def list_jobs(
         ]
         if site is not None and not chosen:
             await _check_site(client, site)
+        if user and not found:
+            await _check_user(client, user)
         return chosen[-last:] if last else chosen
 
     jobs = ask(address, request)
@@ -98,11 +104,22 @@ def list_jobs(
 
 async def _check_site(client: AsyncClient, name: str) -> None:
     """Check that the grid has a site. Raises SpecError."""
-    known = [site.site for site in await client.sites()]
+    _check_known("--site", name, [site.site for site in await client.sites()])
+
+
+async def _check_user(client: AsyncClient, name: str) -> None:
+    """Check that there is a user, where the caller may know all. Raises SpecError."""
+    try:
+        known = [user.user for user in await client.users()]
+    except (DeniedError, RejectedError):  # not an administrator; or plain text, without users
+        return
+    _check_known("--user", name, known)
+
+
+def _check_known(option: str, name: str, known: Sequence[str]) -> None:
     if name not in known:
-        names = ", ".join(known) or "none"
-        hint = did_you_mean(name, known)
-        raise SpecError(f"--site {name} is unknown (expected one of {names}{hint})")
+        names, hint = ", ".join(known) or "none", did_you_mean(name, known)
+        raise SpecError(f"{option} {name} is unknown (expected one of {names}{hint})")
 
 
 @click.command

@@ -102,7 +102,7 @@ def grid_text(timeline: GridTimeline, *, width: int = 78, coloured: bool = False
 
 
 def _label(row: Row) -> str:
-    return clean(f"{row.label} {row.site}")
+    return clean(row.site if row.label == row.site else f"{row.label} {row.site}")
 
 
 def _lanes(row: Row, room: int, cells: int, *, coloured: bool) -> list[str]:

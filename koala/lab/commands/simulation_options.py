@@ -41,7 +41,7 @@ on_option = option(
     " there). The last two need the packages of 'koala-scheduler[sweep]'.",
     words=("processes", "dask://", "koala"),
 )  # fmt: skip
-json_option = option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+json_option = option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 jobs_out_option = option(
     "--jobs-out", type=file, metavar="FILE.csv", help="Write a line for each job to this file."
 )

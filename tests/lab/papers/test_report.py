@@ -157,7 +157,7 @@ def test_one_figure_needs_its_own_settings_and_claims_alone() -> None:
     part = plan(PAPER, PAPER.efforts["quick"], figure=2)
     assert [one.id for one in part.claims] == ["1-3"]
     assert len(part.settings()) == 4
-    with pytest.raises(ConfigError, match="--figure 7: allowed for toy are 1, 2"):
+    with pytest.raises(ConfigError, match=r"--figure 7 \(expected one of 1, 2 for toy"):
         plan(PAPER, PAPER.efforts["quick"], figure=7)
 
 
