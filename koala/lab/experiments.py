@@ -22,7 +22,7 @@ from koala.lab.sim.experiment.setting import FaultRates, Outage, RandomFaults
 from koala.lab.sim.experiment.world import ExperimentReport
 from koala.lab.sim.log_replay.multicluster import GridReplay, Multicluster, rule
 from koala.lab.sim.metrics import COLUMNS, JobRecord
-from koala.lab.sim.saturation import is_saturated, trend
+from koala.lab.sim.saturation import JUDGED_MIN, is_saturated, trend
 from koala.lab.workloads import Workload
 from koala.policies import chosen
 
@@ -232,11 +232,6 @@ def _warnings(document: Mapping[str, Any], jobs: Sequence[JobRecord]) -> Iterato
 
 _JOBS_MIN = 100
 """Fewer jobs are no load, but a burst."""
-
-
-JUDGED_MIN = 1000
-"""Fewest jobs from which saturation is judged: a queue that begins empty grows by chance in so
-many of the shorter runs that nothing could be concluded."""
 
 
 def _is_saturated(jobs: Sequence[JobRecord]) -> bool:

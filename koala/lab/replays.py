@@ -74,7 +74,12 @@ class Replay:
                 document = replay.Replay(setting, jobs_out=jobs).run(progress or _ignore)
             rows = Rows(()) if jobs is None else _rows(jobs)
         return Result(
-            name=str(self), seed=seed, metrics=dict(flat(document)), jobs=rows, document=document
+            name=str(self),
+            seed=seed,
+            metrics=dict(flat(document)),
+            jobs=rows,
+            is_saturated=document["saturated"],
+            document=document,
         ).noted(replaced)
 
     def __str__(self) -> str:

@@ -24,7 +24,7 @@ class Result:
     - `notes`: policies of other packages that misbehaved and were replaced by the default, what was
       left out, why the run was stopped, and why the first jobs that did not end wait.
     - `is_saturated`: the queues grow without end, so that means depend on the length of the run. Of
-      an experiment it is judged from 1,000 jobs on; of a replay, `sq` and `hints` it is not judged.
+      an experiment or a replay it is judged from 1,000 jobs on; of `sq` and `hints` it is not.
       `koala` has it where a job had not ended at the horizon.
     - `is_stopped`: no job would ever have started again, so the run was stopped.
     - `document`: what the command prints with --json, where one run has such a document.

@@ -194,12 +194,15 @@ def _text(found: dict[str, Any]) -> str:
     ]
     for words, counts in (("dropped", found["dropped"]), ("changed", found["changed"])):
         if counted := [
-            f"{name.replace('_', ' ')} {count}" for name, count in counts.items() if count
+            f"{name.replace('_', ' ')} {count}{_EFFECTS.get(name, '')}"
+            for name, count in counts.items()
+            if count
         ]:
             lines.append(f"{words}: {', '.join(counted)}")
     lines += [
         f"makespan    {found['makespan']} s; utilization {_number(found['utilization'])};"
         f" at most {found['waiting_max']} jobs waited",
+        *([_SATURATED] if found["saturated"] else []),
         f"{'':<18}{'mean':>12}" + "".join(f"{name:>12}" for name in _COLUMNS),
     ]
     for name, words in _ROWS.items():
@@ -220,6 +223,13 @@ def _text(found: dict[str, Any]) -> str:
 _COLUMNS = ("p50", "p90", "p95", "p99", "max")
 _ROWS = {"wait": "wait, s", "response": "response, s", "bounded_slowdown": "bounded slowdown"}
 _SHOWN = 10
+_EFFECTS = {
+    "run_time_zero": " (1 s was taken)",
+    "estimate_missing": " (the run time was taken)",
+    "out_of_order": " (sorted)",
+}
+"""What was done with jobs that were changed."""
+_SATURATED = "saturated: more and more jobs wait, so waits depend on the length of the log"
 
 
 def _number(value: float | None) -> str:

@@ -18,7 +18,7 @@ hundredth, a short run does not tell either.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import sqrt
 from statistics import fmean, linear_regression
@@ -29,6 +29,10 @@ WINDOWS = 20
 TREND_LEAST = 3.09
 """Quantile of the standard normal distribution: one in a thousand lies above."""
 GROWTH_LEAST = 0.001
+JUDGED_MIN = 1000
+"""Fewest jobs from which a run with an end is judged: a queue that begins empty grows by chance in
+so many of the shorter runs that nothing could be concluded."""
+_SAMPLES = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +54,31 @@ def trend(waiting: Sequence[float]) -> Trend:
         return Trend(score=0, windows=count, growth=0.0)
     arrivals = [(index + 0.5) * len(waiting) / count for index in range(count)]
     return Trend(score=score, windows=count, growth=linear_regression(arrivals, means).slope)
+
+
+class QueueSamples:
+    """Numbers of waiting jobs at evenly spaced arrivals, in bounded memory."""
+
+    def __init__(self) -> None:
+        self.next_at = 1
+        """Number of the arrival that is sampled next."""
+        self._spacing = 1
+        self._lengths: list[int] = []
+
+    def add(self, waiting: int) -> None:
+        """Add the number of waiting jobs at the arrival `next_at`, or at one soon after it."""
+        self._lengths.append(waiting)
+        if len(self._lengths) == _SAMPLES:
+            del self._lengths[1::2]
+            self._spacing *= 2
+        self.next_at = len(self._lengths) * self._spacing + 1
+
+    def is_saturated(self, arrived: int) -> bool:
+        """Return True if the queue grows; a run of few arrivals is not judged."""
+        if arrived < JUDGED_MIN:
+            return False
+        found = trend(self._lengths)
+        return is_saturated([replace(found, growth=found.growth / self._spacing)])
 
 
 def is_saturated(trends: Sequence[Trend]) -> bool:

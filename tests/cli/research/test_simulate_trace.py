@@ -53,6 +53,16 @@ def test_people_get_a_table_and_a_picture(tmp_path: Path) -> None:
     assert picture.read_text(encoding="utf-8").startswith("<?xml")
 
 
+@pytest.mark.parametrize(("spacing_s", "is_saturated"), [(18, True), (22, False)])
+def test_a_saturated_site_and_taken_estimates_are_told(
+    tmp_path: Path, spacing_s: int, *, is_saturated: bool
+) -> None:
+    lines = [line(n + 1, spacing_s * n, 20, 8) for n in range(6_000)]
+    run = koala_here("simulate", "trace", str(a_log(tmp_path, "; MaxProcs: 8", *lines).path))
+    assert "estimate missing 6000 (the run time was taken)" in run.stdout
+    assert ("saturated: more and more jobs wait" in run.stdout) is is_saturated
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

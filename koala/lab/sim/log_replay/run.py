@@ -17,6 +17,7 @@ from koala.lab.sim.log_replay.events import Change
 from koala.lab.sim.log_replay.job_files import JobRows
 from koala.lab.sim.log_replay.series import Series
 from koala.lab.sim.log_replay.tally import Ended, Tally
+from koala.lab.sim.saturation import QueueSamples
 from koala.lab.workload.arrivals import Arrival
 from koala.queue_model import Discipline, LocalQueue, local_queue
 
@@ -56,7 +57,7 @@ class TraceRun:
         self._is_pass_due = False
         self._wake: Entry | None = None
         self._rows, self._series, self._poll = rows, series, poll
-        self._tally = Tally()
+        self._tally, self._samples = Tally(), QueueSamples()
         self._waiting_max = self._lost_area = self._killed = self._requeued = 0
         self._breakpoints: list[dict[str, Any]] = []
         for change in changes:
@@ -94,6 +95,7 @@ class TraceRun:
             "makespan": end,
             "utilization": round(held / (self._queue.processors * end), 6) if end else None,
             "waiting_max": self._waiting_max,
+            "saturated": self._samples.is_saturated(self.arrived),
             **tally.document(),
             "breakpoints": self._breakpoints,
             "stopped": None if self.stopped_at is None else state,
@@ -125,6 +127,8 @@ class TraceRun:
                 self._submit(key, arrival)
             arrival = next(arrivals, None)
         self._next, self.arrived = arrival, key
+        if key >= self._samples.next_at:
+            self._samples.add(len(waiting))
         self._await_arrival()
         self._pass_soon()
 
