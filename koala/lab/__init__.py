@@ -17,7 +17,8 @@
 - `sweeps`: many settings with the same seeds, and paired comparisons; `sweep_files` reads them
   from files.
 - `engines`, `on_koala`: where runs are made; runs at the user's own sites.
-- `drawing`, `progress`: pictures, and progress in terminals and notebooks.
+- `drawing`, `charts`, `measures`: pictures, with names and units; `progress`: in terminals and
+  notebooks.
 
 Below it: `sim`, simulated time; `workload`, which draws or reads jobs; `papers`, reproductions;
 `twin`, recorded jobs of clusters; `yardstick`, a benchmark; `backlog`, co-allocation over busy
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from koala.lab.models import Model
     from koala.lab.reading import read_grid
     from koala.lab.replays import Replay
-    from koala.lab.results import Result
+    from koala.lab.results import Result, distributions
     from koala.lab.rows import Rows
     from koala.lab.sweeps import Sweep, sweep
     from koala.lab.workloads import Job, Jobs, Log, Synthetic, Workload
@@ -54,6 +55,7 @@ __all__ = [
     "Sweep",
     "Synthetic",
     "Workload",
+    "distributions",
     "grid",
     "read_grid",
     "sweep",
@@ -74,6 +76,7 @@ _MODULES = {
     "Sweep": "sweeps",
     "Synthetic": "workloads",
     "Workload": "workloads",
+    "distributions": "results",
     "grid": "grids",
     "read_grid": "reading",
     "sweep": "sweeps",

@@ -54,18 +54,3 @@ class Drawing:
 
     def __repr__(self) -> str:
         return "a drawing; .save(PATH) writes it"
-
-
-def distribution(values: list[float], *, title: str, label: str) -> Picture:
-    """Draw the share of values that are at most so large."""
-    from matplotlib import style  # noqa: PLC0415 - takes longer to import than a short run
-    from matplotlib.figure import Figure as Drawing  # noqa: PLC0415
-
-    with style.context(STYLE, after_reset=True):
-        drawing = Drawing(figsize=(5.0, 3.0), layout="constrained")
-        axes = drawing.add_subplot()
-        axes.ecdf(values)
-        axes.set_xlabel(label)
-        axes.set_ylabel("share of the jobs")
-        axes.set_title(title)
-    return Picture(drawing)

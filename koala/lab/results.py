@@ -6,13 +6,25 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from math import nan
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from koala.errors import ConfigError
-from koala.lab.drawing import Drawing, Picture, distribution
+from koala.lab.charts import Words, draw_distributions
+from koala.lab.drawing import Drawing, Picture
+from koala.lab.measures import measure_of, setting_name
 from koala.lab.rows import Rows
+from koala.lab.sim.drawing import size_class, size_class_name
 from koala.views.grid_chart import GridChart
 from koala.views.records.chart import GridTimeline
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CLASSES_MAX = 12
+"""Lines that a distribution may have."""
+_WAITS = ("waiting_s", "wait")
+"""Columns of waits, which differ between simulations."""
+_SIZES = "processors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +64,19 @@ class Result:
             raise KeyError(f"{metric!r}: metrics are {', '.join(self.metrics)}")
         return self.metrics[metric]
 
-    def plot(self, column: str = "waiting_s") -> Picture:
-        """Draw the distribution of a column of the jobs. Raises KeyError for an unknown one, and
-        ConfigError for one without numbers."""
-        values = [one for one in self.jobs.column(column) if isinstance(one, int | float)]
-        if not values:
-            raise ConfigError(f"{column}: no job has a number there; {self.name}, seed {self.seed}")
-        return distribution(values, title=f"{self.name}, seed {self.seed}", label=column)
+    def plot(
+        self,
+        column: str | None = None,
+        *,
+        by: str | None = None,
+        title: str | None = None,
+        ax: Axes | None = None,
+    ) -> Picture:
+        """Draw the distribution of a column of the jobs, their waits without one; with a line for
+        each value of the column `by` (classes of sizes for `processors`), in `ax` if given. Raises
+        KeyError for an unknown column, and ConfigError for one without numbers."""
+        name = f"{self.name}, seed {self.seed}" if title is None and ax is None else title or ""
+        return distributions({"": self}, column, by=by, title=name, ax=ax)
 
     def gantt(self, *, opened: Collection[str] = ()) -> Drawing:
         """Draw the claims over the sites; those that are `opened` have a line for each claim.
@@ -78,6 +96,64 @@ class Result:
     def _repr_html_(self) -> str:
         rows = Rows({"metric": name, "value": value} for name, value in self.metrics.items())
         return rows._repr_html_() + "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+
+
+def distributions(
+    runs: Mapping[str, Result],
+    column: str | None = None,
+    *,
+    by: str | None = None,
+    title: str = "",
+    label: str = "",
+    ax: Axes | None = None,
+) -> Picture:
+    """Draw the distributions of a column of the jobs of several runs, by their names: their waits
+    without one. With `by` there is a chart for each value of that column (classes of sizes for
+    `processors`); all are in one, `ax`, if it is given. A job without a value, such as one that
+    never started, counts as larger than all. Raises KeyError for an unknown column, ConfigError for
+    one without numbers."""
+    charts: dict[str, dict[str, list[float | None]]] = {}
+    chosen = column
+    largest = max((size for run in runs.values() for size in _sizes(run.jobs)), default=1)
+    for name, run in runs.items():
+        chosen = column or next((one for one in _WAITS if one in run.jobs.columns), _WAITS[0])
+        values = run.jobs.column(chosen)
+        if not any(isinstance(value, int | float) for value in values):
+            raise ConfigError(f"{chosen}: no job has a number there; {run.name}, seed {run.seed}")
+        classes = [""] * len(values) if by is None else run.jobs.column(by)
+        groups: dict[Any, list[float | None]] = {}
+        for one, value in zip(classes, values, strict=True):
+            group = groups.setdefault(size_class(one) if by == _SIZES else one, [])
+            group.append(value if isinstance(value, int | float) else None)
+        if len(groups) > CLASSES_MAX:
+            raise ConfigError(f"by = {by}: {len(groups)} values (expected at most {CLASSES_MAX})")
+        for key, group in sorted(groups.items(), key=_numbers_first):
+            shown = size_class_name(key, largest) if by == _SIZES else str(key)
+            if len(runs) == 1:  # a line for each class
+                charts.setdefault("", {})[shown or name] = group
+            elif ax is not None:
+                charts.setdefault("", {})[", ".join(filter(None, [name, shown]))] = group
+            else:
+                title_of = f"{setting_name(by or '')} {shown}" if shown else ""
+                charts.setdefault(title_of, {})[name] = group
+    measure = measure_of(chosen or "")
+    words = Words(
+        x=label or (measure.name if measure.unit == "s" else str(measure)),
+        y=measure,
+        legend=setting_name(by) if by and len(runs) == 1 else "run",
+        title=title,
+        note="share of the jobs",
+    )
+    return draw_distributions(charts, words, ax)
+
+
+def _sizes(jobs: Rows) -> list[int]:
+    return jobs.column(_SIZES) if _SIZES in jobs.columns else []
+
+
+def _numbers_first(pair: tuple[Any, object]) -> tuple[bool, float, str]:
+    is_number = isinstance(pair[0], int | float)
+    return not is_number, pair[0] if is_number else 0.0, str(pair[0])
 
 
 def flat(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from koala.common.runtime.atomic_file import atomic_file
+from koala.lab.measures import measure_of, setting_name
+from koala.lab.sim.statistics import Interval
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow
 
 Row = dict[str, Any]
+INTERVAL = "_ci95"
+"""End of the name of a column with half-widths of confidence intervals."""
 SHOWN_MAX = 20
 """Rows that a notebook or a terminal shows."""
 
@@ -95,6 +99,42 @@ class Rows(Sequence[Row]):
         for row in self._rows:
             yield [row.get(name) for name in self.columns]
 
+    def latex(self, *columns: str) -> str:
+        """Format these columns, or all, as a table of LaTeX for the package booktabs. A mean and
+        its half-width are one cell. Raises KeyError for an unknown column."""
+        chosen = columns or tuple(
+            name
+            for name in self.columns
+            if name.removesuffix(INTERVAL) not in self.columns or not name.endswith(INTERVAL)
+        )
+        cells = [[self._latex_cell(row, name) for name in chosen] for row in self._rows]
+        kinds = ["r" if self._is_number(name) else "l" for name in chosen]
+        head = [_latex(_heading(name)) for name in chosen]
+        return "\n".join(
+            [
+                f"\\begin{{tabular}}{{{''.join(kinds)}}}",
+                "\\toprule",
+                " & ".join(head) + r" \\",
+                "\\midrule",
+                *(" & ".join(row) + r" \\" for row in cells),
+                "\\bottomrule",
+                "\\end{tabular}",
+                "",
+            ]
+        )
+
+    def _is_number(self, name: str) -> bool:
+        values = [one for one in self.column(name) if one is not None]
+        return all(isinstance(one, int | float) for one in values)
+
+    @staticmethod
+    def _latex_cell(row: Row, name: str) -> str:
+        value = row.get(name)
+        if name + INTERVAL in row and isinstance(value, int | float):
+            found = str(Interval(mean=value, ci95=row[name + INTERVAL], values=0))
+            return "$" + found.replace("±", r"\pm") + "$"
+        return f"${text(value)}$" if isinstance(value, float) else _latex(text(value))
+
     def _shown(self) -> tuple[list[list[str]], str]:
         rows = [[text(value) for value in cells] for cells in self[:SHOWN_MAX].cells()]
         more = len(self) - len(rows)
@@ -126,6 +166,27 @@ def text(value: object) -> str:
     if value is None or (isinstance(value, float) and not isfinite(value)):
         return "-" if value is None or value != value else str(value)  # noqa: PLR0124 - nan
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+_FIELDS = frozenset({"workload", "faults", "grid", "parameters"})
+"""Begin the paths of settings; all else is a measure."""
+_LATEX = {
+    **{one: f"\\{one}" for one in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+
+
+def _latex(words: str) -> str:
+    """Escape what LaTeX would read as commands."""
+    return "".join(_LATEX.get(one, one) for one in words)
+
+
+def _heading(column: str) -> str:
+    """Return the words of a column, with its unit."""
+    is_setting = column.partition(".")[0] in _FIELDS
+    return setting_name(column) if is_setting else str(measure_of(column))
 
 
 def _cell(value: object) -> object:

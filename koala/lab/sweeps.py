@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from socket import gethostname
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from koala.errors import ConfigError
+from koala.lab.charts import Chart, Dot, Words, draw_differences, draw_means
 from koala.lab.drawing import Picture
 from koala.lab.engines import engine_of
 from koala.lab.experiments import Experiment, label
+from koala.lab.measures import Measure, measure_of, setting_name
 from koala.lab.models import KINDS, Model
-from koala.lab.papers.paper import Panel
 from koala.lab.papers.results import Results
 from koala.lab.progress import shown
 from koala.lab.replays import Replay
-from koala.lab.rows import Row, Rows
+from koala.lab.rows import INTERVAL, Row, Rows
 from koala.lab.sim.campaign.code import code_of_module, own_code
 from koala.lab.sim.campaign.execution import Campaign, StoreChoice
 from koala.lab.sim.campaign.identity import Plain, canonical, run_id
@@ -34,8 +35,8 @@ from koala.lab.sim.runs import Effort, Outcome, Quantity, Run
 from koala.lab.sim.statistics import Interval, interval, paired
 from koala.views.units import counted
 
-INTERVAL = "_ci95"
-"""End of the name of a column with half-widths of confidence intervals."""
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Base = Experiment | Model | Replay
 Over = Mapping[str, Sequence[Any] | Mapping[str, Any]]
@@ -259,7 +260,13 @@ class Sweep:
             rows.append(row)
         return Rows(rows, (*self.names, "replications"))
 
-    def compare(self, metric: str, *, over: str, baseline: Any) -> Rows:  # noqa: ANN401 - a label
+    def compare(
+        self,
+        metric: str,
+        *,
+        over: str,
+        baseline: Any,  # noqa: ANN401 - a label
+    ) -> ComparisonRows:
         """Compare each setting with that which differs in `over` alone, where it is `baseline`.
 
         A row has the mean difference over the seeds, the bounds of its 95 % confidence interval,
@@ -299,30 +306,40 @@ class Sweep:
                     "verdict": _verdict(found),
                 }
             )
-        return Rows(rows, self.names)
+        return ComparisonRows(rows, self.names, metric=metric, over=over, baseline=text)
 
     def plot(
-        self, metric: str, *, x: str | None = None, by: str | None = None, title: str = ""
+        self,
+        metric: str,
+        *,
+        x: str | None = None,
+        by: str | None = None,
+        title: str = "",
+        label: str = "",
+        ax: Axes | None = None,
     ) -> Picture:
         """Draw the means of a metric with their intervals: over `x`, a line or bar for each value
-        of `by`, a chart for each combination of the rest. Raises KeyError for unknown names."""
-        from koala.lab.papers.figures import compose  # noqa: PLC0415 - imports matplotlib
-
+        of `by`, a chart for each combination of the rest. `label` takes the place of the metric's
+        name and unit, and keeps its numbers. Draws in `ax`, if given. Raises KeyError for unknown
+        names, ConfigError if `ax` would have several charts."""
         self._values(0, metric)
-        names = self.names or ("setting",)
-        x = x or names[0]
-        by = by or next((name for name in names if name != x), None)
-        for name in (x, by):
-            if name is not None and name not in names:
-                raise KeyError(f"{name!r}: settings differ in {', '.join(names)}")
-        panels: dict[str, dict[str, dict[Any, Point]]] = {}
+        results = self._results()
+        dots = []
         for point in self.points:
-            labels = dict(point.labels) or {"setting": str(point)}
-            rest = ", ".join(f"{n} {v}" for n, v in labels.items() if n not in (x, by))
-            series = str(labels.get(by, "")) if by else metric
-            panels.setdefault(rest, {}).setdefault(series, {})[labels.get(x)] = point
-        drawn = [_panel(rest, lines, metric=metric, x_label=x) for rest, lines in panels.items()]
-        return Picture(compose(drawn, title or metric, self._results()))
+            drawn = Quantity(str(point), metric)
+            found = results.drawn(drawn)
+            is_saturated = results.is_drawn_saturated(drawn)
+            dots.append((dict(point.labels), (found.mean, found.low, found.high), is_saturated))
+        charts, x, by = _charts(dots, self.names, x=x, by=by, series=metric)
+        measure = _measure(metric, (mean for _, (mean, _, _), _ in dots), label)
+        words = Words(
+            x=setting_name(x),
+            y=measure,
+            legend=setting_name(by or ""),
+            title=title,
+            note=f"95 % intervals of {len(self.seeds)} seeds" if len(self.seeds) > 1 else "1 seed",
+        )
+        return draw_means(charts, words, ax)
 
     def __repr__(self) -> str:
         text = ", interrupted" if self.is_interrupted else ""
@@ -362,30 +379,90 @@ class Sweep:
         )
 
 
+class ComparisonRows(Rows):
+    """Paired differences of a metric to a baseline, with the ends of their intervals."""
+
+    def __init__(
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        names: Sequence[str],
+        *,
+        metric: str,
+        over: str,
+        baseline: Any,  # noqa: ANN401 - a label
+    ) -> None:
+        super().__init__(rows, names)
+        self._names = tuple(names)
+        self._metric, self._over, self._baseline = metric, over, baseline
+
+    def plot(
+        self,
+        *,
+        x: str | None = None,
+        title: str = "",
+        label: str = "",
+        ax: Axes | None = None,
+    ) -> Picture:
+        """Draw the differences with their intervals: over `x`, a line or mark for each value of
+        what was compared, a chart for each combination of the rest; in `ax`, if given. Raises
+        KeyError for an unknown name, ConfigError if `ax` would have several charts."""
+        over = self._over
+        dots = [
+            (
+                {name: row[name] for name in self._names},
+                (row["difference"], row["low"], row["high"]),
+                False,
+            )
+            for row in self
+        ]
+        x = x or next((name for name in self._names if name != over), over)
+        by = None if x == over else over
+        charts, x, by = _charts(dots, self._names, x=x, by=by, series=self._metric)
+        measure = _measure(self._metric, (mean for _, (mean, _, _), _ in dots), label)
+        words = Words(
+            x=setting_name(x),
+            y=measure if label else replace(measure, name=f"difference in {measure.name}"),
+            note=f"to {setting_name(over)} {self._baseline}, 95 % interval",
+            legend=setting_name(by or ""),
+            title=title,
+        )
+        return draw_differences(charts, words, ax)
+
+
+_Dots = Sequence[tuple[Mapping[str, Any], tuple[float, float, float], bool]]
+"""Labels of settings; mean, low and high end; saturated or not."""
+
+
+def _charts(
+    dots: _Dots, names: Sequence[str], *, x: str | None, by: str | None, series: str
+) -> tuple[list[Chart], str, str | None]:
+    """Put dots into charts; return the names of the x axis and of the lines, too. Raises
+    KeyError."""
+    names = names or ("setting",)
+    x = x or names[0]
+    by = by or next((name for name in names if name != x), None)
+    for name in (x, by):
+        if name is not None and name not in names:
+            raise KeyError(f"{name!r}: settings differ in {', '.join(names)}")
+    charts: dict[str, Chart] = {}
+    for labels, (mean, low, high), is_saturated in dots:
+        rest = [(name, value) for name, value in labels.items() if name not in (x, by)]
+        title = ", ".join(f"{setting_name(name)} {value}" for name, value in rest)
+        line = str(labels.get(by, "")) if by else series
+        place = labels.get(x, "")
+        dot = Dot(x=place, mean=mean, low=low, high=high, is_saturated=is_saturated)
+        charts.setdefault(title, Chart(title=title)).lines.setdefault(line, []).append(dot)
+    return [*charts.values()], x, by
+
+
+def _measure(metric: str, values: Iterable[float], label: str) -> Measure:
+    """Return the words of a metric in a unit that suits the values, or these words."""
+    return Measure(name=label) if label else measure_of(metric).scaled(values)
+
+
 def _verdict(difference: Interval) -> str:
     if difference.mean == 0 == difference.ci95:
         return "equal"
     if difference.is_positive:
         return "higher"
     return "lower" if difference.is_negative else "undecided"
-
-
-def _panel(
-    title: str, lines: Mapping[str, Mapping[Any, Point]], *, metric: str, x_label: str
-) -> Panel:
-    """Return the chart of a metric: a line for each name, a point at each place."""
-    places = list(dict.fromkeys(place for line in lines.values() for place in line))
-    are_numbers = all(isinstance(one, int | float) for one in places)
-    return Panel(
-        title=title,
-        x=tuple(sorted(places) if are_numbers else map(str, places)),
-        series={
-            name: [
-                Quantity(str(line[place]), metric) if place in line else None
-                for place in (sorted(places) if are_numbers else places)
-            ]
-            for name, line in lines.items()
-        },
-        x_label=x_label,
-        y_label=metric,
-    )

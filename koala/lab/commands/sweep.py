@@ -155,8 +155,7 @@ def _report(found: SweepFile, made: Sweep, folder: Path, *, as_json: bool) -> No
 
 def _means(made: Sweep, names: Sequence[str]) -> Rows:
     """Return the means of metrics; without intervals where there is one replication."""
-    from koala.lab.rows import Rows
-    from koala.lab.sweeps import INTERVAL
+    from koala.lab.rows import INTERVAL, Rows
 
     rows = made.means(*names)
     if len(made.seeds) > 1:

@@ -50,7 +50,13 @@ def test_people_get_a_table_and_a_picture(tmp_path: Path) -> None:
     assert "jobs on 8 processors (MaxProcs) under easy" in run.stdout
     assert "bounded slowdown" in run.stdout
     assert "at 40 s:" in run.stdout
-    assert picture.read_text(encoding="utf-8").startswith("<?xml")
+    drawn = picture.read_text(encoding="utf-8")
+    for words in (
+        "utilization (%), mean per s",
+        "s from the first submission",
+        "processors (jobs)",
+    ):
+        assert words in drawn
 
 
 @pytest.mark.parametrize(("spacing_s", "is_saturated"), [(18, True), (22, False)])

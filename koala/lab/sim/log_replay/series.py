@@ -1,19 +1,25 @@
-"""Series of utilisation and demand over time, for a plot."""
+"""Series of utilisation and demand over time, and waits by size, for a plot."""
 
 from __future__ import annotations
 
 from itertools import accumulate
 
+from koala.lab.sim.drawing import size_class
 from koala.lab.sim.log_replay.tally import Distribution, Ended
 
-_BINS = 1_024
+_BINS = 400
+_JOINED = (60, 10, 6, 24, 7, 4)
+"""Spans become minutes, ten minutes, hours, days, weeks and four weeks as the time goes on; then
+they double."""
 
 
 class BinnedLevel:
-    """A level over time, as the mean of each of at most 1,024 equal spans that grow with it."""
+    """A level over time, as the mean of each of at most 400 equal spans that grow with it: days,
+    for a log of a year."""
 
     def __init__(self) -> None:
         self.width = 1
+        self._growth = iter(_JOINED)
         self._areas = [0] * _BINS
         self._steps = [0] * (_BINS + 1)
         """Rise of the level at the beginning of each span, for whole spans."""
@@ -21,7 +27,7 @@ class BinnedLevel:
     def add(self, begin: int, end: int, amount: int) -> None:
         """Raise the level from `begin` until `end`."""
         while end > self.width * _BINS:
-            self._double()
+            self._widen()
         width = self.width
         first, last = begin // width, end // width
         if first == last:
@@ -41,12 +47,13 @@ class BinnedLevel:
         levels = accumulate(self._steps[:-1])
         return [a + level * self.width for a, level in zip(self._areas, levels, strict=True)]
 
-    def _double(self) -> None:
+    def _widen(self) -> None:
         whole = self._whole()
-        joined = [a + b for a, b in zip(whole[::2], whole[1::2], strict=True)]
+        factor = next(self._growth, 2)
+        joined = [sum(whole[place : place + factor]) for place in range(0, _BINS, factor)]
         self._areas = joined + [0] * (_BINS - len(joined))
         self._steps = [0] * (_BINS + 1)
-        self.width *= 2
+        self.width *= factor
 
 
 class Series:
@@ -55,12 +62,16 @@ class Series:
     def __init__(self) -> None:
         self.busy = BinnedLevel()
         self.wanted = BinnedLevel()
-        self.waits = Distribution()
+        self.waits: dict[int, Distribution] = {}
+        """Waits by class of sizes (`koala.lab.sim.drawing.size_class`)."""
 
     def add(self, ended: list[Ended]) -> None:
         """Add jobs that ended."""
-        self.waits.add([start - job[0] for _, _, job, start in ended])
+        waits: dict[int, list[int]] = {}
         for end, _, job, start in ended:
+            waits.setdefault(size_class(job[2]), []).append(start - job[0])
             self.busy.add(start, end, job[2])
             if start > job[0]:
                 self.wanted.add(job[0], start, job[2])
+        for number, values in waits.items():
+            self.waits.setdefault(number, Distribution()).add(values)

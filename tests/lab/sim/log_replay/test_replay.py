@@ -286,6 +286,19 @@ def test_a_level_has_the_area_of_all_that_was_added(spans: list[tuple[int, int, 
         assert mean * level.width == pytest.approx(inside)
 
 
+@pytest.mark.parametrize(
+    ("days", "width_s"),
+    [(0.004, 1), (0.2, 60), (2, 600), (12, 3_600), (365, 86_400), (999, 604_800)],
+)
+def test_a_level_of_a_year_has_a_mean_for_each_day(days: float, width_s: int) -> None:
+    level = BinnedLevel()
+    level.add(0, int(days * 86_400), 3)
+    assert level.width == width_s
+    assert level.means()[: int(days * 86_400) // width_s - 1] == pytest.approx(
+        [3] * (int(days * 86_400) // width_s - 1)
+    )
+
+
 def test_a_run_reads_no_further_than_it_must() -> None:
     """Streaming: one job beyond the present instant, no more."""
     asked = 0
