@@ -161,9 +161,10 @@ class GridReplay:
         """Run to the end of the last job (of everybody's with `is_whole`), to `until`, to an
         interrupt, or to a standstill: a job may be refused for ever."""
         local = LocalHistory()
+        listener = listener or Listener()
         world = World(
             sites=self._setting.sites,
-            submissions=self._submissions(progress),
+            submissions=self._submissions(progress, listener.warn),
             parameters=self._setting.parameters,
             policies=self._setting.policies,
             links=self._setting.links,
@@ -172,7 +173,6 @@ class GridReplay:
         )
         world.begin()
         until = self._setting.until
-        listener = listener or Listener()
         outages = () if self._setting.faults is None else self._setting.faults.outages
         standstill = Standstill(world, outages, until=until, warn=listener.warn)
         steps = 0
@@ -265,7 +265,10 @@ class GridReplay:
             },
         }
 
-    def _submissions(self, progress: Callable[[int], None] | None) -> Iterator[Submission]:
+    def _submissions(
+        self, progress: Callable[[int], None] | None, warn: Callable[[str], None]
+    ) -> Iterator[Submission]:
+        has_warned = self._setting.until < FOREVER
         for count, job in enumerate(self._jobs):
             if progress is not None and count % 1000 == 0:
                 progress(count)
@@ -273,6 +276,13 @@ class GridReplay:
             if parts is None or not self._fits_queue(job, parts):
                 self._leave_out(job)
                 continue
+            if not has_warned and self._needs_whole_sites(parts):
+                has_warned = True
+                needs = " + ".join(map(str, parts))
+                warn(
+                    f"{job.number} needs {needs} processors, all of sites whose local users submit"
+                    " for ever, so it may never start"
+                )
             self.split_jobs += len(parts) > 1
             number = job.number
             name = str(number) if number not in self._numbers else f"{number}.{count}"
@@ -292,6 +302,14 @@ class GridReplay:
             needs = " + ".join(map(str, sizes))
             where = f" at {job.queue}" if job.queue is not None and len(sizes) == 1 else ""
             self._first_too_large = f"{job.number} needs {needs} processors{where}"
+
+    def _needs_whole_sites(self, parts: Sizes) -> bool:
+        """Return True if local users who submit for ever would have to leave a site altogether."""
+        sites, largest = self._setting.sites, max(parts)
+        if sum(parts) == sum(self._sizes):
+            return any(site.is_steady for site in sites)
+        hosts = [site for site in sites if site.facts.processors >= largest]
+        return all(site.is_steady and site.facts.processors == largest for site in hosts)
 
     def _fits_queue(self, job: GridJob, parts: Sizes) -> bool:
         """Return True if a job of one component fits at the site of its queue, where alone it may

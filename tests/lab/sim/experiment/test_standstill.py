@@ -47,7 +47,8 @@ def test_a_job_that_local_users_never_leave_room_for_ends_the_run_with_a_note(
     assert "whole is Placing: " in waits
     assert "largest idle site is " in waits
     assert "placement tries" in waits
-    (warned,) = capfd.readouterr().err.splitlines()
+    at_once, warned = capfd.readouterr().err.splitlines()
+    assert "whole needs 16 + 16 + 16 + 16 processors, all of sites" in at_once
     assert "whole needs 16 + 16 + 16 + 16 processors at once" in warned
     assert warned.endswith("the run is stopped after 0.5 simulated days and 100 steps without one")
 
