@@ -14,12 +14,18 @@ from typing import TYPE_CHECKING, Any
 from koala.errors import ConfigError
 from koala.lab.drawing import Picture
 from koala.lab.measures import Measure
-from koala.lab.sim.drawing import COLOURS, STYLE, draw_shares, scale_durations
+from koala.lab.sim.drawing import (
+    COLOURS,
+    MARKERS,
+    STYLE,
+    draw_shares,
+    mark_saturated,
+    scale_durations,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MARKERS = ("o", "s", "^", "D", "v", "P")
 TICKS_MAX = 12
 """A chart over at most so many numbers has its ticks at these."""
 
@@ -150,7 +156,7 @@ def _draw_dots(axes: Axes, chart: Chart, divisor: float, *, is_difference: bool)
         colour = COLOURS[number % len(COLOURS)]
         for dot in line:
             if dot.is_saturated:
-                _mark_saturated(axes, at[dot.x] + shift, colour)
+                mark_saturated(axes, at[dot.x] + shift, colour)
         dots = sorted(
             (dot for dot in line if isfinite(dot.mean) and not dot.is_saturated),
             key=lambda dot: at[dot.x],
@@ -194,15 +200,6 @@ def _ends(dot: Dot, divisor: float) -> tuple[float, float]:
     """Return how far the interval reaches below and above; 0 where it has no end."""
     below, above = (dot.mean - dot.low) / divisor, (dot.high - dot.mean) / divisor
     return (below if isfinite(below) else 0.0), (above if isfinite(above) else 0.0)
-
-
-def _mark_saturated(axes: Axes, place: float, colour: str) -> None:
-    """Write SAT where a system is saturated, so that there is no mean."""
-    axes.annotate(
-        "SAT", (place, 0), xycoords=("data", "axes fraction"), xytext=(0, 2),
-        textcoords="offset points", ha="center", va="bottom", rotation=90, fontsize=7,
-        color=colour,
-    )  # fmt: skip
 
 
 def _add_legend(picture: Picture, all_axes: Sequence[Axes], title: str, *, is_own: bool) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from koala.common.runtime.atomic_file import write_atomically
 from koala.lab.papers.paper import Difference, Drawn, Figure, Mark, Panel, parts_of
 from koala.lab.papers.results import Results, digits, tabled
-from koala.lab.sim.drawing import COLOURS, STYLE, save
+from koala.lab.sim.drawing import COLOURS, MARKERS, STYLE, mark_saturated, save
 from koala.lab.sim.statistics import Interval
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 COLUMNS = ("panel", "series", "x", "metric", "setting", "mean", "ci95", "replications", "saturated")
-MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY, LINE, DASHES = "#bbbbbb", "#888888", ("--", ":", "-.")
 """Colours of the bands and lines that are numbers of the paper; styles of the lines."""
 Styles = Mapping[str, tuple[str, str]]
@@ -205,19 +204,6 @@ def _draw_mark(axes: Axes, mark: Mark, dashes: str) -> None:
         axes.axhspan(mark.low, mark.high, label=label, color=GREY, alpha=0.4, linewidth=0, zorder=0)
 
 
-def _mark_saturated(
-    axes: Axes, place: float, colour: str, *, at_top: bool = False, shift: float = 0.0
-) -> None:
-    """Write SAT where a system is saturated: at the axis, or at the top of a line's chart."""
-    axes.annotate(
-        "SAT",
-        (place, 1 if at_top else 0),
-        xycoords=("data", "axes fraction"),
-        ha="center", va="top" if at_top else "bottom", rotation=90, fontsize=7, color=colour,
-        xytext=(shift, -2 if at_top else 2), textcoords="offset points",
-    )  # fmt: skip
-
-
 def _draw_bars(axes: Axes, panel: Panel, results: Results, styles: Styles) -> None:
     share = 0.8 / len(panel.series)
     for index, (name, shown) in enumerate(panel.series.items()):
@@ -235,7 +221,7 @@ def _draw_bars(axes: Axes, panel: Panel, results: Results, styles: Styles) -> No
         )
         for place, one in at:
             if results.is_drawn_saturated(one):
-                _mark_saturated(axes, place, "black")
+                mark_saturated(axes, place, "black")
     axes.set_xticks(range(len(panel.x)), [str(word) for word in panel.x])
     axes.set_xlim(-0.5, len(panel.x) - 0.5)
 
@@ -261,7 +247,7 @@ def _draw_lines(axes: Axes, panel: Panel, results: Results, styles: Styles) -> N
             )  # fmt: skip
         for x, one in at:
             if results.is_drawn_saturated(one):
-                _mark_saturated(axes, x, colour, at_top=True, shift=7.0 * marked[x])
+                mark_saturated(axes, x, colour, at_top=True, shift=7.0 * marked[x])
                 marked[x] += 1
     if len(panel.x) <= TICKS and all(float(x).is_integer() for x in panel.x):
         axes.set_xticks([float(x) for x in panel.x], [f"{float(x):g}" for x in panel.x])

@@ -24,6 +24,7 @@ STYLE: dict[str, Any] = {
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
 """Six colours that people with any colour vision can tell apart (Paul Tol's bright scheme)."""
 
+MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", "--", "-.", ":")
 _DURATIONS = {
     0: "0",
@@ -62,6 +63,19 @@ def draw_shares(
         [*values[:1], *values], [0.0, *shares][: len(values) + 1] if values else [],
         where="post", label=label, linewidth=1.2,
         color=COLOURS[number % len(COLOURS)], linestyle=DASHES[number % len(DASHES)],
+    )  # fmt: skip
+
+
+def mark_saturated(
+    axes: Axes, place: float, colour: str, *, at_top: bool = False, shift: float = 0.0
+) -> None:
+    """Write SAT where a system is saturated: at the axis, or at the top of a line's chart."""
+    axes.annotate(
+        "SAT",
+        (place, 1 if at_top else 0),
+        xycoords=("data", "axes fraction"),
+        ha="center", va="top" if at_top else "bottom", rotation=90, fontsize=7, color=colour,
+        xytext=(shift, -2 if at_top else 2), textcoords="offset points",
     )  # fmt: skip
 
 
