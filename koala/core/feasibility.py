@@ -121,11 +121,11 @@ def requirements_of(spec: JobSpec, only_at: SiteName | None = None) -> list[Requ
     component."""
     return [
         Requirement(
-            one.processors,
-            one.site or only_at,
-            spec.quorum is not None or one.start_type is not StartType.STRICT,
+            component.processors,
+            component.site or only_at,
+            spec.quorum is not None or component.start_type is not StartType.STRICT,
         )
-        for one in spec.components
+        for component in spec.components
     ]
 
 
@@ -134,7 +134,7 @@ def gpu_requirements_of(spec: JobSpec) -> list[Requirement]:
     them."""
     if spec.needed < len(spec.components):
         return []
-    return [Requirement(one.gpus, one.site) for one in spec.components if one.gpus]
+    return [Requirement(part.gpus, part.site) for part in spec.components if part.gpus]
 
 
 def gpu_capacities_of(sites: Iterable[Site]) -> list[Capacity]:
@@ -211,11 +211,10 @@ def describe_misfit(
     words = [f"{count} x {word}" if count > 1 else word for word, count in groups.items()]
     listed = " + ".join(words[:SITES_TOLD]) + (" + ..." if len(words) > SITES_TOLD else "")
     if len(requirements) == 1:
-        (one,) = requirements
-        at = "" if one.site is None else f" at {one.site}"
-        return (
-            f"its component ({one.processors} processors{at}) does not {_capacity_text(capacities)}"
-        )
+        (only,) = requirements
+        at = "" if only.site is None else f" at {only.site}"
+        needs = f"its component ({only.processors} processors{at})"
+        return f"{needs} does not {_capacity_text(capacities)}"
     asked = sum(need.processors for need in requirements)
     of = "" if needed == len(requirements) else f", of which it needs {needed},"
     return (

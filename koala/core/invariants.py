@@ -216,6 +216,6 @@ def _check_transfers(state: State) -> None:
     for transfer in state.files.transfers.values():
         attempt = state.placed.get(transfer.job)
         assert attempt is not None, f"{transfer.id} has no job"
-        wanted = [one for member in attempt.members for one in member.transfers]
+        ids = [transfer_id for member in attempt.members for transfer_id in member.transfers]
         story = state.jobs[transfer.job].story
-        assert transfer.id in wanted, f"{transfer.id} is not wanted: {story}"
+        assert transfer.id in ids, f"{transfer.id} is not wanted: {story}"

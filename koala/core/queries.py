@@ -161,7 +161,7 @@ def files_arrive_at(state: State, job: Job, attempt: Attempt) -> Instant:
         return min(there_at, attempt.start_at)
     if job.awaits_files:
         return attempt.start_at
-    transfers = [state.files.transfers.get(one) for m in lacking for one in m.transfers]
+    transfers = [state.files.transfers.get(copy_id) for m in lacking for copy_id in m.transfers]
     expected = [transfer.expected_at for transfer in transfers if transfer is not None]
     return min(max(expected, default=attempt.start_at), attempt.start_at)
 

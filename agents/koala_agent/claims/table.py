@@ -454,8 +454,10 @@ class ClaimTable:
                 self._refuse(claim, reason)
             case Asked():
                 self._connected[claim.id] = event.nonce
-                found = msgspec.structs.replace(claim, address=event.address, hosts=event.hosts)
-                claim = self._store(found, Granted(nonce=event.nonce))
+                checked_in = msgspec.structs.replace(
+                    claim, address=event.address, hosts=event.hosts
+                )
+                claim = self._store(checked_in, Granted(nonce=event.nonce))
                 self._report(claim)
                 self._adopt(claim, event)
             case Granted(nonce=nonce) | Armed(nonce=nonce) | Passed(nonce=nonce):

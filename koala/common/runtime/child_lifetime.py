@@ -71,8 +71,8 @@ def end_once(end: Callable[[int], None]) -> dict[int, Any]:
     """
 
     def first(number: int, _frame: FrameType | None) -> None:
-        for one in before:
-            signal.signal(one, signal.SIG_IGN)
+        for signal_number in before:
+            signal.signal(signal_number, signal.SIG_IGN)
         end(number)
 
     numbers = (signal.SIGINT, *ENDING)

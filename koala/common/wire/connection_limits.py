@@ -38,9 +38,9 @@ def raise_limit() -> None:
     use select(2) fail above 1,024.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS_MAX)
-    if wanted > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = _DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS_MAX)
+    if limit > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def connections_max(ports: int) -> int:

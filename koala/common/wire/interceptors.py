@@ -88,8 +88,8 @@ class Readable(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
-        made = self._handlers[method] = self._readable(handler)
-        return made
+        readable = self._handlers[method] = self._readable(handler)
+        return readable
 
     def _readable(self, handler: Handler) -> Handler:
         if handler.request_deserializer is None:

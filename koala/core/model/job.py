@@ -283,12 +283,12 @@ class Attempt:
     def with_barrier(self) -> list[Member]:
         """Present members that start at the barrier."""
         none = StartType.NONE
-        return [one for one in self.members if not one.is_dropped and one.start_type is not none]
+        return [m for m in self.members if not m.is_dropped and m.start_type is not none]
 
     @property
     def at_barrier(self) -> list[Member]:
         """Members that start at the barrier and have not ended."""
-        return [one for one in self.with_barrier if one.end is None]
+        return [member for member in self.with_barrier if member.end is None]
 
 
 # --- jobs ---

@@ -124,7 +124,7 @@ def on_member_gone(
     job = state.jobs[attempt.job]
     member.claim = None
     # The others were stopped.
-    is_ending = all(one.end is not None for one in deciding_members(attempt))
+    is_ending = all(decider.end is not None for decider in deciding_members(attempt))
     if isinstance(job.phase, Stopping):
         member.end = end
         requeue_if_fenced(state, job.phase, now)
@@ -170,7 +170,7 @@ def lose_member(
         program_failed(state, attempt, member, end, now)
     else:
         job.failures += end.kind in SITE_FAULTS
-        if end.kind is EndKind.HOLD and not all(one.is_fetched for one in attempt.present):
+        if end.kind is EndKind.HOLD and not all(present.is_fetched for present in attempt.present):
             job.awaits_files = True
         passed = [m.passed_at is not None for m in attempt.members]
         is_partial = isinstance(job.phase, Releasing) and any(passed) and not all(passed)

@@ -178,9 +178,9 @@ def deciding_members(attempt: Attempt) -> list[Member]:
     return attempt.with_barrier or attempt.present
 
 
-def cancel_transfer(state: State, wanted: TransferId, now: Instant) -> None:
+def cancel_transfer(state: State, transfer_id: TransferId, now: Instant) -> None:
     """Cancel a copy at both sites; one that was slow lowers the estimate of its link."""
-    transfer = state.files.transfers.pop(wanted, None)
+    transfer = state.files.transfers.pop(transfer_id, None)
     if transfer is not None:
         default_bps = state.parameters.bandwidth_default_bps
         # While the daemon was down the copy may have stalled, and the clock may have been set.
@@ -202,10 +202,10 @@ def drop_transfer(state: State, attempt: Attempt, member: Member, now: Instant) 
     """Drop the copies for a member; each is cancelled unless another member uses it."""
     dropped = member.transfers
     member.transfer, member.more_transfers = None, ()
-    used = {one for other in attempt.present for one in other.transfers} if dropped else set()
-    for wanted in dropped:
-        if wanted not in used:
-            cancel_transfer(state, wanted, now)
+    used = {copy for m in attempt.present for copy in m.transfers} if dropped else set()
+    for transfer_id in dropped:
+        if transfer_id not in used:
+            cancel_transfer(state, transfer_id, now)
 
 
 def refund_hold(state: State, claim: Claim, now: Instant) -> None:

@@ -80,7 +80,7 @@ def _ordered(state: State, jobs: dict[JobId, Job], now: Instant) -> list[Job]:
             held[owner] = held.get(owner, 0) + claim.processors
         queued = {name: _queued(job, held, now) for name, job in jobs.items()}
         if len(queued) > VISITED_MAX:
-            keys = {name: policy.order(one) for name, one in queued.items()}
+            keys = {name: policy.order(order) for name, order in queued.items()}
             first = nsmallest(VISITED_MAX, queued, key=keys.__getitem__)
             queued = {name: queued[name] for name in first}
         return " ".join([*in_order(queued, policy.order)])

@@ -159,7 +159,7 @@ def on_submitted(state: State, event: ev.JobSubmitted, now: Instant) -> None:
         set_timer(state, job, TimerKind.MISS, deadline_missed_at(state, job), now)
     if waiting.on:
         add_dependencies(state, job, waiting)
-        awaited = ", ".join(one.describe() for one in job.spec.after if one.job in waiting.on)
+        awaited = ", ".join(p.describe() for p in job.spec.after if p.job in waiting.on)
         state.announce(
             job, f"submitted, {event.spec.priority.value} priority; waits for {awaited}", now
         )

@@ -54,9 +54,9 @@ def count_error(
     if site.erring:  # jobs that are over and without claims cannot err again
         owing = {claim.job for claim in state.ledger.values()} | {job}
         site.erring = {
-            one: times
-            for one, times in site.erring.items()
-            if one in owing or (one in state.jobs and not state.jobs[one].is_over)
+            job_id: times
+            for job_id, times in site.erring.items()
+            if job_id in owing or (job_id in state.jobs and not state.jobs[job_id].is_over)
         }
     if kind is EndKind.LAUNCH:
         rests_until = record_launch_failure(site, state.parameters, now)

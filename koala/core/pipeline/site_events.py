@@ -40,7 +40,7 @@ def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant)
     attempt.fetch_s = max(attempt.fetch_s, now - transfer.started_at)
     for member in attempt.members:
         if event.transfer in member.transfers:
-            copies = [state.files.transfers.get(one) for one in member.transfers]
+            copies = [state.files.transfers.get(copy_id) for copy_id in member.transfers]
             member.is_fetched = all(copy is not None and copy.is_done for copy in copies)
     if not any(member.lacks_file for member in attempt.present):
         attempt.fetched_at = now

@@ -163,18 +163,18 @@ class _AuditFile:
             return self._file
         self.close()
         file = self._file = os.open(self.path, self._flags, 0o600)
-        found = os.fstat(file)
-        self._seen = (found.st_dev, found.st_ino, found.st_size)
-        self._is_torn = found.st_size > 0 and os.pread(file, 1, found.st_size - 1) != b"\n"
+        status = os.fstat(file)
+        self._seen = (status.st_dev, status.st_ino, status.st_size)
+        self._is_torn = status.st_size > 0 and os.pread(file, 1, status.st_size - 1) != b"\n"
         return file
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino, found.st_size
+    return status.st_dev, status.st_ino, status.st_size
 
 
 def _last(path: Path, count: int) -> list[AuditLine]:

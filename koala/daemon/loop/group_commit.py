@@ -289,7 +289,7 @@ class GroupCommit:
             purged=self._purge(),
             snapshot=self._snapshot_if_due(begun_at),
         )
-        self._leaving = {one.job.id: one.job for one in batch.purged}
+        self._leaving = {purge.job.id: purge.job for purge in batch.purged}
         self._records, self._notices = [], []
         return batch
 

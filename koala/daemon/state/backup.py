@@ -147,7 +147,7 @@ def restore(backup: Path, state_dir: Path, *, progress: Progress | None = None) 
         with _private(), _scratch(state_dir.parent) as scratch:
             folder = backup if backup.is_dir() else _unpacked(backup, scratch)
             try:
-                found = _read(folder, backup, progress)
+                restored = _read(folder, backup, progress)
             except DamagedError as error:
                 raise JournalError(f"{error.what}. Take another backup") from error
             part = scratch / "state"
@@ -155,7 +155,7 @@ def restore(backup: Path, state_dir: Path, *, progress: Progress | None = None) 
             _copy_tree(folder, part)
             (part / MANIFEST).unlink()
             (part / RESTORED).write_text(
-                json.dumps({"backup": str(backup), "events": found.events}) + "\n"
+                json.dumps({"backup": str(backup), "events": restored.events}) + "\n"
             )
             _close(part)
             with suppress(FileNotFoundError):
@@ -165,7 +165,7 @@ def restore(backup: Path, state_dir: Path, *, progress: Progress | None = None) 
     except OSError as error:
         raise JournalError(f"{error.filename or state_dir}: {error.strerror or error}") from error
     record_local_operation(state_dir, verb="Restore", subject=str(backup))
-    return found
+    return restored
 
 
 def is_packed(path: Path) -> bool:
@@ -266,11 +266,11 @@ def _copy_database(source: Path, target: Path) -> JournalPosition:
             reader.backup(writer, pages=-1)
             # The daemon's mark may name an event before or after this commit.
             row = writer.execute("SELECT seq, chain FROM event ORDER BY seq DESC LIMIT 1")
-            found = row.fetchone()
+            last = row.fetchone()
             writer.execute("PRAGMA journal_mode = DELETE")
         except sqlite3.Error as error:
             raise JournalError(f"{source}: cannot be copied: {error}") from error
-    return JournalPosition() if found is None else JournalPosition(int(found[0]), bytes(found[1]))
+    return JournalPosition() if last is None else JournalPosition(int(last[0]), bytes(last[1]))
 
 
 def _copy_others(state_dir: Path, folder: Path) -> Iterator[str]:
@@ -413,12 +413,12 @@ def _read(folder: Path, backup: Path, progress: Progress | None) -> Backup:
 
 def _check_files(folder: Path, backup: Path, expected: dict[str, str]) -> None:
     """Check that each file is unchanged and that there is no other. Raises JournalError."""
-    found = dict(_sums(folder))
+    sums = dict(_sums(folder))
     for names, what in (
-        (expected.keys() - found.keys(), "is missing"),
-        (found.keys() - expected.keys(), "is not of this backup"),
+        (expected.keys() - sums.keys(), "is missing"),
+        (sums.keys() - expected.keys(), "is not of this backup"),
         (
-            {name for name in expected if expected[name] != found.get(name)},
+            {name for name in expected if expected[name] != sums.get(name)},
             "does not match its checksum",
         ),
     ):

@@ -45,8 +45,8 @@ def drop_history(database: Database, path: Path) -> int:
     Returns the number of the last deleted event; 0 if all are good. Raises JournalError.
     """
     connection = database.connection
-    found = read_snapshots(connection, path)
-    kept = [one.mark for one in found if not isinstance(one, JournalError)]
+    snapshots = read_snapshots(connection, path)
+    kept = [snapshot.mark for snapshot in snapshots if not isinstance(snapshot, JournalError)]
     if not kept:
         return 0
     with trusted(path, "its history"):

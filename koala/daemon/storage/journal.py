@@ -364,9 +364,9 @@ class Journal:
         JournalError."""
         return await self._questions.ask(archive.read_keys, keys)
 
-    async def jobs(self, wanted: archive.ArchiveQuery) -> archive.ArchivePage:
+    async def jobs(self, query: archive.ArchiveQuery) -> archive.ArchivePage:
         """Read a page of archived jobs; other reads run between pages. Raises JournalError."""
-        return await self._lists.ask(archive.read_jobs, wanted)
+        return await self._lists.ask(archive.read_jobs, query)
 
     async def owners(self, jobs: Sequence[str]) -> dict[str, str]:
         """Return the owners of those of these jobs that are archived. Raises JournalError."""

@@ -179,11 +179,11 @@ def replay_event(path: Path, scheduler: Scheduler, record: Record) -> list[Actio
 
 def require_digest(path: Path, scheduler: Scheduler, seq: int, expected: str) -> None:
     """Raise JournalError unless the state after event `seq` has this digest (promise 8)."""
-    found = digest(scheduler)
-    if found != expected:
+    actual = digest(scheduler)
+    if actual != expected:
         raise JournalError(
             f"{path}: the replay up to event {seq} gives another state than the one that"
-            f" was recorded (digest {found[:16]}, recorded {expected[:16]}): {_UNEXPECTED}."
+            f" was recorded (digest {actual[:16]}, recorded {expected[:16]}): {_UNEXPECTED}."
             f" {ADVICE}"
         )
 

@@ -153,10 +153,10 @@ def decode_event(kind: str, body: str, specs: SpecReader | None = None) -> Event
         )
     try:
         if kind != KINDS[ParametersChanged]:
-            found = decode(body)
+            decoded = decode(body)
             if kind == _SUBMITTED:
-                return (specs or SpecReader()).submission(found)
-            event: Event = found
+                return (specs or SpecReader()).submission(decoded)
+            event: Event = decoded
             return event
         plain = msgspec.json.decode(body, type=dict[str, Any])
         for name, value in plain["parameters"].items():
@@ -194,22 +194,22 @@ def read_rows(
     """
     specs = SpecReader()
     seq, chain = mark.seq, mark.chain
-    for found_seq, at, kind, body, answers, found in rows:
+    for stored_seq, at, kind, body, answers, stored in rows:
         seq += 1
-        if found_seq != seq:
+        if stored_seq != seq:
             raise damaged_error(source, f"event {seq} is missing")
         try:
             chain = _chained(chain, seq, at, kind, body, answers)
         except (UnicodeError, AttributeError, TypeError) as error:
             raise damaged_error(source, f"event {seq} cannot be read") from error
-        if chain != found:
+        if chain != stored:
             raise damaged_error(source, f"event {seq} does not match its checksum")
         try:
             event = decode_event(kind, body, specs)
-            given = _ANSWERS.decode(answers) if answers else []
+            recorded = _ANSWERS.decode(answers) if answers else []
         except UNREADABLE as error:
             raise JournalError(f"{source}: event {seq} cannot be read: {error}") from error
-        yield Record(seq=seq, at=at, event=event, answers=given), JournalPosition(seq, chain)
+        yield Record(seq=seq, at=at, event=event, answers=recorded), JournalPosition(seq, chain)
 
 
 def broken_rows(rows: Iterable[Row], mark: JournalPosition) -> Iterator[tuple[int, str]]:
@@ -218,12 +218,12 @@ def broken_rows(rows: Iterable[Row], mark: JournalPosition) -> Iterator[tuple[in
     Each row is checked against the stored chain value of its predecessor.
     """
     seq, chain = mark.seq, mark.chain
-    for found_seq, at, kind, body, answers, found in rows:
-        if found_seq != seq + 1:
-            yield found_seq, f"event {seq + 1} is missing"
-        elif _chained(chain, found_seq, at, kind, body, answers) != found:
-            yield found_seq, f"event {found_seq} does not match its checksum"
-        seq, chain = found_seq, found
+    for stored_seq, at, kind, body, answers, stored in rows:
+        if stored_seq != seq + 1:
+            yield stored_seq, f"event {seq + 1} is missing"
+        elif _chained(chain, stored_seq, at, kind, body, answers) != stored:
+            yield stored_seq, f"event {stored_seq} does not match its checksum"
+        seq, chain = stored_seq, stored
 
 
 def _chained(before: bytes, seq: int, at: float, kind: str, body: str, answers: str) -> bytes:
