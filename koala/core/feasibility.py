@@ -27,7 +27,7 @@ from koala.core.policy_api import PlacementPolicy
 
 SIZES_MAX = 50
 """Number of different sizes that are counted, the largest ones."""
-SITES_TOLD = 6
+SITES_SHOWN = 6
 ANY = float("inf")
 
 
@@ -209,7 +209,7 @@ def describe_misfit(
         word = f"{need.processors}{at}"
         groups[word] = groups.get(word, 0) + 1
     words = [f"{count} x {word}" if count > 1 else word for word, count in groups.items()]
-    listed = " + ".join(words[:SITES_TOLD]) + (" + ..." if len(words) > SITES_TOLD else "")
+    listed = " + ".join(words[:SITES_SHOWN]) + (" + ..." if len(words) > SITES_SHOWN else "")
     if len(requirements) == 1:
         (only,) = requirements
         at = "" if only.site is None else f" at {only.site}"
@@ -230,8 +230,8 @@ def _capacity_text(capacities: Sequence[Capacity]) -> str:
     if len(capacities) == 1:
         return f"fit into {largest.name}, which has {largest.processors:g}{_slots(largest)}"
     ordered = sorted(capacities, key=lambda capacity: -capacity.processors)
-    each = ", ".join(f"{r.name} {r.processors:g}{_slots(r)}" for r in ordered[:SITES_TOLD])
-    more = ", ..." if len(ordered) > SITES_TOLD else ""
+    each = ", ".join(f"{r.name} {r.processors:g}{_slots(r)}" for r in ordered[:SITES_SHOWN])
+    more = ", ..." if len(ordered) > SITES_SHOWN else ""
     total = sum(capacity.processors for capacity in capacities)
     return (
         f"fit into {len(capacities)} idle sites: the largest is {largest.name} with"

@@ -212,8 +212,8 @@ def unanswered(state: State, attempt: Attempt) -> list[Claim]:
 def is_held(state: State, member: Member) -> bool:
     """Return True if a member's claim was granted, or if the member has ended."""
     claim = claim_of(state, member)
-    is_over = member.end is not None
-    return is_over or (claim is not None and not isinstance(claim.phase, Asked))
+    has_ended = member.end is not None
+    return has_ended or (claim is not None and not isinstance(claim.phase, Asked))
 
 
 def address_of(state: State, claim: Claim) -> str:

@@ -35,7 +35,7 @@ def expires_at(certificate: bytes) -> float:
 
 
 def renew_at(certificate: bytes) -> float:
-    """Return the instant of renewal, when the last third of a certificate's life begins."""
+    """Return the instant of renewal, when the last third of a certificate's lifetime begins."""
     parsed = x509.load_pem_x509_certificate(certificate)
     ends = parsed.not_valid_after_utc.timestamp()
     issued_at = parsed.not_valid_before_utc.timestamp() + SKEW_S

@@ -1,4 +1,4 @@
-"""Tie the life of child processes to their parent, and end commands in order on signals.
+"""End child processes with their parent, and end commands in order on signals.
 
 A worker or a child must not outlive its command, however that ends. The kernel kills it then, even
 in the middle of a long computation or while stopped (Linux only, prctl(2)); elsewhere it runs on. A

@@ -189,7 +189,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def lock_folder(path: Path, role: str, refused: type[KoalaError]) -> int:
-    """Lock a state directory by a file in it for the life of the process.
+    """Lock a state directory by a file in it until the process ends.
 
     Returns the descriptor that holds the lock. The file has the holder's pid and host, for error
     messages; the directory is created if it is missing. Raises `refused`.

@@ -1,8 +1,8 @@
 """Limits on connections that have not authenticated, and on attempts to connect.
 
 A gRPC port accepts any number of connections, waits two minutes for each handshake, and keeps an
-idle connection without a limit. A stranger who opens many would use up all descriptors of the
-process, and lock all others out. So each port has its own share of the descriptors, and idle
+idle connection without a limit. An unauthenticated peer with many would use up all descriptors of
+the process, and lock all others out. So each port has its own share of the descriptors, and idle
 connections are closed.
 """
 

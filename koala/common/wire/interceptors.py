@@ -1,7 +1,7 @@
 """Shared parts of gRPC server interceptors, and the interceptor for malformed messages.
 
 gRPC treats bytes that it cannot parse as a server fault: the caller gets an unknown error, and the
-log a traceback for any garbage that a stranger sends.
+log a traceback for any garbage that an unauthenticated peer sends.
 """
 
 from __future__ import annotations

@@ -338,7 +338,7 @@ class Job:
         self.processors, self.largest, self.needed = spec.sizes()
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         """Return True in a terminal phase."""
         return isinstance(self.phase, TERMINAL)
 

@@ -136,7 +136,7 @@ def on_member_gone(
         member.refusal = end.reason or "refused: not started within the grace time"
         note_refusal(state, job, claim, end, now)
         after_answer(state, attempt, now)
-    elif end.is_well or is_ending:
+    elif end.succeeded or is_ending:
         lacked_file = member.lacks_file
         member.end = end
         restore_full_speed(state, attempt)

@@ -23,7 +23,7 @@ def unfinished_predecessors(state: State, spec: JobSpec) -> tuple[JobId, ...]:
     if not spec.after:
         return ()
     known = (state.jobs.get(predecessor.job) for predecessor in spec.after)
-    return tuple(job.id for job in known if job is not None and not job.is_over)
+    return tuple(job.id for job in known if job is not None and not job.has_ended)
 
 
 def add_dependencies(state: State, job: Job, waiting: Waiting) -> None:
@@ -47,12 +47,12 @@ def resolve_successors(state: State, ended: Job, now: Instant) -> None:
     over = deque([ended])
     while over:
         before = over.popleft()
-        is_well = isinstance(before.phase, Finished)
+        has_succeeded = isinstance(before.phase, Finished)
         for name in tuple(state.successors.get(before.id, ())):
             job = state.jobs[name]
             assert isinstance(job.phase, Waiting), job.story
             condition = {p.job: p.ended for p in job.spec.after}[before.id]
-            if is_well or condition is Ended.ANY:
+            if has_succeeded or condition is Ended.ANY:
                 _go_on(state, job, job.phase, before.id, now)
                 continue
             remove_dependencies(state, job)

@@ -61,7 +61,7 @@ def fail(state: State, job: Job, reason: str, now: Instant, *, status: int | Non
 
 def on_missed(state: State, job: Job, now: Instant) -> None:
     """Fail a job that has missed its deadline by more than allowed."""
-    if job.is_over:
+    if job.has_ended:
         return
     if now < deadline_missed_at(state, job):
         set_timer(state, job, TimerKind.MISS, deadline_missed_at(state, job), now)
@@ -92,7 +92,7 @@ def describe_obstacle(state: State, job: Job) -> str:
 def on_cancel(state: State, event: ev.JobCancelRequested, now: Instant) -> None:
     """End a job as Cancelled at a user's request; one that is over stays as it is."""
     job = state.jobs.get(event.job)
-    if job is None or job.is_over:
+    if job is None or job.has_ended:
         return
     reason = f"by {event.by or 'somebody without a name'}"
     phase = Cancelled(at=now, reason=reason, attempt=state.placed.get(job.id))

@@ -55,7 +55,7 @@ class OrderedScanner:
             if try_to_place(state, job, view, now):
                 placed += 1
                 continue
-            if job.is_over:
+            if job.has_ended:
                 continue
             if job.id in aged and reserves_for_aged(state, job, now):
                 break

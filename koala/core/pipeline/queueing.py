@@ -85,7 +85,7 @@ def scan(state: State, now: Instant, *, is_whole: bool) -> int:
     for job in aged:
         if try_to_place(state, job, view, now):
             placed += 1
-        elif not job.is_over and reserves_for_aged(state, job, now):
+        elif not job.has_ended and reserves_for_aged(state, job, now):
             break
     else:
         for job in others:

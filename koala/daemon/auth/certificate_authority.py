@@ -111,8 +111,8 @@ class CertificateAuthority:
     def serving(self) -> Path:
         """Return the path of the daemon's own identity; issue a new one where that is due.
 
-        It is issued when missing or damaged, in the last third of its life, and after a change of
-        authority. If the new one cannot be written, one that is still valid stays in use: a full
+        It is issued when missing or damaged, in the last third of its lifetime, and after a change
+        of authority. If the new one cannot be written, one that is still valid stays in use: a full
         disk must not end the daemon. Raises ConfigError.
         """
         path = self.folder / DAEMON_FILE
@@ -195,7 +195,7 @@ def read_certificate(pem: bytes) -> Certificate:
 
 
 def is_due(certificate: bytes) -> bool:
-    """Return True in the last third of a certificate's life: it must be renewed."""
+    """Return True in the last third of a certificate's lifetime: it must be renewed."""
     return unix_now() > renew_at(certificate)
 
 

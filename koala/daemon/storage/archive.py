@@ -53,7 +53,7 @@ _LEVEL = 1  # compression level: even the fastest gives a fortieth of the text
 class KeptSnapshot:
     """A stored snapshot, with the row after which it was taken."""
 
-    mark: JournalPosition
+    position: JournalPosition
     at: Instant
     snapshot: Snapshot
 
@@ -107,7 +107,7 @@ _BODIES = msgspec.json.Decoder(_Body)
 
 
 def write_snapshot(
-    connection: sqlite3.Connection, mark: JournalPosition, at: Instant, snapshot: Snapshot
+    connection: sqlite3.Connection, position: JournalPosition, at: Instant, snapshot: Snapshot
 ) -> None:
     """Insert a snapshot within the writer's transaction; needs some 10 us a queued job."""
     body = _packed(
@@ -119,10 +119,10 @@ def write_snapshot(
             specs=[row_of_spec(spec) for spec in snapshot.specs],
         )
     )
-    checksum = _sum(mark.seq, float(at), mark.chain, body)
+    checksum = _sum(position.seq, float(at), position.chain, body)
     connection.execute(
         "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?)",
-        (mark.seq, at, mark.chain, body, checksum),
+        (position.seq, at, position.chain, body, checksum),
     )
 
 
@@ -146,7 +146,7 @@ def _snapshot(connection: sqlite3.Connection, seq: int) -> KeptSnapshot:
     document = _BODIES.decode(zlib.decompress(body))
     read = SpecReader().spec
     return KeptSnapshot(
-        mark=JournalPosition(seq, chain),
+        position=JournalPosition(seq, chain),
         at=at,
         snapshot=Snapshot(
             plain=document.plain,

@@ -46,14 +46,14 @@ def drop_history(database: Database, path: Path) -> int:
     """
     connection = database.connection
     snapshots = read_snapshots(connection, path)
-    kept = [snapshot.mark for snapshot in snapshots if not isinstance(snapshot, JournalError)]
+    kept = [snapshot.position for snapshot in snapshots if not isinstance(snapshot, JournalError)]
     if not kept:
         return 0
     with trusted(path, "its history"):
         bad = max((seq for seq, _ in _damaged(connection, kept[0])), default=0)
     if not bad:
         return 0
-    begin = min(mark.seq for mark in kept if mark.seq >= bad)
+    begin = min(position.seq for position in kept if position.seq >= bad)
     last = max(bad, begin - 1)
 
     def change(connection: sqlite3.Connection) -> None:

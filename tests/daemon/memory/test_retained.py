@@ -16,7 +16,7 @@ from koala.client import AsyncClient, AsyncJobHandle, Submission
 from koala.core.model.hold_budget import PERIOD_S, WINDOW_S, Budget
 from koala.core.model.values import ClaimId
 from koala.daemon.assembly import Assembly, Foundation, assemble
-from koala.daemon.loop.group_commit import Upkeep
+from koala.daemon.loop.group_commit import Retention
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.memory.retained import retained
 from tests.daemon.running import config_of, running
@@ -43,7 +43,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return made
 
     monkeypatch.setattr(koala.daemon.lifecycle, "assemble", noted)
-    monkeypatch.setattr("koala.daemon.assembly.Upkeep", partial(Upkeep, lot=1))
+    monkeypatch.setattr("koala.daemon.assembly.Retention", partial(Retention, chunk=1))
     monkeypatch.setattr("koala.daemon.clients.event_feed.RECENT_MAX", NOTICES)
     return found
 

@@ -28,7 +28,7 @@ class GpuPool:
         self._wanted[claim] = count
 
     def occupy(self, claim: str, numbers: tuple[int, ...]) -> None:
-        """Note that a claim of an earlier life holds these GPUs."""
+        """Note that a claim from before the restart holds these GPUs."""
         self._wanted[claim] = len(numbers)
         self._held[claim] = numbers
 
