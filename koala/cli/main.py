@@ -51,9 +51,14 @@ SECTIONS: dict[str, dict[str, str]] = {
         "site": "koala.cli.admin.sites:site",
         "files": "koala.cli.files:files",
     },
+    "People": {
+        "user": "koala.cli.admin.users:user",
+        "group": "koala.cli.admin.groups:group",
+        "login": "koala.cli.admin.users:login",
+        "notify": "koala.cli.notify:notify",
+    },
     "Administration": {
         "daemon": "@daemon",
-        "user": "koala.cli.admin.users:user",
         "admin": "koala.cli.admin:admin",
     },
     "Research": {
@@ -69,6 +74,7 @@ SECTIONS: dict[str, dict[str, str]] = {
 
 SHORT = {
     "Grid": "Manage sites, and the files that jobs read.",
+    "People": "Users, groups, and limits of both.",
     "Research": "Simulations.",
 }
 """Sections whose commands share a line of the help text, for it to fit a small terminal."""

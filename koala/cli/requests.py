@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from koala.client.client import AsyncClient
     from koala.client.connection import Connection
+    from koala.common.identity.credentials import Credentials
 
 T = TypeVar("T")
 
@@ -29,14 +30,19 @@ RUNNER = "koala.cli.runner"
 """Name of the event loop among what click keeps for a command."""
 
 
-def ask(address: str | None, request: Callable[[AsyncClient], Awaitable[T]]) -> T:
+def ask(
+    address: str | None,
+    request: Callable[[AsyncClient], Awaitable[T]],
+    *,
+    credentials: Credentials | None = None,
+) -> T:
     """Run one request over its own connection and return the result."""
     from koala.client.client import AsyncClient
 
     _check_address(address)
 
     async def run() -> T:
-        async with AsyncClient(address) as client:
+        async with AsyncClient(address, credentials=credentials) as client:
             return await request(client)
 
     return _runner().run(run())

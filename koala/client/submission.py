@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from koala.common.wire.v1 import koala_pb2 as pb
+from koala.errors import SpecError
 
 if TYPE_CHECKING:
     from koala.client.description import Job
@@ -22,6 +23,7 @@ class Submission:
     no_wait: bool = False
     queue: str = ""
     after: Sequence[str] = ()
+    group: str = ""
 
 
 def submission_message(one: Submission | Job | str) -> pb.Submission:
@@ -35,6 +37,7 @@ def submission_message(one: Submission | Job | str) -> pb.Submission:
         no_wait=one.no_wait,
         queue=one.queue,
         after=one.after,
+        group=one.group,
     )
 
 
@@ -46,4 +49,9 @@ def text_of(one: Submission | Job | str) -> tuple[str, Mapping[str, str]]:
 
 
 def _text(description: str | Job) -> str:
-    return description if isinstance(description, str) else description.text
+    if isinstance(description, str):
+        return description
+    text = getattr(description, "text", None)
+    if not isinstance(text, str):
+        raise SpecError(f"{description!r} cannot be submitted (expected a text, or a Job)")
+    return text

@@ -27,18 +27,12 @@ def tickets_at(state: State, member: Member, site: SiteName) -> list[ClaimId]:
     return [name for name in member.tickets if state.ledger[name].site == site]
 
 
-def hold_at(member: Member, site: SiteName) -> None:
-    """Make a site that of the component: it holds there."""
-    member.others = tuple([queued_at for queued_at in sites_of(member) if queued_at != site])
-    member.site = site
-
-
 def by_expected_wait(state: State, job: Job) -> list[Site]:
     """Return the sites, the shortest queue first: by the time after which one would start the
     largest component of a job, where all tell that, else by the jobs that wait for a processor."""
     sites = list(state.sites.values())
-    walls = [component.wall_time_s for component in job.spec.components]
-    run_s = max(FOREVER if wall_s is None else wall_s for wall_s in walls)
+    walls = [one.wall_time_s for one in job.spec.components]
+    run_s = max(FOREVER if one is None else one for one in walls)
     starts = [site.expected_wait_s(job.largest, run_s) for site in sites]
     if None in starts:
         return sorted(sites, key=lambda site: site.reported_queued / site.facts.processors)

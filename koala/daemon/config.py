@@ -4,8 +4,8 @@ Every error is a ConfigError that names the file, the key, the value and what is
 paths are relative to the file's folder. `docs/operating` and the examples in `deploy/` show it
 in use:
 
-    [daemon]        listen, agents, plain, certificate_days, state_dir, spool, open, log_level,
-                    beat_s, silence_s, low_disk_mb, ballast_mb
+    [daemon]        listen, address, agents, plain, certificate_days, state_dir, spool, open,
+                    log_level, beat_s, silence_s, low_disk_mb, ballast_mb
     [parameters]    any of koala.core.model.parameters, by name
     [policies]      placement, claiming, deadlines, tickets, queueing, progress: names of policies
     [sites.NAME]    owner; over plain text, when any is listed, only these may register unless
@@ -17,6 +17,7 @@ in use:
                     keep_jobs_hours, snapshot_events
     [limits]        quotas: see LimitsTable
     [bus]           url
+    [notify]        smtp, sender, security, user, password_file, webhooks, per_user_hour
     [metrics]       listen, relay, certificate, key, token_file, insecure, sites_max
     [traces]        endpoint, insecure
 """
@@ -24,12 +25,14 @@ in use:
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
+from koala.common.identity.private_files import read_private
 from koala.common.identity.tls import is_loopback
 from koala.common.metrics.settings import MetricsSettings, MetricsTable, metrics_settings
 from koala.common.runtime.foreign.guards import LIVE_LIMIT_S, Conduct, Replacement
@@ -66,12 +69,14 @@ Seconds = Annotated[float, msgspec.Meta(ge=0.05, le=3600)]
 class DaemonTable(Table, frozen=True):
     """Addresses of the daemon (port 0: any), its state folder, and the supervision of its links.
 
+    `address` is the one that credentials and join tokens carry, where it is not that of `listen`.
     `agents` is the address for agents, which have a certificate. A site's certificate
     is valid for `certificate_days`. `plain` disables encryption and authentication.
     """
 
     state_dir: str
     listen: Endpoint = DEFAULT_LISTEN
+    address: Endpoint | None = None
     agents: Endpoint | None = None
     plain: bool = False
     certificate_days: Annotated[float, msgspec.Meta(ge=CERTIFICATE_DAYS_MIN, le=3650)] = 30.0
@@ -172,6 +177,35 @@ class BusTable(Table, frozen=True):
     url: str
 
 
+class NotifyTable(Table, frozen=True):
+    """The mail server of notifications, the beginnings of webhooks, and a user's limit an hour."""
+
+    smtp: Endpoint | None = None
+    sender: str = ""
+    security: Literal["none", "starttls", "tls"] = "starttls"
+    user: str = ""
+    password_file: str = ""
+    webhooks: tuple[
+        Annotated[
+            str, matching(r"^https?://[^\s/?#@]+/\S*$", "https://HOST/, or a longer beginning")
+        ],
+        ...,
+    ] = ()
+    per_user_hour: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailServer:
+    """SMTP server, `security` none, starttls or tls; without a user it asks for no login."""
+
+    host: str
+    port: int
+    sender: str
+    security: str = "starttls"
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+
 class DaemonMetricsTable(MetricsTable, frozen=True):
     """Metrics of the daemon, and at the address `relay` those of its relay."""
 
@@ -199,6 +233,7 @@ class File(Table, frozen=True):
     journal: JournalTable = JournalTable()
     limits: LimitsTable = LimitsTable()
     bus: BusTable | None = None
+    notify: NotifyTable = NotifyTable()
     metrics: DaemonMetricsTable | None = None
     traces: TracesTable | None = None
 
@@ -221,6 +256,7 @@ class Config(CoreSettings, frozen=True, kw_only=True):
     """The validated configuration of a daemon; paths are absolute."""
 
     listen: str
+    address: str
     agents: str
     is_plain: bool
     certificate_s: float
@@ -239,6 +275,9 @@ class Config(CoreSettings, frozen=True, kw_only=True):
     relay_address: str
     relay_bytes_per_s: float | None
     bus_url: str
+    mail: MailServer | None = None
+    webhooks: tuple[str, ...] = ()
+    notifications_per_hour: int = 100
     metrics: MetricsSettings | None = None
     relay_metrics: MetricsSettings | None = None
     traces: str = ""
@@ -314,6 +353,7 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
         raise ConfigError(f"{source}: {error}") from error
     return Config(
         listen=daemon.listen,
+        address=daemon.address or "",
         agents=daemon.agents or f"{host}:0",
         is_plain=daemon.plain,
         certificate_s=daemon.certificate_days * 86_400.0,
@@ -340,6 +380,9 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
         relay_address=file.relay.address,
         relay_bytes_per_s=file.relay.bytes_per_s,
         bus_url=_bus_url(file.bus, source),
+        mail=_mail(file.notify, source, folder),
+        webhooks=file.notify.webhooks,
+        notifications_per_hour=file.notify.per_user_hour,
         metrics=_endpoint(file.metrics, "listen", source, folder, state_dir / "metrics.url"),
         relay_metrics=_endpoint(
             file.metrics, "relay", source, folder, state_dir / "relay-metrics.url"
@@ -370,6 +413,32 @@ def _bus_url(table: BusTable | None, source: str) -> str:
     if table is not None and (text := missing_text("mqtt", MQTT)):
         raise ConfigError(f"{source}: [bus] {text}")
     return "" if table is None else table.url
+
+
+def _mail(table: NotifyTable, source: str, folder: Path) -> MailServer | None:
+    """Return the mail server of notifications; None without it. Raises ConfigError."""
+    if table.smtp is None:
+        return None
+    if not table.sender:
+        raise ConfigError(
+            f"{source}: notify.sender is missing (expected an address, with notify.smtp)"
+        )
+    password = ""
+    if table.password_file:
+        path = folder / written_path(table.password_file, key=f"{source}: notify.password_file")
+        try:
+            password = read_private(path).decode().strip()
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    host, _, port = table.smtp.rpartition(":")
+    return MailServer(
+        host=host.strip("[]"),
+        port=int(port),
+        sender=table.sender,
+        security=table.security,
+        user=table.user,
+        password=password,
+    )
 
 
 def _traces(table: TracesTable | None, source: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from koala.core.model.job_spec import Notify
@@ -74,7 +75,8 @@ def _predecessor_literal(attribute: AttributeText, value: AnyNode) -> Literal:
 
 
 def notify(attribute: AttributeText) -> Notify:
-    """Read (topic NAME), (command PROGRAM ARGUMENT ...), or both."""
+    """Read (topic NAME), (mail ADDRESS), (webhook URL), (command PROGRAM ARGUMENT ...), and (on
+    EVENT ...)."""
     request = Notify()
     for value in attribute.relation.values:
         match value:
@@ -82,14 +84,62 @@ def notify(attribute: AttributeText) -> Notify:
                 if not (_TOPIC.fullmatch(topic.text) and topic.text.isprintable()):
                     raise attribute.wrong(topic, "a name without blanks, #, + and /")
                 request = replace(request, topic=topic.text)
+            case Sequence(values=(Literal(text="mail"), Literal() as mail)) if not request.mail:
+                request = replace(request, mail=checked(attribute, mail, is_address, ADDRESS_FORM))
+            case Sequence(values=(Literal(text="webhook"), Literal() as url)) if (
+                not request.webhook
+            ):
+                request = replace(request, webhook=checked(attribute, url, is_url, URL_FORM))
+            case Sequence(values=(Literal(text="on"), *events)) if not request.on and events:
+                request = replace(request, on=_events(attribute, events))
             case Sequence(values=(Literal(text="command"), *words)) if (
                 not request.command and words
             ):
                 request = replace(request, command=_command(attribute, words))
             case _:
-                message = "found another form, expected (topic NAME) or (command PROGRAM ...)"
+                message = (
+                    "found another form, expected (topic NAME), (mail ADDRESS), (webhook URL),"
+                    " (command PROGRAM ...) or (on EVENT ...), each once"
+                )
                 raise attribute.error(message, value)
     return request
+
+
+NOTIFIED = ("start", "end", "failure", "setback", "expiry")
+"""Events that can be notified; `expiry` is of credentials, and in the settings of users only."""
+ADDRESS_FORM = "an address such as ann@example.org"
+URL_FORM = "a URL with https:// or http://"
+_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,253})")
+_URL = re.compile(r"https?://[!-~]{1,2000}")
+
+
+def is_address(text: str) -> bool:
+    """Test for an address of mail."""
+    return bool(_ADDRESS.fullmatch(text))
+
+
+def is_url(text: str) -> bool:
+    """Test for the URL of a webhook."""
+    return bool(_URL.fullmatch(text))
+
+
+def checked(
+    attribute: AttributeText, literal: Literal, test: Callable[[str], bool], form: str
+) -> str:
+    """Return the text of a literal that passes a test. Raises SpecError."""
+    if not test(literal.text):
+        raise attribute.wrong(literal, form)
+    return literal.text
+
+
+def _events(attribute: AttributeText, values: list[Value]) -> tuple[str, ...]:
+    known = NOTIFIED[:-1]
+    found: list[str] = []
+    for value in values:
+        if not isinstance(value, Literal) or value.text not in known or value.text in found:
+            raise attribute.error(f"expected {', '.join(known)}, each once", value)
+        found.append(value.text)
+    return tuple(found)
 
 
 def _command(attribute: AttributeText, words: list[Value]) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from koala.job_descriptions.fields import AttributeText
 
 COMPONENTS_MAX = 1000
 RETRIES_MAX = 1000
-REDUNDANCY_MAX = 8
 
 _PRIORITIES = {priority.value: priority for priority in Priority}
 _INPUT_MODES = {mode.value: mode for mode in InputMode}
@@ -29,6 +28,7 @@ def _max_hold_s(attribute: AttributeText) -> float:
 
 JOB_READERS: dict[str, Callable[[JobSpec, AttributeText], JobSpec]] = {
     "name": lambda spec, attribute: replace(spec, name=fields.label(attribute)),
+    "group": lambda spec, attribute: replace(spec, group=fields.label(attribute)),
     "distinct": lambda spec, attribute: replace(spec, distinct=fields.is_yes(attribute)),
     "priority": lambda spec, attribute: replace(
         spec, priority=fields.choice(attribute, _PRIORITIES)
@@ -46,7 +46,7 @@ JOB_READERS: dict[str, Callable[[JobSpec, AttributeText], JobSpec]] = {
         spec, quorum=fields.whole(attribute, low=1, high=COMPONENTS_MAX)
     ),
     "redundancy": lambda spec, attribute: replace(
-        spec, redundancy=fields.whole(attribute, low=1, high=REDUNDANCY_MAX)
+        spec, redundancy=fields.whole(attribute, low=1, high=fields.SITES_MAX)
     ),
     "retry": lambda spec, attribute: replace(
         spec, retries=fields.whole(attribute, low=0, high=RETRIES_MAX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from koala.core.allowances import excess_of
 from koala.core.feasibility import (
     capacities_of,
     components_per_site_max,
@@ -51,7 +52,7 @@ from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.views.expected import expected_start, missed_deadline
 from koala.views.units import counted, size
-from koala.views.waiting import SiteQueues, no_queues, span, wait_of_member
+from koala.views.waiting import SiteQueues, component_at, no_queues, span, wait_of_member
 
 
 def why(  # noqa: C901 - one line a phase
@@ -141,8 +142,11 @@ def _placing(state: State, job: Job, queues: SiteQueues, now: Instant) -> list[s
     answer = placement_policy(state, job)(whole_request(state, job, now), view)
     misfit = _misfit(state, job)
     tries = counted(job.placement_tries, "placement try", "placement tries")
+    excess = excess_of(state, job)
     if now < job.not_before:
         lines.append(f"{_pause(job, now)}; {tries}")
+    elif excess:
+        lines.append(f"{excess}; it is placed when others have ended")
     elif misfit:
         lines.append(f"{misfit}; {tries}")
     elif isinstance(answer, Unplaceable):
@@ -154,7 +158,7 @@ def _placing(state: State, job: Job, queues: SiteQueues, now: Instant) -> list[s
         lines.append(f"it could be placed now; {tries}")
     if state.is_paced and not misfit and state.timers.next_at is not None:
         lines[-1] += f"; next scan in {span(state.parameters.scan_interval_s)} at the latest"
-    if not misfit and isinstance(answer, Unplaceable):
+    if not misfit and not excess and isinstance(answer, Unplaceable):
         lines += _holders(state, job) or _doubts(state, job, now)
     lines += _unqueued(state, job)
     away = [
@@ -314,7 +318,7 @@ def _claiming(
             lines += [f"component {label}: {words}"] if words else []
         elif claim is None and member.end is None:
             why_not = member.refusal or "not tried yet"
-            lines.append(f"component {label} at {member.site or 'no site yet'}: {why_not}")
+            lines.append(f"{component_at(label, member.site or 'no site yet')}: {why_not}")
     lines += _deadline(state, job, now)
     if claim_at is not None and job.deadline_at is None:
         lines.append(
@@ -353,7 +357,7 @@ def _fetching(state: State, job: Job, attempt: Attempt, now: Instant) -> list[st
             copies = [state.files.transfers.get(one) for one in member.transfers]
             for transfer in [one for one in copies if one is not None and not one.is_done]:
                 what = transfer.file if len(job.spec.all_inputs) > 1 else "its input file"
-                way = f"{what} travels from {transfer.source} to {member.site}"
+                way = f"{what} travels from {transfer.source} to {transfer.target}"
                 lines.append(f"component {label}: {way}: {_far(transfer, now)}")
     return lines
 
@@ -386,7 +390,10 @@ def _starting(state: State, job: Job, starting: Starting, now: Instant) -> list[
 
 def _running(job: Job, attempt: Attempt) -> str:
     open_ = [m for m in attempt.present if m.end is None]
-    names = ", ".join(f"{job.spec.label(m.component)} at {m.site}" for m in open_)
+    names = ", ".join(
+        component_at(job.spec.label(m.component), m.site or "").removeprefix("component ")
+        for m in open_
+    )
     return f"{len(open_)} components have not ended: {names}"
 
 
@@ -406,8 +413,8 @@ def _placed(state: State, job: Job, attempt: Attempt) -> list[str]:
 def _batch_jobs(state: State, job: Job, attempt: Attempt) -> list[str]:
     claims = [claim_of(state, member) for member in attempt.present]
     return [
-        f"component {job.spec.label(claim.component)} is batch job {claim.grant.batch_job} at"
-        f" {claim.site}"
+        f"{component_at(job.spec.label(claim.component), claim.site)} is batch job"
+        f" {claim.grant.batch_job}"
         for claim in claims
         if claim is not None and claim.grant is not None and claim.grant.batch_job
     ]

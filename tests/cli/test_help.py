@@ -59,7 +59,7 @@ def test_every_metavar_says_something() -> None:
         (("simulate", "sq", "--mapping"), "--mapping x (expected one of least, fit, random"),
         (("simulate", "deadlines", "--killed"), "--killed x (expected one of lost, requeue"),
         (("logs", "j1", "--stream"), "--stream x (expected one of stdout, stderr, both"),
-        (("admin", "report", "--by"), "--by x (expected one of user, site, day, job, claim"),
+        (("admin", "report", "--by"), "--by x (expected one of user, group, site, day, job, claim"),
         (("site", "connect", "host", "--agent"), "--agent x (expected one of here, there"),
         (("reproduce",), "PAPER x (expected one of koala, multiqueue, deadlines, hints, sq"),
         (("simulate", "workload"), "MODEL x (expected one of lublin, das"),

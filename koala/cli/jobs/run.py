@@ -84,6 +84,10 @@ OPTIONS = {
     help="File or folder of this machine to take along.",
 )  # fmt: skip
 @option("--after", multiple=True, metavar="JOB", help="Run after this job has ended; see submit.")
+@option(
+    "--group", metavar="GROUP", help="Group of users that the job counts for.",
+    unset="your default one",
+)  # fmt: skip
 @option("--detach", is_flag=True, help="Print the job's id and return; do not wait.")
 @click.argument("command", metavar="-- COMMAND [ARGUMENT]...", nargs=-1, required=True)
 @daemon_options
@@ -100,6 +104,7 @@ def run(
     output: Sequence[str],
     stage: Sequence[str],
     after: Sequence[str],
+    group: str | None,
     detach: bool,
     command: Sequence[str],
     json: bool,
@@ -146,6 +151,7 @@ def run(
         name=name or Path(command[0]).name,
         distinct=len(names) > 1 and not site,
         after=after,
+        group=group,
         components=components,
     )
     try:

@@ -87,7 +87,7 @@ def find_credentials(address: str | None) -> Credentials | None:
         )
     if authority is not None:
         raise ConfigError(f"{AUTHORITY_VARIABLE} is set, and {TOKEN_VARIABLE} is not: set both")
-    own = _own_file()
+    own = own_file()
     if own.exists():
         credentials = read_credentials(own)
         if address is None or credentials.address == address:
@@ -105,7 +105,7 @@ def default_address() -> str | None:
     named = _variable(FILE_VARIABLE)
     if named == PLAIN_WORD:
         return None
-    path = _own_file() if named is None else written_path(named, key=FILE_VARIABLE)
+    path = own_file() if named is None else written_path(named, key=FILE_VARIABLE)
     return (read_credentials(path).address or None) if named or path.exists() else None
 
 
@@ -242,7 +242,17 @@ def _runtime_folder() -> Path:
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def _own_file() -> Path:
+def write_credentials(path: Path, found: Credentials) -> None:
+    """Write a credentials file that only its user can read. Raises ConfigError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_private(path, credentials_text(found).encode())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def own_file() -> Path:
+    """Return the path of the user's own credentials file."""
     base = os.environ.get("XDG_CONFIG_HOME")
     try:
         folder = Path(base) if base else Path.home() / ".config"

@@ -5,8 +5,11 @@ Every end of an attempt goes through `stop_attempt`, so no claim is left without
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from koala.core.model import events as ev
 from koala.core.model.actions import CancelTransfer, PublishOutputs, StopClaim
+from koala.core.model.allowances import payers_of
 from koala.core.model.claim import Claim, Stopped
 from koala.core.model.job import (
     Attempt,
@@ -41,7 +44,7 @@ def end(state: State, job: Job, phase: Terminal, text: str, now: Instant) -> Non
     state.queues.remove(job)
     state.fresh.pop(job.id, None)
     remove_dependencies(state, job)
-    attempt = state.placed.pop(job.id, None)
+    attempt = state.remove_attempt(job)
     if attempt is not None:
         stop_attempt(state, attempt, now)
     state.enter(job, phase, text, now)
@@ -149,7 +152,7 @@ def drop_member(state: State, attempt: Attempt, member: Member, reason: str, now
     job = state.jobs[attempt.job]
     member.is_dropped = True
     stop_member(state, member)
-    drop_transfer(state, attempt, member, now)
+    drop_copies(state, attempt, member, member.transfers, now)
     state.announce(job, f"goes on without {describe(job, member)}: {reason}", now)
 
 
@@ -198,25 +201,28 @@ def _both_ends_were_here(state: State, transfer: Transfer, since: Instant) -> bo
     return all(site.is_connected and site.disconnected_at <= since for site in ends)
 
 
-def drop_transfer(state: State, attempt: Attempt, member: Member, now: Instant) -> None:
-    """Drop the copies for a member; each is cancelled unless another member uses it."""
-    dropped = member.transfers
-    member.transfer, member.more_transfers = None, ()
-    used = {copy for m in attempt.present for copy in m.transfers} if dropped else set()
-    for transfer_id in dropped:
-        if transfer_id not in used:
-            cancel_transfer(state, transfer_id, now)
+def drop_copies(
+    state: State, attempt: Attempt, member: Member, dropped: Collection[TransferId], now: Instant
+) -> None:
+    """Drop copies of a member; each is cancelled unless another member uses it."""
+    member.transfers = tuple([one for one in member.transfers if one not in dropped])
+    used = {one for other in attempt.present for one in other.transfers} if dropped else set()
+    for wanted in dropped:
+        if wanted not in used:
+            cancel_transfer(state, wanted, now)
 
 
 def refund_hold(state: State, claim: Claim, now: Instant) -> None:
     """Refund the unused hold to the budgets when a claim passes or ends."""
     job = state.jobs[claim.job]
-    if claim.id not in state.user_budgets.get(job.spec.owner, ()):
+    budgets = [state.payer_budgets.get(payer) for payer in payers_of(job.spec)]
+    charged = [budget for budget in budgets if budget is not None and claim.id in budget]
+    if not charged:
         return  # a ticket that has not started is not charged
     until = claim.passed_at if claim.passed_at is not None else now
     held_s = 0.0
     if claim.grant is not None:
         held_s = claim.processors * max(0.0, until - claim.grant.at)
         job.wasted_s += held_s
-    state.user_budgets[job.spec.owner].refund(claim.id, held_s)
-    state.site_budgets[claim.site].refund(claim.id, held_s)
+    for budget in (*charged, state.site_budgets[claim.site]):
+        budget.refund(claim.id, held_s)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Hashable
 from dataclasses import replace
 
 from koala.common.protocol.messages import RESOURCES
+from koala.core.allowances import excess_of
 from koala.core.feasibility import empty_view
 from koala.core.model.grid import (
     Assignment,
@@ -23,7 +24,7 @@ from koala.core.model.values import FOREVER, Instant, SiteName, UserName
 from koala.core.model.visiting import is_draining_for_aged
 from koala.core.pipeline.claiming import try_to_claim
 from koala.core.pipeline.claiming_schedule import first_try_at, tries_left
-from koala.core.pipeline.copying import assign_member
+from koala.core.pipeline.copying import add_site, assign_member
 from koala.core.pipeline.ending import fail, stop_attempt
 from koala.core.pipeline.queue_entry import admit, set_timer
 from koala.core.pipeline.refusals import sites_closed_to, without_closed_sites
@@ -80,6 +81,11 @@ def on_try_due(state: State, job: Job, now: Instant) -> None:
     if due_at > now:
         set_timer(state, job, TimerKind.TRY, due_at, now)
         return
+    if excess_of(state, job):
+        later = [at for at in left if at > now]
+        if later:
+            set_timer(state, job, TimerKind.TRY, later[0], now)
+        return
     place(state, job, Placement(assignments=()), grid_view_of(state), now)
     admit(state, now)
 
@@ -88,12 +94,16 @@ class CapacityCheck:
     """Capacity of the usable sites if all of them were idle."""
 
     def __init__(self, state: State) -> None:
+        self._state = state
         self._sites = {site.name: site for site in state.sites.values() if is_usable(site)}
         self._largest: dict[tuple[UserName, tuple[SiteName, ...]], int] = {}
 
     def can_take(self, job: Job, closed: tuple[SiteName, ...] = ()) -> bool:
         """Return True if every component that the job needs fits some site that is not closed to
-        it. A job that waits for a disconnected site must not block the others."""
+        it, and no limit of its user or group is in the way. A job that waits for a disconnected
+        site, or for other jobs of its group, must not block the others."""
+        if excess_of(self._state, job):
+            return False
         fitting = 0
         for index, component in enumerate(job.spec.components):
             fixed = fixed_site(job, index)
@@ -128,6 +138,8 @@ def reserves_for_aged(state: State, job: Job, now: Instant) -> bool:
 
     See `is_draining_for_aged`: the pause alternates, so that other jobs do not starve."""
     if not is_draining_for_aged(now - queued_at(job), state.parameters.ageing_s):
+        return False
+    if excess_of(state, job):
         return False
     closed = sites_closed_to(state, job, now)
     empty = empty_grid_view(state, job, closed)
@@ -165,6 +177,8 @@ def try_to_place(state: State, job: Job, view: GridView, now: Instant) -> bool:
     if now < job.not_before:
         return False
     state.fresh.pop(job.id, None)
+    if excess_of(state, job):
+        return False
     job.placement_tries += 1
     fit = view_until_end(state, job, view, now)
     seen = without_closed_sites(state, job, fit, now) if job.refusals else fit
@@ -219,7 +233,9 @@ def find_placement(
 def find_whole_placement(state: State, job: Job, view: GridView, now: Instant) -> Placement | None:
     """Find sites for all components. If its largest ones cannot all fit, or an equal request was
     refused in this scan, the policy is not asked; the answer is recorded all the same."""
-    largest = [c for c in job.spec.components if c.processors == job.largest]
+    largest = [
+        component for component in job.spec.components if component.processors == job.largest
+    ]
     if view.places(job.largest) < len(largest):
         return _refused(state)
     shape = _shape(state, job)
@@ -260,7 +276,11 @@ def _needs(component: ComponentSpec, state: State) -> Hashable:
     is_shared = not component.is_exclusive and not component.hosts
     if is_shared and not needs_resources([component], state.sites.values()):
         return None
-    return (component.wall_time_s, *[getattr(component, name) for name in RESOURCES])
+    return (
+        component.wall_time_s,
+        component.sites,
+        *[getattr(component, name) for name in RESOURCES],
+    )
 
 
 def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
@@ -327,8 +347,7 @@ def place_in_queues(state: State, job: Job, now: Instant) -> bool:
         return False
     view = _queues_view(state, job, closed)
     attempt = begin_attempt(state, job, placement, view, now)
-    if job.spec.redundancy > 1:
-        _add_sites(state, job, attempt, view, now)
+    _add_sites(state, job, attempt, view, now)
     queue_job(state, job, attempt, now)
     return True
 
@@ -353,7 +372,9 @@ def _find_queues(
             component = job.spec.components[assignment.component]
             view.take(assignment.site, component.processors, component.gpus or 0)
             view.book(assignment)
-        request = replace(request, parts=free, beside=tuple([a.site for a in first]))
+        request = replace(
+            request, parts=free, beside=tuple([assignment.site for assignment in first])
+        )
 
     def find(count: int) -> Placement | None:
         trial = view.copy()
@@ -376,26 +397,31 @@ def _find_queues(
 
 
 def _add_sites(state: State, job: Job, attempt: Attempt, view: GridView, now: Instant) -> None:
-    """Give components that may run elsewhere further sites, as many as the job asks for, the
-    shortest queues first. Whatever they choose in the end fits together."""
+    """Give components that may run elsewhere further sites, as many as the job asks for, and all
+    that they name, the shortest queues first. Whatever they choose in the end fits together."""
+    wanted = [max(job.spec.redundancy, len(one.sites)) for one in job.spec.components]
+    if max(wanted) < 2:
+        return
     request = whole_request(state, job, now)
     order = [site.name for site in by_expected_wait(state, job)]
-    for _ in range(job.spec.redundancy - 1):
+    for number in range(1, max(wanted)):
         for member in attempt.members:
             part = request.parts[member.component]
-            if member.site is None or part.site is not None or part.file is not None:
+            is_free = part.site is None and number < wanted[member.component]
+            if member.site is None or not is_free:
                 continue
             used = attempt.members if job.spec.distinct else [member]
-            beside = [site for m in used if m.site is not None for site in sites_of(m)]
+            beside = [site for one in used if one.site is not None for site in sites_of(one)]
             for name in order:
                 if name in beside:
                     continue
                 trial = view.copy()
                 trial.close(site for site in order if site != name)
-                single = replace(request, parts=(part,), beside=tuple(beside))
-                if ask_placement(state, job, single, trial) is not None:
-                    member.others = (*member.others, name)
-                    take(state, job, Assignment(component=part.component, site=name), view)
+                one = replace(request, parts=(part,), beside=tuple(beside))
+                answer = ask_placement(state, job, one, trial)
+                if answer is not None:
+                    take(state, job, answer.assignments[0], view)
+                    add_site(state, attempt, member, answer.assignments[0], now)
                     break
 
 
@@ -426,6 +452,7 @@ def move_to_idle_sites(state: State, now: Instant) -> None:
             continue
         state.announce(job, f"leaves the queues: {', '.join(sites)} can take it now", now)
         stop_attempt(state, attempt, now)
+        state.remove_attempt(job)
         place(state, job, placement, view, now)
 
 
@@ -457,7 +484,7 @@ def begin_attempt(
     )
     if job.first_start_at is None:
         job.first_start_at = attempt.start_at
-    state.placed[job.id] = attempt
+    state.add_attempt(job, attempt)
     state.queues.remove(job)
     for member in attempt.members:
         assignment = by_component.get(member.component)

@@ -27,7 +27,7 @@ async function readPart(id) {
 
 function change(here, next) {
   for (const { name, value } of [...next.attributes]) if (here.getAttribute(name) !== value) here.setAttribute(name, value);
-  for (const { name } of [...here.attributes]) if (!next.hasAttribute(name)) here.removeAttribute(name);
+  for (const { name } of [...here.attributes]) if (!next.hasAttribute(name) && name !== "open") here.removeAttribute(name);
   changeChildren(here, next);
 }
 
