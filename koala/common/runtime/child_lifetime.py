@@ -77,7 +77,7 @@ def end_once(end: Callable[[int], None]) -> dict[int, Any]:
 
     numbers = (signal.SIGINT, *ENDING)
     before: dict[int, Any] = {number: signal.getsignal(number) for number in numbers}
-    for number in [one for one, found in before.items() if found is signal.SIG_IGN]:
+    for number in [n for n, handler in before.items() if handler is signal.SIG_IGN]:
         del before[number]
     for number in before:
         signal.signal(number, first)
