@@ -40,7 +40,7 @@ TOGETHER = {
 
 
 BATCH = "tests/batch/"
-BY_SYSTEM = ("test_contract.py", "test_doctor.py", "test_traps.py")
+BY_SYSTEM = ("fleet/test_fleet.py", "test_contract.py", "test_doctor.py", "test_traps.py")
 """Modules of that folder whose tests have one batch system each, the first word of their ids."""
 FILLS_FROM = 3
 """So many workers are enough that one of them begins with the quick tests."""

@@ -1,5 +1,5 @@
 // The timeline of the grid. The server draws it; here it is read again, for another period too.
-import { showPart } from "./refresh.js";
+import { change } from "./refresh.js";
 
 const EVERY_MS = 3000;
 const DRAG_PX = 6;
@@ -29,9 +29,8 @@ export function timeline() {
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const next = page.getElementById("timeline");
     if (!next || !pick.hidden) return;
-    Object.assign(part.dataset, next.dataset);
     const here = focusOf(document.activeElement);
-    showPart("timeline", next.innerHTML);
+    change(part, next);
     if (here) part.querySelector(here)?.focus();
   }
 
