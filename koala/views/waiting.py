@@ -67,7 +67,7 @@ def waits_of(
     state: State, job: Job, component: int, queues: SiteQueues, now: Instant
 ) -> tuple[jobs.QueueWait, ...]:
     """Make the records of a component's waiting claims."""
-    if job.is_over or job.attempt is None:
+    if job.has_ended or job.attempt is None:
         return ()
     claims = waiting_claims(state, job.attempt, component)
     return tuple(_wait(state, claim, queues(claim.site), now) for claim in claims)

@@ -123,7 +123,7 @@ class Timing:
 
 
 class Session:
-    """State machine of the link. One for the life of the agent; `epoch` is the highest stored one,
+    """State machine of the link. One for each run of the agent; `epoch` is the highest stored one,
     `mark` the last watermark."""
 
     def __init__(

@@ -246,7 +246,7 @@ class FileService:
         readers = [
             job.id
             for job in scheduler.jobs.values()
-            if not job.is_over and name in {file.name for file in job.spec.all_inputs}
+            if not job.has_ended and name in {file.name for file in job.spec.all_inputs}
         ]
         if readers:
             more = ", ..." if len(readers) > NAMES_MAX else ""
@@ -267,7 +267,7 @@ def _archives(batch: BatchContext) -> frozenset[str]:
         (component.archive, job.spec.owner)
         for job in batch.scheduler.jobs.values()
         for component in job.spec.components
-        if component.archive and not job.is_over
+        if component.archive and not job.has_ended
     }
     contents = [content_of(archive, owner) for archive, owner in found]
     return frozenset(content.key for content in contents if content is not None)

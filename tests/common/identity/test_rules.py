@@ -16,7 +16,7 @@ from koala.common.identity.tls import Identity
 from koala.common.wire.status import PROTOCOL_KEY, TOKEN_KEY, TOKEN_SCHEME
 from koala.common.wire.v1 import identity_pb2, koala_pb2, link_pb2
 from koala.daemon.auth.access_rules import RENEW_TOKEN, RULES, CallerKind, Role
-from koala.daemon.auth.audit import STRANGERS_FILE
+from koala.daemon.auth.audit import UNAUTHENTICATED_FILE
 from tests.common.identity.stage import LIMIT_S, Secured, secured
 
 pytestmark = pytest.mark.live
@@ -142,7 +142,7 @@ async def test_each_call_is_answered_for_those_it_is_for_and_for_nobody_else(
                         continue
                     if (name in ALLOWED[rule.needs]) == (code in refused):
                         wrong.append((name, call, code.name))
-        lines = [*stage.log(), *stage.log(STRANGERS_FILE)]
+        lines = [*stage.log(), *stage.log(UNAUTHENTICATED_FILE)]
     assert wrong == []
     told = {(line["who"], line["verb"]) for line in lines if "refused" in line["outcome"]}
     assert ("a-user", "AddUser") in told

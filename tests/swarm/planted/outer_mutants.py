@@ -37,7 +37,9 @@ def a_chain_that_is_not_checked() -> Patches:
 @mutant
 def a_mark_that_is_not_read() -> Patches:
     """A journal that lost its end is accepted."""
-    with replaced((journal, "read_mark"), by=lambda _text, **_source: records.JournalPosition()):
+    with replaced(
+        (journal, "read_position"), by=lambda _text, **_source: records.JournalPosition()
+    ):
         yield
 
 
