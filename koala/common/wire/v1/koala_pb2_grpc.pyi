@@ -7,6 +7,7 @@ that `--json` prints. Calls carry metadata `koala-protocol: 1` and who calls: se
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from koala.common.wire.v1 import files_pb2 as _files_pb2
 from koala.common.wire.v1 import koala_pb2 as _koala_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -43,7 +44,8 @@ class KoalaStub:
     Sites: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
     ChangeSite: _grpc.UnaryUnaryMultiCallable[_koala_pb2.SiteRequest, _koala_pb2.Document]
     ListFiles: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
-    Upload: _grpc.StreamStreamMultiCallable[_koala_pb2.UploadUp, _koala_pb2.UploadDown]
+    Upload: _grpc.StreamStreamMultiCallable[_files_pb2.PutUp, _files_pb2.PutDown]
+    """content for the spool; its name is its checksum"""
     AddFile: _grpc.UnaryStreamMultiCallable[_koala_pb2.AddFileRequest, _koala_pb2.AddFileReply]
     RemoveFile: _grpc.UnaryUnaryMultiCallable[_koala_pb2.RemoveFileRequest, _koala_pb2.Document]
     Metrics: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
@@ -75,7 +77,8 @@ class KoalaAsyncStub(KoalaStub):
     Sites: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
     ChangeSite: _aio.UnaryUnaryMultiCallable[_koala_pb2.SiteRequest, _koala_pb2.Document]  # type: ignore[assignment]
     ListFiles: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
-    Upload: _aio.StreamStreamMultiCallable[_koala_pb2.UploadUp, _koala_pb2.UploadDown]  # type: ignore[assignment]
+    Upload: _aio.StreamStreamMultiCallable[_files_pb2.PutUp, _files_pb2.PutDown]  # type: ignore[assignment]
+    """content for the spool; its name is its checksum"""
     AddFile: _aio.UnaryStreamMultiCallable[_koala_pb2.AddFileRequest, _koala_pb2.AddFileReply]  # type: ignore[assignment]
     RemoveFile: _aio.UnaryUnaryMultiCallable[_koala_pb2.RemoveFileRequest, _koala_pb2.Document]  # type: ignore[assignment]
     Metrics: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
@@ -168,9 +171,10 @@ class KoalaServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def Upload(
         self,
-        request_iterator: _MaybeAsyncIterator[_koala_pb2.UploadUp],
+        request_iterator: _MaybeAsyncIterator[_files_pb2.PutUp],
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_koala_pb2.UploadDown], _abc.AsyncIterator[_koala_pb2.UploadDown]]: ...
+    ) -> _typing.Union[_abc.Iterator[_files_pb2.PutDown], _abc.AsyncIterator[_files_pb2.PutDown]]:
+        """content for the spool; its name is its checksum"""
 
     @_abc_1.abstractmethod
     def AddFile(
