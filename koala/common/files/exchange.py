@@ -127,6 +127,8 @@ async def put(
             if isinstance(first, pb.PutDown):
                 there = first.offset
                 note(there)
+                if first.is_done:
+                    return
                 limit.reschedule(None)
                 async with aclosing(frames_from(there)) as sent:
                     async for frame in sent:

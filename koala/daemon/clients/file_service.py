@@ -105,7 +105,7 @@ class FileService:
             self._uploading.discard(content.key)
 
     async def _admit(self, size_bytes: int) -> None:
-        await asyncio.to_thread(self.uploads.require_room, size_bytes)
+        self.uploads.require_room(size_bytes)
 
     async def add(
         self, request: pb.AddFileRequest, caller: Caller
