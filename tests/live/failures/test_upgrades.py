@@ -23,7 +23,7 @@ SITES = {"delft": 4, "leiden": 4}
 LATER = (
     "import koala.common.runtime.software as software; software.software_version = lambda: 'later'"
 )
-OTHER_PROTOCOL = "import koala.common.protocol.versions as versions; versions.PROTOCOL = 2"
+OTHER_PROTOCOL = "import koala.common.protocol.versions as versions; versions.PROTOCOL += 1"
 
 
 def other(name: str, known: Format) -> str:
