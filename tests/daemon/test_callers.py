@@ -52,7 +52,7 @@ async def test_garbage_on_the_port_disturbs_nobody(tmp_path: Path) -> None:
             )
             (said,) = [answer async for answer in call(iter([b"\xff\xff\xff\xff"]))]
             assert "what came is no message" in link_pb2.ToAgent.FromString(said).reject.reason
-        assert (await client.hello())["protocol"] == 1
+        assert (await client.hello())["protocol"] == PROTOCOL
 
 
 async def test_a_second_daemon_on_the_same_state_is_refused(tmp_path: Path) -> None:
