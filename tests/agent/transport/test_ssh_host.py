@@ -69,7 +69,7 @@ async def test_two_sites_have_one_connection_one_session_for_files_and_a_port_ea
             one, other = sites
             assert one.agent_endpoint.port != other.agent_endpoint.port
             assert server.log().count("Accepted publickey") == 1
-            assert server.log().count("subsystem 'sftp'") == 1
+            assert server.log().count("koala-files") == 1
             kill_holder(a_settings(server))
             for site in sites:
                 assert (await answer_of(site, TRUE)).status == 0
