@@ -47,7 +47,7 @@ class SiteFilesByCalls(ABC):
         return content
 
     async def stat(self, path: str) -> FileStatus | None:
-        found = await self._call("look", os.fsencode(path))
+        found = await self._call("status", os.fsencode(path))
         if found is None:
             return None
         size_bytes, is_folder, is_file, owner, mode = found

@@ -286,7 +286,7 @@ TOLD = st.one_of(
 
 
 def tell(transfer: Transfer, now: float, kind: str, value: str | int = "") -> None:
-    """What a driver may tell, at whatever time."""
+    """Tell what a driver may, at whatever time."""
     match kind:
         case "admit" | "retry":
             getattr(transfer, kind)(now)

@@ -46,7 +46,7 @@ def get(path: bytes, size_max: int) -> bytes:
         return file.read(size_max)
 
 
-def look(path: bytes) -> "list[int] | None":
+def status(path: bytes) -> "list[int] | None":
     """Return size, kind (folder, regular file), owner and mode; None when nothing is there."""
     try:
         found = os.lstat(path)
@@ -85,7 +85,7 @@ def remove_folder(path: bytes) -> None:
 CALLS: "dict[str, Callable[..., object]]" = {
     "put": put,
     "get": get,
-    "look": look,
+    "status": status,
     "names": names,
     "make_folder": make_folder,
     "remove": remove,
