@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import os
 from abc import ABC, abstractmethod
@@ -19,7 +18,6 @@ from koala_agent.transport.shell import end
 from koala_agent.transport.ssh_words import encoded
 
 LINE_BYTES_MAX = 2**27
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _SERVE = """\
 for p in '{python}' python3 /usr/libexec/platform-python; do
 command -v "$p" >/dev/null && exec "$p" -I -S -c 'import sys
@@ -34,13 +32,7 @@ class SiteFilesByCalls(ABC):
         """Make one of the calls of `file_calls`."""
 
     async def put(self, path: str, content: bytes, *, is_durable: bool = True) -> None:
-        try:
-            await self._call("put", os.fsencode(path), content, is_durable)
-        except OSError as error:
-            if error.errno not in _NO_ROOM:
-                raise
-            words = "the host refused to write: its disk, or your quota there, is full"
-            raise OSError(errno.ENOSPC, words, path) from error
+        await self._call("put", os.fsencode(path), content, is_durable)
 
     async def get(self, path: str, size_max: int) -> bytes:
         content: bytes = await self._call("get", os.fsencode(path), size_max)
