@@ -142,8 +142,8 @@ def own_name() -> str:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         message = (
-            f"accounts.user is missing, and the agent's own account (uid {number}) has no name:"
-            " allowed is the name of the grid user whose claims are taken"
+            f"accounts.user is missing, and the agent's own account (uid {number}) has no name"
+            " (expected the name of the grid user whose claims are taken)"
         )
         raise ConfigError(message) from None
 
@@ -203,5 +203,5 @@ def _account_switch(account: Account, table: AccountsTable) -> AccountSwitch:
 
 
 def _refuse(key: str, value: object, allowed: str) -> NoReturn:
-    message = f"accounts.{key} = {value!r}: allowed is {allowed}"
+    message = f"accounts.{key} = {value!r} (expected {allowed})"
     raise ConfigError(message)

@@ -204,8 +204,8 @@ def _notices(folder: str) -> socket.socket:
     except OSError as error:
         notices.close()
         raise ConfigError(
-            f"TMPDIR = {folder!r}: a socket cannot be made there ({error}): allowed is a folder"
-            " with a short name"
+            f"TMPDIR = {folder!r}: cannot make a socket there: {error} (expected a folder with a"
+            " short name)"
         ) from error
     notices.settimeout(LOOK_S)
     return notices

@@ -182,8 +182,8 @@ def _check_keys(
     for key in tree.get(table, {}):
         if key != by and key not in keys[kind]:
             raise ConfigError(
-                f"{source}: {table}.{key} means nothing with {by} = {kind!r}: allowed are"
-                f" {', '.join(keys[kind]) or 'none'}"
+                f"{source}: {table}.{key} means nothing with {by} = {kind!r} (expected"
+                f" {', '.join(keys[kind]) or 'none'})"
             )
 
 
@@ -242,7 +242,8 @@ def _read_manager(table: object, source: str) -> LRMTable:
             others = {name for other in known_systems() for name in other.setting_names()}
             for key in (key for key in left if key in others):
                 raise ConfigError(
-                    f"lrm.{key} means nothing with kind = {kind!r}: allowed are {', '.join(names)}"
+                    f"lrm.{key} means nothing with kind = {kind!r} (expected one of"
+                    f" {', '.join(names)})"
                 )
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error

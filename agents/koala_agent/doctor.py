@@ -262,19 +262,19 @@ async def _check_programs(config: Config, site: CommandRunner) -> None:
 async def _interpreter(config: Config) -> str:
     python = config.starter.python or sys.executable
     question = "import sys; print(*sys.version_info[:3], sep='.')"
-    allowed = f"allowed is Python {'.'.join(map(str, PYTHON_MIN))} or newer, here and on the nodes"
+    allowed = f"expected Python {'.'.join(map(str, PYTHON_MIN))} or newer, here and on the nodes"
     try:
         async with reached(config) as site:
             answer = await site.run(Command(argv=(python, "-I", "-S", "-c", question)))
     except SiteAwayError:
         raise
     except LocalManagerError as error:
-        raise ConfigError(f"starter.python = {python!r}: {error}: {allowed}") from error
+        raise ConfigError(f"starter.python = {python!r}: {error} ({allowed})") from error
     version = answer.out.strip()
     is_version = re.fullmatch(r"\d{1,3}(\.\d{1,3}){2}", version) is not None
     if answer.status or not is_version or tuple(map(int, version.split("."))) < PYTHON_MIN:
         detail = f"Python {version}" if is_version else answer.complaint()
-        raise ConfigError(f"starter.python = {python!r}: {detail}: {allowed}")
+        raise ConfigError(f"starter.python = {python!r}: {detail} ({allowed})")
     return f"{python} is Python {version}; the compute nodes need it at the same path"
 
 
@@ -314,8 +314,8 @@ async def _mailbox(config: Config) -> str:
             await site.remove(path)
     except OSError as error:
         raise ConfigError(
-            f"starter.mailbox {folder}: {error.strerror or error}: allowed is a folder of this"
-            " account with room in it, which the compute nodes see under the same path"
+            f"starter.mailbox {folder}: {error.strerror or error} (expected a folder of this"
+            " account with room in it, which the compute nodes see under the same path)"
         ) from error
     if not (is_there and is_same):
         raise ConfigError(f"starter.mailbox {folder}: a file that was written cannot be read back")

@@ -285,7 +285,7 @@ class Files:
             return ""
         return (
             f"{self._settings.site} has {added} bytes of added files, and this one has"
-            f" {order.size_bytes}: allowed are {most} (files.added_mb of its agent)"
+            f" {order.size_bytes} (expected at most {most}: files.added_mb of its agent)"
         )
 
     # Inside -------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(words)
     if name.isalpha() and not Path(name).exists():
         commands = ", ".join(COMMANDS)
-        return _fail(f"{name}: allowed are the path of a configuration, and {commands}", 2)
+        return _fail(f"no command {name} (expected {commands}, or the path of a configuration)", 2)
     try:
         configs = read_configs(options.configs)
     except ConfigError as error:

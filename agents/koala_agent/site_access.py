@@ -103,8 +103,8 @@ def check_installation(config: Config, *, is_complete: bool) -> None:
             found = place.format_map(environment)
             if not Path(found).exists():
                 raise ConfigError(
-                    f"{found} is not there: allowed in lrm.environment is what selects a"
-                    f" {config.system.title} of this machine, {', '.join(config.system.variables)}"
+                    f"{found} is not there (expected in lrm.environment what selects a"
+                    f" {config.system.title} of this machine: {', '.join(config.system.variables)})"
                 )
 
 

@@ -16,6 +16,7 @@
     extras.py        optional packages that a command needs
     jobs/            submit, run, list, show, why, timeline, cancel, wait, watch, logs, outputs, rsl
     files.py         files of sites
+    notify.py        how a user is told of its jobs
     admin/           sites, users, report, doctor
     top/             top: the grid on a terminal, always current
     render/          documents to text

@@ -30,7 +30,7 @@ class Number(click.ParamType[float]):
 
     name = "number"
     kind: type[int] | type[float] = float
-    allowed = "numbers"
+    expected = "a number"
 
     def __init__(
         self, low: float | None = None, high: float | None = None, *, above: float | None = None
@@ -55,13 +55,13 @@ class Number(click.ParamType[float]):
         try:
             number = self.kind(value)
         except ValueError:
-            raise SpecError(f"{named} {value!r}: allowed are {self.allowed}") from None
+            raise SpecError(f"{named} {value!r} (expected {self.expected})") from None
         if isinstance(number, float) and not is_sensible(number):  # nor is nan
-            raise SpecError(f"{named} {number}: allowed are {SENSIBLE}")
+            raise SpecError(f"{named} {number} (expected {SENSIBLE})")
         if not self.bounds.has(number):
             within = str(self.bounds).replace(" or more", "")
             within = within if self.bounds.low is None else f"from {within}"
-            raise SpecError(f"{named} {written(number)}: allowed is a number {within}")
+            raise SpecError(f"{named} {written(number)} (expected a number {within})")
         return number
 
 
@@ -111,7 +111,7 @@ class Whole(Number):
 
     name = "n"
     kind = int
-    allowed = "whole numbers"
+    expected = "a whole number"
 
 
 file = click.Path(path_type=Path)
@@ -247,10 +247,10 @@ def read_text(source: str) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise SpecError(
-            f"cannot read {source!r}: {reason}; allowed is a readable file, or - for standard input"
+            f"cannot read {source!r}: {reason} (expected a readable file, or - for standard input)"
         ) from error
     if len(text) > TEXT_BYTES_MAX:
-        raise SpecError(f"{source!r} is too long: at most {TEXT_BYTES_MAX} bytes are allowed")
+        raise SpecError(f"{source!r} is too long (expected at most {TEXT_BYTES_MAX} bytes)")
     return text
 
 
@@ -258,7 +258,7 @@ def chosen_component(name: str | None) -> str:
     """Return the component name of a request, where an empty text means all. Raises SpecError."""
     if name == "":  # typical of an unset shell variable
         raise SpecError(
-            "--component '': allowed is an index or a label; leave it out for all components"
+            "--component '' (expected an index or a label); leave it out for all components"
         )
     return name or ""
 
@@ -272,7 +272,7 @@ def read_duration(option: str, text: str) -> float:
     if text == "0":
         return 0.0
     if unit not in UNITS or not number.isascii() or not number.isdigit() or len(number) > 9:
-        raise SpecError(f"{option} {text!r}: allowed is a number with s, m, h or d, as in 12h")
+        raise SpecError(f"{option} {text!r} (expected a number with s, m, h or d, as in 12h)")
     return int(number) * UNITS[unit]
 
 
@@ -282,7 +282,7 @@ def read_definitions(words: Iterable[str] | None, *, option: str = "-D") -> dict
     for word in words or ():
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise SpecError(f"{option} {word!r}: allowed is NAME=VALUE, as in {option} STEPS=100")
+            raise SpecError(f"{option} {word!r} (expected NAME=VALUE, as in {option} STEPS=100)")
         if definitions.get(name, value) != value:
             raise SpecError(f"{option} {name} is given twice: {definitions[name]!r} and {value!r}")
         definitions[name] = value
@@ -299,8 +299,8 @@ def read_instant(option: str, text: str | None) -> float | None:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError) as error:
         raise SpecError(
-            f"{option} {text}: allowed is an instant of ISO 8601, as in 2026-11-21 or"
-            f" 2026-11-21T12:00:00Z (local time where no zone is named)"
+            f"{option} {text} (expected an instant of ISO 8601, as in 2026-11-21 or"
+            f" 2026-11-21T12:00:00Z; local time where no zone is named)"
         ) from error
 
 

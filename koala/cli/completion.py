@@ -31,6 +31,7 @@ REQUESTS: dict[str, Callable[[AsyncClient], Awaitable[Sequence[Record]]]] = {
     "job": lambda client: client.list_jobs(last=JOBS_MAX),
     "site": lambda client: client.sites(),
     "user": lambda client: client.users(),
+    "group": lambda client: client.groups(),
 }
 """How the daemon is asked for names, by the attribute that has the name."""
 

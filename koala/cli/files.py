@@ -89,7 +89,7 @@ def add(
 
     if there:
         if not sites:
-            raise SpecError("--there: allowed is a file at a site that --site names")
+            raise SpecError("--there without --site (expected the site where the file is)")
 
         async def take(client: AsyncClient) -> list[AddedFile]:
             return [

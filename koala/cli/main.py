@@ -51,9 +51,14 @@ SECTIONS: dict[str, dict[str, str]] = {
         "site": "koala.cli.admin.sites:site",
         "files": "koala.cli.files:files",
     },
+    "People": {
+        "user": "koala.cli.admin.users:user",
+        "group": "koala.cli.admin.groups:group",
+        "login": "koala.cli.admin.users:login",
+        "notify": "koala.cli.notify:notify",
+    },
     "Administration": {
         "daemon": "@daemon",
-        "user": "koala.cli.admin.users:user",
         "admin": "koala.cli.admin:admin",
     },
     "Research": {
@@ -69,6 +74,7 @@ SECTIONS: dict[str, dict[str, str]] = {
 
 SHORT = {
     "Grid": "Manage sites, and the files that jobs read.",
+    "People": "Users, groups, and limits of both.",
     "Research": "Simulations.",
 }
 """Sections whose commands share a line of the help text, for it to fit a small terminal."""
@@ -227,7 +233,7 @@ def _invoke(words: list[str], noted: dict[str, str]) -> None:
         with application.make_context("koala", list(words), obj=noted) as context:
             application.invoke(context)
     except UnicodeEncodeError as error:  # invalid bytes of the command line arrive as surrogates
-        raise SpecError(f"{error.object!r} is no text in UTF-8") from error
+        raise SpecError(f"{error.object!r} is not valid UTF-8") from error
     except BrokenPipeError:  # the reader has closed the pipe
         raise click.exceptions.Exit(FAILED) from None
     except KoalaError:  # a TimeLimitError is an OSError, too

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from koala.client.client import AsyncClient
     from koala.client.connection import Connection
+    from koala.common.identity.credentials import Credentials
 
 T = TypeVar("T")
 
@@ -29,14 +30,19 @@ RUNNER = "koala.cli.runner"
 """Name of the event loop among what click keeps for a command."""
 
 
-def ask(address: str | None, request: Callable[[AsyncClient], Awaitable[T]]) -> T:
+def ask(
+    address: str | None,
+    request: Callable[[AsyncClient], Awaitable[T]],
+    *,
+    credentials: Credentials | None = None,
+) -> T:
     """Run one request over its own connection and return the result."""
     from koala.client.client import AsyncClient
 
     _check_address(address)
 
     async def run() -> T:
-        async with AsyncClient(address) as client:
+        async with AsyncClient(address, credentials=credentials) as client:
             return await request(client)
 
     return _runner().run(run())
@@ -74,8 +80,8 @@ def _check_address(address: str | None) -> None:
     """Check an address as given. Raises SpecError."""
     if address is not None and not _is_address(address):
         raise SpecError(
-            f"address {address!r}: allowed is HOST:PORT, as in 127.0.0.1:7740, with a port of 1 to"
-            f" {PORT_MAX}"
+            f"address {address!r} (expected HOST:PORT, as in 127.0.0.1:7740, with a port of 1 to"
+            f" {PORT_MAX})"
         )
 
 

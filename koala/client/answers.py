@@ -27,7 +27,7 @@ def decode(kind: type[R], text: str | bytes) -> R:
         record: R = _decoder(kind).decode(text)
     except msgspec.DecodeError as error:
         raise KoalaError(
-            f"the daemon's answer is no {kind.__name__} that this client knows: {error};"
+            f"unexpected answer of the daemon (expected a {kind.__name__}): {error};"
             " compare the versions of daemon and client (`koala doctor`)"
         ) from error
     return record

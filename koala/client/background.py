@@ -63,8 +63,8 @@ class BackgroundLoop:
         with self._lock:
             if self._thread is threading.current_thread():
                 raise KoalaError(
-                    "a synchronous client was called from the thread of the clients: allowed is any"
-                    " other thread"
+                    "a synchronous client was called from the thread of the clients (expected any"
+                    " other thread)"
                 )
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()

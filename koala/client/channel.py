@@ -105,8 +105,8 @@ class DaemonEndpoint:
     def _check_plain(self, found: Credentials) -> None:
         if found.is_plain and not is_loopback(self._address):
             raise ConfigError(
-                f"plain text to {self._address}: allowed are loopback addresses, since anybody on"
-                " the way could read and change it"
+                f"plain text to {self._address} (expected a loopback address, since anybody on"
+                " the way could read and change it)"
             )
 
     async def _wait_ready(self, channel: grpc.aio.Channel) -> None:

@@ -99,7 +99,7 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
 
     # --- jobs -------------------------------------------------------------------------------------
 
-    async def submit(
+    async def submit(  # noqa: PLR0913 - options of a submission, all by name
         self,
         rsl: str | Job,
         *,
@@ -109,6 +109,7 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
         no_wait: bool = False,
         queue: str = "",
         after: Sequence[str] = (),
+        group: str = "",
         patience_s: float = 0.0,
     ) -> AsyncJobHandle:
         """Submit a job description: RSL, YAML or JSON, or a `Job`. Return a handle of the job.
@@ -120,6 +121,8 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
           and nowhere else.
         - `after`: jobs that must have ended before this one is placed, as `j12`, or `j12:any` where
           any end will do; beside those that the description names.
+        - `group` of users for which the job counts, in place of that of the description or of the
+          user.
         - `patience_s`: retry for so long while the daemon has no room.
 
         Raises SpecError, RejectedError; ExhaustedError if there is no room after `patience_s`.
@@ -131,6 +134,7 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
             no_wait=no_wait,
             queue=queue,
             after=after,
+            group=group,
         )
         results = await self.submit_many([one], dry_run=dry_run, patience_s=patience_s)
         result = results[0]

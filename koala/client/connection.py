@@ -58,7 +58,7 @@ class Connection:
     ) -> None:
         """Find the address and the credentials. Raises SpecError, ConfigError."""
         if not timeout > 0:
-            raise SpecError(f"timeout = {timeout!r}: allowed are seconds above 0")
+            raise SpecError(f"timeout = {timeout!r} (expected seconds above 0)")
         given = address or os.environ.get(ADDRESS_VARIABLE)
         if credentials is None:
             given = given or default_address() or own_daemon(DEFAULT_ADDRESS) or DEFAULT_ADDRESS
@@ -187,5 +187,5 @@ def _user() -> str:
 def _sendable(user: str) -> str:
     """Check that the user name fits into metadata: printable ASCII. Raises SpecError."""
     if not user.isascii() or not user.isprintable():
-        raise SpecError(f"user {user!r}: allowed is printable ASCII")
+        raise SpecError(f"user {user!r} (expected printable ASCII)")
     return user

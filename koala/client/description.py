@@ -64,9 +64,10 @@ class Job:
 
     components: Sequence[Component]
     name: str | None = None
+    group: str | None = None  # of users, for which it counts
     distinct: bool | None = None  # True: no two components at one site
     after: Sequence[str] = ()  # jobs that must have ended before: "j12", or "j12:any"
-    notify: Mapping[str, str | Sequence[str]] | None = None  # {"topic": ...}, {"command": [...]}
+    notify: Mapping[str, str | Sequence[str]] | None = None  # {"mail": ..., "on": ["failure"]}
     priority: str | None = None
     input_files: str | Sequence[str] | Mapping[str, int | str] | None = None  # of all components
     input_mode: str | None = None

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from koala.client.connection import Connection
 from koala.common.wire.v1 import koala_pb2 as pb
-from koala.views.records.access import AuditLine, AuditLines, Enrolment, Enrolments, User, Users
+from koala.views.records.access import (
+    AuditLine,
+    AuditLines,
+    Enrolment,
+    Enrolments,
+    Group,
+    Groups,
+    Notifications,
+    User,
+    Users,
+)
 from koala.views.records.accounts import ClaimReport, Report
-from koala.views.records.base import Moment
+from koala.views.records.base import Moment, moment_of
 from koala.views.records.grid import DaemonInfo, Metrics, Queues, Sites, SiteStatus
 
 
@@ -29,6 +40,7 @@ class AsyncGridCalls:
             role=reply.role,
             now=Moment.of(reply.now),
             relay=reply.relay,
+            expires_at=moment_of(reply.expires_at or None),
         )
 
     async def sites(self) -> list[SiteStatus]:
@@ -97,10 +109,80 @@ class AsyncGridCalls:
         """List the added sites with the state of their certificates."""
         return list((await self._daemon.record(Enrolments, "ListEnrolments", pb.Empty())).sites)
 
-    async def add_user(self, name: str, *, role: str = "user", expires_s: float = 0.0) -> User:
-        """Add a user; return a `token`, shown only once."""
-        request = pb.AddUserRequest(name=name, role=role, expires_s=expires_s)
+    async def notifications(
+        self,
+        *,
+        mail: str | None = None,
+        webhook: str | None = None,
+        on: Iterable[str] = (),
+        test: bool = False,
+    ) -> Notifications:
+        """Show how the caller is told of jobs; with `mail` or `webhook` change it, "" for none.
+
+        `on` are events (start, end, failure, setback, expiry), none: end and expiry. `test` sends
+        one now. Raises SpecError, RejectedError.
+        """
+        request = pb.NotificationsRequest(
+            change=mail is not None or webhook is not None,
+            mail=mail or "",
+            webhook=webhook or "",
+            on=on,
+            test=test,
+        )
+        return await self._daemon.record(Notifications, "Notifications", request)
+
+    async def add_user(
+        self, name: str, *, role: str = "user", expires_s: float = 0.0, invited_s: float = 0.0
+    ) -> User:
+        """Add a user; return a `token`, shown only once. With `invited_s` it is an invitation: the
+        user exchanges it for a token within this time (`renew_token`)."""
+        request = pb.AddUserRequest(name=name, role=role, expires_s=expires_s, invited_s=invited_s)
         return await self._daemon.record(User, "AddUser", request)
+
+    async def renew_token(self) -> User:
+        """Exchange the caller's token, or invitation, for a new `token`; the old one ends."""
+        return await self._daemon.record(User, "RenewToken", pb.Empty())
+
+    async def set_user(
+        self,
+        name: str,
+        *,
+        role: str = "",
+        expires_s: float | None = None,
+        group: str | None = None,
+        limits: Mapping[str, float | str] | None = None,
+    ) -> User:
+        """Change a user, whose token stays; what is not given stays as it is.
+
+        `expires_s` counts from now, 0: never. `group` is that of jobs that name none. `limits` are
+        `processors`, `gpus`, `jobs`, `hold_s` and `shares`; "none" takes one away. For
+        administrators. Raises UnknownNameError, SpecError, RejectedError.
+        """
+        request = pb.SetUserRequest(
+            name=name, role=role, expires_s=expires_s, group=group, limits=_texts(limits)
+        )
+        return await self._daemon.record(User, "SetUser", request)
+
+    async def set_group(
+        self,
+        name: str,
+        *,
+        add: Iterable[str] = (),
+        remove: Iterable[str] = (),
+        limits: Mapping[str, float | str] | None = None,
+    ) -> Group:
+        """Add a group, or change its members and its `limits` (as in `set_user`). For
+        administrators. Raises UnknownNameError, SpecError."""
+        request = pb.SetGroupRequest(name=name, add=add, remove=remove, limits=_texts(limits))
+        return await self._daemon.record(Group, "SetGroup", request)
+
+    async def remove_group(self, name: str) -> Group:
+        """Remove a group: its members and their jobs stay. Raises UnknownNameError."""
+        return await self._daemon.record(Group, "RemoveGroup", pb.NameRequest(name=name))
+
+    async def groups(self) -> list[Group]:
+        """List the groups of the caller, all of them for operators, with what they have in use."""
+        return list((await self._daemon.record(Groups, "ListGroups", pb.Empty())).groups)
 
     async def revoke_user(self, name: str) -> User:
         """Revoke all credentials of a user. Raises UnknownNameError."""
@@ -114,6 +196,10 @@ class AsyncGridCalls:
         """Return the newest lines of the audit log, oldest first. For administrators."""
         request = pb.AuditRequest(last=last)
         return list((await self._daemon.record(AuditLines, "Audit", request)).audit)
+
+
+def _texts(limits: Mapping[str, float | str] | None) -> dict[str, str]:
+    return {name: str(value) for name, value in (limits or {}).items()}
 
 
 def _seconds(instant: datetime | float | None) -> float | None:

@@ -22,6 +22,7 @@ class Submission:
     no_wait: bool = False
     queue: str = ""
     after: Sequence[str] = ()
+    group: str = ""
 
 
 def submission_message(one: Submission | Job | str) -> pb.Submission:
@@ -35,6 +36,7 @@ def submission_message(one: Submission | Job | str) -> pb.Submission:
         no_wait=one.no_wait,
         queue=one.queue,
         after=one.after,
+        group=one.group,
     )
 
 

@@ -143,6 +143,12 @@ class Client:
     enrolments = blocking(AsyncClient.enrolments)
     add_user = blocking(AsyncClient.add_user)
     revoke_user = blocking(AsyncClient.revoke_user)
+    notifications = blocking(AsyncClient.notifications)
+    renew_token = blocking(AsyncClient.renew_token)
+    set_user = blocking(AsyncClient.set_user)
+    set_group = blocking(AsyncClient.set_group)
+    remove_group = blocking(AsyncClient.remove_group)
+    groups = blocking(AsyncClient.groups)
     users = blocking(AsyncClient.users)
     audit = blocking(AsyncClient.audit)
 

@@ -36,7 +36,7 @@ class LocalFile:
     async def read(cls, path: Path) -> LocalFile:
         """Read a file and compute its checksum. Raises SpecError, OSError."""
         if not await asyncio.to_thread(path.is_file):
-            raise SpecError(f"{path}: allowed is a regular file")
+            raise SpecError(f"{path} is missing, or not a regular file (expected a regular file)")
         return await asyncio.to_thread(cls._read, path)
 
     @classmethod
@@ -56,7 +56,7 @@ def files_below(path: Path) -> tuple[list[tuple[Path, str]], list[str]]:
     neither."""
     if not path.is_dir():
         if not path.is_file():
-            raise SpecError(f"{path}: allowed is a file or a folder that exists")
+            raise SpecError(f"{path} does not exist, or is special (expected a file or a folder)")
         return [(path, path.name)], []
     root = path.resolve()
     files: list[tuple[Path, str]] = []

@@ -4,6 +4,8 @@ AssertionError with the job's story.
 
 from __future__ import annotations
 
+from koala.core.allowances import hold_limit_of
+from koala.core.model.allowances import Payer, Usage, payers_of, user_payer
 from koala.core.model.claim import Asked, Claim, Granted, Held, Passed, Released, Stopped
 from koala.core.model.job import (
     Attempt,
@@ -46,6 +48,7 @@ def check(state: State, now: Instant) -> None:
     _check_sites(state)
     _check_transfers(state)
     _check_bookings(state)
+    _check_usage(state)
     _check_budgets(state)
     is_full = len(waiting) >= state.parameters.queue_jobs_max
     assert is_full or not delayed, f"{delayed[:3]} are delayed though there is room"
@@ -113,7 +116,7 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
 
 def _check_tickets(state: State, job: Job, attempt: Attempt) -> None:
     """Check that each component holds, or waits with tickets of its own site."""
-    budget = state.user_budgets.get(job.spec.owner)
+    budget = state.payer_budgets.get(user_payer(job.spec.owner))
     for member in attempt.present:
         phase = _phase(state, member)
         assert phase is None or isinstance(phase, Granted), f"{job.id} {phase}: {job.story}"
@@ -122,7 +125,7 @@ def _check_tickets(state: State, job: Job, attempt: Attempt) -> None:
         for name in member.tickets:
             ticket = state.ledger[name]
             assert isinstance(ticket.phase, Asked), f"{name} {ticket.phase}: {job.story}"
-            assert ticket.is_ticket, f"{name} is no ticket: {job.story}"
+            assert ticket.is_ticket, f"{name} is not a ticket: {job.story}"
             sites = (member.site, *member.others)
             assert ticket.site in sites, f"{name} is at {ticket.site}: {job.story}"
 
@@ -199,16 +202,26 @@ def _check_bookings(state: State) -> None:
         assert bps <= most * (1 + _ROUNDING), f"{link} has {most} B/s, and {bps} are booked"
 
 
+def _check_usage(state: State) -> None:
+    """Check that users and groups have what their placed jobs asked for."""
+    sums: dict[Payer, Usage] = {}
+    for name in state.placed:
+        spec = state.jobs[name].spec
+        for payer in payers_of(spec):
+            sums.setdefault(payer, Usage()).add(spec)
+    assert sums == state.usage, f"placed jobs have {sums}, and {state.usage} are counted"
+
+
 def _check_budgets(state: State) -> None:
     """Check that no hold budget is spent beyond its limit."""
-    limits = state.parameters
-    for budgets, limit_s in (
-        (state.user_budgets, limits.hold_budget_user_s),
-        (state.site_budgets, limits.hold_budget_site_s),
+    limits = {payer: hold_limit_of(state, payer) for payer in state.payer_budgets}
+    of_site_s = state.parameters.hold_budget_site_s
+    for payer, budget, limit_s in (
+        *[(payer, budget, limits[payer]) for payer, budget in state.payer_budgets.items()],
+        *[(site, budget, of_site_s) for site, budget in state.site_budgets.items()],
     ):
-        for payer, budget in budgets.items():
-            spent_s = budget.spent_s
-            assert spent_s <= limit_s + _ROUNDING, f"{payer} holds {spent_s} of {limit_s}"
+        spent_s = budget.spent_s
+        assert spent_s <= limit_s + _ROUNDING, f"{payer} holds {spent_s} of {limit_s}"
 
 
 def _check_transfers(state: State) -> None:

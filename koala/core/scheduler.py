@@ -157,6 +157,9 @@ class Scheduler(State):
                 self._on_daemon_started(event, now)
             case ev.ParametersChanged():
                 self._on_parameters_changed(event, now)
+            case ev.AllowancesSet():
+                self.allowances = dict(event.allowances)
+                self.request_scan()
 
     def _on_daemon_started(self, event: ev.DaemonStarted, now: Instant) -> None:
         self.epoch = event.epoch

@@ -8,8 +8,8 @@ without a full replay.
 - Most queued jobs are flat rows (`snapshot_rows`), and each description is kept once beside them.
 - An unknown class or field is an error, and so is a missing field without a default.
 
-Not saved: the recorder, the actions of the current event, the index of successors, which the jobs
-tell, and the policies, which come from the configuration.
+Not saved: the recorder, the actions of the current event, the index of successors and the
+usage, which the jobs tell, and the policies, which come from the configuration.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from operator import attrgetter
 from typing import Any, TypeAlias, cast
 
 from koala.common.protocol.messages import Queue, SiteResources
-from koala.core.model import charges, claim, grid, job, parameters, timers, values
+from koala.core.model import allowances, charges, claim, grid, job, parameters, timers, values
 from koala.core.model import hold_budget as budget
 from koala.core.model import placement_queues as queues
 from koala.core.model import predecessors as after
@@ -56,6 +56,7 @@ TAGS: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         *(after.Ended, after.Predecessor),
+        allowances.Allowance,
         *(budget.Budget, budget.BudgetCharge),
         *(charges.Charge, charges.Refusal, charges.Setback, charges.StatedStart, charges.Trouble),
         *(claim.Armed, claim.Asked, claim.Claim, claim.Grant, claim.Granted, claim.Passed),
@@ -76,7 +77,9 @@ TAGS: dict[str, type] = {
 """Classes of the state by the tags under which they are saved. Another name of a class or of a
 field is another format (`koala.common.runtime.disk_formats.JOURNAL`)."""
 _TAG_OF = {cls: tag for tag, cls in TAGS.items()}
-NOT_SAVED = frozenset({"policies", "recorder", "actions", "is_changed", "scanner", "successors"})
+NOT_SAVED = frozenset(
+    {"policies", "recorder", "actions", "is_changed", "scanner", "successors", "usage"}
+)
 _LISTS: dict[str, type] = {"l": list, "t": tuple, "q": deque}
 _LETTERS = {kind: letter for letter, kind in _LISTS.items()}
 
@@ -142,6 +145,8 @@ def load(plain: Plain, policies: Policies, specs: Sequence[JobSpec] | None = Non
         for one in scheduler.jobs.values():
             if type(one.phase) is job.Waiting:
                 add_dependencies(scheduler, one, one.phase)
+        for name, attempt in scheduler.placed.items():
+            scheduler.add_attempt(scheduler.jobs[name], attempt)
         scheduler.scanner = SCANNERS[plain["scanner"]]
     except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
         raise UnreadableSnapshotError(f"{type(error).__name__}: {error}") from error
@@ -347,7 +352,7 @@ def _default(field: dataclasses.Field[Any]) -> object:
 def _tag(cls: type) -> str:
     tag = _TAG_OF.get(cls)
     if tag is None:
-        raise UnreadableSnapshotError(f"{cls.__module__}.{cls.__name__} is no part of the state")
+        raise UnreadableSnapshotError(f"{cls.__module__}.{cls.__name__} is not a part of the state")
     return tag
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from koala.core.answer_recorder import AnswerRecorder
 from koala.core.model.actions import Action, Announce
+from koala.core.model.allowances import Allowance, Payer, Usage, payers_of
 from koala.core.model.claim import Claim
 from koala.core.model.grid import Replica, Site
 from koala.core.model.hold_budget import Budget
@@ -20,7 +21,7 @@ from koala.core.model.parameters import Parameters
 from koala.core.model.placement_queues import Queues
 from koala.core.model.replicas import ReplicaCatalogue
 from koala.core.model.timers import Timers
-from koala.core.model.values import ClaimId, FileName, Instant, JobId, QueueName, SiteName, UserName
+from koala.core.model.values import ClaimId, FileName, Instant, JobId, QueueName, SiteName
 from koala.core.policy_api import Policies
 
 STORY_LINES_MAX = 60
@@ -70,7 +71,9 @@ class State:
         self.queues = Queues()
         self.successors: dict[JobId, dict[JobId, None]] = {}  # jobs that wait for this one's end
         self.files = ReplicaCatalogue()
-        self.user_budgets: dict[UserName, Budget] = {}
+        self.allowances: dict[Payer, Allowance] = {}
+        self.usage: dict[Payer, Usage] = {}  # of the placed jobs
+        self.payer_budgets: dict[Payer, Budget] = {}
         self.site_budgets: dict[SiteName, Budget] = {}
         self.has_tickets = False  # jobs may wait in local queues
         self.arms = 0  # counter of arm numbers in this epoch
@@ -98,6 +101,21 @@ class State:
     def replicas(self) -> dict[FileName, Replica]:
         """The replica catalogue."""
         return self.files.replicas
+
+    def add_attempt(self, job: Job, attempt: Attempt) -> None:
+        """Add a live attempt: the job counts for its user and group from here on."""
+        self.placed[job.id] = attempt
+        for payer in payers_of(job.spec):
+            self.usage.setdefault(payer, Usage()).add(job.spec)
+
+    def remove_attempt(self, job: Job) -> Attempt | None:
+        """Remove and return the job's live attempt, if it has one."""
+        attempt = self.placed.pop(job.id, None)
+        for payer in payers_of(job.spec) if attempt is not None else ():
+            self.usage[payer].add(job.spec, -1)
+            if not self.usage[payer].jobs:
+                del self.usage[payer]
+        return attempt
 
     def request_scan(self, *freed: SiteName) -> None:
         """Request a scan after a change that may let any queued job be placed.

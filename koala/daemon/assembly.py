@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from koala.common.protocol.limits import REQUEST_BYTES_MAX
+from koala.common.runtime.clock import unix_now
 from koala.common.runtime.disk_space import DiskSpace
 from koala.common.runtime.software import software_version
 from koala.common.runtime.structured_log import get_logger
@@ -19,7 +20,7 @@ from koala.common.wire.interceptors import Readable
 from koala.common.wire.v1 import koala_pb2_grpc, link_pb2_grpc
 from koala.core.digest import digest
 from koala.core.model.actions import Action
-from koala.core.model.job import Cancelled, Failed, Finished
+from koala.core.model.job import Cancelled, Failed, Finished, Job
 from koala.core.model.values import JobId
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.connections import SiteSessions
@@ -29,10 +30,11 @@ from koala.daemon.agents.starter_requests import StarterRequests
 from koala.daemon.agents.streams import Streams
 from koala.daemon.auth.credential_store import RegistrableSites
 from koala.daemon.auth.enrolment_service import Registrar
-from koala.daemon.clients.event_feed import EventFeed
 from koala.daemon.clients.file_service import FileService
+from koala.daemon.clients.group_service import GroupService
 from koala.daemon.clients.listing import ArchiveQueries
 from koala.daemon.clients.logs import Logs
+from koala.daemon.clients.notification_service import NotificationService
 from koala.daemon.clients.outputs import Outputs, Publisher
 from koala.daemon.clients.rsl_parsing import DescriptionParser
 from koala.daemon.clients.service import Service
@@ -47,13 +49,16 @@ from koala.daemon.files.spool import EndedJob, Spool
 from koala.daemon.files.uploads import Uploads
 from koala.daemon.listeners import Listeners
 from koala.daemon.loop.action_dispatcher import ActionDispatcher
+from koala.daemon.loop.event_feed import EventFeed
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.gc_tuning import freeze_periodically
 from koala.daemon.loop.group_commit import Upkeep
 from koala.daemon.loop.observers import Observers
 from koala.daemon.metrics.gauges import DaemonParts
 from koala.daemon.metrics.summary import metrics_document
-from koala.daemon.notifications.notifier import Notifier, NotifyRules
+from koala.daemon.notifications.notifier import Notifier
+from koala.daemon.notifications.outbox import DeliveryStore
+from koala.daemon.notifications.receivers import NotifyRules
 from koala.daemon.quotas import ConcurrencyQuota, Quotas
 from koala.daemon.state.recovery import Recovered
 from koala.daemon.storage.journal import Journal, rolled_back_error
@@ -132,8 +137,27 @@ def assemble(base: Foundation) -> Assembly:
     dispatcher = _dispatcher(base, sessions, files)
     notices = EventFeed(base.journal)
     quotas = Quotas(config.limits, scheduler.jobs.values())
-    notifier = Notifier(scheduler.jobs.get, None if bus is None else bus.send)
-    publishers = (notices, files.output_queue, quotas, notifier, *(() if bus is None else (bus,)))
+    rules = NotifyRules.of_daemon(
+        has_bus=bus is not None,
+        is_plain=config.is_plain,
+        mail=config.mail,
+        webhooks=config.webhooks,
+    )
+    notifier = Notifier(
+        feed=notices,
+        outbox=DeliveryStore(
+            config.state_dir, per_hour=config.notifications_per_hour, now=unix_now
+        ),
+        rules=rules,
+        secret=base.secret,
+        find_job=partial(_find_job, base),
+        users=lambda: (
+            {} if base.listeners.credentials is None else base.listeners.credentials.users
+        ),
+        now=unix_now,
+        send=None if bus is None else bus.send,
+    )
+    publishers = (notices, files.output_queue, quotas, *(() if bus is None else (bus,)))
     receiver = _Receiver(dispatcher, (_log_notices, *(one.publish for one in publishers)))
     observed = {"metrics": metrics, "traces": traces}
     observers = Observers({k: one.observe for k, one in observed.items() if one is not None})
@@ -151,6 +175,7 @@ def assemble(base: Foundation) -> Assembly:
         journal=base.journal,
         listeners=base.listeners,
     )
+    groups = GroupService(event_loop=event_loop, credentials=base.listeners.credentials)
     submit_service = SubmitService(
         event_loop=event_loop,
         description_parser=DescriptionParser(calls_per_user=config.limits.calls_per_user),
@@ -158,13 +183,14 @@ def assemble(base: Foundation) -> Assembly:
         journal=base.journal,
         registry=agents.registry,
         disk=base.disk,
-        notify_rules=NotifyRules.of_daemon(has_bus=bus is not None, is_plain=config.is_plain),
+        notify_rules=rules,
         uploads=files.uploads,
+        group_of_job=groups.group_of_job,
     )
     # Late: gRPC closes the ports of a server that never started at the end of the process only.
     server = _server(base.listeners, () if metrics is None else (metrics.calls,))
     address = f"{_reachable(config.listen)}:{base.listeners.open(server)}"
-    service = _service(base, parts, submit_service, agents.logs, files, address)
+    service = _service(base, parts, submit_service, groups, notifier, agents.logs, files, address)
     link_pb2_grpc.add_AgentLinkServicer_to_server(agents.streams, server)
     koala_pb2_grpc.add_KoalaServicer_to_server(service, server)
     return Assembly(
@@ -183,6 +209,7 @@ def assemble(base: Foundation) -> Assembly:
             files.publisher.run,
             service.files.run,
             notifier.run,
+            groups.publish,
             quotas.measure,
             *(() if bus is None else (bus.run,)),
             *(() if metrics is None else (partial(metrics.run, parts),)),
@@ -413,6 +440,8 @@ def _service(
     base: Foundation,
     parts: DaemonParts,
     submit_service: SubmitService,
+    groups: GroupService,
+    notifier: Notifier,
     logs: Logs,
     files: _FileParts,
     address: str,
@@ -446,6 +475,8 @@ def _service(
             address=address,
             disconnect=parts.registry.disconnect,
         ),
+        groups=groups,
+        notifications=NotificationService(credentials=listeners.credentials, notifier=notifier),
         journal=journal,
         archive=ArchiveQueries(journal, calls_per_user=limits.calls_per_user),
         call_queue=listeners.call_queue,
@@ -474,6 +505,11 @@ def _reachable(listen: str) -> str:
 
 
 # --- optional parts -------------------------------------------------------------------------------
+
+
+async def _find_job(base: Foundation, name: JobId) -> Job | None:
+    """Find a job in memory or in the archive."""
+    return base.scheduler.jobs.get(name) or await base.journal.job(name)
 
 
 def _bus(config: Config) -> MqttPublisher | None:

@@ -17,6 +17,7 @@ in use:
                     keep_jobs_hours, snapshot_events
     [limits]        quotas: see LimitsTable
     [bus]           url
+    [notify]        smtp, sender, security, user, password_file, webhooks, per_user_hour
     [metrics]       listen, relay, certificate, key, token_file, insecure, sites_max
     [traces]        endpoint, insecure
 """
@@ -24,12 +25,14 @@ in use:
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
+from koala.common.identity.private_files import read_private
 from koala.common.identity.tls import is_loopback
 from koala.common.metrics.settings import MetricsSettings, MetricsTable, metrics_settings
 from koala.common.runtime.foreign.guards import LIVE_LIMIT_S, Conduct, Replacement
@@ -172,6 +175,35 @@ class BusTable(Table, frozen=True):
     url: str
 
 
+class NotifyTable(Table, frozen=True):
+    """The mail server of notifications, the beginnings of webhooks, and a user's limit an hour."""
+
+    smtp: Endpoint | None = None
+    sender: str = ""
+    security: Literal["none", "starttls", "tls"] = "starttls"
+    user: str = ""
+    password_file: str = ""
+    webhooks: tuple[
+        Annotated[
+            str, matching(r"^https?://[^\s/?#@]+/\S*$", "https://HOST/, or a longer beginning")
+        ],
+        ...,
+    ] = ()
+    per_user_hour: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailServer:
+    """SMTP server, `security` none, starttls or tls; without a user it asks for no login."""
+
+    host: str
+    port: int
+    sender: str
+    security: str = "starttls"
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+
 class DaemonMetricsTable(MetricsTable, frozen=True):
     """Metrics of the daemon, and at the address `relay` those of its relay."""
 
@@ -199,6 +231,7 @@ class File(Table, frozen=True):
     journal: JournalTable = JournalTable()
     limits: LimitsTable = LimitsTable()
     bus: BusTable | None = None
+    notify: NotifyTable = NotifyTable()
     metrics: DaemonMetricsTable | None = None
     traces: TracesTable | None = None
 
@@ -239,6 +272,9 @@ class Config(CoreSettings, frozen=True, kw_only=True):
     relay_address: str
     relay_bytes_per_s: float | None
     bus_url: str
+    mail: MailServer | None = None
+    webhooks: tuple[str, ...] = ()
+    notifications_per_hour: int = 100
     metrics: MetricsSettings | None = None
     relay_metrics: MetricsSettings | None = None
     traces: str = ""
@@ -261,8 +297,8 @@ def parse_config(text: str, *, source: str, folder: Path) -> Config:
         check_port(source, key, endpoint)
     if file.daemon.beat_s * 2 > file.daemon.silence_s:
         raise ConfigError(
-            f"{source}: daemon.silence_s = {file.daemon.silence_s:g}: allowed is at least"
-            f" 2 x daemon.beat_s = {2 * file.daemon.beat_s:g}"
+            f"{source}: daemon.silence_s = {file.daemon.silence_s:g} (expected at least"
+            f" 2 x daemon.beat_s = {2 * file.daemon.beat_s:g})"
         )
     _check_plain(file, source)
     return _assemble(file, source, folder)
@@ -275,14 +311,14 @@ def _check_plain(file: File, source: str) -> None:
     for key, endpoint in (("daemon", file.daemon.listen), ("relay", file.relay.listen)):
         if endpoint is not None and not is_loopback(endpoint):
             raise ConfigError(
-                f"{source}: {key}.listen = {endpoint!r} with daemon.plain = true: allowed are only"
-                " loopback addresses, as 127.0.0.1:7740, since everybody who reaches a plain port"
-                " may do everything"
+                f"{source}: {key}.listen = {endpoint!r} with daemon.plain = true (expected a"
+                " loopback address, as 127.0.0.1:7740, since everybody who reaches a plain port"
+                " may do everything)"
             )
     if file.daemon.agents is not None:
         raise ConfigError(
-            f"{source}: daemon.agents = {file.daemon.agents!r} with daemon.plain = true: allowed is"
-            " nothing, since plain text knows no certificates"
+            f"{source}: daemon.agents = {file.daemon.agents!r} with daemon.plain = true (expected"
+            " nothing, since plain text knows no certificates)"
         )
 
 
@@ -340,6 +376,9 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
         relay_address=file.relay.address,
         relay_bytes_per_s=file.relay.bytes_per_s,
         bus_url=_bus_url(file.bus, source),
+        mail=_mail(file.notify, source, folder),
+        webhooks=file.notify.webhooks,
+        notifications_per_hour=file.notify.per_user_hour,
         metrics=_endpoint(file.metrics, "listen", source, folder, state_dir / "metrics.url"),
         relay_metrics=_endpoint(
             file.metrics, "relay", source, folder, state_dir / "relay-metrics.url"
@@ -372,6 +411,32 @@ def _bus_url(table: BusTable | None, source: str) -> str:
     return "" if table is None else table.url
 
 
+def _mail(table: NotifyTable, source: str, folder: Path) -> MailServer | None:
+    """Return the mail server of notifications; None without it. Raises ConfigError."""
+    if table.smtp is None:
+        return None
+    if not table.sender:
+        raise ConfigError(
+            f"{source}: notify.sender is missing (expected an address, with notify.smtp)"
+        )
+    password = ""
+    if table.password_file:
+        path = folder / written_path(table.password_file, key=f"{source}: notify.password_file")
+        try:
+            password = read_private(path).decode().strip()
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    host, _, port = table.smtp.rpartition(":")
+    return MailServer(
+        host=host.strip("[]"),
+        port=int(port),
+        sender=table.sender,
+        security=table.security,
+        user=table.user,
+        password=password,
+    )
+
+
 def _traces(table: TracesTable | None, source: str) -> str:
     """Return the address of the receiver of traces; empty without it. Raises ConfigError."""
     if table is None:
@@ -385,8 +450,8 @@ def _traces(table: TracesTable | None, source: str) -> str:
     is_plain = table.endpoint.startswith("http:")
     if is_plain and not (table.insecure or is_loopback(f"{host}:0")):
         raise ConfigError(
-            f"{source}: traces.endpoint = {table.endpoint!r}: allowed is https://, or a loopback"
-            " address, as http://127.0.0.1:4318/v1/traces; or traces.insecure = true, if names of"
+            f"{source}: traces.endpoint = {table.endpoint!r} (expected https://, or a loopback"
+            " address, as http://127.0.0.1:4318/v1/traces); or traces.insecure = true, if names of"
             " users and jobs may be read on the way"
         )
     return table.endpoint
@@ -397,7 +462,7 @@ def _parameters(table: dict[str, Any], source: str) -> Parameters:
         if name not in NAMES:
             raise ConfigError(f"{source}: {unknown_key(f'parameters.{name}', NAMES)}")
         if isinstance(value, float) and math.isnan(value):
-            raise ConfigError(f"{source}: parameters.{name} = nan: allowed is a number")
+            raise ConfigError(f"{source}: parameters.{name} = nan (expected a number)")
     try:
         return convert(table, Parameters, source="")
     except ConfigError as error:
@@ -412,6 +477,6 @@ def _links(
         for end, bandwidth in sorted(targets.items()):
             if not math.isfinite(bandwidth):
                 key = f"links.{name}.{start}.{end}"
-                raise ConfigError(f"{source}: {key} = {bandwidth}: allowed is a finite number")
+                raise ConfigError(f"{source}: {key} = {bandwidth} (expected a finite number)")
             links.append((SiteName(start), SiteName(end), bandwidth))
     return tuple(links)

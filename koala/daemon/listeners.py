@@ -29,7 +29,7 @@ from koala.common.wire.v1.identity_pb2_grpc import add_EnrolmentServicer_to_serv
 from koala.daemon.auth.access_rules import Role
 from koala.daemon.auth.audit import Audit, account
 from koala.daemon.auth.certificate_authority import ADMINISTRATOR_FILE, FOLDER, CertificateAuthority
-from koala.daemon.auth.credential_store import CredentialStore, SiteRecord
+from koala.daemon.auth.credential_store import CredentialStore, SiteRecord, UserRecord
 from koala.daemon.auth.enrolment_service import EnrolmentService
 from koala.daemon.auth.interceptor import AuthInterceptor, OpenStreams
 from koala.daemon.config import Config
@@ -77,6 +77,11 @@ class Listeners:
     def enrolled(self) -> Mapping[str, SiteRecord]:
         """The enrolled sites; none in plain text."""
         return {} if self.credentials is None else self.credentials.sites
+
+    @property
+    def users(self) -> Mapping[str, UserRecord]:
+        """The users with credentials; none in plain text."""
+        return {} if self.credentials is None else self.credentials.users
 
     @property
     def ports(self) -> int:

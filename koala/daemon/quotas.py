@@ -55,10 +55,10 @@ class ConcurrencyQuota:
         own = self._of_user.get(user, 0)
         if self.taken >= self._most:
             what = f"{self.taken} {self._what} are here already"
-            raise _exhausted(what, f"{self._most} ({self._keys[0]})", SLOT_RETRY_S)
+            raise _exhausted(what, f"{self._most}: {self._keys[0]}", SLOT_RETRY_S)
         if own >= self._most_of_user:
             what = f"{own} {self._what} of {_display_name(user)} are here already"
-            raise _exhausted(what, f"{self._most_of_user} ({self._keys[1]})", SLOT_RETRY_S)
+            raise _exhausted(what, f"{self._most_of_user}: {self._keys[1]}", SLOT_RETRY_S)
         self.taken += 1
         self._of_user[user] = own + 1
         try:
@@ -92,7 +92,7 @@ class FairQueue:
             calls = self._users_calls[user] = _UserCalls(self._at_once)
         if calls.calls >= self._most:
             what = f"{calls.calls} calls of {_display_name(user)} wait to be answered"
-            raise _exhausted(what, f"{self._most} (limits.calls_per_user)", CALL_RETRY_S)
+            raise _exhausted(what, f"{self._most}: limits.calls_per_user", CALL_RETRY_S)
         if calls.size_bytes + size_bytes > CALLS_BYTES_MAX:
             total = calls.size_bytes + size_bytes
             what = (
@@ -202,15 +202,15 @@ class Quotas:
         ):
             if load.jobs >= jobs_max:
                 raise _exhausted(
-                    f"{load.jobs} jobs{whose} are not over yet",
-                    f"{jobs_max} (limits.jobs{suffix})",
+                    f"{load.jobs} jobs{whose} have not ended",
+                    f"{jobs_max}: limits.jobs{suffix}",
                     QUEUE_RETRY_S,
                 )
             if load.size + size > mb_max * MB:
                 raise _exhausted(
-                    f"the descriptions of the jobs{whose} that are not over would have"
+                    f"the descriptions of the jobs{whose} that have not ended would have"
                     f" {(load.size + size) / MB:.1f} MB",
-                    f"{mb_max} (limits.descriptions_mb{suffix})",
+                    f"{mb_max}: limits.descriptions_mb{suffix}",
                     QUEUE_RETRY_S,
                 )
 
@@ -245,7 +245,7 @@ class Quotas:
         wait_s = bucket.wait_s(now)
         if wait_s > 0:
             what = f"{_display_name(user)} submits more jobs than are allowed in the long run"
-            raise _exhausted(what, f"{per_s:g} a second (limits.submissions_per_s)", wait_s)
+            raise _exhausted(what, f"{per_s:g} a second: limits.submissions_per_s", wait_s)
         bucket.consume(submissions)
 
 
@@ -262,11 +262,11 @@ class _Load:
 def queues_full_error(queued: int, most: int) -> ExhaustedError:
     """Return the error for a job that must not wait outside the full placement queues."""
     what = f"the placement queues are full: they hold {queued} jobs"
-    return _exhausted(what, f"{most} (parameters.queue_jobs_max)", QUEUE_RETRY_S)
+    return _exhausted(what, f"{most}: parameters.queue_jobs_max", QUEUE_RETRY_S)
 
 
-def _exhausted(what: str, allowed: str, retry_s: Seconds) -> ExhaustedError:
-    text = f"{what}: allowed are {allowed}; try again in {retry_s:.2g} s"
+def _exhausted(what: str, most: str, retry_s: Seconds) -> ExhaustedError:
+    text = f"{what} (expected at most {most}); try again in {retry_s:.2g} s"
     return ExhaustedError(text, retry_after_s=retry_s)
 
 

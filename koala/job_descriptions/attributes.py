@@ -389,8 +389,8 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     ),
     _of_job(
         "notify",
-        "(topic NAME) (command PROGRAM ...)",
-        "who learns of the end: subscribers of an MQTT topic, or a program beside your own daemon",
+        "(mail ADDRESS) (webhook URL) (topic NAME) (command PROGRAM ...) (on EVENT ...)",
+        "who learns of what happens to the job: see [notification](#notification)",
     ),
     _of_job("priority", "high or low", "importance relative to other jobs (default: low)"),
     _of_job(
@@ -400,6 +400,11 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         " size, in bytes or with K, M or G (1024, 1024², 1024³ bytes), counts where the catalogue"
         " does not know the file",
         plain="input_files",
+    ),
+    _of_job(
+        "group",
+        "string",
+        "the group of users that the job counts for (default: that of its user)",
     ),
     _of_job(
         "inputMode",

@@ -124,8 +124,8 @@ def _compose(source: Source) -> _Mapping:
             continue
         nodes += 1
         if nodes > NODES_MAX or len(stack) >= DEPTH_MAX:
-            message = f"allowed are {NODES_MAX} values, nested at most {DEPTH_MAX} deep"
-            raise source.error(f"the description is too large: {message}", offset)
+            message = f"expected at most {NODES_MAX} values, nested at most {DEPTH_MAX} deep"
+            raise source.error(f"the description is too large ({message})", offset)
         if stack:
             _add(stack[-1], node, source)
         elif root is not None:
@@ -145,9 +145,9 @@ def _events(source: Source) -> Iterator[Any]:
     except yaml.MarkedYAMLError as error:
         what = ", ".join(part for part in (error.context, error.problem) if part)
         marks = [m.index for m in (error.problem_mark, error.context_mark) if m is not None]
-        raise source.error(f"this is no YAML or JSON: {what}", [*marks, 0][0]) from None
+        raise source.error(f"invalid YAML or JSON: {what}", [*marks, 0][0]) from None
     except yaml.YAMLError as error:
-        raise source.error(f"this is no YAML or JSON: {error}", 0) from None
+        raise source.error(f"invalid YAML or JSON: {error}", 0) from None
 
 
 def _node(event: yaml.Event, offset: int, source: Source) -> _Node | None:

@@ -248,7 +248,7 @@ def arguments(given: Given) -> tuple[str, ...]:
     texts = tuple(literal.text for literal in strings(given))
     size_bytes = sum(len(text.encode()) + 1 for text in texts)
     if size_bytes > ARGUMENTS_BYTES_MAX:
-        raise given.error(f"found {size_bytes} bytes, at most {ARGUMENTS_BYTES_MAX} are allowed")
+        raise given.error(f"found {size_bytes} bytes, expected at most {ARGUMENTS_BYTES_MAX}")
     return texts
 
 
@@ -271,7 +271,7 @@ def environment(given: Given) -> tuple[tuple[str, str], ...]:
         pairs[name.text] = text
         size_bytes += len(name.text) + len(text.encode()) + 2
     if size_bytes > ENVIRONMENT_BYTES_MAX:
-        raise given.error(f"found {size_bytes} bytes, at most {ENVIRONMENT_BYTES_MAX} are allowed")
+        raise given.error(f"found {size_bytes} bytes, expected at most {ENVIRONMENT_BYTES_MAX}")
     return tuple(pairs.items())
 
 
@@ -285,7 +285,7 @@ def stage(given: Given) -> tuple[str, ...]:
             raise given.wrong(literal, "yes, or paths of your machine, each once")
         if len(literal.text.encode()) > PATH_BYTES_MAX or len(texts) > OUTPUT_FILES_MAX:
             raise given.error(
-                f"at most {OUTPUT_FILES_MAX} paths of {PATH_BYTES_MAX} bytes are allowed"
+                f"found more, expected at most {OUTPUT_FILES_MAX} paths of {PATH_BYTES_MAX} bytes"
             )
     return tuple(texts)
 
@@ -303,7 +303,7 @@ def output_files(given: Given) -> tuple[str, ...]:
 def _relative_paths(given: Given, *, may_be_folder: bool) -> tuple[str, ...]:
     literals = strings(given)
     if len(literals) > OUTPUT_FILES_MAX:
-        raise given.error(f"found {len(literals)} files, at most {OUTPUT_FILES_MAX} are allowed")
+        raise given.error(f"found {len(literals)} files, expected at most {OUTPUT_FILES_MAX}")
     seen: dict[str, None] = {}
     for literal in literals:
         text = literal.text
@@ -332,7 +332,7 @@ def inputs_problem(files: tuple[InputFile, ...]) -> str:
     """Return what is wrong with the input files of a component; empty if nothing is."""
     if len(files) > INPUT_FILES_MAX:
         return (
-            f"found {len(files)} files, at most {INPUT_FILES_MAX} are allowed; an archive of them"
+            f"found {len(files)} files, expected at most {INPUT_FILES_MAX}; an archive of them"
             " is one file"
         )
     if twice := seen_twice(files):

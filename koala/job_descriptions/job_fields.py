@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from koala.core.model.job_spec import Notify
@@ -32,7 +33,7 @@ def after(given: Given) -> tuple[Predecessor, ...]:
             raise given.wrong(literal, "each job once")
         found[one.job] = one
     if len(found) > PREDECESSORS_MAX:
-        raise given.error(f"found {len(found)} jobs, at most {PREDECESSORS_MAX} are allowed")
+        raise given.error(f"found {len(found)} jobs, expected at most {PREDECESSORS_MAX}")
     return tuple(found.values())
 
 
@@ -72,7 +73,8 @@ def _predecessor_literal(given: Given, value: AnyNode) -> Literal:
 
 
 def notify(given: Given) -> Notify:
-    """Read (topic NAME), (command PROGRAM ARGUMENT ...), or both."""
+    """Read (topic NAME), (mail ADDRESS), (webhook URL), (command PROGRAM ARGUMENT ...), and (on
+    EVENT ...)."""
     found = Notify()
     for value in given.relation.values:
         match value:
@@ -80,12 +82,56 @@ def notify(given: Given) -> Notify:
                 if not (_TOPIC.fullmatch(topic.text) and topic.text.isprintable()):
                     raise given.wrong(topic, "a name without blanks, #, + and /")
                 found = replace(found, topic=topic.text)
+            case Sequence(values=(Literal(text="mail"), Literal() as mail)) if not found.mail:
+                found = replace(found, mail=checked(given, mail, is_address, ADDRESS_FORM))
+            case Sequence(values=(Literal(text="webhook"), Literal() as url)) if not found.webhook:
+                found = replace(found, webhook=checked(given, url, is_url, URL_FORM))
+            case Sequence(values=(Literal(text="on"), *events)) if not found.on and events:
+                found = replace(found, on=_events(given, events))
             case Sequence(values=(Literal(text="command"), *words)) if not found.command and words:
                 found = replace(found, command=_command(given, words))
             case _:
-                message = "found another form, expected (topic NAME) or (command PROGRAM ...)"
+                message = (
+                    "found another form, expected (topic NAME), (mail ADDRESS), (webhook URL),"
+                    " (command PROGRAM ...) or (on EVENT ...), each once"
+                )
                 raise given.error(message, value)
     return found
+
+
+NOTIFIED = ("start", "end", "failure", "setback", "expiry")
+"""Events that can be notified; `expiry` is of credentials, and in the settings of users only."""
+ADDRESS_FORM = "an address such as ann@example.org"
+URL_FORM = "a URL with https:// or http://"
+_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,253})")
+_URL = re.compile(r"https?://[!-~]{1,2000}")
+
+
+def is_address(text: str) -> bool:
+    """Test for an address of mail."""
+    return bool(_ADDRESS.fullmatch(text))
+
+
+def is_url(text: str) -> bool:
+    """Test for the URL of a webhook."""
+    return bool(_URL.fullmatch(text))
+
+
+def checked(given: Given, literal: Literal, test: Callable[[str], bool], form: str) -> str:
+    """Return the text of a literal that passes a test. Raises SpecError."""
+    if not test(literal.text):
+        raise given.wrong(literal, form)
+    return literal.text
+
+
+def _events(given: Given, values: list[Value]) -> tuple[str, ...]:
+    known = NOTIFIED[:-1]
+    found: list[str] = []
+    for value in values:
+        if not isinstance(value, Literal) or value.text not in known or value.text in found:
+            raise given.error(f"expected {', '.join(known)}, each once", value)
+        found.append(value.text)
+    return tuple(found)
 
 
 def _command(given: Given, words: list[Value]) -> tuple[str, ...]:

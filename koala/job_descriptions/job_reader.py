@@ -86,8 +86,8 @@ def read_job(
     """Read the job that a text in RSL, YAML or JSON describes. `definitions` are variables of RSL
     from outside (-D NAME=VALUE)."""
     if len(text) > JOB_CHARACTERS_MAX:
-        message = f"the job description has {len(text)} characters, at most {JOB_CHARACTERS_MAX}"
-        raise SpecError(f"{message} are allowed")
+        message = f"the job description has {len(text)} characters"
+        raise SpecError(f"{message} (expected at most {JOB_CHARACTERS_MAX})")
     return read_tree(evaluated_tree(text, definitions), owner)
 
 
@@ -189,9 +189,7 @@ class _JobReader:
                 message = f"connect: found a path from {shown(path.source)} to itself"
                 raise self._error(f"{message}, expected two components", at)
         if connection_count(spec) > PATHS_MAX:
-            message = (
-                f"connect: found {connection_count(spec)} paths, at most {PATHS_MAX} are allowed"
-            )
+            message = f"connect: found {connection_count(spec)} paths, expected at most {PATHS_MAX}"
             raise self._error(message, self._job_relations["connect"])
 
     # The shape of a job
@@ -329,7 +327,7 @@ class _JobReader:
         self._processors += spec.processors
         if self._processors > PROCESSORS_MAX:
             message = f"the components up to this one have {self._processors} processors together"
-            raise self._error(f"{message}, at most {PROCESSORS_MAX} are allowed", clause)
+            raise self._error(f"{message}, expected at most {PROCESSORS_MAX}", clause)
 
     # Attributes
 

@@ -61,6 +61,7 @@ def _tree(spec: JobSpec) -> Compound:
 def _job_relations(spec: JobSpec) -> list[Relation]:
     single: list[tuple[str, str | None]] = [
         ("name", spec.name or None),
+        ("group", spec.group or None),
         ("distinct", "yes" if spec.distinct else None),
         ("priority", None if spec.priority is Priority.LOW else spec.priority),
         ("inputMode", None if spec.input_mode is InputMode.WHOLE else spec.input_mode),
@@ -89,8 +90,10 @@ def _job_relations(spec: JobSpec) -> list[Relation]:
     if spec.notify is not None:
         topic, command = spec.notify.topic, spec.notify.command
         receivers: list[str | tuple[str, ...]] = [("topic", topic)] if topic else []
-        if command:
-            receivers.append(("command", *command))
+        receivers += [("mail", spec.notify.mail)] if spec.notify.mail else []
+        receivers += [("webhook", spec.notify.webhook)] if spec.notify.webhook else []
+        receivers += [("command", *command)] if command else []
+        receivers += [("on", *spec.notify.on)] if spec.notify.on else []
         relations.append(_relation("notify", receivers))
     if spec.connect:
         paths = [(path.source, path.target, str(path.port)) for path in spec.connect]

@@ -29,6 +29,7 @@ def _max_hold_s(given: Given) -> float:
 
 JOB_READERS: dict[str, Callable[[JobSpec, Given], JobSpec]] = {
     "name": lambda spec, given: replace(spec, name=fields.label(given)),
+    "group": lambda spec, given: replace(spec, group=fields.label(given)),
     "distinct": lambda spec, given: replace(spec, distinct=fields.is_yes(given)),
     "priority": lambda spec, given: replace(spec, priority=fields.choice(given, _PRIORITIES)),
     "inputfile": lambda spec, given: spec.with_inputs(fields.input_files(given)),

@@ -55,7 +55,7 @@ def licenses(given: Given) -> tuple[tuple[str, int], ...]:
                 raise given.wrong(name, "each licence once")
             found[word] = int(number)
     if len(found) > LICENSES_MAX:
-        raise given.error(f"found {len(found)} licences, at most {LICENSES_MAX} are allowed")
+        raise given.error(f"found {len(found)} licences, expected at most {LICENSES_MAX}")
     return tuple(found.items())
 
 

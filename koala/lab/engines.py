@@ -13,7 +13,7 @@ def engine_of(text: str, workers: int = 0) -> Engine:
     """Return the engine of this name; `workers` limits processes of this machine, and workers at
     Koala's sites. Raises ConfigError."""
     if workers < 0:
-        raise ConfigError(f"workers = {workers}: allowed is 0 or more; 0: all processors")
+        raise ConfigError(f"workers = {workers} (expected 0 or more; 0 means all processors)")
     if text == PROCESSES:
         return Processes(workers=workers)
     if text.startswith(DASK) and text.rpartition(":")[2].isdecimal():
@@ -26,5 +26,5 @@ def engine_of(text: str, workers: int = 0) -> Engine:
 
         return OnKoala(workers=workers, python=python) if python else OnKoala(workers=workers)
     raise ConfigError(
-        f"--on {text}: allowed are {PROCESSES}, {DASK}HOST:PORT, {KOALA} and {KOALA}:PYTHON"
+        f"--on {text} (expected {PROCESSES}, {DASK}HOST:PORT, {KOALA} or {KOALA}:PYTHON)"
     )

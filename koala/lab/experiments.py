@@ -54,8 +54,8 @@ class Faults:
         for site, begin, end in self.outages:
             if not 0 <= begin < end:
                 raise ConfigError(
-                    f"outage of {site} from {begin:g} to {end:g} s: allowed is an end after a begin"
-                    " of 0 or more"
+                    f"outage of {site} from {begin:g} to {end:g} s (expected an end after a begin"
+                    " of 0 or more)"
                 )
         rates = {
             SiteName(site): FaultRates(
@@ -102,20 +102,20 @@ class Experiment:
     def __post_init__(self) -> None:
         if not isinstance(self.workload, Workload):
             raise ConfigError(
-                f"workload = {self.workload!r}: allowed are lab.Log, lab.Synthetic, and lab.Jobs,"
-                " which takes jobs, or a function that makes them of a seed"
+                f"workload = {self.workload!r} (expected lab.Log, lab.Synthetic or lab.Jobs,"
+                " which takes jobs, or a function that makes them of a seed)"
             )
         check_fields(self)
         if self.is_whole and self.until_s == inf and self.grid.has_endless_users:
             raise ConfigError(
-                "is_whole: needs until_s, as synthetic local users submit for ever; allowed without"
-                " it are sites whose users are those of a log"
+                "is_whole: needs until_s, as synthetic local users submit for ever (expected"
+                " without it: sites whose users are those of a log)"
             )
         self.policies()
         with_parameters(self.grid.parameters, self.parameters)
         rule(str(self.split))
         if not self.until_s > 0:
-            raise ConfigError(f"until_s = {self.until_s}: allowed is more than 0")
+            raise ConfigError(f"until_s = {self.until_s} (expected more than 0)")
         if self.faults is not None:
             self.faults.drawn(0, [site.name for site in self.grid.sites])
 
@@ -135,7 +135,7 @@ class Experiment:
         wanted = {name: one for name, one in given.items() if one is not None}
         if not isinstance(self.progress, str | None):
             raise ConfigError(
-                f"progress = {label(self.progress)}: allowed is the name of a policy; programs"
+                f"progress = {label(self.progress)} (expected the name of a policy); programs"
                 " report no progress in simulated time"
             )
         return chosen(**{**self.grid.policies, **wanted})
@@ -209,7 +209,7 @@ def _row(record: Any, columns: Sequence[str]) -> dict[str, Any]:  # noqa: ANN401
 def _measured(name: str, of: Metric, jobs: Sequence[JobRecord]) -> float:
     value: object = of(jobs)
     if not isinstance(value, SupportsFloat):
-        raise ConfigError(f"metrics: {name} returned {value!r}: allowed is a number")
+        raise ConfigError(f"metrics: {name} returned {value!r} (expected a number)")
     return float(value)
 
 
@@ -288,5 +288,5 @@ def changed(value: Any, changes: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a 
 def _rate(what: str, rates: float | Mapping[str, float], site: str) -> float:
     found = rates.get(site, 0.0) if isinstance(rates, Mapping) else rates
     if not 0 <= found <= 1:
-        raise ConfigError(f"faults: {what} = {found}: allowed are probabilities, 0 to 1")
+        raise ConfigError(f"faults: {what} = {found} (expected a probability, 0 to 1)")
     return found

@@ -25,9 +25,7 @@ def check_fields(setting: Any) -> None:  # noqa: ANN401 - a dataclass
         value = getattr(setting, name)
         if not isinstance(value, classes):
             allowed = " or ".join(one.__name__ for one in classes if one is not NoneType)
-            raise ConfigError(
-                f"{name} = {value!r}: allowed is {allowed}, got {type(value).__name__}"
-            )
+            raise ConfigError(f"{name} = {value!r} is {type(value).__name__} (expected {allowed})")
 
 
 def check_values(kind: type, values: Mapping[str, Any]) -> None:
@@ -37,12 +35,12 @@ def check_values(kind: type, values: Mapping[str, Any]) -> None:
         try:
             msgspec.convert(_builtin(values[name]), hints[name])
         except msgspec.ValidationError as error:
-            raise ConfigError(f"{name} = {values[name]!r}: {in_words(str(error))}") from error
+            raise ConfigError(f"{name} = {values[name]!r} ({in_words(str(error))})") from error
 
 
 def in_words(error: str) -> str:
     """Return an error of msgspec in the words of Koala."""
-    return error.replace("Expected", "allowed is").replace("`", "")
+    return error.replace("Expected", "expected").replace("`", "")
 
 
 @cache

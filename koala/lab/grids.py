@@ -40,8 +40,8 @@ class LocalUsers:
         low, high = self.sizes
         if not (self.load >= 0 and 1 <= low <= high <= processors):
             raise ConfigError(
-                f"local users with load {self.load} and sizes {low}:{high}: allowed are loads of 0"
-                f" or more and sizes from 1 to {processors}, the site's processors"
+                f"local users with load {self.load} and sizes {low}:{high} (expected a load of 0 or"
+                f" more and sizes from 1 to {processors}, the site's processors)"
             )
         if not self.load:
             return None
@@ -79,14 +79,16 @@ class Site:
     def __post_init__(self) -> None:
         check_fields(self)
         if not self.processors >= 1:
-            raise ConfigError(f"site {self.name}: {self.processors} processors: allowed is 1 up")
+            raise ConfigError(
+                f"site {self.name}: {self.processors} processors (expected 1 or more)"
+            )
         local_scheduler(self.discipline)
         if isinstance(self.users, LocalUsers):
             self.users.parameters(self.processors)
         if isinstance(self.users, Log) and (self.users.jobs or self.users.part_s):
             raise ConfigError(
-                f"site {self.name}: users = {self.users}: allowed is a whole log, or one with"
-                " begin_s and end_s"
+                f"site {self.name}: users = {self.users} (expected a whole log, or one with"
+                " begin_s and end_s)"
             )
 
     def setting(self, seed: int) -> SiteSetting:
@@ -142,7 +144,7 @@ class Grid:
         names = [site.name for site in self.sites]
         for name in names:
             if names.count(name) > 1:
-                raise ConfigError(f"site {name}: twice in one grid: allowed is one of each name")
+                raise ConfigError(f"site {name} is twice in one grid (expected distinct names)")
 
     @property
     def processors(self) -> int:
@@ -171,7 +173,7 @@ def grid(
     further arguments are parameters of the scheduler (docs/policies.md). Raises ConfigError.
     """
     if not isinstance(sites, Mapping):
-        raise ConfigError(f"sites = {sites!r}: allowed are processors by name: {{'a': 64}}")
+        raise ConfigError(f"sites = {sites!r} (expected processors by name: {{'a': 64}})")
     users = LocalUsers(load=local_load) if local_load else None
     made = tuple(
         one

@@ -37,7 +37,7 @@ class Model:
     def __init__(self, name: str, **options: Any) -> None:  # noqa: ANN401 - of any option
         """Check the options. Raises ConfigError."""
         if name not in KINDS:
-            raise ConfigError(f"simulation {name}: allowed are {', '.join(KINDS)}")
+            raise ConfigError(f"simulation {name} (expected one of {', '.join(KINDS)})")
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "options", options)
         self.setting()
@@ -49,8 +49,8 @@ class Model:
         if isinstance(found, tuple):  # of several policies and loads
             if len(found) != 1:
                 raise ConfigError(
-                    f"{self.name}: {len(found)} settings: one policy and one utilization are"
-                    " allowed; lab.sweep has many"
+                    f"{self.name}: {len(found)} settings (expected one policy and one utilization;"
+                    " lab.sweep has many)"
                 )
             return found[0]
         return found
@@ -97,7 +97,7 @@ def _words(declared: Declared, given: Mapping[str, Any]) -> dict[str, Any]:
 def _value(name: str, kind: str, value: Any) -> Any:  # noqa: ANN401
     if kind == "flag":
         if not isinstance(value, bool):
-            raise ConfigError(f"{name} = {value!r}: allowed are True and False")
+            raise ConfigError(f"{name} = {value!r} (expected True or False)")
         return value
     if kind in ("text", "choice"):
         if callable(value):
@@ -106,9 +106,9 @@ def _value(name: str, kind: str, value: Any) -> Any:  # noqa: ANN401
     if kind == "file":
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"{name} = {value!r}: allowed is a number")
+        raise ConfigError(f"{name} = {value!r} (expected a number)")
     if kind == "whole" and value != int(value):
-        raise ConfigError(f"{name} = {value!r}: allowed is a whole number")
+        raise ConfigError(f"{name} = {value!r} (expected a whole number)")
     return int(value) if kind == "whole" else float(value)
 
 

@@ -93,16 +93,18 @@ def read_sweep(path: Path, *, reps: int | None = None, seed: int | None = None) 
     line or key, and what is allowed."""
     file = _parsed(path)
     if file.over and file.setting:
-        raise ConfigError(f"{path}: over and setting cannot be combined: allowed is one of them")
+        raise ConfigError(
+            f"{path}: over and setting cannot be combined (expected only one of them)"
+        )
     try:
         base = _base(file, path.resolve().parent)
         count = 1
         for name, values in file.over.items():
             count *= len(values)
             if not values:
-                raise ConfigError(f"over.{name} = []: allowed is a list with at least one value")
+                raise ConfigError(f"over.{name} = [] (expected a list with at least one value)")
         if count > SETTINGS_MAX:
-            raise ConfigError(f"over has {count} combinations: allowed are {SETTINGS_MAX}")
+            raise ConfigError(f"over has {count} combinations (expected at most {SETTINGS_MAX})")
         over = {name: [_plain(one) for one in values] for name, values in file.over.items()}
         rows = [{name: _plain(one) for name, one in row.items()} for row in file.setting]
         with _within("over" if over else "setting"):
@@ -145,7 +147,7 @@ def _parsed(path: Path) -> _File:
 def _base(file: _File, folder: Path) -> Base:
     kinds = (*KINDS, TRACE, GRID)
     if file.simulate not in kinds:
-        raise ConfigError(f"simulate = {file.simulate!r}: allowed are {', '.join(kinds)}")
+        raise ConfigError(f"simulate = {file.simulate!r} (expected one of {', '.join(kinds)})")
     needed: dict[str, tuple[str, ...]] = {TRACE: ("log",), GRID: ("grid", "sites", "workload")}
     allowed = needed.get(file.simulate, ())
     extra = ("local_load", "faults") if file.simulate == GRID else ()

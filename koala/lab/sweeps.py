@@ -81,7 +81,7 @@ def points_of(base: Base, over: Over | Sequence[Mapping[str, Any]]) -> tuple[Poi
 
 def _named(name: str, values: Sequence[Any] | Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(values, str) or not isinstance(values, Sequence | Mapping) or not values:
-        raise ConfigError(f"{name} = {values!r}: allowed is a list of values, or values by label")
+        raise ConfigError(f"{name} = {values!r} (expected a list of values, or values by label)")
     if isinstance(values, Mapping):
         yield from ((name, text, value) for text, value in values.items())
     else:
@@ -109,7 +109,7 @@ def sweep(  # noqa: PLR0913 - options of an experiment, all but two by name
     returned. Raises ConfigError.
     """
     if reps < 1:
-        raise ConfigError(f"reps = {reps}: allowed is 1 or more")
+        raise ConfigError(f"reps = {reps} (expected 1 or more)")
     points = points_of(base, over or [{}])
     seeds = range(seed, seed + reps)
     work = work_of(points, seeds)
@@ -171,8 +171,8 @@ def run_task(task: Task) -> Outcome:
     base, own = _loaded(task.setting, task.own)
     if own != task.own:
         raise ConfigError(
-            f"{base}: {gethostname()} has other code of your own functions: allowed are workers"
-            " with the same modules"
+            f"{base}: {gethostname()} has other code of your own functions (expected workers"
+            " with the same modules)"
         )
     found = base.run(task.seed, has_jobs=False)
     return Outcome(

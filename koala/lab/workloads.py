@@ -67,14 +67,14 @@ class Log:
             _one_of("format", self.format, list(FORMATS), is_option=False)
         if not 0 <= self.begin_s < (inf if self.end_s is None else self.end_s):
             raise ConfigError(
-                f"begin_s = {self.begin_s}, end_s = {self.end_s}: allowed is an end after a begin"
-                " of 0 or more"
+                f"begin_s = {self.begin_s}, end_s = {self.end_s} (expected an end after a begin"
+                " of 0 or more)"
             )
         for name, value in (("jobs", self.jobs), ("part_s", self.part_s)):
             if value is not None and not value > 0:
-                raise ConfigError(f"{name} = {value}: allowed is more than 0")
+                raise ConfigError(f"{name} = {value} (expected more than 0)")
         if not Path(self.path).is_file():
-            raise ConfigError(f"{self.path}: there is no such file")
+            raise ConfigError(f"{self.path} does not exist")
 
     @property
     def is_whole(self) -> bool:
@@ -195,18 +195,18 @@ class Synthetic:
         check_fields(self)
         _one_of("MODEL", self.model, MODELS, is_option=False)
         if self.jobs < 0:
-            raise ConfigError(f"--jobs {self.jobs}: allowed is 0 or more")
+            raise ConfigError(f"--jobs {self.jobs} (expected 0 or more)")
         if 0 < self.overestimate < 1:
-            raise ConfigError(f"--overestimate {self.overestimate}: allowed is 0, or 1 and more")
+            raise ConfigError(f"--overestimate {self.overestimate} (expected 0, or 1 or more)")
         if not self.stretch > 0:
-            raise ConfigError(f"--stretch {self.stretch}: allowed is more than 0")
+            raise ConfigError(f"--stretch {self.stretch} (expected more than 0)")
         if not (self.run_mean_s > 0 and self.utilization > 0):
             options = f"--run {self.run_mean_s}, --utilization {self.utilization}"
-            raise ConfigError(f"{options}: allowed is more than 0")
+            raise ConfigError(f"{options} (expected more than 0)")
         if self.sizes is not None and not 1 <= self.sizes[0] <= self.sizes[1]:
             raise ConfigError(
-                f"--sizes {self.sizes[0]}:{self.sizes[1]}: allowed are sizes of 1 and more, the"
-                " smaller first"
+                f"--sizes {self.sizes[0]}:{self.sizes[1]} (expected sizes of 1 or more, the smaller"
+                " first)"
             )
 
     def drawn(self, seed: int, processors: int) -> Iterator[Drawn]:
@@ -291,18 +291,18 @@ class Job:
         given = self.processors
         sizes = [index(one) for one in (given if isinstance(given, Sequence) else (given,))]
         if not sizes or min(sizes) < 1 or max(sizes) >= ANY_SIZE:
-            raise ConfigError(f"job with processors {self.processors}: allowed are 1 and more")
+            raise ConfigError(f"job with processors {self.processors} (expected 1 or more)")
         if not (self.at >= 0 and isfinite(self.at) and self.run_s > 0 and isfinite(self.run_s)):
             raise ConfigError(
-                f"job at {self.at} with run_s {self.run_s}: allowed are instants of 0 or more and"
-                " run times above 0"
+                f"job at {self.at} with run_s {self.run_s} (expected an instant of 0 or more and a"
+                " run time above 0)"
             )
         if self.estimate_s is not None and self.estimate_s < self.run_s:
             raise ConfigError(f"job at {self.at}: estimate_s {self.estimate_s} is below its run_s")
         if self.sites and not (isinstance(given, Sequence) and len(self.sites) == len(sizes)):
             raise ConfigError(
-                f"job at {self.at} with processors {given} and sites {', '.join(self.sites)}:"
-                " allowed is a site for each of its components"
+                f"job at {self.at} with processors {given} and sites {', '.join(self.sites)}"
+                " (expected a site for each of its components)"
             )
         _one_of("priority", self.priority, [one.value for one in Priority], is_option=False)
 
@@ -345,7 +345,7 @@ class Jobs:
         jobs = list(found)
         for one in jobs:
             if not isinstance(one, Job):
-                raise ConfigError(f"{one!r} is no koala.lab.Job")
+                raise ConfigError(f"{one!r} is not a koala.lab.Job")
         jobs.sort(key=lambda one: one.at)
         numbers = count(1)
         return [one.grid_job(next(numbers)) for one in jobs], lambda: Summary(read=len(jobs))
@@ -361,4 +361,4 @@ class Jobs:
 def _one_of(name: str, value: str, allowed: Sequence[str], *, is_option: bool = True) -> None:
     if value not in allowed:
         dashes = "--" if is_option else ""
-        raise ConfigError(f"{dashes}{name} {value}: allowed are {', '.join(allowed)}")
+        raise ConfigError(f"{dashes}{name} {value} (expected one of {', '.join(allowed)})")

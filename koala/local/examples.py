@@ -25,7 +25,7 @@ def examples(*, folder: Path) -> None:
 
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ConfigError(f"{folder}: allowed is a new folder, or an empty one")
+            raise ConfigError(f"{folder} (expected a new folder, or an empty one)")
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(shipped("examples"), folder, ignore=ignored, dirs_exist_ok=True)
     except OSError as error:

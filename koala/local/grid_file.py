@@ -117,7 +117,7 @@ def parse_grid(text: str, *, source: str, folder: Path) -> GridFile:
         raise ConfigError(f"{source}: sites is missing: at least one [sites.NAME.site] is needed")
     state = tree.pop("state_dir", None)
     if state is not None and not isinstance(state, str):
-        raise ConfigError(f"{source}: state_dir = {state!r}: allowed is the path of a folder")
+        raise ConfigError(f"{source}: state_dir = {state!r} (expected the path of a folder)")
     grid = GridFile(
         source=source,
         daemon={key: _table(value, source, key) for key, value in tree.items()},
@@ -294,12 +294,12 @@ def _refuse_given(grid: GridFile) -> None:
             if isinstance(table, Mapping) and key in table:
                 instead = "state_dir above all tables" if key == "state_dir" else "nothing"
                 raise ConfigError(
-                    f"{grid.source}: {place}.{key} is not allowed, since it follows from the grid:"
-                    f" allowed is {instead}"
+                    f"{grid.source}: {place}.{key} follows from the grid and must not be given"
+                    f" (expected {instead})"
                 )
 
 
 def _table(value: object, source: str, place: str) -> Tree:
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{source}: {place} = {value!r}: allowed is a table, as in [{place}]")
+        raise ConfigError(f"{source}: {place} = {value!r} (expected a table, as in [{place}])")
     return dict(value)

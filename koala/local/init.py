@@ -94,7 +94,9 @@ def init(*, kind: str | None, path: Path | None, site: str | None, daemon: str |
     """
     kinds = [kind] if kind else ["job", "daemon", *_systems_here()]
     if (site or daemon) and (kind is None or kind in NO_AGENTS):
-        raise ConfigError("--site and --daemon: allowed with a kind of agent")
+        raise ConfigError(
+            "--site and --daemon without a kind of agent (expected a batch system as KIND)"
+        )
     if site and path is None:
         path = Path(f"{site}.toml")
     templates = {name: _template(name) for name in kinds}
@@ -104,7 +106,7 @@ def init(*, kind: str | None, path: Path | None, site: str | None, daemon: str |
         return
     for target in targets.values():
         if target.exists():
-            raise ConfigError(f"{target} exists: allowed is a new file")
+            raise ConfigError(f"{target} exists (expected a new file)")
     for name, target in targets.items():
         text = templates[name][1].read_text(encoding="utf-8")
         if name not in NO_AGENTS:
@@ -151,11 +153,11 @@ def _write_policy(target: Path) -> None:
 
     template = shipped("deploy") / TEMPLATES["policy"]
     if target.suffix != ".py" or not target.stem.isidentifier():
-        raise ConfigError(f"{target}: allowed is the name of a Python module, as {template.name}")
+        raise ConfigError(f"{target} (expected the name of a Python module, as {template.name})")
     sources = {target: template, _test_of(target): _test_of(template)}
     for one in sources:
         if one.exists():
-            raise ConfigError(f"{one} exists: allowed is a new file")
+            raise ConfigError(f"{one} exists (expected a new file)")
     for one, source in sources.items():
         text = source.read_text(encoding="utf-8")
         _write(one, text.replace(template.stem, target.stem))

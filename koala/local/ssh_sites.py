@@ -66,7 +66,7 @@ def _connection_of(site: str) -> tuple[SSHSettings, tuple[int, ...]]:
             return record.settings(), record.tunnel
     config = read_config(path)
     if config.transport.kind != "ssh":
-        raise ConfigError(f"{path}: transport.kind = 'local': allowed is a site behind ssh")
+        raise ConfigError(f"{path}: transport.kind = 'local' (expected a site behind ssh)")
     return ssh_settings(config), ()
 
 
@@ -169,8 +169,8 @@ def _site_name(given: str | None, host: str) -> str:
     name = host.rpartition("@")[2].partition(".")[0] if given is None else given
     if SITE.fullmatch(name) is None:
         raise SpecError(
-            f"--site {name!r}: allowed are letters, digits, '.', '_' and '-', at most 64, a letter"
-            " or digit first"
+            f"--site {name!r} (expected letters, digits, '.', '_' and '-', at most 64, a letter"
+            " or digit first)"
         )
     if given is None and name.isdecimal():
         raise SpecError(f"{host} is an address: give --site NAME")

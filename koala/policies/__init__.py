@@ -46,7 +46,7 @@ def slot_named(name: str) -> Slot:
     """Look up a slot. Raises ConfigError."""
     if name not in SLOTS:
         hint = did_you_mean(name, SLOTS)
-        raise ConfigError(f"policies.{name}: no such slot; {hint}there are {', '.join(SLOTS)}")
+        raise ConfigError(f"no slot {name} (expected one of {', '.join(SLOTS)}{hint})")
     return SLOTS[name]
 
 

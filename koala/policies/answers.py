@@ -51,29 +51,29 @@ def _kind(value: object) -> str:
 
 def _number(value: Any, name: str) -> float:  # noqa: ANN401 - an answer
     if isinstance(value, str | bytes) or not hasattr(value, "__float__"):
-        raise InvalidAnswerError(f"{name} is {_kind(value)}: allowed is a number")
+        raise InvalidAnswerError(f"{name} is {_kind(value)} (expected a number)")
     return float.__float__(float(value))
 
 
 def _whole(value: Any, name: str) -> int:  # noqa: ANN401
     if not hasattr(value, "__index__"):
-        raise InvalidAnswerError(f"{name} is {_kind(value)}: allowed is a whole number")
+        raise InvalidAnswerError(f"{name} is {_kind(value)} (expected a whole number)")
     return int.__int__(index(value))
 
 
 def _text(value: object, name: str) -> str:
     if not isinstance(value, str):
-        raise InvalidAnswerError(f"{name} is {_kind(value)}: allowed is a text")
+        raise InvalidAnswerError(f"{name} is {_kind(value)} (expected a string)")
     return str.__str__(value)
 
 
 def _several(value: object, name: str, most: int) -> tuple[Any, ...]:
     """Return the members of a collection or an iterator, which may be endless."""
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise InvalidAnswerError(f"{name} is {_kind(value)}: allowed is a tuple")
+        raise InvalidAnswerError(f"{name} is {_kind(value)} (expected a tuple)")
     found = tuple(islice(value, most + 1))
     if len(found) > most:
-        raise InvalidAnswerError(f"{name} has more than {most} members: allowed are so many")
+        raise InvalidAnswerError(f"{name} has too many members (expected at most {most})")
     return found
 
 
@@ -92,7 +92,7 @@ def read_placement(
         reason = " ".join(_text(answer.reason, "the reason").split())[:_REASON_MAX]
         return Unplaceable(component=component, reason=reason)
     if not isinstance(answer, Placement):
-        raise InvalidAnswerError(f"answered {_kind(answer)}: allowed are Placement and Unplaceable")
+        raise InvalidAnswerError(f"answered {_kind(answer)} (expected a Placement or Unplaceable)")
     assignments = _assignments(answer.assignments, "assignments", len(parts))
     placed = [assignment.component for assignment in assignments]
     if sorted(placed) != sorted(parts):
@@ -109,7 +109,7 @@ def _assignments(answer: object, name: str, most: int) -> tuple[Assignment, ...]
 
 def _assignment(one: object, name: str) -> Assignment:
     if not isinstance(one, Assignment):
-        raise InvalidAnswerError(f"{_kind(one)} among {name}: allowed are Assignment")
+        raise InvalidAnswerError(f"{_kind(one)} among {name} (expected Assignments)")
     return Assignment(
         component=_whole(one.component, "the component"),
         site=SiteName(_text(one.site, "the site")),
@@ -227,7 +227,7 @@ def read_plan(
     - Below the threshold nothing is claimed.
     """
     if not isinstance(answer, ClaimPlan):
-        raise InvalidAnswerError(f"answered {_kind(answer)}: allowed is ClaimPlan")
+        raise InvalidAnswerError(f"answered {_kind(answer)} (expected a ClaimPlan)")
     most = len(question.pending)
     plan = ClaimPlan(
         fraction=_number(answer.fraction, "fraction"),
@@ -238,7 +238,7 @@ def read_plan(
         forced=_assignments(answer.forced, "forced", most),
     )
     if not 0 <= plan.fraction <= 1:
-        raise InvalidAnswerError(f"fraction = {plan.fraction}: allowed is from 0 to 1")
+        raise InvalidAnswerError(f"fraction = {plan.fraction} (expected 0 to 1)")
     pending = {part.component: part for part in question.pending}
     state = _Try(question=question, view=view.copy(), left=dict(pending))
     for component in plan.claims:
@@ -255,7 +255,7 @@ def read_plan(
     share = min(1.0, (question.held + begun) / question.components)
     if begun and share < question.threshold - ROUNDING:
         raise InvalidAnswerError(
-            f"claims {share:g} of the components: allowed is nothing below {question.threshold:g}"
+            f"claims {share:g} of the components (expected at least {question.threshold:g})"
         )
     return plan
 
@@ -277,8 +277,8 @@ def _require_moves(
         part = state.take(move.component, "moves")
         if move not in offers:
             raise InvalidAnswerError(
-                f"moves: component {move.component} to {move.site}: allowed are answers of the"
-                " placement policy in this try"
+                f"moves: component {move.component} to {move.site} (expected an answer of the"
+                " placement policy in this try)"
             )
         _require_possible(move, _part(part), _request(question, part), state.view)
         _require_capacity(
@@ -312,12 +312,12 @@ def _require_victims(plan: ClaimPlan, state: _Try) -> None:
     allowed = choose_victims(question, stuck, state.view)
     if (plan.preempting, plan.victims) != allowed:
         raise InvalidAnswerError(
-            f"preempts {_named(plan.victims)} for the components {list(plan.preempting)}: allowed"
-            f" are {_named(allowed[1])} for {list(allowed[0])}"
+            f"preempts {_named(plan.victims)} for the components {list(plan.preempting)} (expected"
+            f" {_named(allowed[1])} for {list(allowed[0])})"
         )
     if stuck and question.preempt == "complete" and state.left:
         raise InvalidAnswerError(
-            f"preempts and leaves out the components {list(state.left)}: allowed is to claim all"
+            f"preempts and leaves out the components {list(state.left)} (expected to claim all)"
         )
 
 
@@ -343,7 +343,7 @@ def _require_distinct(moves: Iterable[Assignment], question: ClaimQuestion) -> N
     sites.update((move.component, move.site) for move in moves)
     used = [*question.held_at, *(site for site in sites.values() if site is not None)]
     if len(used) != len(dict.fromkeys(used)):
-        raise InvalidAnswerError("moves two components to one site: allowed are distinct sites")
+        raise InvalidAnswerError("moves two components to one site (expected distinct sites)")
 
 
 # --- tickets ---
@@ -400,12 +400,12 @@ def read_ticket_plan(answer: object, question: TicketQuestion) -> TicketPlan:
 def read_corrections(answer: object, question: ProgressQuestion) -> tuple[Correction, ...]:
     """Read the corrections of a progress policy: each component once, within its weights."""
     if isinstance(answer, str) or not isinstance(answer, Iterable):
-        raise InvalidAnswerError(f"answered {_kind(answer)}: allowed is a tuple of Correction")
+        raise InvalidAnswerError(f"answered {_kind(answer)} (expected a tuple of Corrections)")
     left = {member.component: member for member in question.members}
     found = []
     for one in _several(answer, "the answer", len(question.members)):
         if not isinstance(one, Correction):
-            raise InvalidAnswerError(f"{_kind(one)} among the answers: allowed are Correction")
+            raise InvalidAnswerError(f"{_kind(one)} among the answers (expected Corrections)")
         component, weight = _whole(one.component, "the component"), _number(one.weight, "weight")
         member = left.pop(component, None)
         if member is None:
@@ -414,8 +414,8 @@ def read_corrections(answer: object, question: ProgressQuestion) -> tuple[Correc
             )
         if not -member.weight - ROUNDING <= weight <= member.spare + ROUNDING:
             raise InvalidAnswerError(
-                f"component {component} is given {weight:g}: allowed is from {-member.weight:g} to"
-                f" {member.spare:g}"
+                f"component {component} is given {weight:g} (expected {-member.weight:g} to"
+                f" {member.spare:g})"
             )
         found.append(Correction(component=component, weight=weight))
     return tuple(found)
@@ -429,8 +429,8 @@ def read_turn(answer: object) -> Priority:
     try:
         return Priority(_text(answer, "the answer"))
     except ValueError:
-        allowed = " and ".join(str(one) for one in Priority)
-        raise InvalidAnswerError(f"answered {answer!r:.80}: allowed are {allowed}") from None
+        expected = " or ".join(Priority)
+        raise InvalidAnswerError(f"answered {answer!r:.80} (expected {expected})") from None
 
 
 def read_order(answer: object, queues: Sequence[One], released: Sequence[One]) -> tuple[One, ...]:
@@ -439,16 +439,18 @@ def read_order(answer: object, queues: Sequence[One], released: Sequence[One]) -
     found = []
     for queue in _several(answer, "the order", len(queues) + len(released)):
         if queue not in known:
-            raise InvalidAnswerError(f"no queue {queue!r:.80}: allowed are those of the question")
+            raise InvalidAnswerError(f"no queue {queue!r:.80} (expected one of the question)")
         found.append(known[queue])
     left = [queue for queue in queues if queue not in found]
     if left:
-        raise InvalidAnswerError(f"the order leaves out the queue {left[0]!r}: allowed are all")
+        raise InvalidAnswerError(
+            f"the order leaves out the queue {left[0]!r} (expected all queues of the question)"
+        )
     return tuple(found)
 
 
 def read_permission(answer: object) -> bool:
     """Read the permission to start the head of a queue."""
     if not isinstance(answer, bool):
-        raise InvalidAnswerError(f"answered {_kind(answer)}: allowed are True and False")
+        raise InvalidAnswerError(f"answered {_kind(answer)} (expected True or False)")
     return answer

@@ -29,7 +29,7 @@ def parse_changes(words: Iterable[str]) -> Changes:
     for word in words:
         key, equals, value = (part.strip() for part in word.partition("="))
         if not equals or not value:
-            raise ConfigError(f"--with {word}: allowed is KEY=VALUE, as in placement=WF")
+            raise ConfigError(f"--with {word} (expected KEY=VALUE, as in placement=WF)")
         name = SYMBOLS.get(key, key)
         if given.setdefault(name, value) != value:
             raise ConfigError(f"--with {word}: {name} is {given[name]} already")
@@ -38,7 +38,7 @@ def parse_changes(words: Iterable[str]) -> Changes:
         elif name in NAMES:
             changes.parameters[name] = _value(word, name, value)
         else:
-            raise ConfigError(f"--with {word}: {_unknown(key)}")
+            raise ConfigError(f"--with {word}: {key} {_unknown(key)}")
     require_valid(Parameters(), changes.parameters, "the default")
     return changes
 
@@ -81,24 +81,24 @@ def _value(word: str, name: str, text: str) -> object:
         case bool():
             if text.lower() in _TRUTHS:
                 return _TRUTHS[text.lower()]
-            allowed = "true and false"
+            expected = "true or false"
         case int():
             if text.removeprefix("-").isdecimal():
                 return int(text)
-            allowed = "whole numbers"
+            expected = "a whole number"
         case float():
             try:
                 return float(text)
             except ValueError:
-                allowed = "numbers, and inf"
+                expected = "a number, or inf"
         case _:
             return text
-    raise ConfigError(f"--with {word}: allowed are {allowed}")
+    raise ConfigError(f"--with {word} (expected {expected})")
 
 
 def _unknown(key: str) -> str:
     keys = (*BUILT_IN, *SYMBOLS, *NAMES)
     return (
-        f"unknown: {did_you_mean(key, keys)}Allowed are policies ({', '.join(BUILT_IN)}), symbols"
-        f" ({', '.join(SYMBOLS)}) and parameters ({', '.join(NAMES)})"
+        f"is unknown (expected a policy: {', '.join(BUILT_IN)}; a symbol: {', '.join(SYMBOLS)}; or"
+        f" a parameter: {', '.join(NAMES)}{did_you_mean(key, keys)})"
     )

@@ -89,8 +89,8 @@ class Slot:
         if not callable(policy) or (count is not None and count not in self.forms):
             expected = " or ".join(map(str, self.forms))
             raise ConfigError(
-                f"{self.name} = {policy_label(policy)}: allowed are functions of {expected}"
-                " arguments, and names of policies"
+                f"{self.name} = {policy_label(policy)} (expected a function of {expected}"
+                " arguments, or the name of a policy)"
             )
         return self.forms[max(self.forms) if count is None else count]
 
@@ -159,7 +159,9 @@ def _pose_claim(question: ClaimQuestion, view: GridView, place: PlacementPolicy)
 
     def offer(request: PlacementRequest, trial: GridView) -> Placement | Unplaceable:
         if not isinstance(request, PlacementRequest) or not isinstance(trial, GridView):
-            raise TypeError("place: allowed are a PlacementRequest and a GridView")
+            raise TypeError(
+                "place was called with other arguments (expected a PlacementRequest and a GridView)"
+            )
         answer = place(request, trial)
         if isinstance(answer, Placement):
             offers.update(answer.assignments)
@@ -276,8 +278,7 @@ def _guarded_discipline(policy: Any, forms: Mapping[str, Form], guard: PolicyGua
     """Make a discipline of plain values, whose functions are guarded together."""
     if type(policy) is not Discipline:
         raise ConfigError(
-            f"{guard.slot} = {guard.name}: is a {type(policy).__name__}: allowed is Discipline"
-            " itself"
+            f"{guard.slot} = {guard.name} is a {type(policy).__name__} (expected Discipline itself)"
         )
     name, local_jobs, rule = policy.name, policy.local_jobs, policy.rule
     for what, is_right, allowed in (
@@ -287,16 +288,14 @@ def _guarded_discipline(policy: Any, forms: Mapping[str, Form], guard: PolicyGua
     ):
         if not is_right:
             kind = type(getattr(policy, what)).__name__
-            raise ConfigError(
-                f"{guard.slot} = {guard.name}: {what} is {kind}: allowed is {allowed}"
-            )
+            raise ConfigError(f"{guard.slot} = {guard.name}: {what} is {kind} (expected {allowed})")
     functions = {}
     for what, form in forms.items():
         function = getattr(policy, what)
         if function is None and what == "permits":
             continue
         if not callable(function):
-            raise ConfigError(f"{guard.slot} = {guard.name}: {what} is no function")
+            raise ConfigError(f"{guard.slot} = {guard.name}: {what} is not a function")
         functions[what] = Guarded(function, form, guard)
     return Discipline(name=name, local_jobs=local_jobs, rule=rule, **functions)
 

@@ -36,6 +36,7 @@ class By(StrEnum):
     """Key of the rows of a report."""
 
     USER = "user"
+    GROUP = "group"
     SITE = "site"
     DAY = "day"
     JOB = "job"
@@ -258,6 +259,8 @@ class _Table:
         match self._by:
             case By.USER:
                 return (job.spec.owner,)
+            case By.GROUP:
+                return (job.spec.group,) if job.spec.group else ()
             case By.SITE:
                 return sites
             case By.DAY:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from koala.core.allowances import hold_left_of
 from koala.core.model.claim import Claim
 from koala.core.model.grid import Site
 from koala.core.model.job import Attempt, Claiming, Job, Queued
@@ -61,8 +62,7 @@ def expected_start(
         for claim in state.ledger.values()
         if claim.job == job.id and claim.grant is not None and claim.passed_at is None
     )
-    budget = state.user_budgets.get(job.spec.owner)
-    left_s = state.parameters.hold_budget_user_s - (0.0 if budget is None else budget.spent_s)
+    left_s = hold_left_of(state, job)
     round_s = sum({claim.component: claim.processors * claim.hold_s for claim in claims}.values())
     found = jobs.ExpectedStart(
         start_at=last.start_at,
@@ -73,7 +73,7 @@ def expected_start(
         is_place_kept=is_queued and all(state.sites[claim.site].facts.gate for claim in claims),
         held_s=held_s,
         round_s=round_s,
-        budget_left_s=None if left_s == FOREVER else max(0.0, left_s),
+        budget_left_s=None if left_s == FOREVER else left_s,
         sooner=tuple(_sooner(state, attempt, slow, last, queues, now))[:SOONER_MAX],
     )
     return replace(found, words=tuple(_words(found, now)))

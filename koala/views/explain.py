@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from koala.core.allowances import excess_of
 from koala.core.feasibility import (
     capacities_of,
     components_per_site_max,
@@ -141,8 +142,11 @@ def _placing(state: State, job: Job, queues: SiteQueues, now: Instant) -> list[s
     answer = placement_policy(state, job)(whole_request(state, job, now), view)
     misfit = _misfit(state, job)
     tries = counted(job.placement_tries, "placement try", "placement tries")
+    excess = excess_of(state, job)
     if now < job.not_before:
         lines.append(f"{_pause(job, now)}; {tries}")
+    elif excess:
+        lines.append(f"{excess}; it is placed when others have ended")
     elif misfit:
         lines.append(f"{misfit}; {tries}")
     elif isinstance(answer, Unplaceable):
@@ -154,7 +158,7 @@ def _placing(state: State, job: Job, queues: SiteQueues, now: Instant) -> list[s
         lines.append(f"it could be placed now; {tries}")
     if state.is_paced and not misfit and state.timers.next_at is not None:
         lines[-1] += f"; next scan in {span(state.parameters.scan_interval_s)} at the latest"
-    if not misfit and isinstance(answer, Unplaceable):
+    if not misfit and not excess and isinstance(answer, Unplaceable):
         lines += _holders(state, job) or _doubts(state, job, now)
     lines += _unqueued(state, job)
     away = [

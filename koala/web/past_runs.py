@@ -134,12 +134,15 @@ def checked(changes: Words) -> Words:
     process has not chosen.
     """
     if len(changes) > WORDS_MAX or any(len(word) > WORD_MAX for word in changes):
-        raise ConfigError(f"allowed are {WORDS_MAX} changes of {WORD_MAX} characters each")
+        raise ConfigError(
+            f"too many changes, or too long ones (expected at most {WORDS_MAX} of {WORD_MAX}"
+            " characters)"
+        )
     for word in changes:
         if ":" in word:
             raise ConfigError(
-                f"{word}: allowed are policies of packages that are installed here; functions as"
-                " module:function are for `koala replay` in a terminal"
+                f"{word} (expected a policy of a package that is installed here; functions as"
+                " module:function are for `koala replay` in a terminal)"
             )
     try:
         parse_changes(changes)

@@ -79,17 +79,17 @@ class RequestGuard:
         host = headers.get("host", "")
         if host.lower() not in self._hosts:
             allowed = ", ".join(sorted(self._hosts))
-            return f"Host {host[:100]!r}: allowed is {allowed} (koala web --public-url)"
+            return f"Host {host[:100]!r} (expected {allowed}: koala web --public-url)"
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > BODY_MAX:
-            return f"a request of {length[:20]} bytes: at most {BODY_MAX} are allowed"
+            return f"a request of {length[:20]} bytes (expected at most {BODY_MAX})"
         if method in SAFE_METHODS:
             return ""
         if "transfer-encoding" in headers:
-            return "a request without its length: allowed is one with Content-Length"
+            return "a request without its length (expected one with Content-Length)"
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc.lower() not in self._hosts:
-            return f"Origin {origin[:100]!r}: allowed are pages of this server"
+            return f"Origin {origin[:100]!r} (expected a page of this server)"
         if headers.get("sec-fetch-site", "same-origin") != "same-origin":
-            return "Sec-Fetch-Site: allowed are pages of this server"
+            return "a page of another site sent this (expected a page of this server)"
         return ""

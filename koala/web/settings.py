@@ -76,16 +76,16 @@ def read_settings(
         raise ConfigError("--certificate and --key: give both, or neither")
     for name, path in (("--certificate", certificate), ("--key", key)):
         if path is not None and not path.is_file():
-            raise ConfigError(f"{name} {path}: allowed is a PEM file that can be read")
+            raise ConfigError(f"{name} {path} (expected a PEM file that can be read)")
     if certificate is None and not is_loopback(f"{_bracketed(host)}:{port}"):
         raise ConfigError(
-            f"--listen {listen}: without --certificate and --key only loopback addresses are"
-            " allowed, since anybody on the way could read and change the pages"
+            f"--listen {listen} without --certificate and --key (expected a loopback address,"
+            " since anybody on the way could read and change the pages)"
         )
     if results is not None and not results.is_dir():
-        raise ConfigError(f"--results {results}: allowed is a folder that can be read")
+        raise ConfigError(f"--results {results} (expected a folder that can be read)")
     if journal is not None and not journal.exists():
-        raise ConfigError(f"--journal {journal}: allowed is a state directory, or a journal in it")
+        raise ConfigError(f"--journal {journal} (expected a state directory, or a journal in it)")
     _check_url(public_url)
     return WebSettings(
         host=host,
@@ -107,11 +107,11 @@ def _check_url(public_url: str) -> None:
     is_whole = found.scheme in ("http", "https") and found.netloc and not found.username
     if not is_whole or found.query or found.fragment:
         raise ConfigError(
-            f"--public-url {public_url!r}: allowed is an address as in"
-            " https://grid.example.org/koala"
+            f"--public-url {public_url!r} (expected an address as in"
+            " https://grid.example.org/koala)"
         )
     if found.scheme == "http" and found.hostname not in ("127.0.0.1", "localhost", "::1"):
-        raise ConfigError(f"--public-url {public_url!r}: allowed is https, or a loopback address")
+        raise ConfigError(f"--public-url {public_url!r} (expected https, or a loopback address)")
 
 
 def _bracketed(host: str) -> str:
@@ -123,7 +123,7 @@ def _split(listen: str) -> tuple[str, int]:
     host, _, port = listen.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
         raise ConfigError(
-            f"--listen {listen!r}: allowed is HOST:PORT, as in {DEFAULT_LISTEN}, with a port of 0"
-            f" to {PORT_MAX}"
+            f"--listen {listen!r} (expected HOST:PORT, as in {DEFAULT_LISTEN}, with a port of 0"
+            f" to {PORT_MAX})"
         )
     return host.strip("[]"), int(port)

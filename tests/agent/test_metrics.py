@@ -115,7 +115,7 @@ async def test_claims_count_once_stored_whatever_is_stored_again(tmp_path: Path)
     ("table", "said"),
     [
         ("", "metrics.listen is missing"),
-        ('listen = "0.0.0.0:1"', "agent.toml: metrics.listen = '0.0.0.0:1': allowed is a loopback"),
+        ('listen = "0.0.0.0:1"', "agent.toml: metrics.listen = '0.0.0.0:1' (expected a loopback"),
         (
             'listen = "127.0.0.1:1"\nrelay = "127.0.0.1:2"',
             "metrics.relay is unknown. Known are listen,",

@@ -144,9 +144,9 @@ def test_a_list_has_the_columns_that_were_asked_for_or_lines_of_a_template() -> 
     ]
     lines = read_format("--format", "{job} {sites} {submitted_at:.0f}", now=5000.0)
     assert lines(jobs, 5, True) == "j1 delft,vu 1000\nj2 delft,vu 1000"
-    with pytest.raises(SpecError, match="--format 'colour': allowed are job, name, phase"):
+    with pytest.raises(SpecError, match=r"--format 'colour' \(expected one of job, name, phase"):
         read_format("--format", "job,colour", now=0.0)
-    with pytest.raises(SpecError, match="allowed are job, name, owner"):
+    with pytest.raises(SpecError, match="expected job, name, owner, phase,"):
         read_format("--format", "{colour}", now=0.0)(jobs, None, False)
 
 

@@ -51,7 +51,7 @@ async def test_garbage_on_the_port_disturbs_nobody(tmp_path: Path) -> None:
                 "/koala.wire.v1.AgentLink/Connect"
             )
             (said,) = [answer async for answer in call(iter([b"\xff\xff\xff\xff"]))]
-            assert "what came is no message" in link_pb2.ToAgent.FromString(said).reject.reason
+            assert "not a message" in link_pb2.ToAgent.FromString(said).reject.reason
         assert (await client.hello())["protocol"] == PROTOCOL
 
 

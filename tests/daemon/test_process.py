@@ -147,7 +147,7 @@ async def test_what_was_accepted_before_a_kill_is_there_after_it(tmp_path: Path)
     ("more", "status", "said"),
     [
         ("[parameters]\nhold = 1\n", 2, "parameters.hold is unknown"),
-        ('[policies]\nplacement = "X"\n', 2, "known are CF"),
+        ('[policies]\nplacement = "X"\n', 2, "expected one of CF"),
     ],
 )
 def test_a_wrong_configuration_is_told_in_one_line(

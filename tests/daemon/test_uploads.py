@@ -73,7 +73,7 @@ def test_a_full_disk_takes_no_upload(spool: Path) -> None:
 
 @pytest.mark.parametrize("checksum", ["", "../../etc/passwd", "A" * 64, "0" * 63])
 def test_a_checksum_is_one(uploads: Uploads, checksum: str) -> None:
-    with pytest.raises(SpecError, match="allowed is a sha256 in hex"):
+    with pytest.raises(SpecError, match="expected a sha256 in hex"):
         uploads.begin(Content(user="ann", checksum=checksum, size_bytes=1))
 
 

@@ -94,9 +94,9 @@ def test_whatever_bytes_an_agent_sends_are_a_value_or_an_error_of_ours(data: byt
     ("facts", "words"),
     [
         ({"address": "a\n\x1b[2J"}, r"address = 'a\\n\\x1b\[2J': control characters"),
-        ({"address": "../etc"}, "address = '../etc': allowed is the name or number of a machine"),
+        ({"address": "../etc"}, r"address = '../etc' \(expected the name or number of a machine"),
         ({"address": "one two"}, "address = 'one two'"),
-        ({"serves": "../:99999999"}, "serves = '../:99999999': allowed is HOST:PORT"),
+        ({"serves": "../:99999999"}, r"serves = '../:99999999' \(expected HOST:PORT"),
         ({"serves": "delft:65536"}, "serves = .* a port from 1 to 65535"),
         ({"serves": "delft:0"}, "serves = "),
         ({"serves": "delft"}, "serves = "),
@@ -211,5 +211,5 @@ def test_what_is_read_can_be_journaled(message: pb.FromAgent) -> None:
 def test_an_agent_cannot_say_that_a_claim_was_fenced() -> None:
     """Only the daemon concludes that from silence."""
     report = pb.ClaimReport(claim="j1/1/0/1", state=pb.CLAIM_STATE_GONE, end=pb.End(kind="fenced"))
-    with pytest.raises(SpecError, match="'fenced': allowed are exited"):
+    with pytest.raises(SpecError, match=r"'fenced' \(expected one of"):
         FROM_AGENT.decode(pb.FromAgent(claim=report))

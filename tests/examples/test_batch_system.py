@@ -222,7 +222,7 @@ def parse(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        ("tooy", r"lrm.kind = 'tooy': allowed is one of emulated, .*, toy; did you mean toy\?"),
+        ("tooy", r"lrm.kind = 'tooy' \(expected one of emulated, .*, toy; did you mean toy\?"),
         (
             "gone",
             "'gone': no_such_module:SYSTEM of wrong cannot be loaded: ModuleNotFoundError",

@@ -86,8 +86,8 @@ def test_any_job_converts_to_yaml_and_json_and_back(spec: JobSpec) -> None:
         ("components:\n- count: 2", 2, 3, "has no executable"),
         ("executable: &x a", 1, 13, "anchors"),
         ("executable: !!str a", 1, 13, "anchors, aliases and tags"),
-        ("executable: [", 1, 14, "no YAML or JSON"),
-        ('{"executable": "a",}x', 1, 21, "no YAML or JSON"),
+        ("executable: [", 1, 14, "invalid YAML or JSON"),
+        ('{"executable": "a",}x', 1, 21, "invalid YAML or JSON"),
         ("executable: a\n--- \nexecutable: b", 3, 1, "second document"),
         ("executable: a\n? [b]\n: c", 2, 3, "as a name"),
         ("a: " + "[" * DEPTH_MAX + "]" * DEPTH_MAX, 1, 3 + DEPTH_MAX, "nested at most"),
@@ -104,7 +104,7 @@ def test_a_mistake_is_named_with_its_place(text: str, line: int, column: int, wo
 def test_deep_and_long_documents_are_refused_at_once() -> None:
     for text in ("a: " + "[" * 300_000, "a:\n" + "- " * 300_000, "a: [" + "1," * NODES_MAX + "]"):
         # A newer libyaml has a limit of its own, and reaches it while it looks ahead for a key.
-        with pytest.raises(SpecError, match=r"allowed are|maximum nesting depth"):
+        with pytest.raises(SpecError, match=r"nested at most|maximum nesting depth"):
             read_job(text)
 
 

@@ -129,7 +129,7 @@ def test_engines_have_names() -> None:
     assert engine_of("koala", 3) == OnKoala(workers=3)
     assert engine_of("koala:/opt/python") == OnKoala(python="/opt/python")
     for wrong in ("koala:", "koalas", "dask://"):
-        with pytest.raises(ConfigError, match=r"allowed are processes, dask://HOST:PORT, koala"):
+        with pytest.raises(ConfigError, match=r"expected processes, dask://HOST:PORT, koala or"):
             engine_of(wrong)
 
 

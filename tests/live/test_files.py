@@ -115,5 +115,5 @@ async def test_a_program_of_this_machine_goes_along_with_its_folder(
     with pytest.raises(RejectedError, match="stages files, and this submission brings none"):
         await client.submit(f"&(executable={program})(sta_ge=yes)")
     folder.joinpath("words").unlink()
-    with pytest.raises(SpecError, match="allowed is a file or a folder that exists"):
+    with pytest.raises(SpecError, match="expected a file or a folder"):
         await client.submit(f"&(executable={program})(stage={tmp_path / 'none'})")

@@ -427,7 +427,7 @@ def test_the_functions_of_a_discipline_are_replaced_together() -> None:
     ("answer", "words", "trouble"),
     [
         ((), {}, "placed the components []"),
-        ((at("delft"), at("delft")), {}, "has more than 1 members"),
+        ((at("delft"), at("delft")), {}, "has too many members (expected at most 1)"),
         ((at("delft", 7),), {}, "placed the components [7]"),
         ((at("nowhere"),), {}, "there is no room"),
         ((at("delft"),), {"processors": (9,)}, "there is no room"),
@@ -494,22 +494,22 @@ CLAIMED = {"fraction": 1.0, "claims": (0, 2)}
         ({"fraction": 1.0, "claims": (0,), "moves": (at("delft"),)}, {}, "or is named twice"),
         ({"fraction": 1.0, "claims": (1,)}, {}, "component 1 at leiden: there is no room"),
         ({"fraction": 1.0, "claims": (-1,)}, {}, "component -1 is not pending"),
-        ({"fraction": 1.0, "moves": (at("leiden", 1),)}, {}, "answers of the placement policy"),
-        ({"fraction": 1.0, "moves": (at("nowhere", 1),)}, {}, "answers of the placement policy"),
+        ({"fraction": 1.0, "moves": (at("leiden", 1),)}, {}, "an answer of the placement policy"),
+        ({"fraction": 1.0, "moves": (at("nowhere", 1),)}, {}, "an answer of the placement policy"),
         ({"fraction": 1.0, "moves": (MOVE,)}, {"is_distinct": True, "held_at": (DELFT,)},
-         "allowed are distinct sites"),
+         "expected distinct sites"),
         ({**CLAIMED, "victims": (JobId("j7"),)}, HIGH, "preempts j7 for the components []"),
         ({**CLAIMED, "preempting": (1,), "victims": (JobId("j9"),)}, HIGH, "preempts j9"),
-        ({**CLAIMED, "preempting": (1,), "victims": (JobId("j8"),)}, HIGH, "allowed are j7"),
+        ({**CLAIMED, "preempting": (1,), "victims": (JobId("j8"),)}, HIGH, "expected j7"),
         ({**CLAIMED, "preempting": (1,), "victims": (JobId("j7"), JobId("j8"))}, HIGH,
-         "allowed are j7 for [1]"),
+         "expected j7 for [1]"),
         ({**CLAIMED, "preempting": (1,), "victims": (JobId("j7"),)},
-         {**HIGH, "priority": Priority.LOW}, "allowed are no jobs"),
+         {**HIGH, "priority": Priority.LOW}, "expected no jobs"),
         ({"fraction": 1.0, "preempting": (1,), "victims": (JobId("j7"),)}, HIGH,
          "leaves out the components [0, 2]"),
         ({"fraction": 0.0, "forced": (MOVE,)}, {}, "forced: component 1 at delft"),
-        ({"fraction": 1.0, "claims": (0,)}, {"threshold": 0.5}, "nothing below 0.5"),
-        ({"fraction": 1.0, "claims": count()}, {}, "claims has more than 3 members"),
+        ({"fraction": 1.0, "claims": (0,)}, {"threshold": 0.5}, "expected at least 0.5"),
+        ({"fraction": 1.0, "claims": count()}, {}, "claims has too many members"),
         ({"fraction": 1.0, "claims": None}, {}, "claims is NoneType"),
         ({"fraction": 1.0, "claims": ("0",)}, {}, "claims is str"),
     ],
@@ -528,7 +528,7 @@ def test_an_impossible_plan_is_not_believed(
         ((0,), "int among the answers"),
         ((Correction(component=2, weight=0.1),), "component 2 was not asked about"),
         ((Correction(component=0, weight=0.1),) * 2, "corrected twice"),
-        ((Correction(component=0, weight=0.5),), "allowed is from -0.75 to 0.25"),
+        ((Correction(component=0, weight=0.5),), "expected -0.75 to 0.25)"),
         ((Correction(component=0, weight=-0.8),), "is given -0.8"),
         ((Correction(component=0, weight=float("nan")),), "is given nan"),
         ((Correction(component=0, weight="all"),), "weight is str"),  # type: ignore[arg-type]
@@ -545,7 +545,7 @@ def test_impossible_corrections_are_not_believed(answer: Any, trouble: str) -> N
     [
         ((), "leaves out the queue 'a'"),
         (("a", "b", "nowhere"), "no queue 'nowhere'"),
-        (("a", "b", "a", "b"), "has more than 3 members"),
+        (("a", "b", "a", "b"), "has too many members (expected at most 3)"),
         (7, "the order is int"),
     ],
 )
@@ -593,10 +593,10 @@ class Own(Discipline):
     ("policy", "text"),
     [
         (Own(name="own", local_jobs=LocalJobs.ALL, order=lambda *_: ()), "is a Own"),
-        (replace(discipline(len), name=7), "name is int: allowed is a text"),  # type: ignore[arg-type]
+        (replace(discipline(len), name=7), "name is int (expected a text"),  # type: ignore[arg-type]
         (replace(discipline(len), local_jobs="all"), "local_jobs is str"),  # type: ignore[arg-type]
-        (replace(discipline(len), permits=7), "permits is no function"),  # type: ignore[arg-type]
-        (7, "allowed are functions of 1 or 2 arguments"),
+        (replace(discipline(len), permits=7), "permits is not a function"),  # type: ignore[arg-type]
+        (7, "expected a function of 1 or 2 arguments, or"),
     ],
 )
 def test_what_is_no_policy_of_the_slot_is_refused(policy: Any, text: str) -> None:

@@ -59,12 +59,16 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     [
         ("placement", "own:gone", "own:gone cannot be loaded: AttributeError"),
         ("placement", "nowhere:place", "cannot be loaded: ModuleNotFoundError"),
-        ("placement", "own:", "cannot be loaded: ValueError: allowed is module:function"),
-        ("placement", "own:number", "own:number is no function"),
-        ("placement", "own:narrow", "own:narrow takes 1 arguments: allowed are 2"),
-        ("placement", "own:MINE", "own:MINE is no function"),
-        ("local", "own:place", "own:place takes 2 arguments: allowed are 1"),
-        ("claiming", "ICQ", "known are ICP, RPP, and functions as module:function"),
+        (
+            "placement",
+            "own:",
+            "cannot be loaded: ValueError: not a function's name (expected module:function",
+        ),
+        ("placement", "own:number", "own:number is not a function"),
+        ("placement", "own:narrow", "own:narrow takes 1 arguments (expected 2)"),
+        ("placement", "own:MINE", "own:MINE is not a function"),
+        ("local", "own:place", "own:place takes 2 arguments (expected 1)"),
+        ("claiming", "ICQ", "expected one of ICP, RPP, or a function as module:function"),
     ],
 )
 def test_what_is_no_policy_of_a_slot_is_refused_with_what_is(

@@ -29,6 +29,7 @@ from koala.core.model.values import ALL, ClaimId, Instant, JobId, Priority, Seco
 from koala.core.scheduler import Scheduler
 from koala.daemon.storage.records import Notice
 from koala.lab.sim.engine import Engine
+from tests.swarm.allowance_rules import Allowances
 from tests.swarm.breach import parts, require
 from tests.swarm.site_errors import Errors
 from tests.swarm.system.batch import SIGKILL_S_MAX
@@ -113,6 +114,7 @@ class Oracle:
         self.notices: dict[int, Notice] = {}  # that watchers were told
         self.errors = Errors(parameters.errors_counted)
         self.tickets = Tickets()
+        self.allowances = Allowances()
         self._hash = hashlib.sha256()
 
     @property
@@ -340,6 +342,7 @@ class Oracle:
         self.errors.require_rests(scheduler, self.parameters.consecutive_errors_max)
         self.tickets.require_short_holds(scheduler, now)
         self.tickets.require_caps(scheduler)
+        self.allowances.require_kept(scheduler)
 
     def _require_own_end(self, event: ClaimGone) -> None:
         """Require that a program's own end is real: it ends the job, or its part in it."""
@@ -508,6 +511,7 @@ class Oracle:
         self.count("restored")
         self.errors.is_known = False
         self.tickets.restored()
+        self.allowances = Allowances()
         self.notices.clear()
         # A site that came later is not known, nor what was said of it.
         self.drained = {name: site.is_drained for name, site in daemon.scheduler.sites.items()}

@@ -11,7 +11,7 @@ import structlog
 
 from koala.core.digest import digest
 from koala.core.leases import answer_s
-from koala.core.model.events import SiteResumed
+from koala.core.model.events import AllowancesSet, SiteResumed
 from koala.core.model.job import Delayed, Placing, Waiting
 from koala.core.model.values import ClaimId, Instant, JobId, Seconds
 from koala.core.policy_api import Policies
@@ -126,6 +126,8 @@ class Run:
         world, scenario = self.world, self.scenario
         for file, site, size_bytes in scenario.replicas:
             world.add_replica(file, site, size_bytes)
+        if scenario.allowances:
+            world.insist(AllowancesSet(allowances=scenario.allowances))
         for job, spec in scenario.specs.items():
             world.submit(job, spec, scenario.arrivals[job], scenario.again.get(job, ()))
         for at, name, processors, run_s in scenario.locals_:

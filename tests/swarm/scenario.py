@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from koala.common.protocol.ordering import ORDERS
+from koala.core.model.allowances import Allowance, Payer, group_payer, user_payer
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job_spec import (
     ComponentSpec,
@@ -77,6 +78,7 @@ class Scenario:
     latency_s: Seconds
     bookable: tuple[tuple[SiteName, SiteName, float], ...] = ()
     tickets: str = "none"
+    allowances: tuple[tuple[Payer, Allowance], ...] = ()
     pace: Pace = STANDARD_PACE
     faults_s: Seconds = FAULTS_S_MAX
     lasts_s_max: Seconds = 90.0  # of what happens for a while
@@ -128,7 +130,7 @@ def draw(seed: int) -> Scenario:
     scenario = _rush(random, scenario) if random.random() < 0.15 else scenario
     drawn = _hinted(seed, _pathed(seed, _timed(seed, _line_up(seed, scenario))))
     drawn = _sorted(seed, _in_turn(seed, _kept_together(seed, drawn)))
-    drawn = _busy(seed, _owning(seed, focused(seed, _paced(seed, drawn))))
+    drawn = _shared(seed, _busy(seed, _owning(seed, focused(seed, _paced(seed, drawn)))))
     counted = Random(f"{seed}/counted").choice(("jobs", "jobs", "all"))
     return replace(
         drawn,
@@ -153,6 +155,32 @@ def _owning(seed: int, drawn: Scenario) -> Scenario:
         )
         specs[job] = replace(spec, components=components, input_mode=InputMode.WHOLE)
     return replace(drawn, specs=specs)
+
+
+def _shared(seed: int, drawn: Scenario) -> Scenario:
+    """Draw groups with limits, in a sixth of the seeds; from a stream of its own. No job is larger
+    than the limits."""
+    random = Random(f"{seed}/shared")
+    if seed < BUSY_FIRST or random.random() >= 1 / 6:
+        return drawn
+    specs = {
+        job: replace(spec, group=random.choice(("physics", "physics", "")))
+        for job, spec in drawn.specs.items()
+    }
+    largest = max(spec.processors for spec in specs.values())
+    allowances = tuple(
+        (
+            payer,
+            Allowance(
+                processors=random.choice((None, largest, largest + 2)),
+                jobs=random.choice((None, 1, 2)),
+                hold_s=random.choice((None, None, 50_000.0)),
+                shares=random.choice((0.5, 1.0, 2.0)),
+            ),
+        )
+        for payer in (group_payer("physics"), user_payer("ann"))
+    )
+    return replace(drawn, specs=specs, allowances=allowances)
 
 
 def _busy(seed: int, drawn: Scenario) -> Scenario:

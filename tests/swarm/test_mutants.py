@@ -69,6 +69,7 @@ FOUND_BY = {
     "a_hold_without_an_end": 24,
     "an_end_before_the_program_is_dead": 8,
     "a_program_that_stays_held": 91,
+    "limits_of_groups_are_ignored": 1002,
     "tickets_outlive_a_move": 1018,
     "a_component_waits_at_one_site_more": 1018,
     "queues_of_owners_who_set_a_limit_are_filled": 1018,

@@ -68,7 +68,7 @@ class Tickets:
             most_s = min(own_s, scheduler.parameters.ticket_hold_max_s)
             for member in attempt.members:
                 held_s = 0.0 if member.claimed_at is None else now - member.claimed_at
-                text = f"{member.claim} holds for {held_s:g} s: allowed is {most_s:g} s"
+                text = f"{member.claim} holds for {held_s:g} s (expected {most_s:g} s"
                 require(held_s <= most_s + HELD_S, 5, text)
 
     def require_caps(self, scheduler: Scheduler) -> None:

@@ -15,6 +15,7 @@ from tests.tidy.words import (
     bad_words,
     clock_readers,
     names_twice,
+    old_errors,
     retired_names,
     retired_verbs,
     riddles,
@@ -47,6 +48,12 @@ def test_no_name_is_retired_and_none_stands_twice_in_a_layer() -> None:
     assert [found for module in all_modules() for found in retired_names(module)] == []
     assert [found for module in shipped_modules() for found in retired_verbs(module)] == []
     assert list(names_twice(shipped_modules())) == []
+
+
+def test_errors_say_what_is_wrong_and_what_was_expected() -> None:
+    assert [found for module in shipped_modules() for found in old_errors(module)] == []
+    text = 'raise ValueError(f"{name} is no number: allowed is one")\n'
+    assert len(list(old_errors(module_of(text + '"""There is no number."""')))) == 1
 
 
 def test_a_folder_has_no_more_modules_than_its_names_can_explain() -> None:

@@ -152,6 +152,20 @@ def retired_verbs(module: Module) -> Iterator[str]:
             yield f"{module.at(node)}: the name {name} is retired, see docs/glossary.md"
 
 
+ERROR_FORM = re.compile(
+    r"(?m)^.*(?<!\")\"(?!\")[^\"#\n]*\b"
+    r"((allowed|known) (is|are) (?!not )|(?<!here )(is|are) no (?!longer |more )).*$"
+)
+"""A message that does not have the form `what is wrong (expected what)`."""
+
+
+def old_errors(module: Module) -> Iterator[str]:
+    """Find messages in the form of an older language."""
+    for line in ERROR_FORM.finditer(module.text):
+        number = module.text.count("\n", 0, line.start()) + 1
+        yield f"{module.name}:{number}: say what is wrong (expected what): {line[0].strip()}"
+
+
 NAME_DEPTHS = {"koala.lab.papers": 4, "koala.lab.sim": 4, "koala.lab": 3, "koala.common": 3}
 """So many leading parts of a module's name are the layer in which a class name is unique."""
 

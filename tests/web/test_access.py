@@ -72,14 +72,14 @@ def test_a_sign_in_code_is_good_once_and_replaced() -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ({"listen": "0.0.0.0:80"}, "only loopback addresses are allowed"),
-        ({"listen": "localhost"}, "allowed is HOST:PORT"),
-        ({"listen": "localhost:99999"}, "allowed is HOST:PORT"),
+        ({"listen": "0.0.0.0:80"}, "expected a loopback address"),
+        ({"listen": "localhost"}, "expected HOST:PORT"),
+        ({"listen": "localhost:99999"}, "expected HOST:PORT"),
         ({"key": Path("/nowhere")}, "give both, or neither"),
-        ({"key": Path("/no"), "certificate": Path("/no")}, "allowed is a PEM file"),
-        ({"public_url": "grid.example.org"}, "allowed is an address as in"),
-        ({"public_url": "http://grid.example.org"}, "allowed is https"),
-        ({"public_url": "https://ann@grid.example.org"}, "allowed is an address as in"),
+        ({"key": Path("/no"), "certificate": Path("/no")}, "expected a PEM file"),
+        ({"public_url": "grid.example.org"}, "expected an address as in"),
+        ({"public_url": "http://grid.example.org"}, "expected https"),
+        ({"public_url": "https://ann@grid.example.org"}, "expected an address as in"),
     ],
 )
 def test_wrong_settings_are_refused(words: Mapping[str, str], text: str) -> None:

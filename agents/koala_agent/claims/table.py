@@ -327,7 +327,7 @@ class ClaimTable:
         """Return why the site's owner does not allow this claim; empty when it is allowed."""
         limits = self._limits
         if not is_claim_id(hold.claim):
-            return f"{hold.claim!r} is no claim: allowed is job/attempt/component/n"
+            return f"{hold.claim!r} is not a claim (expected job/attempt/component/n)"
         if limits.users is not None and hold.owner not in limits.users:
             return _user_refusal(hold.owner, limits.users, limits.users_key)
         if limits.processors_max is not None and hold.processors > limits.processors_max:
@@ -617,7 +617,7 @@ class ClaimTable:
             new = {asked.name: asked.value}
         reason = self._pending.refusal(claim.id)
         if not reason and len(claim.values) + len(new) > VALUES_MAX:
-            reason = f"this claim has put {VALUES_MAX} values: no more are allowed"
+            reason = f"this claim has put too many values (expected at most {VALUES_MAX})"
         if reason:
             refusal = KvAnswer(claim=claim.id, request=asked.request, ok=False, error=reason)
             self._to_starter(claim.id, nonce, refusal)

@@ -105,12 +105,13 @@ def settings_of(survey: Survey, system: BatchSystem, request: ConnectRequest) ->
     for key, text in request.wishes.items():
         if key not in names:
             raise ConfigError(
-                f"{key} means nothing with {system.title}: allowed are {', '.join(names)}"
+                f"{key} means nothing with {system.title} (expected one of {', '.join(names)})"
             )
         try:
             wished[key] = msgspec.convert(text, kinds[key], strict=False)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"{key} = {text!r}: {error}") from error
+            expected = str(error).replace("Expected", "expected").replace("`", "")
+            raise ConfigError(f"{key} = {text!r} ({expected})") from error
     answers = survey.answers.get(system.kind, {})
     chosen = system.configure(answers, request.wishes) if system.configure else {}
     given = survey.variables

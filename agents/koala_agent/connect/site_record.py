@@ -92,12 +92,12 @@ def find(site: str) -> SiteRecord:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found.pop("version") != RECORD_VERSION:
-            raise ConfigError(f"{path}: of another release: allowed is version {RECORD_VERSION}")
+            raise ConfigError(f"{path} is of another release (expected version {RECORD_VERSION})")
         words, ports = tuple(found.pop("options")), tuple(found.pop("tunnel"))
         return SiteRecord(**found, options=words, tunnel=ports)
     except FileNotFoundError:
         known = ", ".join(sorted(p.stem for p in sites_folder().glob("*.json"))) or "none"
-        message = f"site {site!r} was not connected from here: known are {known}"
+        message = f"site {site!r} was not connected from here (expected one of {known})"
         raise UnknownNameError(message) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}: connect the site again") from error

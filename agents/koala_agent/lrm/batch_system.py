@@ -150,7 +150,7 @@ def find_system(kind: str) -> BatchSystem:
         known = known_kinds()
         near = difflib.get_close_matches(kind, known, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise ConfigError(f"lrm.kind = {kind!r}: allowed is one of {', '.join(known)}{hint}")
+        raise ConfigError(f"lrm.kind = {kind!r} (expected one of {', '.join(known)}{hint})")
     return _load(point)
 
 

@@ -304,7 +304,7 @@ def honoured(
 def check_word(key: str, text: str, word: re.Pattern[str], allowed: str) -> str:
     """Check a word that becomes part of a request. Raises RequestRefusedError."""
     if not word.fullmatch(text):
-        raise RequestRefusedError(f"{key}: {text[:80]!r} is refused: allowed are {allowed}")
+        raise RequestRefusedError(f"{key}: {text[:80]!r} is refused (expected {allowed})")
     return text
 
 
@@ -330,7 +330,7 @@ def read_json(answer: Answer, command: str, *, empty: str = "") -> object:
     try:
         return json.loads(answer.out.strip() or empty, strict=False)
     except (ValueError, RecursionError) as error:
-        message = f"{command}: its answer is no JSON: {error}"
+        message = f"{command}: invalid JSON in its answer: {error}"
         raise LocalManagerError(message, transient=True) from error
 
 

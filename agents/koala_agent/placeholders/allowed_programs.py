@@ -42,7 +42,7 @@ def check_program(
         return program
     named, allowed = program.executable, f"{KEY} allows programs below {', '.join(folders)}"
     if not named.startswith("/"):
-        raise NotAllowedError(f"executable {named!r} is no absolute path: {allowed}")
+        raise NotAllowedError(f"executable {named!r} is not an absolute path: {allowed}")
     found = os.path.realpath(named)
     if not any(_is_below(found, os.path.realpath(folder)) for folder in folders):
         where = "" if found == named else f", which is {found!r}"
@@ -59,8 +59,8 @@ def _keep_to(names: Iterable[str], patterns: tuple[str, ...]) -> None:
     for name in names:
         if not any(fnmatchcase(name, pattern) for pattern in patterns):
             raise NotAllowedError(
-                f"environment variable {name!r}: allowed with {KEY} are those of {VARIABLES},"
-                f" {', '.join(patterns) or 'none'}"
+                f"environment variable {name!r} with {KEY} (expected those of {VARIABLES}:"
+                f" {', '.join(patterns) or 'none'})"
             )
 
 
@@ -72,8 +72,8 @@ def _keep_below(work: Path, what: str, named: str | None, *, directory: str = ""
     end = Path(os.path.realpath(work / path))
     if named and not (is_relative and not is_ours and end.is_relative_to(os.path.realpath(work))):
         raise NotAllowedError(
-            f"{what} {named!r}: allowed with {KEY} are relative paths in the claim's own folder,"
-            f" without '..', links out of it, and {STATE_FOLDER}"
+            f"{what} {named!r} with {KEY} (expected a relative path in the claim's own folder,"
+            f" without '..', links out of it, and {STATE_FOLDER})"
         )
 
 

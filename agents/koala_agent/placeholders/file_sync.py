@@ -107,7 +107,7 @@ class FileSyncServer:
             if "staged" in request:
                 name = str(request["name"])
                 if name not in self.staged(claim):
-                    raise _NotOursError(f"{name[:200]!r} is no staged file of this job")
+                    raise _NotOursError(f"{name[:200]!r} is not a staged file of this job")
                 return str(self.folder(claim.id) / name)
             if "name" in request:
                 return self.input_named(claim.hold, str(request["name"]))
@@ -153,7 +153,7 @@ class FileSyncServer:
         name = str(request.get("name"))
         logs, outputs = _names(claim.hold.program)
         if name not in logs | outputs and not is_matched(claim.hold.program, name):
-            raise _NotOursError(f"{name[:200]!r} is no file of this job")
+            raise _NotOursError(f"{name[:200]!r} is not a file of this job")
         folder = self.folder(claim.id)
         half = f"{hashlib.sha256(name.encode()).hexdigest()}.part"  # no output can have this name
         return folder / (name if name in logs else f"{STATE_FOLDER}/{half}"), folder / name
@@ -183,7 +183,7 @@ def _append(path: Path, request: Message) -> int:
     """Append new content; return the size of the file afterwards."""
     offset, data = _whole(request, "offset"), request.get("data")
     if not isinstance(data, str) or len(data) > PUT_MAX_BYTES:
-        raise ValueError(f"data: allowed are up to {PUT_MAX_BYTES} characters")
+        raise ValueError(f"bad data (expected a string of at most {PUT_MAX_BYTES} characters)")
     try:
         block = base64.b64decode(data, validate=True)
     except binascii.Error as error:
@@ -230,7 +230,7 @@ async def _checksum(number: int) -> str:
 def _whole(request: Message, key: str) -> int:
     value = request.get(key)
     if type(value) is not int or not 0 <= value < 2**53:
-        raise ValueError(f"{key} = {str(value)[:40]}: allowed is a whole number")
+        raise ValueError(f"{key} = {str(value)[:40]} (expected a whole number)")
     return value
 
 

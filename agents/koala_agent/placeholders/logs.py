@@ -37,7 +37,7 @@ def read_log(request: LogRequest, source: LogSource) -> LogChunk:
     """Read once; errors are part of the answer, for the person who asked."""
     if request.stream not in STREAMS:
         allowed = ", ".join(STREAMS)
-        return _error(request, f"no stream {request.stream[:40]!r}; allowed are {allowed}")
+        return _error(request, f"no stream {request.stream[:40]!r} (expected one of {allowed})")
     size_max = min(request.size_max or CHUNK_MAX_BYTES, CHUNK_MAX_BYTES)
     try:
         for name in _names(request, source):

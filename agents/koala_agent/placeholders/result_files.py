@@ -65,7 +65,7 @@ def matched_paths(
     names, problem = chosen(program.outputs, sizes)
     size_bytes = sum(sizes[name] for name in names)
     if size_bytes > MATCHED_BYTES_MAX:
-        return {}, f"outputs match {size_bytes} bytes: allowed are {MATCHED_BYTES_MAX}"
+        return {}, f"outputs match {size_bytes} bytes (expected at most {MATCHED_BYTES_MAX})"
     return {name: str(PurePosixPath(directory) / name) for name in names}, problem
 
 

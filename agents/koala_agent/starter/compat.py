@@ -112,21 +112,21 @@ def to_whole(message: dict[str, object], key: str) -> int:
     """Parse an integer of 64 bits. Raises ValueError."""
     value = to_count(message.get(key))
     if not -WHOLE_MAX <= value <= WHOLE_MAX:
-        raise ValueError(f"{key} = {value}: allowed are 64 bits")
+        raise ValueError(f"{key} = {value} (expected an integer of 64 bits)")
     return value
 
 
 def to_object(value: object) -> dict[str, object]:
     """Parse a JSON object. Raises ValueError."""
     if not isinstance(value, dict):
-        raise ValueError(f"{str(value)[:80]!r} is no object")  # noqa: TRY004 - see above
+        raise ValueError(f"{str(value)[:80]!r} is not an object")  # noqa: TRY004 - see above
     return value
 
 
 def to_list(value: object) -> list[object]:
     """Parse a JSON list. Raises ValueError."""
     if not isinstance(value, list):
-        raise ValueError(f"{str(value)[:80]!r} is no list")  # noqa: TRY004 - see above
+        raise ValueError(f"{str(value)[:80]!r} is not a list")  # noqa: TRY004 - see above
     return value
 
 
@@ -162,13 +162,13 @@ def _readers_of(cls: type) -> list[_Reader]:
 
 def _to_real(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"{str(value)[:80]!r} is no number")  # noqa: TRY004 - whatever comes, one kind
+        raise ValueError(f"{str(value)[:80]!r} is not a number")  # noqa: TRY004 - whatever comes, one kind
     try:
         is_number = not math.isnan(value)
     except OverflowError:
         is_number = False
     if not is_number:
-        raise ValueError(f"{str(value)[:80]}: allowed is a number that a float can hold")
+        raise ValueError(f"{str(value)[:80]} (expected a number that a float can hold)")
     return value
 
 
@@ -185,7 +185,7 @@ def to_pairs(value: object) -> list[tuple[str, str]]:
 def to_text(value: object) -> str:
     """Parse a text. Raises ValueError."""
     if not isinstance(value, str):
-        raise ValueError(f"{str(value)[:80]!r} is no text")  # noqa: TRY004 - see above
+        raise ValueError(f"{str(value)[:80]!r} is not a string")  # noqa: TRY004 - see above
     return value
 
 
@@ -199,7 +199,7 @@ def to_flag(value: object) -> bool:
 def to_count(value: object) -> int:
     """Parse an integer. Raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{str(value)[:80]!r} is no whole number")  # noqa: TRY004 - see above
+        raise ValueError(f"{str(value)[:80]!r} is not a whole number")  # noqa: TRY004 - see above
     return value
 
 

@@ -178,7 +178,7 @@ class JsonSocket:
         if isinstance(message, dict):
             self._on_message(message)
         else:
-            log("a message that is no JSON object")
+            log("a message that is not a JSON object")
 
     def _flush(self) -> None:
         try:

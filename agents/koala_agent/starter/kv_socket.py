@@ -137,16 +137,16 @@ class KeyValueSocket:
             rank, status = (to_whole(request, key) for key in ("rank", "status"))
             return RankEnded(rank=rank, status=status)
         if not isinstance(request, dict) or request.get("op") not in ("put", "get"):
-            text = 'allowed is a JSON object with "op": "put" or "get"'
+            text = 'not a request (expected a JSON object with "op": "put" or "get")'
             raise ValueError(text)
         name = request.get("name")
         if not isinstance(name, str):
-            raise ValueError(f"name = {name!r}: allowed is a text")  # noqa: TRY004 - one kind
+            raise ValueError(f"name = {name!r} (expected a string)")  # noqa: TRY004 - one kind
         self._asked += 1
         if request["op"] == "put":
             value = request.get("value")
             if not isinstance(value, str):
-                raise ValueError(f"value = {value!r}: allowed is a text")
+                raise ValueError(f"value = {value!r} (expected a string)")
             return ValueRequested(question=self._asked, name=name, value=value)
         wait_s = to_number(request, "wait_s") if "wait_s" in request else 30.0
         return ValueRequested(

@@ -30,7 +30,7 @@ class _Reading:
 
 
 def _refuse(value: object) -> object:
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 _scan = make_scanner(_Reading)  # type: ignore[arg-type] # as it is used there

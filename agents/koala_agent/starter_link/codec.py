@@ -162,7 +162,7 @@ def checked_in(message: Message, address: str = "") -> CheckedIn:
         raise ValueError(f"{str(message.get('kind'))[:40]!r} instead of a hello")
     hello = starter_messages.read(starter_messages.Hello, message)
     if not is_claim_id(hello.claim):
-        raise ValueError(f"{hello.claim[:80]!r} is no claim")
+        raise ValueError(f"{hello.claim[:80]!r} is not a claim")
     return CheckedIn(
         claim=ClaimId(hello.claim),
         nonce=_nonce(hello.nonce),
@@ -200,7 +200,7 @@ def _end(reported: Message) -> ClaimEnd:
     end = starter_messages.read(starter_messages.End, reported)
     if len(end.statuses) > STATUSES_MAX or not all(-256 < status < 256 for status in end.statuses):
         raise ValueError(
-            f"statuses = {str(end.statuses)[:200]}: allowed are exit statuses and signals"
+            f"statuses = {str(end.statuses)[:200]} (expected exit statuses or signals)"
         )
     return ClaimEnd(
         kind=_end_kind(end.kind),
@@ -216,7 +216,7 @@ def _end_kind(reported: str) -> EndKind:
     """Decode the cause of an end; only the daemon concludes that a claim is fenced."""
     kind = EndKind(reported[:40])
     if kind not in REPORTED_ENDS:
-        raise ValueError(f"kind = {kind}: allowed are {', '.join(REPORTED_ENDS)}")
+        raise ValueError(f"kind = {kind} (expected one of {', '.join(REPORTED_ENDS)})")
     return kind
 
 
@@ -224,7 +224,7 @@ def text(message: Message, key: str, *, most: int) -> str:
     """Return a text of a message. Raises ValueError."""
     value = message.get(key)
     if not isinstance(value, str):
-        raise ValueError(f"{key} = {str(value)[:40]!r}: allowed is a text of up to {most} bytes")  # noqa: TRY004 - whatever comes, one kind
+        raise ValueError(f"{key} = {str(value)[:40]!r} (expected a string of at most {most} bytes)")  # noqa: TRY004 - whatever comes, one kind
     return _text(key, value, most=most)
 
 
@@ -232,7 +232,7 @@ def _text(key: str, value: str, *, most: int) -> str:
     """Check a text. Raises ValueError, also for an unpaired surrogate, which neither the store nor
     the wire can hold."""
     if len(value.encode()) > most:
-        raise ValueError(f"{key} = {value[:40]!r}: allowed is a text of up to {most} bytes")
+        raise ValueError(f"{key} = {value[:40]!r} (expected a string of at most {most} bytes)")
     return value
 
 
@@ -246,7 +246,7 @@ def _passed_at(value: float) -> float:
     """Check the instant of the pass; 0 on the wire means that it has not passed."""
     passed_at = _bounded("passed_at", value, most=INSTANT_MAX)
     if not passed_at:
-        raise ValueError("passed_at = 0: allowed is the instant of the pass")
+        raise ValueError("passed_at = 0 (expected the instant of the pass)")
     return passed_at
 
 
@@ -258,11 +258,11 @@ def _arm_number(number: tuple[int, int]) -> ArmNumber:
 def _hosts(hosts: messages.Hosts) -> messages.Hosts:
     """Check the machines of an allocation: pairs of name and processors."""
     if len(hosts) > HOSTS_MAX:
-        raise ValueError(f"hosts = {str(hosts)[:80]!r}: allowed are up to {HOSTS_MAX} pairs")
+        raise ValueError(f"hosts = {str(hosts)[:80]!r} (expected up to {HOSTS_MAX} pairs)")
     for name, count in hosts:
         if not 0 < count < 2**31 or not _is_host(name):
             raise ValueError(
-                f"{str((name, count))[:80]!r} among hosts: allowed is [name, processors]"
+                f"{str((name, count))[:80]!r} among hosts (expected [name, processors])"
             )
     return hosts
 
@@ -279,13 +279,13 @@ def _optional(key: str, value: float | None, *, most: float = AMOUNT_MAX) -> flo
 def _bounded(key: str, value: float, *, least: float = 0.0, most: float = AMOUNT_MAX) -> float:
     if not least <= value <= most:
         allowed = f"a number from {least:g} to {most:g}"
-        raise ValueError(f"{key} = {str(value)[:40]}: allowed is {allowed}")
+        raise ValueError(f"{key} = {str(value)[:40]} (expected {allowed})")
     return float(value)
 
 
 def _whole(key: str, value: int) -> int:
     if not 0 <= value <= AMOUNT_MAX:
-        raise ValueError(f"{key} = {str(value)[:40]}: allowed is a whole number up to {AMOUNT_MAX}")
+        raise ValueError(f"{key} = {str(value)[:40]} (expected a whole number up to {AMOUNT_MAX})")
     return value
 
 

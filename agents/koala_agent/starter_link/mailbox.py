@@ -399,8 +399,8 @@ def too_short(leases: LeaseTimes) -> str:
     if shortest_s >= LEASE_MIN_S:
         return ""
     return (
-        f"leases of {shortest_s:g} s are too short for starter.line = 'files': allowed are"
-        f" {LEASE_MIN_S:g} s or more (hold_lease_s and run_lease_s of the daemon)"
+        f"leases of {shortest_s:g} s are too short for starter.line = 'files' (expected"
+        f" {LEASE_MIN_S:g} s or more: hold_lease_s and run_lease_s of the daemon)"
     )
 
 
@@ -417,7 +417,7 @@ async def make_mailbox(files: SiteFiles, folder: str) -> int:
         found = await files.stat(each)
         if found is None or found.owner != ours:
             owner = "missing" if found is None else f"of user id {found.owner}"
-            raise PermissionError(1, f"{each} is {owner}: allowed is a folder of our own, {ours}")
+            raise PermissionError(1, f"{each} is {owner} (expected a folder of our own, {ours})")
     return ours
 
 
@@ -429,7 +429,7 @@ async def _make_private(files: SiteFiles, folder: str) -> None:
     if found is None or not found.is_folder or found.mode & 0o022:
         mode = "missing" if found is None else f"of mode {found.mode:04o}"
         raise PermissionError(
-            1, f"{folder} is {mode}: allowed is a folder that nobody else may write (chmod 700)"
+            1, f"{folder} is {mode} (expected a folder that nobody else may write: chmod 700)"
         )
 
 

@@ -68,7 +68,7 @@ class SSHSettings:
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()
         if found.st_uid != os.geteuid() or found.st_mode & 0o077 or folder.is_symlink():
-            raise ConfigError(f"{folder}: allowed is a folder of this account with mode 0700")
+            raise ConfigError(f"{folder} (expected a folder of this account with mode 0700)")
         status = self.state_dir.stat()  # the same folder by any name
         return str(folder / f"{status.st_dev:x}-{status.st_ino:x}")
 

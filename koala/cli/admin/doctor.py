@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 CLOCK_OFFSET_S_MAX = 5.0
 """Deadlines are instants; programs and people compare them with their own clocks."""
+EXPIRY_S = 7 * 86_400.0
+"""Time before the end of credentials from which on it is worth a warning."""
 FREE_BYTES_MIN = 1_000_000_000
 SITES_NAMED_MAX = 10
 SMALLEST = "&(executable=/bin/true)(maxWallTime=1)"
@@ -83,9 +85,18 @@ class Examination:
         return f"{self._client.address} answers in {1_000 * self._took_s:.0f} ms"
 
     async def _identity(self) -> str:
+        from koala.views.waiting import span
+
         article = "a" if self._info.role == "user" else "an"
         shown = self._client.credentials_source
-        return f"you are {self._info.user}, {article} {self._info.role} (credentials: {shown})"
+        text = f"you are {self._info.user}, {article} {self._info.role} (credentials: {shown})"
+        if self._info.expires_at is None:
+            return text
+        left_s = (self._info.expires_at - self._info.now).total_seconds()
+        left = f"{text}; they expire in {span(left_s)}"
+        if left_s < EXPIRY_S:
+            raise NotableError(f"{left}: ask for koala user set {self._info.user} --expires 90d")
+        return left
 
     async def _versions(self) -> str:
         from koala.common.runtime.software import software_version
@@ -110,8 +121,8 @@ class Examination:
         named = f"{abs(self._offset_s):.2f} s {'ahead of' if self._offset_s > 0 else 'behind'}"
         if abs(self._offset_s) > CLOCK_OFFSET_S_MAX + self._took_s:
             raise NotableError(
-                f"the daemon's clock is {named} this machine's: allowed are"
-                f" {CLOCK_OFFSET_S_MAX:g} s, since deadlines are instants; run NTP on both"
+                f"the daemon's clock is {named} this machine's (expected at most"
+                f" {CLOCK_OFFSET_S_MAX:g} s, since deadlines are instants); run NTP on both"
             )
         return f"the daemon's is {named} this machine's"
 

@@ -45,7 +45,7 @@ CLAIM = (
 FORMULAS = ("=", "+", "-", "@")
 
 
-BY = ("user", "site", "day", "job", "claim")
+BY = ("user", "group", "site", "day", "job", "claim")
 """Subjects of a report's rows."""
 
 

@@ -88,7 +88,7 @@ def show(*, site: str, json: bool, address: str | None) -> None:
     if not shown:
         known = ", ".join(entry.site for entry in sites) or "none"
         raise UnknownSiteError(
-            f"no site {site!r}: known are {known}; `koala site --help` lists the commands"
+            f"no site {site!r} (expected one of {known}); `koala site --help` lists the commands"
         )
     print_answer(
         shown[0], lambda: f"{_text(shown, is_detailed=True)}\n{more_lines(shown[0])}", as_json=json
@@ -121,20 +121,24 @@ def lost(*, site: str, json: bool, address: str | None) -> None:
 )
 @click.command
 @site_argument
-@option("--owner", default="", metavar="USER", help="Only jobs of this user use the site.")
+@option(
+    "--owner", default="", metavar="USER", help="Only jobs of this user use the site.",
+    unset="you, if your role is user; else everybody",
+)  # fmt: skip
 @option("--ttl", default="24h", metavar="TIME", help="Lifetime of the token: 30m, 12h, 7d.")
 @daemon_options
 def add(*, site: str, owner: str, ttl: str, json: bool, address: str | None) -> None:
     """Enrol a site: print the command to run there.
 
     The command has a join token, which works once and expires. For a site that has joined before,
-    the command makes a new certificate and revokes the old one. For operators.
+    the command makes a new certificate and revokes the old one. Operators add sites for everybody,
+    users those that serve them alone.
     """
     from koala.cli.arguments import read_duration
 
     ttl_s = read_duration("--ttl", ttl)
     if not ttl_s:
-        raise SpecError(f"--ttl {ttl!r}: allowed is a time that is not 0, as in 12h")
+        raise SpecError(f"--ttl {ttl!r} (expected a time that is not 0, as in 12h)")
     enrolment = ask(address, lambda client: client.add_site(site, owner=owner, ttl_s=ttl_s))
     if json:
         print_json(enrolment)
@@ -159,7 +163,8 @@ def enrolled(*, json: bool, address: str | None) -> None:
 def revoke(*, site: str, json: bool, address: str | None) -> None:
     """Revoke a site: close its link and revoke its certificates.
 
-    Its jobs run until their leases expire. `koala site add` enrols it again. For operators.
+    Its jobs run until their leases expire. `koala site add` enrols it again. Users revoke
+    sites that serve them alone, operators any.
     """
     enrolment = ask(address, lambda client: client.revoke_site(site))
     print_answer(enrolment, lambda: f"{site}  {enrolment.state}", as_json=json)

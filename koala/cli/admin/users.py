@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
+from koala.cli.admin.groups import limit_options, limits_of
 from koala.cli.arguments import Whole, Words, daemon_options, examples, offered, option
 from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import note, print_answer, print_json, print_list, terminal_width
 from koala.cli.requests import ask
+from koala.errors import SpecError
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
@@ -19,8 +23,16 @@ HERE = "koala.cli.admin.users"
 
 user = LazyGroup(
     "user",
-    {"": {"add": f"{HERE}:add", "list": f"{HERE}:list_users", "revoke": f"{HERE}:revoke"}},
-    help="Add, list and revoke users.",
+    {
+        "": {
+            "add": f"{HERE}:add",
+            "invite": f"{HERE}:invite",
+            "set": f"{HERE}:set_user",
+            "list": f"{HERE}:list_users",
+            "revoke": f"{HERE}:revoke",
+        }
+    },
+    help="Add, invite, change, list and revoke users.",
     no_args_is_help=True,
 )
 ROLES = ("user", "operator", "administrator")
@@ -64,6 +76,130 @@ def add(*, name: str, role: str, expires: str, json: bool, address: str | None) 
     found = Credentials(address=there, user=name, token=made.token, authority=made.ca.encode())
     note(f"the credentials of {name}, {made.role}; they are not shown again")
     print(credentials_text(found), end="")
+
+
+@examples(
+    "koala user invite ann",
+    "koala user invite oncall --role operator --ttl 2h",
+)
+@click.command
+@name_argument
+@option("--role", type=Words(ROLES), default="user", help="Rights, as in koala user add.")
+@option("--ttl", default="24h", metavar="TIME", help="Lifetime of the invitation: 30m, 12h, 7d.")
+@option(
+    "--expires", default="0", metavar="TIME",
+    help="Lifetime of the user's credentials, such as 90d; 0: no expiry.",
+)  # fmt: skip
+@daemon_options
+def invite(
+    *, name: str, role: str, ttl: str, expires: str, json: bool, address: str | None
+) -> None:
+    """Invite a user: print the command with which the user gets credentials, once.
+
+    The invitation is good for nothing else, and expires. For administrators.
+    """
+    from koala.cli.arguments import read_duration
+    from koala.common.identity.tls import Invitation
+
+    ttl_s = read_duration("--ttl", ttl)
+    if not ttl_s:
+        raise SpecError(f"--ttl {ttl!r} (expected a time that is not 0, as in 12h)")
+    expires_s = read_duration("--expires", expires)
+
+    async def request(client: AsyncClient) -> tuple[User, str]:
+        made = await client.add_user(name, role=role, expires_s=expires_s, invited_s=ttl_s)
+        return made, client.address
+
+    made, there = ask(address, request)
+    assert made.token is not None
+    assert made.ca is not None
+    text = Invitation(user=name, address=there, token=made.token, authority=made.ca.encode()).text()
+    if json:
+        print_json({**made.document, "address": there, "invitation": text})
+        return
+    note(f"for {name}, within {ttl}; it works once:")
+    print(f"koala login <<'INVITATION'\n{text}\nINVITATION")
+
+
+@examples("koala login", "koala login --out ann.toml")
+@click.command
+@option(
+    "--out", metavar="FILE", help="File for the credentials.",
+    unset="~/.config/koala/credentials.toml",
+)  # fmt: skip
+@option("--json", is_flag=True, help="Print JSON.")
+def login(*, out: str | None, json: bool) -> None:
+    """Exchange an invitation for credentials, and store them.
+
+    The invitation is read from standard input, as `koala user invite` prints it. An existing file
+    is not overwritten.
+    """
+    from pathlib import Path
+
+    from koala.common.identity.credentials import Credentials, own_file, write_credentials
+    from koala.common.identity.tls import Invitation
+
+    is_typed = sys.stdin.isatty()
+    text = click.prompt("invitation", hide_input=True) if is_typed else sys.stdin.readline()
+    invitation = Invitation.parse(text)
+    path = own_file() if out is None else Path(out)
+    if path.exists():
+        raise SpecError(f"{path} exists (expected a new file: move it away, or use --out)")
+    shown = Credentials(
+        address=invitation.address,
+        user=invitation.user,
+        token=invitation.token,
+        authority=invitation.authority,
+    )
+    made = ask(invitation.address, lambda client: client.renew_token(), credentials=shown)
+    assert made.token is not None
+    write_credentials(path, replace(shown, token=made.token))
+    if json:
+        print_json({"user": made.user, "role": made.role, "credentials": str(path)})
+        return
+    print(f"{made.user}, {made.role}: credentials are in {path}")
+
+
+@examples(
+    "koala user set ann --role operator",
+    "koala user set bob --expires 90d --processors 32",
+)
+@click.command("set")
+@name_argument
+@option("--role", type=Words(ROLES), help="New rights.", unset="unchanged")
+@option(
+    "--expires", metavar="TIME", help="New lifetime from now, such as 90d; 0: no expiry.",
+    unset="unchanged",
+)  # fmt: skip
+@option(
+    "--group", metavar="GROUP", help="Group of jobs that name none; one that the user is in.",
+    unset="unchanged",
+)  # fmt: skip
+@limit_options
+@daemon_options
+def set_user(
+    *,
+    name: str,
+    role: str | None,
+    expires: str | None,
+    group: str | None,
+    json: bool,
+    address: str | None,
+    **limits: str | None,
+) -> None:
+    """Change a user's rights, lifetime, group and limits. The token stays. For administrators."""
+    from koala.cli.arguments import read_duration
+    from koala.cli.render.documents import users_text
+
+    expires_s = None if expires is None else read_duration("--expires", expires)
+    changes = limits_of(limits)
+    found = ask(
+        address,
+        lambda client: client.set_user(
+            name, role=role or "", expires_s=expires_s, group=group, limits=changes
+        ),
+    )
+    print_answer(found, lambda: users_text([found], width=terminal_width()), as_json=json)
 
 
 @click.command("list")

@@ -84,6 +84,10 @@ OPTIONS = {
     help="File or folder of this machine to take along.",
 )  # fmt: skip
 @option("--after", multiple=True, metavar="JOB", help="Run after this job has ended; see submit.")
+@option(
+    "--group", metavar="GROUP", help="Group of users that the job counts for.",
+    unset="your default one",
+)  # fmt: skip
 @option("--detach", is_flag=True, help="Print the job's id and return; do not wait.")
 @click.argument("command", metavar="-- COMMAND [ARGUMENT]...", nargs=-1, required=True)
 @daemon_options
@@ -100,6 +104,7 @@ def run(
     output: Sequence[str],
     stage: Sequence[str],
     after: Sequence[str],
+    group: str | None,
     detach: bool,
     command: Sequence[str],
     json: bool,
@@ -113,9 +118,11 @@ def run(
     from koala.client import Component, Job
 
     if site and sites is not None:
-        raise SpecError(f"--sites {sites} and --site {site[0]}: allowed is one of them")
+        raise SpecError(f"--sites {sites} and --site {site[0]} (expected only one of them)")
     if twice := next((one for one in site if site.count(one) > 1), None):
-        raise SpecError(f"--site {twice}, twice: allowed is once; -n N runs more processes there")
+        raise SpecError(
+            f"--site {twice} is given twice (expected once; -n N runs more processes there)"
+        )
     names: list[str | None] = [*site] or [None] * (sites or 1)
     if len(processes) > 1 and len(processes) != len(site):
         given = " ".join(f"-n {one}" for one in processes)
@@ -144,6 +151,7 @@ def run(
         name=name or Path(command[0]).name,
         distinct=len(names) > 1 and not site,
         after=after,
+        group=group,
         components=components,
     )
     try:

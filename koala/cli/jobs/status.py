@@ -100,7 +100,8 @@ async def _check_site(client: AsyncClient, name: str) -> None:
     known = [site.site for site in await client.sites()]
     if name not in known:
         names = ", ".join(known) or "none"
-        raise SpecError(f"--site {name}: unknown; {did_you_mean(name, known)}known are {names}")
+        hint = did_you_mean(name, known)
+        raise SpecError(f"--site {name} is unknown (expected one of {names}{hint})")
 
 
 @click.command

@@ -95,6 +95,10 @@ class Submitted(Protocol):
     help="Place the job only after this job has ended well; JOB:any: however it ended.",
 )  # fmt: skip
 @option(
+    "--group", default="", metavar="GROUP", help="Group of users that the job counts for.",
+    unset="that of the description, else yours",
+)  # fmt: skip
+@option(
     "--patience", type=Number(0), default=0.0, metavar="SECONDS",
     help="How long to retry while the daemon is full.",
 )  # fmt: skip
@@ -113,6 +117,7 @@ def submit(
     no_wait: bool,
     queue: str,
     after: Sequence[str],
+    group: str,
     patience: float,
     define: Sequence[str],
     json: bool,
@@ -140,6 +145,7 @@ def submit(
         "no_wait": no_wait,
         "queue": queue,
         "after": after,
+        "group": group,
     }
 
     async def submit_only(daemon: Connection) -> None:
@@ -281,7 +287,7 @@ def _rsl_of_components(components: Sequence[str], address: str | None) -> str:
     for word in components:
         site, colon, path = word.rpartition(":")
         if not path or (colon and not site):
-            raise SpecError(f"--component {word!r}: allowed is SITE:SCRIPT, or SCRIPT alone")
+            raise SpecError(f"--component {word!r} (expected SITE:SCRIPT or SCRIPT)")
         scripts.append((site, path, _description(path)))
     is_named = any(site for site, _, _ in scripts)
     return _rsl_of_scripts(scripts, _known_sites(address) if is_named else {})
@@ -326,7 +332,8 @@ def _description(source: str) -> str:
     except UnicodeDecodeError as error:
         line = text.count(b"\n", 0, error.start) + 1
         raise SpecError(
-            f"{source!r}, line {line}: found the byte 0x{text[error.start]:02x}: allowed is UTF-8"
+            f"{source!r}, line {line}: byte 0x{text[error.start]:02x} is not UTF-8 (expected text"
+            " in UTF-8)"
         ) from error
     if len(description) > TEXT_CHARACTERS_MAX:
         raise SpecError(

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 
 from koala.cli.render.table import NOTHING, Column, clean, column, painted, table
 from koala.views import units
-from koala.views.records.access import AuditLine, Enrolment, User
+from koala.views.records.access import (
+    AuditLine,
+    Enrolment,
+    Group,
+    Limits,
+    Notifications,
+    User,
+)
 from koala.views.records.accounts import ClaimCost, ClaimReport, Report, ReportRow
 from koala.views.records.base import Moment
 from koala.views.records.grid import LocalQueue, Metrics, Queues, ReplicaFile, SiteStatus
@@ -507,10 +514,58 @@ def users_text(users: Sequence[User], *, width: int | None = None) -> str:
         column("USER", "user"),
         column("ROLE", "role"),
         column("STATE", "state"),
+        column("GROUP", lambda user: user.group or "-", rank=1),
+        column("LIMITS", lambda user: _limits(user.limits), rank=2),
         column("VALID UNTIL", lambda user: moment(user.expires_at), rank=1),
-        column("BY", "by", rank=2),
+        column("LAST USED", lambda user: moment(user.used_at), rank=2),
+        column("BY", "by", rank=3),
     )
     return table(heads, users, width=width)
+
+
+def groups_text(groups: Sequence[Group], *, width: int | None = None) -> str:
+    """Format `koala group list`: one line a group."""
+    heads = (
+        column("GROUP", "group"),
+        column("MEMBERS", lambda group: " ".join(group.members) or "-"),
+        column(">JOBS", "jobs"),
+        column(">PROCESSORS", "processors"),
+        column(">GPUS", "gpus", rank=1),
+        column("LIMITS", lambda group: _limits(group.limits)),
+        column("BY", "by", rank=2),
+    )
+    return table(heads, groups, width=width)
+
+
+def notifications_text(found: Notifications) -> str:
+    """Format `koala notify`: how the user is told, and what could not be delivered."""
+    if not (found.mail or found.webhook):
+        lines = ["you are told of nothing; koala notify --mail ADDRESS changes that"]
+    else:
+        lines = [f"mail     {found.mail or NOTHING}", f"webhook  {found.webhook or NOTHING}"]
+        lines += [f"on       {', '.join(found.on)}"]
+        lines += [f"key      {found.key}"] if found.webhook else []
+    for one in found.waiting:
+        again = "given up" if one.next_at is None else f"again at {moment(one.next_at)}"
+        lines.append(
+            f"not delivered since {moment(one.since)}: {one.channel} {clean(one.target)}:"
+            f" {clean(one.trouble)}; {counted(one.tries, 'try', 'tries')}, {again}"
+        )
+    return "\n".join(lines)
+
+
+def _limits(limits: Limits | None) -> str:
+    """Format the limits of a user or group."""
+    if limits is None:
+        return "-"
+    known = {
+        "jobs": limits.jobs,
+        "processors": limits.processors,
+        "GPUs": limits.gpus,
+        "processor-seconds held": limits.hold_s,
+    }
+    texts = [f"{value:g} {name}" for name, value in known.items() if value is not None]
+    return ", ".join([*texts, *([f"{limits.shares:g} shares"] if limits.shares != 1 else [])])
 
 
 def audit_text(lines: Sequence[AuditLine], *, width: int | None = None) -> str:

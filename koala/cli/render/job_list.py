@@ -26,7 +26,7 @@ def read_format(option: str, text: str | None, *, now: float) -> Render:
     names = [] if text is None else text.lower().split(",")
     known = {one.name: one for one in job_columns()}
     if unknown := [name for name in names if name not in known]:
-        raise SpecError(f"{option} {unknown[0]!r}: allowed are {', '.join(known)}")
+        raise SpecError(f"{option} {unknown[0]!r} (expected one of {', '.join(known)})")
     return lambda jobs, width, is_coloured: jobs_text(
         jobs, names=names, now=now, width=width, coloured=is_coloured
     )
@@ -41,7 +41,7 @@ def _line(option: str, template: str, names: Mapping[str, object]) -> str:
         return clean(template.format_map(values))
     except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
         raise SpecError(
-            f"{option} {template!r}: {error}: allowed are {', '.join(names)} in braces"
+            f"{option} {template!r}: {error} (expected {', '.join(names)} in braces)"
         ) from None
 
 

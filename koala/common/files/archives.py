@@ -73,11 +73,11 @@ def _entries(file: IO[bytes]) -> Iterator[Entry]:
     size_bytes = os.fstat(file.fileno()).st_size
     try:
         if size_bytes > TAR_BYTES_MAX:
-            raise SpecError(f"a tar file of {size_bytes} bytes (allowed are {TAR_BYTES_MAX})")
+            raise SpecError(f"a tar file of {size_bytes} bytes (expected at most {TAR_BYTES_MAX})")
         tally = _Tally()
         for entry in read_tar(file):
             if entry.is_folder:
-                raise SpecError(f"{shown(entry.name)} is a folder (allowed are regular files)")
+                raise SpecError(f"{shown(entry.name)} is a folder (expected regular files only)")
             tally.add(entry.name, entry.size_bytes)
             if file.tell() + entry.size_bytes > size_bytes:
                 raise SpecError(f"the tar file ends within {shown(entry.name)}")
@@ -101,12 +101,12 @@ class _Tally:
         parts = check_name(name)
         if parts[0] in OWN:
             raise SpecError(
-                f"staged file {shown(name)}: {parts[0]} is Koala's own (allowed are other names)"
+                f"staged file {shown(name)}: {parts[0]} is Koala's own (expected another name)"
             )
         above = {"/".join(parts[:count]) for count in range(1, len(parts))}
         if name in self._files or name in self._folders or not self._files.isdisjoint(above):
             raise SpecError(
-                f"staged file {shown(name)}: its name, or one above it, is taken (allowed is each"
+                f"staged file {shown(name)}: its name, or one above it, is taken (expected each"
                 " name once)"
             )
         self._files.add(name)
@@ -121,7 +121,7 @@ class _Tally:
         ):
             if count > most:
                 raise SpecError(
-                    f"the staged files up to {shown(name)} have {count} {what} (allowed are"
+                    f"the staged files up to {shown(name)} have {count} {what} (expected at most"
                     f" {most}); `koala files add` is for more"
                 )
 

@@ -32,8 +32,8 @@ def check_name(name: str) -> tuple[str, ...]:
     """
     if problem := _problem(name):
         raise SpecError(
-            f"file name {shown(name)}: {problem}; allowed is a relative path of at most"
-            f" {PARTS_MAX} parts and {NAME_BYTES_MAX} bytes without '..' and control characters"
+            f"file name {shown(name)}: {problem} (expected a relative path of at most"
+            f" {PARTS_MAX} parts and {NAME_BYTES_MAX} bytes without '..' and control characters)"
         )
     return tuple(name.split("/"))
 

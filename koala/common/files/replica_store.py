@@ -94,7 +94,9 @@ class FileStore:
         """
         _check_added(name)
         if not path.is_absolute() or not path.is_file():
-            raise SpecError(f"{shown(str(path))}: allowed is the absolute path of a regular file")
+            raise SpecError(
+                f"{shown(str(path))} is not usable (expected the absolute path of a regular file)"
+            )
         beside = self._folder.path / f"{COPYING}{secrets.token_hex(8)}"
         try:
             try:
@@ -147,7 +149,7 @@ def _check_added(name: str) -> None:
     """Check that a name is one of a user's files. Raises SpecError."""
     if len(check_name(name)) < 2 or not name.startswith("~"):
         raise SpecError(
-            f"file {shown(name)} is the site's own: allowed are names that begin ~USER/"
+            f"file {shown(name)} is the site's own (expected a name that begins with ~USER/)"
         )
 
 

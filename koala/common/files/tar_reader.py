@@ -76,7 +76,7 @@ def read_tar(file: IO[bytes]) -> Iterator[Entry]:
         number += 1
         if header.type in _HEADERS:
             if given:
-                raise _wrong(number, "a header upon a header (allowed is a header of an entry)")
+                raise _wrong(number, "a header upon a header (expected an entry after the first)")
             given = _extended(file, header, number)
             continue
         entry = _entry(file, header, given, number)
@@ -85,7 +85,7 @@ def read_tar(file: IO[bytes]) -> Iterator[Entry]:
         yield entry
         file.seek(begin + _padded(entry.size_bytes))
     if given:
-        raise _wrong(number, "a header without an entry (allowed is an entry after it)")
+        raise _wrong(number, "a header without an entry (expected an entry after it)")
 
 
 def _header(file: IO[bytes], number: int) -> tarfile.TarInfo | None:
@@ -106,9 +106,7 @@ def _header(file: IO[bytes], number: int) -> tarfile.TarInfo | None:
 def _extended(file: IO[bytes], header: tarfile.TarInfo, number: int) -> dict[bytes, bytes]:
     """Read an extended header. Raises SpecError, for a long one before it is read."""
     if not 0 < header.size <= HEADER_BYTES_MAX:
-        raise _wrong(
-            number, f"a header of {header.size} bytes (allowed are 1 to {HEADER_BYTES_MAX})"
-        )
+        raise _wrong(number, f"a header of {header.size} bytes (expected 1 to {HEADER_BYTES_MAX})")
     content = file.read(_padded(header.size))
     if len(content) < header.size:
         raise _wrong(number, "the tar file ends within a header")
@@ -132,7 +130,7 @@ def _records(content: bytes, number: int) -> dict[bytes, bytes]:
         if keyword not in _KEYWORDS or keyword in found:
             allowed = b", ".join(_KEYWORDS).decode()
             name = shown(keyword.decode("utf-8", "surrogateescape"))
-            raise _wrong(number, f"a header with {name} (allowed are {allowed}, each once)")
+            raise _wrong(number, f"a header with {name} (expected {allowed}, each once)")
         found[keyword] = content[record.end() : end - 1]
         at = end
     return found
@@ -150,13 +148,13 @@ def _entry(
         raise _wrong(
             number,
             f"{shown(name)} has type {header.type.decode('latin-1')!a}"
-            " (allowed are regular files and folders)",
+            " (expected a regular file or a folder)",
         )
     size_bytes = header.size
     if _SIZE in given:
         size_bytes = int(given[_SIZE]) if _NUMBER.fullmatch(given[_SIZE]) else -1
     if not 0 <= size_bytes <= (0 if is_folder else _SIZE_MAX):
-        raise _wrong(number, f"{shown(name)} has a size that is none (allowed are 0 and above)")
+        raise _wrong(number, f"{shown(name)} has a bad size (expected 0 or more)")
     return Entry(name=name, size_bytes=size_bytes, mode=header.mode, is_folder=is_folder, file=file)
 
 

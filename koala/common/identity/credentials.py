@@ -87,7 +87,7 @@ def find_credentials(address: str | None) -> Credentials | None:
         )
     if authority is not None:
         raise ConfigError(f"{AUTHORITY_VARIABLE} is set, and {TOKEN_VARIABLE} is not: set both")
-    own = _own_file()
+    own = own_file()
     if own.exists():
         found = read_credentials(own)
         if address is None or found.address == address:
@@ -105,7 +105,7 @@ def default_address() -> str | None:
     named = _variable(FILE_VARIABLE)
     if named == PLAIN_WORD:
         return None
-    path = _own_file() if named is None else written_path(named, key=FILE_VARIABLE)
+    path = own_file() if named is None else written_path(named, key=FILE_VARIABLE)
     return (read_credentials(path).address or None) if named or path.exists() else None
 
 
@@ -117,7 +117,7 @@ def read_credentials(path: Path) -> Credentials:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{path}: these are no credentials, as `koala user add` prints"
+            f"{path}: not credentials (expected the output of `koala user add`)"
         ) from error
     return _of_tree(tree, path)
 
@@ -241,7 +241,17 @@ def _runtime_folder() -> Path:
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def _own_file() -> Path:
+def write_credentials(path: Path, found: Credentials) -> None:
+    """Write a credentials file that only its user can read. Raises ConfigError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_private(path, credentials_text(found).encode())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def own_file() -> Path:
+    """Return the path of the user's own credentials file."""
     base = os.environ.get("XDG_CONFIG_HOME")
     try:
         folder = Path(base) if base else Path.home() / ".config"
@@ -265,8 +275,8 @@ def _check_token(token: str, source: str) -> None:
     """Raise ConfigError for a token that cannot be sent; the error does not show it."""
     if not _TOKEN.fullmatch(token):
         raise ConfigError(
-            f"{source} is no token: allowed are letters, digits and signs of ASCII without blanks,"
-            " as `koala user add` prints it"
+            f"{source} is not a token (expected letters, digits and signs of ASCII without blanks,"
+            " as `koala user add` prints it)"
         )
 
 
@@ -283,8 +293,8 @@ def _read_authority(path: Path) -> bytes:
         raise ConfigError(f"{AUTHORITY_VARIABLE} = {str(path)!r}: {why}") from error
     if not _is_certificate(authority):
         raise ConfigError(
-            f"{AUTHORITY_VARIABLE} = {str(path)!r}: allowed is the daemon's authority, a"
-            " certificate in PEM"
+            f"{AUTHORITY_VARIABLE} = {str(path)!r} (expected the daemon's authority, a"
+            " certificate in PEM)"
         )
     return authority
 
@@ -301,10 +311,15 @@ def _of_tree(tree: Mapping[str, Any], path: Path) -> Credentials:
         )
     for key, value in tree.items():
         if key not in KEYS or not isinstance(value, str):
-            raise ConfigError(f"{path}: {key}: allowed are texts, and the keys {', '.join(KEYS)}")
+            raise ConfigError(
+                f"{path}: {key} is unknown, or not a string (expected the keys {', '.join(KEYS)})"
+            )
     authority = tree.get("ca", "").encode()
     if not _is_certificate(authority):
-        raise ConfigError(f"{path}: ca: allowed is the daemon's authority, a certificate in PEM")
+        raise ConfigError(
+            f"{path}: ca is not a certificate (expected the daemon's authority, a certificate in"
+            " PEM)"
+        )
     token = tree.get("token", "").strip()
     _check_token(token, f"{path}: token")
     return Credentials(

@@ -29,18 +29,18 @@ def check_private(path: Path, *, is_readable: bool = False) -> None:
         raise ConfigError(f"{path} is neither a file nor a folder (a link is not followed here)")
     if status.st_uid != os.geteuid():
         owner, own = status.st_uid, os.geteuid()
-        raise ConfigError(f"{path} is owned by user id {owner}: allowed is {own}, our own")
+        raise ConfigError(f"{path} is owned by user id {owner} (expected {own}, our own)")
     mode = stat.S_IMODE(status.st_mode)
     if is_readable and mode & 0o022:
         raise ConfigError(
-            f"{path} has mode {mode:04o}, so that others may change it: allowed is 0755 or less"
-            f" (chmod go-w {path})"
+            f"{path} has mode {mode:04o}, so that others may change it (expected 0755 or less:"
+            f" chmod go-w {path})"
         )
     if not is_readable and mode & 0o077:
         allowed = FOLDER_MODE if is_folder else FILE_MODE
         raise ConfigError(
-            f"{path} has mode {mode:04o}, so that others may use it: allowed is {allowed:04o}"
-            f" (chmod {allowed:04o} {path})"
+            f"{path} has mode {mode:04o}, so that others may use it (expected {allowed:04o}: chmod"
+            f" {allowed:04o} {path})"
         )
 
 

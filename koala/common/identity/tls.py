@@ -28,7 +28,8 @@ _SITE_URI = re.compile(r"koala://site/([A-Za-z0-9._@-]+)")
 _LOOPBACK = re.compile(r"127\.\d{1,3}\.\d{1,3}\.\d{1,3}")
 _BLOCK = re.compile(rb"-----BEGIN (?P<kind>[A-Z ]+)-----.*?-----END (?P=kind)-----\n?", re.DOTALL)
 _JOIN = "koala-join"
-_JOIN_VERSION = "1"
+_INVITATION = "koala-user"
+_LINE_VERSION = "1"
 
 ServerCredentials = grpc.ServerCredentials
 Options = tuple[tuple[str, str | int], ...]
@@ -82,7 +83,8 @@ class Identity:
         allowed = [b"PRIVATE KEY", *[b"CERTIFICATE"] * max(2, len(kinds) - 1)]
         if kinds != allowed:
             raise InvalidIdentityError(
-                f"{source}: allowed are a private key, its certificate and its authority's, in PEM"
+                f"{source}: wrong contents (expected a private key, its certificate and its"
+                " authority's, in PEM)"
             )
         key, certificate, *trusted = (block for _, block in found)
         authority = b"".join(trusted)  # two while the daemon's authority is replaced
@@ -226,7 +228,7 @@ def is_loopback(address: str) -> bool:
     return host in ("localhost", "::1") or bool(_LOOPBACK.fullmatch(host))
 
 
-# --- join tokens ----------------------------------------------------------------------------------
+# --- tokens that work once ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,23 +247,52 @@ class JoinToken:
 
     def text(self) -> str:
         """Encode the token as one line of printable characters."""
-        body = "".join(self.authority.decode().splitlines()[1:-1])
-        return "|".join((_JOIN, _JOIN_VERSION, self.site, self.address, self.secret, body))
+        return _line(_JOIN, self.site, self.address, self.secret, self.authority)
 
     @classmethod
     def parse(cls, text: str) -> JoinToken:
         """Parse a token. Raises ConfigError, which does not show it."""
-        parts = text.strip().split("|")
-        if len(parts) != 6 or parts[0] != _JOIN or not text.strip().isascii():
-            raise ConfigError(
-                f"this is no join token: it has {len(text.strip())} characters, and allowed is one"
-                f" line that begins with {_JOIN}|, as `koala site add` prints it"
-            )
-        if parts[1] != _JOIN_VERSION:
-            raise ConfigError(
-                f"join token of version {parts[1][:20]!r}: allowed is {_JOIN_VERSION}"
-            )
-        _, _, site, address, secret, body = parts
-        lines = [body[at : at + 64] for at in range(0, len(body), 64)]
-        pem = ["-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----", ""]
-        return cls(site=site, address=address, secret=secret, authority="\n".join(pem).encode())
+        site, address, secret, authority = _parts(_JOIN, text, "join token", "koala site add")
+        return cls(site=site, address=address, secret=secret, authority=authority)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invitation:
+    """Token that an administrator gives to a user once, with all that the user's client needs."""
+
+    user: str
+    address: str
+    token: str = field(repr=False)
+    authority: bytes
+
+    def text(self) -> str:
+        """Encode the invitation as one line of printable characters."""
+        return _line(_INVITATION, self.user, self.address, self.token, self.authority)
+
+    @classmethod
+    def parse(cls, text: str) -> Invitation:
+        """Parse an invitation. Raises ConfigError, which does not show it."""
+        parts = _parts(_INVITATION, text, "invitation", "koala user invite")
+        user, address, token, authority = parts
+        return cls(user=user, address=address, token=token, authority=authority)
+
+
+def _line(kind: str, name: str, address: str, secret: str, authority: bytes) -> str:
+    body = "".join(authority.decode().splitlines()[1:-1])
+    return "|".join((kind, _LINE_VERSION, name, address, secret, body))
+
+
+def _parts(kind: str, text: str, what: str, made_by: str) -> tuple[str, str, str, bytes]:
+    """Return name, address, secret and authority of such a line. Raises ConfigError."""
+    parts = text.strip().split("|")
+    if len(parts) != 6 or parts[0] != kind or not text.strip().isascii():
+        raise ConfigError(
+            f"this is not a {what}: it has {len(text.strip())} characters (expected one line that"
+            f" begins with {kind}|, as `{made_by}` prints it)"
+        )
+    if parts[1] != _LINE_VERSION:
+        raise ConfigError(f"{what} of version {parts[1][:20]!r} (expected {_LINE_VERSION})")
+    _, _, name, address, secret, body = parts
+    lines = [body[at : at + 64] for at in range(0, len(body), 64)]
+    pem = ["-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----", ""]
+    return name, address, secret, "\n".join(pem).encode()

@@ -233,5 +233,5 @@ def _read_token(path: str) -> bytes:
         reason = error.strerror
         raise ConfigError(f"metrics.token_file: {path} cannot be read: {reason}") from error
     if not token:
-        raise ConfigError(f"metrics.token_file: {path} is empty: allowed is a token of one line")
+        raise ConfigError(f"metrics.token_file: {path} is empty (expected a token of one line)")
     return token

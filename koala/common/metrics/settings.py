@@ -57,8 +57,8 @@ def metrics_settings(
         raise ConfigError(f"{source}: metrics.{given} needs metrics.{missing}, too")
     if not (is_loopback(listen) or table.certificate or table.token_file or table.insecure):
         raise ConfigError(
-            f"{source}: {key} = {listen!r}: allowed is a loopback address, as"
-            " 127.0.0.1:9740. Others need metrics.certificate and metrics.key, or"
+            f"{source}: {key} = {listen!r} (expected a loopback address, as"
+            " 127.0.0.1:9740). Others need metrics.certificate and metrics.key, or"
             " metrics.token_file; or metrics.insecure = true, if everybody may read the metrics"
         )
     paths = {

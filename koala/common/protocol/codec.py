@@ -332,7 +332,7 @@ def _members(hint: type[enum.Enum], field: FieldDescriptor) -> dict[int, enum.En
 def _member_of(members: dict[int, enum.Enum], name: str, number: int) -> enum.Enum:
     found = members.get(number)
     if found is None:
-        raise SpecError(f"{name} = {number}: allowed are 1 to {max(members)}")
+        raise SpecError(f"{name} = {number} (expected 1 to {max(members)})")
     return found
 
 
@@ -341,7 +341,7 @@ def _member_of(members: dict[int, enum.Enum], name: str, number: int) -> enum.En
 
 def _check_hold(hold: messages.Hold) -> messages.Hold:
     if hold.processors < 1:
-        raise SpecError(f"a Hold of {hold.claim!r} for 0 processors: allowed is 1 or more")
+        raise SpecError(f"a Hold of {hold.claim!r} for 0 processors (expected 1 or more)")
     return hold
 
 
@@ -351,7 +351,7 @@ def _check_program(program: messages.Program) -> messages.Program:
     texts += (text for pair in program.environment for text in pair)
     texts += (value for name in _PROGRAM_TEXTS if (value := getattr(program, name)))
     if "\0" in "".join(texts):
-        raise SpecError("a program with a NUL character: allowed are those that a command can have")
+        raise SpecError("a program with a NUL character (expected none)")
     return program
 
 

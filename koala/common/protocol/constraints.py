@@ -44,7 +44,7 @@ class Claim:
     def check(self, name: str, value: str) -> str:
         """Check the id; the text names no field."""
         if names.CLAIM.fullmatch(value) is None:
-            raise SpecError(f"{value[:200]!r} is no claim; allowed is job/attempt/component/n")
+            raise SpecError(f"{value[:200]!r} is not a claim (expected job/attempt/component/n)")
         return value
 
 
@@ -58,7 +58,7 @@ class Matching:
     def check(self, name: str, value: str) -> str:
         """Check the whole text."""
         if not self.pattern.fullmatch(value) and (value or not self.empty):
-            raise SpecError(f"{name} = {value[:80]!r}: allowed is {self.pattern.pattern}")
+            raise SpecError(f"{name} = {value[:80]!r} (expected {self.pattern.pattern})")
         return value
 
 
@@ -73,7 +73,7 @@ class Text:
         """Check the length."""
         if not self.least <= len(value) <= self.most:
             allowed = f"{self.least} to {self.most}" if self.least else f"at most {self.most}"
-            raise SpecError(f"{name} has {len(value)} characters: allowed are {allowed}")
+            raise SpecError(f"{name} has {len(value)} characters (expected {allowed})")
         return value
 
 
@@ -86,7 +86,7 @@ class Printable:
         if not value.isprintable():
             raise SpecError(f"{name} = {value[:80]!r}: control characters are not allowed")
         if len(value) > NAME_MAX:
-            raise SpecError(f"{name} has {len(value)} characters: allowed are at most {NAME_MAX}")
+            raise SpecError(f"{name} has {len(value)} characters (expected at most {NAME_MAX})")
         return value
 
 
@@ -100,7 +100,7 @@ class Host:
     def check(self, name: str, value: str) -> str:
         """Check the form."""
         if value and not _HOST.fullmatch(_PRINTABLE.check(name, value)):
-            raise SpecError(f"{name} = {value[:80]!r}: allowed is the name or number of a machine")
+            raise SpecError(f"{name} = {value[:80]!r} (expected the name or number of a machine)")
         return value
 
 
@@ -113,7 +113,7 @@ class Endpoint:
         found = _ENDPOINT.fullmatch(_PRINTABLE.check(name, value))
         if value and (found is None or not 1 <= int(found["port"]) <= PORT_MAX):
             raise SpecError(
-                f"{name} = {value[:80]!r}: allowed is HOST:PORT with a port from 1 to {PORT_MAX}"
+                f"{name} = {value[:80]!r} (expected HOST:PORT with a port from 1 to {PORT_MAX})"
             )
         return value
 
@@ -140,7 +140,7 @@ class OneOf:
         for member in self.members:
             if member == value:
                 return member
-        raise SpecError(f"{name} = {value[:40]!r}: allowed are {', '.join(self.members)}")
+        raise SpecError(f"{name} = {value[:40]!r} (expected one of {', '.join(self.members)})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Distinct:
     def check(self, name: str, value: tuple[str, ...]) -> tuple[str, ...]:
         """Check the length, and sort."""
         if len(value) > self.most:
-            raise SpecError(f"{name} are {len(value)}: allowed are at most {self.most}")
+            raise SpecError(f"{len(value)} {name} (expected at most {self.most})")
         return tuple(sorted(set(value)))
 
 
@@ -165,7 +165,7 @@ class Bytes:
     def check(self, name: str, value: bytes) -> bytes:
         """Check the length."""
         if len(value) > self.most:
-            raise SpecError(f"{name} has {len(value)} bytes: allowed are {self.most}")
+            raise SpecError(f"{name} has {len(value)} bytes (expected at most {self.most})")
         return value
 
 
@@ -187,7 +187,7 @@ class Duration:
             or (value == math.inf and self.infinite)
         )
         if not is_allowed:
-            raise SpecError(f"{name} = {value}: allowed is a duration above 0 s")
+            raise SpecError(f"{name} = {value} (expected a duration above 0 s)")
         return value
 
 
@@ -198,7 +198,7 @@ class Finite:
     def check(self, name: str, value: float) -> float:
         """Check that the number is neither infinite nor NaN."""
         if not math.isfinite(value):
-            raise SpecError(f"{name} = {value}: allowed is a finite number")
+            raise SpecError(f"{name} = {value} (expected a finite number)")
         return value
 
 
@@ -209,7 +209,7 @@ class Instant:
     def check(self, name: str, value: float) -> float | None:
         """Check the instant."""
         if not -INSTANT_MAX <= value <= INSTANT_MAX:
-            raise SpecError(f"{name} = {value}: allowed is an instant up to {INSTANT_MAX:g} s")
+            raise SpecError(f"{name} = {value} (expected an instant up to {INSTANT_MAX:g} s)")
         return value if value > 0 else None
 
 
@@ -222,7 +222,7 @@ class Amount:
     def check(self, name: str, value: float) -> float:
         """Check the amount."""
         if not 0 <= value <= self.most:
-            raise SpecError(f"{name} = {value}: allowed is 0 to {self.most:g}")
+            raise SpecError(f"{name} = {value} (expected 0 to {self.most:g})")
         return value
 
 
@@ -235,7 +235,7 @@ class Count:
     def check(self, name: str, value: int) -> int:
         """Check the number."""
         if value > self.most:
-            raise SpecError(f"{name} = {value}: allowed is at most {self.most}")
+            raise SpecError(f"{name} = {value} (expected at most {self.most})")
         return value
 
 
@@ -247,7 +247,7 @@ class Rate:
         """Check the rate against the lowest one."""
         if value != 0 and not RATE_MIN <= value < math.inf:
             raise SpecError(
-                f"{name} = {value}: allowed is 0, or at least {RATE_MIN:g} bytes a second"
+                f"{name} = {value} (expected 0, or at least {RATE_MIN:g} bytes a second)"
             )
         return value
 
@@ -259,7 +259,7 @@ class Port:
     def check(self, name: str, value: int) -> int:
         """Check the port; the text calls every such field `port`."""
         if not 1 <= value <= PORT_MAX:
-            raise SpecError(f"port = {value}: allowed are 1 to {PORT_MAX}")
+            raise SpecError(f"port = {value} (expected 1 to {PORT_MAX})")
         return value
 
 
@@ -270,5 +270,5 @@ class Share:
     def check(self, name: str, value: float) -> float:
         """Check the share."""
         if not 0 < value <= 1:
-            raise SpecError(f"{name} = {value}: allowed is more than 0, at most 1")
+            raise SpecError(f"{name} = {value} (expected more than 0, at most 1)")
         return value

@@ -25,6 +25,8 @@ class QueuedJob:
     - `waited_s`: since it joined the queue.
     - `priority`: 1 for high and 0 for low; the number of the queue in a log of jobs.
     - `held`: processors that its user holds now, jobs before it in this pass included.
+    - `group_held`: the same of its group; None for a job without one.
+    - `shares`, `group_shares`: weights of user and group, as an administrator set them.
     """
 
     user: str
@@ -34,6 +36,10 @@ class QueuedJob:
     components: int = 1
     priority: int = 0
     held: int = 0
+    group: str = ""
+    group_held: int | None = None
+    shares: float = 1.0
+    group_shares: float = 1.0
 
 
 OrderPolicy: TypeAlias = Callable[[QueuedJob], Any]
@@ -53,7 +59,7 @@ def plain_key(key: object) -> tuple[float, ...]:
             plain.append(float.__float__(number))
         else:
             raise InvalidAnswerError(
-                f"the sort key {key!r:.80}: allowed are numbers, and tuples of them"
+                f"the sort key {key!r:.80} (expected a number, or a tuple of them)"
             )
     return tuple(plain)
 
@@ -65,19 +71,30 @@ def in_turn(_job: QueuedJob) -> tuple[float, ...]:
 
 def in_order(jobs: Mapping[Key, QueuedJob], order: OrderPolicy) -> Iterator[Key]:
     """Yield the jobs in their order. Each that was yielded counts as started: its processors are
-    held by its user from then on."""
+    held by its user and its group from then on."""
     keys = {name: order(job) for name, job in jobs.items()}
-    given: dict[str, int] = {}
+    of_user: dict[str, int] = {}
+    of_group: dict[str, int] = {}
     while keys:
-        first = min(keys, key=keys.__getitem__)
-        del keys[first]
-        yield first
-        user = jobs[first].user
-        given[user] = given.get(user, 0) + jobs[first].processors
+        first = jobs[next_key := min(keys, key=keys.__getitem__)]
+        del keys[next_key]
+        yield next_key
+        of_user[first.user] = of_user.get(first.user, 0) + first.processors
+        if first.group_held is not None:
+            of_group[first.group] = of_group.get(first.group, 0) + first.processors
         for name in keys:
             job = jobs[name]
-            if job.user == user:
-                keys[name] = order(replace(job, held=job.held + given[user]))
+            is_of_group = job.group_held is not None and job.group == first.group
+            if job.user == first.user or is_of_group:
+                keys[name] = order(_after(job, of_user, of_group))
+
+
+def _after(job: QueuedJob, of_user: Mapping[str, int], of_group: Mapping[str, int]) -> QueuedJob:
+    """Return a job with what was given to its user and its group in this pass."""
+    held = job.held + of_user.get(job.user, 0)
+    if job.group_held is None:
+        return replace(job, held=held)
+    return replace(job, held=held, group_held=job.group_held + of_group.get(job.group, 0))
 
 
 # --- built-in orders ---
@@ -93,9 +110,11 @@ def priorities(job: QueuedJob) -> float:
     return -job.priority
 
 
-def fair_share(job: QueuedJob) -> float:
-    """Order by the processors that the job's user holds, the fewest first."""
-    return job.held
+def fair_share(job: QueuedJob) -> float | tuple[float, ...]:
+    """Order by the processors that the job's group holds for each of its shares, the fewest first,
+    and within a group by those of its users. A user without a group is one alone."""
+    own = job.held / job.shares
+    return own if job.group_held is None else (job.group_held / job.group_shares, own)
 
 
 ORDERS: dict[str, OrderPolicy] = {

@@ -3,6 +3,7 @@
 | written by | what | number |
 | --- | --- | --- |
 | daemon | `journal.db`: its tables, what is in them, and the state that a replay gives | JOURNAL |
+| daemon | `notifications.db`: what is to be delivered | OUTBOX |
 | daemon | `backup.json` of a backup | BACKUP |
 | daemon | `authority/enrolments.json` (`format`) | ENROLMENTS |
 | agent | `agent.db`: its tables and the JSON in them | CLAIMS |
@@ -60,6 +61,11 @@ JOURNAL = Format(
     "Let the version of Koala that wrote it finish its jobs; then move the files journal.* out of"
     " the state directory, and start this one once with koala daemon CONFIG --init --accept-loss."
     " Users and sites stay",
+)
+OUTBOX = Format(
+    "notifications format",
+    1,
+    "Move notifications.db out of the state directory: what it has is not delivered",
 )
 BACKUP = Format(
     "backup format", 1, "Put it back with koala restore of the version of Koala that made it"

@@ -15,7 +15,7 @@ from koala.errors import ConfigError
 PROCESSORS_MAX = 10_000_000
 SITES_MAX = 10_000
 SENSIBLE_MIN, SENSIBLE_MAX = 1e-12, 1e15
-SENSIBLE = f"0 and numbers from {SENSIBLE_MIN:g} to {SENSIBLE_MAX:g}, also below 0"
+SENSIBLE = f"0, or a number from {SENSIBLE_MIN:g} to {SENSIBLE_MAX:g}, also below 0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ def numbers(option: str, text: str, *, separator: str = ",") -> tuple[float, ...
         found = (nan,)
     if not all(isfinite(one) and is_sensible(one) for one in found):
         example = separator.join(("1", "2"))
-        raise ConfigError(f"--{option} {text}: allowed are numbers such as {example} ({SENSIBLE})")
+        raise ConfigError(f"--{option} {text} (expected numbers such as {example}: {SENSIBLE})")
     return found
 
 
@@ -86,7 +86,7 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
     """Parse a list of whole numbers. Raises ConfigError."""
     found = numbers(option, text)
     if not all(one == int(one) for one in found):
-        raise ConfigError(f"--{option} {text}: allowed are whole numbers")
+        raise ConfigError(f"--{option} {text} (expected whole numbers)")
     return tuple(int(one) for one in found)
 
 
@@ -96,7 +96,7 @@ def pair(words: str, example: str) -> Callable[[str, str], tuple[float, float]]:
     def read(option: str, text: str) -> tuple[float, float]:
         ends = numbers(option, text, separator=":")
         if len(ends) != 2:
-            raise ConfigError(f"--{option} {text}: allowed is {words}, for instance {example}")
+            raise ConfigError(f"--{option} {text} (expected {words}, for instance {example})")
         return ends[0], ends[1]
 
     return read
@@ -110,7 +110,7 @@ def bounds(option: str, text: str) -> tuple[int, int]:
     except ValueError:
         found = 1, 0
     if not 0 <= found[0] <= found[1]:
-        raise ConfigError(f"--{option} {text}: allowed is LOW:HIGH, for instance 1:8")
+        raise ConfigError(f"--{option} {text} (expected LOW:HIGH, for instance 1:8)")
     return found
 
 
@@ -128,19 +128,20 @@ def site_sizes(option: str, text: str) -> tuple[int, ...]:
             break
     if not found or min(found) < 1 or max(found) > PROCESSORS_MAX or len(found) > SITES_MAX:
         raise ConfigError(
-            f"--{option} {text}: allowed are processors of each site, for instance 4x32 or"
-            f" 128,3x24: at most {SITES_MAX} sites of at most {PROCESSORS_MAX} each"
+            f"--{option} {text} (expected processors of each site, for instance 4x32 or"
+            f" 128,3x24: at most {SITES_MAX} sites of at most {PROCESSORS_MAX} each)"
         )
     return tuple(found)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Ask for the known word that is nearest to a misspelt one, in any case; empty if none is."""
+    """Ask for the known word that is nearest to a misspelt one, in any case, after a list of all;
+    empty if none is near."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for an error
 
     by_lower = {one.lower(): one for one in known}
     near = get_close_matches(word.lower(), by_lower, n=1)
-    return f"did you mean {by_lower[near[0]]}? " if near else ""
+    return f"; did you mean {by_lower[near[0]]}?" if near else ""
 
 
 def one_of(option: str, text: str, allowed: tuple[str, ...]) -> str:
@@ -155,7 +156,7 @@ def word_of(named: str, text: str, allowed: tuple[str, ...]) -> str:
         if word.lower() == text.lower():
             return word
     hint = did_you_mean(text, allowed)
-    raise ConfigError(f"{named} {text}: {hint}allowed are {', '.join(allowed)}")
+    raise ConfigError(f"{named} {text} (expected one of {', '.join(allowed)}{hint})")
 
 
 def known_name(option: str, text: str, known: Iterable[str], find: Callable[[str], object]) -> str:
@@ -165,6 +166,6 @@ def known_name(option: str, text: str, known: Iterable[str], find: Callable[[str
     try:
         find(found)
     except ConfigError as error:
-        detail = str(error).partition(": ")[2].replace("known are", "allowed are", 1)
-        raise ConfigError(f"--{option} {text}: {detail}") from error
+        detail = str(error).partition(repr(found))[2]
+        raise ConfigError(f"--{option} {text}{detail}") from error
     return found

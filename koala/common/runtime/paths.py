@@ -25,7 +25,7 @@ def written_text(path: Path, *, characters_max: int = SETTINGS_MAX) -> str:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"{path}: cannot be read: {reason}") from error
     if len(text) > characters_max:
-        raise ConfigError(f"{path}: is too long: allowed are {characters_max} characters")
+        raise ConfigError(f"{path} is too long (expected at most {characters_max} characters)")
     return text
 
 
@@ -35,12 +35,12 @@ def written_path(text: str, *, key: str) -> Path:
     Raises ConfigError for a control character, or a user unknown to this machine.
     """
     if any(character < " " or character == "\x7f" for character in text):
-        raise ConfigError(f"{key} = {text!r}: allowed is a path without control characters")
+        raise ConfigError(f"{key} = {text!r} (expected a path without control characters)")
     try:
         return Path(text).expanduser()
     except RuntimeError:
         whose = text.partition("/")[0]
         raise ConfigError(
-            f"{key} = {text!r}: there is no home directory of {whose}; allowed is a path from / or"
-            " relative"
+            f"{key} = {text!r}: there is no home directory of {whose} (expected a path that begins"
+            " with /, or a relative one)"
         ) from None

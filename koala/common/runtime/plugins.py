@@ -62,12 +62,12 @@ def find_function(
     if theirs:
         slots = " and ".join(dict.fromkeys(theirs))
         raise ConfigError(
-            f"{what}: {name} is a policy of the slot {slots}: allowed is one of {slot}"
+            f"{what}: {name} is a policy of the slot {slots} (expected one of {slot})"
         )
     names = [*known, *(one for own in (slot, *also) for one in outside_names(own))]
     raise ConfigError(
-        f"{what}: {did_you_mean(name, names)}known are {', '.join(names)}, and functions as"
-        " module:function"
+        f"{what} (expected one of {', '.join(names)}, or a function as"
+        f" module:function{did_you_mean(name, names)})"
     )
 
 
@@ -140,11 +140,11 @@ def _load(
         if other is not None and isinstance(found, other):
             return found
         if not callable(found):
-            raise InvalidAnswerError("is no function")
+            raise InvalidAnswerError("is not a function")
         count = argument_count(found)
         if count is not None and count not in arguments:
             expected = " or ".join(map(str, arguments))
-            raise InvalidAnswerError(f"takes {count} arguments: allowed are {expected}")
+            raise InvalidAnswerError(f"takes {count} arguments (expected {expected})")
         return found
 
     try:
@@ -162,7 +162,7 @@ def _of_module(name: str) -> Any:  # noqa: ANN401
         return _of_session[name]
     module, _, function = name.partition(":")
     if not module or not function:
-        message = "allowed is module:function"
+        message = "not a function's name (expected module:function)"
         raise ValueError(message)
     for folder in (os.environ.get(FOLDER_VARIABLE), str(Path.cwd())):
         if folder and folder not in sys.path:  # it stays: a module may import its neighbours later

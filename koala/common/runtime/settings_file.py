@@ -74,7 +74,7 @@ def convert(tree: Tree, kind: type[T], *, source: str) -> T:
 
 def refuse(source: str, *, key: str, value: object, allowed: str) -> NoReturn:
     """Raise the ConfigError of a wrong value."""
-    raise ConfigError(f"{source}: {key} = {value!r}: allowed is {allowed}")
+    raise ConfigError(f"{source}: {key} = {value!r} (expected {allowed})")
 
 
 def check_port(source: str, key: str, endpoint: str | None) -> None:
@@ -127,8 +127,8 @@ def _explain(error: str, kind: type, tree: Tree) -> str:
         allowed = "one of " + ", ".join(map(str, get_args(type_at(kind, place))))
     place = place.removesuffix("[...]")
     if "[...]" in place:  # msgspec does not name the key
-        return f"{place.replace('[...]', '.NAME')}: allowed is {allowed}"
-    return f"{place or 'the file'} = {_value_at(tree, place)!r}: allowed is {allowed}"
+        return f"{place.replace('[...]', '.NAME')} (expected {allowed})"
+    return f"{place or 'the file'} = {_value_at(tree, place)!r} (expected {allowed})"
 
 
 def _key(place: str, name: str) -> str:

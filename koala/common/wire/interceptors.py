@@ -139,4 +139,4 @@ class _Messages:
 
 
 def _words(reason: str) -> str:
-    return f"what came is no message of this call: {reason[:200]}"
+    return f"not a message of this call: {reason[:200]}"

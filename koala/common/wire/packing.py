@@ -72,7 +72,7 @@ def unpacked(message: Message) -> Iterator[Message]:
     take a few megabytes of empty messages apart would block an event loop for seconds."""
     count = 1 + len(message.more)
     if count > PACK_MAX:
-        raise DecodeError(f"a pack of {count} messages; allowed are {PACK_MAX}")
+        raise DecodeError(f"a pack of {count} messages (expected at most {PACK_MAX})")
     more = tuple(message.more)
     if more:
         message.ClearField("more")

@@ -11,6 +11,7 @@ timeline           the arithmetic of start and claiming times
 timers             all that the core waits for, in one heap
 placement_queues   jobs that wait to be placed; `visiting`: the turns of several queues
 predecessors       jobs that must end before another one is placed
+allowances         limits of users and groups
 hold_budget        processor-seconds that claims may hold before their barrier
 tcp_paths          connections that a job needs between its components
 progress_reports   progress of running jobs, and the question to a progress policy

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias, get_args
 
+from koala.core.model.allowances import Allowance, Payer
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job import ArmNumber, ClaimEnd
 from koala.core.model.job_spec import JobSpec
@@ -51,6 +52,13 @@ class ParametersChanged:
     links: tuple[tuple[SiteName, SiteName, float], ...] = ()
     policies: tuple[tuple[str, str], ...] = ()
     bookable: tuple[tuple[SiteName, SiteName, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowancesSet:
+    """Users and groups have these limits from here on; those that are not named have none."""
+
+    allowances: tuple[tuple[Payer, Allowance], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +276,7 @@ class Woken:
 Event: TypeAlias = (
     DaemonStarted
     | ParametersChanged
+    | AllowancesSet
     | JobSubmitted
     | JobCancelRequested
     | SiteRegistered

@@ -97,10 +97,14 @@ _program_values = attrgetter(*_PROGRAM_FIELDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notify:
-    """Receivers of the job's end: subscribers of an MQTT topic, and a program of the user."""
+    """Receivers of what happens to a job: subscribers of an MQTT topic, a program of the user, an
+    address of mail, and a URL; and the events `on` which they are told, none: the end."""
 
     topic: str = ""
     command: tuple[str, ...] = ()
+    mail: str = ""
+    webhook: str = ""
+    on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +113,7 @@ class JobSpec:
 
     components: tuple[ComponentSpec, ...]
     owner: UserName = UserName("")
+    group: str = ""  # of users, for which it counts, too
     name: str = ""  # for people; several jobs may have it
     priority: Priority = Priority.LOW
     queue: SiteName | None = None  # at whose local queue it was submitted

@@ -84,16 +84,16 @@ class Parameters:
         for name, (low, high) in BOUNDS.items():
             value = getattr(self, name)
             if not low <= value <= high:
-                raise ConfigError(f"{name} = {value}: allowed are values from {low} to {high}")
+                raise ConfigError(f"{name} = {value} (expected values from {low} to {high})")
         for name, words in WORDS.items():
             if getattr(self, name) not in words:
                 raise ConfigError(
-                    f"{name} = {getattr(self, name)!r}: allowed are {', '.join(words)}"
+                    f"{name} = {getattr(self, name)!r} (expected one of {', '.join(words)})"
                 )
         if self.claim_fraction_min > self.claim_fraction:
             raise ConfigError(
-                f"claim_fraction_min = {self.claim_fraction_min}: allowed is at most"
-                f" claim_fraction = {self.claim_fraction}"
+                f"claim_fraction_min = {self.claim_fraction_min} (expected at most"
+                f" claim_fraction = {self.claim_fraction})"
             )
         if self.ticket_hold_min_s > self.ticket_hold_max_s:
             raise ConfigError(
@@ -104,18 +104,18 @@ class Parameters:
         lease_s = self.hold_lease_s * 5 / 6  # what is left of one just before the next ping
         if promise_s >= lease_s:
             raise ConfigError(
-                f"late_max_s + lead_min_s = {promise_s:g}: no starter could promise that;"
-                f" allowed is less than {lease_s:g}, five sixths of hold_lease_s"
+                f"late_max_s + lead_min_s = {promise_s:g}: no starter could promise that (expected"
+                f" less than {lease_s:g}, five sixths of hold_lease_s)"
             )
         if promise_s >= self.hold_s:
             raise ConfigError(
-                f"hold_s = {self.hold_s:g}: no start could be agreed on in it; allowed is more than"
-                f" late_max_s + lead_min_s = {promise_s:g}"
+                f"hold_s = {self.hold_s:g}: no start could be agreed on in it (expected more than"
+                f" late_max_s + lead_min_s = {promise_s:g})"
             )
         if self.run_lease_s < self.hold_lease_s:
             raise ConfigError(
-                f"run_lease_s = {self.run_lease_s:g}: allowed is at least"
-                f" hold_lease_s = {self.hold_lease_s:g}"
+                f"run_lease_s = {self.run_lease_s:g} (expected at least"
+                f" hold_lease_s = {self.hold_lease_s:g})"
             )
 
     @property

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from koala.core.allowances import hold_limit_of
 from koala.core.model import events as ev
+from koala.core.model.allowances import Payer, payers_of
 from koala.core.model.charges import Trouble
 from koala.core.model.claim import Asked, Claim, Grant, Granted
 from koala.core.model.grid import Assignment, GridView, Site
@@ -22,7 +24,6 @@ from koala.core.model.values import (
     Priority,
     Seconds,
     SiteName,
-    UserName,
     claim_id,
 )
 from koala.core.pipeline.claiming_schedule import (
@@ -62,7 +63,7 @@ from koala.core.state import State
 from koala.core.stated_starts import note_start
 
 BUDGET_IS_USED = "the hold budget is used up"
-_Payer = TypeVar("_Payer", UserName, SiteName)
+_Payer = TypeVar("_Payer", Payer, SiteName)
 TROUBLE_TEXTS = {
     Trouble.REFUSED: "refused it",
     Trouble.ERRED: "erred with it",
@@ -362,8 +363,9 @@ def order_claim(state: State, attempt: Attempt, claim: Claim) -> None:
 def charge_hold(
     state: State, job: Job, claim: ClaimId, site: SiteName, processor_s: float, now: Instant
 ) -> None:
-    """Charge the hold of a claim to the budgets of its user and its site."""
-    for budget in (state.user_budgets[job.spec.owner], state.site_budgets[site]):
+    """Charge the hold of a claim to the budgets of its user, its group and its site."""
+    payers = [state.payer_budgets[payer] for payer in payers_of(job.spec)]
+    for budget in (*payers, state.site_budgets[site]):
         budget.charge(claim, processor_s, now)
 
 
@@ -389,17 +391,19 @@ def is_affordable(
         assert one.site is not None
         processors = occupied(job.spec.components[one.component], state.sites[one.site].facts)
         sums[one.site] = sums.get(one.site, 0.0) + processors * hold_s
-    limits = state.parameters
-    user = _budget_of(state.user_budgets, job.spec.owner)
-    sites = [(_budget_of(state.site_budgets, site), sums[site]) for site in sums]
-    if not user.allows(sum(sums.values()), limit_s=limits.hold_budget_user_s, now=now):
-        return False
-    limit_s = limits.hold_budget_site_s
-    return all(budget.allows(asked, limit_s=limit_s, now=now) for budget, asked in sites)
+    whole_s, site_limit_s = sum(sums.values()), state.parameters.hold_budget_site_s
+    asked = [
+        (_budget_of(state.payer_budgets, payer), whole_s, hold_limit_of(state, payer))
+        for payer in payers_of(job.spec)
+    ]
+    asked += [(_budget_of(state.site_budgets, site), sums[site], site_limit_s) for site in sums]
+    return all(
+        budget.allows(wanted_s, limit_s=most_s, now=now) for budget, wanted_s, most_s in asked
+    )
 
 
 def _budget_of(budgets: dict[_Payer, Budget], payer: _Payer) -> Budget:
-    """Return the budget of a user or a site; it is made at the first claim."""
+    """Return the budget of a user, a group or a site; it is made at the first claim."""
     found = budgets.get(payer)
     if found is None:
         found = budgets[payer] = Budget()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from koala.core.model import events as ev
 from koala.core.model.actions import CancelTransfer, PublishOutputs, StopClaim
+from koala.core.model.allowances import payers_of
 from koala.core.model.claim import Claim, Stopped
 from koala.core.model.job import (
     Attempt,
@@ -41,7 +42,7 @@ def end(state: State, job: Job, phase: Terminal, text: str, now: Instant) -> Non
     state.queues.remove(job)
     state.fresh.pop(job.id, None)
     remove_dependencies(state, job)
-    attempt = state.placed.pop(job.id, None)
+    attempt = state.remove_attempt(job)
     if attempt is not None:
         stop_attempt(state, attempt, now)
     state.enter(job, phase, text, now)
@@ -211,12 +212,14 @@ def drop_transfer(state: State, attempt: Attempt, member: Member, now: Instant) 
 def refund_hold(state: State, claim: Claim, now: Instant) -> None:
     """Refund the unused hold to the budgets when a claim passes or ends."""
     job = state.jobs[claim.job]
-    if claim.id not in state.user_budgets.get(job.spec.owner, ()):
+    budgets = [state.payer_budgets.get(payer) for payer in payers_of(job.spec)]
+    charged = [budget for budget in budgets if budget is not None and claim.id in budget]
+    if not charged:
         return  # a ticket that has not started is not charged
     until = claim.passed_at if claim.passed_at is not None else now
     held_s = 0.0
     if claim.grant is not None:
         held_s = claim.processors * max(0.0, until - claim.grant.at)
         job.wasted_s += held_s
-    state.user_budgets[job.spec.owner].refund(claim.id, held_s)
-    state.site_budgets[claim.site].refund(claim.id, held_s)
+    for budget in (*charged, state.site_budgets[claim.site]):
+        budget.refund(claim.id, held_s)

@@ -6,9 +6,10 @@ from heapq import nsmallest
 from math import inf
 
 from koala.common.protocol.ordering import QueuedJob, in_order
+from koala.core.model.allowances import NO_LIMITS, Payer, payers_of
 from koala.core.model.job import Job
 from koala.core.model.placement_queues import GLOBAL, queued_at
-from koala.core.model.values import Instant, JobId, Priority, QueueName, UserName
+from koala.core.model.values import Instant, JobId, Priority, QueueName
 from koala.core.pipeline.placing import reserves_for_aged, try_to_place
 from koala.core.pipeline.queue_entry import admit
 from koala.core.policy_api import Ordering
@@ -74,11 +75,11 @@ def _ordered(state: State, jobs: dict[JobId, Job], now: Instant) -> list[Job]:
     def ask() -> str:
         policy = state.policies.queueing
         assert isinstance(policy, Ordering), policy
-        held: dict[UserName, int] = {}
+        held: dict[Payer, int] = {}
         for claim in state.ledger.values():
-            owner = state.jobs[claim.job].spec.owner
-            held[owner] = held.get(owner, 0) + claim.processors
-        queued = {name: _queued(job, held, now) for name, job in jobs.items()}
+            for payer in payers_of(state.jobs[claim.job].spec):
+                held[payer] = held.get(payer, 0) + claim.processors
+        queued = {name: _queued(state, job, held, now) for name, job in jobs.items()}
         if len(queued) > VISITED_MAX:
             keys = {name: policy.order(one) for name, one in queued.items()}
             first = nsmallest(VISITED_MAX, queued, key=keys.__getitem__)
@@ -90,7 +91,8 @@ def _ordered(state: State, jobs: dict[JobId, Job], now: Instant) -> list[Job]:
     return [jobs[JobId(name)] for name in answer.split()]
 
 
-def _queued(job: Job, held: dict[UserName, int], now: Instant) -> QueuedJob:
+def _queued(state: State, job: Job, held: dict[Payer, int], now: Instant) -> QueuedJob:
+    user, *groups = payers_of(job.spec)
     limits = [inf if c.wall_time_s is None else c.wall_time_s for c in job.spec.components]
     return QueuedJob(
         user=job.spec.owner,
@@ -99,5 +101,9 @@ def _queued(job: Job, held: dict[UserName, int], now: Instant) -> QueuedJob:
         estimate_s=max(limits),
         waited_s=now - queued_at(job),
         priority=int(job.spec.priority is Priority.HIGH),
-        held=held.get(job.spec.owner, 0),
+        held=held.get(user, 0),
+        group=job.spec.group,
+        group_held=held.get(groups[0], 0) if groups else None,
+        shares=state.allowances.get(user, NO_LIMITS).shares,
+        group_shares=state.allowances.get(groups[0], NO_LIMITS).shares if groups else 1.0,
     )

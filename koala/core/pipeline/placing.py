@@ -6,6 +6,7 @@ from collections.abc import Collection, Hashable
 from dataclasses import replace
 
 from koala.common.protocol.messages import RESOURCES
+from koala.core.allowances import excess_of
 from koala.core.feasibility import empty_view
 from koala.core.model.grid import (
     Assignment,
@@ -80,6 +81,11 @@ def on_try_due(state: State, job: Job, now: Instant) -> None:
     if due_at > now:
         set_timer(state, job, TimerKind.TRY, due_at, now)
         return
+    if excess_of(state, job):
+        later = [at for at in left if at > now]
+        if later:
+            set_timer(state, job, TimerKind.TRY, later[0], now)
+        return
     place(state, job, Placement(assignments=()), grid_view_of(state), now)
     admit(state, now)
 
@@ -88,12 +94,16 @@ class CapacityCheck:
     """Capacity of the usable sites if all of them were idle."""
 
     def __init__(self, state: State) -> None:
+        self._state = state
         self._sites = {site.name: site for site in state.sites.values() if is_usable(site)}
         self._largest: dict[tuple[UserName, tuple[SiteName, ...]], int] = {}
 
     def can_take(self, job: Job, closed: tuple[SiteName, ...] = ()) -> bool:
         """Return True if every component that the job needs fits some site that is not closed to
-        it. A job that waits for a disconnected site must not block the others."""
+        it, and no limit of its user or group is in the way. A job that waits for a disconnected
+        site, or for other jobs of its group, must not block the others."""
+        if excess_of(self._state, job):
+            return False
         fitting = 0
         for index, component in enumerate(job.spec.components):
             fixed = fixed_site(job, index)
@@ -128,6 +138,8 @@ def reserves_for_aged(state: State, job: Job, now: Instant) -> bool:
 
     See `is_draining_for_aged`: the pause alternates, so that other jobs do not starve."""
     if not is_draining_for_aged(now - queued_at(job), state.parameters.ageing_s):
+        return False
+    if excess_of(state, job):
         return False
     closed = sites_closed_to(state, job, now)
     empty = empty_grid_view(state, job, closed)
@@ -165,6 +177,8 @@ def try_to_place(state: State, job: Job, view: GridView, now: Instant) -> bool:
     if now < job.not_before:
         return False
     state.fresh.pop(job.id, None)
+    if excess_of(state, job):
+        return False
     job.placement_tries += 1
     fit = view_until_end(state, job, view, now)
     seen = without_closed_sites(state, job, fit, now) if job.refusals else fit
@@ -426,6 +440,7 @@ def move_to_idle_sites(state: State, now: Instant) -> None:
             continue
         state.announce(job, f"leaves the queues: {', '.join(sites)} can take it now", now)
         stop_attempt(state, attempt, now)
+        state.remove_attempt(job)
         place(state, job, placement, view, now)
 
 
@@ -457,7 +472,7 @@ def begin_attempt(
     )
     if job.first_start_at is None:
         job.first_start_at = attempt.start_at
-    state.placed[job.id] = attempt
+    state.add_attempt(job, attempt)
     state.queues.remove(job)
     for member in attempt.members:
         assignment = by_component.get(member.component)

@@ -78,7 +78,7 @@ def requeue_if_fenced(state: State, stopping: Stopping, now: Instant) -> None:
     if attempt.may_run and job.deadline_at is not None:  # a later start is not what was asked for
         fail(state, job, f"{reason}; no try is left for its deadline", now)
         return
-    del state.placed[job.id]
+    state.remove_attempt(job)
     if not job.spec.rerun and any(_may_have_run(attempt, m) for m in attempt.members):
         fail(state, job, f"rerun=no, and it had started: {reason}", now)
     else:

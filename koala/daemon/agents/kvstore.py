@@ -56,7 +56,7 @@ class KeyValueStore:
         if known is not None and known != value:
             raise RejectedError(f"{name!r} has another value already: {known[:80]!r}")
         if known is None and len(values.by_name) >= NAMES_MAX:
-            raise RejectedError(f"{NAMES_MAX} names have values already; more are not allowed")
+            raise RejectedError(f"too many names have values (expected at most {NAMES_MAX})")
         values.by_name[name] = value
         answered = [waiting for waiting in values.waiting if waiting.name == name]
         values.waiting = [waiting for waiting in values.waiting if waiting.name != name]
@@ -103,7 +103,7 @@ class KeyValueStore:
 
 def _check(name: str, value: str) -> None:
     if not name or len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
-        raise SpecError(f"name {name[:80]!r}: allowed are 1 to {NAME_BYTES_MAX} bytes")
+        raise SpecError(f"name {name[:80]!r} (expected 1 to {NAME_BYTES_MAX} bytes)")
     size = len(value.encode("utf-8", "surrogatepass"))
     if size > VALUE_BYTES_MAX:
         raise SpecError(f"the value of {name!r} has {size} bytes; at most {VALUE_BYTES_MAX}")

@@ -225,7 +225,7 @@ class AgentRegistry:
         if self._closed_for is not None:
             self._carry_out(connection, session.close(self._closed_for))
         elif len(self._open) > self._sites_max:
-            reason = f"{self._sites_max} sessions are open: allowed are no more (limits.sites)"
+            reason = f"too many sessions (expected at most {self._sites_max}: limits.sites)"
             self._carry_out(connection, session.close(reason, is_rejected=True))
         elif bound_to is not None and self._blocked_until.get(bound_to, now) > now:
             left_s = self._blocked_until[bound_to] - now
@@ -301,8 +301,8 @@ class AgentRegistry:
             self.refuse(connection, objection)
             return
         if not self._consume_registration_token(connection):
-            allowed = f"allowed is once in {1 / REGISTRATIONS_PER_S:g} s in the long run"
-            self.refuse(connection, f"{site} registers again and again: {allowed}")
+            allowed = f"expected once in {1 / REGISTRATIONS_PER_S:g} s in the long run"
+            self.refuse(connection, f"{site} registers again and again ({allowed})")
             return
         owner = self._allowlist.sites.get(site)
         if owner is not None:

@@ -200,8 +200,8 @@ class Streams(AgentLinkServicer):
                 self._registry.block_flood(
                     connection,
                     f"a flood: more than {self._reports_per_s:g} reports a second for"
-                    f" {FLOOD_S + BURST_S:g} s; allowed are {self._reports_per_s:g}"
-                    " (limits.reports_per_s)",
+                    f" {FLOOD_S + BURST_S:g} s (expected at most that: limits.reports_per_s)"
+                    "",
                 )
                 break  # the rest is the same flood
             if wait_s > SLOW_S:
@@ -217,7 +217,7 @@ class Streams(AgentLinkServicer):
                 for part in unpacked(message):
                     yield part
         except DecodeError as error:
-            self._registry.refuse(connection, f"what came is no message: {error}")
+            self._registry.refuse(connection, f"not a message of this protocol: {error}")
 
     async def _write(self, stream: Stream, context: Context) -> None:
         is_packing = can_unpack(context.invocation_metadata())

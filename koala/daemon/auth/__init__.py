@@ -6,6 +6,7 @@ access_rules            the access rule of each call; the current caller
 certificate_authority   the daemon's key, and the certificates that it signs
 credential_store        sites and users, and the check of their tokens and certificates
 enrolment_service       exchange a join token for a certificate; add and revoke sites and users
+groups                  groups of users, and limits as administrators state them
 local_provisioning      certificates for sites that run on the daemon's machine
 audit                   one line for each call that changes something or is refused
 """

@@ -45,14 +45,15 @@ class Role(StrEnum):
 class Caller:
     """Identity of a call's caller; unauthenticated when `kind` is None.
 
-    `expires_at` is the end of its credentials. A site without a name (plain text) may register
-    under any name.
+    `expires_at` is the end of its credentials; one that is invited may only exchange them. A site
+    without a name (plain text) may register under any name.
     """
 
     name: str = ""
     kind: CallerKind | None = None
     role: Role = Role.USER
     expires_at: float | None = None
+    is_invited: bool = False
     peer: str = ""
 
     def sees(self, owner: str) -> bool:
@@ -116,6 +117,8 @@ def _named(request: Any, _: Any) -> str:  # noqa: ANN401
     return str(request.name)
 
 
+RENEW_TOKEN = "Koala/RenewToken"
+"""The only call for which an invitation is good."""
 RULES: dict[str, Rule] = {
     "Koala/Hello": Rule(Role.USER),
     "Koala/Submit": Rule(Role.USER, _submitted),
@@ -136,10 +139,16 @@ RULES: dict[str, Rule] = {
     "Koala/Watch": Rule(Role.USER),
     "Koala/Logs": Rule(Role.USER),
     "Koala/Outputs": Rule(Role.USER),
-    "Koala/AddSite": Rule(Role.OPERATOR, _named),
-    "Koala/RevokeSite": Rule(Role.OPERATOR, _named),
-    "Koala/ListEnrolments": Rule(Role.OPERATOR),
+    "Koala/AddSite": Rule(Role.USER, _named),
+    "Koala/RevokeSite": Rule(Role.USER, _named),
+    "Koala/ListEnrolments": Rule(Role.USER),
+    "Koala/Notifications": Rule(Role.USER, lambda r, _: "changed" if r.change else "asked"),
+    RENEW_TOKEN: Rule(Role.USER, lambda _, __: ""),
     "Koala/AddUser": Rule(Role.ADMINISTRATOR, lambda r, _: f"{r.name} {r.role}"),
+    "Koala/SetUser": Rule(Role.ADMINISTRATOR, _named),
+    "Koala/SetGroup": Rule(Role.ADMINISTRATOR, _named),
+    "Koala/RemoveGroup": Rule(Role.ADMINISTRATOR, _named),
+    "Koala/ListGroups": Rule(Role.USER),
     "Koala/RevokeUser": Rule(Role.ADMINISTRATOR, _named),
     "Koala/ListUsers": Rule(Role.ADMINISTRATOR),
     "Koala/Audit": Rule(Role.ADMINISTRATOR),

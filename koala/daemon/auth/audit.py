@@ -138,7 +138,7 @@ class _AuditFile:
             file = self._current()
             text = (b"\n" if self._is_torn else b"") + msgspec.json.encode(line) + b"\n"
             if os.write(file, text) < len(text):
-                raise OSError(errno.ENOSPC, "written in part: there is no room")
+                raise OSError(errno.ENOSPC, "written in part: no space left")
         except OSError as error:
             self.close()
             log.error("audit.not_written", reason=str(error), **line)  # noqa: TRY400 - no traceback needed

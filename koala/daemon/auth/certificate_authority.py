@@ -233,19 +233,19 @@ def make_authority() -> bytes:
 
 def _public_key(request: str) -> ec.EllipticCurvePublicKey:
     """Extract the key of a signing request that its private key has signed. Raises SpecError."""
-    allowed = "allowed is a certificate signing request in PEM for a P-256 key, signed with it"
+    expected = "expected a certificate signing request in PEM for a P-256 key, signed with it"
     if len(request) > REQUEST_BYTES_MAX:
-        raise SpecError(f"request of {len(request)} characters: {allowed}")
+        raise SpecError(f"request of {len(request)} characters ({expected})")
     try:
         read = x509.load_pem_x509_csr(request.encode())
         key = read.public_key()
         is_signed = read.is_signature_valid
     except (ValueError, InvalidSignature) as error:
-        raise SpecError(f"request: {allowed}") from error
+        raise SpecError(f"request cannot be used ({expected})") from error
     if not is_signed or not isinstance(key, ec.EllipticCurvePublicKey):
-        raise SpecError(f"request: {allowed}")
+        raise SpecError(f"request cannot be used ({expected})")
     if not isinstance(key.curve, ec.SECP256R1):
-        raise SpecError(f"request for a key on {key.curve.name}: {allowed}")
+        raise SpecError(f"request for a key on {key.curve.name} ({expected})")
     return key
 
 

@@ -15,7 +15,8 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,22 +29,33 @@ from koala.common.runtime.clock import unix_now
 from koala.common.runtime.disk_formats import ENROLMENTS
 from koala.common.runtime.disk_space import NO_ROOM
 from koala.common.runtime.structured_log import get_logger
+from koala.core.model.allowances import (
+    NO_LIMITS,
+    Allowance,
+    Payer,
+    group_payer,
+    user_payer,
+)
+from koala.core.model.job_spec import Notify
 from koala.core.model.values import SiteName, UserName
 from koala.daemon.auth.access_rules import Caller, CallerKind, Role
+from koala.daemon.auth.groups import GroupRecord, group_of, with_limits
 from koala.errors import (
     ConfigError,
     ExhaustedError,
+    KoalaError,
     RejectedError,
     SpecError,
     UnauthenticatedError,
     UnknownNameError,
 )
-from koala.views.records.access import Enrolment, User
+from koala.views.records.access import Enrolment, Limits, User
 from koala.views.records.base import Moment, moment_of
 
 FILE = "enrolments.json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,63}")
+USE_S = 86_400.0
 JOIN_S = 86_400.0
 JOIN_S_MAX = 30 * 86_400.0
 TOKEN = "koala"
@@ -113,6 +125,12 @@ class UserRecord(msgspec.Struct, kw_only=True):
     token_hash: str
     expires_at: float | None = None
     revoked_at: float = 0.0
+    is_invitation: bool = False  # its token is good for a new one, and for nothing else
+    lifetime_s: float = 0.0  # of the token for which an invitation is exchanged; 0: no expiry
+    used_at: float = 0.0  # the last use, as of at most a day ago; 0: never
+    group: str = ""  # of jobs that name none
+    limits: Allowance = NO_LIMITS
+    notify: Notify | None = None
 
     @property
     def is_good_administrator(self) -> bool:
@@ -124,8 +142,9 @@ class UserRecord(msgspec.Struct, kw_only=True):
         """State of the token, for documents."""
         if self.revoked_at:
             return "revoked"
-        is_over = self.expires_at is not None and self.expires_at <= unix_now()
-        return "expired" if is_over else "good"
+        if self.expires_at is not None and self.expires_at <= unix_now():
+            return "expired"
+        return "invited" if self.is_invitation else "good"
 
 
 class RegistrableSites(Mapping[SiteName, UserName | None]):
@@ -164,6 +183,7 @@ class _File(msgspec.Struct, kw_only=True):
     format: int = ENROLMENTS.number
     sites: dict[str, SiteRecord] = {}
     users: dict[str, UserRecord] = {}
+    groups: dict[str, GroupRecord] = {}
 
 
 class CredentialStore:
@@ -215,7 +235,7 @@ class CredentialStore:
         if owner:
             _check_name(USER, "owner", owner)
         if not 0 <= ttl_s <= JOIN_S_MAX:
-            raise SpecError(f"ttl = {ttl_s:g} s: allowed are 0 to {JOIN_S_MAX:g} (0: a day)")
+            raise SpecError(f"ttl = {ttl_s:g} s (expected 0 to {JOIN_S_MAX:g}; 0 means a day)")
         secret = secrets.token_urlsafe(32)
         record = self.sites.get(name) or SiteRecord(name=name, by=by, added_at=unix_now())
         self._put_site(
@@ -315,20 +335,44 @@ class CredentialStore:
         """Users by name."""
         return self._file.users
 
-    def add_user(self, name: str, role: Role, *, by: str, expires_s: float = 0.0) -> str:
-        """Create a user's token, which replaces an earlier one. Raises SpecError."""
+    def add_user(
+        self, name: str, role: Role, *, by: str, expires_s: float = 0.0, invited_s: float = 0.0
+    ) -> str:
+        """Create a user's token, which replaces an earlier one; group and limits stay.
+
+        With `invited_s` the token is an invitation, to be exchanged in this time (`renew_token`).
+        Raises SpecError.
+        """
         _check_name(USER, "user", name)
-        identity, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
-        record = UserRecord(
-            name=name,
+        record = self.users.get(name) or UserRecord(
+            name=name, role=role, by=by, added_at=unix_now(), token_id="", token_hash=""
+        )
+        lasts_s = invited_s or expires_s
+        changed = replace(
+            record,
             role=role,
             by=by,
             added_at=unix_now(),
-            token_id=identity,
-            token_hash=_hash(secret),
-            expires_at=unix_now() + expires_s if expires_s else None,
+            expires_at=unix_now() + lasts_s if lasts_s else None,
+            revoked_at=0.0,
+            is_invitation=bool(invited_s),
+            lifetime_s=expires_s if invited_s else 0.0,
         )
-        self._put_user(record, can_wait=True)
+        return self._give_token(changed)
+
+    def renew_token(self, name: str) -> str:
+        """Exchange a user's token, or an invitation, for a new token. One that is not an invitation
+        keeps its expiry."""
+        record = self._user(name)
+        if record.is_invitation:
+            expires_at = unix_now() + record.lifetime_s if record.lifetime_s else None
+            record = replace(record, is_invitation=False, expires_at=expires_at)
+        return self._give_token(record)
+
+    def _give_token(self, record: UserRecord) -> str:
+        """Store a user with a new token, and return it."""
+        identity, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+        self._put_user(replace(record, token_id=identity, token_hash=_hash(secret)), can_wait=True)
         return f"{TOKEN}_{identity}_{secret}"
 
     def user_of_token(self, token: str) -> Caller:
@@ -350,18 +394,125 @@ class CredentialStore:
                 f"the token of {name} expired {late_s:.0f} s ago; an administrator makes a new"
                 " one: koala user add"
             )
+        self._note_use(record)
         return Caller(
-            name=name, role=record.role, kind=CallerKind.USER, expires_at=record.expires_at
+            name=name,
+            role=record.role,
+            kind=CallerKind.USER,
+            expires_at=record.expires_at,
+            is_invited=record.is_invitation,
         )
+
+    def _note_use(self, record: UserRecord) -> None:
+        """Note that a user called, once a day: each note is a write."""
+        if unix_now() - record.used_at < USE_S:
+            return
+        used = replace(record, used_at=unix_now())
+        try:
+            self._write(replace(self._file, users=self.users | {record.name: used}), can_wait=True)
+        except KoalaError as error:  # what the user wants goes on all the same
+            log.debug("user.use_not_noted", user=record.name, reason=str(error))
+        self.users[record.name] = used
 
     def revoke_user(self, name: str) -> UserRecord:
         """Revoke a user's credentials. Raises UnknownNameError, SpecError."""
-        record = self.users.get(name)
-        if record is None:
-            raise UnknownNameError(f"no user {name[:64]!r} was ever added")
-        revoked = replace(record, token_id="", token_hash="", revoked_at=unix_now())
+        revoked = replace(self._user(name), token_id="", token_hash="", revoked_at=unix_now())
         self._put_user(revoked)
         return revoked
+
+    def set_user(
+        self,
+        name: str,
+        *,
+        role: Role | None = None,
+        expires_s: float | None = None,
+        group: str | None = None,
+        limits: Mapping[str, str],
+    ) -> UserRecord:
+        """Change a user, whose token stays; None changes nothing, `expires_s` of 0 ends the expiry.
+
+        Raises UnknownNameError, SpecError, RejectedError.
+        """
+        record = self._user(name)
+        changed = replace(record, limits=with_limits(record.limits, limits))
+        if role is not None:
+            changed = replace(changed, role=role)
+        if expires_s is not None:
+            expires_at = unix_now() + expires_s if expires_s else None
+            changed = replace(changed, expires_at=expires_at)
+        if group is not None:
+            changed = replace(changed, group=group_of(self.groups, name, group, ""))
+        self._put_user(changed)
+        return changed
+
+    def set_notify(self, name: str, notify: Notify | None) -> None:
+        """Change how a user is told of jobs and of the end of the credentials. Raises
+        UnknownNameError, RejectedError."""
+        self._put_user(replace(self._user(name), notify=notify), can_wait=True)
+
+    # --- groups -----------------------------------------------------------------------------------
+
+    @property
+    def groups(self) -> dict[str, GroupRecord]:
+        """Groups by name."""
+        return self._file.groups
+
+    def set_group(
+        self,
+        name: str,
+        *,
+        by: str,
+        add: Sequence[str] = (),
+        remove: Sequence[str] = (),
+        limits: Mapping[str, str],
+    ) -> GroupRecord:
+        """Add or change a group; it is the default of new members that have none.
+
+        Raises SpecError, UnknownNameError.
+        """
+        _check_name(NAME, "group", name)
+        new = GroupRecord(name=name, by=by, added_at=unix_now())
+        record = self.groups.get(name, new)
+        for member in add:
+            self._user(member)
+        strangers = sorted(set(remove) - set(record.members))
+        if strangers:
+            known = ", ".join(record.members) or "none"
+            raise UnknownNameError(f"{name} has no member {strangers[0][:64]!r} (it has {known})")
+        members = (set(record.members) | set(add)) - set(remove)
+        changed = replace(
+            record, members=tuple(sorted(members)), limits=with_limits(record.limits, limits)
+        )
+        users = {
+            member: replace(user, group=name)
+            for member in add
+            if not (user := self.users[member]).group or user.group not in self.groups
+        }
+        self._put_groups(self.groups | {name: changed}, users)
+        return changed
+
+    def remove_group(self, name: str) -> GroupRecord:
+        """Remove a group: its members and their jobs stay. Raises UnknownNameError."""
+        record = self.groups.get(name)
+        if record is None:
+            raise UnknownNameError(f"no group {name[:64]!r} was ever added")
+        left = {key: group for key, group in self.groups.items() if key != name}
+        users = {
+            key: replace(user, group="") for key, user in self.users.items() if user.group == name
+        }
+        self._put_groups(left, users)
+        return record
+
+    def group_of_job(self, user: str, wanted: str) -> str:
+        """Return the group that a job of this user counts for. Raises RejectedError."""
+        record = self.users.get(user)
+        return group_of(self.groups, user, wanted, "" if record is None else record.group)
+
+    def allowances(self) -> tuple[tuple[Payer, Allowance], ...]:
+        """Return the limits of all users and groups that have any."""
+        every = [(user_payer(user.name), user.limits) for user in self.users.values()]
+        every += [(group_payer(group.name), group.limits) for group in self.groups.values()]
+        return tuple(sorted((payer, limits) for payer, limits in every if limits != NO_LIMITS))
 
     @property
     def has_administrator(self) -> bool:
@@ -383,8 +534,23 @@ class CredentialStore:
             return record
         return promoted
 
+    def _user(self, name: str) -> UserRecord:
+        """Return a user. Raises UnknownNameError."""
+        record = self.users.get(name)
+        if record is None:
+            raise UnknownNameError(f"no user {name[:64]!r} was ever added")
+        return record
+
+    def _put_groups(self, groups: dict[str, GroupRecord], users: dict[str, UserRecord]) -> None:
+        """Store all groups, with the users that changed with them."""
+        content = _File(sites=self.sites, users=self.users | users, groups=groups)
+        self._write(content, can_wait=True)
+        self._file = content
+        self._changed()
+
     def _put_site(self, record: SiteRecord, *, can_wait: bool = False) -> None:
-        self._write(self.sites | {record.name: record}, self.users, can_wait=can_wait)
+        sites = self.sites | {record.name: record}
+        self._write(replace(self._file, sites=sites), can_wait=can_wait)
         self.sites[record.name] = record
         self._changed()
 
@@ -394,7 +560,7 @@ class CredentialStore:
         was_good = before is not None and before.is_good_administrator
         if was_good and not any(user.is_good_administrator for user in users.values()):
             raise SpecError(f"{record.name} is the last administrator: add another one first")
-        self._write(self.sites, users, can_wait=can_wait)
+        self._write(replace(self._file, users=users), can_wait=can_wait)
         if before is not None:
             self._by_token.pop(before.token_id, None)
         self.users[record.name] = record
@@ -402,12 +568,8 @@ class CredentialStore:
             self._by_token[record.token_id] = record.name
         self._changed()
 
-    def _write(
-        self, sites: dict[str, SiteRecord], users: dict[str, UserRecord], *, can_wait: bool
-    ) -> None:
-        content = msgspec.json.format(
-            msgspec.json.encode(_File(sites=sites, users=users)), indent=1
-        )
+    def _write(self, file: _File, *, can_wait: bool) -> None:
+        content = msgspec.json.format(msgspec.json.encode(file), indent=1)
 
         def write() -> None:
             write_private(self._path, content)
@@ -451,13 +613,21 @@ def user_of(record: UserRecord) -> User:
         added_at=Moment.of(record.added_at),
         expires_at=moment_of(record.expires_at),
         revoked_at=moment_of(record.revoked_at or None),
+        used_at=moment_of(record.used_at or None),
+        group=record.group,
+        limits=limits_of(record.limits),
     )
+
+
+def limits_of(allowance: Allowance) -> Limits | None:
+    """Describe the limits of a user or group; None for none."""
+    return None if allowance == NO_LIMITS else Limits(**asdict(allowance))
 
 
 def _check_name(pattern: re.Pattern[str], what: str, name: str) -> None:
     if not pattern.fullmatch(name):
         allowed = "letters, digits and ._- (users also @), 1 to 64 characters"
-        raise SpecError(f"{what} {name[:80]!r}: allowed are {allowed}")
+        raise SpecError(f"{what} {name[:80]!r} (expected {allowed})")
 
 
 def _hash(secret: str) -> str:

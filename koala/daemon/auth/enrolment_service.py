@@ -19,13 +19,31 @@ from koala.common.runtime.structured_log import get_logger
 from koala.common.runtime.token_bucket import RateLimits
 from koala.common.wire.v1 import identity_pb2 as pb
 from koala.common.wire.v1.identity_pb2_grpc import EnrolmentServicer
-from koala.common.wire.v1.koala_pb2 import AddSiteRequest, AddUserRequest
+from koala.common.wire.v1.koala_pb2 import (
+    AddSiteRequest,
+    AddUserRequest,
+    SetGroupRequest,
+    SetUserRequest,
+)
 from koala.core.model.values import SiteName
 from koala.daemon.auth.access_rules import Role, caller_of_call
 from koala.daemon.auth.audit import Audit
 from koala.daemon.auth.certificate_authority import CertificateAuthority
-from koala.daemon.auth.credential_store import CredentialStore, enrolment_of, user_of
-from koala.errors import ExhaustedError, KoalaError, RejectedError, SpecError
+from koala.daemon.auth.credential_store import (
+    JOIN_S_MAX,
+    CredentialStore,
+    enrolment_of,
+    user_of,
+)
+from koala.daemon.auth.groups import GroupRecord
+from koala.errors import (
+    DeniedError,
+    ExhaustedError,
+    KoalaError,
+    RejectedError,
+    SpecError,
+    UnknownNameError,
+)
 from koala.views.records.access import AuditLines, Enrolment, Enrolments, User, Users
 
 EXPIRES_S_MAX = 10 * 365 * 86_400.0
@@ -93,8 +111,8 @@ class EnrolmentService(EnrolmentServicer):
         wait_s = bucket.wait_s(now)
         if wait_s > 0:
             raise ExhaustedError(
-                f"{site} renews its certificate again and again: allowed is once in"
-                f" {1 / RENEWALS_PER_S:g} s in the long run; try again in {wait_s:.2g} s",
+                f"{site} renews its certificate again and again (expected once in"
+                f" {1 / RENEWALS_PER_S:g} s in the long run); try again in {wait_s:.2g} s",
                 retry_after_s=wait_s,
             )
         bucket.consume(1)
@@ -124,9 +142,20 @@ class Registrar:
         self._disconnect = disconnect
 
     def add_site(self, request: AddSiteRequest) -> Enrolment:
-        """Add a site and return its join token. Raises SpecError, RejectedError."""
+        """Add a site and return its join token. A user adds sites that serve the user alone.
+
+        Raises SpecError, RejectedError, DeniedError.
+        """
+        caller = caller_of_call()
+        owner = request.owner or ("" if caller.sees("") else caller.name)
+        known = self._credentials.sites.get(request.name)
+        if not (caller.sees(owner) and (known is None or caller.sees(known.owner))):
+            raise DeniedError(
+                f"{caller.name} has the role user: to add site {request.name[:64]!r} needs operator"
+                " (expected a new site that serves this user alone)"
+            )
         secret = self._credentials.add_site(
-            request.name, owner=request.owner, by=caller_of_call().name, ttl_s=request.ttl_s
+            request.name, owner=owner, by=caller.name, ttl_s=request.ttl_s
         )
         assert self._authority is not None
         token = JoinToken(
@@ -139,28 +168,44 @@ class Registrar:
 
     def revoke_site(self, name: str) -> Enrolment:
         """Revoke a site's certificates and end its session. Raises UnknownNameError."""
-        by = caller_of_call().name
-        record = self._credentials.revoke_site(name)
+        caller, known = caller_of_call(), self._credentials.sites.get(name)
+        if known is None or not caller.sees(known.owner):
+            raise UnknownNameError(f"no site {name[:64]!r} was ever added")
+        by, record = caller.name, self._credentials.revoke_site(name)
         log.warning("site.revoked", site=name, by=by)
         self._disconnect(SiteName(name), f"the certificate of {name} was revoked by {by}")
         return enrolment_of(record)
 
     def sites(self) -> Enrolments:
-        """Return every site that was ever added."""
-        known = self._credentials.sites
-        return Enrolments(sites=tuple(enrolment_of(known[name]) for name in sorted(known)))
+        """Return every site that was ever added and that the caller may change."""
+        known, caller = self._credentials.sites, caller_of_call()
+        seen = [known[name] for name in sorted(known) if caller.sees(known[name].owner)]
+        return Enrolments(sites=tuple(map(enrolment_of, seen)))
 
     def add_user(self, request: AddUserRequest) -> User:
-        """Add a user and return the token, shown only once. Raises SpecError, RejectedError."""
+        """Add or invite a user and return the token, shown only once. Raises SpecError,
+        RejectedError."""
         role, by = _role(request.role), caller_of_call().name
-        if not 0 <= request.expires_s <= EXPIRES_S_MAX:
-            allowed = f"0 to {EXPIRES_S_MAX:g} (0: until it is revoked)"
-            raise SpecError(f"expires = {request.expires_s:g} s: allowed are {allowed}")
-        token = self._credentials.add_user(request.name, role, by=by, expires_s=request.expires_s)
-        assert self._authority is not None
+        _check_expiry(request.expires_s)
+        if not 0 <= request.invited_s <= JOIN_S_MAX:
+            raise SpecError(f"ttl = {request.invited_s:g} s (expected 0 to {JOIN_S_MAX:g})")
+        token = self._credentials.add_user(
+            request.name, role, by=by, expires_s=request.expires_s, invited_s=request.invited_s
+        )
         log.info("user.added", user=request.name, role=role.value, by=by)
+        return self._with_token(request.name, token)
+
+    def renew_token(self) -> User:
+        """Exchange the caller's token, or its invitation, for a new token. Raises RejectedError."""
+        name = caller_of_call().name
+        token = self._credentials.renew_token(name)
+        log.info("user.renewed", user=name)
+        return self._with_token(name, token)
+
+    def _with_token(self, name: str, token: str) -> User:
+        assert self._authority is not None
         ca = self._authority.certificate.decode()
-        return replace(user_of(self._credentials.users[request.name]), token=token, ca=ca)
+        return replace(user_of(self._credentials.users[name]), token=token, ca=ca)
 
     def revoke_user(self, name: str) -> User:
         """Revoke a user's credentials. Raises UnknownNameError, SpecError for the last
@@ -173,6 +218,45 @@ class Registrar:
         """Return every user that was ever added."""
         users = self._credentials.users
         return Users(users=tuple(user_of(users[name]) for name in sorted(users)))
+
+    def set_user(self, request: SetUserRequest) -> User:
+        """Change a user, whose token stays. Raises UnknownNameError, SpecError, RejectedError."""
+        expires_s = request.expires_s if request.HasField("expires_s") else None
+        _check_expiry(expires_s or 0.0)
+        record = self._credentials.set_user(
+            request.name,
+            role=_role(request.role) if request.role else None,
+            expires_s=expires_s,
+            group=request.group if request.HasField("group") else None,
+            limits=request.limits,
+        )
+        log.info("user.changed", user=request.name, by=caller_of_call().name)
+        return user_of(record)
+
+    def set_group(self, request: SetGroupRequest) -> GroupRecord:
+        """Add or change a group. Raises SpecError, UnknownNameError."""
+        by = caller_of_call().name
+        record = self._credentials.set_group(
+            request.name, by=by, add=request.add, remove=request.remove, limits=request.limits
+        )
+        log.info("group.changed", group=request.name, by=by, members=len(record.members))
+        return record
+
+    def remove_group(self, name: str) -> GroupRecord:
+        """Remove a group. Raises UnknownNameError."""
+        record = self._credentials.remove_group(name)
+        log.info("group.removed", group=name, by=caller_of_call().name)
+        return record
+
+    def groups(self) -> list[GroupRecord]:
+        """Return the groups that the caller sees: its own, all for operators. None in plain
+        text."""
+        caller = caller_of_call()
+        known = {} if self._known is None else self._known.groups
+        seen = [
+            name for name in sorted(known) if caller.sees("") or caller.name in known[name].members
+        ]
+        return [known[name] for name in seen]
 
     async def audit(self, last: int) -> AuditLines:
         """Return the newest lines of the audit log, oldest first."""
@@ -188,9 +272,16 @@ class Registrar:
         return self._known
 
 
+def _check_expiry(expires_s: float) -> None:
+    """Check the lifetime of a token. Raises SpecError."""
+    if not 0 <= expires_s <= EXPIRES_S_MAX:
+        allowed = f"0 to {EXPIRES_S_MAX:g}; 0: until it is revoked"
+        raise SpecError(f"expires = {expires_s:g} s (expected {allowed})")
+
+
 def _role(text: str) -> Role:
     try:
         return Role(text or Role.USER)
     except ValueError as error:
-        message = f"role = {text[:40]!r}: allowed are {', '.join(Role)}"
+        message = f"role = {text[:40]!r} (expected one of {', '.join(Role)})"
         raise SpecError(message) from error

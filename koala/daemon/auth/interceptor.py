@@ -36,7 +36,16 @@ from koala.common.wire.status import (
     USER_KEY,
     to_status,
 )
-from koala.daemon.auth.access_rules import NOBODY, RULES, Caller, CallerKind, Role, Rule, set_caller
+from koala.daemon.auth.access_rules import (
+    NOBODY,
+    RENEW_TOKEN,
+    RULES,
+    Caller,
+    CallerKind,
+    Role,
+    Rule,
+    set_caller,
+)
 from koala.daemon.auth.audit import Audit
 from koala.daemon.auth.certificate_authority import Certificate, read_certificate
 from koala.daemon.auth.credential_store import CredentialStore
@@ -260,7 +269,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         name = site_of_uri(uris[0]) if len(uris) == 1 else None
         if name is None:
             raise UnauthenticatedError(
-                "the certificate is no site's; users show a token, which an administrator makes:"
+                "the certificate is not a site's; users show a token, which an administrator makes:"
                 " koala user add"
             )
         if shown.expires_at <= unix_now():  # it may have expired since the TLS handshake
@@ -312,6 +321,11 @@ def _authorize(rule: Rule | None, caller: Caller, call: str) -> None:
         return
     if caller.kind is not CallerKind.USER:
         raise DeniedError(f"{caller.name} is a site: only users may {call}")
+    if caller.is_invited and call != RENEW_TOKEN:
+        raise DeniedError(
+            f"{caller.name} is invited, and has no credentials yet: koala login exchanges an"
+            " invitation for them"
+        )
     if not caller.role.covers(rule.needs):
         raise DeniedError(
             f"{caller.name} has the role {caller.role}: {call.rpartition('/')[2]} needs"

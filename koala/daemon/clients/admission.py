@@ -228,8 +228,8 @@ def _check_together(
     unknown = [Capacity(name, ANY) for name in unseen]
     if not may_fit(requirements, needed, [*capacities, *unknown]):
         raise RejectedError(
-            f"the job can never start: {describe_misfit(requirements, needed, capacities)};"
-            " allowed is what fits when nothing else runs"
+            f"the job can never start: {describe_misfit(requirements, needed, capacities)}"
+            " (expected one that fits when nothing else runs)"
         )
     if unknown and not may_fit(requirements, needed, capacities):
         return [
@@ -320,7 +320,7 @@ def bind_to_queue(spec: JobSpec, site: SiteName) -> JobSpec:
     if len(spec.components) == 1 and fixed not in (None, site):
         raise SpecError(
             f"queue {site!r}: the job's component runs at {fixed} (resourceManagerContact) and"
-            " nowhere else: allowed is that site's queue"
+            " nowhere else (expected that site's queue)"
         )
     return spec.in_queue_of(site)
 
@@ -399,7 +399,7 @@ def with_progress(spec: JobSpec, scheduler: Scheduler) -> JobSpec:
 def _check_progress(spec: JobSpec, scheduler: Scheduler) -> None:
     known = scheduler.policies.progress
     if spec.progress is not None and spec.progress not in known:
-        raise SpecError(f"progress = {spec.progress}: allowed are {', '.join(known)}")
+        raise SpecError(f"progress = {spec.progress} (expected one of {', '.join(known)})")
 
 
 def check_deadline(spec: JobSpec, now: Instant) -> None:
@@ -416,7 +416,8 @@ def check_deadline(spec: JobSpec, now: Instant) -> None:
         if component.start_type is StartType.NONE:
             raise SpecError(
                 f"component {spec.label(index)} has no barrier, so it would start before the job's"
-                f" deadline: allowed are {StartType.STRICT.value} and {StartType.LOOSE.value}"
+                f" deadline (expected the start type {StartType.STRICT.value} or"
+                f" {StartType.LOOSE.value})"
             )
 
 
@@ -435,8 +436,8 @@ def _check_hold(spec: JobSpec, scheduler: Scheduler) -> None:
     least_s = limits.late_max_s + limits.lead_min_s
     if spec.max_hold_s is not None and spec.max_hold_s <= least_s:
         raise RejectedError(
-            f"maxHold is {spec.max_hold_s:g} s, in which no start can be agreed on: allowed is more"
-            f" than {least_s:g} s ({least_s / 60:.3g} minutes)"
+            f"maxHold is {spec.max_hold_s:g} s, in which no start can be agreed on (expected more"
+            f" than {least_s:g} s, {least_s / 60:.3g} minutes)"
         )
 
 

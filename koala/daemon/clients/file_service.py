@@ -119,13 +119,16 @@ class FileService:
         check_name(request.name)
         check_name(name)
         if request.name.startswith("~"):
-            raise SpecError(f"file name {shown(request.name)}: allowed is one without `~` in front")
+            raise SpecError(f"file name {shown(request.name)} (expected one without `~` in front)")
         content = Content(
             user=caller.name, checksum=request.checksum, size_bytes=request.size_bytes
         )
         if request.path:
             if not request.site:
-                raise SpecError("a file that is at a site already: allowed is one with --site")
+                raise SpecError(
+                    "a file that is at a site already, without --site (expected the site where it"
+                    " is)"
+                )
             named = hashlib.sha256(request.path.encode()).hexdigest()
             content = Content(user=caller.name, checksum=named, size_bytes=0)
         site, is_there = await self.event_loop.ask(
@@ -182,7 +185,7 @@ class FileService:
         if used + content.size_bytes > self.bytes_max:
             raise RejectedError(
                 f"{content.size_bytes} bytes more than the {used} that {content.user} has at all"
-                f" sites: allowed are {self.bytes_max:.0f} in all (limits.files_mb_per_user);"
+                f" sites (expected at most {self.bytes_max:.0f} in all: limits.files_mb_per_user);"
                 " `koala files remove` makes room"
             )
         return site, False
@@ -253,8 +256,8 @@ class FileService:
         if readers:
             more = ", ..." if len(readers) > NAMES_MAX else ""
             raise RejectedError(
-                f"{shown(name)} is an input file of {', '.join(readers[:NAMES_MAX])}{more}:"
-                " allowed is removing it when they are over"
+                f"{shown(name)} is an input file of {', '.join(readers[:NAMES_MAX])}{more} (remove"
+                " it when they have ended)"
             )
         if request.site and request.site not in known.sites:
             raise RejectedError(
@@ -281,7 +284,7 @@ def _chosen_site(sites: Mapping[SiteName, Site], user: UserName, wanted: str) ->
     seen = [site for site in sites.values() if site.facts.admits(user)]
     if wanted and SiteName(wanted) not in {site.name for site in seen}:
         known = ", ".join(site.name for site in seen) or "none"
-        raise UnknownSiteError(f"no site {wanted[:80]!r}: known are {known}")
+        raise UnknownSiteError(f"no site {wanted[:80]!r} (expected one of {known})")
     usable = [site for site in seen if site.is_connected and wanted in ("", site.name)]
     if not usable:
         raise RejectedError(f"{wanted or 'every site'} is disconnected: try again when it is back")

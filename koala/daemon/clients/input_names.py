@@ -70,8 +70,8 @@ def _unknown(what: str, name: FileName) -> RejectedError:
     text = shown(name)
     if name.endswith("/"):
         return RejectedError(
-            f"{what} {text}: the catalogue has no file of such a name: allowed is a folder that"
-            " `koala files add` has put there (koala files)"
+            f"{what} {text}: the catalogue has no file of such a name (expected a folder that"
+            " `koala files add` has put there; `koala files` lists them)"
         )
     return RejectedError(
         f"{what} {text} is not in the catalogue: `koala files add FILE` puts a file there,"

@@ -60,7 +60,7 @@ class Listing:
             text = (
                 f"last = {request.last} with page = {request.page}, after = {request.after[:40]!r}"
             )
-            raise SpecError(f"{text}: allowed are the newest jobs, or a page of all")
+            raise SpecError(f"{text} (expected either last or a page, not both)")
         return cls(
             caller=caller,
             queues=queues,
@@ -127,7 +127,7 @@ def _number(job: str) -> int:
     """Parse the number of a job's id. Raises SpecError."""
     found = _ID.fullmatch(job)
     if found is None:
-        raise SpecError(f"after = {job[:40]!r}: allowed is a job's id, as j17")
+        raise SpecError(f"after = {job[:40]!r} (expected a job's id, as j17)")
     return int(found[1])
 
 

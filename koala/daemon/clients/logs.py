@@ -88,12 +88,12 @@ class LogsWanted:
         stream = request.stream or "both"
         if stream not in (*STREAMS, "both", "starter"):
             allowed = "stdout, stderr, both, starter"
-            raise SpecError(f"stream = {stream[:40]!r}: allowed are {allowed}")
+            raise SpecError(f"stream = {stream[:40]!r} (expected {allowed})")
         if len(request.after) > SOURCES_MAX:
-            raise SpecError(f"after = {len(request.after)} places: allowed are {SOURCES_MAX}")
+            raise SpecError(f"after = {len(request.after)} places (expected at most {SOURCES_MAX})")
         for place in request.after:
             if place.offset > BYTES_MAX:
-                raise SpecError(f"offset = {place.offset}: allowed is at most {BYTES_MAX}")
+                raise SpecError(f"offset = {place.offset} (expected at most {BYTES_MAX})")
         return cls(
             user=user,
             job=JobId(request.job),

@@ -98,36 +98,36 @@ def _joined(given: Sequence[Predecessor], more: Sequence[str]) -> tuple[Predeces
     """Add predecessors to those of a description, which may be the same. Raises SpecError, also
     for one that is named twice."""
     if len(more) > PREDECESSORS_MAX:
-        raise SpecError(f"after: found {len(more)} jobs: allowed are {PREDECESSORS_MAX}")
+        raise SpecError(f"after: found {len(more)} jobs (expected at most {PREDECESSORS_MAX})")
     found = {one.job: one for one in given}
     named: set[JobId] = set()
     for text in more:
         one = predecessor(text)
         if one is None:
-            raise SpecError(f"after = {text[:80]!r}: allowed is {PREDECESSOR_FORM}")
+            raise SpecError(f"after = {text[:80]!r} (expected {PREDECESSOR_FORM})")
         if one.job in named:
-            raise SpecError(
-                f"after = {text!r}: {one.job} is named twice (allowed is each job once)"
-            )
+            raise SpecError(f"after = {text!r}: {one.job} is named twice (expected each job once)")
         named.add(one.job)
         if found.setdefault(one.job, one) != one:
             raise SpecError(f"after = {text!r}: the description has {one.job} with another end")
     if len(found) > PREDECESSORS_MAX:
-        raise SpecError(f"after: found {len(found)} jobs: allowed are {PREDECESSORS_MAX}")
+        raise SpecError(f"after: found {len(found)} jobs (expected at most {PREDECESSORS_MAX})")
     return tuple(found.values())
 
 
 def _checked(submission: pb.Submission) -> tuple[_Definitions, int]:
     """Check sizes; return the sorted definitions and the total characters. Raises SpecError."""
     if len(submission.key) > KEY_MAX:
-        raise SpecError(f"key has {len(submission.key)} characters: allowed are {KEY_MAX}")
+        raise SpecError(f"key has {len(submission.key)} characters (expected at most {KEY_MAX})")
     if len(submission.definitions) > DEFINITIONS_MAX:
         count = len(submission.definitions)
-        raise SpecError(f"{count} definitions: allowed are {DEFINITIONS_MAX}")
+        raise SpecError(f"{count} definitions (expected at most {DEFINITIONS_MAX})")
     definitions = tuple(sorted(submission.definitions.items()))
     size = sum(len(name) + len(value) for name, value in definitions)
     if size > JOB_CHARACTERS_MAX:
-        raise SpecError(f"definitions have {size} characters: allowed are {JOB_CHARACTERS_MAX}")
+        raise SpecError(
+            f"definitions have {size} characters (expected at most {JOB_CHARACTERS_MAX})"
+        )
     return definitions, size + len(submission.rsl)
 
 

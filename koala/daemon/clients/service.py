@@ -37,8 +37,10 @@ from koala.core.scheduler import Scheduler
 from koala.daemon.auth.access_rules import Caller, caller_of_call
 from koala.daemon.auth.enrolment_service import Registrar
 from koala.daemon.clients.file_service import FileService
+from koala.daemon.clients.group_service import GroupService
 from koala.daemon.clients.listing import ArchiveQueries, Listing, damaged_job, no_job, owner_wanted
 from koala.daemon.clients.logs import Logs, LogsWanted
+from koala.daemon.clients.notification_service import NotificationService
 from koala.daemon.clients.outputs import Outputs, OutputsWanted
 from koala.daemon.clients.site_status import SiteStatus
 from koala.daemon.clients.submit_service import LOT, SubmitService
@@ -87,6 +89,8 @@ class Service(KoalaServicer):
     outputs: Outputs
     files: FileService
     registrar: Registrar
+    groups: GroupService
+    notifications: NotificationService
     journal: Journal
     archive: ArchiveQueries
     stream_quota: ConcurrencyQuota
@@ -105,6 +109,7 @@ class Service(KoalaServicer):
             role=caller.role.value,
             now=now,
             relay=self.relay(),
+            expires_at=caller.expires_at or 0.0,
         )
 
     # --- submit and cancel ------------------------------------------------------------------------
@@ -112,7 +117,7 @@ class Service(KoalaServicer):
     async def Submit(self, request: pb.SubmitRequest, _: Context) -> pb.SubmitReply:  # noqa: N802
         if len(request.submissions) > SUBMISSIONS_MAX:
             count = len(request.submissions)
-            raise SpecError(f"{count} submissions in one call: allowed are {SUBMISSIONS_MAX}")
+            raise SpecError(f"{count} submissions in one call (expected at most {SUBMISSIONS_MAX})")
         results = await self.submit_service.submit(
             request.submissions, caller_of_call(), is_dry_run=request.dry_run
         )
@@ -126,7 +131,7 @@ class Service(KoalaServicer):
         by = caller_of_call()
         if len(request.jobs) > CANCELS_MAX:
             count = len(request.jobs)
-            raise SpecError(f"{count} jobs in one call: allowed are {CANCELS_MAX}")
+            raise SpecError(f"{count} jobs in one call (expected at most {CANCELS_MAX})")
 
         results: list[pb.Cancelled] = []
         for first in range(0, len(request.jobs), LOT):
@@ -239,7 +244,7 @@ class Service(KoalaServicer):
 
         if request.verb not in SITE_VERBS:
             verbs = ", ".join(SITE_VERBS)
-            raise SpecError(f"verb = {request.verb[:40]!r}: allowed are {verbs}")
+            raise SpecError(f"verb = {request.verb[:40]!r} (expected {verbs})")
 
         def change(batch: BatchContext) -> grid.SiteStatus:
             site = batch.scheduler.sites.get(SiteName(request.site))
@@ -310,8 +315,8 @@ class Service(KoalaServicer):
                 count += len(part.jobs)
                 if count > REPORT_JOBS_MAX:
                     raise RejectedError(
-                        f"more than {REPORT_JOBS_MAX} jobs of that period are over: allowed are"
-                        " shorter periods (since, until)"
+                        f"more than {REPORT_JOBS_MAX} jobs of that period have ended (expected a"
+                        " shorter period: since, until)"
                     )
                 report.add(part.jobs)
         return report.report()
@@ -332,6 +337,26 @@ class Service(KoalaServicer):
 
     async def RevokeUser(self, request: pb.NameRequest, _: Context) -> pb.Document:  # noqa: N802
         return _document(self.registrar.revoke_user(request.name))
+
+    async def RenewToken(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
+        return _document(self.registrar.renew_token())
+
+    async def SetUser(self, request: pb.SetUserRequest, _: Context) -> pb.Document:  # noqa: N802
+        found = self.registrar.set_user(request)
+        await self.groups.publish()
+        return _document(found)
+
+    async def SetGroup(self, request: pb.SetGroupRequest, _: Context) -> pb.Document:  # noqa: N802
+        return _document(await self.groups.changed(self.registrar.set_group(request)))
+
+    async def RemoveGroup(self, request: pb.NameRequest, _: Context) -> pb.Document:  # noqa: N802
+        return _document(await self.groups.changed(self.registrar.remove_group(request.name)))
+
+    async def Notifications(self, request: pb.NotificationsRequest, _: Context) -> pb.Document:  # noqa: N802
+        return _document(await self.notifications.answer(request, caller_of_call()))
+
+    async def ListGroups(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
+        return _document(await self.groups.documents(self.registrar.groups()))
 
     async def ListUsers(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         return _document(self.registrar.users())
@@ -423,7 +448,7 @@ def _wanted_report(request: pb.ReportRequest) -> tuple[By, Period]:
     try:
         by = By(request.by or By.USER)
     except ValueError as error:
-        message = f"by = {request.by[:40]!r}: allowed are {', '.join(By)}"
+        message = f"by = {request.by[:40]!r} (expected one of {', '.join(By)})"
         raise SpecError(message) from error
     since = request.since if request.HasField("since") else -math.inf
     until = request.until if request.HasField("until") else math.inf
@@ -445,7 +470,7 @@ def _unknown_site(sites: Iterable[SiteName], site: SiteName) -> UnknownSiteError
     sites = list(sites)
     known = ", ".join(sites) or "none"
     hint = did_you_mean(site, sites)
-    return UnknownSiteError(f"no site {str(site)[:80]!r}: {hint}known are {known}")
+    return UnknownSiteError(f"no site {str(site)[:80]!r} (expected one of {known}{hint})")
 
 
 def _known(batch: BatchContext, job: str, caller: Caller) -> JobId:

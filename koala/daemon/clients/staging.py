@@ -27,8 +27,8 @@ def with_archives(
     staging = {str(index) for index, one in enumerate(spec.components) if one.stage}
     if more := staged.keys() - staging:
         raise SpecError(
-            f"staged files for component {min(more)[:80]!r}, which stages nothing (allowed are"
-            f" those of {', '.join(sorted(staging)[:NAMED_MAX]) or 'none'})"
+            f"staged files for component {min(more)[:80]!r}, which stages nothing (expected those"
+            f" of {', '.join(sorted(staging)[:NAMED_MAX]) or 'none'})"
         )
     if not staging:
         return spec

@@ -10,11 +10,12 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from koala.common.runtime.disk_space import DiskSpace
 from koala.common.wire.status import submitted_error
 from koala.common.wire.v1 import koala_pb2 as pb
+from koala.core.allowances import excess_alone
 from koala.core.model.events import JobSubmitted
 from koala.core.model.job import Finished, Job
 from koala.core.model.job_spec import JobSpec
@@ -29,7 +30,7 @@ from koala.daemon.clients.staging import contents_of, with_archives
 from koala.daemon.files.uploads import Content, Uploads
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext
-from koala.daemon.notifications.notifier import NotifyRules
+from koala.daemon.notifications.receivers import NotifyRules
 from koala.daemon.quotas import Quotas, queues_full_error
 from koala.daemon.storage.journal import Journal
 from koala.errors import ExhaustedError, KoalaError, RejectedError
@@ -76,6 +77,7 @@ class SubmitService:
     disk: DiskSpace
     notify_rules: NotifyRules
     uploads: Uploads
+    group_of_job: Callable[[str, str], str]
     verdicts: Verdicts = field(default_factory=Verdicts)
     _checking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -195,6 +197,7 @@ class SubmitService:
                         f"key {submission.key!r} was used for {known[0]}, which has another text"
                     )
                 return pb.Submitted(job=known[0], warnings=warned, is_known=True)
+            group = self.group_of_job(caller.name, submission.group or reading.spec.group)
             self.notify_rules.check(reading.spec)
             check_deadline(reading.spec, batch.now)
             check_predecessors(
@@ -202,12 +205,15 @@ class SubmitService:
                 lambda job: batch.scheduler.jobs.get(job) or lot.past.predecessors.get(job),
                 caller.sees,
             )
-            spec = with_inputs(reading.spec, batch.scheduler)
+            spec = replace(with_inputs(reading.spec, batch.scheduler), group=group)
+            if never := excess_alone(batch.scheduler, spec):
+                raise RejectedError(f"the job can never start: {never}")
             warned = (*warned, *check(spec, batch.scheduler, lot.listed, self.verdicts))
             if submission.no_wait and not batch.scheduler.has_room:
                 limit = batch.scheduler.parameters.queue_jobs_max
                 raise queues_full_error(len(batch.scheduler.queues), limit)
-            size = reading.size_bytes if spec is reading.spec else description_bytes(spec)
+            is_as_read = spec.all_inputs == reading.spec.all_inputs
+            size = reading.size_bytes if is_as_read else description_bytes(spec)
             self.quotas.require_job_quota(spec.owner, size)
             queues = self.registry.queue
             deadline_at = spec.deadline_at(batch.now)
@@ -239,6 +245,8 @@ def _digest(submission: pb.Submission, owner: str) -> str:
         parts.append(submission.queue)
     if submission.after:
         parts.append(list(submission.after))
+    if submission.group:
+        parts.append(["group", submission.group])
     if submission.staged:
         parts.append(sorted(submission.staged.items()))
     text = json.dumps(parts)

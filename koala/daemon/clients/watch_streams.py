@@ -16,7 +16,7 @@ from koala.core.model.job import TERMINAL_PHASES
 from koala.core.model.values import JobId, SiteName, UserName
 from koala.core.scheduler import Scheduler
 from koala.daemon.auth.access_rules import Caller
-from koala.daemon.clients.event_feed import CutError, EventFeed
+from koala.daemon.loop.event_feed import CutError, EventFeed
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Notice

@@ -299,11 +299,11 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         expected = ""
         room_bytes = self._spool.free_bytes() - settings.free_bytes_min
         if size_bytes > most:
-            expected = f"expected at most {most}"
+            expected = f" (expected at most {most})"
         elif size_bytes > _LARGE_BYTES and size_bytes > room_bytes:
-            expected = f"the spool has room for {max(0, room_bytes)}"
+            expected = f"; the spool has room for {max(0, room_bytes)}"
         if expected:
-            reason = f"{shown(spooled.name)} has {size_bytes} bytes; {expected}"
+            reason = f"{shown(spooled.name)} has {size_bytes} bytes{expected}"
             raise RefusalError(grpc.StatusCode.OUT_OF_RANGE, reason)
         self._require_reserve(size_bytes)
 

@@ -55,7 +55,7 @@ def component_of_claim(claim: str) -> AttemptComponent:
     """Parse a claim `job/attempt/component/n` to its component. Raises SpecError."""
     found = _CLAIM.fullmatch(claim)
     if found is None:
-        raise SpecError(f"claim {shown(claim)}: allowed is job/attempt/component/n")
+        raise SpecError(f"claim {shown(claim)} (expected job/attempt/component/n)")
     return AttemptComponent(
         job=found["job"], attempt=int(found["attempt"]), component=int(found["component"])
     )
@@ -286,5 +286,5 @@ def _check_label(label: str) -> None:
         is_right = False
     if not is_right:
         raise SpecError(
-            f"label {shown(label)}: allowed are at most {_LABEL_BYTES_MAX} bytes of UTF-8"
+            f"label {shown(label)} (expected at most {_LABEL_BYTES_MAX} bytes of UTF-8)"
         )

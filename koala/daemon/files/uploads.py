@@ -52,7 +52,7 @@ def content_of(staged: str, owner: str) -> Content | None:
         return None
     found = _STAGED.fullmatch(staged)
     if found is None:
-        raise SpecError(f"staged = {staged[:80]!r}: allowed is CHECKSUM:SIZE")
+        raise SpecError(f"staged = {staged[:80]!r} (expected CHECKSUM:SIZE)")
     return Content(user=owner, checksum=found["checksum"], size_bytes=int(found["size"]))
 
 
@@ -102,7 +102,7 @@ class Uploads:
         """Check that a content may be uploaded; return the path of its bytes so far. Raises
         SpecError, ExhaustedError."""
         if not CHECKSUM.fullmatch(content.checksum):
-            raise SpecError(f"checksum = {content.checksum[:80]!r}: allowed is a sha256 in hex")
+            raise SpecError(f"checksum = {content.checksum[:80]!r} (expected a sha256 in hex)")
         part = self._path(content).with_suffix(".part")
         folder = part.parent
         for made in (self._folder, folder):
@@ -111,7 +111,8 @@ class Uploads:
         if used + content.size_bytes > self._bytes_max:
             raise ExhaustedError(
                 f"{content.size_bytes} bytes more than the {used} that wait in the daemon's"
-                f" spool: allowed are {self._bytes_max:.0f} in all (limits.uploads_mb_per_user)",
+                f" spool (expected at most {self._bytes_max:.0f} in all:"
+                " limits.uploads_mb_per_user)",
                 retry_after_s=RETRY_S,
             )
         here = part.stat().st_size if part.exists() else 0

@@ -21,8 +21,8 @@ from koala.core.sites import is_resting, is_usable
 from koala.daemon.agents.connections import SiteSessions
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.agents.starter_requests import StarterRequests
-from koala.daemon.clients.event_feed import EventFeed
 from koala.daemon.listeners import Listeners
+from koala.daemon.loop.event_feed import EventFeed
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.observers import Observers
 from koala.daemon.storage.journal import Journal

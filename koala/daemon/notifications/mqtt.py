@@ -68,13 +68,13 @@ class MqttBroker:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
         except ValueError as error:
-            raise ConfigError(f"bus.url cannot be read ({error}): allowed is {_FORM}") from error
+            raise ConfigError(f"bus.url cannot be read: {error} (expected {_FORM})") from error
         if parts.scheme not in _DEFAULT_PORTS or not host or parts.query or parts.fragment:
             shown = url.rpartition("@")[2]
-            raise ConfigError(f"bus.url = {shown!r}: allowed is {_FORM}")
+            raise ConfigError(f"bus.url = {shown!r} (expected {_FORM})")
         prefix = unquote(parts.path).strip("/") or _DEFAULT_PREFIX
         if re.search(r"[#+\x00-\x1f\x7f]", prefix):
-            raise ConfigError(f"bus.url has the prefix {prefix!r}: allowed is one without # and +")
+            raise ConfigError(f"bus.url has the prefix {prefix!r} (expected one without # and +)")
         return cls(
             host=host,
             port=_DEFAULT_PORTS[parts.scheme] if port is None else port,

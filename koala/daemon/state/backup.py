@@ -112,9 +112,9 @@ def back_up(
     if not (state_dir / FILE).is_file():
         raise ConfigError(f"{state_dir}: no state directory of a daemon: {FILE} is missing")
     if target.resolve().is_relative_to(state_dir.resolve()):
-        raise ConfigError(f"{target}: is in the state directory; allowed is a path outside of it")
+        raise ConfigError(f"{target} is in the state directory (expected a path outside of it)")
     if os.path.lexists(target):
-        raise ConfigError(f"{target}: is there already; allowed is a path where nothing is")
+        raise ConfigError(f"{target} exists already (expected a new path)")
     try:
         with _private(), _scratch(target.parent) as scratch:
             folder = scratch / "koala-backup"
@@ -141,7 +141,7 @@ def restore(backup: Path, state_dir: Path, *, progress: Progress | None = None) 
     try:
         if not _is_free(state_dir):
             raise ConfigError(
-                f"{state_dir}: is not empty; allowed is a directory that is, or none: move the"
+                f"{state_dir} is not empty (expected an empty directory, or none); move the"
                 " damaged one aside"
             )
         with _private(), _scratch(state_dir.parent) as scratch:
@@ -343,7 +343,7 @@ def _unpacked(backup: Path, scratch: Path, only: Sequence[str] = ()) -> Path:
         raise ConfigError(f"{backup}: no backup, or a damaged one: {error}") from error
     inside = list(target.iterdir())
     if len(inside) != 1 or not (inside[0] / FILE).is_file():
-        raise ConfigError(f"{backup}: no backup: it is no folder with a {FILE}")
+        raise ConfigError(f"{backup} is not a backup (expected a folder with a {FILE})")
     return inside[0]
 
 
@@ -372,7 +372,7 @@ def _extract(file: IO[bytes], target: Path, only: Sequence[str]) -> None:
     for entry in read_tar(file):
         parts = [part for part in entry.name.split("/") if part not in ("", ".")]
         if not parts or entry.name.startswith("/") or ".." in parts or "\0" in entry.name:
-            raise SpecError(f"{shown(entry.name)} is no file below its folder")
+            raise SpecError(f"{shown(entry.name)} is not a file below its folder")
         if only and parts[-1] not in only:
             continue
         if entry.is_folder:

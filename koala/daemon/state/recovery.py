@@ -233,8 +233,8 @@ def read_secret(state_dir: Path) -> bytes:
         raise JournalError(f"{path}: the tokens' key cannot be used: {error}") from error
     if not _KEY.fullmatch(text):
         raise JournalError(
-            f"{path}: the tokens' key is damaged: {len(text)} bytes, and allowed are 64 hexadecimal"
-            " digits. Take it from a backup; or remove it, and the next start makes another. Then"
+            f"{path}: the tokens' key is damaged: {len(text)} bytes (expected 64 hexadecimal"
+            " digits). Take it from a backup; or remove it, and the next start makes another. Then"
             " outputs and logs of claims from before are refused, so that a job with output files"
             " that runs now fails, and until sites have had new orders an older journal than they"
             " know of is not detected"

@@ -148,7 +148,9 @@ def decode_event(kind: str, body: str, specs: SpecReader | None = None) -> Event
     """
     decode = _DECODERS.get(kind)
     if decode is None:
-        raise JournalError(f"unknown kind of event {kind!r}: known are {', '.join(_DECODERS)}")
+        raise JournalError(
+            f"unknown kind of event {kind!r} (expected one of {', '.join(_DECODERS)})"
+        )
     try:
         if kind != KINDS[ParametersChanged]:
             found = decode(body)

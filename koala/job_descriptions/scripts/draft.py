@@ -144,7 +144,7 @@ def megabytes(option: str, text: str) -> int:
     """Parse a size of memory; a number alone counts megabytes. Raises SpecError."""
     found = re.fullmatch(r"(\d{1,12})([KMGT]?)B?", text, re.IGNORECASE | re.ASCII)
     if found is None:
-        raise SpecError(f"{option} {text}: allowed is a size such as 500M or 4G")
+        raise SpecError(f"{option} {text} (expected a size such as 500M or 4G)")
     size = int(found[1]) * _KILOBYTES[found[2].upper()]
     return max(1, math.ceil(size / 1024))
 

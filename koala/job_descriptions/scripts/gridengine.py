@@ -118,7 +118,7 @@ def _parallel(draft: Draft, text: str) -> None:
     name, _, slots = text.partition(" ")
     low, dash, high = slots.partition("-")
     if dash and low != high:
-        raise SpecError(f"-pe {text}: allowed is one number of slots: a component has a fixed size")
+        raise SpecError(f"-pe {text} (expected one number of slots: a component has a fixed size)")
     draft.tasks = whole("-pe", low)
     draft.parallel = ["-pe", name, str(draft.tasks)]
 
@@ -129,7 +129,7 @@ def _join(draft: Draft, text: str) -> None:
 
 def _shell(draft: Draft, text: str) -> None:
     if PurePosixPath(text).name not in PROGRAM_OPTIONS:
-        raise SpecError(f"-S {text}: allowed is one of {', '.join(PROGRAM_OPTIONS)}")
+        raise SpecError(f"-S {text} (expected one of {', '.join(PROGRAM_OPTIONS)})")
     *_, script = draft.component.arguments
     option = PROGRAM_OPTIONS[PurePosixPath(text).name]
     draft.set(executable=text, arguments=(option, script))
@@ -145,7 +145,7 @@ def _hard(draft: Draft, _text: str) -> None:
 
 def _queue(draft: Draft, text: str) -> None:
     if draft.soft_line == draft.at.line:
-        raise SpecError(f"-soft -q {text}: allowed is a queue that is needed, without -soft")
+        raise SpecError(f"-soft -q {text} (expected a queue that is needed, without -soft)")
     known = draft.component.queue
     wish("-q", "queue")(draft, f"{known},{text}" if known else text)
 
@@ -154,7 +154,7 @@ def _path(text: str) -> str:
     """Return the path of [[HOST]:]PATH. Raises SpecError for one of a single host."""
     host, colon, path = text.rpartition(":")
     if host or "," in text:
-        raise SpecError(f"{text}: allowed is one path, for all hosts")
+        raise SpecError(f"{text} (expected one path, for all hosts)")
     return path if colon else text
 
 
@@ -198,7 +198,7 @@ def _unless(option: str, harmless: str, note: str) -> Option:
 def _binding(draft: Draft, text: str) -> None:
     where, _, strategy = text.rpartition(" ")
     if where not in ("", "set"):
-        raise SpecError(f"-binding {text}: allowed is a strategy alone, such as linear:2")
+        raise SpecError(f"-binding {text} (expected only a strategy, such as linear:2)")
     draft.native += ["-binding", strategy]
 
 
@@ -267,7 +267,7 @@ OPTIONS: tuple[Option, ...] = (
     *rows(LEFT_OUT, "-C -pty -u"),
     Option(("-tc",), REFUSED, "it is for arrays, which components are not"),
     _never("-b", "the script is the program"),
-    _never("-now", "allowed is (deadline=...) in RSL"),
+    _never("-now", "use (deadline=...) in RSL"),
     Option(
         ("-w",),
         READ,
@@ -281,13 +281,13 @@ OPTIONS: tuple[Option, ...] = (
         " -v SGE_TASK_ID=N in place of -t",
     ),
     Option(("-hold_jid", "-hold_jid_ad"), REFUSED, "submit it with koala submit --after JOB:any"),
-    Option(("-a",), REFUSED, "allowed is (deadline=...) in RSL"),
-    Option(("-dl",), REFUSED, "allowed is (deadline=...) in RSL, which is a start"),
+    Option(("-a",), REFUSED, "use (deadline=...) in RSL"),
+    Option(("-dl",), REFUSED, "use (deadline=...) in RSL, which is a start"),
     Option(("-h",), REFUSED, "submit it when it may start", values=Values.NONE),
     Option(("-clear",), REFUSED, "take out the lines that it clears", values=Values.NONE),
     Option(("-jsv",), REFUSED, "let the site's administrator set it"),
     Option(("-@",), REFUSED, "the file is not at the site; write its options here"),
-    Option(("-verify",), REFUSED, "allowed is koala submit --dry-run", values=Values.NONE),
+    Option(("-verify",), REFUSED, "use koala submit --dry-run", values=Values.NONE),
     Option(("-help",), REFUSED, "qsub submits nothing with it", values=Values.NONE),
 )
 """All options of `qsub` 8.1.9 (qsub(1))."""
@@ -298,7 +298,7 @@ _COUNTS = {Values.NONE: 0, Values.ONE: 1, Values.TWO: 2}
 
 def _tested(text: str) -> None:
     if text[:1] in ("v", "p"):
-        raise SpecError(f"-w {text}: allowed is koala submit --dry-run")
+        raise SpecError(f"-w {text} is refused; use koala submit --dry-run")
 
 
 _ADDED_UP = frozenset(
@@ -329,10 +329,9 @@ def _uses_of(line: Line) -> Iterator[Use]:
         position = line.at(offset)
         option = _BY_NAME.get(name)
         if option is None:
-            what = (
-                "no option: what it changes is not known here" if name[:1] == "-" else "no option"
-            )
-            raise SpecError(f"{name} is {what}", position)
+            if name[:1] != "-":
+                raise SpecError(f"{name} is not an option", position)
+            raise SpecError(f"unknown option {name}: what it changes is not known here", position)
         count = _COUNTS[option.values]
         if name == "-binding" and words[at + 1 : at + 2] in (["set"], ["env"], ["pe"]):
             count = 2

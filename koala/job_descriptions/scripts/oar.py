@@ -34,7 +34,7 @@ def _resources(draft: Draft, text: str) -> None:
     if limit:
         numbers = limit.strip(" =").split(":")
         if not all(number.isdigit() for number in numbers) or len(numbers) > 3:
-            raise SpecError(f"walltime{limit}: allowed are H, H:M and H:M:S")
+            raise SpecError(f"walltime{limit} (expected H, H:M or H:M:S)")
         hours, minutes, seconds = (*map(int, numbers), 0, 0)[:3]
         draft.set(wall_time_s=whole_minutes((hours * 60 + minutes) * 60.0 + seconds))
     properties = re.findall(r"\{([^}]*)\}", request)
@@ -44,7 +44,7 @@ def _resources(draft: Draft, text: str) -> None:
     for level in filter(None, re.sub(r"\{[^}]*\}", "", request).strip(" ,").split("/")):
         found = re.fullmatch(r"(\w+)=(\d+)", level.strip(), re.ASCII)
         if found is None:
-            raise SpecError(f"-l {request}: allowed is one request, such as /nodes=2/core=8")
+            raise SpecError(f"-l {request} (expected one request, such as /nodes=2/core=8)")
         counts[found[1]] = whole(f"-l {found[1]}=", found[2])
     unknown = set(counts) - {*HOSTS, *GPUS, "cpu", "core"}
     hosts = math.prod(counts.get(name, 1) for name in HOSTS)
@@ -95,8 +95,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(("-a", "--anterior"), REFUSED, "submit it with koala submit --after JOB:any"),
     Option(("--array",), REFUSED, _IS_ARRAY),
     Option(("--array-param-file",), REFUSED, _IS_ARRAY),
-    Option(("-s", "--stagein"), REFUSED, "allowed is (inputs=...) in RSL"),
-    Option(("--stagein-md5sum",), REFUSED, "allowed is (inputs=...) in RSL"),
+    Option(("-s", "--stagein"), REFUSED, "use (inputs=...) in RSL"),
+    Option(("--stagein-md5sum",), REFUSED, "use (inputs=...) in RSL"),
 )
 """All options that `oarsub -S` reads in scripts."""
 
@@ -109,7 +109,7 @@ def _parts(lines: list[Line]) -> Iterator[list[Use]]:
     for line in lines:
         found = re.fullmatch(r"(\s+)(--[a-z0-9-]+|-[A-Za-z])[\s=]*(.*?)\s*", line.text)
         if found is None or (option := _BY_NAME.get(found[2])) is None:
-            raise SpecError(f"{line.text.strip()} is no option", line.at(0))
+            raise SpecError(f"{line.text.strip()} is not an option", line.at(0))
         is_missing = (option.values is Values.ONE) != bool(found[3])
         if is_missing:
             raise SpecError(f"{found[2]}: expected {option.values} value", line.at(len(found[1])))

@@ -124,7 +124,7 @@ def long_option(options: dict[str, Option], name: str, position: Position) -> Op
         return next(iter(begun.values()))
     if begun and name.startswith("--"):
         raise SpecError(f"{name} is ambiguous: expected one of {', '.join(begun)}", position)
-    raise SpecError(f"{name} is no option: what it changes is not known here", position)
+    raise SpecError(f"unknown option {name}: what it changes is not known here", position)
 
 
 def rows(fate: Fate, names: str, values: Values = Values.ONE) -> tuple[Option, ...]:
@@ -148,7 +148,7 @@ def getopt(words: list[tuple[str, Position]], options: dict[str, Option]) -> Ite
         elif word.startswith("-") and word not in ("-", "--"):
             yield from _letters(word[1:], left, options, position)
         else:
-            raise SpecError(f"{word!r} is no option", position)
+            raise SpecError(f"{word!r} is not an option", position)
 
 
 def _letters(

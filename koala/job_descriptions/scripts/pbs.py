@@ -42,7 +42,7 @@ def _resources(draft: Draft, text: str) -> None:
         if name == "walltime":
             numbers = value.split(".")[0].split(":")
             if not all(number.isdigit() for number in numbers) or len(numbers) > 3:
-                raise SpecError(f"-l {word}: allowed are seconds, or HH:MM:SS")
+                raise SpecError(f"-l {word} (expected seconds, or HH:MM:SS)")
             seconds = 0
             for number in numbers:
                 seconds = seconds * 60 + int(number)
@@ -59,7 +59,7 @@ def _resources(draft: Draft, text: str) -> None:
 def _chunks(draft: Draft, text: str) -> None:
     """Read the chunks of `select` or `nodes`, all of one kind."""
     if "+" in text:
-        raise SpecError(f"{text}: allowed is one kind of chunk; the others are components")
+        raise SpecError(f"{text} (expected one kind of chunk); the others are components")
     count, *parts = text.split(":")
     if not count.isdigit():
         count, parts = "1", [count, *parts]
@@ -77,7 +77,7 @@ def _chunk(draft: Draft, name: str, value: str) -> None:
     elif name in MEMORY:
         found = re.fullmatch(r"(\d{1,12})([kmgt]?)b?", value.lower(), re.ASCII)
         if found is None:
-            raise SpecError(f"{name}={value}: allowed is a size such as 500mb or 4gb")
+            raise SpecError(f"{name}={value} (expected a size such as 500mb or 4gb)")
         size_mb = math.ceil(int(found[1]) * _BYTES[found[2]] / 1024**2)
         is_of_each = name in ("pmem", "pvmem")
         setattr(draft, "memory_per_cpu_mb" if is_of_each else "memory_mb", max(1, size_mb))
@@ -88,8 +88,8 @@ def _chunk(draft: Draft, name: str, value: str) -> None:
         draft.set(constraint="&".join(word for word in (*known, name) if word))
     elif name != "mpiprocs":
         raise SpecError(
-            f"{name}={value}: allowed are ncpus, mpiprocs, ompthreads, ngpus, mem, walltime, place,"
-            " and features as NAME=True"
+            f"{name}={value} (expected ncpus, mpiprocs, ompthreads, ngpus, mem, walltime, place,"
+            " or features as NAME=True)"
         )
 
 
@@ -111,7 +111,7 @@ def _join(draft: Draft, text: str) -> None:
 
 def _shell(draft: Draft, text: str) -> None:
     if PurePosixPath(text).name not in PROGRAM_OPTIONS:
-        raise SpecError(f"-S {text}: allowed is one of {', '.join(PROGRAM_OPTIONS)}")
+        raise SpecError(f"-S {text} (expected one of {', '.join(PROGRAM_OPTIONS)})")
     option = PROGRAM_OPTIONS[PurePosixPath(text).name]
     draft.set(executable=text, arguments=(option, draft.component.arguments[-1]))
 
@@ -150,7 +150,7 @@ OPTIONS: tuple[Option, ...] = (
         ("-J", "-t"), REFUSED, "a component is one program; submit a copy of the script for each"
     ),
     Option(("-W",), REFUSED, "submit it with koala submit --after JOB, or by qsub"),
-    Option(("-a",), REFUSED, "allowed is (deadline=...) in RSL"),
+    Option(("-a",), REFUSED, "use (deadline=...) in RSL"),
     Option(("-c",), REFUSED, "a checkpoint would start the job again"),
     Option(("-C",), REFUSED, "write lines with #PBS"),
     Option(("-h",), REFUSED, "submit it when it may start", values=Values.NONE),

@@ -216,7 +216,7 @@ def _check_text(text: str) -> None:
     """Check what no batch system runs. Raises SpecError."""
     if len(text.encode()) > SCRIPT_BYTES_MAX:
         raise SpecError(
-            f"the script has {len(text.encode())} bytes: allowed are {SCRIPT_BYTES_MAX}"
+            f"the script has {len(text.encode())} bytes (expected at most {SCRIPT_BYTES_MAX})"
         )
     if "\0" in text:
         raise SpecError("the script has a NUL character")
@@ -242,7 +242,7 @@ def _interpreter(text: str) -> dict[str, object]:
     first = text.split("\n", 1)[0]
     if not first.startswith("#!"):
         raise SpecError(
-            "the first line does not name an interpreter: allowed is, for instance, #!/bin/bash",
+            "the first line does not name an interpreter (expected, for instance, #!/bin/bash)",
             Position(line=1, column=1, source=first),
         )
     words = first[2:].split()
@@ -255,7 +255,7 @@ def _interpreter(text: str) -> dict[str, object]:
     option = PROGRAM_OPTIONS.get(re.sub(r"^(python3?)[0-9.]*$", r"\1", name))
     if option is None:
         raise SpecError(
-            f"interpreter {' '.join(words)!r}: allowed are {', '.join(PROGRAM_OPTIONS)}; let a"
+            f"interpreter {' '.join(words)!r} (expected one of {', '.join(PROGRAM_OPTIONS)}); let a"
             " shell script call the program",
             Position(line=1, column=3, source=first),
         )
@@ -282,7 +282,7 @@ def _chosen(text: str, site: ScriptSite) -> tuple[Directives | None, list[Line],
         if others:
             prefix, position = next(iter(others.items()))
             allowed = ", ".join(kind.prefixes[0] for kind in _kinds())
-            raise SpecError(f"{prefix} directives: allowed are {allowed}", position)
+            raise SpecError(f"{prefix} directives (expected one of {allowed})", position)
         return None, [], []
     name = site.system if site.system in found else next(iter(found))
     chosen = next(kind for kind in _kinds() if kind.title == name)

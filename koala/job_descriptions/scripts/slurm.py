@@ -49,8 +49,8 @@ def slurm_seconds(text: str) -> Seconds | None:
         return None
     if found is None:
         raise SpecError(
-            f"--time {text}: allowed are MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, and"
-            " UNLIMITED"
+            f"--time {text} (expected MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS or"
+            " UNLIMITED)"
         )
     days, *rest, days_alone = found.groups()
     numbers = [int(number) for number in rest if number is not None]
@@ -73,7 +73,7 @@ def _time(draft: Draft, text: str) -> None:
 def _nodes(draft: Draft, text: str) -> None:
     low, dash, high = text.partition("-")
     if dash and low != high:
-        raise SpecError(f"--nodes {text}: allowed is one number: a component has a fixed size")
+        raise SpecError(f"--nodes {text} (expected one number: a component has a fixed size)")
     draft.nodes = whole("--nodes", low)
 
 
@@ -123,7 +123,7 @@ def _gres(draft: Draft, text: str) -> None:
 def _typed_gpus(draft: Draft, option: str, text: str, *, one: bool = False) -> int | None:
     """Read NUMBER, TYPE:NUMBER or, where `one` is meant without a number, TYPE; None for 0."""
     if "," in text:
-        raise SpecError(f"{option} {text}: allowed is one type of GPU; the others are components")
+        raise SpecError(f"{option} {text} (expected one type of GPU); the others are components")
     kind, _, count = text.rpartition(":")
     if one and not re.fullmatch(r"\d+", count):
         kind, count = text, "1"
@@ -312,18 +312,16 @@ OPTIONS: tuple[Option, ...] = (
         " --export=SLURM_ARRAY_TASK_ID=N in place of --array",
     ),
     Option(("--dependency", "-d"), REFUSED, "submit it with koala submit --after JOB"),
-    Option(("--begin", "-b"), REFUSED, "allowed is (deadline=...) in RSL"),
-    Option(("--deadline",), REFUSED, "allowed is (deadline=...) in RSL, which is a start"),
+    Option(("--begin", "-b"), REFUSED, "use (deadline=...) in RSL"),
+    Option(("--deadline",), REFUSED, "use (deadline=...) in RSL, which is a start"),
     Option(("--hold", "-H"), REFUSED, "submit it when it may start", values=Values.NONE),
-    Option(
-        ("--gpus-per-socket",), REFUSED, "allowed are --gpus, --gpus-per-node and --gpus-per-task"
-    ),
-    Option(("--tres-per-task",), REFUSED, "allowed are --cpus-per-task and --gpus-per-task"),
+    Option(("--gpus-per-socket",), REFUSED, "use --gpus, --gpus-per-node or --gpus-per-task"),
+    Option(("--tres-per-task",), REFUSED, "use --cpus-per-task and --gpus-per-task"),
     Option(("--overcommit", "-O"), REFUSED, "a task has a processor", values=Values.NONE),
     Option(
         ("--signal",),
         REFUSED,
-        "no signal comes before the end; allowed is `timeout -s USR1 SECONDS PROGRAM` in it",
+        "no signal comes before the end; use `timeout -s USR1 SECONDS PROGRAM` in it",
     ),
     Option(
         ("--clusters", "-M", "--cluster"),
@@ -331,15 +329,15 @@ OPTIONS: tuple[Option, ...] = (
         "name a site: koala submit --component SITE:SCRIPT",
     ),
     Option(("--cluster-constraint",), REFUSED, "name a site: koala submit --component SITE:SCRIPT"),
-    Option(("--nodefile", "-F"), REFUSED, "the file is not at the site; allowed is --nodelist"),
-    Option(("--bbf",), REFUSED, "the file is not at the site; allowed is --bb"),
-    Option(("--export-file",), REFUSED, "the file is not at the site; allowed is --export"),
+    Option(("--nodefile", "-F"), REFUSED, "the file is not at the site; use --nodelist"),
+    Option(("--bbf",), REFUSED, "the file is not at the site; use --bb"),
+    Option(("--export-file",), REFUSED, "the file is not at the site; use --export"),
     Option(("--container",), REFUSED, "let the script start the container"),
     Option(("--container-id",), REFUSED, "let the script start the container"),
     Option(("--uid",), REFUSED, "the site's agent decides under which account a job runs"),
     Option(("--gid",), REFUSED, "the site's agent decides under which account a job runs"),
     Option(("--wrap",), REFUSED, "the script is the program"),
-    Option(("--test-only",), REFUSED, "allowed is koala submit --dry-run", values=Values.NONE),
+    Option(("--test-only",), REFUSED, "use koala submit --dry-run", values=Values.NONE),
     Option(("--help", "-h"), REFUSED, _NOTHING, values=Values.NONE),
     Option(("--usage",), REFUSED, _NOTHING, values=Values.NONE),
     Option(("--version", "-V"), REFUSED, _NOTHING, values=Values.NONE),

@@ -101,7 +101,7 @@ def scene_of(text: str) -> Scene:
     for one in text.split("+"):
         path, _, day = one.rpartition(":")
         if not (path and day.isdecimal()):
-            raise ConfigError(f"{text}: allowed are logs with days, as kth.swf:110+ctc.swf:250")
+            raise ConfigError(f"{text} (expected logs with days, as kth.swf:110+ctc.swf:250)")
         machines.append(Machine(Path(path), int(day)))
     return Scene(tuple(machines))
 
@@ -122,8 +122,8 @@ class Coallocated:
     def __post_init__(self) -> None:
         if not (0 < self.percent <= 100 and self.run_s > 0 and self.every_s > 0):
             raise ConfigError(
-                f"jobs of {self.percent} % for {self.run_s} s, one in {self.every_s} s: allowed are"
-                " 100 % at most, and numbers above 0"
+                f"jobs of {self.percent} % for {self.run_s} s, one in {self.every_s} s (expected"
+                " 100 % at most, and numbers above 0)"
             )
         if not 1 <= (self.components or 1) <= len(self.sites) >= self.redundancy >= 1:
             raise ConfigError(

@@ -104,7 +104,9 @@ def backlog(
     from koala.policies import names_of
 
     if every_s > JOBS_D * 86_400:
-        raise ConfigError(f"--every {every_s}: allowed are {JOBS_D * 86_400} s, all days with jobs")
+        raise ConfigError(
+            f"--every {every_s} (expected at most {JOBS_D * 86_400} s, all days with jobs)"
+        )
     places = tuple(dict.fromkeys(map(scene_of, scenes)))
     one = scores.Campaign(
         scenes=places,

@@ -127,5 +127,5 @@ def part_of(text: str | None) -> tuple[int, int] | None:
         return None
     number, _, count = text.partition("/")
     if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise ConfigError(f"--part {text}: allowed is K/N with K from 1 to N, for instance 2/3")
+        raise ConfigError(f"--part {text} (expected K/N with K from 1 to N, for instance 2/3)")
     return int(number), int(count)

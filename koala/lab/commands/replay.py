@@ -73,7 +73,7 @@ def replay(
     from koala.policies.changes import parse_alternatives
 
     if claims and not json:
-        raise SpecError("--claims: allowed with --json only, which has room for them")
+        raise SpecError("--claims without --json (expected both: only JSON has room for them)")
     wanted = parse_alternatives(changes) if changes else None
     if wanted is not None and len(wanted) > 1 and (job is not None or claims):
         raise SpecError("--job and --claims compare two runs (expected one value a key in --with)")
@@ -82,7 +82,7 @@ def replay(
         until_at = _instant("--until", until, past)
         if until_at is not None and until_at < past.first_at:
             begin = moment(past.first_at)
-            raise ConfigError(f"--until {until}: allowed is {begin}, where it begins, or later")
+            raise ConfigError(f"--until {until} (expected {begin}, where it begins, or later)")
         run = PastRun(past, until_at=until_at)
         if run.missing:
             kept = f"events 1 to {run.missing} were deleted"
@@ -266,6 +266,6 @@ def _instant(option: str, text: str | None, past: JournalReader) -> Instant | No
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
         raise ConfigError(
-            f"{option} {text}: allowed are +SECONDS from the journal's begin, an instant of ISO"
-            f" 8601 as in 2026-11-21T12:00:00, and seconds of the epoch"
+            f"{option} {text} (expected +SECONDS from the journal's begin, an instant of ISO"
+            f" 8601 as in 2026-11-21T12:00:00, or seconds of the epoch)"
         ) from None

@@ -211,7 +211,7 @@ def _save(
 def _paper(name: str) -> Paper:
     known = [name for name, module in PAPERS.items() if find_spec(module) is not None]
     if name not in known:
-        raise ConfigError(f"{name}: allowed are {', '.join(known)}")
+        raise ConfigError(f"{name} (expected one of {', '.join(known)})")
     found: Paper = importlib.import_module(PAPERS[name]).PAPER
     return found
 
@@ -219,7 +219,7 @@ def _paper(name: str) -> Paper:
 def _effort(effort: Effort, *, reps: int | None, length: float | None) -> Effort:
     """Override the length or the number of replications of an effort. Raises ConfigError."""
     if length is not None and length < 1:
-        raise ConfigError(f"--length {length:g}: allowed is 1 or more")
+        raise ConfigError(f"--length {length:g} (expected 1 or more)")
     return replace(
         effort,
         replications=effort.replications if reps is None else reps,

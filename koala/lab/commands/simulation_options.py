@@ -147,7 +147,7 @@ def check_outputs(jobs_out: Path | None, plot: Path | None = None) -> None:
     if plot is not None:
         if plot.suffix not in PICTURES:
             names = ", ".join(f"*{suffix}" for suffix in PICTURES)
-            raise ConfigError(f"--plot {plot}: allowed are files named {names}")
+            raise ConfigError(f"--plot {plot} (expected a file named {names})")
         check_output("plot", plot)
         # The slow import happens now: after Ctrl-C the user waits for the picture.
         importlib.import_module("matplotlib.figure")

@@ -119,7 +119,7 @@ def _recordings(kind: str, words: tuple[Path, ...]) -> list[tuple[str, Path]]:
         else:
             found.append((kind, word))
     if str(words[-1]) in KINDS:
-        raise ConfigError(f"{kind}: allowed are one or more files after it")
+        raise ConfigError(f"{kind} without a file (expected one or more files after it)")
     return found
 
 
@@ -128,9 +128,11 @@ def _processors(texts: tuple[str, ...]) -> dict[str, int]:
     for text in texts:
         name, _, number = text.partition("=")
         if not (name and number.isdecimal() and len(number) < 10 and int(number)):
-            raise ConfigError(f"--processors {text}: allowed is SITE=N, for instance alpha=512")
+            raise ConfigError(f"--processors {text} (expected SITE=N, for instance alpha=512)")
         if name in found:
-            raise ConfigError(f"--processors {text}: {name} has {found[name]}: allowed is once")
+            raise ConfigError(
+                f"--processors {text}: {name} has {found[name]} already (expected each site once)"
+            )
         found[name] = int(number)
     return found
 
@@ -251,5 +253,5 @@ def _check_sizes(found: Folder, components: int, processors: int, placement: str
             other = "; --placement WF also puts several components at one site"
         raise ConfigError(
             f"--components {components} --processors {processors}: the empty sites ({sites}) hold"
-            f" {room} such components under {placement}: allowed are jobs that fit{other}"
+            f" {room} such components under {placement} (expected jobs that fit{other})"
         )

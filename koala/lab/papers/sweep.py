@@ -84,8 +84,8 @@ def plan(paper: Paper, effort: Effort, *, figure: int | None = None, seed: int =
     """Plan the whole paper, or one figure and the claims about it."""
     numbers = [one.number for one in paper.figures]
     if figure is not None and figure not in numbers:
-        allowed = ", ".join(str(number) for number in numbers)
-        raise ConfigError(f"--figure {figure}: allowed for {paper.name} are {allowed}")
+        numbers_of = ", ".join(str(number) for number in numbers)
+        raise ConfigError(f"--figure {figure} (expected one of {numbers_of} for {paper.name})")
     return Plan(
         paper=paper,
         effort=effort,

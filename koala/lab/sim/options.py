@@ -55,7 +55,7 @@ def local_scheduler_name(option: str, text: str) -> str:
 def require(is_right: bool, name: str, value: object, allowed: str) -> None:  # noqa: FBT001 - read as an assertion
     """Raise ConfigError unless the value is right."""
     if not is_right:
-        raise ConfigError(f"{name} = {value}: allowed is {allowed}")
+        raise ConfigError(f"{name} = {value} (expected {allowed})")
 
 
 def require_declared(setting: Any) -> None:  # noqa: ANN401 - a dataclass

@@ -96,7 +96,7 @@ def read_recordings(
     the present file. Raises WorkloadError for a file that is none, ConfigError for names and
     numbers that are not allowed."""
     if site is not None and not SITE.fullmatch(site):
-        raise ConfigError(f"--site {site}: allowed are names that match {SITE.pattern}")
+        raise ConfigError(f"--site {site} (expected a name that matches {SITE.pattern})")
     counts = Counts()
     sources = (
         (path.name, _reads(READERS[kind], path, site or _named(path), zone, progress))
@@ -117,8 +117,8 @@ def read_recordings(
         used = peak(own)
         if given.get(name, used) < used:
             raise ConfigError(
-                f"--processors {name}={given[name]}: allowed are {used} or more, as so many were"
-                " used at a time"
+                f"--processors {name}={given[name]} (expected {used} or more, as so many were"
+                " used at a time)"
             )
         sites.append(
             TwinSite(name=name, processors=given.get(name, used), is_given=name in given, jobs=own)
@@ -128,10 +128,10 @@ def read_recordings(
 
 def _named(path: Path) -> str:
     if path.is_dir():
-        raise WorkloadError(f"{path}: is a folder: allowed are files")
+        raise WorkloadError(f"{path} is a folder (expected a file)")
     name = path.name.partition(".")[0]
     if not SITE.fullmatch(name):
-        raise ConfigError(f"{path}: its name is no name of a site; --site gives one")
+        raise ConfigError(f"{path}: its name is not a site's (expected --site NAME)")
     return name
 
 
@@ -192,8 +192,8 @@ def check_folder(folder: Path) -> None:
     ConfigError."""
     if (folder / GRID).exists() and not (folder / COUNTS).exists():
         raise ConfigError(
-            f"--out {folder}: has a {GRID} that is of no twin: allowed are new folders, and those"
-            " of `koala twin import`"
+            f"--out {folder} has a {GRID} that is not of a twin (expected a new folder, or one of"
+            " `koala twin import`)"
         )
 
 

@@ -37,7 +37,7 @@ def zone_of(name: str | None) -> tzinfo | None:
         return ZoneInfo(name)
     except (KeyError, OSError, ValueError):
         raise ConfigError(
-            f"--timezone {name}: allowed are names such as Europe/Amsterdam or UTC"
+            f"--timezone {name} (expected a name such as Europe/Amsterdam or UTC)"
         ) from None
 
 
@@ -66,7 +66,7 @@ def instant(text: str, zone: tzinfo | None) -> Readings | None:
 
 def _usual(seconds: float, text: str) -> int:
     if not 0 < seconds < LATEST_AT:
-        raise ValueError(f"{text}: allowed are instants from 1970 to 2999")
+        raise ValueError(f"{text} (expected an instant from 1970 to 2999)")
     return int(seconds)
 
 
@@ -78,8 +78,8 @@ def _parsed(text: str) -> datetime:
         with suppress(ValueError):
             return datetime.strptime(text, form)  # noqa: DTZ007 - the zone is the caller's
     raise ValueError(
-        f"{text!r}: allowed are instants such as 2026-10-25T14:30:00, seconds since 1970, and"
-        " Unknown"
+        f"{text!r} (expected an instant such as 2026-10-25T14:30:00, seconds since 1970, or"
+        " Unknown)"
     )
 
 
@@ -91,12 +91,12 @@ def duration_s(text: str) -> int | None:
         return None
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r}: allowed are durations such as 1-12:00:00, and UNLIMITED")
+        raise ValueError(f"{text!r} (expected a duration such as 1-12:00:00, or UNLIMITED)")
     parts = {name: int(value or 0) for name, value in found.groupdict().items()}
     hours = parts["hours"] + 24 * parts["days"]
     found_s = parts["seconds"] + 60 * (parts["minutes"] + 60 * hours)
     if found_s > LONGEST_S:
-        raise ValueError(f"{text}: allowed are 1000 years or less")
+        raise ValueError(f"{text} (expected 1000 years or less)")
     return found_s
 
 
@@ -135,5 +135,5 @@ def column(name: str, read: Callable[[str], Value], text: str) -> Value:
 def whole(text: str) -> int:
     """Read a whole number. Raises ValueError."""
     if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
-        raise ValueError(f"{text!r}: allowed are whole numbers")
+        raise ValueError(f"{text!r} (expected a whole number)")
     return int(text)

@@ -41,7 +41,7 @@ def read(lines: Iterable[str], *, source: str, site: str, zone: tzinfo | None) -
             name, _, value = text.partition(" ")
             block.setdefault(name, value.strip())
     if not has_begun:
-        raise WorkloadError(f"{source}: no record: allowed is the output of `{COMMAND}`")
+        raise WorkloadError(f"{source}: no record (expected the output of `{COMMAND}`)")
     if block and not _is_total(block):
         yield _job(block, begin, site, zone)
 

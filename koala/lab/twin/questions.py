@@ -35,7 +35,7 @@ class Stream:
         check_fields(self)
         given = (self.components, self.processors, self.run_s, self.every_s, self.period_s)
         if min(given) <= 0:
-            raise ConfigError(f"jobs with {self}: allowed are numbers above 0")
+            raise ConfigError(f"jobs with {self} (expected numbers above 0)")
 
     def __call__(self, seed: int) -> list[Job]:
         """Draw the jobs of a seed; there is one at least."""
@@ -107,7 +107,7 @@ def read_folder(path: Path) -> Folder:
         sites.append(replace(site, users=Log(log), load=None))
         jobs = [*swf.jobs(Log(log).file())]
         if not jobs:
-            raise ConfigError(f"{log}: has no job: allowed are logs with one or more")
+            raise ConfigError(f"{log} has no job (expected a log with one or more)")
         read.append(
             LogSite(
                 name=site.name,

@@ -75,7 +75,7 @@ def read(lines: Iterable[str], *, source: str, site: str, zone: tzinfo | None) -
         found = _read(_rows(fields, names), number, site, zone)
         yield found or Skipped(reason=Skip.MALFORMED, line=number, detail=detail)
     if not names:
-        raise WorkloadError(f"{source}: is empty: allowed is the output of `{COMMAND}`")
+        raise WorkloadError(f"{source}: is empty (expected the output of `{COMMAND}`)")
 
 
 def _is_header(fields: list[str]) -> bool:
@@ -87,8 +87,8 @@ def _header(text: str, source: str) -> list[str]:
     for wanted in NEEDED:
         if not set(wanted) & set(names):
             raise WorkloadError(
-                f"{source}, line 1: {_shortened(text)!r} names no column {' or '.join(wanted)}:"
-                f" allowed is the output, with its first line, of `{COMMAND}`"
+                f"{source}, line 1: {_shortened(text)!r} names no column {' or '.join(wanted)}"
+                f" (expected the output, with its first line, of `{COMMAND}`)"
             )
     return names
 
@@ -139,7 +139,7 @@ def _job(row: Mapping[str, str], line: int, site: str, zone: tzinfo | None) -> R
         return Skipped(reason=Skip.MALFORMED, line=line, detail="JobID or State is empty")
     where = row.get("Cluster") or site
     if not SITE.fullmatch(where):
-        detail = f"job {job}: Cluster {where!r}: allowed are letters, digits, '.', '_' and '-'"
+        detail = f"job {job}: Cluster {where!r} (expected letters, digits, '.', '_' and '-')"
         return Skipped(reason=Skip.MALFORMED, line=line, detail=detail)
     try:
         limit_s, elapsed_s, processors = _limit_s(row), _elapsed_s(row), _processors(row)

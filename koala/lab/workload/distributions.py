@@ -18,10 +18,10 @@ class SizeDistribution:
 
     def __init__(self, *, low: int, high: int, q: float) -> None:
         if not 1 <= low <= high:
-            message = f"sizes {low} to {high}: needed is 1 <= lowest <= highest"
+            message = f"sizes {low} to {high} (expected 1 <= lowest <= highest)"
             raise ValueError(message)
         if not 0 < q <= 1:
-            message = f"q is {q}; 0 < q <= 1 is allowed"
+            message = f"q is {q} (expected 0 < q <= 1)"
             raise ValueError(message)
         self.low = low
         self.high = high

@@ -22,7 +22,7 @@ from koala.errors import WorkloadError
 BLOCK_BYTES = 1 << 18
 LINE_BYTES_MAX = 1 << 20
 """Limit on a line, its end included: a file may be one line without an end."""
-_TOO_LONG = f"is too long: allowed are {LINE_BYTES_MAX} bytes"
+_TOO_LONG = f"is too long (expected at most {LINE_BYTES_MAX} bytes)"
 GZIP = b"\x1f\x8b"
 """First bytes of a file that gzip has written."""
 HEADER_BYTES_MAX = 1 << 20
@@ -179,7 +179,7 @@ class Log:
     def _refuse_field(self, line: int, fields: list[str], at: int, allowed: str) -> NoReturn:
         name, value = self.format.fields[at], fields[at]
         value = value if len(value) <= SHOWN_MAX else f"{value[:SHOWN_MAX]}..."
-        self._refuse(line, f"field {at + 1} ({name}) is {value!r}; allowed is {allowed}")
+        self._refuse(line, f"field {at + 1} ({name}) is {value!r} (expected {allowed})")
 
     def _refuse(self, line: int, text: str) -> NoReturn:
         raise WorkloadError(f"{self.path}, line {line}: {text}")

@@ -49,8 +49,8 @@ def entry_of(text: str) -> Entry:
     slot = slot or "placement"
     if slot not in SLOTS:
         raise SpecError(
-            f"--policy {text}: slot {slot}: {did_you_mean(slot, SLOTS)}allowed are"
-            f" {', '.join(SLOTS)}; the yardstick has no other slots"
+            f"--policy {text}: slot {slot} is unknown (expected one of"
+            f" {', '.join(SLOTS)}{did_you_mean(slot, SLOTS)})"
         )
     try:
         named(slot, policy)

@@ -120,7 +120,7 @@ class Mixed:
         found = [(size, float(run_s)) for _, size, run_s, _ in self.log.local_jobs()]
         if len(found) < self.jobs:
             raise ConfigError(
-                f"{self.log}: {len(found)} jobs that ran: allowed are logs with {self.jobs} or more"
+                f"{self.log}: {len(found)} jobs that ran (expected a log with {self.jobs} or more)"
             )
         begin = random.randrange(len(found))
         return chain(found[begin:], found[:begin])

@@ -46,6 +46,21 @@ class Enrolments(Record, frozen=True, kw_only=True):
     """The sites, in order of name."""
 
 
+class Limits(Record, frozen=True, kw_only=True):
+    """Limits of a user or a group; null: none."""
+
+    processors: int | None = None
+    """Processors of placed jobs."""
+    gpus: int | None = None
+    """GPUs of placed jobs."""
+    jobs: int | None = None
+    """Placed jobs."""
+    hold_s: float | None = None
+    """Processor-seconds that claims may hold before their barrier in 24 hours."""
+    shares: float = 1.0
+    """Weight in fair share."""
+
+
 class User(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A user that was added."""
 
@@ -54,7 +69,7 @@ class User(Record, frozen=True, kw_only=True, omit_defaults=True):
     role: str
     """user, operator or administrator."""
     state: str
-    """good, expired or revoked."""
+    """good, invited, expired or revoked."""
     shows: str | None
     """Proof that it shows to the daemon: `token`, or null."""
     by: str
@@ -65,6 +80,12 @@ class User(Record, frozen=True, kw_only=True, omit_defaults=True):
     """When its credentials expire; null: never."""
     revoked_at: Moment | None
     """When it was revoked; null: it was not."""
+    used_at: Moment | None = None
+    """Day of its last call, as of at most a day ago; null: it has made none."""
+    group: str = ""
+    """Group of jobs that name none; empty: none."""
+    limits: Limits | None = None
+    """Its limits; null: none."""
     token: str | None = None
     """Token, in the result of `add_user` only."""
     ca: str | None = None
@@ -79,6 +100,68 @@ class Users(Record, frozen=True, kw_only=True):
 
     users: tuple[User, ...] = ()
     """The users, in order of name."""
+
+
+class Group(Record, frozen=True, kw_only=True):
+    """A group of users, whose jobs count for it."""
+
+    group: str
+    """Its name."""
+    members: tuple[str, ...] = ()
+    """Its members, in order of name."""
+    limits: Limits | None = None
+    """Its limits; null: none."""
+    jobs: int = 0
+    """Jobs of it that are placed."""
+    processors: int = 0
+    """Processors of these jobs."""
+    gpus: int = 0
+    """GPUs of these jobs."""
+    held_s: float = 0.0
+    """Processor-seconds that claims of it have held, or may hold, in the last 24 hours."""
+    by: str = ""
+    """Administrator who added it."""
+    added_at: Moment
+    """When it was added."""
+
+
+class Groups(Record, frozen=True, kw_only=True):
+    """Groups of users."""
+
+    groups: tuple[Group, ...] = ()
+    """The groups, in order of name."""
+
+
+class WaitingNotification(Record, frozen=True, kw_only=True):
+    """A notification that could not be delivered yet, or at all."""
+
+    channel: str
+    """mail or webhook."""
+    target: str
+    """Its receiver."""
+    since: Moment
+    """When it was to be delivered."""
+    next_at: Moment | None
+    """When it is tried again; null: it was given up."""
+    tries: int
+    """Number of tries."""
+    trouble: str
+    """Reason of the last failure."""
+
+
+class Notifications(Record, frozen=True, kw_only=True):
+    """Receivers and events of a user's notifications."""
+
+    mail: str = ""
+    """Address; empty: none."""
+    webhook: str = ""
+    """URL; empty: none."""
+    on: tuple[str, ...] = ()
+    """Events: start, end, failure, setback, expiry."""
+    key: str = ""
+    """Key that signs the user's webhooks."""
+    waiting: tuple[WaitingNotification, ...] = ()
+    """The newest that are not delivered."""
 
 
 class AuditLine(Record, frozen=True, kw_only=True):

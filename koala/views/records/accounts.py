@@ -51,6 +51,8 @@ class ReportRow(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     user: str | None = None
     """In a report by user: an owner of jobs."""
+    group: str | None = None
+    """In a report by group: a group of users."""
     site: str | None = None
     """In a report by site: its name."""
     day: str | None = None

@@ -27,6 +27,8 @@ class DaemonInfo(Record, frozen=True, kw_only=True):
     """The daemon's clock."""
     relay: str = ""
     """Address at which agents reach the daemon's relay of files; empty while it starts."""
+    expires_at: Moment | None = None
+    """When the caller's credentials expire; null: never."""
 
 
 class LinkStatus(Record, frozen=True, kw_only=True):

@@ -62,4 +62,4 @@ def _day(text: str, *, days: int = 0) -> float | None:
         begin = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
         return (begin + timedelta(days=days)).timestamp()
     except (ValueError, OverflowError) as error:
-        raise SpecError(f"day {text[:20]!r}: allowed is a day as in 2026-11-21") from error
+        raise SpecError(f"day {text[:20]!r} (expected a day as in 2026-11-21)") from error

@@ -74,10 +74,10 @@ def test_a_parallel_environment_is_chosen_where_there_are_several() -> None:
     [
         ("poll_s", "2.5", True, "poll_s = 2.5"),
         ("partition", "7", True, "partition = 7"),
-        ("poll_s", "soon", False, "poll_s = 'soon': Expected `float`, got `str`"),
-        ("poll_s", "0", False, "poll_s = '0': Expected `float` >= 0.05"),
-        ("options", "--x", False, "options = '--x': Expected `array`, got `str`"),
-        ("kind", "oar", False, "kind means nothing with Slurm: allowed are account, "),
+        ("poll_s", "soon", False, "poll_s = 'soon' (expected float, got str)"),
+        ("poll_s", "0", False, "poll_s = '0' (expected float >= 0.05)"),
+        ("options", "--x", False, "options = '--x' (expected array, got str)"),
+        ("kind", "oar", False, "kind means nothing with Slurm (expected one of account, "),
     ],
 )
 def test_a_wish_has_the_form_of_its_key(key: str, text: str, said: str, *, is_met: bool) -> None:

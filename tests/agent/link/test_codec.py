@@ -46,7 +46,7 @@ def order_in(**kind: object) -> session_events.Order:
 @pytest.mark.parametrize(
     ("kind", "body", "word"),
     [
-        ("stop", link_pb2.Stop(claim="../etc"), "'../etc' is no claim"),
+        ("stop", link_pb2.Stop(claim="../etc"), "'../etc' is not a claim"),
         ("hold", link_pb2.Hold(claim=CLAIM, hold_s=1.0, port=1), "for 0 processors"),
         ("hold", link_pb2.Hold(claim=CLAIM, processors=1, hold_s=math.nan, port=1), "hold_s = nan"),
         ("hold", link_pb2.Hold(claim=CLAIM, processors=1, hold_s=math.inf, port=1), "hold_s = inf"),

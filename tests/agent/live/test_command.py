@@ -45,7 +45,7 @@ async def test_wrong_usage_and_configuration_end_with_status_2(tmp_path: Path) -
     wrong.write_text("[agent]\nsite = 3\n")
     status, out, error = await command(str(wrong))
     assert (status, out) == (2, "")
-    assert error == f"koala-agent: {wrong}: agent.site = 3: allowed is str, got int\n"
+    assert error == f"koala-agent: {wrong}: agent.site = 3 (expected str, got int)\n"
     status, out, _ = await command("--version")
     assert status == 0
     assert out.startswith("koala-agent ")

@@ -54,7 +54,7 @@ def test_a_log_that_is_not_written_yet_is_empty_and_later_an_error(work: Path) -
 
 def test_an_unknown_stream_is_refused_by_name(work: Path) -> None:
     chunk = read_log(ask("../secret"), source(work))
-    assert chunk.error == "no stream '../secret'; allowed are stdout, stderr, starter"
+    assert chunk.error == "no stream '../secret' (expected one of stdout, stderr, starter)"
 
 
 def test_an_answer_is_bounded_whatever_is_asked(work: Path) -> None:

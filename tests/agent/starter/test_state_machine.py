@@ -278,7 +278,7 @@ def test_a_value_that_is_too_long_is_refused_here() -> None:
     script.running()
     (answer,) = script.tell(ValueRequested(question=1, name="a", value="x" * 4097), 3.0)
     assert isinstance(answer, Answer)
-    assert "4097 bytes: 4096 are allowed" in str(answer.answer["error"])
+    assert "4097 bytes (expected at most 4096)" in str(answer.answer["error"])
 
 
 def test_a_death_that_the_sites_signal_explains_is_the_sites() -> None:

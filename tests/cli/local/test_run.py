@@ -45,14 +45,14 @@ def test_the_status_is_that_of_the_command(grid: Up) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--sites", "2", "--site", "vu", "--", "true"), "allowed is one of them"),
-        (("--site", "vu", "--site", "vu", "--", "true"), "--site vu, twice: allowed is once"),
+        (("--sites", "2", "--site", "vu", "--", "true"), "expected only one of"),
+        (("--site", "vu", "--site", "vu", "--", "true"), "--site vu is given twice (expected once"),
         (("-n", "2", "-n", "3", "--", "true"), "-n 2 -n 3 (expected one, or one for each --site"),
         (("--sites", "2", "-n", "2", "-n", "3", "--", "true"), "one for each --site, as in --site"),
         (("--sites", "3", "--", "true"), "the job needs 3 different sites: there are 2"),
         (("--site", "nowhere", "--", "true"), "nowhere"),
         (("--time", "soon", "--memory", "x", "--", "true"), "memory: found 'x'"),
-        (("--env", "A", "--", "true"), "--env 'A': allowed is NAME=VALUE"),
+        (("--env", "A", "--", "true"), "--env 'A' (expected NAME=VALUE"),
         (("--gpus", "9", "--", "true"), "needs 9 GPUs"),
         ((), "Missing argument"),
     ],

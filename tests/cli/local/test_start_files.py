@@ -80,7 +80,7 @@ def test_a_file_that_exists_is_kept(tmp_path: Path) -> None:
     tmp_path.joinpath("daemon.toml").write_text("mine", encoding="utf-8")
     run = init(tmp_path)
     assert (run.returncode, run.stdout) == (2, "")
-    assert "daemon.toml exists: allowed is a new file" in run.stderr
+    assert "daemon.toml exists (expected a new file" in run.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["daemon.toml"]
     assert tmp_path.joinpath("daemon.toml").read_text(encoding="utf-8") == "mine"
 
@@ -92,7 +92,7 @@ def test_examples_go_into_a_new_folder_only(tmp_path: Path) -> None:
     assert str(folder / "hello.yaml") in run.stdout.splitlines()
     run = koala("examples", str(folder))
     assert run.returncode == 2
-    assert "allowed is a new folder, or an empty one" in run.stderr
+    assert "expected a new folder, or an empty one" in run.stderr
 
 
 @pytest.mark.long
@@ -144,5 +144,5 @@ def test_a_policy_of_ones_own_comes_with_its_test(tmp_path: Path) -> None:
     )
     assert "2 passed" in tested.stdout, tested.stdout
     again = init(tmp_path, "policy", "mine.py")
-    assert (again.returncode, again.stderr.count("exists: allowed is a new file")) == (2, 1)
+    assert (again.returncode, again.stderr.count("exists (expected a new file")) == (2, 1)
     assert "the name of a Python module" in init(tmp_path, "policy", "my-own.py").stderr

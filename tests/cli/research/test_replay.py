@@ -202,9 +202,9 @@ def test_a_journal_that_another_version_wrote_is_refused_by_the_event(copied: Pa
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (("--with", "placement=XF"), 2, "'XF': known are CF, WF"),
-        (("--with", "claiming.Q=1"), 2, "Allowed are policies (placement"),
-        (("--from", "yesterday"), 2, "--from yesterday: allowed are +SECONDS"),
+        (("--with", "placement=XF"), 2, "'XF' (expected one of CF, WF"),
+        (("--with", "claiming.Q=1"), 2, "expected a policy: placement"),
+        (("--from", "yesterday"), 2, "--from yesterday (expected +SECONDS"),
         (("--job", "j9"), 1, "no job 'j9'; it has j1 to j3"),
     ],
 )

@@ -38,11 +38,11 @@ def test_the_required_form_gives_the_required_keys(policy: str) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--policy", "GS"), "--policy GS: allowed are GP, LP"),
-        (("--lp", "0"), "--lp 0: allowed is a number more than 0, at most 1"),
-        (("--lead", "3599"), "--lead 3599: allowed is LOW:HIGH"),
+        (("--policy", "GS"), "--policy GS (expected one of GP, LP"),
+        (("--lp", "0"), "--lp 0 (expected a number more than 0, at most 1"),
+        (("--lead", "3599"), "--lead 3599 (expected LOW:HIGH"),
         (("--sites", "1x32"), "components = 2:1"),
-        (("--killed", "saved"), "--killed saved: allowed are lost, requeue"),
+        (("--killed", "saved"), "--killed saved (expected one of lost, requeue"),
         (("--jobs-out", "/no/such/folder/jobs.csv"), "--jobs-out /no/such/folder/jobs.csv: cannot"),
     ],
 )

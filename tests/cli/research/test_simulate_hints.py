@@ -57,9 +57,9 @@ def test_a_grid_file_and_the_files_that_are_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--policy", "Best"), "allowed are CF, WF"),
-        (("--io-fraction", "2"), "--io-fraction 2: allowed is a number from 0 to 1"),
-        (("--io-job", "12"), "allowed is MB:MI"),
+        (("--policy", "Best"), "expected one of CF, WF"),
+        (("--io-fraction", "2"), "--io-fraction 2 (expected a number from 0 to 1"),
+        (("--io-job", "12"), "expected MB:MI"),
         (("--grid", "nowhere.toml"), "cannot be read"),
     ],
 )

@@ -29,12 +29,12 @@ def test_the_required_form_gives_the_required_keys(scheme: str) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--scheme", "RR"), "--scheme RR: allowed are QoS, free, SQ, SQ-printed, and functions"),
-        (("--machines", "0"), "--machines 0: allowed is a number from 1 to 1000"),
-        (("--beta", "1"), "--beta 1: allowed is a number from 0, below 1"),
-        (("--partition", "firm"), "--partition firm: allowed are soft, hard"),
-        (("--test", "right"), "--test right: allowed are corrected, printed"),
-        (("--plot", "picture.txt"), "--plot picture.txt: allowed are files named"),
+        (("--scheme", "RR"), "--scheme RR (expected one of QoS, free, SQ, SQ-printed, or a"),
+        (("--machines", "0"), "--machines 0 (expected a number from 1 to 1000"),
+        (("--beta", "1"), "--beta 1 (expected a number from 0, below 1"),
+        (("--partition", "firm"), "--partition firm (expected one of soft, hard"),
+        (("--test", "right"), "--test right (expected one of corrected, printed"),
+        (("--plot", "picture.txt"), "--plot picture.txt (expected a file named"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused_with_what_could(

@@ -58,13 +58,13 @@ def test_people_get_a_table_and_a_picture(tmp_path: Path) -> None:
     [
         (
             ("--policy", "best"),
-            "--policy best: allowed are fcfs, easy, conservative, sjf, priorities, fair-share,"
-            " and functions as module:function",
+            "--policy best (expected one of fcfs, easy, conservative, sjf, priorities, fair-share,"
+            " or a function as module:function",
         ),
         (("--policy", "json:none"), "--policy json:none: json:none cannot be loaded: Attribute"),
         (("--policy", "sjf", "--checkpoint", "c"), "--checkpoint: not with --policy sjf"),
-        (("--overrun", "no"), "--overrun no: allowed are raise, kill, extend"),
-        (("--format", "csv"), "--format csv: allowed are swf, gwf"),
+        (("--overrun", "no"), "--overrun no (expected one of raise, kill, extend"),
+        (("--format", "csv"), "--format csv (expected one of swf, gwf"),
         (("--processors", "0"), "0"),
         (("--resume",), "--resume needs --checkpoint FILE"),
         (
@@ -90,7 +90,7 @@ def test_a_malformed_log_is_refused_with_the_line_and_what_is_allowed(tmp_path: 
     path = a_log(tmp_path, "; MaxProcs: 8", line(1, 0, 5), line(2, 0, "long")).path
     run = koala_here("simulate", "trace", str(path))
     assert run.returncode == 2
-    assert "line 3: field 4 (run time) is 'long'; allowed is a number" in run.stderr
+    assert "line 3: field 4 (run time) is 'long' (expected a number" in run.stderr
     assert koala_here("simulate", "trace", str(tmp_path / "none.swf")).returncode == 2
 
 

@@ -133,7 +133,7 @@ def test_a_list_is_narrowed_by_user_site_and_time_and_has_the_asked_columns(
     assert listed("--user", "somebody-else") == listed("--since", "2999-01-01") == []
     unknown = grid.koala("list", "--site", "delf")
     assert (unknown.returncode, unknown.stdout) == (2, "")
-    assert "--site delf: unknown; did you mean delft? known are " in unknown.stderr
+    assert "--site delf is unknown (expected one of " in unknown.stderr
     (job,) = [j for j in json.loads(grid.koala("list", "--json").stdout)["jobs"]
               if j["job"] == finished]  # fmt: skip
     assert finished in listed("--site", job["sites"][0])

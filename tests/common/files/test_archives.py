@@ -41,12 +41,12 @@ def test_files_come_out_as_they_went_in(tmp_path: Path, folder: Path) -> None:
         (
             "ARCHIVE_BYTES_MAX",
             21,
-            r"have 22 bytes \(allowed are 21\); `koala files add` is for more",
+            r"have 22 bytes \(expected at most 21\); `koala files add` is for more",
         ),
-        ("FILES_MAX", 1, r"have 2 files \(allowed are 1\)"),
-        ("FOLDERS_MAX", 2, r"have 4 folders \(allowed are 2\)"),
-        ("NAMES_BYTES_MAX", 9, r"have 12 bytes of names \(allowed are 9\)"),
-        ("TAR_BYTES_MAX", 10_000, r"a tar file of 10240 bytes \(allowed are 10000\)"),
+        ("FILES_MAX", 1, r"have 2 files \(expected at most 1\)"),
+        ("FOLDERS_MAX", 2, r"have 4 folders \(expected at most 2\)"),
+        ("NAMES_BYTES_MAX", 9, r"have 12 bytes of names \(expected at most 9\)"),
+        ("TAR_BYTES_MAX", 10_000, r"a tar file of 10240 bytes \(expected at most 10000\)"),
     ],
 )
 def test_too_much_is_refused_wherever_it_comes(
@@ -74,7 +74,7 @@ def refused(archive: Path, folder: Path, told: str) -> None:
     assert words[0].startswith("the staged archive is refused: ")
 
 
-TAKEN = "is taken .allowed is each name once"
+TAKEN = "is taken .expected each name once"
 
 
 @pytest.mark.parametrize(
@@ -98,10 +98,13 @@ TAKEN = "is taken .allowed is each name once"
         (tar_entry(b"inputs/data"), "inputs is Koala's own"),
         (tar_entry(b"placeholder.out/x"), "placeholder.out is Koala's own"),
         (tar_block(b"long", size=10**6), "the tar file ends within 'long'"),
-        (tar_block(b"long", size=2**33 - 1), r"have 8589934591 bytes \(allowed are 1073741824\)"),
+        (
+            tar_block(b"long", size=2**33 - 1),
+            r"have 8589934591 bytes \(expected at most 1073741824\)",
+        ),
         (
             tar_block(b"header", b"x", 2**30),
-            r"header of 1073741824 bytes \(allowed are 1 to 8192\)",
+            r"header of 1073741824 bytes \(expected 1 to 8192\)",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -69,7 +69,7 @@ def test_a_long_header_is_refused_before_it_is_read(tmp_path: Path, kind: bytes)
         file.truncate(LARGE)
     tracemalloc.start()
     try:
-        with path.open("rb") as file, pytest.raises(SpecError, match=r"entry 1 .*allowed are"):
+        with path.open("rb") as file, pytest.raises(SpecError, match=r"entry 1 .*expected"):
             list(read_tar(file))
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
@@ -92,12 +92,12 @@ SPARSE_1_0 = pax_header((b"GNU.sparse.major", b"1"), (b"GNU.sparse.minor", b"0")
         (tar_entry(b"p", b"8 path=a ", b"x") + FILE + END, "a malformed record"),
         (tar_entry(b"p", b"0 path=a\n", b"x") + FILE + END, "a malformed record"),
         (tar_entry(b"p", b"", b"x") + FILE + END, "a header of 0 bytes"),
-        (pax_header((b"size", b"-5")) + FILE + END, "'file' has a size that is none"),
-        (pax_header((b"size", b"9" * 400)) + FILE + END, "'file' has a size that is none"),
-        (tar_block(b"f", b"0", b"\xff" * 12) + END, "'f' has a size that is none"),
-        (tar_block(b"f", b"0", b"\x80" + b"\x7f" * 11) + END, "'f' has a size that is none"),
+        (pax_header((b"size", b"-5")) + FILE + END, "'file' has a bad size"),
+        (pax_header((b"size", b"9" * 400)) + FILE + END, "'file' has a bad size"),
+        (tar_block(b"f", b"0", b"\xff" * 12) + END, "'f' has a bad size"),
+        (tar_block(b"f", b"0", b"\x80" + b"\x7f" * 11) + END, "'f' has a bad size"),
         (tar_block(b"h", b"x", b"\xff" * 12) + END, "a header of -1 bytes"),
-        (tar_block(b"d", b"5", 512) + bytes(512) + END, "'d' has a size that is none"),
+        (tar_block(b"d", b"5", 512) + bytes(512) + END, "'d' has a bad size"),
         (tar_block(b"s", b"S") + END, "'s' has type 'S'"),
         (tar_block(b"s", b"\xff") + END, r"'s' has type '\\xff'"),
         *((tar_block(b"l", kind) + END, "'l' has type") for kind in (b"1", b"2", b"3", b"6", b"7")),

@@ -104,9 +104,9 @@ class Secured:
 
 
 @asynccontextmanager
-async def secured(folder: Path, keys: str = "") -> AsyncIterator[Secured]:
-    """A daemon with TLS in this process; `keys` are more of its own table."""
-    config = config_of(folder, is_plain=False, daemon=keys)
+async def secured(folder: Path, keys: str = "", more: str = "") -> AsyncIterator[Secured]:
+    """A daemon with TLS in this process; `keys` are more of its own table, `more` more tables."""
+    config = config_of(folder, more, is_plain=False, daemon=keys)
     async with running(config) as daemon:
         yield Secured(daemon, config)
 

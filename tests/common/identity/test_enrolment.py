@@ -392,7 +392,7 @@ def test_what_cannot_be_written_is_not_believed(
     wrong = [errno.ENOSPC, errno.EIO]
 
     def failing(_: Path, __: bytes) -> None:
-        number = wrong.pop(0)
+        number = wrong.pop(0) if wrong else errno.EIO
         raise OSError(number, os.strerror(number))
 
     one = CredentialStore(tmp_path)

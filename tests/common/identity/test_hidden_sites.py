@@ -84,7 +84,7 @@ async def test_a_site_is_there_for_its_users_and_for_operators(tmp_path: Path) -
             assert await files(client) == [f"{site}.dat" for site in sites]
         (shared,) = await bob.sites()
         assert (shared["owner"], shared["users"]) == (None, 2), "how many, and not who"
-        with pytest.raises(UnknownSiteError, match="no site 'anns': known are shared"):
+        with pytest.raises(UnknownSiteError, match=r"no site 'anns' \(expected one of shared"):
             await bob.report(site="anns")
         with pytest.raises(RejectedError, match="there is no site that this user may use"):
             await cas.submit("&(executable=/bin/true)")

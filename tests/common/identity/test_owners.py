@@ -158,8 +158,6 @@ async def test_a_user_may_not_do_what_operators_and_administrators_do(tmp_path: 
     async with cast(tmp_path) as them:
         for refused in (
             them.ann.drain("delft"),
-            them.ann.add_site("delft"),
-            them.ann.revoke_site("delft"),
             them.ann.add_user("eve", role="administrator"),
             them.operator.add_user("eve"),
             them.operator.audit(),

@@ -65,7 +65,7 @@ def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> Non
 
 def test_a_folder_that_others_may_use_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o750)
-    with pytest.raises(ConfigError, match=r"mode 0750.*allowed is 0700"):
+    with pytest.raises(ConfigError, match=r"mode 0750.*expected 0700"):
         private_folder(tmp_path)
 
 
@@ -79,7 +79,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 def test_what_is_somebody_elses_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_private(tmp_path / "key", b"secret")
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(ConfigError, match=f"owned by user id {os.getuid()}: allowed is"):
+    with pytest.raises(ConfigError, match=rf"owned by user id {os.getuid()} \(expected"):
         check_private(tmp_path / "key")
 
 
@@ -142,7 +142,7 @@ def spoilt_identities(folder: Path) -> dict[str, bytes]:
     middle = len(good.certificate) // 2
     nonsense = good.certificate[:middle] + b"AAAA" + good.certificate[middle:]
     return {
-        "allowed are a private key, its certificate and its authority's": good.text()[:300],
+        "expected a private key, its certificate and its authority's": good.text()[:300],
         "the private key cannot be read": replace(good, key=good.key.replace(b"M", b"N")).text(),
         "the certificate cannot be read": replace(good, certificate=nonsense).text(),
         "the authority's certificate cannot be read": replace(good, authority=nonsense).text(),
@@ -256,7 +256,7 @@ def test_a_state_directory_of_somebody_else_is_refused(
     check_state(tmp_path)
     check_state(tmp_path / "not there yet")
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(ConfigError, match=f"owned by user id {os.getuid()}: allowed is"):
+    with pytest.raises(ConfigError, match=rf"owned by user id {os.getuid()} \(expected"):
         check_state(tmp_path)
 
 
@@ -285,13 +285,13 @@ def test_credentials_are_what_is_printed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("x = [", "no credentials"),
-        ('token = "t"', "ca: allowed is"),
-        ('token = 3\nca = "x"', "token: allowed are texts"),
-        ('tokne = "t"', "tokne: allowed are texts, and the keys address"),
-        ('ca = "-----BEGIN CERTIFICATE-----"', "token is no token"),
+        ("x = [", "not credentials"),
+        ('token = "t"', r"ca is not a certificate"),
+        ('token = 3\nca = "x"', r"token is unknown, or not a string"),
+        ('tokne = "t"', r"tokne is unknown, or not a string \(expected the keys address"),
+        ('ca = "-----BEGIN CERTIFICATE-----"', "token is not a token"),
         ('certificate = "ann.pem"\nca = "x"', "users show a token; ask an administrator"),
-        ('ca = "-----BEGIN CERTIFICATE-----"\ntoken = "a b"', "token is no token"),
+        ('ca = "-----BEGIN CERTIFICATE-----"\ntoken = "a b"', "token is not a token"),
     ],
 )
 def test_what_is_no_credentials_is_told(tmp_path: Path, text: str, told: str) -> None:

@@ -36,16 +36,16 @@ def test_loopback_is_free_and_other_addresses_are_protected(tmp_path: Path, metr
     ("metrics", "said"),
     [
         ("", "metrics.listen is missing"),
-        ('listen = "x"', "metrics.listen = 'x': allowed is"),
-        ('listen = "127.0.0.1:65536"', "metrics.listen = '127.0.0.1:65536': allowed is a port"),
-        ('listen = "0.0.0.0:1"', "metrics.listen = '0.0.0.0:1': allowed is a loopback address"),
-        ('listen = "[::]:1"', "allowed is a loopback address"),
+        ('listen = "x"', "metrics.listen = 'x' (expected"),
+        ('listen = "127.0.0.1:65536"', "metrics.listen = '127.0.0.1:65536' (expected a port"),
+        ('listen = "0.0.0.0:1"', "metrics.listen = '0.0.0.0:1' (expected a loopback address"),
+        ('listen = "[::]:1"', "expected a loopback address"),
         (
             'listen = "127.0.0.1:1"\nrelay = "10.0.0.1:1"',
-            "metrics.relay = '10.0.0.1:1': allowed is a loopback address",
+            "metrics.relay = '10.0.0.1:1' (expected a loopback address",
         ),
         ('listen = "127.0.0.1:1"\nkey = "k"', "metrics.key needs metrics.certificate"),
-        ('listen = "127.0.0.1:1"\nsites_max = 0', "metrics.sites_max = 0: allowed is int >= 1"),
+        ('listen = "127.0.0.1:1"\nsites_max = 0', "metrics.sites_max = 0 (expected int >= 1"),
         ('listen = "127.0.0.1:1"\nlisten_to = 1', "metrics.listen_to is unknown: did you mean"),
     ],
 )

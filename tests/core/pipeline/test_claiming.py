@@ -14,6 +14,7 @@ from koala.core.model.actions import (
     StartTransfer,
     StopClaim,
 )
+from koala.core.model.allowances import user_payer
 from koala.core.model.events import SiteDisconnected, SiteDrained, SiteRegistered
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job import Claiming, EndKind
@@ -484,7 +485,7 @@ def test_the_unused_part_is_given_back_at_the_pass(begin: Begin) -> None:
     script.tell(a_site("delft", 8), a_job("j1", 8))
     claims = script.claimed("j1")
     script.ignore(ArmClaim).at(1).grant(*claims).at(3)
-    budget = script.scheduler.user_budgets[UserName("")]
+    budget = script.scheduler.payer_budgets[user_payer("")]
     assert budget.spent_s == 8 * 900.0
     script.gone(claims[0], EndKind.SITE)
     assert budget.spent_s == 8 * 2.0
@@ -494,7 +495,7 @@ def test_a_refused_claim_costs_nothing(begin: Begin) -> None:
     script = begin(hold_budget_user_s=8 * 900.0)
     script.tell(a_site("delft", 8), a_job("j1", 8)).claimed("j1")
     script.at(4).refuse("j1/1/0/1")
-    assert script.scheduler.user_budgets[UserName("")].spent_s == 0
+    assert script.scheduler.payer_budgets[user_payer("")].spent_s == 0
 
 
 def test_what_was_held_is_forgotten_after_a_day(begin: Begin) -> None:

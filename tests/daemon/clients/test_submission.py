@@ -21,7 +21,7 @@ async def test_errors_come_back_as_they_were_raised(tmp_path: Path) -> None:
         assert (wrong.value.position.line, wrong.value.position.column) == (2, 2)
         with pytest.raises(UnknownJobError, match="j7"):
             await client.show("j7")
-        with pytest.raises(UnknownSiteError, match=r"nowhere.*known are none"):
+        with pytest.raises(UnknownSiteError, match=r"nowhere.*expected one of none"):
             await client.drain("nowhere")
         with pytest.raises(SpecError, match="drain, resume, lost"):
             await client.change_site("delft", "burn")

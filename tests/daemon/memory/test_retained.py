@@ -44,7 +44,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(koala.daemon.lifecycle, "assemble", noted)
     monkeypatch.setattr("koala.daemon.assembly.Upkeep", partial(Upkeep, lot=1))
-    monkeypatch.setattr("koala.daemon.clients.event_feed.RECENT_MAX", NOTICES)
+    monkeypatch.setattr("koala.daemon.loop.event_feed.RECENT_MAX", NOTICES)
     return found
 
 

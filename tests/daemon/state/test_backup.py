@@ -134,13 +134,13 @@ async def test_a_restored_daemon_goes_on_with_agents_that_know_more(
 async def test_what_is_no_backup_and_what_is_damaged_is_refused(tmp_path: Path) -> None:
     await backed_up(tmp_path, "backup", FakeAgent(""), jobs=1)
     backup, target = tmp_path / "backup", tmp_path / "other"
-    with pytest.raises(ConfigError, match=r"state: is not empty; allowed is"):
+    with pytest.raises(ConfigError, match=r"state is not empty \(expected"):
         restore(backup, tmp_path / "state")
     with pytest.raises(ConfigError, match=r"no backup: backup\.json cannot be read"):
         restore(tmp_path / "state", target)
     with pytest.raises(ConfigError, match="no backup"):
         restore(tmp_path / "nothing.tar", target)
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         back_up(tmp_path / "state", backup, with_spool=False)
     with pytest.raises(ConfigError, match="no state directory"):
         back_up(tmp_path, target, with_spool=False)
@@ -167,7 +167,7 @@ async def test_what_is_no_backup_and_what_is_damaged_is_refused(tmp_path: Path) 
             restore(packed, target)
     file = tmp_path / "file"
     file.write_text("of somebody")
-    with pytest.raises(ConfigError, match="file: is not empty"):
+    with pytest.raises(ConfigError, match="file is not empty"):
         restore(backup, file)
     assert file.read_text() == "of somebody"
     for inside in ("bk", "spool/bk.tar"):
@@ -317,8 +317,8 @@ def test_each_file_of_a_backup_that_was_changed_is_named(whole: Path, tmp_path: 
     ("hostile", "told"),
     [
         (tar_block(b"header", b"x", 2**30), "a header of 1073741824 bytes"),
-        (tar_entry(b"backup/../../outside", b"x"), "is no file below its folder"),
-        (tar_entry(b"/outside", b"x"), "is no file below its folder"),
+        (tar_entry(b"backup/../../outside", b"x"), "is not a file below its folder"),
+        (tar_entry(b"/outside", b"x"), "is not a file below its folder"),
         (tar_entry(b"link", kind=b"2"), "'link' has type '2'"),
     ],
     ids=["header", "above", "absolute", "link"],

@@ -109,8 +109,8 @@ def test_there_is_a_job_in_each_interval_for_a_share_of_each_site() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("a.swf+b.swf", "allowed are logs with days"),
-        ("a.swf:x+b.swf:20", "allowed are logs with days"),
+        ("a.swf+b.swf", "expected logs with days"),
+        ("a.swf:x+b.swf:20", "expected logs with days"),
         ("a.swf:9+b.swf:20", "expected a day from 10 on"),
         ("a.swf:20", "expected two or more"),
         ("a.swf:20+a.swf:20", "expected two or more"),

@@ -67,7 +67,7 @@ def test_what_does_not_fit_together_is_refused(
     assert "runs are missing" in refusal(*parts[:2])
     assert "there are parts 1/3, 2/3" in refusal(*parts[:2])
     assert "is of the paper hints, not sq" in refusal(*parts, paper="sq")
-    assert "allowed are folders of a part" in refusal(str(tmp_path))
+    assert "expected folders of a part" in refusal(str(tmp_path))
     other = tmp_path / "other"
     other.mkdir()
     document = json.loads((whole / HOST_FACTS).read_text())

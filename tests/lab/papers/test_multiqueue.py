@@ -174,9 +174,9 @@ def test_a_figure_is_reproduced_from_the_command_line(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["tetris"], "tetris: allowed are"),
-        (["multiqueue", "--figure", "2"], "--figure 2: allowed for multiqueue are 3, 4"),
-        (["multiqueue", "--length", "0"], "--length 0: allowed is a number from 1"),
+        (["tetris"], "tetris (expected"),
+        (["multiqueue", "--figure", "2"], "--figure 2 (expected one of 3, 4"),
+        (["multiqueue", "--length", "0"], "--length 0 (expected a number from 1"),
         (["multiqueue", "--quick", "--full"], "--quick and --full cannot be combined"),
     ],
 )

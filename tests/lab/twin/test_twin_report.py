@@ -120,17 +120,20 @@ def test_a_log_can_be_what_is_co_allocated(folder: Path, tmp_path: Path) -> None
         (("report", "twin", "--processors", "1", "--components", "3"), "hold 2 such components"),
         (
             ("import", "sacct", "month.sacct", "--processors", "a"),
-            "--processors a: allowed is SITE",
+            "--processors a (expected SITE",
         ),
         (
             ("import", "qacct", "month.sacct", "--site", "../b"),
-            "--site ../b: allowed are names that match [A-Za-z0-9]",
+            "--site ../b (expected a name that matches [A-Za-z0-9]",
         ),
-        (("import", "sacct", "month.sacct", "--timezone", "x"), "--timezone x: allowed are names"),
-        (("import", "sacct", "month.sacct", "qacct"), "qacct: allowed are one or more files after"),
+        (("import", "sacct", "month.sacct", "--timezone", "x"), "--timezone x (expected a name"),
+        (
+            ("import", "sacct", "month.sacct", "qacct"),
+            "qacct without a file (expected one or more files after",
+        ),
         (
             ("import", "sacct", "month.sacct", "--processors", "a=4", "--processors", "a=8"),
-            "--processors a=8: a has 4: allowed is once",
+            "--processors a=8: a has 4 already (expected each site once",
         ),
     ],
 )
@@ -159,12 +162,12 @@ def test_a_grid_file_that_is_of_no_twin_is_never_replaced(folder: Path) -> None:
     before = (folder / "grid.toml").read_bytes()
     done = koala_here("twin", "import", "sacct", month, "--out", str(folder), "--processors", "b=8")
     assert done.returncode == 2
-    assert "has a grid.toml that is of no twin: allowed are new folders" in done.stderr
+    assert "has a grid.toml that is not of a twin (expected a new folder" in done.stderr
     assert (folder / "grid.toml").read_bytes() == before
 
 
 def test_a_site_without_jobs_is_named(folder: Path) -> None:
     log = folder / "b.swf"
     log.write_text("; MaxProcs: 4\n")
-    with pytest.raises(ConfigError, match=r"b\.swf: has no job: allowed are logs with one"):
+    with pytest.raises(ConfigError, match=r"b\.swf has no job \(expected a log with one"):
         read_folder(folder)

@@ -96,7 +96,7 @@ def test_fractions_of_a_second_are_cut_and_counted(tmp_path: Path) -> None:
             "29 fields; a job has 18; --format gwf reads the Grid Workload Format",
         ),
         ("1,0,-1,60,4", "1 fields; a job has 18, with blanks between them"),
-        (line(1, "abc", 1), r"line 9: field 2 \(submit time\) is 'abc'; allowed is a number"),
+        (line(1, "abc", 1), r"line 9: field 2 \(submit time\) is 'abc' \(expected a number"),
         (line(1, 0, "nan"), r"field 4 \(run time\) is 'nan'"),
         (line(1, 0, "inf"), r"field 4 \(run time\) is 'inf'"),
         (line(1, 0, "1e999"), r"field 4 \(run time\) is '1e999'"),
@@ -105,7 +105,7 @@ def test_fractions_of_a_second_are_cut_and_counted(tmp_path: Path) -> None:
         (line(1, 0, "--5"), r"field 4 \(run time\) is '--5'"),
         (line(1, 0, "-"), r"field 4 \(run time\) is '-'"),
         (line(1, 0, "1.2.3"), r"field 4 \(run time\) is '1.2.3'"),
-        (line(1, 0, 1, "2.0"), r"field 5 \(allocated processors\) is '2.0'; allowed is a whole"),
+        (line(1, 0, 1, "2.0"), r"field 5 \(allocated processors\) is '2.0' \(expected a whole"),
         (line(1, 0, 1, requested="x"), r"field 8 \(requested processors\) is 'x'"),
         (line(1, 0, 1)[:-2] + "?", r"field 18 \(think time\) is '\?'"),
         (line(1, 0, 1).replace("-1 1 -1", "-1 1 ; -1"), "19 fields"),
@@ -235,8 +235,8 @@ def test_a_grid_log_gives_the_same_fields(tmp_path: Path) -> None:
     ("before", "after", "words"),
     [
         (" VO1", "", "line 2: 28 fields; a job has 29"),
-        ("7 1108339200", "J7 1108339200", r"field 1 \(JobID\) is 'J7'; allowed is a number"),
-        ("55.5 4", "55.5 4.5", r"field 5 \(NProcs\) is '4.5'; allowed is a whole number"),
+        ("7 1108339200", "J7 1108339200", r"field 1 \(JobID\) is 'J7' \(expected a number"),
+        ("55.5 4", "55.5 4.5", r"field 5 \(NProcs\) is '4.5' \(expected a whole number"),
     ],
 )
 def test_a_malformed_line_of_a_grid_log_is_refused(
@@ -290,7 +290,9 @@ def test_a_line_has_an_end_somewhere(
     with opener(path, "wb") as file:
         file.write(end.join([*lines, b""]) + b"9" * (3 * LINE_BYTES_MAX))
     log = Log(path, swf.FORMAT)
-    with pytest.raises(WorkloadError, match=f"line {jobs + 2}: is too long: allowed are 1048576"):
+    with pytest.raises(
+        WorkloadError, match=rf"line {jobs + 2}: is too long \(expected at most 1048576"
+    ):
         read(log)
     tracemalloc.start()
     try:

@@ -146,7 +146,7 @@ def _path() -> str:
     [
         (
             ("--policy", "speed=WF"),
-            "--policy speed=WF: slot speed: allowed are placement, claiming",
+            "--policy speed=WF: slot speed is unknown (expected one of placement, claiming",
         ),
         (("--policy", "XX"), "--policy XX: "),
         (("--log", "nowhere.swf"), "--log nowhere.swf: no such file"),
@@ -161,7 +161,7 @@ def test_what_is_wrong_is_named(words: tuple[str, ...], told: str) -> None:
 def test_a_log_with_too_few_jobs_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "few.swf"
     file.write_text("1 0 -1 60 4 -1 -1 4 60 -1 1 1 -1 -1 -1 -1 -1 -1\n")
-    with pytest.raises(ConfigError, match=r"few\.swf: 1 jobs that ran: allowed are logs with 33"):
+    with pytest.raises(ConfigError, match=r"few\.swf: 1 jobs that ran \(expected a log with 33 or"):
         points(GRIDS, [("log", 0.25)], with_reference(()), is_full=False, log_file=Log(file))
 
 

@@ -92,7 +92,7 @@ async def test_what_is_accepted_under_overload_finishes_and_the_rest_is_refused(
             for _ in range(each):
                 (result,) = await client.submit_many([ONE])
                 if isinstance(result, ExhaustedError):
-                    assert f"allowed are {most} (limits.jobs)" in str(result)
+                    assert f"expected at most {most}: limits.jobs)" in str(result)
                     assert result.retry_after_s
                     is_full.set()
                 outcomes["refused" if isinstance(result, ExhaustedError) else "accepted"] += 1

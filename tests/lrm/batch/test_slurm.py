@@ -115,7 +115,7 @@ def test_native_options_of_slurm(text: str, allowed: tuple[str, ...], passed: bo
     if passed:
         assert options(slurm, native=text) == shlex.split(text)
     else:
-        with pytest.raises(RequestRefusedError, match=r"native: .* is refused: allowed"):
+        with pytest.raises(RequestRefusedError, match=r"native: .* is refused \(expected"):
             options(slurm, native=text)
 
 
@@ -301,7 +301,7 @@ def test_newer_slurm_has_another_form_of_the_exit_status(
     for code in (old, new)[state == "OUT_OF_MEMORY" :]:
         (found,) = SLURM.read_jobs(said(slurm_row("7", "koala-ab-j1.1.0.1", state, code, "None")))
         assert found.exit_status == status
-    with pytest.raises(LocalManagerError, match="no row of a listing"):
+    with pytest.raises(LocalManagerError, match="not a row of a listing"):
         SLURM.read_jobs(said(slurm_row("7", "koala-ab-j1.1.0.1", state, f"{new}:0", "None")))
 
 

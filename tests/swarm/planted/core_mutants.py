@@ -30,6 +30,7 @@ from koala.core.pipeline import (
     claim_end,
     claiming,
     ending,
+    placing,
     queueing,
     refusals,
     requeueing,
@@ -420,4 +421,11 @@ def a_snapshot_without_the_timers() -> Patches:
         return plain
 
     with replaced((group_commit, "save"), by=save):
+        yield
+
+
+@mutant
+def limits_of_groups_are_ignored() -> Patches:
+    """Jobs are placed beyond the limits of their users and groups."""
+    with replaced((placing, "excess_of"), by=lambda _state, _job: ""):
         yield

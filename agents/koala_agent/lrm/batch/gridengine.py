@@ -188,7 +188,7 @@ class GridEngine(Dialect):
         is no list of features."""
         features = asked.constraint.split("&") if asked.constraint else []
         if wrong := next((word for word in features if not FEATURE.fullmatch(word)), ""):
-            message = f"constraint: {wrong!r} is refused: allowed are features joined by &"
+            message = f"constraint: {wrong!r} is refused (expected features joined by &)"
             raise RequestRefusedError(message)
         found = [f"{name}={count}" for name, count in asked.licenses]
         found += [f"{word}=TRUE" for word in features]
@@ -459,7 +459,7 @@ class _Slots:
         told = {one.get("name"): (one.text or "").strip() for one in queue.iter("queuevalue")}
         slots, used, kept = (told.get(key, "") for key in ("slots", "slots_used", "slots_resv"))
         if not (is_count(slots) and is_count(used)):
-            raise LocalManagerError(f"qhost: {slots!r} is no count of slots", transient=True)
+            raise LocalManagerError(f"qhost: {slots!r} is not a number of slots", transient=True)
         taken = int(used) + (int(kept) if is_count(kept) else 0)
         return cls(slots=int(slots), used=taken, state=told.get("state_string", ""))
 
@@ -524,7 +524,7 @@ def _tree(answer: Answer, command: str) -> ET.Element:
             parser.feed(answer.out[start : start + PART])
         return parser.close()
     except ET.ParseError as error:
-        raise LocalManagerError(f"{command}: its answer is no XML: {error}") from error
+        raise LocalManagerError(f"{command}: invalid XML in its answer: {error}") from error
 
 
 def _row(row: ET.Element) -> BatchJob:
@@ -555,7 +555,7 @@ def _state(letters: str) -> JobState:
 def _count(queue: ET.Element, name: str) -> int:
     text = queue.findtext(name) or "0"
     if not is_count(text):
-        raise LocalManagerError(f"qstat: {name} = {text!r} is no count of processors")
+        raise LocalManagerError(f"qstat: {name} = {text!r} is not a number of processors")
     return int(text)
 
 
@@ -630,8 +630,8 @@ async def _check(table: GridEngineTable, site: CommandRunner) -> None:
         raise LocalManagerError(f"qconf -spl: {answer.complaint()}")
     if table.parallel_environment not in (known := answer.out.split()):
         raise ConfigError(
-            f"lrm.parallel_environment = {table.parallel_environment!r}: allowed is one of"
-            f" {', '.join(known) or 'none: an administrator makes one with qconf -ap'}"
+            f"lrm.parallel_environment = {table.parallel_environment!r} (expected"
+            f" {' or '.join(known) or 'one: an administrator makes one with qconf -ap'})"
         )
 
 

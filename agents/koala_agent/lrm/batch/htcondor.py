@@ -253,7 +253,7 @@ class HTCondor(Dialect):
         no list of features."""
         features = asked.constraint.split("&") if asked.constraint else []
         if wrong := next((word for word in features if not FEATURE.fullmatch(word)), ""):
-            message = f"constraint: {wrong!r} is refused: allowed are attributes joined by &"
+            message = f"constraint: {wrong!r} is refused (expected attributes joined by &)"
             raise RequestRefusedError(message)
         own = [self.requirements] if self.requirements else []
         return [*own, *(f"{word} =?= True" for word in features)]
@@ -413,7 +413,9 @@ def _ads(answer: Answer, command: str) -> list[dict[str, Any]]:
     """Parse a listing; one without rows is empty, or an empty list."""
     ads = read_json(answer, command, empty="[]")
     if not isinstance(ads, list) or not all(isinstance(ad, dict) for ad in ads):
-        raise LocalManagerError(f"{command}: its answer is no list of ads", transient=True)
+        raise LocalManagerError(
+            f"{command}: unexpected output (expected a list of ads)", transient=True
+        )
     return ads
 
 
@@ -535,7 +537,9 @@ def _native_commands(text: str, allowed: tuple[str, ...]) -> list[str]:
         plain = name.lower().lstrip("+")
         own = (*NATIVE_OWN, *(word.replace("_", "") for word in NATIVE_OWN))
         if plain.startswith(own):
-            refuse(word, "commands that Koala neither sets nor counts (docs: attributes of jobs)")
+            refuse(
+                word, "commands that Koala neither sets nor counts; see docs: attributes of jobs"
+            )
         check_allowed(name, allowed)
     return words
 

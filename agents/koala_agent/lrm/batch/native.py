@@ -65,10 +65,10 @@ def check_allowed(name: str, allowed: tuple[str, ...]) -> None:
     """Check that the site allows an option. Raises RequestRefusedError."""
     if EVERY not in allowed and name not in allowed:
         some = ", ".join(allowed) or "none at this site"
-        refuse(name, f"{some} (lrm.native of its agent)")
+        refuse(name, f"{some}: lrm.native of its agent")
 
 
 def refuse(word: str, allowed: str) -> NoReturn:
     """Refuse a word of a job's options. Raises RequestRefusedError."""
-    message = f"native: {word[:80]!r} is refused: allowed are {allowed}"
+    message = f"native: {word[:80]!r} is refused (expected {allowed})"
     raise RequestRefusedError(message)

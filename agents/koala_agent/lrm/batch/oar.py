@@ -287,7 +287,7 @@ def _request(placeholder: Placeholder) -> str:
     asked = placeholder.resources
     features = asked.constraint.split("&") if asked.constraint else []
     if wrong := next((word for word in features if not PROPERTY.fullmatch(word)), ""):
-        message = f"constraint: {wrong[:80]!r} is refused: allowed are properties joined by &"
+        message = f"constraint: {wrong[:80]!r} is refused (expected properties joined by &)"
         raise RequestRefusedError(message)
     terms = [f"{word}='YES'" for word in features]
     if memory_mb := (asked.memory_min_mb or 0) * placeholder.processes:
@@ -316,7 +316,9 @@ def _table(answer: Answer, command: str) -> dict[str, dict[str, Any]]:
     if not isinstance(rows, dict) or not all(
         is_count(number) and isinstance(row, dict) for number, row in rows.items()
     ):
-        raise LocalManagerError(f"{command}: its answer is no listing of OAR", transient=True)
+        raise LocalManagerError(
+            f"{command}: unexpected output (expected a listing of OAR)", transient=True
+        )
     return dict(rows)
 
 

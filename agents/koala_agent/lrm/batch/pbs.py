@@ -335,7 +335,9 @@ def _word(key: str, text: str) -> str:
 def _tree(answer: Answer, command: str) -> dict[str, Any]:
     tree = read_json(answer, command)
     if not isinstance(tree, dict) or "timestamp" not in tree:
-        raise LocalManagerError(f"{command}: its answer is no listing of PBS", transient=True)
+        raise LocalManagerError(
+            f"{command}: unexpected output (expected a listing of PBS)", transient=True
+        )
     return tree
 
 
@@ -343,14 +345,18 @@ def _jobs(answer: Answer) -> dict[str, dict[str, Any]]:
     """Return the attributes of jobs by identifier; a server without jobs leaves the key out."""
     jobs = _tree(answer, "qstat").get("Jobs", {})
     if not isinstance(jobs, dict) or not all(isinstance(job, dict) for job in jobs.values()):
-        raise LocalManagerError("qstat: its jobs are no table", transient=True)
+        raise LocalManagerError(
+            "qstat: unexpected output (expected a table of jobs)", transient=True
+        )
     return jobs
 
 
 def _table(answer: Answer, command: str, key: str) -> list[dict[str, Any]]:
     rows = _tree(answer, command).get(key, {})
     if not isinstance(rows, dict) or not all(isinstance(row, dict) for row in rows.values()):
-        raise LocalManagerError(f"{command}: its {key} are no table", transient=True)
+        raise LocalManagerError(
+            f"{command}: unexpected output (expected a table of {key})", transient=True
+        )
     return list(rows.values())
 
 

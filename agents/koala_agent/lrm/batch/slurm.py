@@ -448,7 +448,7 @@ def _job(row: Row) -> BatchJob:
     wait_status = _wait_status(row.code)
     if plain is None or wait_status is None:
         text = " ".join(row)[:200]
-        raise LocalManagerError(f"squeue: {text!r} is no row of a listing", transient=True)
+        raise LocalManagerError(f"squeue: {text!r} is not a row of a listing", transient=True)
     if row.state in ENDS:
         reason = row.limit if row.state == "TIMEOUT" else row.reason
         ended = _ended(plain[1], row.name, row.state, wait_status, reason)
@@ -515,7 +515,7 @@ def _native_options(asked: Resources, allowed: tuple[str, ...]) -> list[str]:
             continue
         # sbatch takes beginnings of names
         if any(own.startswith(option[2:]) for own in NATIVE_OWN) and not _is_free(option, value):
-            refuse(word, "options that Koala neither sets nor counts (docs: attributes of jobs)")
+            refuse(word, "options that Koala neither sets nor counts; see docs: attributes of jobs")
         check_allowed(option, allowed)
     return words
 

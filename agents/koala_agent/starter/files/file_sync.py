@@ -374,7 +374,7 @@ class _Worker:
         line, self._unread = self._unread.split(b"\n", 1)
         answer = loads(line)
         if not isinstance(answer, dict):
-            raise ValueError(f"{answer!r} is no answer")  # noqa: TRY004 - as bad as any other
+            raise ValueError(f"{answer!r} is not an answer")  # noqa: TRY004 - as bad as any other
         return answer
 
     def _hang_up(self) -> None:

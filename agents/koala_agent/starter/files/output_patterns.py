@@ -40,7 +40,11 @@ def chosen(
     patterns = list(patterns)
     found = [name for name in sorted(names) if any(matches(one, name) for one in patterns)]
     if len(found) > FILES_MAX:
-        return [], f"outputs match {len(found)} files: allowed are {FILES_MAX}; an archive is one"
+        return (
+            [],
+            f"outputs match {len(found)} files (expected at most {FILES_MAX}; an archive counts as"
+            " one)",
+        )
     for pattern in patterns:
         is_plain = not _WILD.search(pattern)
         if is_all and is_plain and not any(matches(pattern, name) for name in found):

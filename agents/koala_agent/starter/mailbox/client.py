@@ -41,7 +41,7 @@ def require_own(status: os.stat_result, what: str) -> None:
     """Raise PermissionError unless this file is our account's and nobody else may write it."""
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         words = f"owned by user id {status.st_uid} with mode {status.st_mode & 0o7777:04o}"
-        raise PermissionError(errno.EPERM, f"{words}: allowed is our own, 0700", what)
+        raise PermissionError(errno.EPERM, f"{words} (expected our own, with mode 0700)", what)
 
 
 class Mailbox:

@@ -159,7 +159,7 @@ def _own_number(hosts: list[str]) -> int:
     for name in names:
         if name in hosts:
             return hosts.index(name)
-    raise ValueError(f"{' and '.join(names)} are none of {', '.join(hosts)}")
+    raise ValueError(f"{' and '.join(names)} not found (expected one of {', '.join(hosts)})")
 
 
 def main(given: dict[str, object], folder: str = "") -> int:

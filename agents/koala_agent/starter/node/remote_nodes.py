@@ -293,7 +293,7 @@ class RemoteNodes:
             return None
         node = self._nodes.get(to_count(message.get("machine")))
         if message.get("kind") != "hello" or node is None or not caller.challenge:
-            raise ValueError(f"{str(message.get('kind'))[:40]}: allowed is a hello")
+            raise ValueError(f"{str(message.get('kind'))[:40]} (expected hello first)")
         said_here = (helper_name(node.machine), str(message.get("nonce")), caller.challenge)
         if not is_proof(message.get("proof"), self._secret, STARTER, *said_here):
             raise ValueError("wrong proof")

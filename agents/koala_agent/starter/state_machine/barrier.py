@@ -190,7 +190,7 @@ class PathProbing:
             return []
         for port in [*order.listens, *(port for _label, _address, port, _claim in order.targets)]:
             if not 1 <= port <= PORT_MAX:
-                raise ValueError(f"{port} is no port: allowed is 1 to {PORT_MAX}")
+                raise ValueError(f"{port} is not a port (expected 1 to {PORT_MAX})")
         self._is_listening = True
         return [ProbePaths(order=order)]
 

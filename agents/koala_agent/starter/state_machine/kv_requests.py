@@ -48,11 +48,13 @@ class KvRequests:
         try:
             name_size, size = len(event.name.encode()), len((event.value or "").encode())
         except UnicodeEncodeError:  # JSON can hold half a pair of surrogates, nothing after us can
-            return f"the name or value of {event.name!r} is no text that UTF-8 can hold"
+            return f"the name or value of {event.name!r} cannot be written in UTF-8"
         if not 1 <= name_size <= NAME_MAX_BYTES:
             return f"a name has 1 to {NAME_MAX_BYTES} bytes"
         if size > VALUE_MAX_BYTES:
-            return f"the value of {event.name!r} has {size} bytes: {VALUE_MAX_BYTES} are allowed"
+            return (
+                f"the value of {event.name!r} has {size} bytes (expected at most {VALUE_MAX_BYTES})"
+            )
         return ""
 
     def ask(self, event: ValueRequested, now: float) -> dict[str, object]:

@@ -61,6 +61,7 @@ class HelloReply(_message.Message):
     ROLE_FIELD_NUMBER: _builtins.int
     NOW_FIELD_NUMBER: _builtins.int
     RELAY_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_FIELD_NUMBER: _builtins.int
     protocol: _builtins.int
     version: _builtins.str
     epoch: _builtins.int
@@ -71,6 +72,8 @@ class HelloReply(_message.Message):
     """the daemon's clock, in seconds of the epoch"""
     relay: _builtins.str
     """where agents reach its relay of files; empty while it starts"""
+    expires_at: _builtins.float
+    """when the caller's credentials expire; 0: never"""
     def __init__(
         self,
         *,
@@ -81,10 +84,11 @@ class HelloReply(_message.Message):
         role: _builtins.str = ...,
         now: _builtins.float = ...,
         relay: _builtins.str = ...,
+        expires_at: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "now", b"now", "protocol", b"protocol", "relay", b"relay", "role", b"role", "user", b"user", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "expires_at", b"expires_at", "now", b"now", "protocol", b"protocol", "relay", b"relay", "role", b"role", "user", b"user", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -182,6 +186,7 @@ class Submission(_message.Message):
     NO_WAIT_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
     STAGED_FIELD_NUMBER: _builtins.int
     rsl: _builtins.str
     key: _builtins.str
@@ -190,6 +195,8 @@ class Submission(_message.Message):
     """refuse instead of delaying when the placement queues are full"""
     queue: _builtins.str
     """the site at whose local queue it is submitted; empty: none"""
+    group: _builtins.str
+    """for which it counts; empty: that of the description, else the user's default"""
     @_builtins.property
     def definitions(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
@@ -209,11 +216,12 @@ class Submission(_message.Message):
         no_wait: _builtins.bool = ...,
         queue: _builtins.str = ...,
         after: _abc.Iterable[_builtins.str] | None = ...,
+        group: _builtins.str = ...,
         staged: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "definitions", b"definitions", "key", b"key", "no_wait", b"no_wait", "queue", b"queue", "rsl", b"rsl", "staged", b"staged"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "definitions", b"definitions", "group", b"group", "key", b"key", "no_wait", b"no_wait", "queue", b"queue", "rsl", b"rsl", "staged", b"staged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -508,25 +516,189 @@ class AddUserRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
     EXPIRES_S_FIELD_NUMBER: _builtins.int
+    INVITED_S_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     role: _builtins.str
     """user, operator, administrator"""
     expires_s: _builtins.float
     """how long the token may be used; 0: until revoked"""
+    invited_s: _builtins.float
+    """the token is an invitation, to be exchanged within this time; 0: it is not"""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         role: _builtins.str = ...,
         expires_s: _builtins.float = ...,
+        invited_s: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_s", b"expires_s", "name", b"name", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_s", b"expires_s", "invited_s", b"invited_s", "name", b"name", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AddUserRequest: _TypeAlias = AddUserRequest  # noqa: Y015
+
+@_typing.final
+class NotificationsRequest(_message.Message):
+    """How the caller is told of jobs and of the end of its credentials."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGE_FIELD_NUMBER: _builtins.int
+    MAIL_FIELD_NUMBER: _builtins.int
+    WEBHOOK_FIELD_NUMBER: _builtins.int
+    ON_FIELD_NUMBER: _builtins.int
+    TEST_FIELD_NUMBER: _builtins.int
+    change: _builtins.bool
+    """to what follows; else it is only shown"""
+    mail: _builtins.str
+    """address; empty: none"""
+    webhook: _builtins.str
+    """URL; empty: none"""
+    test: _builtins.bool
+    """send one now"""
+    @_builtins.property
+    def on(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """start, end, failure, setback, expiry; empty: end and expiry"""
+
+    def __init__(
+        self,
+        *,
+        change: _builtins.bool = ...,
+        mail: _builtins.str = ...,
+        webhook: _builtins.str = ...,
+        on: _abc.Iterable[_builtins.str] | None = ...,
+        test: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "mail", b"mail", "on", b"on", "test", b"test", "webhook", b"webhook"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NotificationsRequest: _TypeAlias = NotificationsRequest  # noqa: Y015
+
+@_typing.final
+class SetUserRequest(_message.Message):
+    """Changes a user, whose token stays. What is not set stays as it is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LimitsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    EXPIRES_S_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    role: _builtins.str
+    expires_s: _builtins.float
+    """from now; 0: never"""
+    group: _builtins.str
+    """of jobs that name none"""
+    @_builtins.property
+    def limits(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """processors, gpus, jobs, hold_s, shares: a number, or none"""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        role: _builtins.str = ...,
+        expires_s: _builtins.float | None = ...,
+        group: _builtins.str | None = ...,
+        limits: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expires_s", b"_expires_s", "_group", b"_group", "expires_s", b"expires_s", "group", b"group"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expires_s", b"_expires_s", "_group", b"_group", "expires_s", b"expires_s", "group", b"group", "limits", b"limits", "name", b"name", "role", b"role"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__expires_s: _TypeAlias = _typing.Literal["expires_s"]  # noqa: Y015
+    _WhichOneofArgType__expires_s: _TypeAlias = _typing.Literal["_expires_s", b"_expires_s"]  # noqa: Y015
+    _WhichOneofReturnType__group: _TypeAlias = _typing.Literal["group"]  # noqa: Y015
+    _WhichOneofArgType__group: _TypeAlias = _typing.Literal["_group", b"_group"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expires_s) -> _WhichOneofReturnType__expires_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__group) -> _WhichOneofReturnType__group | None: ...
+
+Global___SetUserRequest: _TypeAlias = SetUserRequest  # noqa: Y015
+
+@_typing.final
+class SetGroupRequest(_message.Message):
+    """Adds or changes a group of users."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LimitsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ADD_FIELD_NUMBER: _builtins.int
+    REMOVE_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    @_builtins.property
+    def add(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def remove(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def limits(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """as in SetUserRequest"""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        add: _abc.Iterable[_builtins.str] | None = ...,
+        remove: _abc.Iterable[_builtins.str] | None = ...,
+        limits: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["add", b"add", "limits", b"limits", "name", b"name", "remove", b"remove"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetGroupRequest: _TypeAlias = SetGroupRequest  # noqa: Y015
 
 @_typing.final
 class AuditRequest(_message.Message):

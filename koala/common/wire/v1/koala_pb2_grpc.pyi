@@ -54,6 +54,12 @@ class KoalaStub:
     Watch: _grpc.UnaryStreamMultiCallable[_koala_pb2.WatchRequest, _koala_pb2.Notice]
     Logs: _grpc.UnaryStreamMultiCallable[_koala_pb2.LogsRequest, _koala_pb2.LogPart]
     Outputs: _grpc.UnaryStreamMultiCallable[_koala_pb2.OutputsRequest, _koala_pb2.OutputPart]
+    RenewToken: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
+    """a new token for the caller's, which ends; all that an invitation is good for"""
+    Notifications: _grpc.UnaryUnaryMultiCallable[_koala_pb2.NotificationsRequest, _koala_pb2.Document]
+    """the caller's own"""
+    ListGroups: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
+    """those of the caller; all for operators"""
     AddSite: _grpc.UnaryUnaryMultiCallable[_koala_pb2.AddSiteRequest, _koala_pb2.Document]
     """For operators: which sites may register."""
     RevokeSite: _grpc.UnaryUnaryMultiCallable[_koala_pb2.NameRequest, _koala_pb2.Document]
@@ -61,6 +67,9 @@ class KoalaStub:
     AddUser: _grpc.UnaryUnaryMultiCallable[_koala_pb2.AddUserRequest, _koala_pb2.Document]
     """For administrators: who may call, and who did what."""
     RevokeUser: _grpc.UnaryUnaryMultiCallable[_koala_pb2.NameRequest, _koala_pb2.Document]
+    SetUser: _grpc.UnaryUnaryMultiCallable[_koala_pb2.SetUserRequest, _koala_pb2.Document]
+    SetGroup: _grpc.UnaryUnaryMultiCallable[_koala_pb2.SetGroupRequest, _koala_pb2.Document]
+    RemoveGroup: _grpc.UnaryUnaryMultiCallable[_koala_pb2.NameRequest, _koala_pb2.Document]
     ListUsers: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
     Audit: _grpc.UnaryUnaryMultiCallable[_koala_pb2.AuditRequest, _koala_pb2.Document]
 
@@ -87,6 +96,12 @@ class KoalaAsyncStub(KoalaStub):
     Watch: _aio.UnaryStreamMultiCallable[_koala_pb2.WatchRequest, _koala_pb2.Notice]  # type: ignore[assignment]
     Logs: _aio.UnaryStreamMultiCallable[_koala_pb2.LogsRequest, _koala_pb2.LogPart]  # type: ignore[assignment]
     Outputs: _aio.UnaryStreamMultiCallable[_koala_pb2.OutputsRequest, _koala_pb2.OutputPart]  # type: ignore[assignment]
+    RenewToken: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
+    """a new token for the caller's, which ends; all that an invitation is good for"""
+    Notifications: _aio.UnaryUnaryMultiCallable[_koala_pb2.NotificationsRequest, _koala_pb2.Document]  # type: ignore[assignment]
+    """the caller's own"""
+    ListGroups: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
+    """those of the caller; all for operators"""
     AddSite: _aio.UnaryUnaryMultiCallable[_koala_pb2.AddSiteRequest, _koala_pb2.Document]  # type: ignore[assignment]
     """For operators: which sites may register."""
     RevokeSite: _aio.UnaryUnaryMultiCallable[_koala_pb2.NameRequest, _koala_pb2.Document]  # type: ignore[assignment]
@@ -94,6 +109,9 @@ class KoalaAsyncStub(KoalaStub):
     AddUser: _aio.UnaryUnaryMultiCallable[_koala_pb2.AddUserRequest, _koala_pb2.Document]  # type: ignore[assignment]
     """For administrators: who may call, and who did what."""
     RevokeUser: _aio.UnaryUnaryMultiCallable[_koala_pb2.NameRequest, _koala_pb2.Document]  # type: ignore[assignment]
+    SetUser: _aio.UnaryUnaryMultiCallable[_koala_pb2.SetUserRequest, _koala_pb2.Document]  # type: ignore[assignment]
+    SetGroup: _aio.UnaryUnaryMultiCallable[_koala_pb2.SetGroupRequest, _koala_pb2.Document]  # type: ignore[assignment]
+    RemoveGroup: _aio.UnaryUnaryMultiCallable[_koala_pb2.NameRequest, _koala_pb2.Document]  # type: ignore[assignment]
     ListUsers: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
     Audit: _aio.UnaryUnaryMultiCallable[_koala_pb2.AuditRequest, _koala_pb2.Document]  # type: ignore[assignment]
 
@@ -233,6 +251,30 @@ class KoalaServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_koala_pb2.OutputPart], _abc.AsyncIterator[_koala_pb2.OutputPart]]: ...
 
     @_abc_1.abstractmethod
+    def RenewToken(
+        self,
+        request: _koala_pb2.Empty,
+        context: _ServicerContext,
+    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]:
+        """a new token for the caller's, which ends; all that an invitation is good for"""
+
+    @_abc_1.abstractmethod
+    def Notifications(
+        self,
+        request: _koala_pb2.NotificationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]:
+        """the caller's own"""
+
+    @_abc_1.abstractmethod
+    def ListGroups(
+        self,
+        request: _koala_pb2.Empty,
+        context: _ServicerContext,
+    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]:
+        """those of the caller; all for operators"""
+
+    @_abc_1.abstractmethod
     def AddSite(
         self,
         request: _koala_pb2.AddSiteRequest,
@@ -264,6 +306,27 @@ class KoalaServicer(metaclass=_abc_1.ABCMeta):
 
     @_abc_1.abstractmethod
     def RevokeUser(
+        self,
+        request: _koala_pb2.NameRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+
+    @_abc_1.abstractmethod
+    def SetUser(
+        self,
+        request: _koala_pb2.SetUserRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+
+    @_abc_1.abstractmethod
+    def SetGroup(
+        self,
+        request: _koala_pb2.SetGroupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+
+    @_abc_1.abstractmethod
+    def RemoveGroup(
         self,
         request: _koala_pb2.NameRequest,
         context: _ServicerContext,

@@ -29,8 +29,8 @@ def _policy(name: str) -> str:
     found = policy_name("policy", "queueing", name)
     if not isinstance(named("queueing", found), Discipline):
         raise ConfigError(
-            f"--policy {name}: allowed are disciplines for several queues"
-            f" ({', '.join(DISCIPLINES)}): this simulation has no other queues"
+            f"--policy {name} (expected disciplines for several queues"
+            f" ({', '.join(DISCIPLINES)}): this simulation has no other queues)"
         )
     return found
 

@@ -66,7 +66,7 @@ def run(one: Run) -> Outcome:
     """Run one replication of one point."""
     point = one.setting
     if not isinstance(point, Point):
-        message = f"{point!r} is no point of this paper"
+        message = f"{point!r} is not a point of this paper"
         raise TypeError(message)
     jobs = round(point.length * one.effort.length)
     found = runs.run(

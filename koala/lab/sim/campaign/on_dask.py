@@ -109,8 +109,8 @@ def _check_workers(client: Client) -> None:
 
 def _other_code(worker: str, code: object, own: str) -> ConfigError:
     return ConfigError(
-        f"--on: worker {worker} has other code ({code}), this machine {own}: allowed are"
-        " workers with the same Koala and Python"
+        f"--on: worker {worker} has other code ({code}), this machine {own} (expected"
+        " workers with the same Koala and Python)"
     )
 
 

@@ -111,7 +111,7 @@ def merge(
     if parts[0].provenance["interpreter"] != interpreter():
         raise ConfigError(
             f"{parts[0].folder}: its runs were made by {parts[0].provenance['interpreter']}, and"
-            f" this is {interpreter()}: allowed is the same"
+            f" this is {interpreter()} (expected the same)"
         )
     found = _runs(parts)
     if missing := [number for number, name in enumerate(ids, start=1) if name not in found]:
@@ -135,7 +135,7 @@ def _runs(parts: Sequence[Part]) -> dict[str, FinishedRun]:
             try:
                 name, outcome = row["id"], from_plain(row)
             except (LookupError, TypeError, ValueError, AttributeError) as error:
-                raise ConfigError(f"{path}:{number + 1}: is no finished run") from error
+                raise ConfigError(f"{path}:{number + 1}: not a record of a finished run") from error
             cpu_s = times[number] if number < len(times) else 0.0
             if name in found and as_plain(found[name].outcome) != as_plain(outcome):
                 text = f"{path}:{number + 1}: differs from the same run in {places[name]}"
@@ -151,15 +151,15 @@ def _provenance(folder: Path) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(
-            f"{path}: cannot be read: {error.strerror}; allowed are folders of a part"
+            f"{path}: cannot be read: {error.strerror} (expected folders of a part)"
         ) from error
     except ValueError as error:
-        raise ConfigError(f"{path}: is no JSON: {error}") from error
+        raise ConfigError(f"{path}: invalid JSON: {error}") from error
     kinds = {"options": dict, "cpu_s_by_run": list, **dict.fromkeys(SAME, str)}
     if (
         not isinstance(found, dict)
         or found.get("form") != FORM
         or not all(isinstance(found.get(name), kind) for name, kind in kinds.items())
     ):
-        raise ConfigError(f"{path}: is no provenance of a campaign of this version")
+        raise ConfigError(f"{path} is not a provenance of a campaign of this version")
     return found

@@ -69,9 +69,9 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
                 try:
                     found = json.loads(line)
                 except ValueError as error:
-                    raise ConfigError(f"{path}:{number}: is no JSON: {error}") from error
+                    raise ConfigError(f"{path}:{number}: invalid JSON: {error}") from error
                 if not isinstance(found, dict):
-                    raise ConfigError(f"{path}:{number}: is no object")
+                    raise ConfigError(f"{path}:{number}: not a record (expected a JSON object)")
                 yield found
     except (OSError, UnicodeDecodeError) as error:
         detail = error.strerror if isinstance(error, OSError) else "no text in UTF-8"

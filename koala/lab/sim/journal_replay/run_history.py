@@ -164,6 +164,7 @@ class RunHistory:
             case (
                 ev.DaemonStarted()
                 | ev.ParametersChanged()
+                | ev.AllowancesSet()
                 | ev.PathsTried()
                 | ev.JobSubmitted()
                 | ev.JobCancelRequested()

@@ -81,6 +81,8 @@ class Narrator:
                 return "", f"the daemon started, life {epoch}"
             case ev.ParametersChanged():
                 return "", self._changed(event)
+            case ev.AllowancesSet(allowances=allowances):
+                return "", f"{len(allowances)} users and groups have limits"
             case ev.JobSubmitted(job=job, spec=spec):
                 parts = [part.processors for part in spec.components]
                 owner = f" by {spec.owner}" if spec.owner else ""

@@ -118,7 +118,7 @@ def is_log(path: Path | None) -> bool:
     if path is None:
         return False
     if path.suffix in (".gz", ".gwf"):
-        raise ConfigError(f"--jobs-out {path}: allowed are files named *.csv and *.swf")
+        raise ConfigError(f"--jobs-out {path} (expected a file named *.csv or *.swf)")
     return path.suffix == ".swf"
 
 

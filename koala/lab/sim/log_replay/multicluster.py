@@ -70,7 +70,8 @@ def rule(text: str) -> SplitRule:
     if text.isdigit() and int(text) > 0:
         return at_most(int(text))
     raise ConfigError(
-        f"--split {text}: allowed are {', '.join(RULES)}, or the most processors of a component"
+        f"--split {text} (expected one of {', '.join(RULES)}, or the most processors of a"
+        " component)"
     )
 
 
@@ -290,7 +291,7 @@ class GridReplay:
             return True
         if job.queue not in self._processors:
             known = ", ".join(self._processors)
-            raise ConfigError(f"job {job.number}: queue {job.queue}: allowed are {known}")
+            raise ConfigError(f"job {job.number}: queue {job.queue} (expected {known})")
         return len(parts) > 1 or parts[0] <= self._processors[job.queue]
 
     def _at_sites(self, job: GridJob) -> Sizes | None:
@@ -300,7 +301,9 @@ class GridReplay:
         left = dict(self._processors)
         for site, size in zip(job.sites, sizes, strict=True):
             if site not in left:
-                raise ConfigError(f"job {job.number}: site {site}: allowed are {', '.join(left)}")
+                raise ConfigError(
+                    f"job {job.number}: site {site} (expected one of {', '.join(left)})"
+                )
             left[site] -= size
         return sizes if min(left.values()) >= 0 else None
 

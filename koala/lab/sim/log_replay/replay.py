@@ -70,7 +70,7 @@ class Replay:
         self._log = Log(setting.path, setting.form)
         self._outcomes = OutcomeLog() if is_log(jobs_out) else None
         if self._outcomes is not None and checkpoint is not None:
-            raise ConfigError(f"--jobs-out {jobs_out}: with --checkpoint only *.csv is allowed")
+            raise ConfigError(f"--jobs-out {jobs_out} with --checkpoint (expected *.csv)")
         self._report: Callable[[float], None] = lambda _done: None
         self.is_interrupted = False
 
@@ -188,7 +188,7 @@ class Replay:
         path = self._checkpoint
         assert path is not None
         if path.exists() and not path.is_file():  # a device has no end
-            raise ConfigError(f"{path}: is no checkpoint of a replay")
+            raise ConfigError(f"{path} is not a checkpoint of a replay")
         try:
             first, _, rest = path.read_text(encoding="ascii").partition("\n")
             head = json.loads(first)
@@ -196,9 +196,9 @@ class Replay:
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
         except (ValueError, LookupError, TypeError, RecursionError) as error:
-            raise ConfigError(f"{path}: is no checkpoint of a replay") from error
+            raise ConfigError(f"{path} is not a checkpoint of a replay") from error
         if version != _VERSION:
-            raise ConfigError(f"{path}: is of version {str(version)[:40]!r}; allowed is {_VERSION}")
+            raise ConfigError(f"{path}: is of version {str(version)[:40]!r} (expected {_VERSION})")
         written = rest.removesuffix("\n")
         if head.get("digest") != _digest_of(written):
             text = f"{path}: is damaged: it does not hold what was written; begin the replay again"

@@ -54,7 +54,7 @@ def test_a_name_without_wildcards_must_be_there_and_there_is_a_limit() -> None:
     assert chosen(["*.csv"], names[1:])[1] == ""
     found, problem = chosen(["*.csv"], names)
     assert found == []
-    assert problem == "outputs match 1001 files: allowed are 1000; an archive is one"
+    assert problem == "outputs match 1001 files (expected at most 1000; an archive counts as one)"
 
 
 @pytest.fixture

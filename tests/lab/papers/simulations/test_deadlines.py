@@ -230,14 +230,14 @@ def test_loads_add_up_and_replications_differ_from_batches_in_spread_alone() -> 
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"fraction": 0.0}, "lp = 0.0: allowed is more than 0"),
+        ({"fraction": 0.0}, r"lp = 0.0 \(expected more than 0"),
         ({"tries_max": -1}, "mp = -1"),
         ({"wait_s": -1.0}, "wait = -1.0"),
-        ({"sites": (16, 32), "sizes": (4, 32)}, "sizes = 4:32: .* 16, the smallest site"),
+        ({"sites": (16, 32), "sizes": (4, 32)}, "sizes = 4:32 .* 16, the smallest site"),
         ({"sites": (32,)}, "components = 2:1"),
         ({"warmup_s": 60_000.0}, "time = 60000"),
         ({"lead_s": (5.0, 1.0)}, "lead"),
-        ({"at_deadline": "GP"}, "allowed is kill, fail"),
+        ({"at_deadline": "GP"}, r"expected kill, fail\)"),
     ],
 )
 def test_a_setting_out_of_bounds_is_refused(change: dict[str, Any], text: str) -> None:

@@ -353,7 +353,7 @@ def test_a_replay_is_resumed_only_as_it_was_begun(
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path, text: str) -> None:
     checkpoint = tmp_path / "checkpoint"
     checkpoint.write_text(text, encoding="ascii")
-    with pytest.raises(ConfigError, match=r"is no checkpoint|is of version '9'|is damaged"):
+    with pytest.raises(ConfigError, match=r"is not a checkpoint|is of version '9'|is damaged"):
         Replay(a_setting(tmp_path, []), checkpoint=checkpoint).run(lambda _: None, is_resumed=True)
 
 
@@ -372,7 +372,7 @@ def test_a_checkpoint_with_a_changed_byte_is_refused(tmp_path: Path) -> None:
     whole = checkpoint.read_bytes()
     for at in range(0, len(whole), 97):
         checkpoint.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(ConfigError, match=r"is no checkpoint|is of version|is damaged"):
+        with pytest.raises(ConfigError, match=r"is not a checkpoint|is of version|is damaged"):
             Replay(setting, checkpoint=checkpoint).run(lambda _: None, is_resumed=True)
 
 

@@ -30,7 +30,9 @@ def _scheme(option: str, text: str) -> str:
     try:
         return policy_name(option, "progress", text)
     except ConfigError as error:
-        raise ConfigError(str(error).replace("allowed are ", "allowed are QoS, ", 1)) from error
+        raise ConfigError(
+            str(error).replace("expected one of ", "expected one of QoS, ", 1)
+        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -218,7 +218,7 @@ def test_an_empty_run_is_a_result() -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"io_fraction": 1.1}, "io-fraction = 1.1: allowed is 0 to 1"),
+        ({"io_fraction": 1.1}, r"io-fraction = 1.1 \(expected 0 to 1"),
         ({"rate": 0.0}, "rate = 0"),
         ({"accept": -0.1}, "accept = -0.1"),
         ({"vpn_mbps": 0.0}, "vpn_mbps = 0"),

@@ -54,7 +54,7 @@ class EventFeed:
     def start(self, after: int) -> int:
         """Return the number after which a watch begins. Raises SpecError, RejectedError."""
         if after < -1:
-            raise SpecError(f"after = {after}: allowed are -1 and up")
+            raise SpecError(f"after = {after} (expected -1 or more)")
         first = self._journal.first_notice
         if after == -1:
             return self.last

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.clients import event_feed as notices_module
-from koala.daemon.clients.event_feed import CutError, EventFeed
+from koala.daemon.loop import event_feed as notices_module
+from koala.daemon.loop.event_feed import CutError, EventFeed
 from koala.daemon.storage import journal as journal_module
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Notice
