@@ -122,7 +122,7 @@ async def put(
 
         await_peer()
         with suppress(asyncio.InvalidStateError):  # the call has ended: its answer says why
-            await call.write(pb.PutUp(start=start))
+            await call.write(pb.Frame(start=start))
             first = await call.read()
             if isinstance(first, pb.PutDown):
                 there = first.offset
@@ -133,7 +133,7 @@ async def put(
                 async with aclosing(frames_from(there)) as sent:
                     async for frame in sent:
                         await_peer()
-                        await call.write(pb.PutUp(frame=frame))
+                        await call.write(frame)
                         limit.reschedule(None)
                         there += len(frame.data)
                         note(there)
@@ -149,16 +149,16 @@ async def put(
 # The receiver -------------------------------------------------------------------------------------
 
 
-async def first_of(messages: AsyncIterator[pb.PutUp], stalled_s: float) -> pb.PutStart:
+async def first_of(messages: AsyncIterator[pb.Frame], stalled_s: float) -> pb.PutStart:
     """Return the start of a Put. Raises SpecError, CutError."""
     first = await _next(messages, stalled_s)
-    if first is None or first.WhichOneof("kind") != "start":
+    if first is None or not first.HasField("start"):
         raise SpecError("the first message of a Put has another kind (expected `start`)")
     return first.start
 
 
 async def receive(
-    messages: AsyncIterator[pb.PutUp],
+    messages: AsyncIterator[pb.Frame],
     path: Path,
     size_bytes: int,
     *,
@@ -184,7 +184,7 @@ async def receive(
             message = await _next(messages, stalled_s)
             if message is None:
                 raise CutError(f"only {offset} of {size_bytes} bytes came")
-            data, promised = message.frame.data, message.frame.checksum
+            data, promised = message.data, message.checksum
             if not (data or promised) or offset + len(data) > size_bytes:
                 raise SpecError(
                     f"{len(data)} bytes at {offset} (expected some, and {size_bytes} in all)"
@@ -209,7 +209,7 @@ async def receive(
         part.close()
 
 
-async def _next(messages: AsyncIterator[pb.PutUp], stalled_s: float) -> pb.PutUp | None:
+async def _next(messages: AsyncIterator[pb.Frame], stalled_s: float) -> pb.Frame | None:
     """Return the next message; None at the end. Raises CutError when none comes."""
     try:
         async with asyncio.timeout(stalled_s):

@@ -18,7 +18,7 @@ from koala.common.files.exchange import CutError, SpoiltError, first_of, receive
 from koala.common.files.names import check_name, own_prefix, shown
 from koala.common.protocol.names import SHARED
 from koala.common.wire.v1 import koala_pb2 as pb
-from koala.common.wire.v1.files_pb2 import PutDown, PutUp
+from koala.common.wire.v1.files_pb2 import Frame, PutDown
 from koala.core.model.grid import Site
 from koala.core.model.values import FileName, SiteName, UserName
 from koala.core.scheduler import Scheduler
@@ -61,7 +61,7 @@ class FileService:
             await asyncio.sleep(SWEEP_S)
 
     async def upload(
-        self, messages: AsyncIterator[PutUp], user: str
+        self, messages: AsyncIterator[Frame], user: str
     ) -> AsyncGenerator[PutDown, None]:
         """Receive a content into the spool, from the byte on that is missing. Raises SpecError,
         ExhaustedError, RejectedError for a wrong checksum."""
@@ -82,7 +82,7 @@ class FileService:
         yield PutDown(offset=content.size_bytes, is_done=True)
 
     async def _receive(
-        self, messages: AsyncIterator[PutUp], content: Content
+        self, messages: AsyncIterator[Frame], content: Content
     ) -> AsyncGenerator[PutDown, None]:
         if content.key in self._uploading:
             raise ExhaustedError("the same file is being uploaded already", retry_after_s=REPLY_S)

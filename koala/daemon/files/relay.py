@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from koala.daemon.files.relay_metrics import RelayMetrics
 
 _GetContext: TypeAlias = "aio.ServicerContext[files_pb2.GetRequest, files_pb2.Frame]"
-_PutContext: TypeAlias = "aio.ServicerContext[files_pb2.PutUp, files_pb2.PutDown]"
+_PutContext: TypeAlias = "aio.ServicerContext[files_pb2.Frame, files_pb2.PutDown]"
 
 log = get_logger(__name__)
 
@@ -171,7 +171,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             checksum = frame.checksum
 
     async def Put(  # type: ignore[override]  # noqa: N802 - the service's name for it
-        self, request_iterator: AsyncIterator[files_pb2.PutUp], context: _PutContext
+        self, request_iterator: AsyncIterator[files_pb2.Frame], context: _PutContext
     ) -> None:
         """Receive an output or a log into the spool, or the bytes of a transfer for its reader."""
         async with answering(context):
@@ -193,7 +193,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         self,
         transfer: str,
         shown_token: str,
-        messages: AsyncIterator[files_pb2.PutUp],
+        messages: AsyncIterator[files_pb2.Frame],
         context: _PutContext,
     ) -> None:
         """Wait for a reader of the transfer, then receive its bytes. Raises RefusalError."""
@@ -213,7 +213,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
     async def _receive_offer(
         self,
         pairing: Pairing,
-        messages: AsyncIterator[files_pb2.PutUp],
+        messages: AsyncIterator[files_pb2.Frame],
         context: _PutContext,
     ) -> None:
         """Read from the source as fast as the reader reads.
@@ -228,8 +228,8 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             try:
                 await context.write(files_pb2.PutDown(offset=pairing.offset))
                 async for message in messages:
-                    await pairing.pipe.put(message.frame)
-                    if message.frame.checksum:
+                    await pairing.pipe.put(message)
+                    if message.checksum:
                         return
             finally:
                 pairing.hang_up = None
@@ -238,7 +238,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         self,
         spooled: SpooledName,
         start: files_pb2.PutStart,
-        messages: AsyncIterator[files_pb2.PutUp],
+        messages: AsyncIterator[files_pb2.Frame],
         context: _PutContext,
     ) -> None:
         """Receive a file into the spool, durably. Raises RefusalError, SpecError."""

@@ -423,12 +423,12 @@ async def stored(spool: Path, start: files_pb2.PutStart, *blocks: bytes) -> grpc
     async with a_relay(spool) as address, aio.insecure_channel(address) as channel:
         call = files_pb2_grpc.RelayStub(channel).Put()
         with suppress(asyncio.InvalidStateError):  # the relay has answered already
-            await call.write(files_pb2.PutUp(start=start))
+            await call.write(files_pb2.Frame(start=start))
             for block in blocks:
                 frame = files_pb2.Frame(data=block)
                 if block is RIGHT:
                     frame = files_pb2.Frame(checksum=sha256(b"whole"))
-                await call.write(files_pb2.PutUp(frame=frame))
+                await call.write(frame)
             await call.done_writing()
         with suppress(aio.AioRpcError):
             async for _answer in call:

@@ -199,5 +199,5 @@ async def _offered(address: str, transfer: str, shown: str) -> grpc.StatusCode:
     async with aio.insecure_channel(address) as channel:
         call = files_pb2_grpc.RelayStub(channel).Put()
         start = files_pb2.PutStart(name=transfer, token=shown)
-        await call.write(files_pb2.PutUp(start=start))
+        await call.write(files_pb2.Frame(start=start))
         return await call.code()

@@ -101,15 +101,15 @@ async def test_a_site_that_stores_for_ever_leaves_places_to_others(tmp_path: Pat
         made = authority.sign_site(site, request, lifetime_s=3_600)
         return Identity(key=key, certificate=made.pem, authority=authority.certificate)
 
-    def start(claim: str) -> files_pb2.PutUp:
+    def start(claim: str) -> files_pb2.Frame:
         shown = token(SECRET, Purpose.PUT, claim)
-        return files_pb2.PutUp(
+        return files_pb2.Frame(
             start=files_pb2.PutStart(name=f"{claim}/output/out", token=shown, size_bytes=4)
         )
 
     async def finish(call: Any) -> None:
         frame = files_pb2.Frame(data=b"four", checksum=sha256(b"four"))
-        await call.write(files_pb2.PutUp(frame=frame))
+        await call.write(frame)
         await call.done_writing()
         assert [answer async for answer in call][-1].is_done
 

@@ -49,48 +49,28 @@ class Frame(_message.Message):
 
     DATA_FIELD_NUMBER: _builtins.int
     CHECKSUM_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
     data: _builtins.bytes
     checksum: _builtins.str
     """in the last frame alone: sha256 of the whole file, or of the part that is transferred"""
+    @_builtins.property
+    def start(self) -> Global___PutStart:
+        """in the first frame of a Put alone"""
+
     def __init__(
         self,
         *,
         data: _builtins.bytes = ...,
         checksum: _builtins.str = ...,
+        start: Global___PutStart | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["start", b"start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "data", b"data"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "data", b"data", "start", b"start"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Frame: _TypeAlias = Frame  # noqa: Y015
-
-@_typing.final
-class PutUp(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    START_FIELD_NUMBER: _builtins.int
-    FRAME_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def start(self) -> Global___PutStart: ...
-    @_builtins.property
-    def frame(self) -> Global___Frame: ...
-    def __init__(
-        self,
-        *,
-        start: Global___PutStart | None = ...,
-        frame: Global___Frame | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["frame", b"frame", "kind", b"kind", "start", b"start"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["frame", b"frame", "kind", b"kind", "start", b"start"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["start", "frame"]  # noqa: Y015
-    _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
-
-Global___PutUp: _TypeAlias = PutUp  # noqa: Y015
 
 @_typing.final
 class PutStart(_message.Message):

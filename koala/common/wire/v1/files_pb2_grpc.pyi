@@ -56,20 +56,20 @@ class RelayStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> RelayAsyncStub: ...
-    Put: _grpc.StreamStreamMultiCallable[_files_pb2.PutUp, _files_pb2.PutDown]
+    Put: _grpc.StreamStreamMultiCallable[_files_pb2.Frame, _files_pb2.PutDown]
     """An output or a log for the daemon's spool, or a transfer from a site without an open port to its reader."""
 
 @_typing.type_check_only
 class RelayAsyncStub(RelayStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
-    Put: _aio.StreamStreamMultiCallable[_files_pb2.PutUp, _files_pb2.PutDown]  # type: ignore[assignment]
+    Put: _aio.StreamStreamMultiCallable[_files_pb2.Frame, _files_pb2.PutDown]  # type: ignore[assignment]
     """An output or a log for the daemon's spool, or a transfer from a site without an open port to its reader."""
 
 class RelayServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def Put(
         self,
-        request_iterator: _MaybeAsyncIterator[_files_pb2.PutUp],
+        request_iterator: _MaybeAsyncIterator[_files_pb2.Frame],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_files_pb2.PutDown], _abc.AsyncIterator[_files_pb2.PutDown]]:
         """An output or a log for the daemon's spool, or a transfer from a site without an open port to its reader."""

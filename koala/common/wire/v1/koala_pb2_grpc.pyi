@@ -44,7 +44,7 @@ class KoalaStub:
     Sites: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
     ChangeSite: _grpc.UnaryUnaryMultiCallable[_koala_pb2.SiteRequest, _koala_pb2.Document]
     ListFiles: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
-    Upload: _grpc.StreamStreamMultiCallable[_files_pb2.PutUp, _files_pb2.PutDown]
+    Upload: _grpc.StreamStreamMultiCallable[_files_pb2.Frame, _files_pb2.PutDown]
     """content for the spool; its name is its checksum"""
     AddFile: _grpc.UnaryStreamMultiCallable[_koala_pb2.AddFileRequest, _koala_pb2.AddFileReply]
     RemoveFile: _grpc.UnaryUnaryMultiCallable[_koala_pb2.RemoveFileRequest, _koala_pb2.Document]
@@ -86,7 +86,7 @@ class KoalaAsyncStub(KoalaStub):
     Sites: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
     ChangeSite: _aio.UnaryUnaryMultiCallable[_koala_pb2.SiteRequest, _koala_pb2.Document]  # type: ignore[assignment]
     ListFiles: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
-    Upload: _aio.StreamStreamMultiCallable[_files_pb2.PutUp, _files_pb2.PutDown]  # type: ignore[assignment]
+    Upload: _aio.StreamStreamMultiCallable[_files_pb2.Frame, _files_pb2.PutDown]  # type: ignore[assignment]
     """content for the spool; its name is its checksum"""
     AddFile: _aio.UnaryStreamMultiCallable[_koala_pb2.AddFileRequest, _koala_pb2.AddFileReply]  # type: ignore[assignment]
     RemoveFile: _aio.UnaryUnaryMultiCallable[_koala_pb2.RemoveFileRequest, _koala_pb2.Document]  # type: ignore[assignment]
@@ -189,7 +189,7 @@ class KoalaServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def Upload(
         self,
-        request_iterator: _MaybeAsyncIterator[_files_pb2.PutUp],
+        request_iterator: _MaybeAsyncIterator[_files_pb2.Frame],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_files_pb2.PutDown], _abc.AsyncIterator[_files_pb2.PutDown]]:
         """content for the spool; its name is its checksum"""
