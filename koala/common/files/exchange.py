@@ -180,19 +180,16 @@ async def receive(
             offset = 0
         yield pb.PutDown(offset=offset)
         promised = ""
-        while not promised:
-            message = await _next(messages, stalled_s)
-            if message is None:
-                raise CutError(f"only {offset} of {size_bytes} bytes came")
-            data, promised = message.data, message.checksum
-            if not (data or promised) or offset + len(data) > size_bytes:
-                raise SpecError(
-                    f"{len(data)} bytes at {offset} (expected some, and {size_bytes} in all)"
-                )
-            if data:
-                await admit(len(data))
-                await in_thread(part.write, data, offset)
-                offset += len(data)
+        async with asyncio.timeout(None) as limit:
+            while not promised:
+                limit.reschedule(_now() + stalled_s)
+                message = await anext(messages, None)
+                limit.reschedule(None)
+                data, promised = _content(message, offset, size_bytes)
+                if data:
+                    await admit(len(data))
+                    await in_thread(part.write, data, offset)
+                    offset += len(data)
         await in_thread(part.sync)
         reader = PartReader(part, path.name, size_bytes=offset)
         while await in_thread(reader.skip, offset):
@@ -202,11 +199,23 @@ async def receive(
             raise SpoiltError(f"{offset} of {size_bytes} bytes came, or wrong ones")
     except CutError:
         raise
+    except TimeoutError:
+        raise CutError(f"nothing came for {stalled_s:g} s") from None
     except Exception:
         await in_thread(path.unlink, missing_ok=True)
         raise
     finally:
         part.close()
+
+
+def _content(frame: pb.Frame | None, offset: int, size_bytes: int) -> tuple[bytes, str]:
+    """Return data and checksum of the next frame. Raises CutError, SpecError."""
+    if frame is None:
+        raise CutError(f"only {offset} of {size_bytes} bytes came")
+    data, checksum = frame.data, frame.checksum
+    if not (data or checksum) or offset + len(data) > size_bytes:
+        raise SpecError(f"{len(data)} bytes at {offset} (expected some, and {size_bytes} in all)")
+    return data, checksum
 
 
 async def _next(messages: AsyncIterator[pb.Frame], stalled_s: float) -> pb.Frame | None:
