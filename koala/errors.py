@@ -90,8 +90,30 @@ class DeniedError(KoalaError):
     """The caller is known, but lacks the permission."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """Shortage that rejects a job: the label of the component, the site, and the numbers of
+    processors that were `wanted` there and that it `had`; None where the reason is another one."""
+
+    component: str | None = None
+    site: str | None = None
+    wanted: int | None = None
+    had: int | None = None
+
+
+NO_LACK = Lack()
+
+
 class RejectedError(KoalaError):
-    """The request is valid, but not possible on this grid, or not now."""
+    """The request is valid, but not possible on this grid, or not now. For a job that its size or
+    its sites rule out, `component`, `site`, `wanted` and `had` say what the message says (see
+    `Lack`)."""
+
+    def __init__(self, message: str, lack: Lack = NO_LACK) -> None:
+        self.lack = lack
+        self.component, self.site = lack.component, lack.site
+        self.wanted, self.had = lack.wanted, lack.had
+        super().__init__(message)
 
 
 class ExhaustedError(RejectedError):

@@ -332,6 +332,7 @@ def _local_manager(
         figures_s=max(poll_s, min(FIGURES_POLLS * poll_s, FIGURES_MAX_S)),
         account=account_at(config),
         accounts=tuple(site.switches),
+        is_gate_probed=config.lrm.gate_probe,
         make_room=disk.give_up_ballast,
     )
     per_minute = config.lrm.commands_per_minute

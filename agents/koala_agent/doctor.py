@@ -29,12 +29,13 @@ from koala.common.runtime.checkup import (
     examine,
     is_well,
 )
+from koala.common.runtime.service.detached import find
 from koala.common.wire.listen_ports import check_free
 from koala.errors import ConfigError, LocalManagerError, UnreachableError
 from koala_agent import environments
 from koala_agent.accounts import accepted_users
 from koala_agent.assembly import dialect_of
-from koala_agent.background import find
+from koala_agent.background import lock_of
 from koala_agent.config import read_config
 from koala_agent.config_tables import Config
 from koala_agent.link.endpoints import certified_address, why_refused
@@ -188,7 +189,7 @@ async def _environment(config: Config) -> str:
     if (answer := unmarked(marked)) is None:
         raise NotableError(unheard("this machine", marked))
     login = dict(word.split("=", 1) for word in answer.out.split("\0") if "=" in word)
-    running = find(Path(config.agent.state_dir))
+    running = find(lock_of(config))
     own = os.environ if running is None else running.environ()
     telling = (name for name in login if environments.matches(name, TELLING))
     lost = sorted(name for name in telling if name not in {**own, **config.lrm.environment})
@@ -358,7 +359,7 @@ async def _ports(config: Config) -> str:
     if config.starter.port:
         addresses["starter.port"] = f"{config.starter.listen}:{config.starter.port}"
     fixed = {key: text for key, text in addresses.items() if text}
-    running = find(Path(config.agent.state_dir))
+    running = find(lock_of(config))
     if running is None:
         for key, address in fixed.items():
             check_free(key, address)

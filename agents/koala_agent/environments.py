@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 from koala.common.wire.grpc_variables import FORK_SUPPORT, VERBOSITY
+from koala_agent.starter.procfs import own_environment
 
 GRID_VARIABLE = "KOALA_GRID"
 """Variable of all processes of a grid on one machine, by which `koala up` finds what is left."""
@@ -58,7 +59,7 @@ def of_programs(
     outer = tuple(outer)
     others = (*outer, *RENDEZVOUS) if outer or CLAIM_VARIABLE in os.environ else ()
     kept = {name: os.environ[name] for name in (GRID_VARIABLE,) if name in os.environ}
-    found = left_out((FORK_SUPPORT, VERBOSITY, *SERVICE, "KOALA_*", *others), os.environ)
+    found = left_out((FORK_SUPPORT, VERBOSITY, *SERVICE, "KOALA_*", *others), own_environment())
     return {**left_out(without, {**found, **kept}), **(additions or {})}
 
 

@@ -25,10 +25,10 @@ from pathlib import Path
 from koala.common.identity.tls import JoinToken
 from koala.common.runtime import clock
 from koala.common.runtime.paths import SETTINGS_MAX
+from koala.common.runtime.service.systemd import ServiceManager
 from koala.common.runtime.software import software_version
 from koala.common.runtime.standard_streams import open_standard_streams
 from koala.common.runtime.structured_log import bind_to_all, configure_logging, get_logger
-from koala.common.runtime.systemd import ServiceManager
 from koala.common.runtime.threads import keep_threads
 from koala.common.wire.grpc_shutdown import run_and_drain
 from koala.errors import ConfigError, DiskError, KoalaError, system_error_text

@@ -151,9 +151,9 @@ def show(sizes: Mapping[str, int], environments: Mapping[str, Mapping[str, str]]
     with state_folder(None, prefix="koala-demo-") as place:
         grid = parse_grid(text, source="demo-slurm", folder=place.path)
         folder = lay_out(grid, place.path, address=ANY_PORT)
-        demo = DemoRun(plan(tuple(sizes)), is_live=sys.stderr.isatty())
+        demo = DemoRun(plan(tuple(sizes)), is_live=sys.stdin.isatty() and sys.stdout.isatty())
         try:
-            rows = run_grid(folder, demo.run)
+            jobs = run_grid(folder, demo.run)
         except InterruptedRunError as end:
             say(f"demo-slurm: {end}")
             return 130
@@ -161,8 +161,8 @@ def show(sizes: Mapping[str, int], environments: Mapping[str, Mapping[str, str]]
             place.keep(say)
             say(f"demo-slurm: {error}")
             return 1
-        sys.stdout.write(f"{summary_text(rows)}\n")
-        if all(row["phase"] == "Finished" for row in rows):
+        sys.stdout.write(f"{summary_text(jobs)}\n")
+        if all(job.phase == "Finished" for job in jobs):
             return 0
         place.keep(say)
         return 1

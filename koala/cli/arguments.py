@@ -140,6 +140,15 @@ def offered(*words: str, names_of: str = "") -> Offered:
     return {"shell_complete": complete}
 
 
+def _files_too(
+    _context: click.Context, _one: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Let the shell complete the name of a file."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
 def begun(words: Iterable[str], incomplete: str) -> list[str]:
     """Return the words that begin like the incomplete one, in any case."""
     return [one for one in words if one.lower().startswith(incomplete.lower())]
@@ -191,6 +200,7 @@ def source_argument(*, required: bool = True) -> Callable[[F], F]:
     attributes: dict[str, Any] = {} if required else {"default": ""}
     metavar = "FILE|-" if required else "[FILE|-]"
     text = "The file; - is standard input."
+    attributes["shell_complete"] = _files_too
     return click.argument("source", metavar=metavar, required=required, help=text, **attributes)
 
 
@@ -290,17 +300,26 @@ def read_definitions(words: Iterable[str] | None, *, option: str = "-D") -> dict
 
 
 def read_instant(option: str, text: str | None) -> float | None:
-    """Parse an ISO 8601 instant into epoch seconds. Raises SpecError."""
-    from datetime import datetime
+    """Parse an ISO 8601 instant, a time before now as 12h, or a day by name into epoch seconds.
+    Raises SpecError."""
+    from datetime import datetime, timedelta
+
+    from koala.common.runtime.clock import unix_now
 
     if text is None:
         return None
+    if text in ("today", "yesterday"):
+        today = datetime.fromtimestamp(unix_now()).astimezone().date()
+        text = str(today - timedelta(days=text == "yesterday"))
+    if text[-1:] in UNITS and text[:-1].isdecimal():
+        return unix_now() - read_duration(option, text)
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError) as error:
         raise SpecError(
-            f"{option} {text} (expected an instant of ISO 8601, as in 2026-11-21 or"
-            f" 2026-11-21T12:00:00Z; local time where no zone is named)"
+            f"{option} {text} (expected a time before now, as 12h or 7d, today, yesterday, or an"
+            " instant of ISO 8601, as 2026-11-21 or 2026-11-21T12:00:00Z; local time where no zone"
+            " is named)"
         ) from error
 
 

@@ -15,6 +15,7 @@ from koala.common.identity.credentials import (
     FILE_VARIABLE,
     TOKEN_VARIABLE,
     Credentials,
+    default_address,
     find_credentials,
     own_daemons,
 )
@@ -37,7 +38,7 @@ def unreachable_text(address: str) -> str:
         if others
         else "you run none on this machine; start one with: koala up"
     )
-    return f"no daemon answers at {address} (option --address, or KOALA_ADDRESS; {here})"
+    return f"no daemon answers at {address} (another one: `address`, or KOALA_ADDRESS; {here})"
 
 
 class DaemonEndpoint:
@@ -81,7 +82,7 @@ class DaemonEndpoint:
         """Return the channel, ready for calls. Raises UnreachableError; UnauthenticatedError when
         either side rejects the other's credentials."""
         if self._connect_lock is None:
-            message = "the client is not connected: use `async with Client() as ...`"
+            message = "the client is closed, or not open yet: use it within `with`, or `async with`"
             raise UnreachableError(message)
         if self._channel is None:
             async with self._connect_lock:
@@ -173,7 +174,16 @@ class DaemonEndpoint:
             return found
         if not is_serving:
             raise UnreachableError(unreachable_text(self._address))
-        raise UnauthenticatedError(f"no credentials for {self._address}: {_search_order()}")
+        raise UnauthenticatedError(
+            f"no credentials for {self._address}{self._neighbour()}: {_search_order()}"
+        )
+
+    def _neighbour(self) -> str:
+        """Name a daemon at another port of the same host for which there are credentials."""
+        host = self._address.rpartition(":")[0]
+        known = [one for one in (default_address(), *own_daemons()) if one]
+        near = next((one for one in known if one.rpartition(":")[0] == host), "")
+        return f" (you have some for {near}; agents have a port of their own)" if near else ""
 
 
 def _search_order() -> str:

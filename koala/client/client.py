@@ -31,7 +31,7 @@ from typing import Any, cast
 
 from koala.client.batched_submission import staged_message, submit_messages
 from koala.client.connection import CALL_S, Connection, until
-from koala.client.description import Job
+from koala.client.description import Job, without_places
 from koala.client.fetching import prepare_folder, write_files
 from koala.client.file_calls import AsyncFileCalls
 from koala.client.grid_calls import AsyncGridCalls
@@ -40,8 +40,8 @@ from koala.client.resumable_stream import StreamOpened
 from koala.client.submission import Submission
 from koala.common.identity.credentials import Credentials
 from koala.common.wire.v1 import koala_pb2 as pb
-from koala.errors import KoalaError, TimeLimitError, UnreachableError
-from koala.views.records.base import Moment
+from koala.errors import KoalaError, SpecError, TimeLimitError, UnreachableError
+from koala.views.records.base import Moment, Records
 from koala.views.records.jobs import (
     NO_NOTICE,
     CancelResult,
@@ -52,7 +52,7 @@ from koala.views.records.jobs import (
     JobTimeline,
     Notice,
 )
-from koala.views.records.phases import TERMINAL_PHASES, Phase
+from koala.views.records.phases import TERMINAL_PHASES, Phase, TerminalPhase
 
 PAGE = 1_000  # jobs of a list in one message
 
@@ -154,13 +154,14 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
         Submissions for which the daemon has no room are retried for `patience_s` seconds, at the
         intervals that the daemon asks for.
         """
-        staged = [await staged_message(self._daemon, one, dry_run=dry_run) for one in submissions]
+        given = list(submissions)
+        staged = [await staged_message(self._daemon, one, dry_run=dry_run) for one in given]
         messages = [message for message, _ in staged]
         answers = await submit_messages(
             self._daemon, messages, dry_run=dry_run, patience_s=patience_s
         )
         return [
-            answer
+            _in_words_of(one, answer)
             if isinstance(answer, KoalaError)
             else AsyncJobHandle(
                 self,
@@ -169,7 +170,7 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
                 is_known=answer.is_known,
                 expected=answer.expected,
             )
-            for answer, (_, warnings) in zip(answers, staged, strict=True)
+            for one, answer, (_, warnings) in zip(given, answers, staged, strict=True)
         ]
 
     def job(self, job: str) -> AsyncJobHandle:
@@ -198,7 +199,7 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
 
         `jobs` restricts the list to these ids; unknown ones are left out.
         """
-        found: list[JobSummary] = []
+        found: Records[JobSummary] = Records()
         after, page = "", 0 if last or past else PAGE
         while True:
             request = pb.ListRequest(
@@ -228,7 +229,7 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
         """Return a job's points A to E, the times between, and its history."""
         return await self._daemon.record(JobTimeline, "Timeline", pb.JobRequest(job=job))
 
-    async def wait(self, job: str, *, timeout: float | None = None) -> str:
+    async def wait(self, job: str, *, timeout: float | None = None) -> TerminalPhase:
         """Wait until a job is over; return its last phase: Finished, Failed or Cancelled.
 
         The job continues if `timeout` seconds pass: TimeLimitError, which is a TimeoutError.
@@ -237,7 +238,7 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
 
     async def wait_all(
         self, jobs: Sequence[str], *, timeout: float | None = None
-    ) -> dict[str, str]:
+    ) -> dict[str, TerminalPhase]:
         """Wait until all jobs are over; return their last phases. Raises UnknownJobError, and
         TimeLimitError after `timeout` seconds."""
         phases: dict[str, str] = {}
@@ -250,7 +251,7 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
             job = next(job for job in jobs if phases.get(job) not in TERMINAL_PHASES)
             phase = phases.get(job, "of an unknown phase")
             raise TimeLimitError(f"{job} is {phase} after timeout = {timeout:g} s") from error
-        return phases
+        return cast(dict[str, TerminalPhase], phases)
 
     async def _wait_all(self, jobs: Sequence[str], phases: dict[str, str]) -> None:
         """Wait until all jobs are over, and note their phases."""
@@ -438,6 +439,14 @@ def _notice(notice: pb.Notice) -> Notice:
     )
 
 
+def _in_words_of(one: Submission | Job | str, error: KoalaError) -> KoalaError:
+    """Leave out places in a text that was made of a `Job`."""
+    described = one.rsl if isinstance(one, Submission) else one
+    if isinstance(described, Job) and isinstance(error, SpecError):
+        return without_places(error, described.text)
+    return error
+
+
 class AsyncJobHandle:
     """A submitted job: its id, the warnings of its submission, and methods about it."""
 
@@ -455,9 +464,11 @@ class AsyncJobHandle:
         self._warnings = warnings
         self._is_known = is_known
         self._expected = expected
+        self._phase = ""  # as `show` or `wait` saw it last
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._job!r})"
+        phase = f", {self._phase}" if self._phase else ""
+        return f"{type(self).__name__}({self._job!r}{phase})"
 
     @property
     def job(self) -> str:
@@ -479,13 +490,16 @@ class AsyncJobHandle:
         """When the job of a dry run would start, by what sites tell now; else empty."""
         return self._expected
 
-    async def wait(self, *, timeout: float | None = None) -> str:
+    async def wait(self, *, timeout: float | None = None) -> TerminalPhase:
         """Wait until the job is over; return its last phase. Raises TimeLimitError."""
-        return await self._client.wait(self._job, timeout=timeout)
+        self._phase = last = await self._client.wait(self._job, timeout=timeout)
+        return last
 
     async def show(self) -> JobDetails:
         """Show all of the job."""
-        return await self._client.show(self._job)
+        found = await self._client.show(self._job)
+        self._phase = found.phase
+        return found
 
     async def why(self) -> Explanation:
         """Explain why the job waits, or how it ended."""

@@ -6,17 +6,24 @@
     await client.submit(job)
 
 Fields are the attributes of docs/rsl.md under their plain names. Times are minutes, a text such as
-"1h30m", or a timedelta; memory is in MB, or a text such as "4G".
+"1h30m", or a timedelta; memory is in MB, or a text such as "4G". Numbers may be those of numpy. A
+value of a wrong type is a SpecError at once.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from functools import cache
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-Duration: TypeAlias = "int | str | timedelta"
+from koala.errors import SpecError
+
+Duration: TypeAlias = int | str | timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +59,14 @@ class Component:
     native: str | None = None
     start_type: str | None = None
     output_files: Sequence[str] = ()
+    sites: Sequence[str] = ()  # it runs at one of them
     outputs: Sequence[str] = ()  # patterns, such as "results/*.csv"
     stage: bool | Sequence[str] = ()  # files of this machine that go along; True: the executable
     rate: float | None = None
     inputs: str | Sequence[str] | Mapping[str, int | str] | None = None  # beside the job's
+
+    def __post_init__(self) -> None:
+        _check_types(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +96,9 @@ class Job:
     deviation: float | None = None
     connect: Sequence[Sequence[str | int]] = ()
 
+    def __post_init__(self) -> None:
+        _check_types(self)
+
     @property
     def text(self) -> str:
         """The job as a YAML description."""
@@ -98,7 +112,74 @@ class Job:
         """Check the description and return its warnings. Raises SpecError with every mistake."""
         from koala.job_descriptions import read_job  # noqa: PLC0415
 
-        return read_job(self.text).warnings
+        try:
+            return read_job(self.text).warnings
+        except SpecError as error:
+            raise without_places(error, self.text) from None
+
+
+PLACE = re.compile(r"line (\d+), column \d+: ")
+"""Begin of a mistake that has a place in the text, and no more than its words."""
+COMPONENTS = "components:"
+"""Line of the text above the components, which come last."""
+
+
+def without_places(error: SpecError, text: str) -> SpecError:
+    """Name the component of each mistake in place of lines of a text that its author never saw."""
+
+    def named(message: str, line: int) -> str:
+        above = text.splitlines()[:line]
+        if COMPONENTS not in above:
+            return message
+        count = sum(one.startswith("- ") for one in above[above.index(COMPONENTS) :])
+        return f"components[{count - 1}]: {message}"
+
+    def place(other: SpecError) -> SpecError:
+        message, line = other.message, other.position.line if other.position else 0
+        if (found := PLACE.match(message)) is not None:
+            message, line = message[found.end() :], int(found[1])
+        return SpecError(named(message, line))
+
+    first = place(SpecError(error.message, error.position))
+    return SpecError(first.message, None, tuple(map(place, error.others)))
+
+
+def _check_types(described: Component | Job) -> None:
+    """Check the type of each field. Raises SpecError with every mistake."""
+    kind: type = type(described)
+    hints = _hints(kind)
+    wrong = []
+    for field in fields(described):
+        value, hint = getattr(described, field.name), hints[field.name]
+        if not _fits(value, hint):
+            expected = str(field.type).replace(" | None", "")
+            wrong.append(SpecError(f"{field.name} = {value!r} (expected {expected})"))
+    if wrong:
+        raise SpecError(wrong[0].message, None, tuple(wrong[1:]))
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _fits(value: object, hint: Any) -> bool:  # noqa: ANN401 - a type of the fields above
+    """Test whether a value has a type."""
+    parts = get_args(hint)
+    match get_origin(hint):
+        case origin if origin in (Union, UnionType):
+            return any(_fits(value, part) for part in parts)
+        case origin if origin is Mapping:
+            return isinstance(value, Mapping) and all(
+                _fits(name, parts[0]) and _fits(inner, parts[1]) for name, inner in value.items()
+            )
+        case origin if origin is Sequence:
+            is_many = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+            return is_many and all(_fits(inner, parts[0]) for inner in value)  # type: ignore[attr-defined]
+    if hint in (int, float):
+        kind = Integral if hint is int else Real
+        return isinstance(value, kind) and not isinstance(value, bool)
+    return isinstance(value, NoneType if hint is None else hint)
 
 
 def _attributes(described: Component | Job) -> dict[str, object]:
@@ -106,9 +187,13 @@ def _attributes(described: Component | Job) -> dict[str, object]:
     found: dict[str, object] = {}
     for field in fields(described):
         value = getattr(described, field.name)
-        if field.name != "components" and value is not None and value != ():
+        if field.name != "components" and value is not None and not _is_empty(value):
             found[field.name] = _plain(value)
     return found
+
+
+def _is_empty(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and not value
 
 
 def _plain(value: object) -> object:
@@ -121,9 +206,11 @@ def _plain(value: object) -> object:
             return value.isoformat()
         case Mapping():
             return {str(name): _plain(inner) for name, inner in value.items()}
-        case str() | int():
+        case str():
             return value
-        case float():
+        case Integral():
+            return int(value)
+        case Real():
             return f"{value:f}".rstrip("0").rstrip(".")
         case Sequence():
             return [_plain(inner) for inner in value]

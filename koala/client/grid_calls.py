@@ -19,7 +19,8 @@ from koala.views.records.access import (
     Users,
 )
 from koala.views.records.accounts import ClaimReport, Report
-from koala.views.records.base import Moment, moment_of
+from koala.views.records.base import Moment, Records, moment_of
+from koala.views.records.chart import GridTimeline
 from koala.views.records.grid import DaemonInfo, Metrics, Queues, Sites, SiteStatus
 
 
@@ -45,7 +46,7 @@ class AsyncGridCalls:
 
     async def sites(self) -> list[SiteStatus]:
         """List the sites."""
-        return list((await self._daemon.record(Sites, "Sites", pb.Empty())).sites)
+        return Records((await self._daemon.record(Sites, "Sites", pb.Empty())).sites)
 
     async def change_site(self, site: str, verb: str) -> SiteStatus:
         """Apply `drain`, `resume` or `lost`; return the changed site. Raises UnknownSiteError."""
@@ -71,6 +72,17 @@ class AsyncGridCalls:
     async def queues(self) -> Queues:
         """Show the placement queues with the jobs at their heads."""
         return await self._daemon.record(Queues, "Queues", pb.Empty())
+
+    async def grid_timeline(
+        self,
+        *,
+        since: datetime | float | None = None,
+        until: datetime | float | None = None,
+        site: str = "",
+    ) -> GridTimeline:
+        """Return the claims over the sites in a period; without bounds in the last half hour."""
+        request = pb.GridTimelineRequest(since=_seconds(since), until=_seconds(until), site=site)
+        return await self._daemon.record(GridTimeline, "GridTimeline", request)
 
     async def report(
         self,
@@ -107,7 +119,7 @@ class AsyncGridCalls:
 
     async def enrolments(self) -> list[Enrolment]:
         """List the added sites with the state of their certificates."""
-        return list((await self._daemon.record(Enrolments, "ListEnrolments", pb.Empty())).sites)
+        return Records((await self._daemon.record(Enrolments, "ListEnrolments", pb.Empty())).sites)
 
     async def notifications(
         self,
@@ -190,12 +202,12 @@ class AsyncGridCalls:
 
     async def users(self) -> list[User]:
         """List the added users. For administrators."""
-        return list((await self._daemon.record(Users, "ListUsers", pb.Empty())).users)
+        return Records((await self._daemon.record(Users, "ListUsers", pb.Empty())).users)
 
     async def audit(self, *, last: int = 0) -> list[AuditLine]:
         """Return the newest lines of the audit log, oldest first. For administrators."""
         request = pb.AuditRequest(last=last)
-        return list((await self._daemon.record(AuditLines, "Audit", request)).audit)
+        return Records((await self._daemon.record(AuditLines, "Audit", request)).audit)
 
 
 def _texts(limits: Mapping[str, float | str] | None) -> dict[str, str]:

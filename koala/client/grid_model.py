@@ -27,9 +27,9 @@ from koala.common.runtime import clock
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import KoalaError, UnauthenticatedError, UnreachableError
 from koala.views.records.base import Record
+from koala.views.records.chart import GridTimeline
 from koala.views.records.grid import Queues, SiteStatus
 from koala.views.records.jobs import Explanation, JobDetails, JobSummary, Notice
-from koala.views.usage import UsageHistory
 
 GATHER_S = 0.25
 """Time in which changes are gathered."""
@@ -46,6 +46,9 @@ JOBS_MAX = 200_000
 CHANGES_KEPT = 600
 ANSWERS_KEPT = 200
 
+FUTURE = 0.1
+"""Share of a chart that is still to come."""
+
 R = TypeVar("R", bound=Record)
 log = get_logger()
 
@@ -58,7 +61,6 @@ class Change:
     number: int
     jobs: tuple[JobSummary, ...] = ()
     sites: tuple[SiteStatus, ...] = ()
-    has_sample: bool = False  # of the use of the processors
     trouble: str | None = None
     texts: dict[str, bytes] = field(default_factory=dict)  # events made of it, by topic
 
@@ -69,7 +71,6 @@ class GridModel:
     def __init__(self, client: AsyncClient, *, refused: Callable[[], None]) -> None:
         self.jobs: dict[str, JobSummary] = {}
         self.sites: dict[str, SiteStatus] = {}
-        self.usage = UsageHistory()
         self.number = 0
         self.trouble = "the daemon has not answered yet"
         self.is_loaded = asyncio.Event()
@@ -210,17 +211,14 @@ class GridModel:
         moved = [site for site in sites if self.sites.get(site.site) != site]
         gone = self.sites.keys() - {site.site for site in sites}
         self.sites = {site.site: site for site in sites}
-        at = clock.unix_now()
-        has_sample = self.usage.add(at, sites)
         was_troubled, self.trouble = bool(self.trouble), ""
         self.number = number
         if is_whole or gone:
             self._changes.clear()  # whoever resumes reads the page again
-        if changed or moved or gone or has_sample or was_troubled:
+        if changed or moved or gone or was_troubled:
             self._publish(
                 jobs=tuple(changed),
                 sites=tuple(moved),
-                has_sample=has_sample,
                 trouble="" if was_troubled else None,
             )
 
@@ -234,7 +232,6 @@ class GridModel:
         *,
         jobs: tuple[JobSummary, ...] = (),
         sites: tuple[SiteStatus, ...] = (),
-        has_sample: bool = False,
         trouble: str | None = None,
     ) -> None:
         self._serial += 1
@@ -246,7 +243,6 @@ class GridModel:
                 number=self.number,
                 jobs=jobs,
                 sites=sites,
-                has_sample=has_sample,
                 trouble=trouble,
             )
         )
@@ -291,10 +287,20 @@ class GridModel:
         """Return the placement queues. Raises KoalaError."""
         return await self._answer(Queues, "", self._client.queues)
 
+    async def grid_timeline(self, span_s: float, until: float | None, site: str) -> GridTimeline:
+        """Return the claims of a period; without an end the last tenth of it is still to come.
+        Raises KoalaError."""
+
+        async def ask() -> GridTimeline:
+            end = clock.unix_now() + FUTURE * span_s if until is None else until
+            return await self._client.grid_timeline(since=end - span_s, until=end, site=site)
+
+        return await self._answer(GridTimeline, f"{span_s} {until} {site}", ask)
+
     async def _answer(self, kind: type[R], job: str, ask: Callable[[], Awaitable[R]]) -> R:
         """Ask once for each change of the job; without one, for each change of the grid.
 
-        An answer about a job that is not over is at most `SITES_S` old.
+        An answer about a job that is not over, or a period, is at most `SITES_S` old.
         """
         summary = self.jobs.get(job)
         is_over = summary is not None and summary.ended_at is not None

@@ -17,6 +17,7 @@ from pathlib import Path
 from koala.views.records.access import AuditLine, Enrolment, User
 from koala.views.records.accounts import ClaimCost, ClaimReport, Report, ReportRow
 from koala.views.records.base import Moment, Record
+from koala.views.records.chart import ChartClaim, ChartSite, GridTimeline, LocalUse
 from koala.views.records.grid import (
     AddedFile,
     DaemonInfo,
@@ -58,6 +59,8 @@ __all__ = [
     "AddedFile",
     "AuditLine",
     "CancelResult",
+    "ChartClaim",
+    "ChartSite",
     "ClaimCost",
     "ClaimReport",
     "Copying",
@@ -66,11 +69,13 @@ __all__ = [
     "DiskSpace",
     "Enrolment",
     "Explanation",
+    "GridTimeline",
     "JobDetails",
     "JobProgress",
     "JobSummary",
     "JobTimeline",
     "LinkStatus",
+    "LocalUse",
     "LogPart",
     "Metrics",
     "Moment",

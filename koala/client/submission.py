@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from koala.common.wire.v1 import koala_pb2 as pb
+from koala.errors import SpecError
 
 if TYPE_CHECKING:
     from koala.client.description import Job
@@ -48,4 +49,9 @@ def text_of(one: Submission | Job | str) -> tuple[str, Mapping[str, str]]:
 
 
 def _text(description: str | Job) -> str:
-    return description if isinstance(description, str) else description.text
+    if isinstance(description, str):
+        return description
+    text = getattr(description, "text", None)
+    if not isinstance(text, str):
+        raise SpecError(f"{description!r} cannot be submitted (expected a text, or a Job)")
+    return text

@@ -9,6 +9,7 @@ Works in scripts, in threads, and in notebooks.
 
 from __future__ import annotations
 
+from html import escape
 from types import TracebackType
 from typing import TypeVar
 
@@ -30,7 +31,14 @@ class JobHandle:
         self._inner = inner
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.job!r})"
+        return repr(self._inner).removeprefix("Async")
+
+    def _repr_html_(self) -> str:
+        """Show the job as it is now in a notebook."""
+        try:
+            return self.show()._repr_html_()
+        except KoalaError as error:
+            return escape(f"{self!r}: {error}")
 
     @property
     def job(self) -> str:
@@ -137,6 +145,7 @@ class Client:
     lost = blocking(AsyncClient.lost)
     metrics = blocking(AsyncClient.metrics)
     queues = blocking(AsyncClient.queues)
+    grid_timeline = blocking(AsyncClient.grid_timeline)
     report = blocking(AsyncClient.report)
     add_site = blocking(AsyncClient.add_site)
     revoke_site = blocking(AsyncClient.revoke_site)

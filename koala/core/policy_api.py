@@ -166,6 +166,7 @@ class TicketPart:
     - `tickets` wait in the local queue, for `waited_s` the oldest of them, which is open or gated.
     - `start_s`: time until the oldest would start if it were eligible from now on; None: unknown.
       It is not `known` yet if the site may still tell it.
+    - `files_s`: time until its input files are there.
     - `given_back_s`: time since the component held, and gave back, at any site; None: never.
     - `can_gate`: the site has a gate.
     - `is_optional`: the job may start without it.
@@ -177,6 +178,7 @@ class TicketPart:
     waited_s: Seconds = 0.0
     held_s: Seconds | None = None
     start_s: Seconds | None = None
+    files_s: Seconds = 0.0
     is_known: bool = True
     given_back_s: Seconds | None = None
     can_gate: bool = True
@@ -187,12 +189,11 @@ class TicketPart:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TicketQuestion:
     """Question of a plan of tickets. The job runs for `run_s` at most, and may hold early
-    processors for `hold_min_s` to `hold_max_s`; its files arrive in `files_s`. It starts when
-    `needed` components hold, and all that are not optional; 0: all components."""
+    processors for `hold_min_s` to `hold_max_s`. It starts when `needed` components hold, and all
+    that are not optional; 0: all components."""
 
     parts: tuple[TicketPart, ...]
     run_s: Seconds
-    files_s: Seconds
     tickets_max: int
     slack_s: Seconds
     hold_min_s: Seconds

@@ -9,8 +9,9 @@ from koala.core.model.job import Attempt, Claiming, Job, Member
 from koala.core.model.job_spec import InputFile, InputMode, JobSpec, StartType
 from koala.core.model.parameters import Parameters
 from koala.core.model.placement_queues import local_site
+from koala.core.model.replicas import Transfer
 from koala.core.model.timeline import chunk
-from koala.core.model.values import FOREVER, Instant, JobId, SiteName
+from koala.core.model.values import FOREVER, Instant, JobId, SiteName, TransferId
 from koala.core.policy_api import PlacementPolicy, on_distinct_sites
 from koala.core.resources import (
     needs_resources,
@@ -161,9 +162,21 @@ def files_arrive_at(state: State, job: Job, attempt: Attempt) -> Instant:
         return min(there_at, attempt.start_at)
     if job.awaits_files:
         return attempt.start_at
-    transfers = [state.files.transfers.get(one) for m in lacking for one in m.transfers]
-    expected = [transfer.expected_at for transfer in transfers if transfer is not None]
+    copies = [copy for one in lacking for copy in copies_under_way(state, one, one.site)]
+    expected = [copy.expected_at for copy in copies]
     return min(max(expected, default=attempt.start_at), attempt.start_at)
+
+
+def copies_to(state: State, member: Member, site: SiteName | None) -> tuple[TransferId, ...]:
+    """Return the copies that bring a member's input files to one of its sites."""
+    known = state.files.transfers
+    return tuple([one for one in member.transfers if one not in known or known[one].target == site])
+
+
+def copies_under_way(state: State, member: Member, site: SiteName | None) -> list[Transfer]:
+    """Return those of them that have not arrived."""
+    copies = [state.files.transfers.get(one) for one in copies_to(state, member, site)]
+    return [copy for copy in copies if copy is not None and not copy.is_done]
 
 
 def describe(job: Job, member: Member) -> str:
@@ -248,7 +261,8 @@ def sites_with_full_window(state: State) -> list[SiteName]:
 
     A site that gets more claims than it can start within its grace time refuses some, which come
     back as new claims: such a grid could be busy and run nothing. As congestion control, the window
-    grows by one for each windowful of grants, up to `claims_open_max`, and a refusal halves it.
+    doubles with each windowful of grants up to `claims_open_max`; a refusal halves it, and from the
+    first one on it grows by one for each windowful.
     """
     limit = state.parameters.claims_open_max
     if not limit:

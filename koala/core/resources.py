@@ -44,7 +44,9 @@ def needs_resources(components: Sequence[ComponentSpec], sites: Iterable[Site]) 
     """Return True if a component asks for something that sites may lack, or for more time or
     processors than a queue of these sites allows."""
     for one in components:
-        if one.gpus or one.constraint or one.licenses or one.queue or one.memory_min_mb:
+        if one.sites or one.gpus or one.constraint or one.licenses:
+            return True
+        if one.queue or one.memory_min_mb:
             return True
     limited = [site.facts for site in sites if site.facts.resources.queues]
     return any(_beyond_limits(one, facts) for facts in limited for one in components)
@@ -84,6 +86,8 @@ def describe_missing(component: ComponentSpec, site: Site) -> str:
     """Describe what a site lacks for a component now, idle or busy; empty if nothing is known to
     be missing. Processors do not count."""
     facts, has = site.facts, site.facts.resources
+    if component.sites and site.name not in component.sites:
+        return f"is none of its sites ({', '.join(component.sites)})"
     if may_have_gpus(component, site):
         return "has not told its GPUs yet"
     if (component.gpus or 0) > has.gpus:
@@ -191,6 +195,7 @@ def describe_needs(component: ComponentSpec) -> str:
     gpus = f"{component.gpus} GPU{'s' if component.gpus != 1 else ''}{kind}"
     licenses = ", ".join(f"{count} of {name}" for name, count in component.licenses)
     words = (
+        f"one of the sites {', '.join(component.sites)}" if component.sites else "",
         gpus if component.gpus else "",
         f"constraint {component.constraint}" if component.constraint else "",
         f"licences: {licenses}" if licenses else "",

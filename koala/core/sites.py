@@ -84,8 +84,10 @@ def note_gone(site: Site, claim: ClaimId) -> None:
 
 
 def increase_window(site: Site, *, limit: int) -> None:
-    """Increase the window of unanswered claims after a grant, by one for each windowful."""
-    site.window = min(float(max(1, limit)), site.window + 1 / site.window)
+    """Increase the window of unanswered claims after a grant: by one, and after the site's first
+    refusal by one for each windowful."""
+    step = 1 / site.window if site.narrowed_at_ask else 1.0
+    site.window = min(float(max(1, limit)), site.window + step)
 
 
 def decrease_window(site: Site, ask_number: int) -> None:

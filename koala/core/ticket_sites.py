@@ -27,12 +27,6 @@ def tickets_at(state: State, member: Member, site: SiteName) -> list[ClaimId]:
     return [name for name in member.tickets if state.ledger[name].site == site]
 
 
-def hold_at(member: Member, site: SiteName) -> None:
-    """Make a site that of the component: it holds there."""
-    member.others = tuple([other for other in sites_of(member) if other != site])
-    member.site = site
-
-
 def by_expected_wait(state: State, job: Job) -> list[Site]:
     """Return the sites, the shortest queue first: by the time after which one would start the
     largest component of a job, where all tell that, else by the jobs that wait for a processor."""

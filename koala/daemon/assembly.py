@@ -52,7 +52,7 @@ from koala.daemon.loop.action_dispatcher import ActionDispatcher
 from koala.daemon.loop.event_feed import EventFeed
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.gc_tuning import freeze_periodically
-from koala.daemon.loop.group_commit import Upkeep
+from koala.daemon.loop.group_commit import DurableBatch, Upkeep
 from koala.daemon.loop.observers import Observers
 from koala.daemon.metrics.gauges import DaemonParts
 from koala.daemon.metrics.summary import metrics_document
@@ -64,6 +64,7 @@ from koala.daemon.state.recovery import Recovered
 from koala.daemon.storage.journal import Journal, rolled_back_error
 from koala.daemon.storage.records import Notice
 from koala.daemon.storage.watermark import Watermarks
+from koala.views.grid_timeline import LocalHistory
 
 if TYPE_CHECKING:
     from koala.daemon.metrics.serving import DaemonMetrics
@@ -159,8 +160,12 @@ def assemble(base: Foundation) -> Assembly:
     )
     publishers = (notices, files.output_queue, quotas, *(() if bus is None else (bus,)))
     receiver = _Receiver(dispatcher, (_log_notices, *(one.publish for one in publishers)))
+    local = LocalHistory()
     observed = {"metrics": metrics, "traces": traces}
-    observers = Observers({k: one.observe for k, one in observed.items() if one is not None})
+    observers = Observers(
+        {k: one.observe for k, one in observed.items() if one is not None}
+        | {"local_use": partial(_note_local, local)}
+    )
     event_loop = _event_loop(base, receiver, observers)
     agents = _agent_parts(base, event_loop, sessions, watermarks, dispatcher, files)
     parts = DaemonParts(
@@ -169,6 +174,7 @@ def assemble(base: Foundation) -> Assembly:
         observers=observers,
         requests=agents.requests,
         registry=agents.registry,
+        local=local,
         sessions=sessions,
         notices=notices,
         disk=base.disk,
@@ -458,7 +464,7 @@ def _service(
             journal=journal,
             scheduler=base.scheduler,
         ),
-        site_status=SiteStatus(parts.registry, listeners.enrolled),
+        site_status=SiteStatus(parts.registry, listeners.enrolled, parts.local),
         logs=logs,
         outputs=Outputs(files.spool, files.publisher),
         files=FileService(
@@ -473,6 +479,7 @@ def _service(
             listeners.credentials,
             listeners.audit,
             address=address,
+            given_address=base.config.address,
             disconnect=parts.registry.disconnect,
         ),
         groups=groups,
@@ -489,6 +496,11 @@ def _service(
         ),
         metrics=partial(metrics_document, parts),
     )
+
+
+def _note_local(local: LocalHistory, batch: DurableBatch) -> None:
+    for record in batch.records:
+        local.note(record.event, record.at)
 
 
 def _server(listeners: Listeners, first: Sequence[grpc.aio.ServerInterceptor]) -> grpc.aio.Server:

@@ -4,8 +4,8 @@ Every error is a ConfigError that names the file, the key, the value and what is
 paths are relative to the file's folder. `docs/operating` and the examples in `deploy/` show it
 in use:
 
-    [daemon]        listen, agents, plain, certificate_days, state_dir, spool, open, log_level,
-                    beat_s, silence_s, low_disk_mb, ballast_mb
+    [daemon]        listen, address, agents, plain, certificate_days, state_dir, spool, open,
+                    log_level, beat_s, silence_s, low_disk_mb, ballast_mb
     [parameters]    any of koala.core.model.parameters, by name
     [policies]      placement, claiming, deadlines, tickets, queueing, progress: names of policies
     [sites.NAME]    owner; over plain text, when any is listed, only these may register unless
@@ -69,12 +69,14 @@ Seconds = Annotated[float, msgspec.Meta(ge=0.05, le=3600)]
 class DaemonTable(Table, frozen=True):
     """Addresses of the daemon (port 0: any), its state folder, and the supervision of its links.
 
+    `address` is the one that credentials and join tokens carry, where it is not that of `listen`.
     `agents` is the address for agents, which have a certificate. A site's certificate
     is valid for `certificate_days`. `plain` disables encryption and authentication.
     """
 
     state_dir: str
     listen: Endpoint = DEFAULT_LISTEN
+    address: Endpoint | None = None
     agents: Endpoint | None = None
     plain: bool = False
     certificate_days: Annotated[float, msgspec.Meta(ge=CERTIFICATE_DAYS_MIN, le=3650)] = 30.0
@@ -254,6 +256,7 @@ class Config(CoreSettings, frozen=True, kw_only=True):
     """The validated configuration of a daemon; paths are absolute."""
 
     listen: str
+    address: str
     agents: str
     is_plain: bool
     certificate_s: float
@@ -350,6 +353,7 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
         raise ConfigError(f"{source}: {error}") from error
     return Config(
         listen=daemon.listen,
+        address=daemon.address or "",
         agents=daemon.agents or f"{host}:0",
         is_plain=daemon.plain,
         certificate_s=daemon.certificate_days * 86_400.0,

@@ -8,8 +8,8 @@ from contextlib import suppress
 from functools import partial
 
 from koala.common.runtime.disk_space import DiskSpace
+from koala.common.runtime.service.systemd import ServiceManager
 from koala.common.runtime.structured_log import get_logger
-from koala.common.runtime.systemd import ServiceManager
 from koala.common.runtime.threads import keep_threads
 from koala.common.wire.grpc_shutdown import start_uninterrupted
 from koala.daemon.assembly import Assembly, Foundation, assemble

@@ -315,6 +315,15 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         plain="site",
     ),
     Attribute(
+        "sites",
+        "list",
+        "sites at one of which the component must run, 1 to 8, as partitions with agents of their"
+        " own; where they are busy it waits at all of them",
+        "Koala",
+        field="sites",
+        read=fields.sites,
+    ),
+    Attribute(
         "label",
         "string",
         "name of the component, unique in the job",

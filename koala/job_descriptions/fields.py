@@ -19,7 +19,7 @@ import msgspec
 
 from koala.common.protocol.names import visible_name
 from koala.core.model.job_spec import Deadline, Hint, InputFile
-from koala.core.model.values import ALL, FileName, Instant, Seconds, TcpPath
+from koala.core.model.values import ALL, FileName, Instant, Seconds, SiteName, TcpPath
 from koala.errors import SpecError
 from koala.job_descriptions.tree import AnyNode, Literal, Relation, Sequence, Source
 
@@ -29,6 +29,8 @@ PATH_BYTES_MAX = 4096
 WORD_CHARACTERS_MAX = 256
 OUTPUT_FILES_MAX = 1000
 INPUT_FILES_MAX = 1000
+SITES_MAX = 8
+"""Most sites in whose queues a component waits."""
 MINUTES_MAX = 5_256_000  # ten years
 YEAR_MIN, YEAR_MAX = 1970, 9998  # so that every zone can write it
 PORT_MAX = 65_535
@@ -46,7 +48,7 @@ _UNITS = re.compile(
     re.IGNORECASE,
 )
 _CLOCK = re.compile(r"(?:([0-9]{1,9})-)?([0-9]{1,9}):([0-5][0-9]):([0-5][0-9])")
-_MEMORY = re.compile(r"([0-9]{1,10})([MGT]?)B?", re.IGNORECASE)
+_MEMORY = re.compile(r"([0-9]{1,10})([MGT]?)(?:i?B)?", re.IGNORECASE)
 _MEMORY_UNITS_MB = {"": 1, "M": 1, "G": 1024, "T": 1024**2}
 _WHOLE = re.compile(r"[0-9]{1,19}")
 _DECIMAL = re.compile(r"[0-9]{1,19}(\.[0-9]{1,400})?")
@@ -288,6 +290,19 @@ def stage(given: Given) -> tuple[str, ...]:
                 f"found more, expected at most {OUTPUT_FILES_MAX} paths of {PATH_BYTES_MAX} bytes"
             )
     return tuple(texts)
+
+
+def sites(given: Given) -> tuple[SiteName, ...]:
+    """Read names of sites, each once."""
+    found: dict[SiteName, None] = {}
+    for literal in strings(given):
+        name = SiteName(literal.text)
+        if not _is_word(literal.text) or name in found:
+            raise given.wrong(literal, "the name of a site, each once")
+        found[name] = None
+    if not 1 <= len(found) <= SITES_MAX:
+        raise given.error(f"found {len(found)} sites, 1 to {SITES_MAX} are allowed")
+    return tuple(found)
 
 
 def output_patterns(given: Given) -> tuple[str, ...]:

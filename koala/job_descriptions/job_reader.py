@@ -61,6 +61,10 @@ FORM_BYTES = 4096
 _CONTACT = re.compile(r"(?:https?://)?(?P<host>[A-Za-z0-9_][A-Za-z0-9._\-]*)(?P<rest>[:/].*)?")
 
 
+MEMORY_MB_DOUBTED = 64
+"""Memory of a process without a unit below which gigabytes may have been meant."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobReading:
     """Reading of a text: the job, warnings for the user, and the dry-run flag."""
@@ -314,6 +318,12 @@ class _JobReader:
         if low is not None and high is not None and low > high:
             message = f"minMemory is {low}, expected at most maxMemory, {high}"
             raise self._error(message, relations["minmemory"])
+        for name, size_mb in (("minmemory", low), ("maxmemory", high)):
+            if size_mb is not None and size_mb < MEMORY_MB_DOUBTED:
+                text = getattr(relations[name].values[0], "text", "")
+                if text.isdecimal():
+                    message = f"{relations[name].attribute} {text} is {text} MB; GB are {text}G"
+                    self._warn(name, message, relations[name])
         if spec.label is not None:
             if spec.label in self._labels:
                 line = self._line(self._labels[spec.label])

@@ -16,7 +16,6 @@ from koala.job_descriptions.fields import Given
 
 COMPONENTS_MAX = 1000
 RETRIES_MAX = 1000
-REDUNDANCY_MAX = 8
 
 _PRIORITIES = {priority.value: priority for priority in Priority}
 _INPUT_MODES = {mode.value: mode for mode in InputMode}
@@ -43,7 +42,7 @@ JOB_READERS: dict[str, Callable[[JobSpec, Given], JobSpec]] = {
         spec, quorum=fields.whole(given, low=1, high=COMPONENTS_MAX)
     ),
     "redundancy": lambda spec, given: replace(
-        spec, redundancy=fields.whole(given, low=1, high=REDUNDANCY_MAX)
+        spec, redundancy=fields.whole(given, low=1, high=fields.SITES_MAX)
     ),
     "retry": lambda spec, given: replace(
         spec, retries=fields.whole(given, low=0, high=RETRIES_MAX)

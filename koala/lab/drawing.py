@@ -7,6 +7,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from koala.common.runtime.atomic_file import write_atomically
+from koala.errors import ConfigError
 from koala.lab.sim.drawing import STYLE, save
 
 if TYPE_CHECKING:
@@ -33,6 +35,25 @@ class Picture:
 
     def __repr__(self) -> str:
         return "a picture; .save(PATH) writes it"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A drawing in SVG."""
+
+    svg: str
+
+    def save(self, path: str | Path) -> None:
+        """Write it as a file, whose suffix is .svg. Raises ConfigError for another one."""
+        if Path(path).suffix != ".svg":
+            raise ConfigError(f"{path}: a Gantt chart has the suffix .svg")
+        write_atomically(Path(path), self.svg)
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        return "a drawing; .save(PATH) writes it"
 
 
 def distribution(values: list[float], *, title: str, label: str) -> Picture:

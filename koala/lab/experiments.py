@@ -185,6 +185,7 @@ class Experiment:
             is_stopped=replay.is_stopped,
             notes=(*_warnings(document, report.jobs), *replay.notes, *report.waiting),
             document=document,
+            timeline=replay.timeline if has_jobs else None,
         )
 
     def __str__(self) -> str:

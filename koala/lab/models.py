@@ -12,10 +12,9 @@ from koala.common.runtime.foreign.guards import noting_replacements
 from koala.common.runtime.plugins import is_of_session, name_of
 from koala.errors import ConfigError
 from koala.lab.experiments import job_rows, label
-from koala.lab.papers.options import Declared
 from koala.lab.results import Result
 from koala.lab.rows import Rows
-from koala.lab.sim.options import option_name
+from koala.lab.sim.options import Declared, option_name
 
 Measured = tuple[Mapping[str, float], bool, Sequence[Any]]
 """Metrics, saturation, records of jobs."""
@@ -165,14 +164,14 @@ def _hints(setting: Any, seed: int, _has_jobs: bool) -> Measured:  # noqa: ANN40
 
 KINDS: dict[str, SimulationKind] = {
     name: SimulationKind(
-        f"koala.lab.papers.{paper}.options", f"koala.lab.papers.{paper}.simulation.{module}", run
+        f"koala.lab.papers.{paper}.{options}", f"koala.lab.papers.{paper}.simulation.{module}", run
     )
-    for name, paper, module, run in (
-        ("koala", "koala", "run", _koala),
-        ("multiqueue", "multiqueue", "runs", _multiqueue),
-        ("deadlines", "deadlines", "counting", _deadlines),
-        ("sq", "synchronous", "run", _sq),
-        ("hints", "hints", "counting", _hints),
+    for name, paper, options, module, run in (
+        ("koala", "koala", "options", "run", _koala),
+        ("multiqueue", "multiqueue", "options", "runs", _multiqueue),
+        ("deadlines", "deadlines", "simulation.setting", "counting", _deadlines),
+        ("sq", "synchronous", "simulation.setting", "run", _sq),
+        ("hints", "hints", "options", "counting", _hints),
     )
 }
 """Simulations by name."""

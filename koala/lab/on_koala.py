@@ -112,7 +112,7 @@ class _Scheduler:
         waited_s = 0.0
         while not self.cluster.scheduler_info["workers"]:
             try:
-                phase = job.wait(timeout=TURN_S)
+                phase: str = job.wait(timeout=TURN_S)
             except TimeoutError:
                 waited_s += TURN_S
                 if waited_s < FIRST_S:
@@ -129,7 +129,7 @@ class _Scheduler:
         def watch() -> None:
             while not is_over.is_set():
                 try:
-                    phase = job.wait(timeout=TURN_S)
+                    phase: str = job.wait(timeout=TURN_S)
                 except TimeoutError:
                     continue
                 except KoalaError as error:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from math import nan
 from typing import Any, Self
 
 from koala.errors import ConfigError
-from koala.lab.drawing import Picture, distribution
+from koala.lab.drawing import Drawing, Picture, distribution
 from koala.lab.rows import Rows
+from koala.views.grid_chart import GridChart
+from koala.views.records.chart import GridTimeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,7 @@ class Result:
       `koala` has it where a job had not ended at the horizon.
     - `is_stopped`: no job would ever have started again, so the run was stopped.
     - `document`: what the command prints with --json, where one run has such a document.
+    - `timeline`: the newest 1,000 claims over the sites, of an experiment that has its jobs.
     """
 
     name: str
@@ -36,6 +39,7 @@ class Result:
     is_stopped: bool = False
     notes: tuple[str, ...] = ()
     document: Mapping[str, Any] = field(default_factory=dict)
+    timeline: GridTimeline | None = None
 
     def noted(self, replaced: Sequence[str]) -> Self:
         """Return the result with a note for each policy of another package that was replaced."""
@@ -55,6 +59,15 @@ class Result:
         if not values:
             raise ConfigError(f"{column}: no job has a number there; {self.name}, seed {self.seed}")
         return distribution(values, title=f"{self.name}, seed {self.seed}", label=column)
+
+    def gantt(self, *, opened: Collection[str] = ()) -> Drawing:
+        """Draw the claims over the sites; those that are `opened` have a line for each claim.
+        Raises ConfigError for a run without them."""
+        if self.timeline is None:
+            raise ConfigError(
+                f"{self.name}: has no claims to draw (expected an Experiment, run with has_jobs)"
+            )
+        return Drawing(GridChart(self.timeline, opened=opened).document())
 
     def __repr__(self) -> str:
         rows = Rows({"metric": name, "value": value} for name, value in self.metrics.items())

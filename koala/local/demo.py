@@ -53,17 +53,18 @@ def demo(*, jobs: int, seed: int, keep: bool, plain: bool, no_web: bool, json: b
         folder = lay_out(grid, place.path, address=ANY_PORT)
         fill_stores(folder, seed=seed)
         note(f"starting a daemon and {len(folder.sites)} sites in {folder.state}")
-        run = DemoRun(planned, is_live=sys.stderr.isatty() and not plain)
+        has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        run = DemoRun(planned, is_live=has_terminal and not (plain or json))
         try:
-            rows = run_grid(folder, run.run, web=None if no_web else note)
+            found = run_grid(folder, run.run, web=None if no_web else note)
             if json:
-                print_json({"jobs": rows})
+                print_json({"jobs": found})
             else:
-                print(summary_text(rows, width=terminal_width()))
-            if any(row["phase"] != "Finished" for row in rows):
-                count = sum(row["phase"] == "Finished" for row in rows)
+                print(summary_text(found, width=terminal_width()))
+            if any(job.phase != "Finished" for job in found):
+                count = sum(job.phase == "Finished" for job in found)
                 raise DemoFailedError(
-                    f"{count} of {len(rows)} jobs have finished; the logs of daemon and agents are"
+                    f"{count} of {len(found)} jobs have finished; the logs of daemon and agents are"
                     f" in {folder.state / 'logs'}"
                 )
         except InterruptedRunError:

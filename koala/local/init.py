@@ -11,12 +11,16 @@ from collections.abc import Mapping
 from functools import cached_property
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from koala.cli.arguments import Words, examples, file, option
 from koala.cli.output import note
-from koala.errors import ConfigError
+from koala.errors import ConfigError, LocalManagerError
+
+if TYPE_CHECKING:
+    from koala_agent.lrm.batch_system import BatchSystem, Setting
 
 TEMPLATES = {
     "job": "job.yaml",
@@ -30,6 +34,10 @@ name."""
 TEMPLATE_NAME = "AGENT.toml"
 """Name of an agent's configuration in the steps at the head of its template."""
 NO_AGENTS = ("job", "daemon", "policy")
+SURVEY_S = 60.0
+"""Longest time of a command that looks at this host."""
+COLUMN = 44
+"""Column of the comments in templates of agents."""
 SYSTEMS = "SYSTEMS"
 """Line of the help text in place of which the batch systems are listed."""
 
@@ -90,7 +98,8 @@ def init(*, kind: str | None, path: Path | None, site: str | None, daemon: str |
     SYSTEMS
 
     Without a kind: the job, the daemon, and an agent in front of the batch system whose commands
-    this shell finds. An agent's file takes over the variables of this shell that select it.
+    this shell finds. For an agent's file that is asked for processors, queues with their limits,
+    GPUs and what else must be chosen; the reason stands beside each value.
     """
     kinds = [kind] if kind else ["job", "daemon", *_systems_here()]
     if (site or daemon) and (kind is None or kind in NO_AGENTS):
@@ -169,10 +178,8 @@ def _test_of(path: Path) -> Path:
 
 
 def _filled_in(text: str, target: Path, *, site: str | None, daemon: str | None) -> str:
-    """Put the site, the daemon's address and the shell's variables of the batch system into an
-    agent's template, and its name into the steps. Raises ConfigError."""
-    import tomli_w
-
+    """Put the site, the daemon's address and what this host has into an agent's template, and its
+    name into the steps. Raises ConfigError."""
     from koala_agent.config import parse_config
     from koala_agent.lrm.batch_system import DEFAULT, find_system
 
@@ -181,25 +188,83 @@ def _filled_in(text: str, target: Path, *, site: str | None, daemon: str | None)
     text = text.replace(TEMPLATE_NAME, str(target))
     changes = {agent["site"]: site or agent["site"], agent["daemon"]: daemon or agent["daemon"]}
     text = "".join(_replaced(line, changes) for line in text.splitlines(keepends=True))
-    found = {name: os.environ[name] for name in system.variables if os.environ.get(name)}
-    if system.is_installed(shutil.which):
-        found["PATH"] = os.environ["PATH"]  # under cron it is another one
-    for name, key in system.profile.items():
-        if given := os.environ.get(name):
-            line = (
-                f"{tomli_w.dumps({key: given}).strip()}  # {name} of the shell that wrote this file"
-            )
-            kind = f'kind = "{system.kind}"\n'
-            text = re.sub(rf"^(?:# )?{key} = .*\n", "", text, flags=re.MULTILINE)
-            text = text.replace(kind, f"{kind}{line}\n", 1)
-            note(f"{target}: {key} = {given}, as {name} of this shell says")
-    if found:
-        pairs = ", ".join(tomli_w.dumps({name: value}).strip() for name, value in found.items())
-        line = f"environment = {{ {pairs} }}  # of the shell that wrote this file"
-        text = re.sub(r"^# environment = .*$", lambda _: line, text, flags=re.MULTILINE)
-        note(f"{target}: environment has {', '.join(found)} of this shell")
+    if not system.is_emulated:
+        for setting in _settings_here(system):
+            text = _with(text, setting)
+            note(f"{target}: {_named(setting)}: {setting.reason}")
     parse_config(text, source=str(target), folder=target.resolve().parent)
     return text
+
+
+def _settings_here(system: BatchSystem) -> list[Setting]:
+    """Look for the batch system on this host, as `koala site connect` does at another one."""
+    import asyncio
+
+    from koala_agent.connect.capacity import ask_capacity
+    from koala_agent.connect.plan import environment_of, settings_of
+    from koala_agent.connect.survey import read_survey, survey_command
+    from koala_agent.lrm.batch_system import Setting
+    from koala_agent.transport.shell import Shell
+
+    async def survey_here() -> list[Setting]:
+        site = Shell(environment=os.environ, limit_s=SURVEY_S)
+        survey = read_survey(await site.run(survey_command()))
+        if survey is None:
+            return []
+        is_here = system.is_installed(survey.commands.get)
+        environment = environment_of(survey, system)
+        found = list(settings_of(survey, system, {}) if is_here else ())
+        try:
+            found += await ask_capacity(system, found, site, environment) if is_here else ()
+        except LocalManagerError as error:
+            note(f"{system.title} tells no processors: {error}")
+        if environment:
+            reason = f"of the shell that wrote this file; {system.programs[0]} is in "
+            reason += str(Path(survey.commands.get(system.programs[0], "no folder of it")).parent)
+            found.append(Setting(key="lrm.environment", value=environment, reason=reason))
+        return list({one.key: one for one in reversed(found)}.values())[::-1]
+
+    return asyncio.run(survey_here())
+
+
+def _with(text: str, setting: Setting) -> str:
+    """Put a setting with its reason into a file: into the line that has its key, also one that is
+    switched off, else below the table's head."""
+    table, _, key = setting.key.partition(".")
+    head, mark, rest = text.partition(f"[{table}]\n")
+    body, gap, tail = rest.partition("\n\n")
+    line = re.search(rf"^(?:# )?{key} = (.*)\n", body + "\n", re.MULTILINE)
+    if setting.value is not None:
+        value = f"{key} = {_shown(setting.value)}"
+    elif line is not None:
+        value = line[0].partition("  #")[0].rstrip()
+    else:
+        value = f"# {key}:"
+    new = f"{value:<{COLUMN}}  # {setting.reason}" if line or setting.value is not None else ""
+    new = new or f"{value} {setting.reason}"
+    if line is not None:
+        body = f"{body}\n".replace(line[0], f"{new}\n", 1).removesuffix("\n")
+    else:
+        first, _, others = body.partition("\n")
+        body = "\n".join(filter(None, (first, new, others)))
+    return f"{head}{mark}{body}{gap}{tail}"
+
+
+def _named(setting: Setting) -> str:
+    """Name a setting, and its value where that is short."""
+    if isinstance(setting.value, dict):
+        return f"{setting.key} has {', '.join(setting.value)}"
+    return setting.key if setting.value is None else f"{setting.key} = {_shown(setting.value)}"
+
+
+def _shown(value: object) -> str:
+    """Write a value of TOML in one line."""
+    import tomli_w
+
+    if isinstance(value, dict):
+        pairs = ", ".join(tomli_w.dumps({name: text}).strip() for name, text in value.items())
+        return f"{{ {pairs} }}"
+    return tomli_w.dumps({"x": value}).strip().removeprefix("x = ")
 
 
 def _replaced(line: str, changes: Mapping[str, str]) -> str:

@@ -12,13 +12,14 @@ from koala.cli.arguments import Number, Whole, Words, address_option, examples, 
 from koala.cli.output import note
 from koala.cli.requests import ask
 from koala.common.protocol.names import SITE
-from koala.errors import ConfigError, SpecError
+from koala.errors import ConfigError, LocalManagerError, SpecError
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
-    from koala_agent.connect.plan import ConnectRequest, Need, Tree
+    from koala_agent.connect.plan import ConnectRequest, Need
     from koala_agent.connect.site_record import SiteRecord
     from koala_agent.connect.survey import Survey
+    from koala_agent.lrm.batch_system import Setting
     from koala_agent.transport.ssh import SSHTransport
     from koala_agent.transport.ssh_socket import SSHSettings
 
@@ -222,25 +223,24 @@ class Connecting:
             self._show_needs(found)
             if missing := [need.name for need in found if not need.is_met]:
                 raise ConfigError(f"{self._request.host}: missing: {', '.join(missing)}; see above")
-            processors = self._request.processors or await _processors(site, survey)
-            tree = plan.configuration(survey, self._request, processors=processors)
-            self._show_plan(tree)
+            chosen = await _settings(site, survey, self._request)
+            tree = plan.configuration(survey, self._request, chosen)
+            text = plan.file_text(tree, chosen)
+            self._show_plan(text)
             if is_dry:
                 note("dry run: nothing was changed; the ssh connection stays open")
                 return
             _agree(is_agreed)
             if self._request.is_there:
-                await self._bring_up_there(site, survey, tree)
+                await self._bring_up_there(site, survey, text)
             else:
-                await self._bring_up_here(tree)
+                await self._bring_up_here(text)
 
     def _show_needs(self, found: list[Need]) -> None:
         for need in found:
             print(f"{'ok' if need.is_met else 'FAILED':<8}{need.name}: {need.text}", flush=True)
 
-    def _show_plan(self, tree: Tree) -> None:
-        import tomli_w
-
+    def _show_plan(self, text: str) -> None:
         from koala_agent.connect.plan import FOLDER
 
         request = self._request
@@ -250,7 +250,7 @@ class Connecting:
         else:
             print(f"\nHere: write {self._config}, join the grid at {request.daemon} as")
             print(f"{request.site}, start the agent in the background. At {request.host}: nothing.")
-        print(f"The agent's file:\n\n{tomli_w.dumps(tree)}", flush=True)
+        print(f"The agent's file:\n\n{text}", flush=True)
 
     @property
     def _config(self) -> Path:
@@ -271,16 +271,14 @@ class Connecting:
         async with AsyncClient(self._address) as client:
             return (await client.hello()).relay
 
-    async def _bring_up_here(self, tree: Tree) -> None:
+    async def _bring_up_here(self, text: str) -> None:
         import asyncio
-
-        import tomli_w
 
         from koala.common.identity.tls import JoinToken, identity_path
         from koala_agent.connect import bring_up, site_record
         from koala_agent.link.enrolment import join
 
-        config, text = self._config, tomli_w.dumps(tree)
+        config = self._config
         site_record.keep(self._record)
         if not config.exists():
             config.write_text(text, encoding="utf-8")
@@ -295,11 +293,9 @@ class Connecting:
             if status := await asyncio.to_thread(bring_up.local_agent, verb, config):
                 raise ConfigError(f"koala-agent {verb} {config} ended with status {status}")
 
-    async def _bring_up_there(self, site: SSHTransport, survey: Survey, tree: Tree) -> None:
+    async def _bring_up_there(self, site: SSHTransport, survey: Survey, text: str) -> None:
         import asyncio
         from tempfile import TemporaryDirectory
-
-        import tomli_w
 
         from koala.common.identity.tls import JoinToken
         from koala_agent.connect import bring_up, plan, site_record, wheel
@@ -312,7 +308,7 @@ class Connecting:
                 made = await asyncio.to_thread(wheel.own_wheel, Path(folder))
             note(f"installing {made.name} at {host.name}: this takes up to a few minutes")
             agent = await host.install(made)
-        config = await host.configure(self._request.site, tomli_w.dumps(tree))
+        config = await host.configure(self._request.site, text)
         state_dir = self._request.state_dir.replace("~", survey.home, 1)
         token = await self._token()
         port = await bring_up.agents_port(JoinToken.parse(token))
@@ -334,24 +330,33 @@ class Connecting:
         print(await host.start(agent, config))
 
 
-async def _processors(site: SSHTransport, survey: Survey) -> int:
-    """Ask how many processors there are."""
-    from koala_agent.transport.interface import Command
+async def _settings(
+    site: SSHTransport, survey: Survey, request: ConnectRequest
+) -> tuple[Setting, ...]:
+    """Collect what was found, with its reasons. Raises KoalaError where no processors are told."""
+    from koala_agent.connect.capacity import ask_capacity
+    from koala_agent.connect.plan import environment_of, settings_of
+    from koala_agent.lrm.batch_system import Setting
 
-    system = survey.system
-    if system is not None and system.read_count is not None:
-        program, *words = system.count
-        answer = await site.run(Command(argv=(survey.commands[program], *words)))
-        try:
-            count = system.read_count(answer.out) if answer.status == 0 else 0
-        except ValueError:
-            count = 0
-        if count < 1:
-            raise ConfigError(f"{program}: {answer.complaint()}: give --processors N")
-        return count
-    if system is not None:
-        raise SpecError(f"{system.title}: give --processors N, the most that Koala may use there")
-    return survey.processors
+    system, key = survey.system, "site.processors"
+    given, advice = request.processors, "give --processors N, the most that Koala may use there"
+    if system is None:
+        count = given or survey.processors
+        reason = "as you wish" if given else "those of the machine"
+        return (Setting(key=key, value=count, reason=reason),)
+    settings = settings_of(survey, system, request.wishes)
+    try:
+        environment = environment_of(survey, system)
+        told = {one.key: one for one in await ask_capacity(system, settings, site, environment)}
+    except LocalManagerError as error:
+        if not given:
+            raise ConfigError(f"{error}: {advice}") from error
+        told = {}
+    if given:
+        told[key] = Setting(key=key, value=given, reason="as you wish")
+    if key not in told:
+        raise SpecError(f"{system.title} tells no processors: {advice}")
+    return tuple({**told, **{one.key: one for one in settings}}.values())
 
 
 def _agree(is_agreed: bool) -> None:

@@ -1,4 +1,4 @@
-"""`koala daemon CONFIG` and `koala up GRID.toml`: run a daemon, or a grid on this machine."""
+"""`koala up GRID.toml`: run a grid on this machine."""
 
 from __future__ import annotations
 
@@ -6,31 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.exceptions import Exit
 
 from koala.cli.arguments import file, option
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
-
-
-@click.command
-@click.argument("config", type=file, help="The daemon's TOML file.")
-@option(
-    "--accept-loss", is_flag=True,
-    help="Start although the end of the journal is lost: jobs recorded only there may run a second"
-    " time.",
-)  # fmt: skip
-@option(
-    "--init", is_flag=True,
-    help="Create a new state directory although one seems to have existed, or its disk seems not to"
-    " be mounted.",
-)  # fmt: skip
-def daemon(*, config: Path, accept_loss: bool, init: bool) -> None:
-    """Run the daemon in the foreground."""
-    from koala.daemon.main import run
-
-    raise Exit(run(config, accept_loss=accept_loss, may_begin=init))
 
 
 @click.command
@@ -77,6 +57,8 @@ def up(*, grid: Path | None, state: Path | None, any_port: bool, no_web: bool) -
             note(f"state and logs are in {folder.state}")
             if folder.metrics_url.exists():
                 note(f"metrics: {folder.metrics_url.read_text(encoding='utf-8').strip()}")
+            if grid is None:
+                note("copies between its sites, and to them, go at 1 MB/s: it emulates their links")
             note("Ctrl-C stops all of it; until then, in another terminal:")
             print(f"export KOALA_ADDRESS={client.address}", flush=True)
             note("try there: koala run --sites 2 -- hostname")

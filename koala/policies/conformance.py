@@ -321,6 +321,7 @@ def ticket_question(random: Random) -> tuple[TicketQuestion]:
                 waited_s=random.choice((0.0, 60.0, 1e6)),
                 held_s=random.choice((0.0, 11.0, 1e5)) if is_held else None,
                 start_s=random.choice((None, 0.0, 100.0, 1e5)),
+                files_s=random.choice((0.0, 0.0, 1e4)),
                 is_known=random.random() < 0.8,
                 given_back_s=random.choice((None, 0.0, 1e4)),
                 can_gate=random.random() < 0.8,
@@ -329,7 +330,6 @@ def ticket_question(random: Random) -> tuple[TicketQuestion]:
     question = TicketQuestion(
         parts=tuple(parts),
         run_s=random.choice((60.0, 3600.0, float("inf"))),
-        files_s=random.choice((0.0, 1e4)),
         tickets_max=random.choice((1, 3)),
         slack_s=300.0,
         hold_min_s=600.0,

@@ -76,15 +76,6 @@ class ConservativeQueue(LocalQueue[Key]):
         """Expected start of each job that has taken part in a pass, in queue order."""
         return {key: self._reserved[key][0] for key in self._waiting if key in self._reserved}
 
-    def restore(self, reservations: dict[Key, float], now: float) -> None:
-        """Restore the reservations of a newly filled queue, as they were after a pass at `now`."""
-        self._profile = self._of_running(-math.inf)
-        for key in self._newcomers:
-            self._set(key, reservations[key])
-        self._newcomers.clear()
-        self._is_void = False
-        self.wake_at = self._next_start(now)
-
     # How --------------------------------------------------------------------------------------
 
     def _is_late(self, now: float) -> bool:

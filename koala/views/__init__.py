@@ -9,6 +9,8 @@ explain      the sentences of `koala why`; `waiting` words those about claims in
              `expected` those about the start of a job
 accounting   the figures of `koala report`
 gantt        the course of a job as bars; `gantt_svg` draws it
+grid_timeline
+             the claims of all jobs over the sites; `grid_chart` draws them
 spans        the course of a job that is over as spans, for traces
 units        amounts as text
 cells, barrier, usage

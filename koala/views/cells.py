@@ -36,6 +36,8 @@ STAGES = {
     "Damaged": "failed",
 }
 """The colour of each phase: a class of the style sheet."""
+AWAY = ("revoked", "expired")
+"""States of an enrolment that keep a site away."""
 TONES = {"usable": "good", "probing": "fair", "drained": "fair", "unusable": "bad"}
 
 
@@ -129,14 +131,9 @@ def search_text(job: JobSummary) -> str:
 def site_cells(site: SiteStatus) -> SiteCells:
     """Fill the cells of a site's row."""
     use = use_of(site)
-    state: str = site.state
-    if state == "disconnected" and site.enrolment in ("revoked", "expired"):
-        state = site.enrolment
-    if site.is_drained and state not in ("drained", "disconnected"):
-        state = f"{state}, drained"
     return SiteCells(
         site=site.site,
-        state=state,
+        state=site_state(site),
         tone=TONES.get(site.state, "bad"),
         is_drained=site.is_drained,
         processors=str(site.processors),
@@ -148,6 +145,14 @@ def site_cells(site: SiteStatus) -> SiteCells:
         trouble=trouble(site),
         widths=widths(use),
     )
+
+
+def site_state(site: SiteStatus) -> str:
+    """Format a site's state, with `drained` added for a drained site that is in another one."""
+    state: str = site.state
+    if state == "disconnected" and site.enrolment in AWAY:
+        state = site.enrolment
+    return f"{state}, drained" if site.is_drained and state != "drained" else state
 
 
 def trouble(site: SiteStatus) -> str:
@@ -199,7 +204,9 @@ def percent(share: float) -> str:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Format a short time in milliseconds."""
+    """Format a short time in milliseconds; from ten seconds on as a duration."""
+    if seconds is not None and abs(seconds) >= 10:
+        return duration(seconds)
     return NOTHING if seconds is None else f"{seconds * 1000:.1f} ms"
 
 

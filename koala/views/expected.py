@@ -24,6 +24,8 @@ from koala.views.waiting import (
     SiteQueue,
     SiteQueues,
     clock_time,
+    component_at,
+    from_now,
     interval,
     span,
     start_of,
@@ -93,14 +95,14 @@ def _words(found: jobs.ExpectedStart, now: Instant) -> Iterator[str]:
 
 def _describe(found: jobs.ExpectedStart, now: Instant) -> str:
     """Describe the expected start of a job in one sentence."""
-    last = f"component {found.component} at {found.site} is last"
+    last = f"{component_at(found.component, found.site)} is last"
     between = ""
     if found.earliest_at is not None and found.latest_at is not None:
         between = interval(float(found.earliest_at) - now, float(found.latest_at) - now)
     if found.start_at is None:
         usual = f"; in {between} if it waits as claims did before" if between else ""
         return f"its start is unknown: {last}, and the site does not tell when{usual}"
-    start = f"estimated start in {span(float(found.start_at) - now)}"
+    start = f"estimated start {from_now(float(found.start_at) - now)}"
     return f"{start} ({between}): {last}" if between else f"{start}: {last}"
 
 
@@ -143,7 +145,7 @@ def _earliest(state: State, spec: JobSpec, queues: SiteQueues) -> tuple[Seconds 
             return None, f"no site tells when component {label} could start"
         start_s, name = min(found)
         if start_s >= last_s:
-            last_s, words = start_s, f"component {label} at {name} is last"
+            last_s, words = start_s, f"{component_at(label, name)} is last"
     return last_s, words
 
 
@@ -196,19 +198,19 @@ def _sooner(
     for site in _open_sites(state, job.spec, spec):
         there_s = start_at_site(site, queues(site.name), spec)
         if site.name not in taken and there_s is not None and there_s <= soon_s:
-            yield f"component {label} at {site.name}, in {span(there_s)}"
+            yield f"component {label} at {site.name}, {from_now(there_s)}"
     sizes = {row.processors for row in queue.outlook} | {here.idle()}
     for processors in sorted((one for one in sizes if 0 < one < spec.processors), reverse=True):
         less_s = _start_of_size(here, queue, processors, run_s)
         if less_s is not None and less_s <= soon_s:
-            yield f"component {label} with {counted(processors, 'processor')}, in {span(less_s)}"
+            yield f"component {label} with {counted(processors, 'processor')}, {from_now(less_s)}"
             break
     for shorter_s in sorted(
         {row.run_s for row in queue.outlook if row.run_s < run_s}, reverse=True
     ):
         less_s = _start_of_size(here, queue, spec.processors, shorter_s)
         if less_s is not None and less_s <= soon_s:
-            yield f"component {label} with a wall time of {span(shorter_s)}, in {span(less_s)}"
+            yield f"component {label} with a wall time of {span(shorter_s)}, {from_now(less_s)}"
             break
     others = [one for one in attempt.members if one.given_back_at is not None]
     if others and job.spec.max_hold_s is not None:

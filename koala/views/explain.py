@@ -52,7 +52,7 @@ from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.views.expected import expected_start, missed_deadline
 from koala.views.units import counted, size
-from koala.views.waiting import SiteQueues, no_queues, span, wait_of_member
+from koala.views.waiting import SiteQueues, component_at, no_queues, span, wait_of_member
 
 
 def why(  # noqa: C901 - one line a phase
@@ -318,7 +318,7 @@ def _claiming(
             lines += [f"component {label}: {words}"] if words else []
         elif claim is None and member.end is None:
             why_not = member.refusal or "not tried yet"
-            lines.append(f"component {label} at {member.site or 'no site yet'}: {why_not}")
+            lines.append(f"{component_at(label, member.site or 'no site yet')}: {why_not}")
     lines += _deadline(state, job, now)
     if claim_at is not None and job.deadline_at is None:
         lines.append(
@@ -357,7 +357,7 @@ def _fetching(state: State, job: Job, attempt: Attempt, now: Instant) -> list[st
             copies = [state.files.transfers.get(one) for one in member.transfers]
             for transfer in [one for one in copies if one is not None and not one.is_done]:
                 what = transfer.file if len(job.spec.all_inputs) > 1 else "its input file"
-                way = f"{what} travels from {transfer.source} to {member.site}"
+                way = f"{what} travels from {transfer.source} to {transfer.target}"
                 lines.append(f"component {label}: {way}: {_far(transfer, now)}")
     return lines
 
@@ -390,7 +390,10 @@ def _starting(state: State, job: Job, starting: Starting, now: Instant) -> list[
 
 def _running(job: Job, attempt: Attempt) -> str:
     open_ = [m for m in attempt.present if m.end is None]
-    names = ", ".join(f"{job.spec.label(m.component)} at {m.site}" for m in open_)
+    names = ", ".join(
+        component_at(job.spec.label(m.component), m.site or "").removeprefix("component ")
+        for m in open_
+    )
     return f"{len(open_)} components have not ended: {names}"
 
 
@@ -410,8 +413,8 @@ def _placed(state: State, job: Job, attempt: Attempt) -> list[str]:
 def _batch_jobs(state: State, job: Job, attempt: Attempt) -> list[str]:
     claims = [claim_of(state, member) for member in attempt.present]
     return [
-        f"component {job.spec.label(claim.component)} is batch job {claim.grant.batch_job} at"
-        f" {claim.site}"
+        f"{component_at(job.spec.label(claim.component), claim.site)} is batch job"
+        f" {claim.grant.batch_job}"
         for claim in claims
         if claim is not None and claim.grant is not None and claim.grant.batch_job
     ]

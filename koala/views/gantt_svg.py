@@ -108,7 +108,8 @@ def _axis(root: Element, chart: Gantt, bottom: int) -> None:
 
 def _lane(root: Element, chart: Gantt, row: Row, top: int) -> None:
     attempt = f" (attempt {row.attempt})" if chart.setbacks or row.attempt > 1 else ""
-    label = f"{row.label} at {row.site}{attempt}"
+    place = row.site if row.label == row.site else f"{row.label} at {row.site}"
+    label = f"{place}{attempt}"
     _text(root, MARGIN, top + 17, _cut(label, LABEL_CHARACTERS_MAX))
     for bar in row.stages:
         _bar(root, bar, top + 6, 13)

@@ -138,7 +138,7 @@ def _start(wait: jobs.QueueWait, now: Instant) -> str:
     details = [wait.source] if wait.source else []
     if wait.earliest_at is not None and wait.latest_at is not None:
         details.insert(0, interval(float(wait.earliest_at) - now, float(wait.latest_at) - now))
-    return f"{verb} in {span(float(wait.start_at) - now)} ({'; '.join(details)})"
+    return f"{verb} {from_now(float(wait.start_at) - now)} ({'; '.join(details)})"
 
 
 def wait_of_member(state: State, job: Job, member: Member, queues: SiteQueues, now: Instant) -> str:
@@ -203,8 +203,13 @@ class ShortReasons:
                 return ""
 
     def _lack(self, job: Job) -> str:
-        """Say that no site has as many idle processors as the largest component wants."""
+        """Say which site lacks idle processors: one that a component names, or the idlest of all
+        for the largest component."""
         owner = job.spec.owner
+        for component in job.spec.components:
+            site = self._state.sites.get(component.site) if component.site else None
+            if site is not None and is_usable(site) and site.idle() < component.processors:
+                return _idle(site, component.processors)
         if owner not in self._idlest:
             sites = [site for site in self._state.sites.values() if site.facts.admits(owner)]
             usable = filter(is_usable, sites)
@@ -212,10 +217,11 @@ class ShortReasons:
         most = self._idlest[owner]
         if most is None:
             return "no site can be used now"
-        idle = max(0, most.idle())
-        if idle >= job.largest:
-            return "waits for its turn"
-        return f"waits for {counted(job.largest, 'processor')}; {most.name} has {idle} idle"
+        return "waits for its turn" if most.idle() >= job.largest else _idle(most, job.largest)
+
+
+def _idle(site: Site, wanted: int) -> str:
+    return f"{site.name}: {max(0, site.idle())} of {counted(wanted, 'processor')} idle"
 
 
 def _short_waits(
@@ -231,14 +237,34 @@ def _short_waits(
         elif found := waits_of(state, job, member.component, queues, now):
             first = min(found, key=start_of)
             _, at = start_of(first)
-            when = "" if at == FOREVER else f", start about {clock_time(max(at, now), now)}"
-            waits.append((at, f"{_place(first)}{_reason(first)}{when}"))
+            when = "" if at == FOREVER else f"start about {clock_time(max(at, now), now)}"
+            waits.append((at, _short(first, when)))
     waits.sort(key=lambda pair: -pair[0])
     yield from (words for _, words in waits[:1])
     if len(waits) > 1:
         yield f"{len(waits) - 1} more wait"
     if waits:
         yield from (f"{site} holds {count}" for site, count in held.items())
+
+
+def _short(wait: jobs.QueueWait, when: str) -> str:
+    """Describe a wait for a list, what matters most first: lists are cut at their width."""
+    if not (wait.batch_job or wait.reason):
+        return f"{wait.site}: {when}" if when else _place(wait)
+    job = f"{f'{wait.system} job' if wait.system else 'batch job'} {wait.batch_job}".rstrip()
+    code = wait.reason.partition(":")[0]
+    words = [when, f"{job} ({code})" if code else job]
+    return f"{wait.site}: {', '.join(filter(None, words))}"
+
+
+def component_at(label: str, site: str) -> str:
+    """Name a component and its site, which is often its label, too."""
+    return f"component {label}" if label == site else f"component {label} at {site}"
+
+
+def from_now(seconds: Seconds) -> str:
+    """Format an instant from now on."""
+    return "now" if seconds < 1 else f"in {span(seconds)}"
 
 
 def span(seconds: Seconds) -> str:

@@ -6,6 +6,6 @@
 - `sessions`: sign-in and sessions of browsers; `security`: checks of requests.
 - `identities`: who looks; what the daemon shows them is one `client.grid_model` for all pages.
 - `pages`: the handlers; `templates`, `static`: what browsers get.
-- `charts`: numbers as pictures; `koala.views` makes documents into what the pages show.
+- `koala.views` makes documents into what the pages show, charts among it.
 - `past_runs`, `playback`: replays of past runs, and the document that plays one back.
 """

@@ -28,6 +28,7 @@ from koala.web.pages import (
     results,
     sign_in,
     submit,
+    timeline,
 )
 from koala.web.pages.viewer import Services, make_templates
 from koala.web.past_runs import PastRuns
@@ -90,10 +91,13 @@ def _routes() -> list[BaseRoute]:
         Route("/", grid.show),
         Route("/sites/{site}", grid.site),
         Route("/sites/{site}/{verb:str}", grid.change, methods=["POST"]),
+        Route("/timeline", timeline.show),
+        Route("/timeline.svg", timeline.picture),
         Route("/jobs", jobs.show),
         Route("/jobs/{job}", job.show),
         Route("/jobs/{job}/timeline.svg", job.timeline),
         Route("/jobs/{job}/logs", job.logs),
+        Route("/jobs/{job}/logs.txt", job.download_logs),
         Route("/jobs/{job}/outputs/{name:path}", job.output),
         Route("/jobs/{job}/cancel", job.cancel, methods=["POST"]),
         Route("/queues", queues.show),

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from koala.client import AsyncClient
 from koala.client.grid_model import GridModel
 from koala.common.identity.credentials import Credentials, find_credentials
 from koala.errors import ExhaustedError, UnauthenticatedError
+from koala.views.grid_chart import GridChart
+from koala.views.records.chart import GridTimeline
 from koala.web.sessions import Sessions
 
 OWN = "own"
@@ -38,6 +40,7 @@ class Identity:
     role: str
     client: AsyncClient
     model: GridModel
+    charts: dict[str, tuple[GridTimeline, GridChart]] = field(default_factory=dict)
 
     @property
     def is_operator(self) -> bool:

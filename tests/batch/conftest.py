@@ -169,11 +169,19 @@ def cleared(request: pytest.FixtureRequest, fixture: str, name: str) -> Iterator
     system.clear()
 
 
+COMMAND_S = 30.0
+"""A command may take so long on a busy machine."""
 Serve = Callable[..., AbstractAsyncContextManager[tuple[BatchManager, Witness]]]
 
 
 @pytest.fixture
-def serve(system: System, tmp_path: Path) -> Serve:
+def shell(system: System) -> Shell:
+    """Run the commands of the system."""
+    return Shell(environment=of_commands(system.environment), limit_s=COMMAND_S)
+
+
+@pytest.fixture
+def serve(system: System, tmp_path: Path, shell: Shell) -> Serve:
     """Runs a manager in front of the system; at its end all its jobs are ended, unless the block
     asks for something else."""
 
@@ -192,7 +200,6 @@ def serve(system: System, tmp_path: Path) -> Serve:
             account=pwd.getpwuid(os.geteuid()).pw_name,
         )
         witness = Witness()
-        shell = Shell(environment=of_commands(system.environment), limit_s=4.0)
         manager = BatchManager(settings, system.dialect, shell, on_report=witness, clock=boot_clock)
         async with serving(manager, kill=kill):
             yield manager, witness

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,6 @@ from koala.common.protocol.messages import Resources, Wait
 from koala.errors import LocalManagerError
 from koala_agent.conformance.bench import BenchSettings
 from koala_agent.conformance.checks import CHECKS, tried
-from koala_agent.environments import of_commands
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.local_manager import (
     OUTPUT_FILE,
@@ -29,7 +30,7 @@ from koala_agent.lrm.local_manager import (
 )
 from koala_agent.transport.interface import Answer
 from koala_agent.transport.shell import Shell
-from tests.batch.conftest import ONE_OF_EACH, WITHOUT_OAR, Serve, cleared
+from tests.batch.conftest import COMMAND_S, ONE_OF_EACH, WITHOUT_OAR, Serve, cleared
 from tests.batch.systems.system import GPUS, System
 from tests.live.grid import until
 from tests.lrm.harness import LIMIT_S, Ask
@@ -54,7 +55,9 @@ SLOW = ("time limit",)
     "check",
     [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in CHECKS],
 )
-async def test_it_passes_the_conformance_kit(system: System, tmp_path: Path, check: str) -> None:
+async def test_it_passes_the_conformance_kit(
+    system: System, shell: Shell, tmp_path: Path, check: str
+) -> None:
     settings = BenchSettings(
         processors=16,
         folder=tmp_path,
@@ -62,7 +65,6 @@ async def test_it_passes_the_conformance_kit(system: System, tmp_path: Path, che
         limit_s=LIMIT_S,
         poll_s=0.2,
     )
-    shell = Shell(environment=of_commands(system.environment), limit_s=4.0)
     await tried(CHECKS[check], system.dialect, shell, settings)
 
 
@@ -106,12 +108,17 @@ async def test_jobs_of_others_count_and_are_never_touched(
         system.clear()
 
 
+SOON_S = 4.0
+"""Limit of commands that get no answer."""
+
+
 async def test_a_controller_that_is_away_says_nothing_and_changes_nothing(
-    serve: Serve, ask: Ask, system: System
+    serve: Serve, ask: Ask, system: System, shell: Shell
 ) -> None:
     async with serve() as (manager, witness):
         await manager.submit(ask("j1/1/0/1"))
         await witness.running("j1/1/0/1")
+        shell._limit_s = SOON_S
         with system.controller_away():
             with pytest.raises(LocalManagerError) as caught:
                 await manager.submit(ask("j1/1/1/1"))
@@ -121,8 +128,9 @@ async def test_a_controller_that_is_away_says_nothing_and_changes_nothing(
             assert caught.value.transient
             with pytest.raises(LocalManagerError):
                 await manager.withdraw("j1/1/0/1")
+        shell._limit_s = COMMAND_S
         # Whether the submission was heard or not, once it is repeated there is one job of it.
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while True:
                 try:
                     await manager.submit(ask("j1/1/1/1"))
@@ -251,6 +259,21 @@ BY_AGE = "slurm by age"
 FIRST, SECOND, SMALL = "j1/1/0/1", "j2/1/0/1", "j3/1/0/1"
 
 
+@pytest.mark.parametrize("system", ["htcondor"], indirect=True)
+async def test_the_longest_run_of_a_pool_is_told(serve: Serve, system: System) -> None:
+    path = system.folder / "condor_config"
+    text = path.read_text(encoding="utf-8")
+    rule = "(JobStatus == 2) && (time() - EnteredCurrentStatus > 24 * 3600)"
+    path.write_text(f"{text}\nSYSTEM_PERIODIC_REMOVE = {rule}\n", encoding="utf-8")
+    try:
+        async with serve() as (_, witness):
+            told = await witness.until(Idle, lambda idle: bool(idle.resources.queues))
+            (queue,) = told.resources.queues
+            assert (queue.name, queue.longest_s) == ("pool", 86_400)
+    finally:
+        path.write_text(text, encoding="utf-8")
+
+
 def are_hours(waits: tuple[Wait, ...], hours: int) -> bool:
     """Test the expected starts of two claims."""
     early_s = [hours * 3600 - (wait.start_in_s or 0) for wait in waits]
@@ -259,6 +282,16 @@ def are_hours(waits: tuple[Wait, ...], hours: int) -> bool:
 
 def gated(placeholder: Placeholder) -> Placeholder:
     return replace(placeholder, is_gated=True)
+
+
+def field_of(system: System, number: str, name: str) -> str:
+    """A field of a job of Slurm."""
+    found = re.search(rf"\b{name}=(\S*)", system.run("scontrol", "-o", "show", "job", number))
+    return "" if found is None else found[1]
+
+
+def is_purgeable(system: System, number: str) -> bool:
+    return field_of(system, number, "Reason") == "BadConstraints"
 
 
 async def states(manager: BatchManager) -> dict[str, type[Listed]]:
@@ -338,3 +371,42 @@ async def test_a_claim_that_waits_is_gated_and_outlives_its_agent(
         await manager.withdraw(SECOND)
         assert (await witness.ended(SECOND)).cause is EndCause.WITHDRAWN
         assert (await states(manager))[FIRST] is Running
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", [BY_AGE], indirect=True)
+async def test_a_gate_that_an_administrator_opens_is_shut_again(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    system.submit("exec sleep 1000\n", processors=16)
+    async with serve() as (manager, witness):
+        await witness.until(Idle, lambda idle: idle.local_processors == 16)
+        await manager.submit(gated(ask(FIRST, processors=16)))
+        await until(partial(is_purgeable, system, manager.number(FIRST)))
+        system.run("scontrol", "update", f"JobId={manager.number(FIRST)}", "ExcNodeList=")
+        await until(lambda: field_of(system, manager.number(FIRST), "Reason") == "Resources")
+        await until(partial(is_purgeable, system, manager.number(FIRST)))
+        assert (await states(manager))[FIRST] is Queued
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", [BY_AGE], indirect=True)
+async def test_where_a_site_purges_what_cannot_run_another_gate_is_used(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    async with serve() as (manager, witness):
+        for claim in (FIRST, SECOND):
+            await manager.submit(gated(ask(claim, processors=1)))
+        for claim in (FIRST, SECOND):
+            number = manager.number(claim)
+            await until(partial(is_purgeable, system, number))
+            system.cancel(number)
+            assert (await witness.ended(claim)).cause is EndCause.CANCELLED_BY_SITE
+        await until(lambda: manager.gate == "nice value")
+        other = system.submit("exec sleep 1000\n", processors=16)
+        await witness.until(Idle, lambda idle: idle.local_processors == 16)
+        await manager.submit(gated(ask(SMALL, processors=16)))
+        assert field_of(system, manager.number(SMALL), "Comment") == "koala-gated-nice"
+        await manager.set_gate(SMALL, is_gated=False)
+        system.cancel(other)
+        await witness.running(SMALL)

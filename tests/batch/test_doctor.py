@@ -6,14 +6,16 @@ import asyncio
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from koala_agent.config import read_config
 from tests.agent.live.agent_process import COMMAND, environment
 from tests.batch.conftest import ONE_OF_EACH, cleared
-from tests.batch.systems.system import System
+from tests.batch.systems.system import GPUS, System
 from tests.live.grid import until
 
 pytestmark = pytest.mark.lrm
@@ -57,3 +59,26 @@ async def test_a_probe_job_goes_through_the_queue_and_the_gate_is_tried(
     if system.kind == "slurm":
         assert checks["gate"]["text"].endswith(" stayed")
     await until(lambda: system.numbers("koala-") == [])
+
+
+def test_init_asks_the_batch_system_and_writes_what_it_has(system: System, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    run = subprocess.run(
+        [sys.executable, "-m", "koala.cli", "init", system.kind, str(path)],
+        env={**os.environ, **system.environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert run.returncode == 0, run.stderr
+    config, text = read_config(path), path.read_text(encoding="utf-8")
+    assert config.site.processors == system.processors, text
+    assert f"# all that {config.system.title} has" in text
+    assert config.lrm.environment["PATH"]
+    if system.kind == "gridengine":
+        assert 'parallel_environment = "grid"  ' in text
+        assert config.site.gpus == GPUS
+    elif system.kind == "slurm":
+        assert "# there are: batch (default)" in text
+        assert f"lists {GPUS} (a100) by itself" in text

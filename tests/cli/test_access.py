@@ -109,7 +109,11 @@ def test_a_user_with_credentials_sees_own_jobs_only(grid: Up, tmp_path: Path) ->
 
     rows = json.loads(grid.koala("audit", "--json", "--last", "1000").stdout)["lines"]
     assert {"ChangeSite", "Submit"} <= {row["verb"] for row in rows if row["who"] == "ann"}
-    assert "refused: ann has the role user" in grid.koala("audit").stdout
+    words = ("--user", "ann", "--verb", "changesite", "--refused", "--since", "1h", "--last", "1")
+    (row,) = json.loads(grid.koala("audit", "--json", *words).stdout)["lines"]
+    assert (row["who"], row["verb"], row["object"]) == ("ann", "ChangeSite", "drain delft")
+    assert row["outcome"].startswith("refused: ann has the role user")
+    assert grid.koala("audit", "--since", "0s").stdout == ""
     assert grid.koala("user", "revoke", "ann").stdout.split() == ["ann", "revoked"]
     refused = koala("list")
     assert refused.returncode == 1

@@ -65,9 +65,6 @@ METRICS = Metrics(sites=SiteCounts(known=1, connected=1),
                   disk=DiskSpace(free_bytes=1, is_low=False),
                   queues=QueueLengths(placement=0, delayed=0, transfers=0, inbox=0),
                   replaced_policies={HOSTILE: "p"})  # fmt: skip
-SUMMED = {"job": "j1", "example": "e", "phase": "Failed", "sites": ["s"], "placement_tries": 1,
-          "claiming_tries": 1, "transfer_s": 1.0, "start_delay_s": 1.0, "start_skew_ms": 1.0,
-          "held_processor_s": 1.0, "status": 1, "reason": "r"}  # fmt: skip
 SHOWN: dict[str, tuple[Callable[[Any], str], Any]] = {
     "list": (job_list.jobs_text, [a_job(name="n")]),
     "show": (render.job_text, a_job(progress=PROGRESS, charges=[a_charge()])),
@@ -84,7 +81,7 @@ SHOWN: dict[str, tuple[Callable[[Any], str], Any]] = {
     "site list": (render_access.enrolments_text, [ENROLMENT]),
     "user list": (render_access.users_text, [USER]),
     "audit": (render_access.audit_text, [LINE]),
-    "summary": (summary.summary_text, [SUMMED]),
+    "summary": (summary.summary_text, [a_job(name="n", phase="Failed")]),
     "metrics": (render.metrics_text, METRICS),
 }  # fmt: skip
 

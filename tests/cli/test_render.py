@@ -18,7 +18,7 @@ from koala.cli.render.documents import (
 from koala.cli.render.job_list import jobs_text, read_format
 from koala.cli.render.timeline import timeline_text
 from koala.errors import SpecError
-from koala.local.demo_summary import summary_rows, summary_text
+from koala.local.demo_summary import summary_text
 from koala.views.records.accounts import ClaimReport, Report
 from tests.cli.pictures import a_charge, a_course, a_job, a_part, a_report_row, a_site, a_timeline
 
@@ -233,26 +233,13 @@ def test_a_report_as_csv_has_the_names_of_the_document() -> None:
 
 
 def test_the_summary_names_what_did_not_finish() -> None:
-    bad_end = {"kind": "exited", "text": "exit status 3", "statuses": [0, 3]}
-    pictures = [
-        a_job(),
-        a_job(
-            job="j2",
-            phase="Failed",
-            reason="exit status 3",
-            timeline=a_timeline(start_skew_s=None, transfer_s=None, start_delay_s=None),
-            parts=[a_part(end=bad_end)],
-        ),
-    ]
-    rows = summary_rows({"j1": "hello", "j2": "poisson"}, pictures)
-    assert [row["status"] for row in rows] == [0, 3]
-    assert summary_text(rows).splitlines() == [
-        "JOB  EXAMPLE  PHASE     SITES     PLACED  CLAIMED  TRANSFER  DELAY  SKEW MS  HELD P*S"
-        "  STATUS",
-        "j1   hello    Finished  delft vu       1        2     3.9 s   0 ms     2.10       8.4"
-        "       0",
-        "j2   poisson  Failed    delft          1        2         -      -        -       8.4"
-        "       3",
+    times = a_timeline(start_skew_s=None, transfer_s=None, start_delay_s=None)
+    failed = {"job": "j2", "name": "poisson", "phase": "Failed", "reason": "exit status 3"}
+    jobs = [a_job(name="hello"), a_job(**failed, sites=["delft"], timeline=times)]
+    assert summary_text(jobs).splitlines() == [
+        "JOB  EXAMPLE  PHASE     SITES      PLACED  CLAIMED  TRANSFER  DELAY    SKEW  HELD P*S",
+        "j1   hello    Finished  delft, vu       1        2     3.9 s   0 ms  2.1 ms       8.4",
+        "j2   poisson  Failed    delft           1        2         -      -       -       8.4",
         "",
         "PLACED and CLAIMED count tries; HELD is processors x seconds before the start.",
         "j2 (poisson): exit status 3",

@@ -12,7 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from koala.views.records import access, accounts, grid, jobs
+from koala.views.records import access, accounts, chart, grid, jobs
 from koala.views.records.base import Moment, Record
 from koala.views.records.phases import PHASES
 from tests.tidy.sources import ROOT
@@ -33,7 +33,7 @@ def records() -> list[type[Record]]:
     """All records that documents are made of, in the order of their declaration."""
     return [
         value
-        for module in (jobs, accounts, grid, access)
+        for module in (jobs, accounts, grid, chart, access)
         for value in vars(module).values()
         if inspect.isclass(value)
         and issubclass(value, Record)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import numpy
 import pytest
 
 import koala
@@ -55,8 +57,23 @@ def test_mistakes_are_found_before_anything_is_sent() -> None:
     job = Job(
         components=[Component(executable="a", processors=0), Component(executable="b", memory="x")]
     )
-    with pytest.raises(SpecError, match=r"processors: found '0'.*\n.*\n.*\n.*memory: found 'x'"):
+    wrong = r"^components\[0\]: processors: found '0'.*\ncomponents\[1\]: memory: found 'x'[^\n]*$"
+    with pytest.raises(SpecError, match=wrong):
         job.check()
+
+
+def test_a_value_of_a_wrong_type_is_refused_at_once_and_numbers_of_numpy_are_taken() -> None:
+    with pytest.raises(
+        SpecError, match=r"executable = \['x'\] \(expected str\)\nprocessors = '4' "
+    ):
+        Component(executable=["x"], processors="4")  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match=r"components = \['x'\] \(expected Sequence\[Component\]"):
+        Job(components=["x"])  # type: ignore[list-item]
+    four: Any = numpy.int64(4)
+    numbers: Any = [numpy.float32(0.5), numpy.int32(3)]
+    taken = Component(executable="a", processors=four, arguments=numbers, environment={"N": four})
+    plain = Component(executable="a", processors=4, arguments=[0.5, 3], environment={"N": 4})
+    assert Job(components=[taken]).text == Job(components=[plain]).text
 
 
 def test_each_honoured_attribute_has_a_field() -> None:

@@ -8,13 +8,14 @@ import re
 from dataclasses import asdict, fields, is_dataclass
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle, Client, JobHandle
 from koala.client.answers import decode
 from koala.client.records import JobDetails, SiteStatus
 from koala.errors import KoalaError
-from koala.views.records.base import encode
+from koala.views.records.base import Records, encode
 from tests.cli.pictures import a_job
 from tests.tidy.sources import ROOT
 
@@ -49,9 +50,12 @@ def test_what_a_document_lacks_has_a_default() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"site": "delft", "idle": "many"}', r"no SiteStatus .*`int`.*`\$\.idle`.*koala doctor"),
+        (
+            '{"site": "delft", "idle": "many"}',
+            r"expected a SiteStatus.*`int`.*`\$\.idle`.*koala doctor",
+        ),
         ('{"site": "delft", "expires_at": "soon"}', r"Expected `float`, got `str`.*expires_at"),
-        ("{", "no SiteStatus"),
+        ("{", "expected a SiteStatus"),
     ],
 )
 def test_an_answer_of_another_form_is_an_error_that_names_the_field(text: str, said: str) -> None:
@@ -78,3 +82,15 @@ def test_the_reference_names_every_method() -> None:
     methods = [name for name in (*vars(Client), *vars(JobHandle)) if not name.startswith("_")]
     assert "fetch_outputs" in methods
     assert [name for name in methods if not re.search(rf"`{name}[`(]", text)] == []
+
+
+def test_a_notebook_shows_jobs_their_events_and_sites_as_tables_and_repr_is_short() -> None:
+    job = msgspec.structs.replace(a_job(), name="<b>")
+    assert repr(job).startswith("JobDetails(job='j")
+    assert len(repr(job)) < 300
+    table = job._repr_html_()
+    assert ("&lt;b&gt;" in table, "<b>" in table) == (True, False)
+    assert table.count("<table>") == 3, "the job, its components, its events"
+    sites = Records([SiteStatus(site="delft", processors=4), SiteStatus(site="vu")])
+    assert sites._repr_html_().count("<tr>") == 3
+    assert repr(sites[0]).startswith("SiteStatus(site='delft', state='disconnected', processors=4,")

@@ -80,7 +80,7 @@ def test_why_names_the_batch_jobs_of_a_job_that_is_held_or_runs(script: Script) 
     script.tell(a_site("a", 4), a_site("b", 2), a_job("j1", 4, 2, owner=ANN))
     first, second = script.claimed("j1")
     script.tell(ClaimGranted(claim=ClaimId(first), nonce="n1", batch_job="4711"))
-    named = "component 0 is batch job 4711 at a"
+    named = "component 0 at a is batch job 4711"
 
     def told() -> str:
         lines = why(script.scheduler, JobId("j1"), script.now)

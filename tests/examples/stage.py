@@ -41,7 +41,6 @@ class Exchange:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.values: dict[str, str] = {}
-        self._asked: set[str] = set()
         self._changed = threading.Condition()
         exchange = self
 
@@ -71,17 +70,10 @@ class Exchange:
                     return {"ok": False, "error": f"{name!r} has another value"}
                 self._changed.notify_all()
                 return {"ok": True}
-            self._asked.add(name)
-            self._changed.notify_all()
             wait_s = request["wait_s"]
             if self._changed.wait_for(lambda: name in self.values, wait_s):
                 return {"ok": True, "value": self.values[name]}
             return {"ok": False, "error": f"no value for {name!r} after {wait_s:.3g} s"}
-
-    def until_asked(self, name: str) -> None:
-        """Return when somebody has asked for a value, whether there is one or not."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: name in self._asked, LIMIT_S), name
 
     def close(self) -> None:
         """Stop answering."""

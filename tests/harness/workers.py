@@ -39,6 +39,9 @@ TOGETHER = {
 """The group of each module that has one; other tests go wherever there is time."""
 
 
+BATCH = "tests/batch/"
+BY_SYSTEM = ("fleet/test_fleet.py", "test_contract.py", "test_doctor.py", "test_traps.py")
+"""Modules of that folder whose tests have one batch system each, the first word of their ids."""
 FILLS_FROM = 3
 """So many workers are enough that one of them begins with the quick tests."""
 KNOWN_MIN = 2
@@ -46,8 +49,14 @@ KNOWN_MIN = 2
 
 
 def group_of(nodeid: str) -> str:
-    """Return the group of a test; its own id where it has none."""
-    return TOGETHER.get(nodeid.partition("::")[0], nodeid)
+    """Return the group of a test; its own id where it has none. Of the tests in front of batch
+    systems those of a module are one, for they share a grid, or those of a system."""
+    path, _, test = nodeid.partition("::")
+    if not path.startswith(BATCH):
+        return TOGETHER.get(path, nodeid)
+    if path.removeprefix(BATCH) in BY_SYSTEM:
+        return test.partition("[")[2].partition("-")[0].rstrip("]")
+    return path
 
 
 class Together(LoadScopeScheduling):  # type: ignore[misc]

@@ -137,6 +137,7 @@ def components(draw: st.DrawFn) -> ComponentSpec:
         hosts=draw(st.none() | st.integers(1, processors)),
         job_type=draw(st.sampled_from(JobType)),
         site=draw(st.none() | st.sampled_from(["delft", "fs0.das2.org", "a_b-c"]).map(SiteName)),
+        sites=draw(st.sampled_from([(), ("delft",), ("delft", "vu")])),
         start_type=draw(st.sampled_from(StartType)),
         wall_time_s=draw(_minutes),
         cpu_time_s=draw(_minutes),

@@ -176,8 +176,14 @@ def test_a_time_limit_is_minutes_or_a_duration(text: str, seconds: float) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "size_mb"), [("512", 512), ("512M", 512), ("4g", 4096), ("2TB", 2**21)]
+    ("text", "size_mb"), [("512", 512), ("512M", 512), ("4g", 4096), ("4GiB", 4096), ("2TB", 2**21)]
 )
 def test_memory_has_a_unit_or_is_in_mb(text: str, size_mb: int) -> None:
     component = read_job(f"&(executable=a)(memory={text})").spec.components[0]
     assert component.memory_min_mb == size_mb
+
+
+def test_a_little_memory_without_a_unit_is_doubted() -> None:
+    (warning,) = read_job("&(executable=a)(memory=4)").warnings
+    assert warning.endswith(": memory 4 is 4 MB; GB are 4G")
+    assert read_job("&(executable=a)(memory=4M)").warnings == ()

@@ -1,4 +1,4 @@
-"""Laws over random trees, texts and jobs."""
+"""Laws over random trees, texts and jobs (more of them: `tests/fuzz/descriptions.py`)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import UserName
 from koala.errors import SpecError
 from koala.job_descriptions import (
-    JobReading,
     Tree,
     parse,
     read_job,
     unparse,
     write_job,
 )
-from koala.job_descriptions.attributes import ATTRIBUTES
 from koala.job_descriptions.lexer import Lexer
 from koala.job_descriptions.tree import AnyNode, Compound
 from tests.job_descriptions.outcomes import outcome
@@ -62,24 +60,6 @@ def _offsets(node: AnyNode) -> Iterator[int]:
         yield from _offsets(value)
 
 
-@given(text=near_texts)
-@example(text="&(executable=a)(rsl__substitution=(A a))")
-def test_whatever_the_text_the_answer_is_a_tree_or_an_error_with_position(text: str) -> None:
-    tree = outcome(lambda: parse(text))
-    if isinstance(tree, SpecError):
-        assert tree.position is not None
-        return
-    assert parse(unparse(tree)) == tree
-    reading = outcome(lambda: read_job(text))
-    assert isinstance(reading, JobReading) or reading.position is not None
-
-
-@given(text=st.binary(max_size=60))
-def test_whatever_the_bytes_the_answer_is_a_tree_or_an_error(text: bytes) -> None:
-    tree = outcome(lambda: parse(text))
-    assert isinstance(tree, Tree) or tree.position is not None
-
-
 @settings(max_examples=20)
 @given(spec=jobs())
 def test_a_written_job_reads_back_the_same(spec: JobSpec) -> None:
@@ -87,31 +67,6 @@ def test_a_written_job_reads_back_the_same(spec: JobSpec) -> None:
     reading = read_job(write_job(spec), owner="ann")
     assert reading.spec == spec
     assert not reading.is_dry_run
-
-
-VALUES = """
-    4|0|a b|(a b)|(A b)(C d)|""|yes|cpu 0.5|"+5"|2030-01-01T00:00Z|multiple|low|../x|strict-barrier
-    |(a 5G)|(a (b))|"é\n"|$(X)
-"""
-_attribute_values = st.sampled_from(VALUES.split("|"))
-_relations = st.tuples(
-    st.sampled_from([*(row.name for row in ATTRIBUTES), "x-mine", "nonsense"]), _attribute_values
-).map(lambda pair: f"({pair[0]}={pair[1]})")
-_clauses = st.lists(_relations, max_size=4).map(lambda rows: "&(executable=a)" + "".join(rows))
-
-
-@given(
-    clauses=st.lists(_clauses, min_size=1, max_size=3), relations=st.lists(_relations, max_size=2)
-)
-def test_any_attributes_give_a_job_that_can_be_written_or_an_error_with_position(
-    clauses: list[str], relations: list[str]
-) -> None:
-    text = "+" + "".join(f"({clause})" for clause in clauses) + "".join(relations)
-    reading = outcome(lambda: read_job(text, {"X": "7"}))
-    if isinstance(reading, SpecError):
-        assert reading.position is not None
-    else:
-        assert read_job(write_job(reading.spec)).spec == reading.spec
 
 
 def test_a_job_that_rsl_cannot_say_is_not_written() -> None:

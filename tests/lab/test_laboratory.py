@@ -43,14 +43,6 @@ def test_own_jobs_run_on_a_grid_as_hand_calculated() -> None:
     assert rows["first"]["running_s"] == pytest.approx(100, abs=0.5)
 
 
-def test_jobs_of_a_function_depend_on_the_seed_and_equal_seeds_are_equal() -> None:
-    def jobs(seed: int) -> Sequence[lab.Job]:
-        return [lab.Job(at=seed, processors=seed, run_s=10)]
-
-    found = lab.Experiment(grid=GRID, workload=lab.Jobs(jobs))
-    assert [found.run(seed).jobs[0]["processors"] for seed in (1, 2, 2)] == [1, 2, 2]
-
-
 def last_site(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
     """Place every component on the last site."""
     idle = view.idle(request.user)
@@ -83,25 +75,6 @@ def test_a_function_of_the_session_places_and_measures() -> None:
     mine, worst_fit = (rows.where(placement=name)[0]["wait.max"] for name in ("mine", "WF"))
     assert mine > 90 > worst_fit, "the second job waits for the first"
     assert found.made.stored == 0
-
-
-def test_settings_that_do_not_exist_are_named_with_those_that_do() -> None:
-    with pytest.raises(ConfigError, match=r"placment: no such setting; there are grid, workload"):
-        OWN.changed(placment="WF")
-    with pytest.raises(ConfigError, match="expected one of CF, WF"):
-        OWN.changed(placement="XX")
-    with pytest.raises(ConfigError, match=r"placement = <lambda> \(expected a function of 2"):
-        OWN.changed(placement=lambda request: request)
-    with pytest.raises(ConfigError, match="claim_fracton: no such parameter"):
-        lab.grid({"a": 8}, claim_fracton=1)
-    with pytest.raises(ConfigError, match="no such option; there are bandwidth"):
-        lab.Model("koala", job=3)
-    with pytest.raises(ConfigError, match=r"simulation quake \(expected one of koala"):
-        lab.Model("quake")
-    with pytest.raises(KeyError, match=r"'wait': metrics are jobs"):
-        OWN.run()["wait"]
-    with pytest.raises(ConfigError, match=r"processors 0 \(expected 1 or more"):
-        lab.Job(at=0, processors=0, run_s=1)
 
 
 @pytest.mark.parametrize(
@@ -184,17 +157,6 @@ def test_an_own_policy_with_an_invalid_answer_is_replaced_and_the_result_says_so
         assert note.partition(": replaced by ")[2].startswith(text)
 
 
-def test_a_run_ends_when_nothing_will_be_claimed_any_more() -> None:
-    def nowhere(request: PlacementRequest, view: GridView) -> Unplaceable:
-        return Unplaceable(component=0, reason="out of principle")
-
-    found = OWN.changed(placement=nowhere).run()
-    assert found["unfinished"] == len(PAIR)
-    assert "out of principle" in repr(found)
-    with pytest.raises(ConfigError, match="waiting_s: no job has a number there"):
-        found.plot()
-
-
 def test_a_part_of_a_log_is_replayed(tmp_path: Path) -> None:
     path = tmp_path / "log.swf"
     lines = ((one, 100 * one, -1, 10, 2, -1, -1, 2, 10, *[-1] * 9) for one in range(1, 9))
@@ -219,28 +181,6 @@ def test_a_part_of_a_log_is_replayed(tmp_path: Path) -> None:
     assert (len(rows), rows[2]["submit_time"], rows[2]["job_number"]) == (8, 300, 3)
     identities = [lab.Log(path, **cut).identity() for cut in ({}, {"jobs": 2}, {"end_s": 9})]  # type: ignore[arg-type]
     assert len(set(map(str, identities))) == len(identities)
-
-
-def test_components_run_at_their_sites_beside_a_part_of_a_log(tmp_path: Path) -> None:
-    """Of the three local jobs the second alone is in the part; it takes site a from 50 to 90."""
-    path = tmp_path / "log.swf"
-    lines = ((one, 100 * one, -1, 40, 8, -1, -1, 8, 40, *[-1] * 9) for one in range(1, 4))
-    path.write_text("".join(f"{' '.join(map(str, line))}\n" for line in lines), encoding="ascii")
-    users = lab.Log(path, begin_s=50, end_s=150)
-    sites = {"a": lab.Site("a", 8, users=users), "b": lab.Site("b", 8)}
-    jobs = [lab.Job(at=60, processors=(4, 2), run_s=5, sites=("a", "b"))]
-    found = lab.Experiment(grid=lab.grid(sites), workload=lab.Jobs(jobs)).run()
-    assert [(row["sites"], int(row["started_at"])) for row in found.jobs] == [(("a", "b"), 90)]
-    assert found.metrics["running_processor_s"] == pytest.approx(30)
-    small = {"a": lab.Site("a", 2), "b": lab.Site("b", 8)}
-    jobs = [lab.Job(at=0, processors=(2, 8), run_s=5, sites=("a", "b"))]
-    whole = lab.Experiment(grid=lab.grid(small), workload=lab.Jobs(jobs))
-    assert whole.run().metrics["finished"] == 1
-    other = [lab.Job(at=0, processors=(8, 2), run_s=5, sites=("a", "b"))]
-    assert whole.changed(workload=lab.Jobs(other)).run().metrics["dropped.too_large"] == 1
-    lost = [lab.Job(at=0, processors=(8, 2), run_s=5, sites=("a", "c"))]
-    with pytest.raises(ConfigError, match=r"site c \(expected one of a, b"):
-        whole.changed(workload=lab.Jobs(lost)).run()
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
@@ -374,25 +314,6 @@ def test_a_model_has_the_numbers_of_its_command(name: str) -> None:
     assert len(found.jobs) > 0
 
 
-def test_a_log_gives_the_numbers_of_the_command(tmp_path: Path) -> None:
-    log, grid = tmp_path / "lublin.swf", tmp_path / "grid.toml"
-    made = koala_here("simulate", "workload", "lublin", "--jobs", "60", "--processors", "24")
-    log.write_text(made.stdout)
-    grid.write_text(
-        "[sites.a.site]\nprocessors = 16\n[sites.b.site]\nprocessors = 16\n"
-        "[sites.b.load]\narrivals_per_hour = 6.0\n"
-    )
-    words = ("simulate", "trace", str(log), "--json")
-    of_site, of_grid = (
-        json.loads(koala_here(*words, *more).stdout) for more in ((), ("--grid", str(grid)))
-    )
-    replay = lab.Replay(log=lab.Log(log)).run()
-    assert dict(replay.document) == of_site
-    assert len(replay.jobs) == of_site["jobs"]
-    found = lab.Experiment(grid=lab.read_grid(grid), workload=lab.Log(log)).run()
-    assert found.document == {k: v for k, v in of_grid.items() if k not in ("grid", "split")}
-
-
 def test_rows_are_shown_and_give_their_columns() -> None:
     rows = OWN.run().jobs
     assert list(rows.to_dict()) == list(rows.columns)
@@ -423,6 +344,20 @@ def test_pictures_are_drawn_by_one_call(tmp_path: Path) -> None:
     assert picture._repr_png_().startswith(b"\x89PNG")
 
 
+@pytest.mark.long  # pyarrow is installed for long tests only
+def test_rows_are_an_arrow_table() -> None:
+    rows = lab.Rows([{"a": 1, "b": "x", "c": (1, 2)}, {"a": 2.5, "b": None, "c": ()}, {"b": "y"}])
+    found = rows.to_arrow()
+    assert found.column_names == ["a", "b", "c"]
+    assert found.to_pydict() == {
+        "a": [1.0, 2.5, None],
+        "b": ["x", None, "y"],
+        "c": [[1, 2], [], None],
+    }
+    mixed = lab.Rows([{"label": "mine"}, {"label": 0.5}]).to_arrow()
+    assert mixed.to_pydict() == {"label": ["mine", "0.5"]}
+
+
 def test_models_and_replays_take_functions_of_the_session(tmp_path: Path) -> None:
     def place(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
         return last_site(request, view)
@@ -451,17 +386,3 @@ def test_models_and_replays_take_functions_of_the_session(tmp_path: Path) -> Non
     again = lab.sweep(own, over=policies, reps=1, workers=1)
     assert again.rows().column("wait.mean") == [pytest.approx(247 / 3), pytest.approx(207 / 3)]
     assert again.made.stored == 0
-
-
-@pytest.mark.long  # pyarrow is installed for long tests only
-def test_rows_are_an_arrow_table() -> None:
-    rows = lab.Rows([{"a": 1, "b": "x", "c": (1, 2)}, {"a": 2.5, "b": None, "c": ()}, {"b": "y"}])
-    found = rows.to_arrow()
-    assert found.column_names == ["a", "b", "c"]
-    assert found.to_pydict() == {
-        "a": [1.0, 2.5, None],
-        "b": ["x", None, "y"],
-        "c": [[1, 2], [], None],
-    }
-    mixed = lab.Rows([{"label": "mine"}, {"label": 0.5}]).to_arrow()
-    assert mixed.to_pydict() == {"label": ["mine", "0.5"]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ from koala.common.runtime import progress_bar
 from koala.lab.sim.experiment import standstill
 from koala.lab.sim.experiment.standstill import DAY_S, Patience
 from koala.lab.sim.log_replay import multicluster
-from tests.cli.command import koala_here
 
 HASTY = Patience(idle_s=DAY_S / 2, steps=100)
 BUSY = lab.grid({"a": 16, "b": 16, "c": 32}, local_load=0.8)
@@ -80,32 +78,3 @@ def test_ctrl_c_ends_the_script_unless_it_asks_for_the_finished_runs() -> None:
     found = lab.sweep(base, reps=3, workers=1, store=False, keeps_finished=True)
     assert found.is_interrupted
     assert found.rows().column("seed") == [1]
-
-
-@pytest.mark.usefixtures("hasty")
-def test_the_commands_say_that_a_run_was_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    job = "{0} {1} -1 60 {2} -1 -1 {2} 60 -1 1 1 1 1 1 1 -1 -1\n"
-    sizes = ((1, 0, 1), (2, 21_600, 64), (3, 21_600, 65))
-    Path("log.swf").write_text("".join(job.format(*one) for one in sizes))
-    load = "[sites.{0}.site]\nprocessors = {1}\n[sites.{0}.load]\narrivals_per_hour = {2}\n"
-    sites = (("a", 16, 30), ("b", 16, 30), ("c", 32, 60))
-    Path("grid.toml").write_text("".join(load.format(*site) for site in sites))
-    done = koala_here("simulate", "trace", "log.swf", "--grid", "grid.toml", "--json")
-    assert done.returncode == 0, done.stderr
-    left_out, stopped, waits = done.stderr.splitlines()
-    assert left_out == "1 job left out: 3 needs 65 processors; sites have a 16, b 16, c 32"
-    assert "1 job waits: 2 needs 16 + 16 + 16 + 16 processors at once" in stopped
-    assert "largest idle site" in waits
-    assert json.loads(done.stdout)["unfinished"] == 1
-    Path("sweep.toml").write_text(
-        'simulate = "grid"\nreps = 1\ngrid = "grid.toml"\nworkload = {log = "log.swf"}\n'
-        '[over]\nplacement = ["WF", "CF"]\n'
-    )
-    swept = koala_here("sweep", "sweep.toml", "--workers", "1", "--no-store")
-    assert swept.returncode == 0, swept.stderr
-    lines = swept.stderr.splitlines()
-    assert [line.split(",")[0] for line in lines] == ["placement WF", "placement CF"]
-    assert all("stopped at a standstill" in line for line in lines)

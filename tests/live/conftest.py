@@ -76,13 +76,11 @@ def calm_grid(tmp_path_factory: pytest.TempPathFactory) -> Grid:
             INPUT_FILE: (INPUT, ("delft", "leiden")),
             SLOW_FILE: (b"\0" * 8_000_000, ("utrecht",)),
         }
-        # Nobody is killed here: a long grace costs nothing, and no busy machine outlasts it.
         grid = live_grid(
             tmp_path_factory.mktemp("calm"),
             sites=FOUR,
             parameters={**CALM, "bandwidth_default_bps": SLOW_BPS},
             replicas=replicas,
-            grace_s=6.0,
             gpus={"delft": 3},
             more={"utrecht": f"rate = {SLOW_BPS}\n"},
         )

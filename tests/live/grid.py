@@ -42,6 +42,7 @@ from koala.common.identity.tls import DAEMON_HOST, secure_channel
 from koala.common.wire.status import TOKEN_KEY, TOKEN_SCHEME, Metadata
 from koala.daemon.auth.local_provisioning import provision
 from koala.errors import TimeLimitError, UnreachableError
+from koala.views.records.phases import TerminalPhase
 from tests.harness.children import program_of
 from tests.harness.forked import Process, Surroundings, start
 from tests.harness.moments import LOOK_S, moment
@@ -77,7 +78,7 @@ class _BoundedClient(AsyncClient):
 
     async def wait_all(
         self, jobs: Sequence[str], *, timeout: float | None = None
-    ) -> dict[str, str]:
+    ) -> dict[str, TerminalPhase]:
         try:
             return await super().wait_all(jobs, timeout=timeout or LONGEST_S)
         except TimeLimitError as error:
@@ -99,7 +100,7 @@ class Grid:
         *,
         sites: Mapping[str, int],
         parameters: Mapping[str, Any] = CALM,
-        grace_s: float = 2.0,
+        grace_s: float = 20.0,
         silence_s: float = 5.0,
         more: Mapping[str, str] | None = None,
         speeds: Mapping[str, float] | None = None,
@@ -339,13 +340,6 @@ class Grid:
                 assert notice["phase"] not in TERMINAL_PHASES, await client.show(job)
         raise AssertionError("a watch has no end")
 
-    async def site_state(self, client: AsyncClient, site: str, *states: str) -> None:
-        """Wait until a site is in one of these states."""
-        async with aclosing(_notices(client)) as notices:
-            async for _ in notices:
-                if any(s["site"] == site and s["state"] in states for s in await client.sites()):
-                    return
-
     async def idle(self, client: AsyncClient, processors: int) -> None:
         """Wait until the sites together report so many idle processors: a site tells its figures
         some time after the end of what was there."""
@@ -422,7 +416,7 @@ def live_grid(
     sites: Mapping[str, int],
     parameters: Mapping[str, Any] = CALM,
     replicas: Mapping[str, tuple[bytes, Sequence[str]]] | None = None,
-    grace_s: float = 2.0,
+    grace_s: float = 20.0,
     silence_s: float = 5.0,
     more: Mapping[str, str] | None = None,
     speeds: Mapping[str, float] | None = None,

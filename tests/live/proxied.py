@@ -57,7 +57,10 @@ class ProxiedGrid(Grid):
             name: free_port()
             for name in ("agents", "relay", *sites, *(f"{site}.files" for site in sites))
         }
-        super().__init__(folder, sites=sites, parameters=parameters, silence_s=silence_s)
+        # Where something always fails, what does not come soon is asked for elsewhere.
+        super().__init__(
+            folder, sites=sites, parameters=parameters, grace_s=2.0, silence_s=silence_s
+        )
 
     def daemon_toml(self) -> str:
         """The daemon dials nobody: all is said to those who dial it."""

@@ -83,7 +83,7 @@ async def test_components_start_together_whatever_their_line_is(
     job = (await client.submit(evidence.job(*parts))).job
     await client.wait(job)
     shown = await client.show(job)
-    assert (shown["phase"], shown["attempts"]) == ("Finished", 1), shown
+    assert (shown["phase"], shown["attempts"]) == ("Finished", 1), f"{shown}"
     assert shown["timeline"]["start_skew_s"] < SKEW_MAX_S
     started = [
         line.at - AHEAD_S[files_grid.sites[line.component]]
@@ -110,7 +110,7 @@ async def test_an_agent_that_is_killed_finds_its_starters_again(
     evidence.open_gate("found")
     await client.wait(job)
     shown = await client.show(job)
-    assert (shown["phase"], shown["attempts"]) == ("Finished", 1), shown
+    assert (shown["phase"], shown["attempts"]) == ("Finished", 1), f"{shown}"
     assert evidence.finished(job, processes=2) == 1
 
 
@@ -133,7 +133,7 @@ async def test_a_full_folder_is_told_and_costs_no_claim(
     await until_told(files_grid, client, "", "vu")
     await client.wait(job)
     shown = await client.show(job)
-    assert (shown["phase"], shown["attempts"]) == ("Finished", 1), shown
+    assert (shown["phase"], shown["attempts"]) == ("Finished", 1), f"{shown}"
     assert evidence.finished(job, processes=1) == 1
 
 

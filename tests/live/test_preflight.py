@@ -35,7 +35,6 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
         tmp_path_factory.mktemp("preflight"),
         sites=dict.fromkeys(ADDRESSES, 2),
         parameters={**CALM, "paths_limit_s": LIMIT_S},
-        grace_s=6.0,
     )
     for site, address in ADDRESSES.items():
         config = grid.config(site)

@@ -84,7 +84,7 @@ async def why(client: AsyncClient, job: str, *wanted: str) -> None:
 async def told_everywhere(client: AsyncClient, job: str) -> None:
     """Lists, details and a dry run say the same of a job whose component at Leiden waits."""
     (listed,) = await client.list_jobs(jobs=[job])
-    assert listed.reason.startswith("queued at leiden")
+    assert listed.reason.startswith("leiden: start about ")
     assert listed.reason.endswith("; delft holds 2")
     shown = await client.show(job)
     assert shown.expected is not None
@@ -93,7 +93,7 @@ async def told_everywhere(client: AsyncClient, job: str) -> None:
     assert "holds 2 processors at delft" in shown.parts[0].wait
     later = "&(executable=/bin/true)(count=4)(resourceManagerContact=leiden)"
     dry = await client.submit(later, dry_run=True)
-    assert "component leiden at leiden is last" in dry.expected
+    assert "component leiden is last" in dry.expected
     soon = f'+{later.replace("&", "(&")})(deadline="+2")'
     assert any("too early" in one for one in (await client.submit(soon, dry_run=True)).warnings)
 

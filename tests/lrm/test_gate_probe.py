@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,7 +23,9 @@ from koala_agent.lrm.gate_probe import Trial
 from koala_agent.lrm.gate_trials import (
     GateTrial,
     describe_trial,
+    is_wanted,
     names_of,
+    note_begin,
     read_trial,
     usable_gates,
 )
@@ -71,12 +74,12 @@ def runs(job: Job) -> None:
 
 def passing(gated: Job, later: Job) -> None:
     """The later one starts, and the gated one when it is opened."""
-    runs(later if gated.comment == GATED else gated)
+    runs(later if gated.comment.startswith(GATED) else gated)
 
 
 def busy(gated: Job, later: Job) -> None:
     """The queue is served in its order once the gated one is open."""
-    if gated.comment != GATED:
+    if not gated.comment.startswith(GATED):
         runs(gated)
 
 
@@ -85,7 +88,7 @@ def heedless(gated: Job, later: Job) -> None:
 
 
 def unjust(gated: Job, later: Job) -> None:
-    if gated.comment != GATED:
+    if not gated.comment.startswith(GATED):
         runs(later)
 
 
@@ -137,7 +140,7 @@ async def test_a_place_that_changes_or_never_comes_is_lost() -> None:
 
     def losing(gated: Job, later: Job) -> None:
         passing(gated, later)
-        if gated.comment != GATED:
+        if not gated.comment.startswith(GATED):
             site.places["1"] = "9"
 
     site = Scheduler(losing)
@@ -166,8 +169,17 @@ KEPT = f"keeps the place: tried {datetime.now(UTC):%Y-%m-%d}"
 def test_the_last_result_is_kept_and_holds_for_the_configuration_of_its_time(
     tmp_path: Path,
 ) -> None:
-    assert describe_trial(read_trial(tmp_path), GATES).startswith("never tried: ")
-    GateTrial(gate="start time", gates=names_of(GATES), at=0.0).save(tmp_path / "lrm")
+    assert describe_trial(read_trial(tmp_path), GATES).startswith("not probed yet: the agent ")
+    said = describe_trial(read_trial(tmp_path), GATES, is_automatic=False)
+    assert said == "not probed yet: run koala-agent doctor --probe"
+    note_begin(tmp_path)
+    assert describe_trial(read_trial(tmp_path), GATES).startswith("probing since ")
+    assert not is_wanted(read_trial(tmp_path), GATES)
+    GateTrial(begun_at=86_400.0).save(tmp_path)
+    said = describe_trial(read_trial(tmp_path), GATES)
+    assert "not probed yet: the probe of 1970-01-02 showed nothing" in said
+    assert is_wanted(read_trial(tmp_path), GATES)
+    GateTrial(gate="start time", gates=names_of(GATES), at=1.0).save(tmp_path / "lrm")
     found = read_trial(tmp_path / "lrm")
     assert describe_trial(found, GATES) == "keeps the place: tried 1970-01-01"
     for config in (BY_AGE, WITH_DATABASE):
@@ -188,18 +200,32 @@ async def test_a_gate_that_loses_the_place_gives_way_to_the_next(tmp_path: Path)
     assert len(usable_gates(trial, gates_of(BY_AGE, "n1"))) == 2
 
 
-async def test_a_changed_configuration_is_probed_by_itself_while_nobody_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def a_manager(
+    site: Scheduler, folder: Path, *, is_gate_probed: bool = True, scope: str = "ab"
+) -> BatchManager:
+    settings = BatchSettings(
+        processors=16,
+        state_directory=folder,
+        scope=scope,
+        poll_s=0.01,
+        figures_s=0.01,
+        is_gate_probed=is_gate_probed,
+        probe_after_s=0.0,
+    )
+    return BatchManager(settings, Slurm(), site, on_report=Witness(), clock=site.clock)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_new_site_or_configuration_is_probed_by_itself_while_nobody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_first: bool
 ) -> None:
     monkeypatch.setattr(repeated_probe, "POLL_S", 0.01)
-    GateTrial(gate="start time", gates=names_of(GATES), at=0.0).save(tmp_path)
+    if not is_first:
+        GateTrial(gate="start time", gates=names_of(GATES), at=1.0).save(tmp_path)
     site = Scheduler(passing)
     site.config = BY_AGE
     site.queue = queue_row("9", "PENDING", "16", "1:00", "1", "Resources", "")
-    settings = BatchSettings(
-        processors=16, state_directory=tmp_path, scope="ab", poll_s=0.01, figures_s=0.01
-    )
-    manager = BatchManager(settings, Slurm(), site, on_report=Witness(), clock=site.clock)
+    manager = a_manager(site, tmp_path)
     async with serving(manager):
         await manager.idle()
         await site.polls()
@@ -211,3 +237,57 @@ async def test_a_changed_configuration_is_probed_by_itself_while_nobody_waits(
         assert {job.state for job in site.jobs.values()} == {"CANCELLED"}
         assert all(job.name.startswith("koala-ab-j0.1.0.") for job in site.jobs.values())
         assert len(site.jobs) == 2
+
+
+async def test_what_a_killed_agent_left_of_a_probe_is_cancelled_and_not_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each start has a scope of its own; the first one stays."""
+    site = Scheduler(full)
+    async with serving(a_manager(site, tmp_path, is_gate_probed=False)):
+        await site.polls(1)
+    monkeypatch.setattr(gate_probe, "SHUT_S", 60.0)
+    killed = a_manager(site, tmp_path, scope="cd")
+    async with serving(killed):
+        while len(site.jobs) < 2:
+            await site.polls(1)
+    for job in site.jobs.values():
+        job.state = "PENDING"  # as if it had not cancelled them at its end
+    async with serving(a_manager(site, tmp_path, scope="ef")):
+        await site.polls(5)
+    assert [job.state for job in site.jobs.values()] == ["CANCELLED"] * 2
+
+
+async def test_an_administrator_turns_the_probe_off(tmp_path: Path) -> None:
+    site = Scheduler(passing)
+    manager = a_manager(site, tmp_path, is_gate_probed=False)
+    async with serving(manager):
+        await site.polls(5)
+        assert (await manager.idle()).gate_tried.endswith("run koala-agent doctor --probe")
+    assert not site.jobs
+
+
+async def test_the_processors_of_a_probe_are_idle_for_claims_and_it_ends_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeated_probe, "POLL_S", 0.01)
+    monkeypatch.setattr(gate_probe, "SHUT_S", 60.0)
+
+    def held(gated: Job, later: Job) -> None:
+        """The later one has a processor."""
+        runs(later)
+        site.cpus = "1/15/0/16"
+
+    site = Scheduler(held)
+    site.places["1"] = "(null)"  # the probe waits for it
+    monkeypatch.setattr(gate_probe, "PLACE_S", 60.0)
+    manager = a_manager(site, tmp_path)
+    async with serving(manager):
+        async with asyncio.timeout(30):
+            while (await manager.idle()).local_processors or site.cpus != "1/15/0/16":
+                await site.polls(1)
+        assert (await manager.idle()).startable == 16
+        await manager.submit(replace(JOB, claim="j1/1/0/1", processors=16))
+        await site.polls(5)
+        assert site.jobs["1"].state == site.jobs["2"].state == "CANCELLED"
+        assert site.jobs["3"].state != "CANCELLED"

@@ -134,7 +134,6 @@ TICKETS = TicketQuestion(
         TicketPart(component=1, processors=4, tickets=2, held_s=20.0),
     ),
     run_s=3600.0,
-    files_s=0.0,
     tickets_max=3,
     slack_s=300.0,
     hold_min_s=600.0,

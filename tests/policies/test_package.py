@@ -66,7 +66,10 @@ def run(package: str, *words: str) -> subprocess.CompletedProcess[str]:
         (("simulate", "hints", "--policy", "widest"), "is a policy of the slot queueing"),
         (("simulate", "hints", "--policy", "sjf"), "is a policy of the slot queueing"),
         (("simulate", "multiqueue", "--policy", "widest"), "this simulation has no other queues"),
-        (("yardstick", "--policy", "progress=SQ"), "the yardstick has no other slots"),
+        (
+            ("yardstick", "--policy", "progress=SQ"),
+            "slot progress is unknown (expected one of placement",
+        ),
     ],
 )
 def test_a_name_that_is_not_there_gets_an_advice(

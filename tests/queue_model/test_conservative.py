@@ -109,18 +109,6 @@ def test_a_job_for_which_processors_are_out_of_order_waits_until_they_are_back()
     assert queue.advance(7) == ["large"]
 
 
-def test_restored_reservations_are_those_of_before() -> None:
-    queue: ConservativeQueue[str] = ConservativeQueue(processors=8)
-    queue.occupy("long", processors=4, until=60)
-    queue.occupy("half", processors=4, until=31)
-    queue.submit("whole", processors=8, estimate_s=10)
-    queue.restore({"whole": 90}, 1)  # the compression of a test above
-    queue.end("half")
-    assert queue.advance(31) == []
-    assert queue.reservations == {"whole": 90}
-    assert queue.wake_at == 90
-
-
 @pytest.mark.parametrize(
     ("estimate_s", "expected"), [(10, 3), (11, 1), (15, 1), (math.inf, 1)]
 )  # fmt: skip

@@ -35,9 +35,10 @@ PURE_MAY_IMPORT = (
 )
 
 STANDARD = {
-    "__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "decimal",
-    "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "itertools", "json", "math",
-    "operator", "random", "re", "statistics", "string", "textwrap", "types", "typing", "zlib",
+    "__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses",
+    "decimal", "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "html",
+    "itertools", "json", "math", "operator", "random", "re", "statistics", "string", "textwrap",
+    "types", "typing", "zlib",
 }  # fmt: skip
 """The modules of the standard library that neither read nor change the world."""
 VIEWS = "koala.views"

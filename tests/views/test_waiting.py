@@ -27,6 +27,7 @@ from tests.harness.script import Script
 HOUR = 3600.0
 OCEAN, AIR = ClaimId("j1/1/0/1"), ClaimId("j1/1/1/1")
 SOURCE = "queue run forward"
+PLACES = (("ocean", "a"), ("air", "b"))
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def test_a_waiting_claim_is_told_with_its_job_reason_wait_and_expected_start(gri
     assert details.parts[0].wait in text
     assert [wait.batch_job for wait in details.parts[0].waits] == ["13", "", ""]
     short = short_reason(grid)
-    assert short == "queued at a as Slurm job 13 (Resources), start about 02:00 UTC; 1 more wait"
+    assert short == "a: start about 02:00 UTC, Slurm job 13 (Resources); 1 more wait"
     assert details.reason == short
 
 
@@ -186,6 +187,20 @@ def test_a_list_says_in_short_why_jobs_are_not_placed(grid: Script) -> None:
     assert short_reason(grid) == "is to start at 01:00 UTC"
     script = Script()
     script.tell(a_site("a", 8, idle=2), a_job("j1", 4)).drop()
-    assert short_reason(script) == "waits for 4 processors; a has 2 idle"
+    assert short_reason(script) == "a: 2 of 4 processors idle"
     script.disconnect("a").drop()
     assert short_reason(script) == "no site can be used now"
+
+
+def test_a_claim_whose_site_is_full_by_then_is_told_with_its_end_and_what_is_held() -> None:
+    script = Script(chosen(tickets="none")).ignore(ClaimProcessors, StopClaim)
+    sites = (a_site(name, 8, idle=8, grace_s=60.0) for name in ("a", "b"))
+    ocean, air = (a_component(6, label=label, site=site) for label, site in PLACES)
+    script.tell(*sites, a_job("j1", ocean, air)).drop()
+    script.after(2.0).tell(ClaimGranted(claim=AIR, nonce="n")).drop()
+    script.after(10.0)
+    text = said(script)
+    assert "component ocean: queued at a as Slurm job 13 (Resources) for 12 s, " in text
+    assert ", withdrawn in 48 s" in text
+    assert "component air: holds 6 processors at b for 10 s, given back in " in text
+    assert short_reason(script) == "a: Slurm job 13 (Resources); b holds 6"

@@ -200,9 +200,11 @@ async def test_the_daemon_decides_what_users_see_and_do(
                 low = next(one for one in (await client.queues()).queues if one.queue == "low")
                 assert [(one.position, one.job) for one in low.first] == [(1, "j1")]
                 assert "secret-of-ann" in (await client.show("j1"))["description"]
-            refused = await his.get(job)
-            assert refused.status_code == 404
-            assert "secret-of-ann" not in refused.text
+            assert "secret-of-ann" in (await hers.get("/submit?clone=j1")).text
+            for path in (job, f"{job}/logs.txt", f"{job}?part=logs", "/submit?clone=j1"):
+                refused = await his.get(path)
+                assert refused.status_code == 404, path
+                assert "secret-of-ann" not in refused.text
             others = await his.get("/jobs")
             assert others.status_code == 200
             assert "secret-of-ann" not in others.text

@@ -135,7 +135,7 @@ def numbers_of(sites: Any) -> list[tuple[int, ...]]:
     return [
         (
             one["running"],
-            one["claimed"] - one["running"],
+            one["held"],
             one["local"],
             one["idle"],
             one["processors"],
@@ -170,6 +170,31 @@ async def test_sites_and_their_sums(grid: Up) -> None:
     links = {site["site"]: site["links"] for site in sites}
     assert links == {"delft": [{"to": "vu", "bytes_per_s": 2_500_000.0, "copies": 0}], "vu": []}
     assert page.rows["delft → vu"] == ["2.5 MB/s", "0"]
+
+
+async def test_the_timeline_has_the_claims_of_the_command_line(grid: Up) -> None:
+    async with browser(grid) as client:
+        pages = [await client.get(path) for path in ("/", "/timeline?span=86400", "/timeline.svg")]
+        wrong = await client.get("/timeline?site=nowhere")
+        odd = await client.get("/?span=x&until=99999999999&open=%3Cb%3Eodd")
+    found = (await asyncio.to_thread(documents, grid, "timeline", "--grid"))["claims"]
+    assert found
+    assert {page.status_code for page in (*pages, odd)} == {200}
+    for claim in found:
+        assert claim["site"] in Tables(pages[0].text).rows[claim["job"]]
+        assert all(f"{claim['job']}, {claim['part']} at" in page.text for page in pages)
+    assert (wrong.status_code, "expected one of" in wrong.text) == (404, True)
+    assert "<b>odd" not in odd.text
+    for words, text in (
+        ("j1 --grid", "expected a job, or --grid"),
+        ("", "expected a job, or --grid"),
+        ("j1 --since 2026-01-01", "allowed with --grid only"),
+        ("--grid --since 2026-02-01 --until 2026-01-01", "the first must be before"),
+        ("--grid --site vuu", "expected one of delft, vu"),
+    ):
+        run = await asyncio.to_thread(grid.koala, "timeline", *words.split())
+        assert run.returncode != 0
+        assert text in run.stderr
 
 
 async def test_jobs_archived_ones_among_them(grid: Up) -> None:

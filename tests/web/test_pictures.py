@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 from msgspec.structs import replace
@@ -15,11 +17,17 @@ from koala.views.cells import (
     steps,
 )
 from koala.views.gantt import KINDS, LETTERS, gantt
+from koala.views.grid_chart import GridChart, Links
+from koala.views.records.chart import GridTimeline
 from koala.views.records.grid import LinkStatus, SiteStatus
 from koala.views.usage import Use, use_of
+from koala.web.pages.job import PARTS
 from koala.web.pages.jobs import JobFilter
+from koala.web.pages.submit import Wish
+from koala.web.pages.timeline import Window
 from koala.web.pages.viewer import make_templates
 from koala.web.settings import WebSettings
+from tests.views.charts import timeline_of
 from tests.views.jobs import job_of
 
 HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(1)>&amp;{{ 7*7 }}"
@@ -46,11 +54,11 @@ def test_the_barrier_has_arrivals_passes_and_the_missing() -> None:
 
 def test_the_processors_of_a_site_are_divided_without_remainder() -> None:
     use = use_of(SITE)
-    assert use == Use(running=4, waiting=2, others=3, idle=1)
+    assert use == Use(running=4, waiting=1, others=3, idle=2)
     assert use.processors == SITE.processors
     assert use_of(replace(SITE, state="disconnected")) == Use()
     crowded = use_of(replace(SITE, local=99))
-    assert (crowded.others, crowded.idle, crowded.processors) == (4, 0, 10)
+    assert (crowded.others, crowded.idle, crowded.processors) == (5, 0, 10)
     cells = site_cells(replace(SITE, errors=2, is_drained=True))
     assert (cells.state, cells.trouble) == ("usable, drained", "2 errors in a row")
     assert cells.widths["waiting_at"] == "40.00%"
@@ -88,13 +96,16 @@ def test_nothing_that_users_write_becomes_markup() -> None:
     frame = {"user": HOSTILE, "role": "user", "is_operator": True, "csrf": "c", "number": 1,
              "trouble": HOSTILE, "now_at": 200.0}  # fmt: skip
     cells = job_cells(job)
-    page = templates.get_template("job.html").render(
-        **frame, here="jobs", job=job, cells=cells, steps=steps(job), why=[HOSTILE],
-        kinds=KINDS.items(), letters=LETTERS, is_over=True,
-        gantt=gantt(job, 200.0), barrier=barrier(job, 200.0),
-        outputs=[{"name": HOSTILE, "size_bytes": 1}],
-        total={"run_s": 0.0, "held_s": 0.0, "wasted_s": 0.0},
-    )  # fmt: skip
+    pages = [
+        templates.get_template("job.html").render(
+            **frame, here="jobs", job=job, cells=cells, steps=steps(job), why=[HOSTILE],
+            kinds=KINDS.items(), letters=LETTERS, is_over=True, part=part, parts=PARTS,
+            gantt=gantt(job, 200.0), barrier=barrier(job, 200.0), yaml=HOSTILE,
+            outputs=[{"name": HOSTILE, "size_bytes": 1}],
+            total={"run_s": 0.0, "held_s": 0.0, "wasted_s": 0.0},
+        )
+        for part in PARTS
+    ]  # fmt: skip
     listed = templates.get_template("jobs.html").render(
         **frame, here="jobs", filter=JobFilter(text=HOSTILE, owner=HOSTILE), groups={},
         offers={"owners": [HOSTILE], "phases": [], "sites": [HOSTILE]}, jobs=[cells], blank=cells,
@@ -104,13 +115,19 @@ def test_nothing_that_users_write_becomes_markup() -> None:
     grid = templates.get_template("grid.html").render(
         **frame, here="grid", sites=[site_cells(replace(SITE, site=HOSTILE, trouble=HOSTILE))],
         total=dict.fromkeys(("processors", "running", "waiting", "others", "idle"), "1"),
-        chart=None, counts=[(HOSTILE, "waiting", 1)], jobs=[cells], alive=1, all_links=1,
+        **chart_values(timeline_of(HOSTILE)), counts=[(HOSTILE, "waiting", 1)], jobs=[cells],
+        alive=1, all_links=1,
         links=link_cells([replace(SITE, site=HOSTILE, links=(link,))]),
     )  # fmt: skip
     error = templates.get_template("error.html").render(
         **frame, here="", heading="Not Found", text=HOSTILE
     )
-    for text in (page, listed, grid, error):
+    submitted = templates.get_template("submit.html").render(
+        **frame, here="submit", text=HOSTILE, wish=Wish(program=HOSTILE), gpus=True,
+        error={"text": HOSTILE}, files=[{"file": HOSTILE}], templates={},
+        sites=[{"site": HOSTILE, "is_chosen": True, "words": HOSTILE}],
+    )  # fmt: skip
+    for text in (*pages, listed, grid, error, submitted):
         tags = Tags()
         tags.feed(text)
         scripts = [found for found in tags.found if found[0] == "script"]
@@ -120,6 +137,16 @@ def test_nothing_that_users_write_becomes_markup() -> None:
         assert not any(name.startswith("on") or name == "style" for name in names)
         images = [dict(found[1])["src"] for found in tags.found if found[0] == "img"]
         assert images == ["/static/icon.svg"]
+
+
+def chart_values(found: GridTimeline) -> dict[str, Any]:
+    """The values of the part `timeline.html`, every site open."""
+    links = Links(job=lambda job: f"/jobs/{quote(job, safe='')}", site=lambda _: "/")
+    chart = GridChart(found, opened=[site.site for site in found.sites], links=links)
+    return {
+        "chart": chart, "drawn": chart.fragment(), "window": Window(), "moves": [], "query": "",
+        "chart_site": HOSTILE, "claims": found.claims, "count": 1, "left_out": 1,
+    }  # fmt: skip
 
 
 class Tags(HTMLParser):

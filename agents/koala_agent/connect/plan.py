@@ -1,15 +1,19 @@
-"""The plan of `koala site connect`: configuration and steps, made from a survey. Pure."""
+"""The plan of `koala site connect`: needs and configuration, made from a survey. Pure.
+
+`koala init` makes its settings with it, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
+import tomli_w
 
 from koala.errors import ConfigError
 from koala_agent.connect.survey import AGENT_MIN, STARTER_MIN, Survey
-from koala_agent.lrm.batch_system import DEFAULT, BatchSystem, known_systems
+from koala_agent.lrm.batch_system import DEFAULT, BatchSystem, Setting, known_systems
 
 FOLDER = ".local/share/koala"
 """Folder of the program, below the home directory of the account at the host."""
@@ -89,50 +93,72 @@ def _batch_system(survey: Survey, system: BatchSystem | None, request: ConnectRe
 
 def _settings(survey: Survey, system: BatchSystem, request: ConnectRequest) -> Need:
     try:
-        settings = settings_of(survey, system, request)
+        settings = settings_of(survey, system, request.wishes)
     except ConfigError as error:
         return Need(name="settings", is_met=False, text=str(error))
-    text = ", ".join(f"{key} = {value}" for key, value in settings.items())
-    return Need(name="settings", is_met=True, text=text)
+    is_met = not any(one.is_needed for one in settings)
+    return Need(name="settings", is_met=is_met, text=", ".join(map(_in_words, settings)))
 
 
-def settings_of(survey: Survey, system: BatchSystem, request: ConnectRequest) -> dict[str, object]:
+def _in_words(setting: Setting) -> str:
+    name = setting.key.removeprefix("lrm.")
+    if setting.value is None:
+        advice = f"; give --set {name}=VALUE" if setting.is_needed else ""
+        return f"{name}: {setting.reason}{advice}"
+    return f"{name} = {setting.value} ({setting.reason})"
+
+
+def settings_of(
+    survey: Survey, system: BatchSystem, wishes: Mapping[str, str]
+) -> tuple[Setting, ...]:
     """Return the batch system's settings: those of the user's profile there, those that the user
     wishes, and those that it chooses by the survey's answers. Raises ConfigError."""
     names = system.setting_names()
     kinds = {field.name: field.type for field in msgspec.structs.fields(system.settings)}
-    wished: dict[str, object] = {}
-    for key, text in request.wishes.items():
+    found = [
+        Setting(key=f"lrm.{key}", value=survey.variables[name], reason=f"{name} of the shell")
+        for name, key in system.profile.items()
+        if name in survey.variables
+    ]
+    for key, text in wishes.items():
         if key not in names:
             raise ConfigError(
                 f"{key} means nothing with {system.title} (expected one of {', '.join(names)})"
             )
         try:
-            wished[key] = msgspec.convert(text, kinds[key], strict=False)
+            value = msgspec.convert(text, kinds[key], strict=False)
         except msgspec.ValidationError as error:
             expected = str(error).replace("Expected", "expected").replace("`", "")
             raise ConfigError(f"{key} = {text!r} ({expected})") from error
-    answers = survey.answers.get(system.kind, {})
-    chosen = system.configure(answers, request.wishes) if system.configure else {}
-    given = survey.variables
-    profile = {key: given[name] for name, key in system.profile.items() if name in given}
-    return {**profile, **wished, **chosen}
+        found.append(Setting(key=f"lrm.{key}", value=value, reason="as you wish"))
+    if system.configure is not None:
+        found += system.configure(survey.answers.get(system.kind, {}), wishes)
+    return tuple({one.key: one for one in found}.values())
 
 
-def configuration(survey: Survey, request: ConnectRequest, *, processors: int) -> Tree:
+def environment_of(survey: Survey, system: BatchSystem) -> dict[str, str]:
+    """Return the variables by which the batch system is found, with the PATH that its commands are
+    in: under cron it is another one."""
+    found = {key: text for key, text in survey.variables.items() if key in system.variables}
+    return found | ({"PATH": survey.path} if system.is_installed(survey.commands.get) else {})
+
+
+def configuration(survey: Survey, request: ConnectRequest, settings: Iterable[Setting]) -> Tree:
     """Return the agent's file as tables."""
     system = survey.system
     tree: Tree = {
         "agent": {"site": request.site, "daemon": request.daemon, "state_dir": request.state_dir},
-        "site": {"processors": processors},
+        "site": {},
         "accounts": {"user": request.user},
         "lrm": {"kind": system.kind if system else DEFAULT},
     }
+    for setting in settings:
+        if setting.value is not None:
+            table, _, key = setting.key.partition(".")
+            tree[table][key] = setting.value
     if system is not None:
         tree["site"] |= {"address": survey.name, "grace_s": 60.0}
-        tree["lrm"] |= settings_of(survey, system, request)
-        found = {key: text for key, text in survey.variables.items() if key in system.variables}
-        tree["lrm"] |= {"environment": {**found, "PATH": survey.path}}
+        tree["lrm"]["environment"] = environment_of(survey, system)
     if not request.is_there:
         tree["starter"] = {"python": survey.python(STARTER_MIN)}
         given = {"options": list(request.options), "control": request.control}
@@ -141,6 +167,18 @@ def configuration(survey: Survey, request: ConnectRequest, *, processors: int) -
     elif system is not None:
         tree["starter"] = {"listen": "0.0.0.0"}  # compute nodes dial the agent
     return tree
+
+
+def file_text(tree: Tree, settings: Iterable[Setting]) -> str:
+    """Return the text of the agent's file, with the reason beside each setting."""
+    reasons = {one.key: one.reason for one in settings}
+    lines = []
+    table = ""
+    for line in tomli_w.dumps(tree).splitlines():
+        table = line.strip("[]") if line.startswith("[") else table
+        reason = reasons.get(f"{table}.{line.partition(' = ')[0]}")
+        lines.append(f"{line}  # {reason}" if reason else line)
+    return "\n".join([*lines, ""])
 
 
 def tunnel_ports(daemon: str, relay: str, agents_port: int) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ names a kind (docs/development/add-a-batch-system.md).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -38,7 +38,8 @@ class LRMTable(Table, frozen=True):
     `kind` names its record; a record's own table adds keys. A batch system is asked at most
     `commands_per_minute` times, and listed every `poll_s` at most; each of its commands may take
     `command_limit_s`; `environment` selects the installation; `options` are added to each
-    submission; `launcher` starts the ranks of an MPI program. `native` lists the options that jobs
+    submission; `launcher` starts the ranks of an MPI program. With `gate_probe` the agent tries by
+    itself what keeps waiting jobs from starting. `native` lists the options that jobs
     may pass on to the batch system, "*" all; by default all with accounts.mode = "user", else none.
     """
 
@@ -47,6 +48,7 @@ class LRMTable(Table, frozen=True):
     native: tuple[str, ...] | None = None
     launcher: tuple[str, ...] = ()
     environment: dict[str, str] = msgspec.field(default_factory=dict)
+    gate_probe: bool = True
     commands_per_minute: Annotated[int, msgspec.Meta(ge=2, le=60_000)] = COMMANDS_PER_MINUTE
     poll_s: Annotated[float, msgspec.Meta(ge=0.05, le=3600)] = 1.0
     command_limit_s: Annotated[float, msgspec.Meta(ge=0.1, le=600)] = 15.0
@@ -68,6 +70,18 @@ Check = Callable[[Any, CommandRunner], Awaitable[None]]
 
 Answers = Mapping[str, tuple[str, ...]]
 """Answers to the questions of one batch system at a host, by key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Setting of an agent's file that follows from what a host has: its `key`, as in lrm.partition,
+    and the reason. Without a value the reason tells what there is to choose from; some choices must
+    be made (`is_needed`)."""
+
+    key: str
+    value: object = None
+    reason: str
+    is_needed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +108,7 @@ class BatchSystem:
     - `rules` are those by which starters find their hosts and start helpers there.
     - `check` is the doctor's check of its settings, beyond that the commands answer.
     - `survey` are lines of shell that ask more of a host, with `say KEY VALUE`; `configure` makes
-      settings of the answers and of the user's wishes, and raises ConfigError where one is missing;
-      `count` is the command whose answer `read_count` reads the processors from.
+      settings of the answers and of the user's wishes. What `dialect` tells needs no question.
     """
 
     kind: str
@@ -115,9 +128,7 @@ class BatchSystem:
     rules: BatchRules = field(default_factory=lambda: BatchRules(needs_keeper=True))
     check: Check | None = None
     survey: str = ""
-    configure: Callable[[Answers, Mapping[str, str]], dict[str, object]] | None = None
-    count: tuple[str, ...] = ()
-    read_count: Callable[[str], int] | None = None
+    configure: Callable[[Answers, Mapping[str, str]], Iterable[Setting]] | None = None
 
     @property
     def is_emulated(self) -> bool:

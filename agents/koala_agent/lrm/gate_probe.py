@@ -19,7 +19,7 @@ from koala.common.runtime import clock
 from koala.common.runtime.checkup import NotableError
 from koala.errors import KoalaError, LocalManagerError
 from koala_agent.lrm.dialect import Dialect, Gate, JobState, Order, job_name, script
-from koala_agent.lrm.gate_trials import GateTrial, names_of
+from koala_agent.lrm.gate_trials import GateTrial, names_of, note_begin
 from koala_agent.lrm.local_manager import Placeholder, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 
@@ -75,12 +75,18 @@ class Trial:
         self._states: dict[str, JobState] = {}  # of the jobs by number, as they were listed last
         self._missed: dict[str, int] = {}
 
+    @property
+    def running(self) -> int:
+        """Number of its jobs that have processors."""
+        return sum(state is JobState.RUNNING for state in self._states.values())
+
     async def try_all(
         self, gates: Sequence[Gate], usable: Iterable[Gate], job: Placeholder, folder: Path
     ) -> str:
         """Try the usable gates until one keeps the place, and write the result into the folder of
         the local manager's state. Raises PlaceLostError where they lose it, NotableError without
         one or where the queue was too long to see it, and LocalManagerError."""
+        note_begin(folder)
         said: list[str] = []
         lost: list[str] = []
         kept = ""
@@ -117,6 +123,7 @@ class Trial:
             for number in self._states:
                 with suppress(KoalaError):
                     await self._act(self._dialect.withdraw(number))
+            self._states.clear()
 
     async def _watch(self, gate: Gate, gated: str, later: str) -> str:
         began_at = clock.now()

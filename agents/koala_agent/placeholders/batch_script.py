@@ -29,20 +29,37 @@ exit "$s"
 read-only folders."""
 
 BOOT = """\
-import base64, os, zlib
-base = os.path.join(sys.argv[1], "starter")
-for name, text in json.loads(zlib.decompress(base64.b85decode(given["archive"]))).items():
-    path = os.path.join(base, name)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-folder = sys.argv[1]
+import base64, gc, os, zlib
+gc.set_threshold(50000)
+files = json.loads(zlib.decompress(base64.b85decode(given["archive"])))
+folder, base = sys.argv[1], os.path.join(sys.argv[1], "starter")
+class Carried:
+    def find_spec(name, path=None, target=None):
+        for end in ("/__init__.py", ".py"):
+            file = name.replace(".", "/") + end
+            if file in files:
+                kind = type(sys.__spec__)
+                return kind(name, Carried, origin=file, is_package=end != ".py")
+    def create_module(spec):
+        return None
+    def exec_module(module):
+        file = module.__spec__.origin
+        exec(compile(files[file], file, "exec"), module.__dict__)
+if given.get("spec", {}).get("job_type", "mpi") != "mpi":
+    sys.meta_path.insert(0, Carried)
+else:
+    for name, text in files.items():
+        path = os.path.join(base, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    sys.path.insert(0, base)
 sys.argv = [os.path.join(base, "starter.py")]
-sys.path.insert(0, base)
 from koala_agent.starter.driver import unpacked
 sys.exit(unpacked(given, folder))
 """
-"""Code for the interpreter: unpacks the starter into the folder and runs it."""
+"""Code for the interpreter: imports the starter from memory and runs it. One whose program has
+launchers, and a helper, unpack it into the folder: the launchers are started from there."""
 
 
 def archive(modules: dict[str, str]) -> str:

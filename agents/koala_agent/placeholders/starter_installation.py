@@ -26,7 +26,8 @@ PACKAGE = "koala_agent/starter"
 PYC_HEADER_BYTES = 16
 CHECKSUM = "checksum"
 BOOT = """\
-import os, sys
+import gc, os, sys
+gc.set_threshold(50000)
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from koala_agent.starter.driver import main
 sys.exit(main(sys.argv))
@@ -46,13 +47,13 @@ def install_starter(settings: LaunchSettings) -> tuple[str, ...]:
         starter_archive(by_files=bool(settings.mailbox))
         return ("/bin/sh",)
     is_compiled = settings.python is None
-    modules = _portable_modules()
-    mark = hashlib.sha256(repr((modules, is_compiled, sys.version)).encode()).hexdigest()[:16]
+    files = _files(_portable_modules())
+    mark = hashlib.sha256(repr((files, is_compiled, sys.version)).encode()).hexdigest()[:16]
     folder = settings.root / STARTERS / mark
     name = "starter.pyc" if is_compiled else "starter.py"
     if not _is_whole(folder):
         (folder / PACKAGE).mkdir(mode=0o700, parents=True, exist_ok=True)
-        for path, text in _files(modules):
+        for path, text in files:
             (folder / path).parent.mkdir(mode=0o700, exist_ok=True)
             _install(folder / path, text, is_compiled=is_compiled)
         (folder / CHECKSUM).write_text(_checksum(folder), encoding="ascii")

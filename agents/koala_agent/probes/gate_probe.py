@@ -46,7 +46,8 @@ async def recorded_gate(config: Config) -> str:
         gates = dialect.read_gates(tuple([await site.run(one) for one in dialect.gates()]))
     trial = read_trial(lrm_folder(Path(config.agent.state_dir)))
     usable = usable_gates(trial, gates)
-    words = f"{usable[0].name if usable else NO_GATE} ({describe_trial(trial, gates)})"
+    tried = describe_trial(trial, gates, is_automatic=config.lrm.gate_probe)
+    words = f"{usable[0].name if usable else NO_GATE} ({tried})"
     if not usable or trial is None or trial.lost or is_outdated(trial, gates):
         raise NotableError(words)
     return words

@@ -28,6 +28,16 @@ def read_quietly(pid: int, name: str) -> bytes:
         return b""
 
 
+def own_environment() -> dict[str, str]:
+    """Return what this process was started with: where there was no locale, Python has added one to
+    `os.environ`, which is none of a program's."""
+    environment = dict(os.environ)
+    started_with = read_quietly(os.getpid(), "environ")
+    if started_with and b"\0LC_CTYPE=" not in b"\0" + started_with:
+        environment.pop("LC_CTYPE", None)
+    return environment
+
+
 def pids() -> list[int]:
     """List all processes."""
     # Path objects for all processes would cost as much as reading them.

@@ -10,6 +10,7 @@ import sys
 from koala_agent.starter.batch_rules import allocation, rules_of
 from koala_agent.starter.compat import dataclass, read_fields, to_count, to_list, to_object
 from koala_agent.starter.process_tree import pop_brand
+from koala_agent.starter.procfs import own_environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class ClaimProgram:
         *,
         machine: int = 0,
         hosts: tuple[tuple[str, int], ...] | None = None,
-        environment: Mapping[str, str] = os.environ,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.spec = read_fields(Specification, spec)
         self.folder = self.spec.folder
@@ -110,6 +111,8 @@ class ClaimProgram:
         self.mains = self.layout[machine]
         self.ranks = self.processes if self.spec.job_type == "mpi" else 0
         self.is_launched = bool(self.ranks and self.spec.launcher)
+        if environment is None:
+            environment = own_environment()
         self.environment = {**environment, **dict(self.spec.environment)}
         self.brand = pop_brand(self.environment)
         self.environment["PWD"] = self.directory.rstrip("/") or "/"  # and not the agent's

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from koala.cli.admin.groups import limit_options, limits_of
-from koala.cli.arguments import Whole, Words, daemon_options, examples, offered, option
+from koala.cli.arguments import (
+    Whole,
+    Words,
+    daemon_options,
+    examples,
+    offered,
+    option,
+    read_instant,
+)
 from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import note, print_answer, print_json, print_list, terminal_width
 from koala.cli.requests import ask
@@ -20,6 +28,9 @@ if TYPE_CHECKING:
     from koala.views.records.access import User
 
 HERE = "koala.cli.admin.users"
+LINES_MAX = 100_000
+REFUSED = "refused"
+"""Begin of the outcome of a call that was refused."""
 
 user = LazyGroup(
     "user",
@@ -67,7 +78,8 @@ def add(*, name: str, role: str, expires: str, json: bool, address: str | None) 
     async def request(client: AsyncClient) -> tuple[User, str]:
         return await client.add_user(name, role=role, expires_s=expires_s), client.address
 
-    made, there = ask(address, request)
+    made, dialled = ask(address, request)
+    there = made.address or dialled
     if json:
         print_json({**made.document, "address": there})
         return
@@ -110,7 +122,8 @@ def invite(
         made = await client.add_user(name, role=role, expires_s=expires_s, invited_s=ttl_s)
         return made, client.address
 
-    made, there = ask(address, request)
+    made, dialled = ask(address, request)
+    there = made.address or dialled
     assert made.token is not None
     assert made.ca is not None
     text = Invitation(user=name, address=there, token=made.token, authority=made.ca.encode()).text()
@@ -222,11 +235,34 @@ def revoke(*, name: str, json: bool, address: str | None) -> None:
 
 
 @click.command
-@option("--last", type=Whole(1, 100_000), default=50, help="Only the newest N.")
+@option("--last", type=Whole(1, LINES_MAX), default=50, help="Only the newest N.")
+@option("--user", default="", metavar="USER", help="Only calls of this user.")
+@option("--since", metavar="INSTANT", help="Only calls since then: 12h, yesterday, or ISO 8601.")
+@option("--verb", default="", metavar="CALL", help="Only these calls, such as Submit or AddSite.")
+@option("--refused", is_flag=True, help="Only calls that were refused.")
 @daemon_options
-def audit(*, last: int, json: bool, address: str | None) -> None:
+def audit(
+    *,
+    last: int,
+    user: str,
+    since: str | None,
+    verb: str,
+    refused: bool,
+    json: bool,
+    address: str | None,
+) -> None:
     """Show the audit log: calls that changed something or were refused. For administrators."""
     from koala.cli.render.documents import audit_text
 
-    lines = ask(address, lambda client: client.audit(last=last))
+    since_at = read_instant("--since", since)
+    is_filtered = bool(user or verb or refused or since_at is not None)
+    newest = LINES_MAX if is_filtered else last
+    lines = [
+        line
+        for line in ask(address, lambda client: client.audit(last=newest))
+        if user in ("", line.who)
+        and verb.lower() in ("", line.verb.lower())
+        and (not refused or line.outcome.startswith(REFUSED))
+        and (since_at is None or line.at.timestamp() >= since_at)
+    ][-last:]
     print_list("lines", lines, lambda: audit_text(lines, width=terminal_width()), as_json=json)

@@ -28,17 +28,14 @@ def convert(*, source: str, to: str, define: Sequence[str]) -> None:
     The result describes the same job. Variables of RSL are replaced by their values; comments are
     not kept.
     """
-    from koala.job_descriptions import evaluated_tree, unparse, write_document
+    from koala.job_descriptions import evaluated_tree, write_document, write_job
     from koala.job_descriptions.job_reader import read_tree
 
     text = read_text(source)
     try:
         tree = evaluated_tree(text, definitions_of(text, source, define))
-        read_tree(tree)
-        if to == "rsl":
-            converted = unparse(tree, pretty=True)
-        else:
-            converted = write_document(tree, as_json=to == "json")
+        spec = read_tree(tree).spec
+        converted = write_job(spec) if to == "rsl" else write_document(tree, as_json=to == "json")
     except SpecError as error:
         raise SourceError(source, error) from error
     print(converted, end="")

@@ -18,6 +18,7 @@ from koala.cli.arguments import (
     file,
     job_argument,
     jobs_argument,
+    offered,
     option,
     read_instant,
 )
@@ -25,12 +26,12 @@ from koala.cli.output import is_coloured, note, print_answer, print_json, print_
 from koala.cli.requests import ask
 from koala.common.runtime import clock
 from koala.common.runtime.option_values import did_you_mean
-from koala.errors import SpecError
+from koala.errors import DeniedError, RejectedError, SpecError
 from koala.views.records.phases import PHASES
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
-    from koala.views.records.jobs import JobSummary, JobTimeline
+    from koala.views.records.jobs import JobSummary
 
 
 @examples(
@@ -44,7 +45,11 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @option("--mine", is_flag=True, help="Only your own jobs.")
 @option("--user", default="", metavar="USER", help="Only jobs of this user.")
-@option("--since", metavar="INSTANT", help="Only jobs submitted at or after it (ISO 8601).")
+@option(
+    "--since",
+    metavar="INSTANT",
+    help="Only jobs submitted since then: 12h, 7d, yesterday, or ISO 8601.",
+)
 @option("--site", metavar="SITE", help="Only jobs placed at this site.")
 @option("--last", type=Whole(0), default=0, help="Only the newest N; 0 means all.")
 @option("--all", "past", is_flag=True, help="Also archived jobs, which ended long ago.")
@@ -89,6 +94,8 @@ def list_jobs(
         ]
         if site is not None and not chosen:
             await _check_site(client, site)
+        if user and not found:
+            await _check_user(client, user)
         return chosen[-last:] if last else chosen
 
     jobs = ask(address, request)
@@ -97,11 +104,22 @@ def list_jobs(
 
 async def _check_site(client: AsyncClient, name: str) -> None:
     """Check that the grid has a site. Raises SpecError."""
-    known = [site.site for site in await client.sites()]
+    _check_known("--site", name, [site.site for site in await client.sites()])
+
+
+async def _check_user(client: AsyncClient, name: str) -> None:
+    """Check that there is a user, where the caller may know all. Raises SpecError."""
+    try:
+        known = [user.user for user in await client.users()]
+    except (DeniedError, RejectedError):  # not an administrator; or plain text, without users
+        return
+    _check_known("--user", name, known)
+
+
+def _check_known(option: str, name: str, known: Sequence[str]) -> None:
     if name not in known:
-        names = ", ".join(known) or "none"
-        hint = did_you_mean(name, known)
-        raise SpecError(f"--site {name} is unknown (expected one of {names}{hint})")
+        names, hint = ", ".join(known) or "none", did_you_mean(name, known)
+        raise SpecError(f"{option} {name} is unknown (expected one of {names}{hint})")
 
 
 @click.command
@@ -133,39 +151,78 @@ def why(*, job: str, json: bool, address: str | None) -> None:
 @examples(
     "koala timeline j12",
     "koala timeline --svg j12.svg j12",
+    "koala timeline --grid --since 2026-11-30T09:00 --svg grid.svg",
 )
 @click.command
-@job_argument
-@option("--svg", type=file, metavar="FILE", help="Write the course as a picture; - prints it.")
+@click.argument("job", metavar="[JOB]", default="", help="The job's id.", **offered(names_of="job"))
+@option("--grid", is_flag=True, help="All claims over the sites, in place of one job.")
+@option(
+    "--since", metavar="INSTANT", help="With --grid: begin of the period (ISO 8601).",
+    unset="half an hour before its end",
+)  # fmt: skip
+@option("--until", metavar="INSTANT", help="With --grid: its end.", unset="now")
+@option("--site", metavar="SITE", help="With --grid: only this site, with a line for each claim.")
+@option("--svg", type=file, metavar="FILE", help="Write it as a picture; - prints it.")
 @daemon_options
-def timeline(*, job: str, svg: Path | None, json: bool, address: str | None) -> None:
-    """Draw the course of a job over its sites.
+def timeline(
+    *,
+    job: str,
+    grid: bool,
+    since: str | None,
+    until: str | None,
+    site: str | None,
+    svg: Path | None,
+    json: bool,
+    address: str | None,
+) -> None:
+    """Draw the course of a job, or of the whole grid.
 
     Each line is a component at a site, each kind of bar a character. The letters are A submitted, B
     placed, C claimed, D started, E ended, with the times between below (KOALA, figure 1).
     """
     if svg is not None and json:
         raise SpecError("--svg and --json cannot be combined")
+    if bool(job) == grid:
+        raise SpecError("timeline: expected a job, or --grid")
+    if not grid and any((since, until, site)):
+        raise SpecError("--since, --until and --site: allowed with --grid only")
+    columns = min(terminal_width() or 78, 120)
+    if grid:
+        since_at, until_at = read_instant("--since", since), read_instant("--until", until)
+        whole = ask(
+            address,
+            lambda client: client.grid_timeline(since=since_at, until=until_at, site=site or ""),
+        )
+        if svg is not None:
+            from koala.views.grid_chart import GridChart
+
+            _write_picture(GridChart(whole, opened=[site] if site else []).document(), svg)
+            return
+        from koala.cli.render.gantt import grid_text
+
+        print_answer(
+            whole, lambda: grid_text(whole, width=columns, coloured=is_coloured()), as_json=json
+        )
+        return
     shown = ask(address, lambda client: client.timeline(job))
     if svg is not None:
-        _write_picture(shown, svg)
+        from koala.views.gantt import gantt
+        from koala.views.gantt_svg import gantt_svg
+        from koala.views.records.base import seconds_of
+
+        _write_picture(gantt_svg(gantt(shown, seconds_of(shown.now_at) or 0.0)), svg)
         return
     from koala.cli.render.timeline import timeline_text
 
-    columns = min(terminal_width() or 78, 120)
     print_answer(
         shown, lambda: timeline_text(shown, width=columns, coloured=is_coloured()), as_json=json
     )
 
 
-def _write_picture(shown: JobTimeline, path: Path) -> None:
-    """Write the course of a job as SVG."""
+def _write_picture(text: str, path: Path) -> None:
+    """Write a picture in SVG."""
     from koala.common.runtime.atomic_file import write_atomically
-    from koala.views.gantt import gantt
-    from koala.views.gantt_svg import gantt_svg
-    from koala.views.records.base import seconds_of
 
-    text = gantt_svg(gantt(shown, seconds_of(shown.now_at) or 0.0))
     if str(path) == STANDARD_INPUT:
         print(text, end="")
     else:

@@ -82,7 +82,10 @@ class Submitted(Protocol):
 @option("--watch", is_flag=True, help="Like --wait, and print every event of the job.")
 @option("--logs", is_flag=True, help="Like --wait, and print what the programs write, live.")
 @option("--dry-run", is_flag=True, help="Check the job without submitting it.")
-@option("--key", metavar="KEY", help="Idempotency key: the same key gives the same job.")
+@option(
+    "--key", "keys", metavar="KEY", multiple=True,
+    help="Idempotency key: the same key gives the same job.",
+)  # fmt: skip
 @option(
     "--no-wait", is_flag=True, help="Reject the job instead of delaying it when queues are full."
 )
@@ -113,7 +116,7 @@ def submit(
     watch: bool,
     logs: bool,
     dry_run: bool,
-    key: str | None,
+    keys: Sequence[str],
     no_wait: bool,
     queue: str,
     after: Sequence[str],
@@ -127,6 +130,9 @@ def submit(
 
     It prints the job's id.
     """
+    if len(set(keys)) > 1:
+        raise SpecError(f"--key is given {len(keys)} times, with different keys (expected one)")
+    key = keys[0] if keys else None
     if key is not None and not key.strip():  # typical of an unset shell variable
         raise SpecError(f"--key {key!r}: the key is empty; leave out --key to submit without one")
     text = _chosen(source, component, address)
@@ -234,10 +240,10 @@ async def _wait(
 
 def _as_rsl(text: str) -> str:
     """Return a description in RSL; text that is RSL already stays as it is."""
-    from koala.job_descriptions import evaluated_tree, unparse
+    from koala.job_descriptions import read_job, write_job
     from koala.job_descriptions.document import is_document
 
-    return unparse(evaluated_tree(text), pretty=True) if is_document(text) else text
+    return write_job(read_job(text).spec) if is_document(text) else text
 
 
 def _unanswered(key: str | None) -> str:

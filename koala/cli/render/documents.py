@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from koala.cli.render.table import NOTHING, Column, clean, column, painted, table
 from koala.views import units
+from koala.views.cells import site_state
 from koala.views.records.access import (
     AuditLine,
     Enrolment,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from koala.client.records import OutputFile
 
 STORY_LINES = 12
-AWAY = ("revoked", "expired")  # states of an enrolment that keep a site away
 
 
 def sites_text(
@@ -54,7 +54,7 @@ def sites_text(
     troubles, notices, and in detail the commands at its batch system."""
     heads = (
         column("SITE", "site"),
-        column("STATE", _site_state),
+        column("STATE", site_state),
         column(">PROCESSORS", "processors"),
         column(">IDLE", "idle"),
         *([column(">GPUS", _gpus)] if any(site.gpus for site in sites) else []),
@@ -104,14 +104,6 @@ def _gpus(site: SiteStatus) -> str:
     """Format the GPUs of a site, as in `2 of 4 idle`."""
     gpus = site.gpus
     return f"{site.idle_gpus} of {gpus} idle" if gpus else NOTHING
-
-
-def _site_state(site: SiteStatus) -> str:
-    """Format a site's state, with `drained` added for a drained site that is away."""
-    state: str = site.state
-    if state == "disconnected" and site.enrolment in AWAY:
-        state = site.enrolment
-    return f"{state}, drained" if site.is_drained and state != "drained" else state
 
 
 def _why_away(site: SiteStatus, zone: tzinfo | None) -> str:

@@ -5,10 +5,14 @@ Each kind of bar has a character of its own, so the chart can be read without co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from koala.cli.render.documents import moment
 from koala.cli.render.table import clean, cut
-from koala.views.gantt import KINDS, Bar, BarKind, Gantt, Mark, Row
+from koala.views.gantt import KINDS, Bar, BarKind, Gantt, Mark, Row, tick_places
+from koala.views.records.base import Moment
+from koala.views.records.chart import ChartClaim, GridTimeline
+from koala.views.units import duration
 
 SIGNS = {
     BarKind.CLAIMING: ".",
@@ -60,8 +64,45 @@ def gantt_text(chart: Gantt, *, width: int = 78, coloured: bool = False) -> str:
     return "\n".join(lines)
 
 
+def grid_text(timeline: GridTimeline, *, width: int = 78, coloured: bool = False) -> str:
+    """Draw a line for each claim of a period, by site, the newest claims if they are too many."""
+    claims = sorted(timeline.claims[-ROWS_MAX:], key=lambda claim: claim.site)
+    since, span_s = float(timeline.since), float(timeline.until) - float(timeline.since)
+    now = min(float(timeline.now_at), float(timeline.until))
+
+    def bar(kind: BarKind, begin: Moment | float, end: Moment | float | None) -> Bar:
+        places = ((float(now if at is None else at) - since) / span_s for at in (begin, end))
+        begins, ends = (max(0.0, min(1.0, place)) for place in places)
+        return Bar(kind=kind, since=begins, until=ends, text="")
+
+    def bars(claim: ChartClaim) -> Iterator[Bar]:
+        granted_at, passed_at, ended_at = claim.granted_at, claim.passed_at, claim.ended_at
+        yield bar(BarKind.CLAIMING, claim.asked_at, granted_at or ended_at)
+        is_lost = claim.is_wasted and ended_at is not None
+        if granted_at is not None:
+            kind = BarKind.WASTED if is_lost else BarKind.BARRIER
+            yield bar(kind, granted_at, passed_at or ended_at)
+        if passed_at is not None:
+            yield bar(BarKind.WASTED if is_lost else BarKind.RUNNING, passed_at, ended_at)
+
+    chart = Gantt(
+        rows=tuple(
+            Row(label=f"{claim.job}.{claim.part}", site=claim.site, attempt=1, bars=(*bars(claim),))
+            for claim in claims
+        ),
+        ticks=tuple(
+            Mark(place=at / span_s, text=duration(at) if at else "0") for at in tick_places(span_s)
+        ),
+        marks=(), setbacks=(), span_s=span_s, summary="",
+    )  # fmt: skip
+    older = len(timeline.claims) - len(claims) + timeline.left_out
+    head = f"{moment(since)} to {moment(float(timeline.until))}"
+    more = [f"and {older} older claims (--svg draws up to 1,000)"] if older else []
+    return "\n".join([head, gantt_text(chart, width=width, coloured=coloured), *more])
+
+
 def _label(row: Row) -> str:
-    return clean(f"{row.label} {row.site}")
+    return clean(row.site if row.label == row.site else f"{row.label} {row.site}")
 
 
 def _lanes(row: Row, room: int, cells: int, *, coloured: bool) -> list[str]:

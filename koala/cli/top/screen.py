@@ -137,12 +137,12 @@ def _jobs(scene: TopScene, state: TopState, width: int, room: int, *, coloured: 
     heads = (
         column("JOB", "job"),
         column("PHASE", "phase"),
-        column(">SIZE", "processors", rank=2),
-        column("NAME", _name, rank=3),
-        column("USER", "owner", rank=4),
-        column("SITES", "sites", rank=1),
-        column(">WAITED", lambda job: duration(waited_s(job, scene.now_at)), rank=5),
-        column(">RAN", lambda job: _ran(job, scene.now_at), rank=6),
+        column(">SIZE", "processors", rank=1),
+        column("NAME", _name, rank=4),
+        column("USER", "owner", rank=6),
+        column("SITES", "sites", rank=5),
+        column(">WAITED", lambda job: duration(waited_s(job, scene.now_at)), rank=2),
+        column(">RAN", lambda job: _ran(job, scene.now_at), rank=3),
         column("REASON", "reason", rank=7, is_optional=True),
     )
     chosen = next((at for at, job in enumerate(scene.jobs) if job.job == state.chosen), 0)

@@ -12,12 +12,12 @@ option_values        numbers, lists, ranges and names of options, as text
 plugins              functions of users that settings name
 paths                paths as people write them in configuration files
 progress_bar         show how far a long operation is
+service              notify the service manager; processes in the background
 settings_file        parse settings files; name what is wrong in them
 software             the version of this software; optional packages that are missing
 sqlite_store         rules of every SQLite database; the lock of a state directory
 standard_streams     reopen closed standard streams; drop what a log cannot write
 structured_log       log of daemons and agents: loggers, where their lines go, their rate
-systemd              notify the service manager
 threads              start worker threads; wait for one; batch short calls in one
 token_bucket         the rate limit with bursts that quotas and file copies share
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from math import ceil
 from typing import Any
 
@@ -23,6 +24,7 @@ from koala.errors import (
     ExhaustedError,
     JournalError,
     KoalaError,
+    Lack,
     LocalManagerError,
     Position,
     RejectedError,
@@ -97,6 +99,8 @@ def to_status(error: KoalaError) -> tuple[grpc.StatusCode, str, Metadata]:
         document["others"] = _others(error)
     if isinstance(error, LocalManagerError):
         document["transient"] = error.transient
+    if isinstance(error, RejectedError):
+        document["lack"] = _lack_document(error)
     trailing: Metadata = ()
     if isinstance(error, ExhaustedError) and error.retry_after_s is not None:
         document["retry_after_s"] = error.retry_after_s
@@ -134,6 +138,8 @@ def submitted_error(error: KoalaError) -> koala_pb2.Submitted:
         reply.source = error.position.source[:MESSAGE_MAX]
     if isinstance(error, SpecError):
         reply.others.extend(_others(error))
+    if isinstance(error, RejectedError):
+        reply.lack.CopyFrom(koala_pb2.Lack(**_lack_document(error)))
     return reply
 
 
@@ -144,11 +150,16 @@ def from_submitted(reply: koala_pb2.Submitted) -> KoalaError | None:
     if reply.error_kind == _WORDS[ExhaustedError]:
         return ExhaustedError(reply.error, retry_after_s=reply.retry_after_s or None)
     if reply.error_kind == _WORDS[RejectedError]:
-        return RejectedError(reply.error)
+        named = {field.name: value for field, value in reply.lack.ListFields()}
+        return RejectedError(reply.error, Lack(**named))
     position = None
     if reply.line:
         position = Position(line=reply.line, column=reply.column, source=reply.source)
     return _spec_error(reply.error, position, reply.others)
+
+
+def _lack_document(error: RejectedError) -> dict[str, Any]:
+    return {name: value for name, value in asdict(error.lack).items() if value is not None}
 
 
 def _message(error: KoalaError) -> str:
@@ -178,4 +189,6 @@ def _from_document(document: Mapping[str, Any]) -> KoalaError:
         return ExhaustedError(message, retry_after_s=None if found is None else float(found))
     if kind is LocalManagerError:
         return LocalManagerError(message, transient=bool(document.get("transient")))
+    if kind is RejectedError:
+        return RejectedError(message, Lack(**document.get("lack", {})))
     return kind(message)

@@ -199,8 +199,8 @@ class Member:
     mips: float = 0.0  # the rate that placement promised; 0: none
     booked_bps: float = 0.0  # of its site's own link, for as long as the attempt lasts
     transfer: TransferId | None = None
-    more_transfers: tuple[TransferId, ...] = ()  # of a job with several input files
-    is_fetched: bool = True
+    more_transfers: tuple[TransferId, ...] = ()  # of several input files, and to several sites
+    is_fetched: bool = True  # at its site
     claim: ClaimId | None = None
     claims: int = 0
     others: tuple[SiteName, ...] = ()  # at which it waits, too (redundancy)
@@ -215,8 +215,13 @@ class Member:
 
     @property
     def transfers(self) -> tuple[TransferId, ...]:
-        """The copies that it reads."""
+        """The copies that it reads, at each of its sites."""
         return () if self.transfer is None else (self.transfer, *self.more_transfers)
+
+    @transfers.setter
+    def transfers(self, copies: tuple[TransferId, ...]) -> None:
+        self.transfer = copies[0] if copies else None
+        self.more_transfers = copies[1:]
 
     @property
     def lacks_file(self) -> bool:

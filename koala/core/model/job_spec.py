@@ -73,6 +73,7 @@ class ComponentSpec(messages.ProgramSpec):
 
     processors: int = 1
     site: SiteName | None = None
+    sites: tuple[SiteName, ...] = ()  # one of them; empty: any
     label: str | None = None
     start_type: StartType = StartType.STRICT
     rate: float | None = None  # work a second that was agreed, for progress control

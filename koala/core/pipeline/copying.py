@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from koala.core.model.grid import Assignment
 from koala.core.model.job import Attempt, Job, Member
 from koala.core.model.replicas import Transfer
 from koala.core.model.values import FileName, Instant, SiteName, transfer_id
-from koala.core.pipeline.ending import drop_transfer
+from koala.core.pipeline.ending import drop_copies
 from koala.core.pipeline.refusals import without_closed_sites
 from koala.core.pipeline.wanted import start_transfer
-from koala.core.queries import grid_view_of, part_of_file
+from koala.core.queries import copies_to, grid_view_of, part_of_file
 from koala.core.state import State
+from koala.core.ticket_sites import sites_of
 
 
 def assign_member(
@@ -21,16 +23,52 @@ def assign_member(
     """Assign a member its execution site and file site, and start its transfer at the booked
     rate.
     """
-    job = state.jobs[attempt.job]
-    drop_transfer(state, attempt, member, now)
+    drop_copies(state, attempt, member, member.transfers, now)
     member.site = assignment.site
     member.source = assignment.source
-    member.is_fetched = assignment.source is None
     member.mips = assignment.mips
     member.booked_bps = assignment.booked_bps if assignment.source is None else 0.0
-    if assignment.source is None or not job.spec.inputs_of(member.component):
-        member.is_fetched = True
+    copies = _copies(state, attempt, member, assignment, now)
+    if not copies:  # also where a policy named a source of files that are all at the site
+        member.source = None
+    member.transfers = tuple([copy.id for copy in copies])
+    member.is_fetched = all(copy.is_done for copy in copies)
+
+
+def add_site(
+    state: State, attempt: Attempt, member: Member, assignment: Assignment, now: Instant
+) -> None:
+    """Give a member a further site, in whose queue it waits, too, and start its transfer there."""
+    member.others = (*member.others, assignment.site)
+    copies = _copies(state, attempt, member, assignment, now)
+    member.transfers = tuple(dict.fromkeys([*member.transfers, *[copy.id for copy in copies]]))
+
+
+def move_to(state: State, member: Member, site: SiteName, *, others: Collection[SiteName]) -> None:
+    """Make one of its sites that of a member: it holds there, or has left the one before."""
+    member.others = tuple([other for other in others if other != site])
+    if site == member.site:
         return
+    member.site = site
+    member.booked_bps = 0.0
+    copies = [state.files.transfers[one] for one in copies_to(state, member, site)]
+    member.source = copies[0].source if copies else None
+    member.is_fetched = all(copy.is_done for copy in copies)
+
+
+def drop_copies_elsewhere(state: State, attempt: Attempt, member: Member, now: Instant) -> None:
+    """Drop the copies of a member to sites that are not its own any more."""
+    here = [one for site in sites_of(member) for one in copies_to(state, member, site)]
+    drop_copies(state, attempt, member, set(member.transfers).difference(here), now)
+
+
+def _copies(
+    state: State, attempt: Attempt, member: Member, assignment: Assignment, now: Instant
+) -> list[Transfer]:
+    """Start the copies of a member's input files to the site of an assignment."""
+    job = state.jobs[attempt.job]
+    if assignment.source is None or not job.spec.inputs_of(member.component):
+        return []
     sources = _sources(state, job, member.component, assignment, now)
     sum_bytes = sum(size_bytes for _, _, (_, size_bytes) in sources) or 1
     copies = []
@@ -38,12 +76,7 @@ def assign_member(
         booked_bps = assignment.booked_bps * (part[1] / sum_bytes)  # for all files together
         share = replace(assignment, booked_bps=booked_bps)
         copies.append(_copy(state, attempt, file, source, share, part, now))
-    if not copies:  # a policy named a source of files that are all at the site
-        member.source, member.is_fetched = None, True
-        return
-    member.transfer, *more = [copy.id for copy in copies]
-    member.more_transfers = tuple(more)
-    member.is_fetched = all(copy.is_done for copy in copies)
+    return copies
 
 
 def _sources(

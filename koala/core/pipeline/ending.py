@@ -5,6 +5,8 @@ Every end of an attempt goes through `stop_attempt`, so no claim is left without
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from koala.core.model import events as ev
 from koala.core.model.actions import CancelTransfer, PublishOutputs, StopClaim
 from koala.core.model.allowances import payers_of
@@ -150,7 +152,7 @@ def drop_member(state: State, attempt: Attempt, member: Member, reason: str, now
     job = state.jobs[attempt.job]
     member.is_dropped = True
     stop_member(state, member)
-    drop_transfer(state, attempt, member, now)
+    drop_copies(state, attempt, member, member.transfers, now)
     state.announce(job, f"goes on without {describe(job, member)}: {reason}", now)
 
 
@@ -199,10 +201,11 @@ def _both_ends_were_here(state: State, transfer: Transfer, since: Instant) -> bo
     return all(site.is_connected and site.disconnected_at <= since for site in ends)
 
 
-def drop_transfer(state: State, attempt: Attempt, member: Member, now: Instant) -> None:
-    """Drop the copies for a member; each is cancelled unless another member uses it."""
-    dropped = member.transfers
-    member.transfer, member.more_transfers = None, ()
+def drop_copies(
+    state: State, attempt: Attempt, member: Member, dropped: Collection[TransferId], now: Instant
+) -> None:
+    """Drop copies of a member; each is cancelled unless another member uses it."""
+    member.transfers = tuple([one for one in member.transfers if one not in dropped])
     used = {one for other in attempt.present for one in other.transfers} if dropped else set()
     for wanted in dropped:
         if wanted not in used:

@@ -24,7 +24,7 @@ from koala.core.model.values import FOREVER, Instant, SiteName, UserName
 from koala.core.model.visiting import is_draining_for_aged
 from koala.core.pipeline.claiming import try_to_claim
 from koala.core.pipeline.claiming_schedule import first_try_at, tries_left
-from koala.core.pipeline.copying import assign_member
+from koala.core.pipeline.copying import add_site, assign_member
 from koala.core.pipeline.ending import fail, stop_attempt
 from koala.core.pipeline.queue_entry import admit, set_timer
 from koala.core.pipeline.refusals import sites_closed_to, without_closed_sites
@@ -274,7 +274,11 @@ def _needs(component: ComponentSpec, state: State) -> Hashable:
     is_shared = not component.is_exclusive and not component.hosts
     if is_shared and not needs_resources([component], state.sites.values()):
         return None
-    return (component.wall_time_s, *[getattr(component, name) for name in RESOURCES])
+    return (
+        component.wall_time_s,
+        component.sites,
+        *[getattr(component, name) for name in RESOURCES],
+    )
 
 
 def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
@@ -341,8 +345,7 @@ def place_in_queues(state: State, job: Job, now: Instant) -> bool:
         return False
     view = _queues_view(state, job, closed)
     attempt = begin_attempt(state, job, placement, view, now)
-    if job.spec.redundancy > 1:
-        _add_sites(state, job, attempt, view, now)
+    _add_sites(state, job, attempt, view, now)
     queue_job(state, job, attempt, now)
     return True
 
@@ -390,14 +393,18 @@ def _find_queues(
 
 
 def _add_sites(state: State, job: Job, attempt: Attempt, view: GridView, now: Instant) -> None:
-    """Give components that may run elsewhere further sites, as many as the job asks for, the
-    shortest queues first. Whatever they choose in the end fits together."""
+    """Give components that may run elsewhere further sites, as many as the job asks for, and all
+    that they name, the shortest queues first. Whatever they choose in the end fits together."""
+    wanted = [max(job.spec.redundancy, len(one.sites)) for one in job.spec.components]
+    if max(wanted) < 2:
+        return
     request = whole_request(state, job, now)
     order = [site.name for site in by_expected_wait(state, job)]
-    for _ in range(job.spec.redundancy - 1):
+    for number in range(1, max(wanted)):
         for member in attempt.members:
             part = request.parts[member.component]
-            if member.site is None or part.site is not None or part.file is not None:
+            is_free = part.site is None and number < wanted[member.component]
+            if member.site is None or not is_free:
                 continue
             used = attempt.members if job.spec.distinct else [member]
             beside = [site for one in used if one.site is not None for site in sites_of(one)]
@@ -407,9 +414,10 @@ def _add_sites(state: State, job: Job, attempt: Attempt, view: GridView, now: In
                 trial = view.copy()
                 trial.close(site for site in order if site != name)
                 one = replace(request, parts=(part,), beside=tuple(beside))
-                if ask_placement(state, job, one, trial) is not None:
-                    member.others = (*member.others, name)
-                    take(state, job, Assignment(component=part.component, site=name), view)
+                answer = ask_placement(state, job, one, trial)
+                if answer is not None:
+                    take(state, job, answer.assignments[0], view)
+                    add_site(state, attempt, member, answer.assignments[0], now)
                     break
 
 

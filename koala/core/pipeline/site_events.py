@@ -15,8 +15,8 @@ from koala.core.pipeline.claiming import reschedule_claiming_try
 from koala.core.pipeline.refusals import count_error, note_error
 from koala.core.pipeline.requeueing import set_back
 from koala.core.pipeline.start_barrier import advance_start
-from koala.core.pipeline.tickets import leave_silent_site, on_starts_told
-from koala.core.queries import claims_of, live_attempt
+from koala.core.pipeline.tickets import leave_silent_site, leave_without_files, on_starts_told
+from koala.core.queries import claims_of, copies_under_way, live_attempt
 from koala.core.sites import note_report, reset_errors
 from koala.core.state import State
 
@@ -40,8 +40,7 @@ def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant)
     attempt.fetch_s = max(attempt.fetch_s, now - transfer.started_at)
     for member in attempt.members:
         if event.transfer in member.transfers:
-            copies = [state.files.transfers.get(one) for one in member.transfers]
-            member.is_fetched = all(copy is not None and copy.is_done for copy in copies)
+            member.is_fetched = not copies_under_way(state, member, member.site)
     if not any(member.lacks_file for member in attempt.present):
         attempt.fetched_at = now
         state.announce(job, "input files are there", now)
@@ -83,7 +82,9 @@ def on_transfer_failed(state: State, event: ev.TransferFailed, now: Instant) -> 
         )  # fmt: skip
         count_error(state, site, transfer.job, text, now)
     phase = state.jobs[transfer.job].phase
-    if isinstance(phase, Claiming | Queued | Starting):
+    if isinstance(phase, Queued):
+        leave_without_files(state, phase.attempt, transfer, text, now)
+    elif isinstance(phase, Claiming | Starting):
         set_back(state, phase.attempt, text, now)
 
 

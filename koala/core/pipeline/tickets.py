@@ -19,6 +19,7 @@ from koala.core.model.claim import Asked, Claim
 from koala.core.model.grid import Assignment, Site
 from koala.core.model.job import SITE_FAULTS, Attempt, ClaimEnd, EndKind, Job, Member, Queued
 from koala.core.model.job_spec import StartType
+from koala.core.model.replicas import Transfer
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import FOREVER, ClaimId, Instant, JobId, Seconds, SiteName
 from koala.core.pipeline.claiming import (
@@ -30,6 +31,7 @@ from koala.core.pipeline.claiming import (
     order_claim,
     start_if_held,
 )
+from koala.core.pipeline.copying import drop_copies_elsewhere, move_to
 from koala.core.pipeline.ending import drop_member, stop_claim, withdraw_tickets
 from koala.core.pipeline.refusals import note_refusal
 from koala.core.pipeline.requeueing import set_back
@@ -37,8 +39,8 @@ from koala.core.pipeline.wanted import hold
 from koala.core.policy_api import PartPlan, TicketPart, TicketPlan, TicketQuestion
 from koala.core.queries import (
     claim_of,
+    copies_under_way,
     describe,
-    files_arrive_at,
     fixed_site,
     is_held,
     is_optional_member,
@@ -48,7 +50,6 @@ from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.core.stated_starts import note_start, note_told_start
 from koala.core.ticket_sites import (
-    hold_at,
     may_hold,
     sites_of,
     tickets_at,
@@ -149,8 +150,9 @@ def _leave(
     back and return False if it needs the site."""
     if member.others and (member.claim is None or site != member.site):
         withdraw_tickets(state, member, at=site)
-        member.site, *others = [other for other in sites_of(member) if other != site]
-        member.others = tuple(others)
+        first, *others = [other for other in sites_of(member) if other != site]
+        move_to(state, member, first, others=others)
+        drop_copies_elsewhere(state, attempt, member, now)
         return True
     job = state.jobs[attempt.job]
     if is_optional_member(job, member.component) and len(attempt.present) > job.needed:
@@ -170,6 +172,8 @@ def plan_tickets(state: State, attempt: Attempt, now: Instant) -> None:
     ):
         for member in attempt.present:
             withdraw_tickets(state, member)
+            member.others = ()
+            drop_copies_elsewhere(state, attempt, member, now)
         for member in waiting:
             drop_member(state, attempt, member, "the others hold", now)
         start_if_held(state, attempt, now)
@@ -219,9 +223,8 @@ def ticket_question(state: State, attempt: Attempt, now: Instant) -> TicketQuest
     allowed_s = min(limits_s, default=FOREVER) - 2 * _arming_s(state)
     longest_s = max(_HOLD_MIN_S, min(longest_s, allowed_s))
     return TicketQuestion(
-        parts=tuple([_part(state, job, member, site, now) for member, site in members]),
+        parts=tuple([_part(state, attempt, member, site, now) for member, site in members]),
         run_s=run_s,
-        files_s=max(0.0, files_arrive_at(state, job, attempt) - now),
         tickets_max=limits.tickets_max,
         slack_s=min(limits.ticket_slack_s, SLACK_OF_A_RUN * run_s),
         hold_min_s=min(limits.ticket_hold_min_s, longest_s, max(run_s / 3, _HOLD_MIN_S)),
@@ -230,7 +233,10 @@ def ticket_question(state: State, attempt: Attempt, now: Instant) -> TicketQuest
     )
 
 
-def _part(state: State, job: Job, member: Member, site: SiteName, now: Instant) -> TicketPart:
+def _part(
+    state: State, attempt: Attempt, member: Member, site: SiteName, now: Instant
+) -> TicketPart:
+    job = state.jobs[attempt.job]
     tickets = tickets_at(state, member, site)
     oldest = state.ledger[tickets[0]] if tickets else None
     start_at = None if oldest is None else oldest.start_at
@@ -243,12 +249,25 @@ def _part(state: State, job: Job, member: Member, site: SiteName, now: Instant) 
         tickets=len(tickets),
         waited_s=0.0 if oldest is None else now - oldest.asked_at,
         held_s=None if held_at is None else now - held_at,
+        files_s=_files_s(state, attempt, member, site, now),
         start_s=None if start_at is None else max(0.0, start_at - now),
         is_known=oldest is not None and oldest.has_told_start,
         given_back_s=None if back_at is None else now - back_at,
         can_gate=bool(state.sites[site].facts.gate),
         is_optional=is_optional_member(job, member.component),
     )
+
+
+def _files_s(
+    state: State, attempt: Attempt, member: Member, site: SiteName, now: Instant
+) -> Seconds:
+    """Return the time until a component's input files are at one of its sites."""
+    copies = copies_under_way(state, member, site)
+    if not copies:
+        return 0.0
+    awaits = state.jobs[attempt.job].awaits_files
+    at = attempt.start_at if awaits else max([copy.expected_at for copy in copies])
+    return max(0.0, at - now)
 
 
 def _apply(state: State, attempt: Attempt, plan: PartPlan, hold_s: Seconds, now: Instant) -> None:
@@ -383,7 +402,7 @@ def on_ticket_started(state: State, event: ev.ClaimGranted, now: Instant) -> Non
     else:
         processor_s = ticket.processors * ticket.hold_s
         charge_hold(state, job, ticket.id, ticket.site, processor_s, now)
-        hold_at(member, ticket.site)
+        move_to(state, member, ticket.site, others=sites_of(member))
         member.claim = ticket.id
         member.claimed_at = now
         member.refusal = ""
@@ -478,6 +497,22 @@ def leave_silent_site(state: State, attempt: Attempt, site: SiteName, now: Insta
     for member in attempt.present:
         if member.site == site and member.claim is not None:
             give_back(state, attempt, member, "the site has been silent past the hold lease", now)
+    plan_tickets(state, attempt, now)
+
+
+def leave_without_files(
+    state: State, attempt: Attempt, transfer: Transfer, reason: str, now: Instant
+) -> None:
+    """Leave the site of a copy that has failed, or set the job back where a component waits there
+    alone, or holds there."""
+    for member in attempt.present:
+        if transfer.id not in member.transfers:
+            continue
+        member.transfers = tuple([one for one in member.transfers if one != transfer.id])
+        if not member.others or (member.claim is not None and member.site == transfer.target):
+            set_back(state, attempt, reason, now)
+            return
+        _leave(state, attempt, member, transfer.target, reason, now)
     plan_tickets(state, attempt, now)
 
 

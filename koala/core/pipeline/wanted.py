@@ -26,9 +26,9 @@ from koala.core.model.job import (
 from koala.core.model.job_spec import InputMode, JobType, StartType
 from koala.core.model.replicas import Transfer
 from koala.core.model.tcp_paths import master_port, paths_of
-from koala.core.model.values import SiteName
+from koala.core.model.values import SiteName, TransferId
 from koala.core.pipeline.progress_control import current_shares
-from koala.core.queries import address_of, claims_of, part_of_file
+from koala.core.queries import address_of, claims_of, copies_to, part_of_file
 from koala.core.state import State
 
 
@@ -78,7 +78,8 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
     job = state.jobs[claim.job]
     member = attempt.members[claim.component]
     files = job.spec.inputs_of(claim.component)
-    is_local = bool(files) and member.source is None
+    inputs = copies_to(state, member, claim.site)
+    is_local = bool(files) and not inputs
     offset, size_bytes = 0, 0
     if is_local and job.spec.input_mode is InputMode.CHUNK:
         offset, size_bytes = part_of_file(state, job, claim.component)
@@ -102,8 +103,8 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
         progress_s=state.parameters.progress_cycle_s
         if job.spec.is_controlled and claim.start_type is not StartType.NONE
         else 0.0,
-        inputs=member.transfers,
-        files=_held_files(state, job, member),
+        inputs=inputs,
+        files=_held_files(state, job, member, inputs),
         local_input=files[0].name if is_local else "",
         chunk_offset=offset,
         chunk_bytes=size_bytes,
@@ -111,15 +112,15 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
     )
 
 
-def _held_files(state: State, job: Job, member: Member) -> tuple[HeldFile, ...]:
+def _held_files(
+    state: State, job: Job, member: Member, inputs: tuple[TransferId, ...]
+) -> tuple[HeldFile, ...]:
     """List a claim's input files, each with the copy that brings it; none where the site has it."""
     files = job.spec.inputs_of(member.component)
     if len(files) < 2:
-        return tuple([HeldFile(file=file.name, transfer=member.transfer or "") for file in files])
+        return tuple([HeldFile(file=file.name, transfer=(*inputs, "")[0]) for file in files])
     copies = {
-        state.files.transfers[one].file: one
-        for one in member.transfers
-        if one in state.files.transfers
+        state.files.transfers[one].file: one for one in inputs if one in state.files.transfers
     }
     return tuple([HeldFile(file=file.name, transfer=copies.get(file.name, "")) for file in files])
 

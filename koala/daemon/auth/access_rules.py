@@ -127,6 +127,7 @@ RULES: dict[str, Rule] = {
     "Koala/Show": Rule(Role.USER),
     "Koala/Why": Rule(Role.USER),
     "Koala/Timeline": Rule(Role.USER),
+    "Koala/GridTimeline": Rule(Role.USER),
     "Koala/Sites": Rule(Role.USER),
     "Koala/ChangeSite": Rule(Role.USER, lambda r, _: f"{r.verb} {r.site}"),
     "Koala/ListFiles": Rule(Role.USER),

@@ -47,6 +47,8 @@ from koala.errors import (
 from koala.views.records.access import AuditLines, Enrolment, Enrolments, User, Users
 
 EXPIRES_S_MAX = 10 * 365 * 86_400.0
+OWN_SITES_MAX = 20
+"""Sites that a user may add for itself."""
 RENEWALS_AT_ONCE = 10
 RENEWALS_PER_S = 0.1
 """Rate limit of one site's renewals: each is signed and synced to disk on the event loop."""
@@ -132,10 +134,13 @@ class Registrar:
         audit: Audit,
         *,
         address: str,
+        given_address: str,
         disconnect: Callable[[SiteName, str], None],
     ) -> None:
-        """`address` is that of the daemon, for join tokens."""
-        self._address = address
+        """`address` is that of the daemon, for join tokens; credentials have the one that clients
+        dial. The configuration's `given_address` is for both, if it is not empty."""
+        self._address = given_address or address
+        self._given_address = given_address or None
         self._authority = authority
         self._known = credentials
         self._audit = audit
@@ -153,6 +158,12 @@ class Registrar:
             raise DeniedError(
                 f"{caller.name} has the role user: to add site {request.name[:64]!r} needs operator"
                 " (expected a new site that serves this user alone)"
+            )
+        own = [site for site in self._credentials.sites.values() if site.owner == owner != ""]
+        if not caller.sees("") and known is None and len(own) >= OWN_SITES_MAX:
+            raise RejectedError(
+                f"{caller.name} has {len(own)} sites (expected at most {OWN_SITES_MAX} of a user;"
+                " an operator adds more)"
             )
         secret = self._credentials.add_site(
             request.name, owner=owner, by=caller.name, ttl_s=request.ttl_s
@@ -205,7 +216,8 @@ class Registrar:
     def _with_token(self, name: str, token: str) -> User:
         assert self._authority is not None
         ca = self._authority.certificate.decode()
-        return replace(user_of(self._credentials.users[name]), token=token, ca=ca)
+        user = user_of(self._credentials.users[name])
+        return replace(user, token=token, ca=ca, address=self._given_address)
 
     def revoke_user(self, name: str) -> User:
         """Revoke a user's credentials. Raises UnknownNameError, SpecError for the last

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 
 from koala.common.protocol.messages import RESOURCES
+from koala.common.runtime.option_values import did_you_mean
 from koala.core.feasibility import (
     ANY,
     Capacity,
@@ -36,7 +37,7 @@ from koala.core.queries import demand_of
 from koala.core.resources import able_sites, describe_cut, describe_lack, may_have_gpus, occupied
 from koala.core.scheduler import Scheduler
 from koala.core.sites import is_usable
-from koala.errors import RejectedError, SpecError
+from koala.errors import Lack, RejectedError, SpecError
 from koala.job_descriptions.attributes import ATTRIBUTES, Treatment
 from koala.policies import BUILT_IN
 
@@ -45,7 +46,7 @@ from koala.policies import BUILT_IN
 class Verdict:
     """Result of checking a job against an empty grid: a reason to reject it, or warnings."""
 
-    refusal: str = ""
+    refusal: RejectedError | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -119,7 +120,7 @@ def check(
     )
     verdict = (verdicts or Verdicts().valid(scheduler)).of(spec, scheduler, unseen)
     if verdict.refusal:
-        raise RejectedError(verdict.refusal)
+        raise RejectedError(str(verdict.refusal), verdict.refusal.lack)
     return verdict.warnings
 
 
@@ -140,7 +141,7 @@ def _evaluate(
         if not unseen and is_whole:
             found += _placement_warnings(spec, scheduler, sites)
     except RejectedError as error:
-        return Verdict(refusal=str(error))
+        return Verdict(refusal=RejectedError(str(error), error.lack))  # without its frames
     return Verdict(warnings=tuple(found))
 
 
@@ -150,11 +151,15 @@ def _check_components(
     """Check each component by itself; an optional one that is too large gives a warning."""
     if spec.queue is not None and spec.queue not in {*sites, *unseen}:
         known = ", ".join(sorted([*sites, *unseen])) or "none"
-        raise RejectedError(f"queue {spec.queue!r} is of no site: known sites are {known}")
+        message = f"queue {spec.queue!r} is of no site: known sites are {known}"
+        raise RejectedError(message, Lack(site=spec.queue))
     found: list[str] = []
     for index, component in enumerate(spec.components):
         label = spec.label(index)
         try:
+            for name in component.sites:
+                if name not in unseen:
+                    _require_site(label, name, sites, unseen)
             if component.site is None:
                 able = _able(label, component, sites, spec.owner, is_known=not unseen)
                 found += _unknown_gpus(label, component, able)
@@ -167,7 +172,7 @@ def _check_components(
                 _check_fixed(label, component.processors, sites[component.site])
         except _TooLargeError as error:
             if spec.quorum is None and component.start_type is StartType.STRICT:
-                raise RejectedError(str(error)) from error
+                raise RejectedError(str(error), error.lack) from error
             found.append(f"{error}: it will not take part")
     return found
 
@@ -185,7 +190,7 @@ def _cut_warnings(spec: JobSpec, scheduler: Scheduler, sites: Mapping[SiteName, 
     return found
 
 
-class _TooLargeError(Exception):
+class _TooLargeError(RejectedError):
     """A component is larger than the sites where it may run, or needs what none of them has."""
 
 
@@ -202,7 +207,8 @@ def _able(
     able = able_sites(component, sites, owner)
     able |= {name: site for name, site in sites.items() if may_have_gpus(component, site)}
     if is_known and sites and not able:
-        raise _TooLargeError(f"component {label} {describe_lack(component, sites.values())}")
+        message = f"component {label} {describe_lack(component, sites.values())}"
+        raise _TooLargeError(message, Lack(component=label, site=component.site))
     return able
 
 
@@ -229,7 +235,11 @@ def _check_together(
     if not may_fit(requirements, needed, [*capacities, *unknown]):
         raise RejectedError(
             f"the job can never start: {describe_misfit(requirements, needed, capacities)}"
-            " (expected one that fits when nothing else runs)"
+            " (expected one that fits when nothing else runs)",
+            Lack(
+                wanted=sum(sorted(need.processors for need in requirements)[:needed]),
+                had=int(sum(capacity.processors for capacity in capacities)),
+            ),
         )
     if unknown and not may_fit(requirements, needed, capacities):
         return [
@@ -448,11 +458,18 @@ def _check_size(
         return
     largest = max(sites.values(), key=lambda site: site.facts.processors, default=None)
     if largest is None:
-        raise RejectedError(f"component {label}: there is no site that this user may use")
+        message = f"component {label}: there is no site that this user may use"
+        raise RejectedError(message, Lack(component=label, wanted=processors, had=0))
     if processors > largest.facts.processors:
         raise _TooLargeError(
             f"component {label} wants {processors} processors: the largest site is {largest.name}"
-            f" with {largest.facts.processors}"
+            f" with {largest.facts.processors}",
+            Lack(
+                component=label,
+                site=largest.name,
+                wanted=processors,
+                had=largest.facts.processors,
+            ),
         )
 
 
@@ -460,15 +477,20 @@ def _require_site(
     label: str, name: SiteName, sites: Mapping[SiteName, Site], unseen: set[SiteName]
 ) -> None:
     if name not in sites:
-        known = ", ".join(sorted([*sites, *unseen])) or "none"
-        raise RejectedError(f"component {label} wants site {name!r}: known sites are {known}")
+        known = sorted([*sites, *unseen])
+        raise RejectedError(
+            f"component {label} wants site {name!r}: known sites are"
+            f" {', '.join(known) or 'none'}{did_you_mean(name, known)}",
+            Lack(component=label, site=name),
+        )
 
 
 def _check_fixed(label: str, processors: int, site: Site) -> None:
     if processors > site.facts.processors:
         raise _TooLargeError(
             f"component {label} wants {processors} processors at {site.name}, which has"
-            f" {site.facts.processors}"
+            f" {site.facts.processors}",
+            Lack(component=label, site=site.name, wanted=processors, had=site.facts.processors),
         )
 
 
@@ -489,7 +511,8 @@ def _check_policy(spec: JobSpec, scheduler: Scheduler, sites: Mapping[SiteName, 
     grid = GridView(views, replicas={}, bandwidth={}, bandwidth_default=1.0)
     answer = scheduler.policies.place(request, grid)
     if isinstance(answer, Unplaceable):
-        raise RejectedError(f"component {spec.label(answer.component)}: {answer.reason}")
+        label = spec.label(answer.component)
+        raise RejectedError(f"component {label}: {answer.reason}", Lack(component=label))
 
 
 def _check_sums(spec: JobSpec, sites: Mapping[SiteName, Site]) -> None:
@@ -503,5 +526,6 @@ def _check_sums(spec: JobSpec, sites: Mapping[SiteName, Site]) -> None:
         if processors > sites[name].facts.processors:
             raise RejectedError(
                 f"{name} has {sites[name].facts.processors} processors; the job wants {processors}"
-                " there"
+                " there",
+                Lack(site=name, wanted=processors, had=sites[name].facts.processors),
             )

@@ -31,7 +31,7 @@ from koala.core.model.events import (
 )
 from koala.core.model.job import Cancelled, Claiming, Placing, Queued
 from koala.core.model.job_spec import JobSpec
-from koala.core.model.values import JobId, SiteName, UserName
+from koala.core.model.values import Instant, JobId, SiteName, UserName
 from koala.core.purge import state_of_jobs
 from koala.core.scheduler import Scheduler
 from koala.daemon.auth.access_rules import Caller, caller_of_call
@@ -55,8 +55,9 @@ from koala.job_descriptions import write_job
 from koala.views.accounting import By, Period, ReportBuilder
 from koala.views.documents import phase_of, summary, timeline_document, whole_document
 from koala.views.explain import why
+from koala.views.grid_timeline import View, grid_timeline
 from koala.views.queues import queues_document
-from koala.views.records import accounts, grid, jobs
+from koala.views.records import accounts, chart, grid, jobs
 from koala.views.records.base import Record, encode
 
 SUBMISSIONS_MAX = 1_000
@@ -228,6 +229,22 @@ class Service(KoalaServicer):
             if past is None:
                 raise
             return decide(read_only_batch(state_of_jobs(past), past.submitted_at))
+
+    async def GridTimeline(self, request: pb.GridTimelineRequest, _: Context) -> pb.Document:  # noqa: N802
+        since = request.since if request.HasField("since") else None
+        until = request.until if request.HasField("until") else None
+        _check_period(-math.inf if since is None else since, math.inf if until is None else until)
+        caller = caller_of_call()
+
+        def read(batch: BatchContext) -> chart.GridTimeline:
+            shown = _shown(batch, caller)
+            if request.site and request.site not in shown:
+                raise _unknown_site(shown, SiteName(request.site))
+            view = View(sites={SiteName(request.site)} if request.site else shown, sees=caller.sees)
+            state, local = batch.scheduler, self.site_status.local
+            return grid_timeline(state, local, view, now=batch.now, since=since, until=until)
+
+        return _document(await self.event_loop.ask(read))
 
     async def Sites(self, _: pb.Empty, __: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
@@ -452,11 +469,15 @@ def _wanted_report(request: pb.ReportRequest) -> tuple[By, Period]:
         raise SpecError(message) from error
     since = request.since if request.HasField("since") else -math.inf
     until = request.until if request.HasField("until") else math.inf
-    if not since < until:  # nor is a NaN
-        raise SpecError(f"since = {since} and until = {until}: the first must be before the second")
+    _check_period(since, until)
     user = UserName(request.user) if request.user else None
     site = SiteName(request.site) if request.site else None
     return by, Period(since=since, until=until, user=user, site=site)
+
+
+def _check_period(since: Instant, until: Instant) -> None:
+    if not since < until:  # nor is a NaN
+        raise SpecError(f"since = {since} and until = {until}: the first must be before the second")
 
 
 def _shown(batch: BatchContext, caller: Caller) -> list[SiteName]:

@@ -13,6 +13,7 @@ from koala.core.scheduler import Scheduler
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.auth.credential_store import SiteRecord
 from koala.views.documents import sites_document
+from koala.views.grid_timeline import LocalHistory
 from koala.views.records import grid
 from koala.views.records.base import moment_of
 
@@ -21,11 +22,12 @@ from koala.views.records.base import moment_of
 class SiteStatus:
     """Maker of the records of sites (docs/api.md), with the agents' problems and certificates.
 
-    `enrolled` are the sites that were ever added.
+    `enrolled` are the sites that were ever added; `local` is what was noted of their local jobs.
     """
 
     registry: AgentRegistry
     enrolled: Mapping[str, SiteRecord]
+    local: LocalHistory
 
     def sites(self, scheduler: Scheduler, now: Instant) -> tuple[grid.SiteStatus, ...]:
         """Describe all sites, in order of name."""

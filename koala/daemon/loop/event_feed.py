@@ -66,10 +66,13 @@ class EventFeed:
             raise RejectedError(f"notices after {after} are not kept any more; first: {first}")
         return after
 
-    async def since(self, after: int) -> AsyncGenerator[Sequence[Notice], None]:
-        """Yield batches of all later notices in order, then wait for new ones. Raises CutError."""
+    async def since(
+        self, after: int, *, is_watcher: bool = True
+    ) -> AsyncGenerator[Sequence[Notice], None]:
+        """Yield batches of all later notices in order, then wait for new ones; only watchers
+        count. Raises CutError."""
         is_live = False
-        self.watchers += 1
+        self.watchers += is_watcher
         try:
             while True:
                 batch = self._from_memory(after)
@@ -88,7 +91,7 @@ class EventFeed:
                 is_live = True
                 await self._changed.wait()
         finally:
-            self.watchers -= 1
+            self.watchers -= is_watcher
 
     @property
     def pause_s(self) -> float:

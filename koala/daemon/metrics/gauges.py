@@ -27,17 +27,19 @@ from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.observers import Observers
 from koala.daemon.storage.journal import Journal
 from koala.policies.slots import replaced_policies
+from koala.views.grid_timeline import LocalHistory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonParts:
-    """Parts of a daemon that metrics are read from, read only, on its event loop."""
+    """Parts of a daemon that metrics and answers are read from, read only, on its event loop."""
 
     version: str
     event_loop: EventLoop
     observers: Observers
     requests: StarterRequests
     registry: AgentRegistry
+    local: LocalHistory
     sessions: SiteSessions
     notices: EventFeed
     disk: DiskSpace

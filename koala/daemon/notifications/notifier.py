@@ -81,7 +81,7 @@ class Notifier:
         while True:
             after = max(after, self.feed.start(0))  # what is not kept any more cannot be told
             try:
-                async with aclosing(self.feed.since(after)) as lots:
+                async with aclosing(self.feed.since(after, is_watcher=False)) as lots:
                     async for notices in lots:
                         after = notices[-1].number
                         found = [one for notice in notices for one in await self._of(notice)]

@@ -449,8 +449,10 @@ def _scratch(parent: Path) -> Iterator[Path]:
     """Create a hidden scratch folder on the target's disk, and remove those of killed commands
     first.
 
-    Raises OSError.
+    Raises OSError, and ConfigError where there is no folder for the target.
     """
+    if not parent.is_dir():
+        raise ConfigError(f"{parent}: there is nothing (expected a folder that exists)")
     for path in sorted(parent.glob(f"{_HIDDEN}*")):
         with suppress(OSError), _held(path):
             shutil.rmtree(path)

@@ -5,7 +5,7 @@ A co-allocated job can hardly start sooner than the last of its parts would as a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -13,6 +13,7 @@ from statistics import fmean, median
 
 from koala.lab.backlog.scenes import BEFORE_D, DAY_S, END_S, JOBS_D, Coallocated, Machine, Scene
 from koala.lab.sim.log_replay.run import TraceRun
+from koala.lab.sim.log_replay.tally import Ended
 from koala.lab.sim.runs import Outcome
 from koala.lab.workload.arrivals import Arrival
 from koala.queue_model import Discipline
@@ -32,6 +33,14 @@ class Queue:
     window_wait_s: float
 
 
+class _EndedJobs(list[Ended]):
+    """Jobs of a run that have ended."""
+
+    def add(self, ended: Sequence[Ended], _cut: Sequence[Ended]) -> None:
+        """See JobRows."""
+        self += ended
+
+
 def simulate(machine: Machine, plain: Iterable[tuple[int, int, int]] = ()) -> Queue:
     """Run a machine's log and plain jobs (instant, processors, run time) under EASY. A plain job
     that has not started at the end has waited until then."""
@@ -41,12 +50,13 @@ def simulate(machine: Machine, plain: Iterable[tuple[int, int, int]] = ()) -> Qu
         for place, (at, processors, run_s) in enumerate(plain)
     ]
     arrivals = sorted([*_local(machine), *added], key=lambda job: job[0])
-    run = TraceRun(arrivals, processors=machine.processors, discipline=Discipline.EASY)
-    run.go_on(END_S, instants=1 << 62)
+    ended = _EndedJobs()
+    run = TraceRun(arrivals, processors=machine.processors, discipline=Discipline.EASY, rows=ended)
+    run.go(int(END_S) - 1)
     begin, end = BEFORE_D * DAY_S, (BEFORE_D + JOBS_D) * DAY_S
     plain_waits = [END_S - at for at, _, _ in plain]
     waits, window, busy_s = [], [], 0.0
-    for end_at, _, (at, number, processors, _, _), start in chain(run.ended, run.running()):
+    for end_at, _, (at, number, processors, _, _), start in chain(ended, run.running()):
         if number <= PLAIN_AT:
             plain_waits[PLAIN_AT - number] = start - at
             continue

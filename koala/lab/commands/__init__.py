@@ -1,7 +1,7 @@
 """Commands in simulated time.
 
-simulate              the group of simulations; `setting_options`, `simulation_options` and
-                      `campaign_options` have their options; `papers`: those of the papers
+simulate              the group of simulations; `papers`: those of the papers
+options               the table of options; `simulation_options`: runs, checks of files, output
 workload              `koala simulate workload`: synthetic logs
 trace, trace_grid     `koala simulate trace`: a log on one site, or on a multicluster
 backlog               `koala simulate backlog`: co-allocation over busy sites

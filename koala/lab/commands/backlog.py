@@ -12,7 +12,7 @@ from koala.cli.arguments import Number, Whole, examples, file, option
 from koala.cli.extras import needs_sim
 from koala.errors import ConfigError
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.campaign_options import Place, campaign_options
+from koala.lab.commands.options import Place, campaign_options, given
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -67,9 +67,9 @@ VERSION = 2
     unset="1; with --full those of the page",
 )  # fmt: skip
 @option("--out", type=file, metavar="DIR", help="Write results.md, figures, and CSV files there.")
-@shared.seed_option
+@given("seed")
 @campaign_options
-@shared.json_option
+@given("as_json")
 @needs_sim
 def backlog(
     *,

@@ -16,7 +16,7 @@ from koala.common.runtime import clock
 from koala.common.runtime.progress_bar import progress
 from koala.errors import ConfigError, SpecError
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.campaign_options import Place, campaign_options, part_of, part_options
+from koala.lab.commands.options import Place, campaign_options, given, part_of
 
 if TYPE_CHECKING:
     from koala.lab.papers.paper import Paper
@@ -50,7 +50,7 @@ PAPERS: dict[str, str] = {
 @option("--full", is_flag=True, help="Publication quality; takes hours.")
 @option("--quick", is_flag=True, help="Takes minutes, leaves many claims undecided; the default.")
 @option("--out", type=file, metavar="DIR", help="Output folder.", unset="reproduction/PAPER")
-@shared.seed_option
+@given("seed")
 @option(
     "--reps",
     type=Whole(1),
@@ -62,9 +62,9 @@ PAPERS: dict[str, str] = {
     help="Length of a run, in the unit of the paper (docs/reproduction.md).",
     unset="that of --quick or --full",
 )  # fmt: skip
-@part_options
+@given("part", "merge")
 @campaign_options
-@shared.json_option
+@given("as_json")
 @needs_sim
 def reproduce(
     *,

@@ -1,4 +1,4 @@
-"""Options, checks of files, progress and output that all simulations share."""
+"""Runs of a simulation, checks of files, progress and output that all simulations share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from koala.cli.arguments import STANDARD_INPUT, Whole, file, option
+from koala.cli.arguments import STANDARD_INPUT
 from koala.cli.output import note
 from koala.common.runtime.atomic_file import atomic_file, check_writable
 from koala.errors import ConfigError, KoalaError, WorkloadError
@@ -29,26 +29,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 PICTURES = (".svg", ".png", ".pdf")
-
-seed_option = option("--seed", type=Whole(0), default=1, help="Seed of all random streams.")
-workers_option = option(
-    "--workers", type=Whole(0), default=0, help="Parallel processes; 0: one a core."
-)
-on_option = option(
-    "--on", default="processes", metavar="ENGINE",
-    help="Where runs are made: processes of this machine; dask://HOST:PORT, a scheduler of"
-    " dask.distributed; koala, the sites of your daemon (koala:PYTHON: with that Python"
-    " there). The last two need the packages of 'koala-scheduler[sweep]'.",
-    words=("processes", "dask://", "koala"),
-)  # fmt: skip
-json_option = option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-jobs_out_option = option(
-    "--jobs-out", type=file, metavar="FILE.csv", help="Write a line for each job to this file."
-)
-plot_option = option(
-    "--plot", type=file, metavar="FILE.svg", help="Draw the result (.svg, .png or .pdf)."
-)
-
 
 REPS_FEW = 5
 

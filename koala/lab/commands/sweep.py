@@ -14,7 +14,7 @@ from koala.cli.extras import needs_sim
 from koala.common.runtime import clock
 from koala.errors import ConfigError
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.campaign_options import Place, campaign_options, part_of, part_options
+from koala.lab.commands.options import Place, campaign_options, given, part_of
 from koala.views.units import counted
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ USUAL_METRICS = ("wait.mean", "response.mean", "bounded_slowdown.mean", "utiliza
 @option("--seed", type=Whole(0), help="Seed of the first replication.", unset="the file's")
 @option("--out", type=file, metavar="DIR", help="Output folder.", unset="the file's name")
 @option("--dry-run", is_flag=True, help="List the runs and make none.")
-@part_options
+@given("part", "merge")
 @campaign_options
-@shared.json_option
+@given("as_json")
 @needs_sim
 def sweep(
     *,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from koala.common.runtime.foreign.guards import noting_replacements
 from koala.common.runtime.progress_bar import progress
 from koala.errors import ConfigError
 from koala.lab.commands import simulation_options as shared
+from koala.lab.commands.options import given
 from koala.lab.workload.arrivals import Overrun
 
 if TYPE_CHECKING:
@@ -66,11 +66,6 @@ FORMATS = ("swf", "gwf")
     help="Failing processors and breakpoints, by time.",
 )  # fmt: skip
 @option(
-    "--checkpoint", type=path_type, metavar="FILE",
-    help="Save the state here when stopped or interrupted.",
-)  # fmt: skip
-@option("--resume", is_flag=True, help="Continue from --checkpoint, with the same options.")
-@option(
     "--grid", type=path_type, metavar="GRID.toml",
     help="Replay it on all sites of a grid file, under its parameters and policies: the scheduler"
     " places the jobs, and co-allocates those that are too large for one site.",
@@ -80,11 +75,10 @@ FORMATS = ("swf", "gwf")
     help="With --grid, how such a job is cut: equal (the fewest components as equal as possible),"
     " fill (the largest sites whole), or N (equal, at most N processors each).", unset="equal",
 )  # fmt: skip
-@shared.json_option
-@shared.plot_option
+@given("as_json", "plot")
 @click.pass_context
 @needs_sim
-def trace(  # noqa: C901 - a command: refusals first, then its steps one after the other
+def trace(
     context: click.Context,
     *,
     file: Path,
@@ -95,8 +89,6 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     jobs_out: Path | None,
     until: int | None,
     events: Path | None,
-    checkpoint: Path | None,
-    resume: bool,
     grid: Path | None,
     split: str | None,
     as_json: bool,
@@ -111,11 +103,8 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
     replay.
     """
     from koala.lab.sim.log_replay.replay import Replay, ReplaySetting
-    from koala.queue_model import Discipline, local_scheduler
 
-    shared.check_distinct(
-        (file, events, grid), {"jobs-out": jobs_out, "plot": plot, "checkpoint": checkpoint}
-    )
+    shared.check_distinct((file, events, grid), {"jobs-out": jobs_out, "plot": plot})
     if grid is not None:
         from koala.lab.commands.trace_grid import on_grid
 
@@ -123,14 +112,11 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
             "policy": policy,
             "processors": processors,
             "events": events,
-            "checkpoint": checkpoint,
             "plot": plot,
         }
         for option, value in given.items():
             if value is not None:
                 raise ConfigError(f"--{option} {value}: not allowed with --grid")
-        if resume:
-            raise ConfigError("--resume: not allowed with --grid")
         on_grid(
             context.with_resource(shared.rereadable(file)),
             _format(file, log_format),
@@ -142,22 +128,14 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
             as_json=as_json,
         )
         return
-    if resume and checkpoint is None:
-        raise ConfigError("--resume needs --checkpoint FILE")
     if split is not None:
         raise ConfigError(f"--split {split}: needs --grid")
-    if checkpoint is not None and not shared.is_rereadable(file):
-        raise ConfigError(f"--checkpoint needs a log that can be read twice; {file} is not a file")
     from koala.lab.sim.options import local_scheduler_name
 
     scheduler = local_scheduler_name("policy", policy or "easy")
-    if not isinstance(local_scheduler(scheduler), Discipline) and checkpoint is not None:
-        raise ConfigError(f"--checkpoint: not with --policy {policy}, whose waiting times it lacks")
     form = _format(file, log_format)
     changes = _changes(events)
     file = context.with_resource(shared.rereadable(file))
-    if checkpoint is not None and not resume:
-        shared.check_output("checkpoint", checkpoint)
     setting = ReplaySetting(
         path=file,
         form=form,
@@ -167,23 +145,22 @@ def trace(  # noqa: C901 - a command: refusals first, then its steps one after t
         changes=changes,
         until=until,
     )
-    shared.check_outputs(None if resume else jobs_out, plot)
+    shared.check_outputs(jobs_out, plot)
     series = None
     if plot is not None:
         from koala.lab.sim.log_replay.series import Series
 
         series = Series()
-    replay = Replay(setting, jobs_out=jobs_out, checkpoint=checkpoint, series=series)
+    replay = Replay(setting, jobs_out=jobs_out, series=series)
     with noting_replacements() as replaced:
-        found = _run(replay, file, is_resumed=resume)
+        found = _run(replay, file)
     shared.show(found, as_json=as_json, text=lambda: _text(found), replaced=replaced)
     if plot is not None and series is not None:
         from koala.lab.sim.log_replay.drawing import draw
 
         draw(series, found, plot)
     if replay.is_interrupted:
-        left = f"; go on with --resume --checkpoint {checkpoint}" if checkpoint else ""
-        shared.leave(f" at {found['makespan']} s{left}")
+        shared.leave(f" at {found['makespan']} s")
 
 
 def _format(file: Path, name: str | None) -> Format:
@@ -203,18 +180,11 @@ def _changes(path: Path | None) -> tuple[Change, ...]:
     return read_events(path)
 
 
-def _run(replay: Replay, file: Path, *, is_resumed: bool) -> dict[str, Any]:
-    """Run the replay to its end; Ctrl-C stops it at a point from which it can resume."""
-    gc.disable()  # a replay creates millions of small values and no cycles
-    try:
-        size = file.stat().st_size if file.exists() else 0
-        with (
-            shared.on_interrupt(replay.interrupt),
-            progress(file.name, size) as update,
-        ):
-            return replay.run(update, is_resumed=is_resumed)
-    finally:
-        gc.enable()
+def _run(replay: Replay, file: Path) -> dict[str, Any]:
+    """Run the replay to its end; Ctrl-C stops it between two events."""
+    size = file.stat().st_size if file.exists() else 0
+    with shared.on_interrupt(replay.interrupt), progress(file.name, size) as update:
+        return replay.run(update)
 
 
 def _text(found: dict[str, Any]) -> str:

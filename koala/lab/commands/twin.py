@@ -14,7 +14,7 @@ from koala.cli.output import note
 from koala.common.runtime.progress_bar import progress
 from koala.errors import ConfigError
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.campaign_options import Place, campaign_options
+from koala.lab.commands.options import Place, campaign_options, given
 from koala.views.units import counted
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ twin = LazyGroup(
     help="Time zone of the clusters, such as Europe/Amsterdam.",
     unset="this machine's",
 )  # fmt: skip
-@shared.json_option
+@given("as_json")
 @needs_sim
 def import_(
     *,
@@ -88,11 +88,11 @@ def import_(
     from koala.lab.twin.instants import zone_of
 
     recordings = _recordings(kind, files)
-    given = _processors(processors)
+    named = _processors(processors)
     check_folder(out)
     with progress("lines of a file", max(_lines(path) for _, path in recordings)) as update:
         found = read_recordings(
-            recordings, site=site, zone=zone_of(timezone), processors=given, progress=update
+            recordings, site=site, zone=zone_of(timezone), processors=named, progress=update
         )
     shared.make_out(out)
     kinds = " and ".join(dict.fromkeys(one for one, _ in recordings))
@@ -173,10 +173,10 @@ def _imported(found: Twin, out: Path) -> str:
     unset="WF-distinct, each component at a site of its own; with --jobs that of grid.toml",
 )  # fmt: skip
 @option("--reps", type=Whole(2), default=5, help="Replications, with seeds SEED, SEED + 1, ...")
-@shared.seed_option
+@given("seed")
 @option("--out", type=file, metavar="FILE.md", help="Write the page there, too.")
 @campaign_options
-@shared.json_option
+@given("as_json")
 @needs_sim
 def report(
     *,

@@ -10,7 +10,7 @@ from koala.cli.arguments import Number, Whole, Words, examples, option
 from koala.cli.extras import needs_sim
 from koala.common.runtime.option_values import bounds
 from koala.errors import KoalaError
-from koala.lab.commands import simulation_options as shared
+from koala.lab.commands.options import given
 
 MODELS = ("lublin", "das")
 
@@ -50,7 +50,7 @@ Job = tuple[int, int, int, int]
     "--overestimate", type=Number(0), default=0.0,
     help="Estimates: run time times 1 to this (uniform), 1 or more; 0: none.",
 )  # fmt: skip
-@shared.seed_option
+@given("seed")
 @needs_sim
 def workload(
     *,

@@ -9,8 +9,9 @@ import click
 
 from koala.cli.arguments import examples, file, option
 from koala.cli.extras import needs_sim
+from koala.errors import ConfigError
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.campaign_options import Place, campaign_options
+from koala.lab.commands.options import Place, campaign_options, given
 
 if TYPE_CHECKING:
     from koala.lab.rows import Rows
@@ -35,9 +36,9 @@ DIGITS = 3
 @option("--full", is_flag=True, help="All 60 cells; otherwise 15 with a third of the jobs.")
 @option("--log", type=file, metavar="FILE", help="Take jobs of this log (SWF or GWF) instead.")
 @option("--out", type=file, metavar="DIR", help="Write runs.csv, table.csv and table.md there.")
-@shared.seed_option
+@given("seed")
 @campaign_options
-@shared.json_option
+@given("as_json")
 @needs_sim
 def yardstick(
     *,
@@ -57,27 +58,23 @@ def yardstick(
     reference (CF, ICP, koala), below 1 is better, and what it costs others. The page
     docs/yardstick.md has definitions, rules, and the table of Koala's policies.
     """
+    from koala.lab import yardstick as benchmark
     from koala.lab.sweeps import Sweep, work_of
-    from koala.lab.yardstick.entries import all_entries, entry_of, with_reference
-    from koala.lab.yardstick.grids import GRIDS
-    from koala.lab.yardstick.scores import points, table
-    from koala.lab.yardstick.workloads import log_of, workloads
+    from koala.lab.workloads import Log
 
-    named = [entry_of(text) for text in policies]
-    known = all_entries() if has_all or not named else ()
-    entries = with_reference((*known, *named))
-    found = log_of(log)
-    cells = workloads(is_full=full, has_log=found is not None)
-    settings = points(GRIDS, cells, entries, is_full=full, log_file=found)
+    entries = benchmark.entries(policies, has_all=has_all or not policies)
+    if log is not None and not log.is_file():
+        raise ConfigError(f"--log {log}: no such file")
+    settings = benchmark.points(entries, is_full=full, log_file=None if log is None else Log(log))
     work = work_of(settings, [seed])
     if out is not None:
         place.make_out(out)
     made = place.execute(work)
     runs = Sweep(settings, [seed], made).rows()
-    rows = table(runs, entries)
+    rows = benchmark.table(runs, entries)
     if out is not None:
         _write(rows, runs, out)
-    count = len(cells) * len(GRIDS)
+    count = len(settings) // len(entries)
     document = {
         "version": VERSION,
         "cells": count,
@@ -86,8 +83,9 @@ def yardstick(
         "policies": shared.plain_rows(rows),
     }
     note = f"{count} cells, seed {seed}; ratios to the reference, below 1 is better"
-    text = f"{_text(rows)}\n{note}"
-    shared.show(document, as_json=as_json, text=lambda: text, replaced=made.replaced)
+    shared.show(
+        document, as_json=as_json, text=lambda: f"{_text(rows)}\n{note}", replaced=made.replaced
+    )
     if made.is_interrupted:
         shared.leave(f": {len(made.finished)} of {len(work.items)} runs")
 

@@ -1,16 +1,19 @@
 """Reproduction of the papers' experiments: figures, and a verdict for each claim.
 
-- `paper`, `runs`: data types of a paper (figures, claims) and of its runs; `options` declares its
-  simulation.
+- `paper`: data types of a paper (figures, claims).
 - `sweep`: lists the runs that figures and claims need, each once.
 - `results`: holds what the runs measured.
-- `sentences`: reads the sentences of a paper, of which most are claims.
+- `sentences`: reads the sentences of a paper, of which most are claims, and `written_tests` the
+  tests beside them.
 - `comparisons`, `verdicts`: what claims consist of, and the test of them by paired differences.
 - `figures`: draws.
 - `judgement`: judges the claims; `report` writes that: `claim_table`, `markdown` for people,
   `tables` for programs.
-- One package per paper (`multiqueue`, `deadlines`, `koala`, `hints`, `synchronous`): `simulation`
-  and its `options`, `points` (the runs), `figures`, `sentences.toml` and the tests in `claims`.
+- One package per paper (`multiqueue`, `deadlines`, `koala`, `hints`, `synchronous`), all alike:
+  `points` has the runs that figures and claims need, `figures` the panels of each figure,
+  `sentences.toml` the claims, which `claims` reads, and `simulation` the model: `setting` (the
+  parameters, which are options of its command), `arrivals` (the jobs of a seed), `run`, `counting`
+  (its quantities, and means over replications) and `drawing`.
 
 Nothing here is tuned: a claim that fails is reported as failing.
 """

@@ -56,6 +56,17 @@ def equal(one: Quantity, number: float, *, within: float = EXACT) -> Comparison:
     return shown(f"{one} = {number:g}", lambda value: within - abs(value - number), one)
 
 
+def none(one: Quantity) -> Comparison:
+    """Test that a quantity is zero."""
+    return shown(f"{one} = 0", lambda value: EXACT - value, one)
+
+
+def near(one: Quantity, number: float, within: float, unit: str = "") -> Comparison:
+    """Test that a quantity is within a tolerance of a number."""
+    text = f"{one} = {number:g} ± {within:g} {unit}".rstrip()
+    return shown(text, lambda value: within - abs(value - number), one)
+
+
 def same(one: Quantity, other: Quantity) -> Comparison:
     """Test that two quantities are equal, but for rounding."""
     return shown(f"{one} = {other}", lambda a, b: EXACT - abs(a - b), one, other)

@@ -1,9 +1,10 @@
 """Event heap and simulated clock.
 
 Entries are called in the total order (instant, rank, number). At equal instants outcomes come
-first, then scheduling passes of local managers, which so see all that ended and arrived, then
-wake-ups. Within a rank, entries run in the order in which they were set. So a run is a function of
-its inputs, and `now` never runs back.
+first, then changes of a site and arrivals where they are told apart, then scheduling passes of
+local managers, which so see all that ended and arrived, then wake-ups. Within a rank, entries run
+in the order in which they were set. So a run is a function of its inputs, and `now` never runs
+back.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ class Rank(IntEnum):
     """Order of entries at one instant."""
 
     OUTCOME = 0
-    PASS = 1
-    WAKE = 2
+    CHANGE = 1
+    ARRIVAL = 2
+    PASS = 3
+    WAKE = 4
 
 
 _OUTCOME = int(Rank.OUTCOME)  # a member takes four times as long to read

@@ -2,7 +2,7 @@
 
 A field made by `number`, `choice`, `flag` or `text` carries an `Option`, which has the name, the
 default, the bounds and the help text. `koala simulate` makes its command line of them
-(`koala.lab.commands.setting_options`); here is no command line.
+(`koala.lab.commands.options`), and sweep files take the same names; here is no command line.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from koala.common.runtime.option_values import ANY_NUMBER, Bounds, known_name, one_of
 from koala.errors import ConfigError
@@ -43,6 +43,8 @@ class Option:
     """Values that the shell offers. Of a choice they are all; else others may be allowed, too."""
     values: tuple[Any, ...] = ()
     """Values that the words of a choice stand for."""
+    is_many: bool = False
+    """The option may be repeated."""
     unset: str = ""
     """Effect of leaving the option out, where no default says it."""
 
@@ -194,3 +196,34 @@ def text(
 def _field(default: T, option: Option) -> T:
     made: T = field(default=default, metadata={"option": option})
     return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """Options of a simulation, and the function that makes its setting of their values."""
+
+    options: Mapping[str, Option]
+    make: Callable[..., Any]
+
+    @classmethod
+    def of(
+        cls,
+        setting: type,
+        *,
+        make: Callable[..., Any] | None = None,
+        more: Mapping[str, Option] | None = None,
+    ) -> Self:
+        """Take the options that the fields of `setting` declare, and `more` that are not fields;
+        without `make` the class itself takes the values."""
+        return cls(options={**options_of(setting), **(more or {})}, make=make or setting)
+
+    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Read the values of all options. Raises ConfigError."""
+        return {
+            name: one.read(option_name(name, one), given[name]) if one.read else given[name]
+            for name, one in self.options.items()
+        }
+
+    def setting(self, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a dataclass
+        """Make the setting of the values of all options. Raises ConfigError."""
+        return self.make(**self.values(given))

@@ -38,12 +38,15 @@ NEWS_S = 30.0
 
 def dodge(question: TicketQuestion) -> TicketPlan:
     """Open a component when it is expected within the slack of the slowest one, or while another
-    one holds. Without expected starts the components take turns. Those that may still be told are
+    one holds. Where a component is expected at none of its sites, all take turns; of several, those
+    that tell nothing are open while another component holds. Starts that may still be told are
     waited for, unless one holds: then the others are open whatever is told."""
     held = _held(question)
     waiting = [part for part in question.parts if part.component not in held]
     queued = [part for part in waiting if part.tickets or part.given_back_s is None]
-    if any(part.start_s is None and not _may_be_told(part, question) for part in queued):
+    silent = [part for part in queued if part.start_s is None and not _may_be_told(part, question)]
+    told = {part.component for part in waiting if part.start_s is not None}
+    if any(part.component not in told for part in silent):
         return turns(question)
     if not held and any(_may_be_told(part, question) for part in queued):
         return _closed(question)
@@ -56,7 +59,11 @@ def dodge(question: TicketQuestion) -> TicketPlan:
             hold_s,
             last_s,
             far_s=FAR_HOLDS * hold_s,
-            is_open=bool(held) or (part.start_s or 0.0) + question.slack_s >= last_s,
+            is_open=_is_near(part, hold_s)
+            and (
+                bool(held)
+                or (part not in silent and (part.start_s or 0.0) + question.slack_s >= last_s)
+            ),
         )
         for part in question.parts
     ]
@@ -67,7 +74,7 @@ def turns(question: TicketQuestion) -> TicketPlan:
     """Open the components that gave back longest ago, or all while one holds."""
     hold_s = _hold_s(question) / 2
     first_s = max(_since_turn_s(part) for part in question.parts)
-    is_early = question.files_s > hold_s
+    is_early = _files_s(question) > hold_s
     is_one_held = bool(_held(question))
     plans = [
         _plan(
@@ -76,7 +83,9 @@ def turns(question: TicketQuestion) -> TicketPlan:
             hold_s,
             0.0,
             far_s=FOREVER,
-            is_open=not is_early and (is_one_held or _since_turn_s(part) >= first_s),
+            is_open=not is_early
+            and _is_near(part, hold_s)
+            and (is_one_held or _since_turn_s(part) >= first_s),
         )
         for part in question.parts
     ]
@@ -101,16 +110,42 @@ def _held(question: TicketQuestion) -> set[int]:
 
 
 def _last_s(question: TicketQuestion) -> Seconds:
-    """Return the time until the last component that the job needs is expected, where that is
-    first."""
-    held = _held(question)
+    """Return the time until the last component that the job needs is expected with its files, each
+    at the site where that is first."""
+    told = {part.component for part in question.parts if part.start_s is not None}
     starts: dict[int, Seconds] = {}
-    for part in question.parts:
-        start_s = 0.0 if part.component in held else part.start_s or 0.0
-        starts[part.component] = min(start_s, starts.get(part.component, FOREVER))
+    for part in _counting(question):
+        unknown_s = FOREVER if part.component in told else 0.0
+        start_s = unknown_s if part.start_s is None else part.start_s
+        ready_s = max(0.0 if part.held_s is not None else start_s, part.files_s)
+        starts[part.component] = min(ready_s, starts.get(part.component, FOREVER))
     needed = question.needed or len(starts)
-    must = [starts[part.component] for part in question.parts if not part.is_optional]
-    return max([question.files_s, sorted(starts.values())[needed - 1], *must])
+    must = [
+        starts[part.component]
+        for part in question.parts
+        if part.held_s is not None or not part.is_optional
+    ]
+    return max([sorted(starts.values())[needed - 1], *must])
+
+
+def _files_s(question: TicketQuestion) -> Seconds:
+    """Return the time until all components have their files, each where that is first."""
+    arrivals: dict[int, Seconds] = {}
+    for part in _counting(question):
+        arrivals[part.component] = min(part.files_s, arrivals.get(part.component, FOREVER))
+    return max(arrivals.values())
+
+
+def _counting(question: TicketQuestion) -> list[TicketPart]:
+    """Return the components at the sites where they may start: one that holds at its site alone."""
+    held = _held(question)
+    return [p for p in question.parts if p.held_s is not None or p.component not in held]
+
+
+def _is_near(part: TicketPart, hold_s: Seconds) -> bool:
+    """Return True if a component that came up now, or when it is expected, would have its files
+    while it holds."""
+    return part.files_s <= (part.start_s or 0.0) + hold_s
 
 
 def _plan(

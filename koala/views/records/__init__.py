@@ -8,5 +8,6 @@ phases       the phases of a job
 accounts     the cost of claims, and reports
 jobs         jobs: in a list, in whole, as a timeline; explanations and notices
 grid         sites, queues, files, metrics
+chart        the timeline of the grid: claims over sites
 access       enrolments of sites, users, the audit log
 """

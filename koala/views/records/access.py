@@ -90,6 +90,8 @@ class User(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Token, in the result of `add_user` only."""
     ca: str | None = None
     """Certificate of the daemon's authority, in the result of `add_user` only."""
+    address: str | None = None
+    """Address of the daemon as its configuration gives it, likewise."""
 
     def __repr__(self) -> str:  # without the token
         return f"User(user={self.user!r}, role={self.role!r}, state={self.state!r})"

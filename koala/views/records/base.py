@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import KeysView
+from collections.abc import KeysView, Sequence
 from dataclasses import make_dataclass
 from datetime import UTC, datetime
 from functools import cache
+from html import escape
 from typing import Any, ClassVar, TypeVar, overload
 
 import msgspec
@@ -82,7 +83,25 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     are datetimes.
 
     It cannot be iterated over: pandas takes what iterates for a row of values, not for a dataclass.
+    Notebooks show its fields in `shown`, and so does `repr`; with none `repr` has all.
     """
+
+    shown: ClassVar[tuple[str, ...]] = ()
+
+    def __repr__(self) -> str:
+        if not self.shown:
+            return super().__repr__()
+        pairs = ((name, getattr(self, name)) for name in self.shown)
+        words = [f"{name}={_cell(value)!r}" for name, value in pairs if value or value == 0]
+        return f"{type(self).__name__}({', '.join(words)})"
+
+    def _repr_html_(self) -> str:
+        """Show it in a notebook, with the records that belong to it below."""
+        return "".join(table for rows in ((self,), *self._belongings()) if (table := _html(rows)))
+
+    def _belongings(self) -> tuple[tuple[object, ...], ...]:
+        """Return the records and pairs that are shown below this one."""
+        return ()
 
     @property
     def document(self) -> dict[str, Any]:
@@ -99,6 +118,38 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     def keys(self) -> KeysView[str]:
         """Return the names of the document, which `dict(record)` asks for."""
         return self.document.keys()
+
+
+class Records(list[R]):
+    """Records as a list, which notebooks show as a table."""
+
+    def _repr_html_(self) -> str:
+        return _html(self)
+
+
+def _html(rows: Sequence[object]) -> str:
+    """Write records or named pairs of a kind as a table; empty for none."""
+    if not rows:
+        return ""
+    first = rows[0]
+    names = (first.shown or first.__struct_fields__) if isinstance(first, Record) else ()
+    names = names or getattr(first, "_fields", ())
+    head = "".join(f"<th>{escape(name.removesuffix('_at'))}</th>" for name in names)
+    lines = [
+        "".join(f"<td>{escape(str(_cell(getattr(row, name))))}</td>" for name in names)
+        for row in rows
+    ]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value: object) -> object:
+    """Shorten a value for people."""
+    if isinstance(value, Moment):
+        return f"{value:%Y-%m-%d %H:%M:%S} UTC"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return "" if value is None else value
 
 
 def _plain(value: object) -> object:

@@ -83,6 +83,8 @@ class Resources(Record, frozen=True, kw_only=True):
 class SiteStatus(Record, frozen=True, kw_only=True):
     """One site of the grid."""
 
+    shown = ("site", "state", "system", "processors", "idle", "gpus", "idle_gpus", "claimed")
+
     site: str
     """Its name."""
     state: SiteState = "disconnected"

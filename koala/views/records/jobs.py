@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from koala.views.records.accounts import ClaimCost
 from koala.views.records.base import Moment, Record
@@ -30,6 +30,8 @@ class Copying(Record, frozen=True, kw_only=True):
 
 class JobSummary(Record, frozen=True, kw_only=True):
     """One job of a list."""
+
+    shown = ("job", "name", "phase", "processors", "sites", "submitted_at", "reason")
 
     job: str
     """Id of the job."""
@@ -88,6 +90,8 @@ class PartEnd(Record, frozen=True, kw_only=True):
 class PartCourse(Record, frozen=True, kw_only=True):
     """One component of a job in the present attempt, as a timeline has it."""
 
+    shown: ClassVar[tuple[str, ...]] = ("label", "site", "processors")
+
     component: int
     """Index of the component."""
     label: str = ""
@@ -133,6 +137,8 @@ class QueueWait(Record, frozen=True, kw_only=True):
 
 class Part(PartCourse, frozen=True, kw_only=True):
     """One component of a job, and its place in the present attempt."""
+
+    shown = ("label", "site", "processors", "executable", "claim_phase", "wait")
 
     processes: int = 0
     """Number of processes."""
@@ -359,9 +365,14 @@ class JobDetails(JobSummary, frozen=True, kw_only=True):
     description: str = ""
     """The job as RSL; empty if RSL has no words for it."""
 
+    def _belongings(self) -> tuple[tuple[object, ...], ...]:
+        return self.parts, self.story
+
 
 class JobTimeline(Record, frozen=True, kw_only=True):
     """Timeline of a job, with its transfers, the claims of all attempts, and its history."""
+
+    shown = ("job", "phase", "attempts")
 
     job: str
     """Id of the job."""
@@ -383,6 +394,9 @@ class JobTimeline(Record, frozen=True, kw_only=True):
     """Cost of the newest 1,000 claims that held processors."""
     now_at: Moment | None = None
     """Instant of the answer; null: the job is over."""
+
+    def _belongings(self) -> tuple[tuple[object, ...], ...]:
+        return self.parts, self.story
 
 
 class JobPage(Record, frozen=True, kw_only=True):
@@ -421,6 +435,8 @@ class CancelResult(Record, frozen=True, kw_only=True):
 
 class Notice(Record, frozen=True, kw_only=True):
     """Event of a job or site."""
+
+    shown = ("number", "at", "job", "site", "phase", "text")
 
     number: int
     """Number of the event; numbers increase by one, over restarts."""

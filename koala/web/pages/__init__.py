@@ -2,6 +2,7 @@
 
 sign_in        sign in and out
 grid           the grid, and one site
+timeline       the claims of all jobs over the sites
 jobs, job      the list of jobs; one job
 queues         the placement queues
 submit         a form for a job

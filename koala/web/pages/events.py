@@ -17,7 +17,6 @@ from starlette.responses import Response, StreamingResponse
 from koala.client.grid_model import Change
 from koala.views.cells import job_cells, site_cells, total_cells
 from koala.views.usage import total_use
-from koala.web import charts
 from koala.web.pages.grid import under_way
 from koala.web.pages.viewer import Viewer, followed
 
@@ -115,23 +114,19 @@ def _grid_events(viewer: Viewer, change: Change) -> list[bytes]:
     """Make the events of the page of the grid: cells of sites, and parts as they are now.
 
     The parts come with the event: pages that read themselves again for them would cost the web
-    process a whole page each.
+    process a whole page each. The timeline does not: each page may show another period.
     """
     model, events = viewer.identity.model, []
-    if change.sites or change.has_sample:
+    if change.sites:
         document = {
             "sites": [site_cells(site) for site in change.sites],
             "total": total_cells(total_use(model.sites.values())),
         }
         events.append(_event("grid", change.number, document))
-    parts = {}
-    if change.has_sample:
-        chart = charts.usage_chart(model.usage.whole)
-        parts["chart"] = viewer.part("chart.html", chart=chart)
     if change.jobs or change.sites:
-        parts["under-way"] = viewer.part("under_way.html", **under_way(model))
-    if parts:
+        parts = {"under-way": viewer.part("under_way.html", **under_way(model))}
         events.append(_event("parts", change.number, parts))
+        events.append(_event("timeline", change.number, {}))
     return events
 
 

@@ -19,7 +19,7 @@ from koala.views.cells import (
     total_cells,
 )
 from koala.views.usage import total_use
-from koala.web import charts
+from koala.web.pages.timeline import chart_of
 from koala.web.pages.viewer import Viewer, action, signed_in
 
 JOBS_SHOWN = 12
@@ -27,7 +27,7 @@ LINKS_SHOWN = 50
 
 
 @signed_in
-async def show(_: Request, viewer: Viewer) -> Response:
+async def show(request: Request, viewer: Viewer) -> Response:
     """Show the sites with the use of their processors, and what is under way."""
     model = viewer.identity.model
     await model.is_loaded.wait()
@@ -37,7 +37,7 @@ async def show(_: Request, viewer: Viewer) -> Response:
         here="grid",
         sites=[site_cells(site) for site in sites],
         total=total_cells(total_use(sites)),
-        chart=charts.usage_chart(model.usage.whole),
+        **await chart_of(request, viewer),
         **under_way(model),
     )
 
@@ -83,8 +83,8 @@ async def site(request: Request, viewer: Viewer) -> Response:
         here="grid",
         site=found,
         cells=site_cells(found),
-        chart=charts.usage_chart(model.usage.sites.get(name, ())),
         jobs=[job_cells(job) for job in jobs[:JOBS_SHOWN]],
+        **await chart_of(request, viewer, name),
     )
 
 

@@ -1,4 +1,4 @@
-"""One job: its course, barrier, components, logs and outputs."""
+"""One job, in parts: overview, timeline, logs, description; and its outputs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from urllib.parse import quote
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from koala.client.records import OutputFile, OutputPart
+from koala.client.records import LogPart, OutputFile, OutputPart
 from koala.common.runtime import clock
 from koala.errors import DeniedError, KoalaError, RejectedError, SpecError
+from koala.job_descriptions import evaluated_tree, write_document
 from koala.views.barrier import barrier
 from koala.views.cells import job_cells, steps
 from koala.views.gantt import KINDS, LETTERS, gantt
@@ -20,13 +22,24 @@ from koala.views.gantt_svg import gantt_svg
 from koala.views.records.jobs import JobDetails
 from koala.views.records.phases import TERMINAL_PHASES
 from koala.web.identities import Identity
-from koala.web.pages.viewer import Viewer, action, followed, signed_in
+from koala.web.pages.viewer import Viewer, action, followed, known, signed_in, whole
+
+PARTS = {
+    "overview": "Overview",
+    "timeline": "Timeline",
+    "logs": "Logs",
+    "description": "Description",
+}
+"""Parts of the page, with their words."""
+LOG_BYTES_MAX = 32_000_000
+"""Most of a job's logs that a page gets; a download has all."""
 
 
 @signed_in
 async def show(request: Request, viewer: Viewer) -> Response:
-    """Show all about a job."""
+    """Show a part of all about a job."""
     name = request.path_params["job"]
+    part = known(PARTS, request.query_params.get("part", ""), "overview")
     model = viewer.identity.model
     job = await model.show(name)
     why = await model.why(name)
@@ -34,6 +47,8 @@ async def show(request: Request, viewer: Viewer) -> Response:
     return viewer.page(
         "job.html",
         here="jobs",
+        part=part,
+        parts=PARTS,
         job=job,
         cells=job_cells(job),
         steps=steps(job),
@@ -43,13 +58,19 @@ async def show(request: Request, viewer: Viewer) -> Response:
         letters=LETTERS,
         barrier=barrier(job, now_at),
         is_over=job.is_over,
-        outputs=await _outputs(viewer.identity, job),
+        yaml=await run_in_threadpool(_yaml, job.description) if part == "description" else "",
+        outputs=await _outputs(viewer.identity, job) if part == "overview" else [],
         total={
             "run_s": sum(claim.run_s for claim in job.charges),
             "held_s": sum(claim.held_s for claim in job.charges),
             "wasted_s": sum(claim.wasted_s for claim in job.charges),
         },
     )
+
+
+def _yaml(description: str) -> str:
+    """Write the description in YAML; empty if it has none."""
+    return description and write_document(evaluated_tree(description, {}), as_json=False)
 
 
 @signed_in
@@ -115,21 +136,63 @@ async def logs(request: Request, viewer: Viewer) -> Response:
 
 
 async def _log_events(identity: Identity, job: str, *, follow: bool) -> AsyncGenerator[bytes, None]:
-    parts = identity.client.logs(job, follow=follow)
+    parts, sent = identity.client.logs(job, follow=follow), 0
     try:
         async for part in parts:
+            sent += len(part.data)
+            if sent > LOG_BYTES_MAX:
+                most = f"{LOG_BYTES_MAX // 1_000_000} MB"
+                text = f"the first {most} are shown here; the download has all"
+                yield _log_event("trouble", {"text": text, "is_last": True})
+                return
             document = {
                 "component": part.component,
                 "label": part.label,
                 "process": part.process,
                 "stream": part.stream,
                 "attempt": part.attempt,
-                "text": part.data.decode("utf-8", "replace"),
+                "text": part.text,
             }
-            yield b"data: " + json.dumps(document).encode() + b"\n\n"
-        yield b"event: end\ndata: {}\n\n"
+            yield _log_event("message", document)
+        yield _log_event("end", {})
     except KoalaError as error:
-        yield b"event: trouble\ndata: " + json.dumps({"text": str(error)}).encode() + b"\n\n"
+        yield _log_event("trouble", {"text": str(error)})
+
+
+def _log_event(name: str, document: object) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), json.dumps(document).encode())
+
+
+@followed
+async def download_logs(request: Request, viewer: Viewer) -> Response:
+    """Download what programs have written so far: of the component, process and stream that the
+    address names."""
+    job, wanted = request.path_params["job"], request.query_params
+    process = whole(wanted.get("process"), low=0, high=1_000_000, default=-1)
+    component, stream = wanted.get("component", ""), wanted.get("stream") or "both"
+    parts = viewer.identity.client.logs(job, component=component, process=process, stream=stream)
+    first = await anext(parts, None)  # wrong names are an error, not a file
+    is_single = process >= 0 and bool(component) and stream != "both"
+
+    async def text() -> AsyncIterator[bytes]:
+        part, begun = first, set[tuple[int, int, int, str]]()
+        while part is not None:
+            yield part.data if is_single else _prefixed(part, begun)
+            part = await anext(parts, None)
+
+    name = quote("-".join(filter(None, (job, component, wanted.get("process"), stream))) + ".log")
+    headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}"}
+    return StreamingResponse(text(), media_type="text/plain; charset=utf-8", headers=headers)
+
+
+def _prefixed(part: LogPart, begun: set[tuple[int, int, int, str]]) -> bytes:
+    """Begin each line of a part with its source; `begun` are sources whose last line goes on."""
+    begin = f"{part.label}.{part.process}  ".encode()
+    source = (part.attempt, part.component, part.process, part.stream)
+    lines = part.data.splitlines(keepends=True)
+    text = (b"" if source in begun else begin) + begin.join(lines) if lines else b""
+    (begun.discard if text.endswith((b"\n", b"\r")) else begun.add)(source)
+    return text
 
 
 @action

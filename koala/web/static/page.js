@@ -9,6 +9,7 @@ const topic = document.body.dataset.topic;
 if (topic) {
   const parts = [];
   if (document.getElementById("sites")) parts.push((await import("./grid.js")).grid());
+  if (document.getElementById("timeline")) parts.push((await import("./timeline.js")).timeline());
   if (document.getElementById("filter")) parts.push((await import("./jobs.js")).jobs());
   if (document.getElementById("fresh")) parts.push((await import("./refresh.js")).fresh());
   if (document.getElementById("log")) (await import("./logs.js")).logs();

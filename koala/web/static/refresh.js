@@ -19,15 +19,20 @@ async function readPart(id) {
   const next = page.getElementById(id);
   const here = document.getElementById(id);
   if (!next || !here) return false;
-  showTimes(next);
   change(here, next);
   document.title = page.title;
   return true;
 }
 
-function change(here, next) {
+// Makes an element like another one, which is of a page that was read.
+export function change(here, next) {
+  showTimes(next);
+  alter(here, next);
+}
+
+function alter(here, next) {
   for (const { name, value } of [...next.attributes]) if (here.getAttribute(name) !== value) here.setAttribute(name, value);
-  for (const { name } of [...here.attributes]) if (!next.hasAttribute(name)) here.removeAttribute(name);
+  for (const { name } of [...here.attributes]) if (!next.hasAttribute(name) && name !== "open") here.removeAttribute(name);
   changeChildren(here, next);
 }
 
@@ -38,7 +43,7 @@ function changeChildren(here, next) {
     if (!own) here.append(document.importNode(node, true));
     else if (own.nodeType === Node.TEXT_NODE && node.nodeType === Node.TEXT_NODE) {
       if (own.data !== node.data) own.data = node.data;
-    } else if (own.nodeType === Node.ELEMENT_NODE && own.nodeName === node.nodeName) change(own, node);
+    } else if (own.nodeType === Node.ELEMENT_NODE && own.nodeName === node.nodeName) alter(own, node);
     else own.replaceWith(document.importNode(node, true));
   });
   for (const node of old.slice(next.childNodes.length)) node.remove();

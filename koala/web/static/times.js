@@ -10,6 +10,17 @@ export function showTimes(root) {
     if (one.textContent !== text) one.textContent = text;
     one.title = at.toISOString();
   }
+  for (const one of root.querySelectorAll("text[data-at]")) {
+    const text = tickText(new Date(Number(one.dataset.at) * 1000), one.textContent);
+    if (one.textContent !== text) one.textContent = text;
+  }
+}
+
+// A tick of a chart as the server wrote it: a day, or hours and minutes, perhaps with seconds.
+function tickText(at, written) {
+  if (written.includes("-")) return `${at.getMonth() + 1}-${String(at.getDate()).padStart(2, "0")}`;
+  const parts = [at.getHours(), at.getMinutes(), at.getSeconds()].slice(0, written.split(":").length);
+  return parts.map((part) => String(part).padStart(2, "0")).join(":");
 }
 
 export function duration(seconds) {

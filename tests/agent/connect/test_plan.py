@@ -6,8 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from koala_agent.connect.plan import ConnectRequest, configuration, needs, tunnel_ports
+from koala_agent.connect.plan import (
+    ConnectRequest,
+    configuration,
+    file_text,
+    needs,
+    settings_of,
+    tunnel_ports,
+)
 from koala_agent.connect.survey import Survey
+from koala_agent.lrm.batch_system import Setting
 
 HERE = ConnectRequest(
     site="atlas",
@@ -58,22 +66,27 @@ def test_commands_over_ssh_need_a_time_limit_there() -> None:
 
 
 def test_a_parallel_environment_is_chosen_where_there_are_several() -> None:
-    is_met, text = told(GRID_ENGINE, HERE)["settings"]
-    assert (is_met, text) == (
-        False, "several: choose one with --set parallel_environment=NAME: mpi, smp"
-    )  # fmt: skip
+    assert told(GRID_ENGINE, HERE)["settings"] == (
+        False,
+        "parallel_environment: choose one that `qconf -spl` lists: mpi, smp; give --set"
+        " parallel_environment=VALUE",
+    )
     chosen = replace(HERE, wishes={"parallel_environment": "smp"})
-    assert told(GRID_ENGINE, chosen)["settings"] == (True, "parallel_environment = smp")
+    is_met, text = told(GRID_ENGINE, chosen)["settings"]
+    assert (is_met, text) == (True, "parallel_environment = smp (as you wish)")
     assert not told(GRID_ENGINE, replace(HERE, wishes={"parallel_environment": "x"}))["settings"][0]
     single = replace(GRID_ENGINE, answers={"gridengine": {"environment": ("mpi",)}})
-    assert configuration(single, HERE, processors=4)["lrm"]["parallel_environment"] == "mpi"
+    assert single.system is not None
+    settings = settings_of(single, single.system, {})
+    text = file_text(configuration(single, HERE, settings), settings)
+    assert 'parallel_environment = "mpi"  # the only one that `qconf -spl` lists\n' in text
 
 
 @pytest.mark.parametrize(
     ("key", "text", "is_met", "said"),
     [
-        ("poll_s", "2.5", True, "poll_s = 2.5"),
-        ("partition", "7", True, "partition = 7"),
+        ("poll_s", "2.5", True, "poll_s = 2.5 (as you wish)"),
+        ("partition", "7", True, "partition = 7 (as you wish)"),
         ("poll_s", "soon", False, "poll_s = 'soon' (expected float, got str)"),
         ("poll_s", "0", False, "poll_s = '0' (expected float >= 0.05)"),
         ("options", "--x", False, "options = '--x' (expected array, got str)"),
@@ -87,7 +100,10 @@ def test_a_wish_has_the_form_of_its_key(key: str, text: str, said: str, *, is_me
 
 def test_the_file_of_an_agent_here_leads_every_command_over_ssh() -> None:
     request = replace(HERE, options=("-F", "/x"), wishes={"partition": "long"})
-    tree = configuration(SLURM, request, processors=8)
+    assert SLURM.system is not None
+    wished = settings_of(SLURM, SLURM.system, request.wishes)
+    size = Setting(key="site.processors", value=8, reason="all")
+    tree = configuration(SLURM, request, (size, *wished))
     assert tree["transport"] == {"kind": "ssh", "host": "login1", "options": ["-F", "/x"]}
     assert tree["starter"] == {"python": "/usr/bin/python3"}
     assert tree["lrm"] == {

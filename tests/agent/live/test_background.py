@@ -17,7 +17,8 @@ from unittest import SkipTest
 import psutil
 import pytest
 
-from koala_agent.background import find
+from koala.common.runtime.service.detached import find
+from koala_agent.claims.store import LOCK_FILE
 from koala_agent.lrm.batch_system import find_system
 from tests.agent.live.agent_process import COMMAND, command, environment
 from tests.agent.live.fake_daemon import fake_daemon
@@ -66,7 +67,7 @@ class Site:
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     site = Site(tmp_path)
     yield site
-    if (left := find(site.state_dir)) is not None:
+    if (left := find(site.state_dir / LOCK_FILE)) is not None:
         with suppress(psutil.NoSuchProcess):
             left.kill()
             left.wait()
@@ -81,7 +82,7 @@ async def test_an_agent_starts_apart_from_its_terminal_and_stops(site: Site) -> 
         said = starting.result()
         assert said.status == 0, said
         assert f"site delft, daemon {daemon.target}: registered" in said.out
-        running = find(site.state_dir)
+        running = find(site.state_dir / LOCK_FILE)
         assert running is not None
         assert os.getsid(running.pid) == running.pid, "it has a session of its own"
         assert (site.state_dir / "agent.log").stat().st_mode & 0o777 == 0o600

@@ -81,6 +81,10 @@ class GridEngineCell(System):
         return ['parallel_environment = "grid"', f'options = ["-v", "{name}={value}"]'], {}
 
 
+WORKER_GROUPS = 10_000
+"""More than the group ids of all cells of a worker."""
+
+
 @contextmanager
 def grid_engine_cells(
     folder: Path,
@@ -91,11 +95,12 @@ def grid_engine_cells(
     profile: str = "",
 ) -> Iterator[dict[str, System]]:
     """Cells by name; `cells` as in "gamma:1x16". Needs root. Cells that are up at the same time
-    need group ids of their own. They are like those of the `profile`
-    (deploy/dev/gridengine-profiles)."""
+    need group ids of their own, also those of two workers of pytest. They are like those of the
+    `profile` (deploy/dev/gridengine-profiles)."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     variables = {
         "KOALA_DEV_CELLS": cells,
-        "KOALA_DEV_GID_BASE": str(first_group),
+        "KOALA_DEV_GID_BASE": str(first_group + WORKER_GROUPS * worker),
         "KOALA_DEV_GPUS": str(GPUS),
         **RESOURCES,
     }

@@ -127,6 +127,7 @@ class System(ABC):
         name, _, value = mark.partition("=")
         lines = [f'kind = "{self.kind}"', "poll_s = 0.3", "command_limit_s = 4.0"]
         lines.append("commands_per_minute = 1200")
+        lines.append("gate_probe = false")
         more, variables = self.words_with(name, value)
         given = {**self.environment, **variables}
         pairs = ", ".join(f'{key} = "{text}"' for key, text in given.items())

@@ -28,10 +28,12 @@ pytestmark = [pytest.mark.lrm, pytest.mark.slow]
 
 PAGE = Path(__file__).parents[3] / "docs" / "guides" / "environment.md"
 LIMIT_S = 90.0
+KINDS = ("slurm", "gridengine", "htcondor", "oar")
+"""Kinds of sites with rows of their own."""
 WORLD = """\
 #!/bin/bash
 module load compiler
-exec python3 -I - "$1" <<'END'
+PYTHONCOERCECLOCALE=0 exec /usr/bin/python3 - "$1" <<'END'
 import json, os, resource, sys
 with open("/proc/self/status") as file:
     status = dict(line.split(":", 1) for line in file)
@@ -120,7 +122,7 @@ def here() -> Iterator[Here]:
 def listed(kind: str) -> list[str]:
     """The differences that the page lists for a kind of site."""
     rows = re.findall(r"^\| (`.*`) \| (.+?) \| ", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    here = [names for names, at in rows if at not in ("slurm", "gridengine") or at == kind]
+    here = [names for names, at in rows if at not in KINDS or at == kind]
     return [name for names in here for name in re.findall(r"`([^`]+)`", names)]
 
 
@@ -165,7 +167,30 @@ async def grid_up(here: Here, sites: dict[str, System]) -> AsyncIterator[AsyncCl
 def variables_of(system: System) -> dict[str, str]:
     """The variables of the batch system; PATH where its commands are in no usual folder."""
     kept = system.environment
-    return kept if system.kind == "gridengine" else {k: v for k, v in kept.items() if k != "PATH"}
+    return {k: v for k, v in kept.items() if k != "PATH"} if system.kind == "slurm" else kept
+
+
+async def compare(here: Here, client: AsyncClient, kinds: dict[str, str]) -> None:
+    """Run a program of Koala at each of these sites, and compare its world with that of the plain
+    job there: each difference is listed."""
+    script = str(here.script)
+    for site, kind in kinds.items():
+        text = f'(executable="{script}")(arguments="{here.folder}/{site}-koala")'
+        job = await client.submit(f"&{text}(maxWallTime=2)(resourceManagerContact={site})")
+        assert await client.wait(job.job) == "Finished", await client.show(job.job)
+        one, other = [await here.found(f"{site}-{which}") for which in ("plain", "koala")]
+        differing = {name for name in one | other if one.get(name) != other.get(name)}
+        allowed = listed(kind)
+        unlisted = [name for name in differing if not any(fnmatchcase(name, a) for a in allowed)]
+        assert unlisted == [], (site, {name: (one.get(name), other.get(name)) for name in unlisted})
+        assert {"KOALA_JOB", "RANK", "folder"} <= differing, "they are compared"
+        assert OTHERS.keys().isdisjoint(other)
+        if kind != "slurm":
+            assert JOB.keys().isdisjoint(other)
+        if kind in ("slurm", "emulated"):
+            assert other["LOADEDMODULES"] == "compiler:/"
+            assert (other["PYTHONPATH"], other["umask"]) == ("/opt/python", 0o027)
+            assert other["limits"]["RLIMIT_NOFILE"][0] == 900
 
 
 async def test_a_program_has_the_world_of_a_plain_job_but_for_what_is_listed(
@@ -181,22 +206,25 @@ async def test_a_program_has_the_world_of_a_plain_job_but_for_what_is_listed(
     words = ["qsub", "-pe", "grid", "1", "-S", "/bin/bash", "-o", "/dev/null", "-j", "y"]
     here.run(*words, script, plain["gamma"], more=variables_of(gamma))
     async with grid_up(here, {"alpha": alpha, "gamma": gamma}) as client:
-        for site in plain:
-            text = f'(executable="{script}")(arguments="{here.folder}/{site}-koala")'
-            job = await client.submit(f"&{text}(maxWallTime=2)(resourceManagerContact={site})")
-            assert await client.wait(job.job) == "Finished", await client.show(job.job)
-    kinds = {"here": "emulated", "alpha": alpha.kind, "gamma": gamma.kind}
-    for site, kind in kinds.items():
-        one, other = [await here.found(f"{site}-{which}") for which in ("plain", "koala")]
-        differing = {name for name in one | other if one.get(name) != other.get(name)}
-        allowed = listed(kind)
-        unlisted = [name for name in differing if not any(fnmatchcase(name, a) for a in allowed)]
-        assert unlisted == [], (site, {name: (one.get(name), other.get(name)) for name in unlisted})
-        assert {"KOALA_JOB", "RANK", "folder"} <= differing, "they are compared"
-        if kind != "gridengine":
-            assert other["LOADEDMODULES"] == "compiler:/"
-            assert (other["PYTHONPATH"], other["umask"]) == ("/opt/python", 0o027)
-            assert other["limits"]["RLIMIT_NOFILE"][0] == 900
-        assert OTHERS.keys().isdisjoint(other)
-        if kind != "slurm":
-            assert JOB.keys().isdisjoint(other)
+        await compare(here, client, {"here": "emulated", "alpha": "slurm", "gamma": "gridengine"})
+
+
+async def test_nor_does_a_pool_or_a_cluster_of_oar_give_it_another_one(
+    pool: dict[str, System], oar: dict[str, System], here: Here
+) -> None:
+    here.folder.chmod(0o777)  # programs run there as another account
+    kappa, omega = pool["kappa"], oar["omega"]
+    script, plain = (
+        str(here.script),
+        {name: f"{here.folder}/{name}-plain" for name in ("kappa", "omega")},
+    )
+    description = here.folder / "plain.sub"
+    description.write_text(
+        f"universe = vanilla\nexecutable = {script}\narguments = {plain['kappa']}\nqueue\n",
+        encoding="utf-8",
+    )
+    here.run("condor_submit", str(description), more=kappa.environment)
+    words = ["oarsub", "-O", "/dev/null", "-E", "/dev/null", "-l", "core=1,walltime=0:2:0"]
+    here.run(*words, f"{script} {plain['omega']}", more=omega.environment)
+    async with grid_up(here, {"kappa": kappa, "omega": omega}) as client:
+        await compare(here, client, {"kappa": "htcondor", "omega": "oar"})

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
 from tests.agent.transport.servers import a_server
 from tests.cli.command import environment
 from tests.cli.grids import marked_with
@@ -25,8 +26,10 @@ from tests.harness.ssh_server import HOST, SSHServer
 
 pytestmark = [pytest.mark.live, pytest.mark.long]
 
-SINFO = """#!/bin/sh
-case "$*" in *%C*) echo 0/6/0/6;; esac
+NODE = ("n1", "batch*", "up", "0/6/0/6", "idle", "16000", "0", "1:6:1", *3 * ["(null)"])
+ROW = "".join(text.ljust(width) for text, (_, width) in zip(NODE, NODE_COLUMNS, strict=True))
+SINFO = f"""#!/bin/sh
+case "$*" in *-N*) echo '{ROW}';; esac
 """
 
 
@@ -55,16 +58,7 @@ class Terminal:
         for number in (7740, 7741, 7742):
             text = text.replace(str(number), str(free_port()))
         config.write_text(text, encoding="utf-8")
-        self.type("nohup koala daemon daemon.toml > daemon.log 2>&1 &")
-        self.type("until koala site >/dev/null 2>&1; do sleep 0.2; done")
-
-    def lose_connection(self) -> None:
-        """Kill the process that holds the shared connection; return when it is gone."""
-        holders = [one for one in marked_with(str(self.folder)) if one.name() == "ssh"]
-        assert holders
-        for one in holders:
-            one.kill()
-            one.wait(60)
+        self.type("koala daemon start daemon.toml")
 
     @property
     def record(self) -> Path:
@@ -136,7 +130,7 @@ def test_an_agent_here_is_written_joined_and_started_and_nothing_there(
     connect = f"koala site connect {HOST} {terminal.options}"
     shown = terminal.type(f"{connect} --dry-run")
     assert "ok      batch system: slurm: " in shown
-    assert "processors = 6\n" in shown
+    assert "processors = 6  # all that Slurm has\n" in shown
     assert not terminal.config.exists()
     assert "atlas" not in terminal.type("koala site list")
     assert "give --yes" in terminal.type(f"{connect} < /dev/null", status=2)

@@ -17,12 +17,12 @@ def test_the_demo_finishes_its_jobs_and_sums_them_up(tmp_path: Path) -> None:
     run = koala("demo", "--jobs", "2", "--json", TMPDIR=str(tmp_path))
     assert run.returncode == 0, run.stderr
     hello, poisson = json.loads(run.stdout)["jobs"]
-    assert (hello["example"], hello["phase"], hello["status"]) == ("hello", "Finished", 0)
-    assert (poisson["example"], poisson["phase"], poisson["status"]) == ("poisson", "Finished", 0)
+    assert (hello["name"], hello["phase"]) == ("hello", "Finished")
+    assert (poisson["name"], poisson["phase"]) == ("poisson", "Finished")
     assert len(set(poisson["sites"])) == 3
-    assert poisson["transfer_bytes"] > 0
-    assert poisson["transfer_s"] > 0
-    assert poisson["start_skew_ms"] >= 0
+    assert poisson["timeline"]["transfer_bytes"] > 0
+    assert poisson["timeline"]["transfer_s"] > 0
+    assert poisson["timeline"]["start_skew_s"] >= 0
     assert "Finished" in run.stderr
     assert list(tmp_path.iterdir()) == []
     assert marked_with(str(tmp_path)) == []

@@ -62,18 +62,10 @@ def test_people_get_a_table_and_a_picture(tmp_path: Path) -> None:
             " or a function as module:function",
         ),
         (("--policy", "json:none"), "--policy json:none: json:none cannot be loaded: Attribute"),
-        (("--policy", "sjf", "--checkpoint", "c"), "--checkpoint: not with --policy sjf"),
         (("--overrun", "no"), "--overrun no (expected one of raise, kill, extend"),
         (("--format", "csv"), "--format csv (expected one of swf, gwf"),
         (("--processors", "0"), "0"),
-        (("--resume",), "--resume needs --checkpoint FILE"),
-        (
-            ("--checkpoint", "/no/such/folder/c"),
-            "--checkpoint /no/such/folder/c: cannot be written",
-        ),
         (("--split", "3"), "--split 3: needs --grid"),
-        (("--resume", "--grid", "/no/such"), "--resume: not allowed with --grid"),
-        (("--resume", "--checkpoint", "/no/such"), "/no/such: cannot be read"),
         (("--events", "/no/such.toml"), "/no/such.toml: cannot be read"),
         (("--jobs-out", "/no/such/folder/o.csv"), "--jobs-out /no/such/folder/o.csv: cannot"),
     ],
@@ -92,15 +84,6 @@ def test_a_malformed_log_is_refused_with_the_line_and_what_is_allowed(tmp_path: 
     assert run.returncode == 2
     assert "line 3: field 4 (run time) is 'long' (expected a number" in run.stderr
     assert koala_here("simulate", "trace", str(tmp_path / "none.swf")).returncode == 2
-
-
-def test_stopping_and_resuming_gives_what_one_run_gives(tmp_path: Path) -> None:
-    log = a_file(tmp_path)
-    whole = koala_here("simulate", "trace", log, "--json")
-    checkpoint = ("--checkpoint", str(tmp_path / "checkpoint"))
-    koala_here("simulate", "trace", log, "--until", "30", *checkpoint)
-    resumed = koala_here("simulate", "trace", log, "--json", "--resume", *checkpoint)
-    assert resumed.stdout == whole.stdout
 
 
 def test_ctrl_c_leaves_what_has_ended(tmp_path: Path) -> None:

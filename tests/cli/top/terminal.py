@@ -75,10 +75,6 @@ class Terminal:
         """Read until the screen shows all these words; return it."""
         return self.wait(lambda text: all(word in text for word in words), " and ".join(words))
 
-    def wait_without(self, word: str) -> str:
-        """Read until the screen does not show this word; return it."""
-        return self.wait(lambda text: word not in text, f"no {word}")
-
     def end(self) -> int:
         """Read up to the end of the process; return its status."""
         end = clock.now() + LIMIT_S

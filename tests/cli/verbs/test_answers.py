@@ -110,6 +110,7 @@ def test_the_shell_completes_jobs_and_sites(grid: Up, finished: str) -> None:
         (f"koala show {finished}", f"plain,{finished}"),
         ("koala site drain de", "plain,delft"),
         ("koala report --site v", "plain,vu"),
+        ("koala submit jo", "file,jo"),
     ):
         run = koala(
             _KOALA_COMPLETE="bash_complete",
@@ -130,7 +131,12 @@ def test_a_list_is_narrowed_by_user_site_and_time_and_has_the_asked_columns(
 
     assert finished in listed()
     assert finished in listed("--user", getpass.getuser(), "--since", "2026-01-01")
-    assert listed("--user", "somebody-else") == listed("--since", "2999-01-01") == []
+    assert finished in listed("--since", "1h")
+    assert finished in listed("--since", "yesterday")
+    assert listed("--since", "2999-01-01") == listed("--since", "0s") == []
+    nobody = grid.koala("list", "--user", "somebody-else")
+    assert (nobody.returncode, nobody.stdout) == (2, "")
+    assert f"--user somebody-else is unknown (expected one of {getpass.getuser()})" in nobody.stderr
     unknown = grid.koala("list", "--site", "delf")
     assert (unknown.returncode, unknown.stdout) == (2, "")
     assert "--site delf is unknown (expected one of " in unknown.stderr

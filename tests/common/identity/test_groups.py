@@ -18,6 +18,7 @@ from koala.cli.admin.doctor import Examination
 from koala.client import AsyncClient
 from koala.common.runtime.checkup import Result, examine
 from koala.common.runtime.clock import unix_now
+from koala.daemon.auth.enrolment_service import OWN_SITES_MAX
 from koala.errors import (
     DeniedError,
     RejectedError,
@@ -150,9 +151,14 @@ async def test_a_user_adds_and_revokes_sites_that_serve_the_user_alone(tmp_path:
                 with pytest.raises(UnknownNameError, match=f"no site '{name}'"):
                     await b.revoke_site(name)
             assert [site.site for site in await a.enrolments()] == ["atlas-ann"]
-            assert await b.enrolments() == []
+            for number in range(OWN_SITES_MAX):
+                await b.add_site(f"of-bob-{number}")
+            with pytest.raises(RejectedError, match=f"bob has {OWN_SITES_MAX} sites"):
+                await b.add_site("one-more")
+            await b.add_site("of-bob-1")  # a new token
             assert (await a.revoke_site("atlas-ann")).state == "revoked"
-        states = {site.site: site.state for site in await admin.enrolments()}
+        everything = {site.site: site.state for site in await admin.enrolments()}
+        states = {name: everything[name] for name in ("atlas-ann", "everybodys")}
         assert states == {"atlas-ann": "revoked", "everybodys": "awaited"}
 
 

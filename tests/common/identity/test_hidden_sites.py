@@ -94,3 +94,13 @@ async def test_a_site_is_there_for_its_users_and_for_operators(tmp_path: Path) -
         assert "anns" not in " ".join((await bob.why(job))["why"])
         assert await told_of(bob, job) - {""} == {"shared"}
         assert await told_of(operator, job) - {""} == {"anns", "shared"}
+        for client, jobs, sites in (
+            (bob, {job}, ["shared"]),
+            (operator, {job}, ["anns", "shared"]),
+            (ann, set(), ["anns", "shared"]),
+        ):
+            found = await client.grid_timeline()
+            assert [one.site for one in found.sites] == sites
+            assert {one.job for one in found.claims} == jobs, "of others' jobs only operators"
+        with pytest.raises(UnknownSiteError, match=r"no site 'anns' \(expected one of shared"):
+            await bob.grid_timeline(site="anns")

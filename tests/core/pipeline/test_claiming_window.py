@@ -28,8 +28,11 @@ def test_a_site_is_asked_for_a_windowful_and_again_as_it_answers(script: Script)
     assert len(claims) == 8
     script.ignore(object)
     script.grant(claims[0])
-    assert script.phase("j8") == "Claiming"
-    assert script.phase("j9") == "Placing"
+    assert [script.phase(f"j{number}") for number in (8, 9, 10)] == [
+        "Claiming",
+        "Claiming",
+        "Placing",
+    ]
 
 
 def test_the_window_grows_with_grants_and_every_job_gets_its_turn(script: Script) -> None:
@@ -37,7 +40,7 @@ def test_the_window_grows_with_grants_and_every_job_gets_its_turn(script: Script
     flood(script)
     for number in range(40):
         script.grant(f"j{number}/1/0/1")
-    assert script.scheduler.sites[SITE].window > 11
+    assert script.scheduler.sites[SITE].window == 48
     assert {script.phase(f"j{number}") for number in range(40)}.isdisjoint({"Placing"})
 
 
@@ -48,6 +51,8 @@ def test_refusals_halve_the_window_once_for_all_that_was_asked(begin: Begin) -> 
     for claim in claims:
         script.refuse(claim)
     assert script.scheduler.sites[SITE].window == 4.0
+    script.grant("j8/1/0/1")
+    assert script.scheduler.sites[SITE].window == 4.25
 
 
 def test_the_papers_setting_knows_no_window(begin: Begin) -> None:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from koala.core.model.actions import ArmClaim, ClaimProcessors, StopClaim
+from koala.core.model.actions import (
+    ArmClaim,
+    CancelTransfer,
+    ClaimProcessors,
+    StartTransfer,
+    StopClaim,
+)
 from koala.core.model.events import (
     ClaimGranted,
     DaemonStarted,
     SiteDrained,
     SiteReported,
     SiteResumed,
+    TransferFailed,
+    TransferFinished,
 )
 from koala.core.model.job import EndKind, Queued
-from koala.core.model.job_spec import Deadline, StartType
-from koala.core.model.values import ClaimId, JobId, SiteName, UserName
+from koala.core.model.job_spec import Deadline, InputFile, StartType
+from koala.core.model.values import ClaimId, FileName, JobId, SiteName, TransferId, UserName
 from koala.core.pipeline.claiming import BUDGET_IS_USED
 from koala.core.pipeline.tickets import PAUSE_S, SHARE_IS_USED
 from koala.policies import chosen
@@ -568,3 +577,80 @@ def test_purged_tickets_are_replaced_while_they_are_gated(begin: Begin) -> None:
     tell(script, "b", c1n1=60.0)
     script.ignore(StopClaim).gone("j1/1/0/2", EndKind.SITE, reason="somebody cancelled it")
     assert script.phase("j1") == "Placing"
+
+
+def reader(begin: Begin) -> Script:
+    """As `redundant`, and the first component reads a file that is far away."""
+    script = busy(begin(chosen(tickets="dodge"), bandwidth_default_bps=1.0), "a", "b", "c")
+    script.tell(a_site("home", 1)).replica("data", "home", 7200)
+    busy(script, "c", queued=3).ignore(StopClaim, ArmClaim)
+    data = (InputFile(name=FileName("data")),)
+    components = (
+        a_component(5, wall_time_s=HOUR, inputs=data, sites=("a", "c")),
+        a_component(4, site="b", wall_time_s=HOUR),
+    )
+    return script.tell(a_job("j1", *components))
+
+
+def finished(transfer: TransferId) -> TransferFinished:
+    return TransferFinished(transfer=transfer, size_bytes=7200, took_s=1500.0)
+
+
+def test_a_component_with_files_waits_at_all_its_sites_and_they_get_the_files(
+    begin: Begin,
+) -> None:
+    script = reader(begin)
+    copies = {copy.target: copy for copy in script.take(StartTransfer)}
+    assert sorted(copies) == ["a", "c"]
+    assert sorted(places(script)) == ["a", "c"]
+    for asked in script.take(ClaimProcessors):
+        copy = copies.get(asked.site)
+        assert asked.inputs == (() if copy is None else (copy.transfer,))
+    script.ignore(ClaimProcessors)
+    tell(script, "c", c0n1=60.0)
+    tell(script, "a", c0n4=60.0)
+    tell(script, "b", c1n1=60.0)
+    assert opened(script) == []  # the file comes in two hours
+    script.after(1500).tell(finished(copies[SiteName("a")].transfer))
+    tell(script, "c", c0n1=60.0)
+    tell(script, "a", c0n4=60.0)
+    tell(script, "b", c1n1=60.0)
+    script.after(301)
+    assert sorted(opened(script)) == ["j1/1/0/4", "j1/1/1/1"]
+    script.grant("j1/1/0/4", "j1/1/1/1")
+    assert script.phase("j1") == "Starting"
+    assert script.placed_on("j1") == ["a", "b"]
+    assert script.expect(CancelTransfer).target == "c"
+
+
+def test_a_site_that_gets_no_files_is_left_and_the_other_place_is_kept(begin: Begin) -> None:
+    script = reader(begin)
+    copies = {copy.target: copy for copy in script.take(StartTransfer)}
+    script.take(ClaimProcessors)
+    failed = TransferFailed(
+        transfer=copies[SiteName("c")].transfer, reason="disk full", at=SiteName("c")
+    )
+    script.ignore(CancelTransfer, ClaimProcessors).tell(failed)
+    assert places(script) == {"a": ["4", "5", "6"]}
+    script.tell(replace(failed, transfer=copies[SiteName("a")].transfer))
+    assert script.phase("j1") in ("Stopping", "Placing")
+
+
+def test_a_component_waits_only_at_the_sites_that_it_names(begin: Begin) -> None:
+    script = busy(begin(chosen(tickets="dodge")), "a", "b", "c").ignore(ClaimProcessors)
+    script.tell(a_job("j1", a_component(5, sites=("b", "c")), a_component(4, site="a")))
+    assert sorted(places(script)) == ["b", "c"]
+
+
+def test_of_several_sites_one_that_tells_no_starts_waits_for_the_others_alone(
+    begin: Begin,
+) -> None:
+    """The others are opened by their expected starts, and none takes turns."""
+    script = redundant(begin, tickets_max=1)
+    tell(script, "c", c0n1=2 * HOUR)
+    tell(script, "b", c1n1=60.0)
+    script.after(31)  # `a` tells nothing
+    assert opened(script) == ["j1/1/0/1"]
+    tell(script, "c", c0n1=60.0)
+    script.after(301).grant("j1/1/1/1")
+    assert opened(script) == ["j1/1/0/1", "j1/1/0/2"]

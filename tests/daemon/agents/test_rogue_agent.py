@@ -190,7 +190,7 @@ async def test_a_message_that_is_too_large_or_too_deep_ends_its_session_only(
                 with suppress(grpc.aio.AioRpcError):
                     said = await call.read()
                     assert isinstance(said, pb.ToAgent)
-                    assert "no message" in said.reject.reason
+                    assert "not a message" in said.reject.reason
                     await call.read()
                 assert await call.code() in ENDS
         states = {site["site"]: site["state"] for site in await client.sites()}

@@ -96,10 +96,13 @@ def test_a_site_that_takes_only_named_users_is_there_for_them() -> None:
 
 
 def test_an_unknown_or_too_small_fixed_site_is_refused() -> None:
-    with pytest.raises(RejectedError, match="wants site 'utrecht': known sites are delft, leiden"):
-        check(job(part(1, SiteName("utrecht"))), grid(delft=8, leiden=4), NOBODY_LISTED)
-    with pytest.raises(RejectedError, match="wants 5 processors at leiden, which has 4"):
+    wrong = "wants site 'leidn': known sites are delft, leiden; did you mean leiden"
+    with pytest.raises(RejectedError, match=wrong) as unknown:
+        check(job(part(1, SiteName("leidn"))), grid(delft=8, leiden=4), NOBODY_LISTED)
+    assert (unknown.value.component, unknown.value.site) == ("leidn", "leidn")
+    with pytest.raises(RejectedError, match="wants 5 processors at leiden, which has 4") as small:
         check(job(part(5, LEIDEN)), grid(delft=8, leiden=4), NOBODY_LISTED)
+    assert (small.value.site, small.value.wanted, small.value.had) == ("leiden", 5, 4)
 
 
 def test_components_fixed_to_one_site_must_fit_together() -> None:

@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 LARGE = 2**30
 REFUSED = (
-    "the staged archive is refused: entry 1 of the tar file: a header of 1073741824 bytes (allowed"
-    " are 1 to 8192)"
+    "the staged archive is refused: entry 1 of the tar file: a header of 1073741824 bytes (expected"
+    " 1 to 8192)"
 )
 
 

@@ -19,10 +19,8 @@ from koala.lab.papers.deadlines.points import (
     at,
     run,
 )
-from koala.lab.papers.deadlines.quantities import PURE
 from koala.lab.papers.paper import Claim, parts_of
 from koala.lab.papers.results import Results
-from koala.lab.papers.sweep import plan
 from koala.lab.papers.verdicts import Verdict
 from koala.lab.sim.runs import ARITHMETIC, Arithmetic, Effort, Outcome, Quantity, Run, Setting
 from tests.lab.papers import worlds
@@ -111,19 +109,6 @@ def test_every_claim_has_its_own_name_and_is_tested_near_saturation() -> None:
     check_claims(PAPER, TINY)
 
 
-def test_every_figure_of_the_paper_is_there() -> None:
-    assert [figure.number for figure in PAPER.figures] == list(range(1, 10))
-
-
-def test_a_run_measures_the_same_as_the_simulator() -> None:
-    """A point without global jobs has no deadlines to miss, and one under LP kills nobody."""
-    empty = run(Run(setting=Point(global_load=0.0), seed=1, effort=TINY)).values
-    assert empty["global_load"] == empty["wasted"] == 0.0
-    failing = run(Run(setting=Point(policy="LP", global_load=0.5), seed=1, effort=TINY)).values
-    assert failing["local_kill_rate"] == failing["killed_of_ended"] == 0.0
-    assert failing["fail_rate"] == 100.0 - failing["success_rate"] > 0.0
-
-
 def test_a_watched_run_tells_of_single_jobs() -> None:
     zero = run(Run(setting=Watched(point=Point(policy="LP", wait_s=0.0)), seed=1, effort=TINY))
     assert zero.values["tries"] == zero.values["most_tries"] == 1.0
@@ -142,12 +127,6 @@ def test_the_short_runs_from_an_empty_grid_are_different_ones() -> None:
     assert both["success.later"] != one["success.later"]
     assert both["success.first"] > both["success.later"]
     assert both["load.first"] < both["load.later"]
-
-
-def test_settings_in_tables_have_different_names() -> None:
-    settings = plan(PAPER, TINY).settings()
-    names = {(type(setting).__name__, str(setting)) for setting in settings}
-    assert len(names) == len(settings)
 
 
 def test_what_moves_without_bound_is_drawn_but_not_compared() -> None:
@@ -182,19 +161,6 @@ def test_a_reading_is_compared_with_the_same_loads_as_read() -> None:
                 for name in ("policy", "tries_max", "killed", "victims")
             },
         )
-
-
-def test_every_reading_changes_a_run() -> None:
-    """Mp = 50 needs a small Lp, the fate of those killed a job that is killed."""
-    effort = Effort(name="one", replications=1, length=30_000.0, levels=LEVELS)
-    for reading in READINGS:
-        usual = replace(PURE, fraction=0.1, global_load=0.4)
-        if reading.levels[0].reading.policy == "LP":
-            assert at(reading.levels[0]).policy == "LP"
-            continue
-        read = at(reading.levels[0], usual)
-        one, other = (run(Run(setting=point, seed=1, effort=effort)) for point in (usual, read))
-        assert one.values != other.values, str(reading)
 
 
 def test_jobs_count_in_the_class_of_their_own_lead() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from koala.lab.papers import figures
 from koala.lab.papers.judgement import report
-from koala.lab.papers.markdown import caption
 from koala.lab.papers.paper import Difference, Figure, Mark, Panel
 from koala.lab.papers.results import Results
 from koala.lab.papers.sweep import plan
@@ -61,33 +60,6 @@ def test_numbers_of_the_paper_are_drawn_and_named(made: Results, tmp_path: Path)
     assert {"paper: at most 8", "paper: 2 to 4"} <= set(found)
     assert {"5", "25"} <= set(found), "ticks are at the places of whole numbers"
     assert "7.5" not in found
-
-
-def test_a_chart_of_which_nothing_was_measured_is_left_out(made: Results, tmp_path: Path) -> None:
-    series = {"slow": (response("slow", 0.5),)}
-    empty = Panel("nothing here", ("0.5",), {"slow": (None,)})
-    worst = response("worst", 0.9)
-    void = Panel("nothing here", ("0.9",), {"none": (Difference(worst, worst),)})
-    figure = Figure(1, "Charts", (empty, void, Panel("something", ("0.5",), series)))
-    vector, _ = figures.draw(figure, made, tmp_path)
-    found = vector.read_text(encoding="utf-8")
-    assert "something" in found
-    assert "nothing here" not in found
-
-
-def test_a_caption_says_which_runs_and_what_a_bar_is(made: Results, tmp_path: Path) -> None:
-    wanted = plan(PAPER, PAPER.efforts["quick"], seed=3)
-    told = caption(wanted, PAPER.figures[0], made)
-    assert "Means over 6 runs of 10 jobs, seeds 3 to 8; error bars are 95 %" in told
-    assert "paper prints" not in told
-    found = words(PAPER.figures[0].panels[0], made, tmp_path, told)
-    assert any("seeds 3 to 8" in one for one in found)
-
-
-def test_only_the_caption_of_a_figure_with_a_saturated_point_explains_sat(made: Results) -> None:
-    wanted = plan(PAPER, PAPER.efforts["quick"])
-    has_sat = ["SAT" in caption(wanted, figure, made) for figure in PAPER.figures]
-    assert has_sat == [True, False], "the second one has the same metric, but not of `worst`"
 
 
 def test_a_share_of_nothing_is_no_number() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -102,18 +101,6 @@ def test_each_run_is_a_line_and_the_provenance_has_the_rest(whole: Path) -> None
     assert {"python", "libraries", "platform", "cores", "code"} <= document.keys()
 
 
-def test_a_repeated_reproduction_makes_no_run(tmp_path: Path, whole: Path) -> None:
-    for name in ("one", "two"):
-        words = ("--store", str(tmp_path / "store"), "--out", str(tmp_path / name))
-        done = koala(*HINTS, *words)
-        assert done.returncode == 0, done.stderr
-    first, second = (
-        json.loads((tmp_path / name / HOST_FACTS).read_text())["runs"] for name in ("one", "two")
-    )
-    assert (first["stored"], second["stored"]) == (0, second["wanted"])
-    assert bytes_of(tmp_path / "one") == bytes_of(tmp_path / "two") == bytes_of(whole)
-
-
 END_S = 2.0
 """Promised end of a command after Ctrl-C, of processor time: machines of tests are busy."""
 
@@ -138,29 +125,6 @@ def test_ctrl_c_ends_within_two_seconds_and_the_next_command_goes_on(tmp_path: P
     document = json.loads((out / HOST_FACTS).read_text())
     assert document["interrupted"]
     assert 5 <= document["runs"]["finished"] <= stored < document["runs"]["wanted"]
-
-
-def test_a_part_that_was_interrupted_and_killed_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
-    store, out = tmp_path / "store", tmp_path / "out"
-    part = ("reproduce", "hints", "--reps", "1", "--length", "60", "--part", "1/3")
-    words = (*part, "--workers", "2", "--store", str(store), "--out", str(out))
-    told = {}
-    for number in (signal.SIGINT, signal.SIGKILL):
-        command = [sys.executable, "-m", "koala.cli", *words]
-        before = count_lines(store)
-        with subprocess.Popen(
-            command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as process:
-            wait_for_lines(store, before + 3)
-            workers = psutil.Process(process.pid).children(recursive=True)
-            process.send_signal(number)
-            _, told[number] = process.communicate(timeout=120)
-        assert process.returncode == (130 if number == signal.SIGINT else -number)
-        assert not psutil.wait_procs(workers, timeout=120)[1], "no worker outlives its command"
-    assert re.search(r"^interrupted: \d+ of 96 runs$", told[signal.SIGINT], re.MULTILINE)
-    assert koala(*words).returncode == 0
-    assert koala(*part, "--no-store", "--out", str(tmp_path / "whole")).returncode == 0
-    assert bytes_of(out) == bytes_of(tmp_path / "whole")
 
 
 def cpu_s(pid: int) -> float:

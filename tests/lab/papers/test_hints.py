@@ -8,10 +8,9 @@ from functools import partial
 import pytest
 
 from koala.lab.papers.hints import PAPER
-from koala.lab.papers.hints.points import LEVELS, READINGS, Compared, Point, Reading, run
+from koala.lab.papers.hints.points import LEVELS, Compared, Point, run
 from koala.lab.papers.paper import Claim
-from koala.lab.papers.sweep import plan
-from koala.lab.papers.verdicts import Verdict, judge
+from koala.lab.papers.verdicts import Verdict
 from koala.lab.sim.runs import Effort, Run, Setting
 from tests.lab.papers import worlds
 from tests.lab.papers.worlds import check_claims, shifted
@@ -80,25 +79,6 @@ def test_every_claim_has_its_own_name_and_is_tested_near_saturation() -> None:
     check_claims(PAPER, TINY)
 
 
-def test_a_reading_changes_one_thing_and_has_no_say_in_a_verdict() -> None:
-    for one in READINGS:
-        assert str(one.reading).count(",") == 0
-        assert one.reading != Reading()
-    claim = next(claim for claim in PAPER.claims if claim.id == "1-2")
-
-    def wrong_elsewhere(setting: Setting, metric: str) -> float:
-        assert isinstance(setting, Point)
-        sign = 1 if setting.reading.vpn_mbps == 6.0 else -1
-        return sign * as_the_paper_says(setting, metric)
-
-    found = judge(claim, LEVELS, results(claim, wrong_elsewhere), READINGS)
-    assert found.verdict is Verdict.HOLDS
-    told = {str(one.level): one.verdict for one in found.readings}
-    assert told["3 Mb/s between sites"] is Verdict.FAILS
-    assert told["half of each site's own link"] is Verdict.HOLDS
-    assert len(told) == len(READINGS)
-
-
 def test_the_jobs_that_are_compared_are_those_below_the_preferred_rate() -> None:
     effort = Effort(name="more", replications=1, length=100, levels=LEVELS)
     pair = Compared(policy="Service", other="PreferLocal")
@@ -108,9 +88,3 @@ def test_the_jobs_that_are_compared_are_those_below_the_preferred_rate() -> None
     assert found["other_response"] > 0
     same = run(Run(setting=replace(pair, other="Service"), seed=1, effort=effort)).values
     assert same["response"] == same["other_response"]
-
-
-def test_settings_in_tables_have_different_names() -> None:
-    settings = plan(PAPER, TINY).settings()
-    names = {(type(setting).__name__, str(setting)) for setting in settings}
-    assert len(names) == len(settings)

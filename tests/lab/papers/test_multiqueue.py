@@ -11,7 +11,6 @@ from koala.cli.main import main
 from koala.lab.papers.multiqueue import PAPER
 from koala.lab.papers.multiqueue.charts import (
     BEYOND,
-    CASES,
     EIGHTY,
     FIGURES_9_TO_14,
     HIGH,
@@ -24,11 +23,11 @@ from koala.lab.papers.multiqueue.charts import (
 from koala.lab.papers.multiqueue.claims import SECOND
 from koala.lab.papers.multiqueue.maxima import MAXIMA
 from koala.lab.papers.multiqueue.points import Case, Point, large, run, saturation
+from koala.lab.papers.multiqueue.simulation.arrivals import StreamJob
 from koala.lab.papers.multiqueue.simulation.model import Started
 from koala.lab.papers.paper import Comparison
 from koala.lab.papers.sweep import plan
 from koala.lab.sim.runs import Effort, Outcome, Run
-from koala.lab.workload.jobstream import StreamJob
 
 SECTIONS = (
     "1",
@@ -59,12 +58,6 @@ def test_every_section_with_results_has_claims_with_numbers_of_their_own() -> No
 def test_figures_3_to_18_are_drawn_and_claims_name_no_others() -> None:
     assert [figure.number for figure in PAPER.figures] == list(range(3, 19))
     assert {number for claim in PAPER.claims for number in claim.figures} == set(range(3, 19))
-
-
-def test_the_ten_cases_are_those_of_table_1() -> None:
-    assert len(CASES) == 10
-    assert all(sum(case.mix) == 100 for case in CASES)
-    assert [case.mix for case in CASES if not case.is_balanced] == [(80, 0, 0, 20)]
 
 
 def test_every_claim_compares_something_near_saturation() -> None:

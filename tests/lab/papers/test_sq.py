@@ -8,14 +8,10 @@ from functools import partial
 
 import pytest
 
-from koala.lab.papers import judgement
-from koala.lab.papers.markdown import as_markdown
 from koala.lab.papers.paper import Claim
-from koala.lab.papers.sweep import plan
 from koala.lab.papers.synchronous import PAPER
-from koala.lab.papers.synchronous.points import LEVELS, READINGS, Point, Reading, arithmetic, run
-from koala.lab.papers.verdicts import Verdict, judge
-from koala.lab.sim.campaign.execution import Processes
+from koala.lab.papers.synchronous.points import LEVELS, Point, arithmetic, run
+from koala.lab.papers.verdicts import Verdict
 from koala.lab.sim.runs import Arithmetic, Effort, Run, Setting
 from tests.lab.papers import worlds
 from tests.lab.papers.worlds import check_claims
@@ -73,40 +69,6 @@ def test_every_claim_has_its_own_name_and_is_tested_where_the_charts_are() -> No
     check_claims(PAPER, TINY)
 
 
-def test_a_reading_changes_one_thing_and_has_no_say_in_a_verdict() -> None:
-    for one in READINGS:
-        assert str(one.reading).count(",") == 0
-        assert one.reading != Reading()
-    claim = next(claim for claim in PAPER.claims if claim.id == "5.4-1a")
-
-    def wrong_elsewhere(setting: Setting, metric: str) -> float:
-        assert isinstance(setting, Point)
-        sign = -1 if setting.reading.partition == "hard" else 1
-        return sign * as_the_paper_says(setting, metric)
-
-    found = judge(claim, LEVELS, results(claim, wrong_elsewhere), READINGS)
-    assert found.verdict is Verdict.HOLDS
-    told = {str(one.level): one.verdict for one in found.readings}
-    assert told["hard partition"] is Verdict.FAILS
-    assert told["random machines"] is Verdict.HOLDS
-    assert len(told) == len(READINGS)
-
-
-def test_a_whole_reproduction_in_small() -> None:
-    few = [claim for claim in PAPER.claims if claim.section != "5.4" or claim.id == "5.4-5"]
-    paper = replace(PAPER, readings=READINGS[:1], figures=(), claims=tuple(few))
-    wanted = plan(paper, TINY)
-    made = judgement.report(wanted, wanted.work().execute(engine=Processes(workers=1)))
-    assert made.finished == len(wanted.runs())
-    text = as_markdown(made)
-    assert all(f"| {claim.id}. " in text for claim in few)
-    assert "| claim | as read | dummy on demand |" in text
-    found = {one.claim.id: one.verdict for one in made.claims}
-    for name in ("4.1-1", "4.2.2-1", "4.4-1", "4.4-2", "5.3-1"):
-        assert found[name] is Verdict.HOLDS
-    assert found["5.3-2"] is Verdict.FAILS
-
-
 def test_tasks_come_more_often_where_there_are_more_of_them() -> None:
     effort = Effort(name="more", replications=1, length=20, levels=LEVELS)
     point = Point(scheme="QoS", machines=5, interarrival_s=10.0)
@@ -116,9 +78,3 @@ def test_tasks_come_more_often_where_there_are_more_of_them() -> None:
     assert found["tasks"] == 20
     assert 0 < found["ahead"] < 1
     assert 0 < found["stay"] < 1
-
-
-def test_settings_in_tables_have_different_names() -> None:
-    settings = plan(PAPER, TINY).settings()
-    names = {(type(setting).__name__, str(setting)) for setting in settings}
-    assert len(names) == len(settings)

@@ -76,31 +76,6 @@ def test_the_report_says_what_was_asked_and_what_it_cost(folder: Path, tmp_path:
     assert "## What would holding have cost?" in told
 
 
-def test_what_there_is_one_of_is_in_the_singular(tmp_path: Path) -> None:
-    (tmp_path / "a.sacct").write_text(f"{HEAD}\n{ROWS[0]}\n")
-    twin = str(tmp_path / "twin")
-    done = koala_here("twin", "import", "sacct", str(tmp_path / "a.sacct"), "--out", twin)
-    assert done.stdout.startswith("1 job\n")
-    words = ("--components", "1", "--processors", "1", "--every", "1e9", "--reps", "2")
-    done = koala_here("twin", "report", twin, *words, "--no-store")
-    assert "1 recorded job in 10 min" in done.stdout, done.stderr
-    assert "of 1 component with 1 processor for" in done.stdout
-    assert "2 of 2 jobs of 2 runs started" in done.stdout
-
-
-def test_files_of_both_batch_systems_follow_the_name_of_their_command(
-    folder: Path, tmp_path: Path
-) -> None:
-    month, cell = str(folder.parent / "month.sacct"), str(RECORDINGS / "sge-8.1.9.qacct")
-    out = str(tmp_path / "both")
-    done = koala_here(
-        *("twin", "import", "sacct", month, "qacct", cell, "--site", "gamma", "--out", out)
-    )
-    assert done.returncode == 0, done.stderr
-    assert [site.name for site in read_folder(tmp_path / "both").sites] == ["a", "b", "gamma"]
-    assert json.loads((tmp_path / "both/import.json").read_text())["kind"] == "sacct and qacct"
-
-
 def test_a_log_can_be_what_is_co_allocated(folder: Path, tmp_path: Path) -> None:
     log = tmp_path / "mine.swf"
     log.write_text("1 0 -1 60 6 -1 -1 6 60 -1 1 1 -1 -1 -1 -1 -1 -1\n")
@@ -171,3 +146,16 @@ def test_a_site_without_jobs_is_named(folder: Path) -> None:
     log.write_text("; MaxProcs: 4\n")
     with pytest.raises(ConfigError, match=r"b\.swf has no job \(expected a log with one"):
         read_folder(folder)
+
+
+def test_files_of_both_batch_systems_follow_the_name_of_their_command(
+    folder: Path, tmp_path: Path
+) -> None:
+    month, cell = str(folder.parent / "month.sacct"), str(RECORDINGS / "sge-8.1.9.qacct")
+    out = str(tmp_path / "both")
+    done = koala_here(
+        *("twin", "import", "sacct", month, "qacct", cell, "--site", "gamma", "--out", out)
+    )
+    assert done.returncode == 0, done.stderr
+    assert [site.name for site in read_folder(tmp_path / "both").sites] == ["a", "b", "gamma"]
+    assert json.loads((tmp_path / "both/import.json").read_text())["kind"] == "sacct and qacct"

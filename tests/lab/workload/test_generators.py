@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from itertools import islice, pairwise
-from math import e, exp, log, log2
+from math import e, log, log2
 from random import Random
 from statistics import fmean
 
-import numpy as np
 import pytest
 
 from koala.lab.workload import lublin, papers
@@ -40,28 +39,6 @@ def test_sizes_are_serial_powers_of_two_or_two_stage_uniform(kind: lublin.Parame
     assert fmean(parallel) == pytest.approx(expected, abs=0.1)
     powers = [size & (size - 1) == 0 for size in sizes]
     assert fmean(powers) > kind.serial + kind.power_of_two - 0.01
-
-
-@pytest.mark.parametrize("kind", [lublin.ALL, lublin.BATCH, lublin.INTERACTIVE])
-@pytest.mark.parametrize("processors", [1, 30, 128])
-def test_log_run_times_are_hyper_gamma_with_a_share_that_depends_on_the_size(
-    kind: lublin.Parameters, processors: int
-) -> None:
-    """By numerical integration, cut at the longest run time, in the mean of the logarithm."""
-    from scipy.integrate import simpson
-    from scipy.stats import gamma
-
-    slope, share = kind.short_by_size
-    short = min(1.0, max(0.0, slope * processors + share))
-    x = np.linspace(0, lublin.LOG_RUN_MAX, 10_001)
-    one, other = (gamma.pdf(x, a, scale=b) for a, b in (kind.run_short, kind.run_long))
-    density = short * one + (1 - short) * other
-    expected = simpson(x * density, x=x) / simpson(density, x=x)
-    random = Random(2)
-    runs = [lublin.run_time_s(kind, processors, random) for _ in range(8_000)]
-    # Whole seconds are cut, so half a second is given back on average.
-    assert fmean(log(run + 0.5) for run in runs) == pytest.approx(expected, abs=0.06)
-    assert max(runs) <= exp(lublin.LOG_RUN_MAX)
 
 
 def test_arrivals_follow_the_cycle_of_the_day() -> None:

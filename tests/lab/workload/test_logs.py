@@ -9,7 +9,6 @@ import io
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -204,16 +203,6 @@ def test_what_was_written_is_read(jobs: list[tuple[float, ...]]) -> None:
     assert read_again == jobs
 
 
-def test_a_file_written_from_a_log_is_that_log(tmp_path: Path) -> None:
-    random = Random(3)
-    lines = [line(n, n * 7, random.randint(0, 99), estimate=f"{n}.5") for n in range(500)]
-    log = a_log(tmp_path, "; MaxProcs: 4", *lines)
-    copy = tmp_path / "copy.swf"
-    with copy.open("w", encoding="ascii") as file:
-        swf.write(file, swf.jobs(log), comments=["MaxProcs: 4"])
-    assert copy.read_bytes() == log.path.read_bytes()
-
-
 # The Grid Workload Format -------------------------------------------------------------------------
 
 GWF_LINE = (
@@ -254,30 +243,6 @@ def test_columns_are_parallel() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("begin", [b"", b"\xef\xbb\xbf"])
-@pytest.mark.parametrize("header", [(), HEADER])
-@pytest.mark.parametrize("opener", [Path.open, gzip.open])
-def test_lines_may_end_as_they_do_anywhere_and_begin_with_a_mark(
-    tmp_path: Path, end: str, begin: bytes, header: tuple[str, ...], opener: Callable[..., Any]
-) -> None:
-    jobs = [line(number, number, 5) for number in range(1, 8000)]  # more than a block
-    path = tmp_path / "log.swf"
-    with opener(path, "wb") as file:
-        file.write(begin + end.join([*header, *jobs, ""]).encode())
-    log = Log(path, swf.FORMAT)
-    assert [row[0] for row in read(log)] == list(range(1, 8000))
-    assert log.header().whole("MaxProcs") == (100 if header else None)
-
-
-def test_a_line_that_ends_with_a_return_alone_counts_as_a_line(tmp_path: Path) -> None:
-    path = tmp_path / "log.swf"
-    path.write_text("\r".join([line(1, 0, 1), line(2, 0, 1)]) + "\n" + line(3, 0, 1) + "\nx\n")
-    log = Log(path, swf.FORMAT)
-    with pytest.raises(WorkloadError, match="line 4: 1 fields"):
-        read(log)
-
-
 @pytest.mark.parametrize("end", [b"\n", b"\r"])
 @pytest.mark.parametrize("jobs", [0, 3, 8000])
 @pytest.mark.parametrize("opener", [Path.open, gzip.open])
@@ -303,21 +268,6 @@ def test_a_line_has_an_end_somewhere(
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("jobs", [0, 3, 4000])
-def test_the_longest_line_is_taken_wherever_it_is(tmp_path: Path, jobs: int) -> None:
-    whole = line(7, 7, 5)
-    longest = whole + " " * (LINE_BYTES_MAX - len(whole) - 1)
-    lines = [line(number, number, 5) for number in range(jobs)]
-    for number in range(3):
-        long = longest + " " * (number == 2)
-        log = a_log(tmp_path, *HEADER[:number], *lines, long, line(8, 8, 5))
-        if number == 2:
-            with pytest.raises(WorkloadError, match=f"line {jobs + 3}: is too long"):
-                read(log)
-        else:
-            assert [row[0] for row in read(log)[-2:]] == [7, 8]
-
-
 def test_so_much_is_read_of_a_header(tmp_path: Path) -> None:
     rest = HEADER_BYTES_MAX // 1000
     comments = ["; MaxProcs: 100", *["; " + "x" * 998] * (rest + 50), "; MaxNodes: 3"]
@@ -340,3 +290,19 @@ def test_what_comes_through_a_pipe_is_copied_unless_a_line_has_no_end(end: str) 
     copied = io.BytesIO()
     copy(io.BytesIO(packed), copied, name="a pipe")
     assert copied.getvalue() == packed
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("begin", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("header", [(), HEADER])
+@pytest.mark.parametrize("opener", [Path.open, gzip.open])
+def test_lines_may_end_as_they_do_anywhere_and_begin_with_a_mark(
+    tmp_path: Path, end: str, begin: bytes, header: tuple[str, ...], opener: Callable[..., Any]
+) -> None:
+    jobs = [line(number, number, 5) for number in range(1, 8000)]  # more than a block
+    path = tmp_path / "log.swf"
+    with opener(path, "wb") as file:
+        file.write(begin + end.join([*header, *jobs, ""]).encode())
+    log = Log(path, swf.FORMAT)
+    assert [row[0] for row in read(log)] == list(range(1, 8000))
+    assert log.header().whole("MaxProcs") == (100 if header else None)

@@ -35,7 +35,6 @@ scratch = "{scratch}"
         parameters=CALM,
         replicas={"near.dat": (INPUT, ("delft", "leiden")), "far.dat": (INPUT[::-1], ("delft",))},
         more={"leiden": leiden},
-        grace_s=6.0,
     ) as grid:
         yield grid
 

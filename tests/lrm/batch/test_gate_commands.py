@@ -161,6 +161,8 @@ def condor_job(status: int, **more: object) -> str:
     [
         (SLURM, slurm_row("7", NAME, "PENDING", "0", "BadConstraints", GATED), True),
         (SLURM, slurm_row("7", NAME, "PENDING", "0", "None", GATED), True),
+        (SLURM, slurm_row("7", NAME, "PENDING", "0", "Resources", GATED), False),
+        (SLURM, slurm_row("7", NAME, "PENDING", "0", "Resources", f"{GATED}-nice"), True),
         (SLURM, slurm_row("7", NAME, "PENDING", "0", "BeginTime"), False),
         (SLURM, slurm_row("7", NAME, "PENDING", "0", "JobHeldAdmin"), False),
         (SLURM, slurm_row("7", NAME, "RUNNING", "0", "None", GATED), False),

@@ -92,7 +92,7 @@ async def test_a_gate_that_is_refused_gives_way_to_the_next_and_the_last_is_told
         await manager.submit(placeholder)
         await manager.set_gate(CLAIM, is_gated=True)
         assert manager.gate == "nice value"
-        assert cluster.changes()[-1] == ("JobId=1", "Nice=1000000000", f"Comment={GATED}")
+        assert cluster.changes()[-1] == ("JobId=1", "Nice=1000000000", f"Comment={GATED}-nice")
         cluster.refused_change = "Comment"
         with pytest.raises(RequestRefusedError):
             await manager.set_gate(CLAIM, is_gated=False)
@@ -131,7 +131,7 @@ async def test_a_gate_under_which_the_site_cancels_jobs_is_given_up(
         await cluster.polls()
         assert cluster.changes()[-2:] == [
             ("JobId=3", "ExcNodeList=", "Comment="),
-            ("JobId=3", "Nice=1000000000", f"Comment={GATED}"),
+            ("JobId=3", "Nice=1000000000", f"Comment={GATED}-nice"),
         ]
         await witness.until(Idle, lambda idle: "the site cancels jobs" in idle.trouble)
 

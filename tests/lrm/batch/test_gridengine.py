@@ -204,17 +204,25 @@ def test_slots_that_are_disabled_or_in_error_do_not_count(
         ("limit users bob to slots=3", 14),
         ("limit users !ann to slots=3", 14),
         ("limit name all users {*} to mem=1G,slots=1", 0),
-        ("limit hosts {n1} to slots=3\n limit users {*} to slots=3", 14),  # for some hosts
+        ("limit hosts {node} to slots=3\n limit users {*} to slots=12", 1),  # two are in use there
+        ("limit hosts n2 to slots=3\n limit users {*} to slots=12", 11),  # another host
+        ("limit users {*} hosts {*} to slots=3", 2),  # ann has one there
+        ("limit users * queues batch to slots=5", 3),
+        ("limit queues long,{short} to slots=0", 14),
+        ("limit projects {p1} to slots=4", 3),
+        ("limit projects p2 to slots=0", 14),
+        ("limit hosts {@big} to slots=0\n limit users {*} to slots=3", 14),  # which are big?
         ("limit users {@staff} to slots=3\n limit users {*} to slots=3", 14),  # is ann one?
         ("limit pes make to slots=3\n limit users {*} to slots=$num_proc", 14),
     ],
 )
 def test_resource_quotas_bound_what_is_idle(rules: str, idle: int) -> None:
-    cell = GridEngine(parallel_environment="grid", user="ann")
+    cell = GridEngine(parallel_environment="grid", user="ann", project="p1")
     host = HOST.replace("FREE", "14.000").replace("USED", "2").replace("STATE", "")
     jobs = (("ann", "running"), ("bob", "running"), ("ann", "pending"))
     rows = "".join(
-        f"<job_list state='{state}'><JB_owner>{who}</JB_owner><slots>1</slots></job_list>"
+        f"<job_list state='{state}'><JB_owner>{who}</JB_owner><slots>1</slots>"
+        "<queue_name>batch@node</queue_name></job_list>"
         for who, state in jobs
     )
     quotas = f"{{\n name users\n enabled TRUE\n {rules}\n}}\n{{\n enabled FALSE\n {rules}\n}}"

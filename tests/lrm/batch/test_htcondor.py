@@ -297,3 +297,20 @@ def test_processors_that_no_job_can_have_are_not_idle() -> None:
 def test_only_machines_that_the_site_wants_are_counted() -> None:
     slots, *_ = HTCondor(requirements='Arch == "ARM"').figures()
     assert slots.argv[2:5] == ("-constraint", 'Arch == "ARM"', "-attributes")
+
+
+@pytest.mark.parametrize(
+    ("rules", "longest_s"),
+    [
+        ("Not defined: SYSTEM_PERIODIC_REMOVE\nNot defined: SYSTEM_PERIODIC_HOLD", None),
+        ("(JobStatus == 2) && (time() - EnteredCurrentStatus > 24 * 60 * 60)", 86_400),
+        ("(CurrentTime - JobCurrentStartDate) > 7200 || RemoteWallClockTime > (3600*3)", 7200),
+        ("JobStatus == 5 && time() - EnteredCurrentStatus > 600", None),
+        ("NumJobStarts > 3 || MemoryUsage > 4000", None),
+    ],
+)
+def test_the_longest_run_is_that_of_the_rules_of_the_schedd(
+    rules: str, longest_s: float | None
+) -> None:
+    found = [queue.longest_s for queue in POOL.read_limits((said(rules),)).queues]
+    assert found == ([] if longest_s is None else [longest_s])

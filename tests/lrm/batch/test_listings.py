@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from koala.errors import LocalManagerError
+from koala_agent.conformance.witness import Witness
+from koala_agent.lrm.batch.batch_manager import BatchManager
+from koala_agent.lrm.batch.batch_settings import BatchSettings
+from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.local_manager import EndCause, Ended, Idle, Placeholder, Running
+from koala_agent.transport.command_budget import WINDOW_S, CommandBudget
 from tests.lrm.batch.imitated_slurm import (
     CLAIM,
     MISSING_S,
@@ -15,6 +21,7 @@ from tests.lrm.batch.imitated_slurm import (
     Job,
     Serve,
 )
+from tests.lrm.harness import boot_clock, serving
 
 
 async def test_a_listing_that_leaves_out_a_running_job_ends_nothing(
@@ -145,3 +152,16 @@ async def test_commands_that_disappear_are_the_site_s_trouble(
         assert (await manager.idle()).trouble == gone.trouble
         cluster.has_commands = True
         await witness.until(Idle, lambda idle: idle.startable == 16)
+
+
+async def test_a_manager_whose_budget_is_used_up_closes_without_another_listing(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    budget = CommandBudget(1, clock=boot_clock)
+    await budget.take()
+    settings = BatchSettings(processors=16, state_directory=tmp_path / "lrm", scope="ab")
+    manager = BatchManager(
+        settings, Slurm(), cluster, on_report=Witness(), clock=boot_clock, budget=budget
+    )
+    async with asyncio.timeout(WINDOW_S / 4), serving(manager):
+        pass

@@ -138,7 +138,7 @@ def test_gpus_of_grid_engine() -> None:
 def test_a_number_that_only_looks_like_one_is_no_job_s(number: str) -> None:
     """It would be passed on as the claim's batch job, and to `scancel`."""
     listing = (SLURM / "squeue.txt").read_text(encoding="utf-8").splitlines()[0]
-    with pytest.raises(LocalManagerError, match="no row of a listing"):
+    with pytest.raises(LocalManagerError, match="is not a row of a listing"):
         Slurm().read_jobs(said(number.ljust(24) + listing[24:]))
     row = f"<JB_job_number>{number}</JB_job_number><JB_name>n</JB_name><state>r</state>"
     with pytest.raises(LocalManagerError, match="lacks its number"):

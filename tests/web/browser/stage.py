@@ -17,10 +17,11 @@ from playwright.sync_api import sync_playwright
 
 from tests.cli.command import LIMIT_S, environment
 
-LIMIT_MS = 90_000
+LIMIT_MS = 20_000
 CHROMIUM_VARIABLE = "KOALA_CHROMIUM"
 WIDTH, HEIGHT = 1200, 800
 PHONE = {"width": 375, "height": 700}
+DESKTOP = {"width": 1280, "height": 800}
 
 
 @contextmanager

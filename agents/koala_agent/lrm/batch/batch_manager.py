@@ -134,6 +134,7 @@ class BatchManager:
             self._breaker,
             self._claims,
             folder=settings.state_directory,
+            is_probed=settings.is_gate_probed,
             clock=clock,
         )
         self._figures = QueueFigures(
@@ -151,8 +152,9 @@ class BatchManager:
             self._claims,
             self._gatekeeper,
             folder=settings.state_directory,
-            scope=settings.scope,
+            scope=self._table.scope,
             clock=clock,
+            after_s=settings.probe_after_s,
         )
         self._pauses = SubmissionPauses(clock)
         self._tested: dict[Placeholder, float] = {}  # until when a good request counts
@@ -199,14 +201,16 @@ class BatchManager:
         try:
             async with asyncio.TaskGroup() as group:
                 beside = group.create_task(self._retry_troubled())
-                await self._run_polls(group)
+                polls = group.create_task(self._run_polls(group))
+                await self._closing.wait()
+                polls.cancel()  # it may wait for its turn in the budget, up to a minute
                 beside.cancel()
                 self._probe.cancel()
         finally:
             self._table.close()
 
     async def _run_polls(self, group: asyncio.TaskGroup) -> None:
-        while not self._closing.is_set():
+        while True:
             try:
                 await self._poll()
                 await self._gatekeeper.poll()
@@ -242,7 +246,6 @@ class BatchManager:
                 await self._cancel_unwanted()
                 await asyncio.sleep(self._settings.poll_s / 10)
         self._closing.set()
-        self._poll_soon.set()
 
     async def submit(self, placeholder: Placeholder) -> None:
         claim = placeholder.claim
@@ -688,6 +691,7 @@ class BatchManager:
                 trouble="; ".join(filter(None, troubles)),
                 gate_tried=self._gatekeeper.tried,
             )
+            idle = self._probe.without(idle)
         return replace(idle, commands=self._budget.counts)
 
     def _mark_silent(self, error: LocalManagerError) -> None:

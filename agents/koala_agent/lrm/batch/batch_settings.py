@@ -23,6 +23,7 @@ class BatchSettings:
       others.
     - `accounts`: accounts that claims may run as, besides the agent's own; a failing one is tried
       again after `trouble_s`.
+    - `is_gate_probed`: the gate is probed by itself, for the first time after `probe_after_s`.
     - `make_room`: called when the job table finds the disk full.
     """
 
@@ -39,4 +40,6 @@ class BatchSettings:
     account: str = ""
     accounts: tuple[str, ...] = ()
     trouble_s: float = 10.0
+    is_gate_probed: bool = False
+    probe_after_s: float = 60.0
     make_room: Callable[[], bool] = lambda: False

@@ -27,7 +27,7 @@ from koala_agent.lrm.dialect import Dialect, Gate, JobState, Order
 from koala_agent.lrm.gate_trials import (
     GateTrial,
     describe_trial,
-    is_outdated,
+    is_wanted,
     names_of,
     read_trial,
     usable_gates,
@@ -62,10 +62,13 @@ class Gatekeeper:
         claims: TrackedClaims,
         *,
         folder: Path,
+        is_probed: bool,
         clock: Callable[[], float],
     ) -> None:
-        """`folder` has the result of the last probe of gates."""
+        """`folder` has the result of the last probe of gates; the agent makes the next one by
+        itself if it `is_probed`."""
         self._folder = folder
+        self._is_probed = is_probed
         self._trial: GateTrial | None = None
         self._refusal = ""  # of the last order
         self._stubborn = ""  # jobs that are not as they are wanted, in spite of all orders
@@ -88,12 +91,15 @@ class Gatekeeper:
     @property
     def tried(self) -> str:
         """Result of the last probe, for people; empty where there are no gates."""
-        return describe_trial(self._trial, self._gates) if self._gates else ""
+        if not self._gates:
+            return ""
+        return describe_trial(self._trial, self._gates, is_automatic=self._is_probed)
 
     @property
     def to_try(self) -> tuple[Gate, ...]:
-        """All gates, where the last probe was made under another configuration; else none."""
-        return self._gates if is_outdated(self._trial, self._gates) else ()
+        """All gates, where the agent is to probe them now; else none."""
+        is_due = self._is_probed and is_wanted(self._trial, self._gates)
+        return self._gates if is_due else ()
 
     def note_probe(self) -> None:
         """Read the result of the last probe."""

@@ -19,7 +19,7 @@ import math
 import re
 import shlex
 import xml.etree.ElementTree as ET
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase as fnmatch
@@ -32,10 +32,16 @@ import msgspec
 from koala.common.protocol.messages import Queue, Resources, SiteResources
 from koala.common.runtime.settings_file import matching
 from koala.errors import ConfigError, LocalManagerError
-from koala_agent.lrm.batch.limits.quotas import Quota, quotas_of
+from koala_agent.lrm.batch.limits.quotas import Place, Set, idle_within, largest, quotas_of
 from koala_agent.lrm.batch.native import check_allowed, check_pairs, native_words, refuse
 from koala_agent.lrm.batch.slurm_queue import by_priority
-from koala_agent.lrm.batch_system import Answers, BatchSystem, DialectSettings, LRMTable
+from koala_agent.lrm.batch_system import (
+    Answers,
+    BatchSystem,
+    DialectSettings,
+    LRMTable,
+    Setting,
+)
 from koala_agent.lrm.dialect import (
     DIGITS_MAX,
     PREFIX,
@@ -277,16 +283,27 @@ class GridEngine(Dialect):
         idle_at = {name: host.idle(ours) for name, host in here.items()}
         closed = sum(host.closed(ours) for host in here.values())
         running = [row for row in jobs.iter("job_list") if row.get("state") == "running"]
-        rooms = [
-            quota.slots
-            - sum(
+
+        def slots_of_user(place: Place | None) -> int:
+            return sum(
                 _count(row, "slots")
                 for row in running
-                if quota.is_shared or row.findtext("JB_owner") == self.user
+                if row.findtext("JB_owner") == self.user
+                and (place is None or row.findtext("queue_name") == f"{place.queue}@{place.host}")
             )
-            for quota in self._quotas(quotas)
-        ]
-        beyond = max(0, (all_idle := sum(idle_at.values())) - max(0, min(rooms, default=all_idle)))
+
+        within = idle_within(
+            self._quotas(quotas),
+            [
+                Place(queue=name, host=host.name, used=one.used, idle=one.idle)
+                for host in here.values()
+                for name, one in host.queues.items()
+                if name in ours
+            ],
+            ours=slots_of_user,
+            all_running=sum(_count(row, "slots") for row in running),
+        )
+        beyond = max(0, (all_idle := sum(idle_at.values())) - within)
         return Figures(
             processors=sum(host.processors(ours) for host in here.values()),
             idle=all_idle - beyond,
@@ -307,9 +324,13 @@ class GridEngine(Dialect):
             shut_queues=_shut_queues(every),
         )
 
-    def _quotas(self, answer: Answer) -> tuple[Quota, ...]:
-        text = answer.out if answer.status == 0 else ""
-        return quotas_of(text, user=self.user, parallel_environment=self.parallel_environment)
+    def _quotas(self, answer: Answer) -> tuple[Set, ...]:
+        return quotas_of(
+            answer.out if answer.status == 0 else "",
+            user=self.user,
+            parallel_environment=self.parallel_environment,
+            project=self.project,
+        )
 
     def list_queue(self) -> Command:
         """See Dialect: with the requests of jobs, and the time on the clock of the cell."""
@@ -355,7 +376,7 @@ class GridEngine(Dialect):
         of their times is what one without a request may get."""
         *texts, quotas = answers
         queues, complexes = (answer.out if answer.status == 0 else "" for answer in texts)
-        slots = min((quota.slots for quota in self._quotas(quotas)), default=0)
+        slots = largest(self._quotas(quotas))
         is_forced = re.search(r"^h_rt\s+\S+\s+TIME\s+\S+\s+FORCED", complexes, re.MULTILINE)
         found = []
         for text in re.split(r"^(?=qname )", queues.replace("\\\n", ""), flags=re.MULTILINE):
@@ -635,15 +656,26 @@ async def _check(table: GridEngineTable, site: CommandRunner) -> None:
         )
 
 
-def _configure(answers: Answers, wishes: Mapping[str, str]) -> dict[str, object]:
-    """Choose the parallel environment: the wished one, or the only one there is."""
-    known, wished = answers.get("environment", ()), wishes.get("parallel_environment", "")
-    if wished in known or (not wished and len(known) == 1):
-        return {"parallel_environment": wished or known[0]}
-    words = ", ".join(known) or "none"
-    raise ConfigError(
-        f"{wished or 'several'}: choose one with --set parallel_environment=NAME: {words}"
-    )
+SURVEY = r"""
+for e in $(qconf -spl 2>/dev/null); do say environment $e; done
+for n in $(qhost -F gpu 2>/dev/null | sed -n 's/.*:gpu=\([0-9]*\).*/\1/p'); do say gpus $n; done
+"""
+
+
+def _configure(answers: Answers, wishes: Mapping[str, str]) -> Iterator[Setting]:
+    """Choose the parallel environment: the wished one, or the only one there is; count GPUs."""
+    key, known = "lrm.parallel_environment", answers.get("environment", ())
+    wished = wishes.get("parallel_environment", "")
+    if wished in known:
+        yield Setting(key=key, value=wished, reason="as you wish")
+    elif len(known) == 1 and not wished:
+        yield Setting(key=key, value=known[0], reason="the only one that `qconf -spl` lists")
+    else:
+        words = f"choose one that `qconf -spl` lists: {', '.join(known) or 'there is none'}"
+        yield Setting(key=key, reason=words, is_needed=True)
+    if gpus := sum(int(word) for word in answers.get("gpus", ()) if is_count(word)):
+        reason = "free now, by `qhost -F gpu`; give all that there are"
+        yield Setting(key="site.gpus", value=gpus, reason=reason)
 
 
 SYSTEM = BatchSystem(
@@ -670,7 +702,7 @@ SYSTEM = BatchSystem(
         needs_keeper=True,
     ),
     check=_check,
-    survey="for e in $(qconf -spl 2>/dev/null); do say environment $e; done",
+    survey=SURVEY,
     configure=_configure,
     tried_with="Son of Grid Engine 8.1.9",
 )

@@ -29,7 +29,7 @@ from importlib.resources import files
 from signal import SIGKILL
 from typing import Any
 
-from koala.common.protocol.messages import Resources, SiteResources
+from koala.common.protocol.messages import Queue, Resources, SiteResources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
 from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
@@ -40,6 +40,7 @@ from koala_agent.lrm.dialect import (
     Figures,
     Gate,
     JobState,
+    Limits,
     Question,
     check_status,
     check_word,
@@ -137,6 +138,15 @@ and the script that has not arrived."""
 SPOOL_S = 60
 """Longest time that a script may take to arrive; its agent may have been killed."""
 IDLE_AND_GATED = f"JobStatus == {IDLE} && KoalaGated =?= true"
+SYSTEM_RULES = ("SYSTEM_PERIODIC_REMOVE", "SYSTEM_PERIODIC_HOLD")
+OF_OTHERS = re.compile(r"(?i)JobStatus\s*(?:=\?=|==)\s*[^2\s]|JobUniverse\s*(?:=\?=|==)")
+"""Part of such a rule that is not for running jobs of ours."""
+RUN_FOR = re.compile(
+    r"(?i)(?:(?:time\(\)|CurrentTime)\s*-\s*(?:MY\.)?"
+    r"(?:EnteredCurrentStatus|JobStartDate|JobCurrentStart\w*Date|ShadowBday)"
+    r"|RemoteWallClockTime)\s*\)*\s*>=?\s*\(?\s*([0-9][0-9*\s]*)"
+)
+"""Time that a job has run for, and how long it may."""
 NUMBER_MAX = 2**31
 VACATE_S = 20
 """Seconds between TERM and KILL."""
@@ -291,6 +301,25 @@ class HTCondor(Dialect):
             raise RequestRefusedError(message)
         is_final = FAULTS.search(answer.err) is not None and not is_away
         raise LocalManagerError(message, transient=not is_final)
+
+    def limits(self) -> tuple[Command, ...]:
+        """See Dialect: when the schedd removes or holds jobs, as far as this host's configuration
+        is the schedd's."""
+        return (Command(argv=("condor_config_val", *SYSTEM_RULES)),)
+
+    def read_limits(self, answers: tuple[Answer, ...]) -> Limits:
+        """See Dialect: the shortest time after which such a rule ends a job that runs."""
+        clauses = [
+            part for part in re.split(r"\|\||\n", answers[0].out) if not OF_OTHERS.search(part)
+        ]
+        times = [
+            math.prod(int(number) for number in re.findall(r"[0-9]{1,9}", found[1]))
+            for part in clauses
+            for found in RUN_FOR.finditer(part)
+        ]
+        if not times:
+            return Limits()
+        return Limits(queues=(Queue(name="pool", is_default=True, longest_s=float(min(times))),))
 
     def list_jobs(self) -> Command:
         """See Dialect: the account's own, even where a site lists all by default."""

@@ -1,12 +1,13 @@
-"""The gate probe that an agent repeats by itself, once the configuration of its batch system is
-another one. It is beside nobody who waits: it needs idle processors, and ends for a claim of ours.
+"""The gate probe that an agent makes by itself: once at a site, and again when the configuration of
+its batch system is another one. It is beside nobody who waits: it needs idle processors, and ends
+for a claim of ours. Until it has shown something the gate counts that the documents promise.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,8 +20,8 @@ from koala_agent.lrm.dialect import Dialect
 from koala_agent.lrm.gate_probe import Trial, later_than, probe_job
 from koala_agent.lrm.local_manager import Idle
 
-POLL_S, AGAIN_S = 5.0, 3600.0
-"""Pause between two looks of a probe, and between two probes that have shown nothing."""
+POLL_S = 10.0
+"""Pause between two looks of a probe."""
 HOLE_S = 300.0
 """Time for which the two processors must be idle that a probe uses."""
 
@@ -40,7 +41,9 @@ class RepeatedProbe:
         folder: Path,
         scope: str,
         clock: Callable[[], float],
+        after_s: float,
     ) -> None:
+        """None begins in the first `after_s`: whoever starts an agent wants something else."""
         self._dialect = dialect
         self._breaker = breaker
         self._claims = claims
@@ -49,12 +52,14 @@ class RepeatedProbe:
         self._scope = scope
         self._clock = clock
         self._task: asyncio.Task[None] | None = None
-        self._due_at = -math.inf
+        self._trial: Trial | None = None
+        self._due_at = clock() + after_s
 
     def start_when_due(self, group: asyncio.TaskGroup, idle_now: Callable[[], Idle]) -> None:
         """Begin a probe when it is due; end it as soon as a claim of ours waits."""
         is_needed = any(claim.is_waiting() for claim in self._claims.open())
         if self._task is not None and not self._task.done():
+            self._gatekeeper.note_probe()
             if is_needed:
                 self._task.cancel()
         elif not is_needed and self._clock() >= self._due_at and self._gatekeeper.to_try:
@@ -64,16 +69,28 @@ class RepeatedProbe:
             if not idle.trouble and max(idle.startable, *holes, 0) >= spare:
                 self._task = group.create_task(self._run())
 
+    def without(self, idle: Idle) -> Idle:
+        """Return the figures without the jobs of a probe: it makes room for any claim."""
+        mine = 0 if self._trial is None else self._trial.running * max(1, idle.resources.unit)
+        mine = min(mine, idle.local_processors)
+        if not mine:
+            return idle
+        return replace(
+            idle,
+            idle=idle.idle + mine,
+            startable=idle.startable + mine,
+            local_processors=idle.local_processors - mine,
+        )
+
     def cancel(self) -> None:
         """End a probe that runs."""
         if self._task is not None:
             self._task.cancel()
 
     async def _run(self) -> None:
-        self._due_at = self._clock() + AGAIN_S
         job = probe_job(self._folder)
         self._claims.apart |= {job.claim, later_than(job).claim}
-        trial = Trial(
+        self._trial = Trial(
             self._dialect,
             ask=partial(self._breaker.ask, account=""),
             act=partial(self._breaker.act, account=""),
@@ -83,8 +100,10 @@ class RepeatedProbe:
         try:
             gates = self._gatekeeper.to_try
             usable = [gate for gate in gates if gate.keeps_place]
-            seen = await trial.try_all(gates, usable, job, self._folder)
+            seen = await self._trial.try_all(gates, usable, job, self._folder)
             log.info("gate.probed", result=seen)
         except (KoalaError, OSError) as error:
             log.warning("gate.probed", result=str(error))
-        self._gatekeeper.note_probe()
+        finally:
+            self._trial = None
+            self._gatekeeper.note_probe()

@@ -31,7 +31,7 @@ from koala.common.protocol.messages import Queue, Resources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.limits.partitions import NODES_FORMAT, limits_of
 from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
-from koala_agent.lrm.batch.slurm_gates import FAR, GATED, gates_of
+from koala_agent.lrm.batch.slurm_gates import FAR, GATED, gates_of, is_gated
 from koala_agent.lrm.batch.slurm_nodes import (
     NODE_COLUMNS,
     Node,
@@ -459,8 +459,8 @@ def _job(row: Row) -> BatchJob:
         return replace(ended, cause=EndCause.CANCELLED_BEGUN, reason=words)
     now = STATES.get(row.state, JobState.RUNNING)
     cause = EndCause.LOST
-    is_gated = now is JobState.QUEUED and row.comment == GATED
-    if now is JobState.QUEUED and row.reason.startswith(NEVER) and not is_gated:
+    is_shut = now is JobState.QUEUED and is_gated(row.comment, row.reason)
+    if now is JobState.QUEUED and row.reason.startswith(NEVER) and not is_shut:
         now, cause = JobState.STUCK, EndCause.WITHDRAWN
     has_processors = now is JobState.RUNNING and is_count(row.processors)
     return BatchJob(
@@ -472,7 +472,7 @@ def _job(row: Row) -> BatchJob:
         reason=row.reason,
         is_again=is_count(row.restarts) and int(row.restarts) > 0,
         is_limited=now is JobState.QUEUED and row.reason.startswith(LIMITS),
-        is_gated=is_gated,
+        is_gated=is_shut,
         processors=int(row.processors) if has_processors else 0,
     )
 
@@ -553,11 +553,6 @@ def _dialect(table: SlurmTable, site: DialectSettings) -> Dialect:
     )
 
 
-def _count(answer: str) -> int:
-    """Read the processors of `sinfo -o %C`: allocated, idle, other and all."""
-    return int(answer.strip().rpartition("/")[2])
-
-
 SYSTEM = BatchSystem(
     kind="slurm",
     title="Slurm",
@@ -590,7 +585,5 @@ SYSTEM = BatchSystem(
         host_variables=("SLURM_", "SLURMD_"),
         needs_keeper=True,
     ),
-    count=("sinfo", "-h", "-o", "%C"),
-    read_count=_count,
     tried_with="22.05.8, 24.11.5 and 26.05.5",
 )

@@ -21,8 +21,8 @@ from koala_agent.lrm.dialect import Gate, Order, Question
 from koala_agent.lrm.local_manager import RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 
-GATED = "koala-gated"
-"""Comment of a job that is gated."""
+GATED, GATED_BY_NICE = "koala-gated", "koala-gated-nice"
+"""Comments of a job that is gated."""
 FAR, FAR_RENEW_S = "now+7days", 86_400.0
 """Start time of a job that is gated by it, which is put off once a day."""
 NODES_RENEW_S = 3600.0
@@ -112,8 +112,8 @@ def gates_of(config: str, nodes: str, options: Sequence[str] = ()) -> tuple[Gate
     )
     by_nice = Gate(
         name="nice value",
-        shut=partial(_update, (f"Nice={NICE}", f"Comment={GATED}")),
-        settle=partial(_update, (f"Nice={NICE}", "StartTime=now")),
+        shut=partial(_update, (f"Nice={NICE}", f"Comment={GATED_BY_NICE}")),
+        settle=partial(_update, (f"Nice={NICE}", "StartTime=now", f"Comment={GATED_BY_NICE}")),
         open=open_nice(""),
         open_native=open_nice,
         read=_read_update,
@@ -122,6 +122,12 @@ def gates_of(config: str, nodes: str, options: Sequence[str] = ()) -> tuple[Gate
         note="processors that nobody else wants start a job in spite of it",
     )
     return (by_nodes, by_time, by_nice) if resets_age else (by_time, by_nice, by_nodes)
+
+
+def is_gated(comment: str, reason: str) -> bool:
+    """Test a waiting job: one that waits for processors alone was opened by somebody else, who left
+    the comment, unless nothing but its nice value holds it back."""
+    return comment == GATED_BY_NICE or (comment == GATED and reason != "Resources")
 
 
 def _update(changes: tuple[str, ...], numbers: Sequence[str]) -> Command:

@@ -169,7 +169,7 @@ def waiting_for(
     found = []
     known: dict[tuple[str, ...], frozenset[str]] = {}
     for row in rows:
-        if row.state != WAITING or row.comment == gated or row.reason.startswith(NO_RIGHT):
+        if row.state != WAITING or row.comment.startswith(gated) or row.reason.startswith(NO_RIGHT):
             continue
         kind = (row.partition, row.wanted_nodes, row.features, row.gres_per_node, row.gres_per_job)
         if kind not in known:
@@ -212,12 +212,12 @@ def _queue_row(row: Row) -> QueueRow:
 
 def queue_of(rows: Iterable[Row], *, gated: str) -> tuple[QueueRow, ...]:
     """Return the jobs, the waiting ones in the order of their priorities;
-    `gated` is the comment of those that are gated."""
+    comments of those that are gated begin with `gated`."""
     running, waiting = [], []
     for row in rows:
         if row.state != WAITING:
             running.append(_queue_row(row))
-        elif row.comment == gated or not row.reason.startswith(NO_RIGHT):
+        elif row.comment.startswith(gated) or not row.reason.startswith(NO_RIGHT):
             waiting.append((_queue_row(row), _count(row.priority)))
     return (*running, *by_priority(waiting))
 

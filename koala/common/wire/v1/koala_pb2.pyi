@@ -264,6 +264,7 @@ class Submitted(_message.Message):
     RETRY_AFTER_S_FIELD_NUMBER: _builtins.int
     OTHERS_FIELD_NUMBER: _builtins.int
     EXPECTED_FIELD_NUMBER: _builtins.int
+    LACK_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     is_known: _builtins.bool
     """the key had been used for the same text before"""
@@ -285,6 +286,10 @@ class Submitted(_message.Message):
     def others(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """spec: further mistakes of the same text, with their places"""
 
+    @_builtins.property
+    def lack(self) -> Global___Lack:
+        """rejected: what is told of it apart from the text"""
+
     def __init__(
         self,
         *,
@@ -299,14 +304,60 @@ class Submitted(_message.Message):
         retry_after_s: _builtins.float = ...,
         others: _abc.Iterable[_builtins.str] | None = ...,
         expected: _builtins.str = ...,
+        lack: Global___Lack | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lack", b"lack"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["column", b"column", "error", b"error", "error_kind", b"error_kind", "expected", b"expected", "is_known", b"is_known", "job", b"job", "line", b"line", "others", b"others", "retry_after_s", b"retry_after_s", "source", b"source", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["column", b"column", "error", b"error", "error_kind", b"error_kind", "expected", b"expected", "is_known", b"is_known", "job", b"job", "lack", b"lack", "line", b"line", "others", b"others", "retry_after_s", b"retry_after_s", "source", b"source", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Submitted: _TypeAlias = Submitted  # noqa: Y015
+
+@_typing.final
+class Lack(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMPONENT_FIELD_NUMBER: _builtins.int
+    SITE_FIELD_NUMBER: _builtins.int
+    WANTED_FIELD_NUMBER: _builtins.int
+    HAD_FIELD_NUMBER: _builtins.int
+    component: _builtins.str
+    """its label"""
+    site: _builtins.str
+    wanted: _builtins.int
+    """processors"""
+    had: _builtins.int
+    def __init__(
+        self,
+        *,
+        component: _builtins.str | None = ...,
+        site: _builtins.str | None = ...,
+        wanted: _builtins.int | None = ...,
+        had: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_component", b"_component", "_had", b"_had", "_site", b"_site", "_wanted", b"_wanted", "component", b"component", "had", b"had", "site", b"site", "wanted", b"wanted"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_component", b"_component", "_had", b"_had", "_site", b"_site", "_wanted", b"_wanted", "component", b"component", "had", b"had", "site", b"site", "wanted", b"wanted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__component: _TypeAlias = _typing.Literal["component"]  # noqa: Y015
+    _WhichOneofArgType__component: _TypeAlias = _typing.Literal["_component", b"_component"]  # noqa: Y015
+    _WhichOneofReturnType__had: _TypeAlias = _typing.Literal["had"]  # noqa: Y015
+    _WhichOneofArgType__had: _TypeAlias = _typing.Literal["_had", b"_had"]  # noqa: Y015
+    _WhichOneofReturnType__site: _TypeAlias = _typing.Literal["site"]  # noqa: Y015
+    _WhichOneofArgType__site: _TypeAlias = _typing.Literal["_site", b"_site"]  # noqa: Y015
+    _WhichOneofReturnType__wanted: _TypeAlias = _typing.Literal["wanted"]  # noqa: Y015
+    _WhichOneofArgType__wanted: _TypeAlias = _typing.Literal["_wanted", b"_wanted"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__component) -> _WhichOneofReturnType__component | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__had) -> _WhichOneofReturnType__had | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__site) -> _WhichOneofReturnType__site | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__wanted) -> _WhichOneofReturnType__wanted | None: ...
+
+Global___Lack: _TypeAlias = Lack  # noqa: Y015
 
 @_typing.final
 class CancelRequest(_message.Message):
@@ -439,6 +490,41 @@ class JobRequest(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___JobRequest: _TypeAlias = JobRequest  # noqa: Y015
+
+@_typing.final
+class GridTimelineRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    SITE_FIELD_NUMBER: _builtins.int
+    since: _builtins.float
+    """instants of the daemon's time; absent: half an hour before the end"""
+    until: _builtins.float
+    """absent: now"""
+    site: _builtins.str
+    """only this one; empty: all"""
+    def __init__(
+        self,
+        *,
+        since: _builtins.float | None = ...,
+        until: _builtins.float | None = ...,
+        site: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_since", b"_since", "_until", b"_until", "since", b"since", "until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_since", b"_since", "_until", b"_until", "since", b"since", "site", b"site", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__since: _TypeAlias = _typing.Literal["since"]  # noqa: Y015
+    _WhichOneofArgType__since: _TypeAlias = _typing.Literal["_since", b"_since"]  # noqa: Y015
+    _WhichOneofReturnType__until: _TypeAlias = _typing.Literal["until"]  # noqa: Y015
+    _WhichOneofArgType__until: _TypeAlias = _typing.Literal["_until", b"_until"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__since) -> _WhichOneofReturnType__since | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__until) -> _WhichOneofReturnType__until | None: ...
+
+Global___GridTimelineRequest: _TypeAlias = GridTimelineRequest  # noqa: Y015
 
 @_typing.final
 class SiteRequest(_message.Message):

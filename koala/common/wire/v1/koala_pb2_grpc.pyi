@@ -41,6 +41,7 @@ class KoalaStub:
     Show: _grpc.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]
     Why: _grpc.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]
     Timeline: _grpc.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]
+    GridTimeline: _grpc.UnaryUnaryMultiCallable[_koala_pb2.GridTimelineRequest, _koala_pb2.Document]
     Sites: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
     ChangeSite: _grpc.UnaryUnaryMultiCallable[_koala_pb2.SiteRequest, _koala_pb2.Document]
     ListFiles: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
@@ -83,6 +84,7 @@ class KoalaAsyncStub(KoalaStub):
     Show: _aio.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]  # type: ignore[assignment]
     Why: _aio.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]  # type: ignore[assignment]
     Timeline: _aio.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]  # type: ignore[assignment]
+    GridTimeline: _aio.UnaryUnaryMultiCallable[_koala_pb2.GridTimelineRequest, _koala_pb2.Document]  # type: ignore[assignment]
     Sites: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
     ChangeSite: _aio.UnaryUnaryMultiCallable[_koala_pb2.SiteRequest, _koala_pb2.Document]  # type: ignore[assignment]
     ListFiles: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
@@ -162,6 +164,13 @@ class KoalaServicer(metaclass=_abc_1.ABCMeta):
     def Timeline(
         self,
         request: _koala_pb2.JobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+
+    @_abc_1.abstractmethod
+    def GridTimeline(
+        self,
+        request: _koala_pb2.GridTimelineRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
 

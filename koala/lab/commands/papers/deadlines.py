@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from koala.lab.commands.setting_options import simulation
+from koala.lab.commands.options import simulation
 from koala.lab.commands.simulation_options import Runs
-from koala.lab.papers.deadlines.options import SIMULATION
 from koala.lab.papers.deadlines.simulation.counting import Outcome, Summary, summarize
 from koala.lab.papers.deadlines.simulation.run import simulate
-from koala.lab.papers.deadlines.simulation.setting import Setting
+from koala.lab.papers.deadlines.simulation.setting import SIMULATION, Setting
 
 UNITS = {"local_response": "s"}
 WORDS = {

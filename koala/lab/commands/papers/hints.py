@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isnan
 from pathlib import Path
 
-from koala.lab.commands.setting_options import simulation
+from koala.lab.commands.options import simulation
 from koala.lab.commands.simulation_options import Runs, write_rows
 from koala.lab.papers.hints.options import SIMULATION
 from koala.lab.papers.hints.simulation.counting import Summary, summarize

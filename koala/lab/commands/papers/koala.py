@@ -7,12 +7,12 @@ from math import floor, isfinite, log10
 from pathlib import Path
 
 from koala.cli.render.table import columns, table
-from koala.lab.commands.setting_options import simulation
+from koala.lab.commands.options import simulation
 from koala.lab.commands.simulation_options import Runs, write_rows
 from koala.lab.papers.koala.options import SIMULATION
+from koala.lab.papers.koala.simulation.counting import Summary
 from koala.lab.papers.koala.simulation.run import run
 from koala.lab.papers.koala.simulation.setting import Group, Setting
-from koala.lab.papers.koala.simulation.summary import Summary
 from koala.lab.sim.statistics import Interval
 
 

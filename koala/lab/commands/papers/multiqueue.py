@@ -11,10 +11,10 @@ import click
 from koala.cli.render.table import columns, table
 from koala.common.runtime.progress_bar import progress
 from koala.errors import ConfigError
-from koala.lab.commands.setting_options import simulation
+from koala.lab.commands.options import simulation
 from koala.lab.commands.simulation_options import INTERRUPTED, Runs, check_outputs, write_rows
 from koala.lab.papers.multiqueue.options import SIMULATION
-from koala.lab.papers.multiqueue.simulation.points import (
+from koala.lab.papers.multiqueue.simulation.counting import (
     SimulatedPoint,
     items_of,
     points_of,

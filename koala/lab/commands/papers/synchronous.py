@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from koala.lab.commands.setting_options import simulation
+from koala.lab.commands.options import simulation
 from koala.lab.commands.simulation_options import Runs
-from koala.lab.papers.synchronous.options import SIMULATION
 from koala.lab.papers.synchronous.simulation.counting import Outcome, Summary, summarize
 from koala.lab.papers.synchronous.simulation.run import simulate
-from koala.lab.papers.synchronous.simulation.setting import Setting
+from koala.lab.papers.synchronous.simulation.setting import SIMULATION, Setting
 
 WORDS = {
     "skew_eq2": ("skew by equation (2), mean over cycles", "s"),

@@ -1,17 +1,14 @@
 """The deadlines paper: figures 1 to 9 and its claims.
 
-- `simulation`: the model; `options`, `command`: `koala simulate`.
+- `simulation`: the model, and in `setting` its options.
 - `points`: the runs.
-- `claims`, `claims_model` (sections 2 and 3.1), `claims_rpp` (3.2), `claims_wait` (3.3): the claims
-  of the text.
+- `sentences.toml`: the claims of the text, with their tests; `claims` reads them.
 - `figures`: the figures.
-- `quantities`: measured quantities, loads and comparisons that claims share.
 """
 
-from koala.lab.papers.deadlines.claims import SENTENCES
+from koala.lab.papers.deadlines.claims import SENTENCES, same_loads
 from koala.lab.papers.deadlines.figures import FIGURES
 from koala.lab.papers.deadlines.points import LEVELS, READINGS, run
-from koala.lab.papers.deadlines.quantities import same_loads
 from koala.lab.papers.paper import Paper
 from koala.lab.sim.runs import Effort
 

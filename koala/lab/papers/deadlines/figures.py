@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
+from koala.lab.papers.deadlines.claims import WORDS
 from koala.lab.papers.deadlines.points import (
     FRACTIONS,
     GLOBAL_LOADS,
@@ -23,7 +24,6 @@ from koala.lab.papers.deadlines.points import (
     name_of_wait,
     point_of_rate,
 )
-from koala.lab.papers.deadlines.quantities import WORDS
 from koala.lab.papers.paper import Difference, Drawn, Figure, Mark, Panel
 from koala.lab.sim.runs import Quantity
 

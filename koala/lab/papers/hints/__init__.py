@@ -1,8 +1,8 @@
 """The hints paper: figure 2 and its claims.
 
-- `simulation`: the model; `options`, `command`: `koala simulate`.
+- `simulation`: the model; `options` of its command.
 - `points`: the runs.
-- `claims`: the claims of the text.
+- `sentences.toml`: the claims of the text, with their tests; `claims` reads them.
 - `figures`: the figures.
 """
 

@@ -8,8 +8,7 @@ from typing import Any
 from koala.common.runtime.option_values import Bounds
 from koala.lab.papers.hints.simulation.grid_file import read_grid
 from koala.lab.papers.hints.simulation.setting import Setting
-from koala.lab.papers.options import Declared
-from koala.lab.sim.options import Option
+from koala.lab.sim.options import Declared, Option
 
 GRID = {
     "grid": Option(

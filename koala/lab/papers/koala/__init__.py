@@ -1,9 +1,8 @@
 """The KOALA paper: figures 1 to 5 and its claims.
 
-- `simulation`: the model; `options`, `command`: `koala simulate`.
+- `simulation`: the model; `options` of its command.
 - `points`: the runs.
-- `claims`, `claims_results` (section 5): the claims of the text.
-- `claims_shared`: names of the measured quantities.
+- `sentences.toml`: the claims of the text, with their tests; `claims` reads them.
 - `figures`: the figures.
 """
 

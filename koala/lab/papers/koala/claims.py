@@ -1,41 +1,113 @@
-"""Claims of the KOALA paper: its design and experiment (sections 2 to 4), its summary (1 and
-7), and the list of all."""
+"""Claims of the KOALA paper: how their tests, written in `sentences.toml`, are read, and the tests
+that are not written there.
+
+A phrase there is a measure of a group of jobs (`placement_s.72x8.high`), any other metric, or
+`high` or `low` with a measure and groups. Before it may stand `watched`, `larger` (jobs that no
+site could run alone) or `with` and a change of the experiment; after it a name. `against` and a
+change has the experiment, and the experiment with that change.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from koala.lab.papers.comparisons import (
-    LITTLE,
-    MUCH,
-    above,
-    all_higher,
-    always,
-    always_same,
-    exact,
-    higher,
-    higher_by,
-    lower,
-    share,
-    shown,
-)
-from koala.lab.papers.koala.claims_results import FAILURES, PLACING, UTILIZATION
-from koala.lab.papers.koala.claims_shared import (
-    Phrases,
-    against,
-    all_finish,
-    at_loads,
-    by_priority,
-    much_more,
-    of,
-    once,
-    shapes,
-)
-from koala.lab.papers.koala.points import LARGER, Watched, changed
+from koala.lab.papers.comparisons import LITTLE, exact, once, share, shown
+from koala.lab.papers.koala.points import LARGER, SHAPES, LoadLevel, Reading, Watched, changed
 from koala.lab.papers.koala.simulation.setting import Setting
-from koala.lab.papers.paper import Comparison
-from koala.lab.papers.sentences import read_sentences
-from koala.lab.sim.runs import Quantity
+from koala.lab.papers.paper import Comparison, Found, Test, listed
+from koala.lab.papers.sentences import Row, read_sentences
+from koala.lab.papers.written_tests import compared
+from koala.lab.sim.runs import Level, Quantity
+
+WORDS = {
+    "response_s": "response",
+    "placement_s": "placement time",
+    "start_delay_s": "start delay",
+    "failures_percent": "failures",
+    "failures_per_job": "failures a job",
+    "coallocated_percent": "co-allocated",
+    "attempts": "placements",
+    "placement_tries": "placement tries",
+    "claiming_tries": "claiming tries",
+    "extra_claiming_tries": "additional claiming tries",
+    "preemptions_per_job": "preempted",
+    "processor_wasted_s": "processor-seconds wasted",
+}
+"""Measures of groups of jobs."""
+_NAMES = [f"{size}x{count}" for size, count in SHAPES]
+GROUPS = {
+    "SHAPES": _NAMES,
+    "36xN": [name for name in _NAMES if name.startswith("36")],
+    "72xN": [name for name in _NAMES if name.startswith("72")],
+    "OTHERS": ["36.low", "72.high", "72.low"],
+}
+
+
+def of(setting: Setting | Watched, metric: str, name: str = "") -> Quantity:
+    """Return a metric, or a measure of a group of jobs (of all, if none is named)."""
+    measure, _, group = metric.partition(".")
+    if measure not in WORDS:
+        return Quantity(setting, metric, name)
+    told = f"{WORDS[measure]} {name or group}".rstrip()
+    return Quantity(setting, f"{measure}.{group or 'all'}", told)
+
+
+def quantity(at: Setting | Watched, words: Sequence[str]) -> Any:  # noqa: ANN401 - one or several
+    """Read a phrase."""
+    match words:
+        case ["exact", metric, name]:
+            return exact(metric, name)
+        case ["watched", *rest]:
+            assert isinstance(at, Setting)
+            return quantity(Watched(at), rest)
+        case ["larger", *rest]:
+            return quantity(LARGER, rest)
+        case ["with", change, *rest]:
+            assert isinstance(at, Setting)
+            return quantity(changed(at, change), rest)
+        case ["high" | "low" as priority, measure, group]:
+            return of(at, f"{measure}.{group}.{priority}")
+        case ["against", change, metric]:
+            assert isinstance(at, Setting)
+            _, _, group = metric.partition(".")
+            return [
+                of(at, metric, f"{group} as in the paper".lstrip()),
+                of(changed(at, change), metric, change),
+            ]
+        case _:
+            metric, *named = words
+            return of(at, metric, *named)
+
+
+Phrase = Callable[[Setting], Found]
+"""Makes the comparisons at a regular load."""
+
+
+def _test_of(row: Row, phrase: Phrase | None) -> Test:
+    """Make a test at each regular load, of a claim about figures under readings, too; or once."""
+    if "once" in row:
+        return once(*listed(compared(row["once"], partial(quantity, LARGER), GROUPS)))
+    is_charted = "figures" in row
+
+    def test(level: Level) -> Found:
+        if not isinstance(level, LoadLevel) or (isinstance(level, Reading) and not is_charted):
+            return ()
+        at = level.setting
+        return phrase(at) if phrase else compared(row["test"], partial(quantity, at), GROUPS)
+
+    return test
+
+
+def _hardly_late(at: Setting) -> Comparison:
+    return shown(
+        f"lateness < {share(LITTLE)} of FTT",
+        lambda late, transfer: LITTLE * transfer - late,
+        of(at, "lateness_s", "lateness, s"),
+        of(at, "transfer_s", "FTT, s"),
+    )
 
 
 def _preference(at: Setting) -> Comparison:
@@ -43,111 +115,21 @@ def _preference(at: Setting) -> Comparison:
     return shown(
         "low less high in placement time: more with S = 2 than with S = 1",
         lambda low, high, low_1, high_1: (low - high) - (low_1 - high_1),
-        of(at, "placement_s", "low"),
-        of(at, "placement_s", "high"),
-        of(plain, "placement_s", "low", "low, S = 1"),
-        of(plain, "placement_s", "high", "high"),
+        of(at, "placement_s.low"),
+        of(at, "placement_s.high"),
+        of(plain, "placement_s.low", "low, S = 1"),
+        of(plain, "placement_s.high", "high"),
     )
 
 
-def _none_returns(at: Setting) -> Comparison:
-    text = "placements a job that came to nothing, claimed"
-    once_ = Quantity(changed(at, "claim at once"), "returned", f"{text} at once")
-    return higher(Quantity(at, "returned", f"{text} later"), once_)
+def _twice_as_long(at: Setting) -> Comparison:
+    return shown(
+        "placement time 72.low > 2 × placement time 36.low",
+        lambda large, small: large - 2 * small,
+        of(at, "placement_s.72.low"),
+        of(at, "placement_s.36.low"),
+    )
 
 
-MODEL: Phrases = {
-    "2.3-1": once(all_finish(LARGER)),
-    "2.3-2": lambda at: above(Quantity(at, "sharing_percent", "jobs on fewer sites"), 0),
-    "2.4-1": lambda at: above(of(at, "extra_claiming_tries"), 0),
-    "2.4-2": lambda at: [
-        above(of(at, "preemptions_per_job", "low"), 0),
-        always(of(at, "preemptions_per_job", "high"), 0),
-    ],
-    "2.5-1": lambda at: always(Quantity(Watched(at), "most_skew_s", "largest difference, s"), 0),
-    "2.6-1": lambda at: lower(
-        Quantity(at, "transfer_s", "FTT, Close-to-Files"),
-        Quantity(changed(at, "worst fit"), "transfer_s", "Worst-Fit"),
-    ),
-    "2.7-3": lambda at: shown(
-        f"lateness < {share(LITTLE)} of FTT",
-        lambda late, transfer: LITTLE * transfer - late,
-        Quantity(at, "lateness_s", "lateness, s"),
-        Quantity(at, "transfer_s", "FTT, s"),
-    ),
-    "2.7-1": lambda at: higher_by(
-        MUCH, *reversed(against(at, "claim at once", "processor_wasted_s"))
-    ),
-    "2.7-2": _none_returns,
-}
-
-MECHANISMS: Phrases = {
-    "3.1-1": lambda at: lower(of(at, "placement_s", "high"), of(at, "placement_s", "low")),
-    "3.1-2": _preference,
-    "3.1-3": lambda at: [
-        always(Quantity(at, "failed_percent", "failed for good, %"), 0),
-        above(of(at, "placement_tries"), 1),
-    ],
-    "3.2-1": lambda at: lower(
-        Quantity(at, "returned", "placements a job that came to nothing"),
-        Quantity(changed(at, "L fixed"), "returned", "L fixed"),
-    ),
-    "3.3-1": lambda at: lower(*against(at, "atomic", "start_delay_s")),
-    "3.3-2": lambda at: lower(*against(at, "no preemption", "start_delay_s", "high")),
-    "3.3-3": lambda at: [
-        above(of(at, "preemptions_per_job", "low"), 0),
-        always_same(
-            Quantity(at, "finished.low", "finished of low priority"),
-            Quantity(at, "jobs.low", "submitted"),
-        ),
-    ],
-    "3.3-4": lambda at: higher(*against(at, "atomic", "processor_wasted_s")),
-    "3.4-1": lambda at: [
-        above(of(at, "failures_per_job"), 0),
-        all_finish(at),
-    ],
-    "3.4-2": lambda at: lower(
-        Quantity(at, "processors.end", "usable at the end"),
-        Quantity(at, "processors.begin", "at the beginning"),
-    ),
-}
-
-EXPERIMENT: Phrases = {
-    "4.2-1": once(
-        always(exact("most_components.36", "most components of 36"), 4),
-        always(exact("most_components.72", "most components of 72"), 8),
-        always(exact("least_component", "smallest component"), 9),
-    ),
-    "4.2-2": lambda at: above(Quantity(Watched(at), "most_delayed", "most delayed at once"), 0),
-    "4.3-1": lambda at: above(Quantity(at, "failed_once_percent", "failed once"), 100 * MUCH, "%"),
-}
-
-
-SUMMARY: Phrases = {
-    "1-1": lambda at: above(Quantity(at, "wasted_percent", "wasted"), 0, "%"),
-    "1-2": lambda at: higher(*against(at, "whole", "failures_percent")),
-    "1-3": lambda at: lower(*by_priority(at, "response_s", (36,))[0]),
-    "1-4": lambda at: much_more(at, "response_s", "72.high", "36.high"),
-    "1-5": lambda at: all_higher(shapes(at, "placement_s", 72), shapes(at, "placement_s", 36)[-1:]),
-    "1-6": lambda at: above(of(at, "coallocated_percent"), 50, "%"),
-    "1-7": all_finish,
-}
-
-CONCLUSIONS: Phrases = {
-    "7-1": lambda at: (
-        above(Quantity(Watched(at), "checks", "checks that all promises hold"), 0),
-        all_finish(Watched(at)),
-    ),
-}
-
-TESTS = {
-    **SUMMARY,
-    **MODEL,
-    **MECHANISMS,
-    **EXPERIMENT,
-    **UTILIZATION,
-    **FAILURES,
-    **PLACING,
-    **CONCLUSIONS,
-}
-SENTENCES = read_sentences(Path(__file__).parent, TESTS, at_loads)
+TESTS = {"2.7-3": _hardly_late, "3.1-2": _preference, "5.3-15": _twice_as_long}
+SENTENCES = read_sentences(Path(__file__).parent, TESTS, _test_of)

@@ -8,8 +8,7 @@ from typing import Any
 from koala.common.runtime.option_values import numbers
 from koala.lab.papers.koala.simulation import setting as das
 from koala.lab.papers.koala.simulation.setting import Setting
-from koala.lab.papers.options import Declared
-from koala.lab.sim.options import Option
+from koala.lab.sim.options import Declared, Option
 
 RATES = {
     "claim_errs": Option(

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from math import floor
 
-from koala.lab.papers.comparisons import ascending
 from koala.lab.papers.multiqueue.maxima import MAXIMA
 from koala.lab.papers.multiqueue.points import Case, Point
 from koala.lab.papers.paper import Comparison, Found, listed
@@ -66,8 +65,6 @@ SOME_MULTI = (
     *(TWO_THREE, HALF_TWO, EIGHTY, NINETY),
 )
 """Balanced cases with more than single-component jobs: figure 3a to 3h."""
-MULTI_RISES = (NINETY, EIGHTY, HALF_FOUR)
-"""More and more jobs of four components, the others of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +127,6 @@ class View:
     def common(self, policy: str) -> Quantity:
         """Mean response time of the jobs from the global queue."""
         return self.of(policy, "response.global", "global")
-
-    def commons(self, policies: Iterable[str]) -> tuple[Quantity, ...]:
-        """Mean response times of the jobs from the global queue, for several policies."""
-        return tuple(self.common(policy) for policy in policies)
 
     def single(self, policy: str) -> Quantity:
         """Mean response time of single-component jobs."""
@@ -289,8 +282,3 @@ def at_one_load(charts: tuple[Chart, ...], phrase: Callable[..., Found]) -> Char
     sustain; it takes a view of each. What differs between mixes is then not their loads."""
     limit = min(chart.limit for chart in charts)
     return between(tuple(replace(chart, common=limit) for chart in charts), phrase)
-
-
-def rising(views: Iterable[View], policy: str) -> tuple[Comparison, ...]:
-    """Test that the total of a policy is lower in each of these cases than in the next."""
-    return ascending(*(view.total(policy) for view in views))

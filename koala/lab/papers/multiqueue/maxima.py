@@ -7,6 +7,10 @@ on them, no verdict. Policies that equal another one in a case are left out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from koala.lab.papers.multiqueue.points import Case
+
 POLICIES = (
     *("GS", "LS-OR", "LS-RD", "LS-RO", "LS-DO", "GP"),
     *("LP-LF", "LP-GF", "LP-RD", "EQ-LF", "EQ-GF", "EQ-RD", "LQ"),
@@ -31,3 +35,21 @@ MAXIMA = {
     }
     for case, row in _TABLE.items()
 }
+
+
+def table_1(cases: Sequence[Case]) -> str:
+    """Format these cases with the maximal utilisations of the policies, as Markdown."""
+    columns = tuple(MAXIMA[cases[0].mix, True])
+    lines = [
+        "| case | balanced | " + " | ".join(columns) + " |",
+        "| --- | --- |" + " --: |" * len(columns),
+    ]
+    lines += [_row(case, columns) for case in cases]
+    return "\n".join(lines)
+
+
+def _row(case: Case, columns: tuple[str, ...]) -> str:
+    found = MAXIMA[case.mix, case.is_balanced]
+    cells = [f"{found[policy]:.3f}" if policy in found else "" for policy in columns]
+    balanced = "yes" if case.is_balanced else "no"
+    return f"| {','.join(map(str, case.mix))} | {balanced} | {' | '.join(cells)} |"

@@ -8,8 +8,7 @@ from koala.common.runtime.option_values import numbers
 from koala.core.model.visiting import Discipline
 from koala.errors import ConfigError
 from koala.lab.papers.multiqueue.simulation.runs import Setting
-from koala.lab.papers.options import Declared
-from koala.lab.sim.options import Option, policy_name
+from koala.lab.sim.options import Declared, Option, policy_name
 from koala.policies import named
 from koala.policies.queueing.multiqueue import DISCIPLINES
 

@@ -1,8 +1,8 @@
 """The synchronous-queuing paper: figures 7 to 10 and its claims.
 
-- `simulation`: the model; `options`, `command`: `koala simulate`.
+- `simulation`: the model, and in `setting` its options.
 - `points`: the runs.
-- `claims`: the claims of the text; `quantities`: what they compare.
+- `sentences.toml`: the claims of the text, with their tests; `claims` reads them.
 - `figures`: the figures.
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from koala.lab.papers.paper import Difference, Figure, Mark, Panel
+from koala.lab.papers.synchronous.claims import of
 from koala.lab.papers.synchronous.points import (
     DENSE_S,
     LEVELS,
@@ -13,7 +14,6 @@ from koala.lab.papers.synchronous.points import (
     SPARSE_S,
     SWEEP_S,
 )
-from koala.lab.papers.synchronous.quantities import of
 
 CHARTS = ((LEVELS[0], DENSE_S), (LEVELS[1], SPARSE_S))
 WINDOWS = Mark("windows drawn from 100 to 500 s", 100, 500)

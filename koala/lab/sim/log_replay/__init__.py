@@ -5,9 +5,8 @@ All instants are whole seconds from the first submission. Memory holds neither t
 result: jobs are read as they arrive and written as they end. Absent on purpose: co-allocation, and
 any clock.
 
-replay        from a log to figures; it may be interrupted and continued
-run           the event loop: completions, arrivals, one pass of the local manager
-driver        drives it to its stops, makes changes, writes the jobs that ended
+replay        from a log to figures
+run           a site on the engine: completions, changes, arrivals, a pass, breakpoints
 events        failing processors and breakpoints; `event_files` has them as TOML
 tally         measures of the jobs, as they end
 series        utilisation and demand over time; `drawing` plots them

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from koala.errors import ConfigError
 
@@ -25,10 +24,6 @@ class Change:
     is_breakpoint: bool = False
     is_stop: bool = False
     """A breakpoint at which the replay stops for now."""
-
-    def document(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return asdict(self)
 
 
 def check_changes(changes: Iterable[Change], processors: int) -> None:

@@ -22,6 +22,8 @@ from koala.lab.sim.experiment.setting import Faults, Links, SiteSetting, Submiss
 from koala.lab.sim.experiment.standstill import Standstill
 from koala.lab.sim.experiment.world import ExperimentReport, World
 from koala.lab.workload.arrivals import Summary
+from koala.views.grid_timeline import LocalHistory, all_sites, grid_timeline
+from koala.views.records.chart import GridTimeline
 from koala.views.units import counted
 
 TICK_STEPS = 1_000
@@ -151,12 +153,14 @@ class GridReplay:
         self.is_interrupted = False
         self.too_large = 0
         self.split_jobs = 0
+        self.timeline: GridTimeline | None = None  # of a run that is over
 
     def run(
         self, *, progress: Callable[[int], None] | None = None, listener: Listener | None = None
     ) -> ExperimentReport:
         """Run to the end of the last job (of everybody's with `is_whole`), to `until`, to an
         interrupt, or to a standstill: a job may be refused for ever."""
+        local = LocalHistory()
         world = World(
             sites=self._setting.sites,
             submissions=self._submissions(progress),
@@ -164,6 +168,7 @@ class GridReplay:
             policies=self._setting.policies,
             links=self._setting.links,
             faults=self._setting.faults,
+            watch=lambda _, event, __, now: local.note(event, now),
         )
         world.begin()
         until = self._setting.until
@@ -178,7 +183,11 @@ class GridReplay:
             if steps % TICK_STEPS == 0:
                 listener.tick(world.whereabouts)
         self._standstill = standstill.note
-        return world.report()
+        report, state = world.report(), world.scheduler
+        self.timeline = grid_timeline(
+            state, local, all_sites(state), now=report.ended_at, since=0.0
+        )
+        return report
 
     @property
     def is_stopped(self) -> bool:

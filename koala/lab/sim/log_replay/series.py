@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import accumulate
-from typing import Any
 
 from koala.lab.sim.log_replay.tally import Distribution, Ended
 
@@ -39,14 +37,6 @@ class BinnedLevel:
         """List the mean of each span."""
         return [area / self.width for area in self._whole()]
 
-    def kept(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return {"width": self.width, "areas": self._whole()}
-
-    def restore(self, kept: Mapping[str, Any]) -> None:
-        """Restore it from `kept`."""
-        self.width, self._areas = kept["width"], kept["areas"]
-
     def _whole(self) -> list[int]:
         levels = accumulate(self._steps[:-1])
         return [a + level * self.width for a, level in zip(self._areas, levels, strict=True)]
@@ -74,17 +64,3 @@ class Series:
             self.busy.add(start, end, job[2])
             if start > job[0]:
                 self.wanted.add(job[0], start, job[2])
-
-    def kept(self) -> dict[str, Any]:
-        """Return it as plain values, for a checkpoint."""
-        return {
-            "busy": self.busy.kept(),
-            "wanted": self.wanted.kept(),
-            "waits": self.waits.kept(),
-        }
-
-    def restore(self, kept: Mapping[str, Any]) -> None:
-        """Restore it from `kept`."""
-        self.busy.restore(kept["busy"])
-        self.wanted.restore(kept["wanted"])
-        self.waits = Distribution.of(kept["waits"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -66,21 +66,6 @@ class Distribution:
         }
         return {name: round(value, 6) for name, value in found.items()}
 
-    def kept(self) -> dict[str, Any]:
-        """Return it as plain values, for a checkpoint."""
-        return {
-            "count": self.count,
-            "total": self.total,
-            "largest": self.largest,
-            "values": sorted(self.values.items()),
-        }
-
-    @classmethod
-    def of(cls, kept: Mapping[str, Any]) -> Distribution:
-        """Restore it from `kept`."""
-        values = Counter(dict(kept["values"]))
-        return cls(kept["count"], kept["total"], kept["largest"], values)
-
 
 _SLOWDOWN_UNIT = 10_000
 
@@ -115,27 +100,6 @@ class Tally:
         )
         self.area += sum([job[2] * run for (_, _, job, _), run in zip(ended, runs, strict=True)])
         self.last_end = ended[-1][0]
-
-    def kept(self) -> dict[str, Any]:
-        """Return it as plain values, for a checkpoint."""
-        return {
-            "waits": self.waits.kept(),
-            "responses": self.responses.kept(),
-            "slowdowns": self.slowdowns.kept(),
-            "area": self.area,
-            "last_end": self.last_end,
-        }
-
-    @classmethod
-    def of(cls, kept: Mapping[str, Any]) -> Tally:
-        """Restore it from `kept`."""
-        return cls(
-            Distribution.of(kept["waits"]),
-            Distribution.of(kept["responses"]),
-            Distribution.of(kept["slowdowns"]),
-            kept["area"],
-            kept["last_end"],
-        )
 
     @property
     def jobs(self) -> int:

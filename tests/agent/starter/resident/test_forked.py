@@ -124,7 +124,7 @@ CHANGES = {
     "file size": "prlimit --pid $on --fsize=4096",
     "brand": "prlimit --pid $on --locks=77",
     "processes": "prlimit --pid $on --nproc=5000:5000",
-    "priority": "renice -n 5 -p $on",
+    "priority": "renice -n $((($(nice) + 1) % 20)) -p $on",
     "disk priority": "ionice -c 3 -p $on",
     "processors": "taskset -cp 0 $on",
     "policy": "chrt -b -p 0 $on",
@@ -159,7 +159,7 @@ async def test_a_starter_that_was_changed_when_it_had_no_claim_serves_none(tmp_p
     """By a program that runs longer than the claim of the starter."""
     async with a_site(tmp_path, leases=LONG) as site:
         first = await serve(site, 1)
-        os.setpriority(os.PRIO_PROCESS, first, 5)
+        os.setpriority(os.PRIO_PROCESS, first, (os.getpriority(os.PRIO_PROCESS, 0) + 1) % 20)
         assert await serve(site, 2) != first
         await process_ended(first)
 
@@ -178,7 +178,8 @@ async def test_a_parent_that_a_program_has_changed_forks_no_starter(
         assert settings_of(changed.pid) != settings_of(os.getpid())
         await serve(site, 2, "nice; ulimit -f")
         assert changed.returncode is not None
-        assert said(site, 2).splitlines()[1:] == ["0", "unlimited"]
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        assert said(site, 2).splitlines()[1:] == [str(own), "unlimited"]
 
 
 async def test_what_a_program_leaves_behind_is_gone_before_the_next_claim(tmp_path: Path) -> None:

@@ -21,14 +21,9 @@ from koala.core.model.events import Event
 from koala.core.model.values import Instant
 from koala.core.scheduler import Scheduler
 from koala.errors import ConfigError
-from koala.lab.papers.koala import PAPER
-from koala.lab.papers.koala.figures import figures
-from koala.lab.papers.koala.simulation.run import measured, over_time, run, world
+from koala.lab.papers.koala.simulation.arrivals import local_jobs, submissions
+from koala.lab.papers.koala.simulation.run import over_time, run, world
 from koala.lab.papers.koala.simulation.setting import GB, Group, Setting
-from koala.lab.papers.koala.simulation.summary import Summary
-from koala.lab.papers.koala.simulation.workload import local_jobs, submissions
-from koala.lab.sim.metrics import MEASURES
-from koala.lab.sim.runs import Effort, Run
 
 ROOT = Path(__file__).parents[4]
 SMALL = Setting(jobs=40, local_load=0.3, warmup_s=1200.0, lost_at_s=2400.0)
@@ -72,20 +67,6 @@ def test_regular_users_offer_their_load() -> None:
     assert work_s / (130 * found[-1].at) == pytest.approx(0.6, rel=0.04)
     assert all(job.estimate_s == 2 * job.run_s for job in found)
     assert list(local_jobs(Setting(local_load=0.0), setting.names[0], 130, 3)) == []
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"placement": "WF"}, {"local_load": 0.2}, {"high_share": 0.9}, {"interval_s": 60.0}],
-    ids=str,
-)
-def test_settings_with_one_seed_share_all_that_they_do_not_change(change: dict[str, Any]) -> None:
-    ones, others = submissions(SMALL, 7), submissions(replace(SMALL, **change), 7)
-    for one, other in zip(ones, others, strict=True):
-        assert one.run_s == other.run_s
-        assert one.replicas == other.replicas
-        assert one.spec.components == other.spec.components
-        assert (one.at == other.at) == ("interval_s" not in change)
 
 
 # --- a run ---
@@ -175,29 +156,6 @@ def test_measures_of_groups_are_means_over_their_jobs() -> None:
     assert sum(split) == found.values["jobs.all"] == 40
 
 
-def test_replications_become_means_with_intervals() -> None:
-    found = Summary(SMALL, [run(SMALL, seed) for seed in (1, 2)])
-    document = found.document()
-    assert document["seeds"] == [1, 2]
-    assert [entry["group"] for entry in document["groups"][:3]] == ["all", "high", "low"]
-    assert sorted(document["groups"][0]["placement_s"]) == ["ci95", "mean"]
-    assert all(name in document["groups"][0] for name in MEASURES)
-    ours, theirs = found.runs[0].values, found.runs[1].values
-    mean = (ours["placement_s.all"] + theirs["placement_s.all"]) / 2
-    assert document["groups"][0]["placement_s"]["mean"] == pytest.approx(mean)
-    times = document["utilization"]["over_time"]
-    assert (times[0]["minute"], times[1]["minute"]) == (0.0, 20.0)
-    assert len(times) == max(len(one.spans) for one in found.runs)
-
-
-def test_waiting_times_of_jobs_that_never_started_are_left_out() -> None:
-    the = world(SMALL, 3)
-    report = the.run(until=SMALL.warmup_s + 600.0)
-    found = measured(SMALL, 3, report)
-    assert found.values["jobs.all"] > found.values["finished.all"]
-    assert not isnan(found.values["placement_s.all"])
-
-
 # --- bad settings ---
 
 
@@ -225,23 +183,4 @@ def test_a_setting_out_of_bounds_names_the_value_and_what_is_allowed(
     assert text in str(caught.value)
 
 
-def test_a_setting_is_called_by_what_it_changes() -> None:
-    assert str(Setting()) == "as printed"
-    assert str(Setting(placement="WF", local_load=0.3)) == "local_load 0.3, placement WF"
-
-
 # --- the paper's figures ---
-
-
-def test_every_figure_is_drawn_from_what_a_run_measures() -> None:
-    effort = Effort(name="small", replications=1, length=40, levels=())
-    found = PAPER.run(Run(setting=SMALL, seed=1, effort=effort))
-    drawn = figures(SMALL)
-    assert [figure.number for figure in drawn] == [2, 3, 4, 5]
-    wanted = [quantity.metric for figure in drawn for quantity in figure.quantities()]
-    assert [name for name in wanted if name not in found.values] == []
-    assert not found.is_saturated
-    (utilization,) = drawn[0].panels
-    assert (utilization.x[0], utilization.x[-1]) == (0.0, 1380.0)
-    (failures,) = drawn[1].panels
-    assert failures.x == ("36 (3)", "36 (4)", "72 (3)", "72 (4)", "72 (6)", "72 (8)")

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from koala.errors import ConfigError
-from koala.lab.papers.deadlines.simulation.counting import Outcome, Summary, summarize
-from koala.lab.papers.deadlines.simulation.jobs import (
-    PORTION,
+from koala.lab.papers.deadlines.simulation.arrivals import (
     GlobalArrival,
     LocalArrival,
-    merged,
 )
+from koala.lab.papers.deadlines.simulation.counting import Outcome, Summary, summarize
 from koala.lab.papers.deadlines.simulation.run import simulate, simulate_jobs
 from koala.lab.papers.deadlines.simulation.setting import Setting
 
@@ -166,28 +164,6 @@ def test_one_try_and_no_local_load_is_erlangs_loss_system(fraction: float, load:
     assert isnan(found.metrics["local_kill_rate"].mean)
 
 
-@pytest.mark.slow
-def test_a_local_job_of_a_whole_cluster_is_killed_before_it_ends_or_not() -> None:
-    """While it runs, each deadline kills it: lambda_g / (lambda_g + mu_l)."""
-    setting = replace(WHOLE, sites=(32,), wait_s=0, local_load=0.4, global_load=0.4)
-    found = summarize(setting, [simulate(setting, 1)])
-    rate = setting.global_rate
-    assert close(found, "local_kill_rate", 100 * rate / (rate + 1 / 100))
-
-
-@pytest.mark.slow
-def test_local_queues_saturate_where_first_come_first_served_does() -> None:
-    """Sizes that do not fit together leave a quarter idle: 0.7518 of the processors at most."""
-    setting = Setting(global_load=0, local_load=0.7, time_s=200_000, warmup_s=20_000)
-    calm = summarize(setting, [simulate(setting, 1)])
-    assert not calm.is_saturated
-    assert close(calm, "local_load", 70)
-    busy_setting = replace(setting, local_load=0.82)
-    busy = summarize(busy_setting, [simulate(busy_setting, 1)])
-    assert busy.is_saturated
-    assert close(busy, "local_load", 75.18)
-
-
 def test_the_papers_arrival_rates_follow_from_the_loads() -> None:
     """E[Sl] = 6.95, E[Sg] = 10.44, three components in the mean (Deadlines 3.1)."""
     assert Setting().local_rate(32) == pytest.approx(0.3 * 0.01 * 32 / 6.949774)
@@ -195,36 +171,6 @@ def test_the_papers_arrival_rates_follow_from_the_loads() -> None:
 
 
 # --- the run ---
-
-
-def test_local_jobs_come_in_order_whatever_portions_they_are_drawn_in() -> None:
-    """Streams of less than a portion, of exact portions and of none, with many at one instant."""
-    lengths = (0, 1, PORTION - 1, PORTION, 2 * PORTION, 3 * PORTION + 1)
-    streams = [
-        [LocalArrival(float(number // 7 * site), site, float(number)) for number in range(length)]
-        for site, length in enumerate(lengths)
-    ]
-    found = list(merged([iter(one) for one in streams]))
-    assert [at for at, *_ in found] == sorted(at for one in streams for at, *_ in one)
-    assert [number for *_, number in found] == list(range(1, sum(lengths) + 1))
-    for site, stream in enumerate(streams):
-        assert [(at, *rest) for at, of, *rest, _ in found if of == site] == stream
-
-
-def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:
-    assert simulate(SHORT, 5) == simulate(SHORT, 5)
-    assert simulate(SHORT, 5) != simulate(SHORT, 6)
-
-
-def test_loads_add_up_and_replications_differ_from_batches_in_spread_alone() -> None:
-    runs = [simulate(SHORT, seed) for seed in (1, 2, 3)]
-    found = summarize(SHORT, runs).metrics
-    parts = sum(found[name].mean for name in ("local_load", "global_load", "wasted"))
-    assert found["total_load"].mean == pytest.approx(parts)
-    alone = summarize(SHORT, runs[:1])
-    assert alone.metrics["success_rate"].values == 30
-    assert 0 < alone.metrics["success_rate"].ci95 < inf
-    assert found["success_rate"].values == 3
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,13 @@ from koala.core.model.job_spec import ComponentSpec, Deadline, JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import ClaimId, JobId, SiteName
 from koala.core.scheduler import Scheduler
-from koala.lab.papers.deadlines.simulation.counting import Outcome
-from koala.lab.papers.deadlines.simulation.jobs import (
+from koala.lab.papers.deadlines.simulation.arrivals import (
     GlobalArrival,
     LocalArrival,
     global_arrivals,
     local_arrivals,
 )
+from koala.lab.papers.deadlines.simulation.counting import Outcome
 from koala.lab.papers.deadlines.simulation.run import simulate
 from koala.lab.papers.deadlines.simulation.setting import Setting
 from koala.lab.sim.engine import Engine, Entry, Rank

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from koala.errors import ConfigError
-from koala.lab.papers import deadlines, hints
-from koala.lab.sim.campaign.code import code_of, own_code
+from koala.lab.sim.campaign.code import own_code
 from koala.lab.sim.campaign.execution import Processes, StoreChoice, execute_runs, key_of
-from koala.lab.sim.campaign.identity import canonical, digest, run_id, run_ids
+from koala.lab.sim.campaign.identity import canonical, digest, run_id
 from koala.lab.sim.campaign.records import FinishedRun, as_plain, from_plain
 from koala.lab.sim.campaign.store import Store
 from koala.lab.sim.runs import Outcome
@@ -75,15 +74,6 @@ def test_names_of_runs_depend_on_setting_seed_and_length_alone() -> None:
     assert run_id("p", Load(0.5), seed=1, length=10) == run_id("p", Load(0.5), seed=1, length=10.0)
 
 
-def test_names_of_many_runs_are_those_of_each() -> None:
-    """Equal settings whose numbers differ in type have names of their own."""
-    shared = Load(1.0)
-    runs = [(shared, 1, 5.0), (shared, 2, 5.0), (Load(1), 1, 5.0), ("plain", 3, 0)]
-    names = run_ids("p", runs)
-    assert names == tuple(run_id("p", one, seed=seed, length=long) for one, seed, long in runs)
-    assert len(set(names)) == 4
-
-
 def test_a_function_of_the_session_has_no_name() -> None:
     assert canonical(digest) == "koala.lab.sim.campaign.identity:digest"
     with pytest.raises(ConfigError, match="has no name"):
@@ -106,31 +96,6 @@ def test_own_policies_are_part_of_the_code_with_what_they_import(
     assert len(set(digests)) == 3
     assert digests[2] == digests[3], "a module that it does not import"
     assert own_code(["CF", "1:8", "koala.policies:named"]) == ""
-
-
-@pytest.mark.parametrize(
-    ("folder", "words"),
-    [
-        ("own_a", "from . import rates"),
-        ("own_b", "from .rates import RATE"),
-        ("own_c/deep", "from ..rates import RATE"),
-    ],
-)
-def test_relative_imports_of_own_policies_are_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, words: str
-) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / folder / "place.py").write_text(f"{words}\n")
-    digests = []
-    for rate in (1, 2):
-        (tmp_path / folder.split("/", maxsplit=1)[0] / "rates.py").write_text(f"RATE = {rate}\n")
-        digests.append(own_code(f"{folder.replace('/', '.')}.place:place"))
-    assert digests[0] != digests[1]
-
-
-def test_the_code_of_a_run_is_that_of_its_function() -> None:
-    assert code_of(hints.PAPER.run) == code_of(hints.PAPER.run) != code_of(deadlines.PAPER.run)
 
 
 def count_and_run(item: tuple[Path, int]) -> Outcome:
@@ -178,3 +143,24 @@ def test_a_store_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--store .*file: cannot be used: Not a directory"):
         StoreChoice(folder=tmp_path / "file").open("c" * 64)
     assert StoreChoice(is_used=False).open("c" * 64) is None
+
+
+@pytest.mark.parametrize(
+    ("folder", "words"),
+    [
+        ("own_a", "from . import rates"),
+        ("own_b", "from .rates import RATE"),
+        ("own_c/deep", "from ..rates import RATE"),
+    ],
+)
+def test_relative_imports_of_own_policies_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, words: str
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "place.py").write_text(f"{words}\n")
+    digests = []
+    for rate in (1, 2):
+        (tmp_path / folder.split("/", maxsplit=1)[0] / "rates.py").write_text(f"RATE = {rate}\n")
+        digests.append(own_code(f"{folder.replace('/', '.')}.place:place"))
+    assert digests[0] != digests[1]

@@ -53,15 +53,6 @@ def test_a_job_that_local_users_never_leave_room_for_ends_the_run_with_a_note(
 
 
 @pytest.mark.usefixtures("hasty")
-@pytest.mark.parametrize("load", [1.5, 0.9])
-def test_crowded_sites_that_report_nothing_new_end_the_run_as_well(load: float) -> None:
-    """With more local users than processors the sites say that nothing is idle, once for all."""
-    grid = lab.grid({"a": 8}, local_load=load)
-    job = lab.Job(at=1e6, processors=8, run_s=60)
-    assert lab.Experiment(grid=grid, workload=lab.Jobs([job])).run().is_stopped
-
-
-@pytest.mark.usefixtures("hasty")
 def test_a_run_with_an_end_of_its_own_comes_to_it() -> None:
     found = lab.Experiment(grid=BUSY, workload=lab.Jobs([WHOLE]), until_s=2 * DAY_S).run()
     assert not found.is_stopped
@@ -109,15 +100,6 @@ def test_a_job_that_waits_for_the_end_of_a_log_is_served(days: int) -> None:
     )
     (job,) = replay.run().jobs
     assert job.started_at == pytest.approx(days * DAY_S, abs=1)
-    assert not replay.is_stopped
-
-
-@pytest.mark.usefixtures("hasty")
-def test_a_job_that_waits_for_one_that_runs_long_is_served() -> None:
-    jobs = [GridJob(0.0, 1, 8, 5 * DAY_S, 5 * DAY_S), GridJob(1.0, 2, 8, 60.0, 60.0)]
-    replay = a_replay(jobs, large=[], small=STEADY)
-    _, second = replay.run().jobs
-    assert second.started_at == pytest.approx(5 * DAY_S, abs=1)
     assert not replay.is_stopped
 
 

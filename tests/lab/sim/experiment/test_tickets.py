@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-import pytest
-
 from koala.common.protocol.messages import Program
 from koala.core.model.actions import ClaimProcessors, StopClaim
 from koala.core.model.events import ClaimGone, ClaimGranted, Event, SiteReported
@@ -15,10 +13,8 @@ from koala.lab.sim.engine import Engine
 from koala.lab.sim.experiment.setting import LocalJob, NoFaults
 from koala.lab.sim.experiment.sites import FORECAST_S, Order, Site
 from koala.lab.sim.experiment.usage import Usage
-from koala.policies import chosen
 from koala.queue_model import Discipline
-from tests.harness.builders import a_component
-from tests.lab.sim.experiment.small import Watched, local, site, submission
+from tests.lab.sim.experiment.small import local, site
 
 DELFT = SiteName("delft")
 OLD, YOUNG = ClaimId("j1/1/0/1"), ClaimId("j1/1/0/2")
@@ -117,35 +113,3 @@ def test_expected_starts_are_those_of_the_oldest_tickets_and_are_told_again() ->
 def test_a_site_without_forecasts_says_once_that_it_knows_none() -> None:
     told = told_by(local(0.0, 8, 5000.0), orders={10.0: ticket()}, until=4000.0, has_forecast=False)
     assert starts(told) == [(10.0, ((OLD, None),))]
-
-
-@pytest.mark.parametrize(("policy", "started_at"), [("none", 500.0), ("dodge", 300.0)])
-def test_a_job_with_tickets_starts_where_one_that_looks_for_idle_processors_must_wait(
-    policy: str, started_at: float
-) -> None:
-    """Both sites are full until 300, and local jobs that come later take them until 500. The
-    invariants of the core are checked at every event."""
-
-    def busy(name: str) -> list[LocalJob]:
-        return [local(0.0, 8, 300.0), local(100.0, 8, 200.0)]
-
-    places = [
-        replace(site(name, 8, *busy(name), gate="place"), discipline=Discipline.EASY)
-        for name in ("delft", "leiden")
-    ]
-    job = submission(
-        "j1",
-        50.0,
-        a_component(4, site="delft", wall_time_s=60.0),
-        a_component(4, site="leiden", wall_time_s=60.0),
-        run_s=60.0,
-    )
-    world = Watched(
-        places,
-        job,
-        policies=chosen(tickets=policy),
-        parameters={"scan": "change", "start": "early"},
-    )
-    found = world.play()["j1"]
-    assert found.phase == "Finished"
-    assert found.started_at == pytest.approx(started_at, abs=1.0)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
-from koala.common.protocol.messages import Program
-from koala.core.model.actions import ClaimProcessors
-from koala.core.model.events import ClaimGone, ClaimGranted, Event, SiteReported
-from koala.core.model.values import JobId, SiteName, UserName, claim_id
-from koala.lab.sim.engine import Engine
+from koala.core.model.events import SiteReported
+from koala.core.model.values import SiteName
 from koala.lab.sim.experiment.setting import (
     FaultRates,
     Links,
@@ -20,10 +16,8 @@ from koala.lab.sim.experiment.setting import (
     RandomFaults,
     Submission,
 )
-from koala.lab.sim.experiment.sites import Site
-from koala.lab.sim.experiment.usage import Usage
 from koala.queue_model import Discipline
-from tests.harness.builders import FREE, HIGH, LOW, a_component
+from tests.harness.builders import FREE, HIGH, a_component
 from tests.lab.sim.experiment.small import Watched, local, outage, same, site, submission
 
 ARMING_S = 0.05
@@ -35,13 +29,6 @@ def far(name: str = "j1", at: float = 10.0, processors: int = 8) -> Submission:
     return submission(
         name, at, processors, run_s=50.0, file_bytes=1000, replicas=("home",), priority=HIGH
     )
-
-
-def claims_at(world: Watched) -> list[float]:
-    """List the times of claims."""
-    return [
-        at for at, _, actions in world.seen if any(isinstance(a, ClaimProcessors) for a in actions)
-    ]
 
 
 # --- figure 1 ---
@@ -59,34 +46,6 @@ def test_the_timeline_of_a_job_that_meets_no_trouble() -> None:
     assert (job.extra_claiming_tries, job.start_delay_s) == (0, 0.0)
     assert job.start_lateness_s == pytest.approx(ARMING_S)
     assert (job.phase, job.sites, job.is_coallocated) == ("Finished", ("delft",), False)
-
-
-def test_what_cannot_be_claimed_yet_is_tried_again_before_the_jst() -> None:
-    """JCT1 = 85 + 0.75 * 25, when the local user has gone."""
-    world = Watched([site("home", 1), site("delft", 8, local(80.0, 8, 20.0))], far())
-    job = world.play()["j1"]
-    assert claims_at(world) == [103.75]
-    assert (job.extra_claiming_tries, job.started_at) == (1, 110.0 + ARMING_S)
-    assert job.processor_gained_s == 8 * 93.75
-    assert job.processor_wasted_s == pytest.approx(8 * (6.25 + ARMING_S))
-
-
-def test_at_the_jst_the_job_returns_with_a_lower_l() -> None:
-    """Tries at 85, 103.75, 108.4375, 109.609 and at the JST itself; placed again by the next scan
-    of the high queue at 240, L = 0.625: claimed at 302.5, started 230 s after the first JST."""
-    world = Watched([site("home", 1), site("delft", 8, local(80.0, 8, 120.0))], far())
-    job = world.play()["j1"]
-    assert (job.claiming_tries, job.attempts, claims_at(world)) == (6, 2, [302.5])
-    assert (job.placed_at, job.start_at, job.start_delay_s) == (240.0, 340.0, 230.0)
-    assert (job.placement_tries, job.placement_s) == (2, 230.0)
-    assert job.ended_at == pytest.approx(390.0 + ARMING_S)
-
-
-def test_the_low_queue_is_scanned_after_two_scans_of_the_high_one() -> None:
-    high = submission("high", 10.0, 8, run_s=300.0, priority=HIGH)
-    low = submission("low", 20.0, 8, run_s=50.0, priority=LOW)
-    jobs = Watched([site("delft", 8)], high, low).play()
-    assert (jobs["high"].placed_at, jobs["low"].placed_at) == (10.0, 720.0)
 
 
 # --- the local manager ---
@@ -135,22 +94,6 @@ def test_all_that_ends_and_arrives_at_an_instant_is_seen_by_one_pass() -> None:
     assert (users.started, users.waited_s) == (4, 0.0 + 4.0 + 13.0 + 7.0)
 
 
-def test_all_that_ends_at_an_instant_is_seen_by_one_pass() -> None:
-    """Both first jobs end at 10, sooner than expected, and the large one can start. A pass between
-    the two ends would backfill the last one, and the large one would wait until 60."""
-    jobs = (
-        LocalJob(0.0, 4, 10.0, 100.0),
-        LocalJob(0.0, 4, 10.0, 100.0),
-        LocalJob(1.0, 8, 5.0, 5.0),
-        LocalJob(2.0, 4, 50.0, 50.0),
-    )
-    place = replace(site("delft", 8, *jobs), discipline=Discipline.EASY)
-    world = Watched([place], submission("late", 100.0, 1, run_s=1.0))
-    world.play()
-    users = world.grid.sites[SiteName("delft")].users
-    assert (users.started, users.waited_s) == (4, 9.0 + 13.0)
-
-
 def test_a_claim_whose_file_does_not_come_is_given_back_at_its_hold_deadline() -> None:
     """Two copies share the link, so that of j1 takes until 160; it was claimed at 85 for 50 s."""
     world = Watched(
@@ -161,15 +104,6 @@ def test_a_claim_whose_file_does_not_come_is_given_back_at_its_hold_deadline() -
     held = [at for at, event, _ in world.seen if "EndKind.HOLD" in repr(event)]
     assert held[0] == 135.0
     assert (one.attempts, one.failures, one.phase) == (1, 0, "Placing")
-
-
-def test_a_high_priority_job_preempts_low_ones_and_starts_on_time() -> None:
-    """`low` begins at 60 and would run for long; `high` is claimed at 85 and needs its place."""
-    low = submission("low", 60.0, 8, run_s=1000.0, priority=LOW)
-    jobs = Watched([site("home", 1), site("delft", 8)], far("high"), low).play()
-    assert (jobs["high"].started_at, jobs["high"].preemptions) == (110.0 + ARMING_S, 0)
-    assert (jobs["low"].preemptions, jobs["low"].failures, jobs["low"].phase) == (1, 0, "Finished")
-    assert jobs["low"].placed_at == 720.0
 
 
 # --- trouble ---
@@ -187,23 +121,6 @@ class Once(NoFaults):
 
     def fails_after(self, site: SiteName, run_s: float, now: float) -> float | None:
         return 20.0 if self.left and self.left[0] == "component" and self.left.pop() else None
-
-
-@pytest.mark.parametrize(("what", "failed_at"), [("claim", 10.0), ("component", 30.05)])
-def test_a_failure_returns_the_whole_job_which_runs_again(what: str, failed_at: float) -> None:
-    job = submission("j1", 10.0, 4, 4, run_s=50.0, priority=HIGH)
-    world = Watched([site("a", 4), site("b", 4)], job, faults=Once(what))
-    found = world.play()["j1"]
-    assert (found.failures, found.attempts, found.placed_at) == (1, 2, 240.0)
-    assert (found.is_coallocated, found.phase) == (True, "Finished")
-    gone = [at for at, event, _ in world.seen if "ClaimGone" in repr(event)]
-    assert gone[0] == pytest.approx(failed_at)
-
-
-def test_a_program_that_fails_is_no_failure_of_its_site() -> None:
-    job = submission("j1", 10.0, 4, 4, run_s=50.0, status=3)
-    found = Watched([site("a", 4), site("b", 4)], job).play()["j1"]
-    assert (found.phase, found.failures) == ("Failed", 0)
 
 
 def test_a_wall_time_ends_a_run() -> None:
@@ -341,47 +258,6 @@ def test_sites_report_at_once_or_when_somebody_wants_to_know(
     world.play()
     reports = [(at, e.idle) for at, e, _ in world.seen if isinstance(e, SiteReported)]
     assert reports[:2] == [(told_at[0], 0), (told_at[1], 8)]
-
-
-def test_idle_processors_after_a_pass_are_reported_later_and_not_during_it() -> None:
-    """The local job on all 8 ends at 30, and the claim that waits for 4 of them starts in the pass
-    of that instant. Its grant asks for a report: 4 idle processors are told only by a later one.
-    A claim that errs at once is in no pass, and so in no report."""
-    said: list[object] = []
-
-    def hear(event: Event) -> None:
-        if isinstance(event, SiteReported):
-            said.append((event.idle, event.through))
-            return
-        place.report()
-        said.append(type(event))
-
-    engine = Engine()
-    delft = site("delft", 8, local(10.0, 8, 20.0), grace_s=60.0)
-    place = Site(
-        engine,
-        delft,
-        faults=NoFaults(),
-        program=lambda _: (5.0, 0),
-        usage=Usage({delft.name: 8}, bin_s=60.0),
-        emit=hear,
-    )
-    place.reports_on_request = True
-    place.begin()
-    for number, (at, processors) in enumerate([(20.0, 4), (80.0, 9)], start=1):
-        order = ClaimProcessors(
-            claim=claim_id(JobId("j1"), attempt=number, component=0, n=1),
-            site=delft.name,
-            processors=processors,
-            ask_number=number,
-            port=20_000,
-            hold_s=40.0,
-            program=Program(executable="a"),
-            owner=UserName("ada"),
-        )
-        engine.at(at, partial(place.receive, order))
-    engine.run(100.0)
-    assert said == [(0, 1), ClaimGranted, (4, 1), ClaimGone, (8, 1), ClaimGone]
 
 
 def test_a_run_that_is_broken_off_says_what_is_left() -> None:

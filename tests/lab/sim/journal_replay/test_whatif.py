@@ -12,18 +12,16 @@ from koala.core.model.events import (
     DaemonStarted,
     JobSubmitted,
     ParametersChanged,
-    SiteDrained,
     SiteReported,
 )
 from koala.core.model.job_spec import Deadline
 from koala.core.model.parameters import Parameters
-from koala.core.model.values import FileName, JobId, SiteName, UserName
+from koala.core.model.values import FileName, JobId, SiteName
 from koala.lab.sim.journal_replay.whatif import WhatIf, alternatives
 from koala.policies import BUILT_IN
 from koala.policies.changes import Changes
 from tests.harness.builders import HIGH, a_component, a_site, a_spec
 from tests.lab.sim.journal_replay.past import Grid, Told, driven, told
-from tests.swarm.system.faults import Chances
 
 FILE_BYTES = 100_000_000
 """A hundred seconds over a link."""
@@ -55,19 +53,6 @@ def test_another_placement_policy_places_elsewhere_and_the_program_runs_as_long(
     assert found["what_if"]["ended_at"] - started_at == pytest.approx(40.0, abs=0.1)
 
 
-def test_another_claim_fraction_claims_at_another_instant() -> None:
-    """JCT0 = JPT + L x FTT (KOALA 3.2)."""
-    grid = Grid(sites={"delft": 4, "leiden": 16})
-    grid.at(1.0, lambda: grid.world.add_replica(FileName("f"), SiteName("delft"), FILE_BYTES))
-    grid.submit("j1", a_spec(a_component(8, "leiden"), file="f"), at=10.0)
-    found = rows(grid.told(2000.0).compare(claim_fraction=0.25), "j1")
-    assert found["recorded"]["claimed_at"] == pytest.approx(10.0 + 75.0, abs=0.2)
-    assert found["simulated"]["claimed_at"] == pytest.approx(10.0 + 75.0, abs=0.2)
-    assert found["what_if"]["claimed_at"] == pytest.approx(10.0 + 25.0, abs=0.2)
-    held = [found[column]["held_processor_s"] for column in ("simulated", "what_if")]
-    assert held == pytest.approx([8 * 25.0, 8 * 75.0], rel=0.05)
-
-
 def test_a_copy_that_is_faster_than_thought_is_so_in_a_what_if() -> None:
     """The paper's rule would have waited for the JST, 100 s after the placement."""
     grid = Grid(sites={"delft": 4, "leiden": 16}, parameters={"start": "early"})
@@ -97,19 +82,6 @@ def test_any_discipline_may_have_been_in_force(queueing: str) -> None:
     assert found["what_if"]["phase"] == "Finished"
     if queueing == "GS":
         assert found["what_if"]["started_at"] == pytest.approx(10.0 + 50.0 + 20.0, abs=2.0)
-
-
-def test_other_users_are_where_they_were() -> None:
-    """They fill delft until 300; whatever the policy, a job that needs it has to wait for them."""
-    grid = Grid(sites={"delft": 8, "leiden": 8})
-    grid.local_job("delft", 6, at=5.0, run_s=295.0)
-    grid.submit("j1", a_spec(4, 8), at=10.0)
-    grid.submit("j2", a_spec(2), at=10.0)
-    comparison = grid.told(2000.0).compare(placement="WF")
-    for row in rows(comparison, "j1").values():
-        assert row["started_at"] == pytest.approx(300.0, abs=1.5)
-    for row in rows(comparison, "j2").values():
-        assert row["started_at"] == pytest.approx(10.0, abs=1.5)
 
 
 @pytest.mark.parametrize(("gate", "holds"), [("place", 1), ("", 2)])
@@ -146,44 +118,6 @@ def test_ways_to_wait_are_compared_over_one_run() -> None:
     held_s = {name: figures["held_processor_s"] for name, figures in found.items()}
     assert held_s["tickets=none"] == held_s["simulated"] < 4 * 20.0
     assert held_s["tickets=turns"] == pytest.approx(4 * 300.0, rel=0.1)
-
-
-def test_a_site_whose_manager_erred_errs_again() -> None:
-    """All claims fail; a threshold that is never reached shows that they go on failing."""
-    every = {"errors_counted": "all"}
-    grid = Grid(sites={"delft": 8}, chances=Chances(manager_error=1.0), parameters=every)
-    grid.submit("j1", a_spec(4), at=10.0)
-    comparison = grid.told(400.0).compare(consecutive_errors_max=50)
-    figures = comparison.document()["figures"]
-    assert figures["recorded"]["errors"] == figures["simulated"]["errors"] == 3
-    assert figures["what_if"]["errors"] >= 50
-    assert figures["simulated"]["finished"] == 1, "after the journal's end nothing errs any more"
-
-
-def test_what_a_site_loses_it_loses_again_at_its_instant() -> None:
-    grid = Grid(sites={"delft": 8, "leiden": 8}, run_s={"j1": 100.0})
-    grid.submit("j1", a_spec(a_component(4, "delft")), at=10.0)
-    site = grid.site("delft")
-    grid.at(50.0, lambda: site.batch.lose_node(site.alive[0].claim))
-    found = rows(grid.told(2000.0).compare(high_scans_per_low=1), "j1")
-    for row in found.values():
-        assert row["attempts"] == 2
-        assert row["started_at"] == pytest.approx(51.0, abs=3.0)
-        assert row["ended_at"] == pytest.approx(row["started_at"] + 100.0, abs=1.0)
-
-
-def test_drains_and_cancels_come_at_their_instants() -> None:
-    grid = Grid(sites={"delft": 8, "leiden": 8}, run_s={"j2": 500.0})
-    drained = SiteDrained(site=SiteName("delft"), by=UserName("ann"))
-    grid.at(5.0, lambda: grid.world.insist(drained))
-    grid.submit("j1", a_spec(4, 4), at=10.0)
-    grid.submit("j2", a_spec(8), at=30.0)
-    grid.at(60.0, lambda: grid.world.cancel(JobId("j2")))
-    comparison = grid.told(2000.0).compare(placement="WF")
-    assert rows(comparison, "j1")["what_if"]["sites"] == ["leiden", "leiden"]
-    for row in rows(comparison, "j2").values():
-        assert (row["phase"], row["sites"]) == ("Cancelled", ["leiden"])
-        assert row["ended_at"] == pytest.approx(60.0, abs=0.1)
 
 
 def test_a_cut_site_comes_back_when_it_did_and_claims_there_live_as_long_as_their_lease() -> None:

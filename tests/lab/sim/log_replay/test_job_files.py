@@ -112,13 +112,6 @@ def test_other_logs_are_refused_before_the_replay(tmp_path: Path, name: str) -> 
         replayed(tmp_path, *LINES, name=name)
 
 
-def test_a_log_cannot_be_continued_from_a_checkpoint(tmp_path: Path) -> None:
-    log = a_log(tmp_path, HEADER, *LINES)
-    setting = ReplaySetting(path=log.path, form=swf.FORMAT, discipline="easy", until=120)
-    with pytest.raises(ConfigError, match="with --checkpoint"):
-        Replay(setting, jobs_out=tmp_path / "out.swf", checkpoint=tmp_path / "kept")
-
-
 @pytest.mark.parametrize("on_grid", [False, True])
 def test_jobs_of_one_number_keep_their_own_outcomes(tmp_path: Path, *, on_grid: bool) -> None:
     """As in a log of two that were put together; the long job ends after the short one."""

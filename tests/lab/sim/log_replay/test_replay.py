@@ -1,10 +1,8 @@
-"""Replays of logs: the definitions job by job, stops, failing processors, checkpoints, figures."""
+"""Replays of logs: the definitions job by job, stops, failing processors, figures."""
 
 from __future__ import annotations
 
-import json
 import math
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,9 +17,9 @@ from koala.lab.sim.log_replay.events import Change, check_changes
 from koala.lab.sim.log_replay.replay import Replay, ReplaySetting
 from koala.lab.sim.log_replay.run import TraceRun
 from koala.lab.sim.log_replay.series import BinnedLevel
-from koala.lab.sim.log_replay.tally import Distribution, Tally
+from koala.lab.sim.log_replay.tally import Distribution
 from koala.lab.workload import swf
-from koala.lab.workload.arrivals import Arrival, Overrun
+from koala.lab.workload.arrivals import Overrun
 from koala.queue_model import Discipline
 from tests.lab.workload.logs import a_log, line
 from tests.lrm.reference_queues import PlainQueue, TraceJob, start_times
@@ -247,135 +245,6 @@ def test_a_wrong_file_of_events_is_refused(tmp_path: Path, text: str, words: str
         read_events(path)
 
 
-# Checkpoints --------------------------------------------------------------------------------------
-
-CHANGES = (
-    Change(at=60, failing=4, is_requeued=True), Change(at=90, is_breakpoint=True),
-    Change(at=130, returning=2), Change(at=170, failing=1), Change(at=240, returning=3),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("discipline", list(Discipline))
-@pytest.mark.parametrize("overrun", [Overrun.RAISE, Overrun.EXTEND])
-def test_a_resumed_replay_is_no_other_than_one_that_was_never_stopped(
-    tmp_path: Path, discipline: Discipline, overrun: Overrun
-) -> None:
-    jobs = crowded(3, 300, overrun=True)
-    whole, pieces, checkpoint = (tmp_path / name for name in ("whole", "pieces", "checkpoint"))
-    given = {"discipline": discipline, "overrun": overrun, "changes": CHANGES}
-    setting = a_setting(tmp_path, jobs, **given)
-    expected = replay(setting, whole)
-    found: dict[str, Any] = {}
-    for number, until in enumerate([0, 33, 60, 61, 90, 100, 171, 333, 700, None]):
-        piece = Replay(
-            a_setting(tmp_path, jobs, **given, until=until),
-            jobs_out=pieces,
-            checkpoint=checkpoint,
-        )
-        found = piece.run(lambda _: None, is_resumed=number > 0)
-        assert (found["stopped"] is None) == (until is None)
-    assert found == expected
-    assert pieces.read_bytes() == whole.read_bytes()
-
-
-def interrupt(piece: Replay, _done: float) -> None:
-    piece.interrupt()
-
-
-def test_an_interrupted_replay_goes_on_where_it_was(tmp_path: Path) -> None:
-    """Interrupted again and again, as soon as anything has happened, whatever that is."""
-    jobs = crowded(4, 3_000)
-    setting = a_setting(tmp_path, jobs, changes=CHANGES)
-    expected = replay(setting, tmp_path / "whole")
-    found: dict[str, Any] = {}
-    interruptions = 0
-    while not found or found["stopped"] is not None:
-        piece = Replay(setting, jobs_out=tmp_path / "pieces", checkpoint=tmp_path / "checkpoint")
-        before = interruptions
-        found = piece.run(partial(interrupt, piece), is_resumed=before > 0)
-        interruptions += found["stopped"] is not None
-    assert interruptions > 2
-    assert found == expected
-    assert (tmp_path / "pieces").read_bytes() == (tmp_path / "whole").read_bytes()
-
-
-def test_rows_that_were_written_after_the_checkpoint_are_written_again_not_twice(
-    tmp_path: Path,
-) -> None:
-    jobs = crowded(5, 200)
-    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
-    replay(a_setting(tmp_path, jobs), tmp_path / "whole")
-    Replay(a_setting(tmp_path, jobs, until=100), jobs_out=out, checkpoint=checkpoint).run(
-        lambda _: None
-    )
-    with out.open("a", encoding="ascii") as file:
-        file.write("7,7,7,7,7\n")
-    Replay(a_setting(tmp_path, jobs), jobs_out=out, checkpoint=checkpoint).run(
-        lambda _: None, is_resumed=True
-    )
-    assert out.read_bytes() == (tmp_path / "whole").read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"discipline": Discipline.FCFS}, "the replay had policy = easy, not fcfs"),
-        ({"processors": 9}, "the replay had processors = None, not 9"),
-        ({"overrun": Overrun.KILL}, "had overrun = raise, not kill"),
-        ({"changes": CHANGES}, "the replay had events = "),
-        ({"until": 5}, "the replay is at [0-9]+ s already, after --until 5"),
-    ],
-)
-def test_a_replay_is_resumed_only_as_it_was_begun(
-    tmp_path: Path, changes: dict[str, Any], words: str
-) -> None:
-    jobs = crowded(6, 50)
-    checkpoint = tmp_path / "checkpoint"
-    Replay(a_setting(tmp_path, jobs, until=20), checkpoint=checkpoint).run(lambda _: None)
-    with pytest.raises(ConfigError, match=words):
-        Replay(a_setting(tmp_path, jobs, **changes), checkpoint=checkpoint).run(
-            lambda _: None, is_resumed=True
-        )
-    with pytest.raises(ConfigError, match="the replay had log = "):
-        Replay(a_setting(tmp_path, jobs[:-1]), checkpoint=checkpoint).run(
-            lambda _: None, is_resumed=True
-        )
-    with pytest.raises(ConfigError, match="was without --jobs-out"):
-        Replay(a_setting(tmp_path, jobs), jobs_out=tmp_path / "o", checkpoint=checkpoint).run(
-            lambda _: None, is_resumed=True
-        )
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "{}", "[]", "[" * 100_000, '{"koala_checkpoint": 9}', '{"koala_checkpoint": 3}\n{}\n'],
-)
-def test_what_is_no_checkpoint_is_refused(tmp_path: Path, text: str) -> None:
-    checkpoint = tmp_path / "checkpoint"
-    checkpoint.write_text(text, encoding="ascii")
-    with pytest.raises(ConfigError, match=r"is not a checkpoint|is of version '9'|is damaged"):
-        Replay(a_setting(tmp_path, []), checkpoint=checkpoint).run(lambda _: None, is_resumed=True)
-
-
-def test_a_checkpoint_is_plain_text(tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
-    Replay(a_setting(tmp_path, crowded(7, 50), until=20), checkpoint=checkpoint).run(lambda _: None)
-    head, kept = map(json.loads, checkpoint.read_text(encoding="ascii").splitlines())
-    assert head["koala_checkpoint"] == 3
-    assert kept["course"]["run"]["now"] <= 20
-
-
-def test_a_checkpoint_with_a_changed_byte_is_refused(tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
-    setting = a_setting(tmp_path, crowded(7, 50), until=20)
-    Replay(setting, checkpoint=checkpoint).run(lambda _: None)
-    whole = checkpoint.read_bytes()
-    for at in range(0, len(whole), 97):
-        checkpoint.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(ConfigError, match=r"is not a checkpoint|is of version|is damaged"):
-            Replay(setting, checkpoint=checkpoint).run(lambda _: None, is_resumed=True)
-
-
 # Figures ------------------------------------------------------------------------------------------
 
 
@@ -428,15 +297,6 @@ def test_a_run_reads_no_further_than_it_must() -> None:
             yield (number * 10, number, 1, 1, 1)
 
     run = TraceRun(arrivals(), processors=1, discipline=Discipline.FCFS)
-    run.go_on(35, instants=1_000)
+    run.go(35)
     assert asked == 5
     assert run.arrived == 4
-
-
-def test_a_tally_is_kept_and_given_back() -> None:
-    tally = Tally()
-    job: Arrival = (0, 1, 2, 30, 40)
-    tally.add([(35, 1, job, 5)])
-    again = Tally.of(json.loads(json.dumps(tally.kept())))
-    assert again == tally
-    assert again.document() == tally.document()

@@ -18,8 +18,7 @@ from typing import Any
 from koala.core.model.grid import GridView, Part, PlacementRequest, SiteView, Unplaceable
 from koala.core.model.timeline import considered_at, next_try_at
 from koala.core.model.values import Instant, SiteName
-from koala.lab.papers.deadlines.simulation.counting import Outcome, Record, Tally
-from koala.lab.papers.deadlines.simulation.jobs import (
+from koala.lab.papers.deadlines.simulation.arrivals import (
     GlobalArrival,
     LocalArrival,
     LocalJob,
@@ -27,6 +26,7 @@ from koala.lab.papers.deadlines.simulation.jobs import (
     local_jobs,
     merged,
 )
+from koala.lab.papers.deadlines.simulation.counting import Outcome, Record, Tally
 from koala.lab.papers.deadlines.simulation.setting import Setting
 from koala.lab.sim.statistics import BATCHES
 from koala.policies import named

@@ -7,7 +7,16 @@ from math import inf
 
 from koala.common.runtime.option_values import Bounds, bounds, pair, site_sizes
 from koala.core.model.values import Seconds
-from koala.lab.sim.options import choice, flag, number, policy, require, require_declared, text
+from koala.lab.sim.options import (
+    Declared,
+    choice,
+    flag,
+    number,
+    policy,
+    require,
+    require_declared,
+    text,
+)
 from koala.lab.workload.distributions import SizeDistribution
 
 
@@ -160,3 +169,6 @@ class Setting:
     def local_rate(self, processors: int) -> float:
         """lambda_l: arrivals a second of local jobs at a cluster with so many processors."""
         return self.local_load * processors / (self.local_size_distribution.mean * self.local_run_s)
+
+
+SIMULATION = Declared.of(Setting)

@@ -10,7 +10,7 @@ from operator import itemgetter
 from koala.core.model.grid import GridView, Part, Placement, PlacementRequest, Replica, SiteView
 from koala.core.model.values import FileName, Instant, SiteName
 from koala.core.policy_api import PlacementPolicy
-from koala.lab.papers.hints.simulation.jobs import Arrival, arrivals
+from koala.lab.papers.hints.simulation.arrivals import Arrival, arrivals
 from koala.lab.papers.hints.simulation.progress import Link, Running, left, steps_of
 from koala.lab.papers.hints.simulation.setting import MB, MBPS, Setting
 from koala.policies import named

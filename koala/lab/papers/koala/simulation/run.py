@@ -9,8 +9,8 @@ from typing import Any
 
 from koala.core.model.grid import SiteFacts
 from koala.core.model.values import FOREVER, Instant
+from koala.lab.papers.koala.simulation.arrivals import local_jobs, submissions
 from koala.lab.papers.koala.simulation.setting import Group, Setting
-from koala.lab.papers.koala.simulation.workload import local_jobs, submissions
 from koala.lab.sim.experiment.setting import FaultRates, Links, Outage, RandomFaults, SiteSetting
 from koala.lab.sim.experiment.usage import Span
 from koala.lab.sim.experiment.world import ExperimentReport, Watch, World

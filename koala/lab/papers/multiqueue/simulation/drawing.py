@@ -6,7 +6,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from koala.lab.papers.multiqueue.simulation.points import SimulatedPoint
+from koala.lab.papers.multiqueue.simulation.counting import SimulatedPoint
 from koala.lab.papers.multiqueue.simulation.runs import KINDS
 from koala.lab.sim.drawing import COLOURS, STYLE, save
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from koala.core.model.values import FOREVER
 from koala.core.model.visiting import Discipline, Visiting, is_draining_for_aged
-from koala.lab.workload.jobstream import StreamJob
+from koala.lab.papers.multiqueue.simulation.arrivals import StreamJob
 from koala.policies.placement.worst_fit import spread
 
 _tuple = tuple.__new__

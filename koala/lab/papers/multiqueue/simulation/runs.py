@@ -12,12 +12,12 @@ from typing import NamedTuple
 from koala.common.runtime.option_values import Bounds, bounds, numbers, site_sizes
 from koala.core.model.values import FOREVER
 from koala.core.model.visiting import Discipline
+from koala.lab.papers.multiqueue.simulation.arrivals import JobStream, StreamJob
 from koala.lab.papers.multiqueue.simulation.model import Started, System
 from koala.lab.sim.options import JOBS_MAX, number, require, require_declared, text
 from koala.lab.sim.saturation import Trend, is_saturated, trend
 from koala.lab.sim.statistics import mean, means_of_batches, ratio
 from koala.lab.workload.distributions import SizeDistribution
-from koala.lab.workload.jobstream import JobStream, StreamJob
 from koala.policies import named
 
 SERVICE_CV_MAX = 1000

@@ -9,7 +9,15 @@ from typing import Literal, get_args
 from koala.common.runtime.option_values import Bounds
 from koala.core.model.values import Seconds
 from koala.errors import ConfigError
-from koala.lab.sim.options import JOBS_MAX, choice, number, policy_name, require_declared, text
+from koala.lab.sim.options import (
+    JOBS_MAX,
+    Declared,
+    choice,
+    number,
+    policy_name,
+    require_declared,
+    text,
+)
 
 QUANTA = 100
 """Quanta of a schedule cycle (SQ 4.2.2)."""
@@ -136,3 +144,6 @@ def slowdown_mean(setting: Setting | None = None) -> float:
     """Mean slowdown of machines whose speed is uniform."""
     low, high = (setting or Setting()).speed_ghz
     return log(high / low) / (high - low)
+
+
+SIMULATION = Declared.of(Setting)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from itertools import cycle
 
 from koala.core.model.values import FOREVER
+from koala.lab.papers.multiqueue.simulation.arrivals import StreamJob
 from koala.lab.papers.multiqueue.simulation.model import Started, System
-from koala.lab.workload.jobstream import StreamJob
 from koala.policies.queueing.multiqueue import DISCIPLINES
 
 

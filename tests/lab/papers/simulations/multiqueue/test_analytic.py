@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from koala.lab.papers.multiqueue.simulation.points import SimulatedPoint
+from koala.lab.papers.multiqueue.simulation.arrivals import service_times
+from koala.lab.papers.multiqueue.simulation.counting import SimulatedPoint
 from koala.lab.papers.multiqueue.simulation.runs import Setting, run
-from koala.lab.workload.jobstream import service_times
 from koala.policies.queueing.multiqueue import DISCIPLINES
 
 

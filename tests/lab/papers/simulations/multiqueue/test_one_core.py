@@ -22,9 +22,9 @@ from koala.core.model.values import FOREVER, ClaimId, JobId, SiteName
 from koala.core.model.visiting import draw_of
 from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
+from koala.lab.papers.multiqueue.simulation.arrivals import StreamJob
 from koala.lab.papers.multiqueue.simulation.model import Started, System
 from koala.lab.papers.multiqueue.simulation.runs import Setting
-from koala.lab.workload.jobstream import StreamJob
 from koala.policies import chosen
 from koala.policies.queueing.multiqueue import DISCIPLINES
 

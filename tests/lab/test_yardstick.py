@@ -12,10 +12,16 @@ import pytest
 
 from koala.errors import ConfigError
 from koala.lab import Log
-from koala.lab.yardstick.entries import all_entries, entry_of, with_reference
-from koala.lab.yardstick.grids import GRIDS
-from koala.lab.yardstick.scores import points, table
-from koala.lab.yardstick.workloads import JOBS, KINDS, LOAD, SHARES, Mixed, workloads
+from koala.lab.yardstick import (
+    JOBS,
+    KINDS,
+    LOAD,
+    SHARES,
+    Mixed,
+    entries,
+    points,
+    table,
+)
 from tests.cli.command import koala, koala_here
 
 SITES = (("a", 338), ("b", 128), ("c", 100))
@@ -23,8 +29,9 @@ SIZES = [processors for _, processors in SITES]
 
 
 def test_there_are_five_grids_and_twelve_workloads() -> None:
-    assert (len(GRIDS), len(workloads(is_full=True, has_log=False))) == (5, 12)
-    assert {share for _, share in workloads(is_full=True, has_log=False)} == {0, 0.1, 0.25, 0.5}
+    cells = {point.labels[:2] for point in points(entries((), has_all=False), is_full=True)}
+    assert {len(set(names)) for names in zip(*cells, strict=True)} == {5, 12}
+    assert len(cells) == 60
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -53,16 +60,6 @@ def _parts(processors: int | tuple[int, ...]) -> tuple[int, ...]:
     return processors
 
 
-def test_all_components_of_a_job_fit_on_sites_of_their_own() -> None:
-    for name, grid in GRIDS.items():
-        sites = tuple((site.name, site.processors) for site in grid.sites)
-        ordered = sorted((processors for _, processors in sites), reverse=True)
-        for kind in KINDS:
-            for job in Mixed(kind=kind, share=0.5, jobs=60, sites=sites)(3):
-                parts = _parts(job.processors)
-                assert max(parts) <= ordered[len(parts) - 1], (name, kind, job)
-
-
 def test_half_of_the_jobs_of_one_component_are_submitted_at_a_site_that_holds_them() -> None:
     """Larger sites get more of them, and jobs of several components none."""
     jobs = Mixed(kind="short", share=0.25, jobs=4000, sites=SITES)(5)
@@ -80,13 +77,19 @@ def test_half_of_the_jobs_of_one_component_are_submitted_at_a_site_that_holds_th
 
 def test_disciplines_with_local_and_global_queues_differ_from_a_global_one() -> None:
     """Without jobs that are submitted at a site, all of these have one queue, and equal rows."""
-    entries = [entry_of(f"queueing={name}") for name in ("GS", "GP", "LP-GF", "LQ")]
-    cell = points({"das2": GRIDS["das2"]}, [("wide", 0.5)], entries, is_full=False)
+    _, *measured = entries(
+        [f"queueing={name}" for name in ("GS", "GP", "LP-GF", "LQ")], has_all=False
+    )
+    cell = [
+        point
+        for point in points(measured, is_full=False)
+        if point.labels[:2] == (("grid", "das2"), ("workload", "wide-25"))
+    ]
     assert len({point.base.run(1).metrics["slowdown_all"] for point in cell}) == 4
 
 
 def test_the_table_has_geometric_means_of_ratios_in_the_same_cell() -> None:
-    entries = with_reference([entry_of("queueing=sjf")])
+    measured = entries(["queueing=sjf"], has_all=False)
     runs = [
         {"grid": "g", "workload": w, "policy": p, "seed": 1, "slowdown_all": s, "wasted_percent": x}
         for w, p, s, x in (
@@ -97,7 +100,7 @@ def test_the_table_has_geometric_means_of_ratios_in_the_same_cell() -> None:
             ("c", "queueing sjf", 99.0, 1.0),
         )
     ]
-    found = table(runs, entries)
+    found = table(runs, measured)
     assert [row["policy"] for row in found] == ["reference", "queueing sjf"]
     assert found[0]["slowdown_all"] == 1
     assert found[1]["slowdown_all"] == pytest.approx(exp(fmean([log(0.5), log(2.0)])))
@@ -161,12 +164,5 @@ def test_what_is_wrong_is_named(words: tuple[str, ...], told: str) -> None:
 def test_a_log_with_too_few_jobs_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "few.swf"
     file.write_text("1 0 -1 60 4 -1 -1 4 60 -1 1 1 -1 -1 -1 -1 -1 -1\n")
-    with pytest.raises(ConfigError, match=r"few\.swf: 1 jobs that ran \(expected a log with 33 or"):
-        points(GRIDS, [("log", 0.25)], with_reference(()), is_full=False, log_file=Log(file))
-
-
-def test_all_entries_differ_from_the_reference_in_one_slot() -> None:
-    found = all_entries()
-    assert found[0].is_reference
-    assert not any(one.is_reference for one in found[1:])
-    assert len({one.name for one in found}) == len(found)
+    with pytest.raises(ConfigError, match=r"few\.swf: 1 jobs that ran \(expected a log with 33"):
+        points(entries((), has_all=False), is_full=False, log_file=Log(file))

@@ -1,0 +1,234 @@
+"""Options of commands as a table: those that commands share, and those that settings declare.
+
+An `Option` (`koala.lab.sim.options`) is declared once: in the field of a setting, from where sweep
+files and `koala.lab` take it too, or in `SHARED`. `@given("seed", "as_json")` gives a command some
+of the shared ones; `@simulation(SIMULATION, reps=5)` makes a command of a function that gets the
+setting and a `Runs`: how often to run it, and what to do with the results. The function's docstring
+is the help text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from koala.cli.arguments import Number, Whole, Words, file, option
+from koala.cli.extras import needs_sim
+from koala.common.runtime import clock
+from koala.common.runtime.option_values import Bounds
+from koala.common.runtime.progress_bar import progress
+from koala.errors import ConfigError, SpecError
+from koala.lab.commands.simulation_options import Runs, check_distinct, make_out
+from koala.lab.sim.options import Declared, Option, option_name
+
+if TYPE_CHECKING:
+    from koala.lab.sim.campaign.execution import Campaign, StoreChoice
+    from koala.lab.sim.campaign.work import Work
+
+Item = TypeVar("Item")
+F = TypeVar("F", bound=Callable[..., Any])
+
+SHARED: dict[str, Option] = {
+    "seed": Option(
+        default=1, kind="whole", bounds=Bounds(low=0), help="Seed of all random streams."
+    ),
+    "reps": Option(
+        default=5,
+        kind="whole",
+        bounds=Bounds(low=1),
+        help="Replications, with seeds SEED, SEED + 1, ...",
+    ),
+    "workers": Option(
+        default=0,
+        kind="whole",
+        bounds=Bounds(low=0),
+        help="Parallel processes; 0: one a core.",
+    ),
+    "on": Option(
+        default="processes",
+        metavar="ENGINE",
+        help="Where runs are made: processes of this machine; dask://HOST:PORT, a scheduler of"
+        " dask.distributed; koala, the sites of your daemon (koala:PYTHON: with that Python"
+        " there). The last two need the packages of 'koala-scheduler[sweep]'.",
+        words=("processes", "dask://", "koala"),
+    ),
+    "as_json": Option(default=False, kind="flag", name="json", help="Print JSON instead of text."),
+    "jobs_out": Option(
+        default=None,
+        kind="file",
+        metavar="FILE.csv",
+        help="Write a line for each job to this file.",
+    ),
+    "plot": Option(
+        default=None,
+        kind="file",
+        metavar="FILE.svg",
+        help="Draw the result (.svg, .png or .pdf).",
+    ),
+    "store": Option(
+        default=None,
+        kind="file",
+        metavar="DIR",
+        help="Keep finished runs there, and make none again.",
+        unset="koala/runs in the user's cache folder",
+    ),
+    "no_store": Option(default=False, kind="flag", help="Make all runs, and keep none."),
+    "part": Option(
+        default=None,
+        metavar="K/N",
+        help="Make only part K of N, on this machine; --merge puts the parts together.",
+    ),
+    "merge": Option(
+        default=None,
+        kind="file",
+        metavar="DIR",
+        is_many=True,
+        help="Take the runs from the folder of a part, and make none.",
+    ),
+}
+
+
+def given(*names: str, **changes: Any) -> Callable[[F], F]:  # noqa: ANN401 - fields of an option
+    """Decorate a command with shared options; `changes` are of the last one."""
+    table = {name: SHARED[name] for name in names}
+    if changes:
+        table[names[-1]] = replace(table[names[-1]], **changes)
+    return with_options(table)
+
+
+def with_options(table: Mapping[str, Option]) -> Callable[[F], F]:
+    """Decorate a command with the options of a table, in its order."""
+
+    def decorate(command: F) -> F:
+        for name, one in reversed([*table.items()]):
+            command = _click_option(name, one)(command)
+        return command
+
+    return decorate
+
+
+def _click_option(name: str, one: Option) -> Callable[[F], F]:
+    kinds: dict[str, Any] = {
+        "whole": {"type": Whole.within(one.bounds)},
+        "number": {"type": Number.within(one.bounds)},
+        "flag": {"is_flag": True},
+        "file": {"type": file},
+        "choice": {"type": Words(one.words)},
+        "text": {"words": one.words},
+    }
+    more: dict[str, Any] = kinds[one.kind] | ({"multiple": True} if one.is_many else {})
+    if one.metavar is not None:
+        more["metavar"] = one.metavar
+    elif one.kind == "number" and name.endswith("_s"):
+        more["metavar"] = "SECONDS"
+    if not one.is_many:
+        more["default"] = one.default
+    return option(f"--{option_name(name, one)}", name, help=one.help, unset=one.unset, **more)
+
+
+def simulation(
+    declared: Declared, *, reps: int
+) -> Callable[[Callable[[Any, Runs], None]], click.Command]:
+    """Decorate the function of a simulation: make its command."""
+    options = declared.options
+
+    def decorate(function: Callable[[Any, Runs], None]) -> click.Command:
+        @given("workers", "on", "as_json", "jobs_out", "plot")
+        @needs_sim
+        def run(**values: Any) -> None:  # noqa: ANN401
+            read = declared.values(values)
+            runs = Runs(**{name: value for name, value in values.items() if name not in options})
+            files = [read[name] for name, one in options.items() if one.kind == "file"]
+            check_distinct(files, {"jobs-out": runs.jobs_out, "plot": runs.plot})
+            function(declared.make(**read), runs)
+
+        run.__doc__ = function.__doc__
+        command = with_options(options)(given("seed", "reps", default=reps)(run))
+        return click.command(function.__name__)(command)
+
+    return decorate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Machines that make the runs of a command, and the folder that keeps them."""
+
+    workers: int
+    on: str
+    folder: Path | None
+    is_kept: bool
+
+    @property
+    def store(self) -> StoreChoice:
+        """Chosen store. Raises SpecError."""
+        from koala.lab.sim.campaign.execution import StoreChoice
+
+        if not self.is_kept and self.folder is not None:
+            raise SpecError("--store and --no-store cannot be combined")
+        return StoreChoice(folder=self.folder, is_used=self.is_kept)
+
+    def for_sweep(self) -> dict[str, Any]:
+        """Return the arguments of `koala.lab.sweep`. Raises SpecError."""
+        choice = self.store
+        store = choice.folder if choice.folder is not None else choice.is_used
+        return {"workers": self.workers, "on": self.on, "store": store}
+
+    def make_out(self, folder: Path) -> Path:
+        """Make the folder of --out, if runs can be made and kept at all. Raises ConfigError."""
+        from koala.lab.engines import engine_of
+
+        _ = self.store, engine_of(self.on, self.workers)
+        return make_out(folder)
+
+    def execute(self, work: Work[Item], words: str = "runs") -> Campaign[Item]:
+        """Make the runs that are not kept, with a progress bar. Raises ConfigError."""
+        from koala.lab.engines import engine_of
+
+        store, engine, count = self.store, engine_of(self.on, self.workers), len(work.items)
+        with progress(f"{count} {words}", count) as update:
+            return work.execute(store, engine, update)
+
+    def facts(self, begin: float) -> dict[str, Any]:
+        """Return what the provenance of runs that were begun then says of place and time."""
+        return {
+            "begun_at": datetime.fromtimestamp(begin, UTC).isoformat(timespec="seconds"),
+            "elapsed_s": round(clock.unix_now() - begin, 1),
+            "workers": self.workers,
+            "on": self.on,
+        }
+
+
+def campaign_options(command: F) -> F:
+    """Decorate a command with --workers, --on, --store and --no-store, which it gets as `place`."""
+
+    @wraps(command)
+    def with_place(
+        *args: Any,  # noqa: ANN401
+        workers: int,
+        on: str,
+        store: Path | None,
+        no_store: bool,
+        **values: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        place = Place(workers=workers, on=on, folder=store, is_kept=not no_store)
+        return command(*args, place=place, **values)
+
+    decorated: Any = given("workers", "on", "store", "no_store")(with_place)
+    found: F = decorated
+    return found
+
+
+def part_of(text: str | None) -> tuple[int, int] | None:
+    """Parse `--part K/N`. Raises ConfigError."""
+    if text is None:
+        return None
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise ConfigError(f"--part {text} (expected K/N with K from 1 to N, for instance 2/3)")
+    return int(number), int(count)
