@@ -213,20 +213,22 @@ class Fetch:
 
     async def _receive(self, call: _Call, part: Descriptor) -> None:
         machine, stalled_s = self._machine, self._place.limits.stalled_s
-        while isinstance(machine.state, Reading):
-            try:
-                async with asyncio.timeout(stalled_s):  # it cancels the call, on purpose
+        clock = asyncio.get_running_loop().time
+        try:
+            async with asyncio.timeout(None) as limit:
+                while isinstance(machine.state, Reading):
+                    limit.reschedule(clock() + stalled_s)  # it cancels the call, on purpose
                     frame = await call.read()
-            except TimeoutError:
-                machine.cut(Fault.SOURCE, f"sent nothing for {stalled_s:g} s", now())
-            except aio.AioRpcError as error:
-                self._judge(error)
-            else:
-                if isinstance(frame, files_pb2.Frame):
-                    await self._accept(frame, part)
-                else:
-                    reason = "the stream ended without a checksum"
-                    machine.cut(Fault.SOURCE, reason, now())
+                    limit.reschedule(None)
+                    if isinstance(frame, files_pb2.Frame):
+                        await self._accept(frame, part)
+                    else:
+                        reason = "the stream ended without a checksum"
+                        machine.cut(Fault.SOURCE, reason, now())
+        except TimeoutError:
+            machine.cut(Fault.SOURCE, f"sent nothing for {stalled_s:g} s", now())
+        except aio.AioRpcError as error:
+            self._judge(error)
 
     async def _accept(self, frame: files_pb2.Frame, part: Descriptor) -> None:
         """Store a frame, then wait for the rate limit: our backpressure slows the source."""
