@@ -77,11 +77,14 @@ async def frames(
         reason = f"offset {offset} (expected at most {part.size_bytes}, the part's size)"
         raise RefusalError(grpc.StatusCode.INVALID_ARGUMENT, reason)
     await in_steps(partial(part.skip, offset))
-    while block := await in_thread(part.read, frame_bytes):
+    is_last = False
+    while not is_last:
+        block = await in_thread(part.read, frame_bytes)
         if pace is not None:
             await pace(len(block))
-        yield pb.Frame(data=block)
-    yield pb.Frame(checksum=await in_thread(part.checksum))
+        is_last = part.read_bytes == part.size_bytes
+        checksum = await in_thread(part.checksum) if is_last else ""
+        yield pb.Frame(data=block, checksum=checksum)
 
 
 async def answer_get(

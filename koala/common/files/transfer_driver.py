@@ -244,12 +244,12 @@ class Fetch:
         machine.arrive(size_bytes, now())
         if (progress := machine.progress(now())) is not None:
             place.send_report(progress)
-        if frame.checksum:
-            machine.end(frame.checksum, now())
-        elif isinstance(machine.state, Reading):
+        if isinstance(machine.state, Reading):
             await asyncio.sleep(
                 place.links.reserve(order.source, size_bytes, now(), transfer=order.transfer)
             )
+        if frame.checksum:
+            machine.end(frame.checksum, now())
 
     def _judge(self, error: aio.AioRpcError) -> None:
         """Tell the machine of an error of the call: the end at fault, and the use of a retry."""
