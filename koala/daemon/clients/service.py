@@ -20,6 +20,7 @@ from koala.common.protocol.versions import PROTOCOL
 from koala.common.runtime.option_values import did_you_mean
 from koala.common.wire.status import from_submitted
 from koala.common.wire.v1 import koala_pb2 as pb
+from koala.common.wire.v1.files_pb2 import Frame
 from koala.common.wire.v1.koala_pb2_grpc import KoalaServicer
 from koala.core.model.events import (
     JobCancelRequested,
@@ -278,7 +279,7 @@ class Service(KoalaServicer):
         caller = caller_of_call()
         return _document(await self.event_loop.ask(lambda batch: self.files.visible(batch, caller)))
 
-    async def Upload(self, messages: AsyncIterator[pb.UploadUp], context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
+    async def Upload(self, messages: AsyncIterator[Frame], context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
         user = caller_of_call().name
         with self.stream_quota.slot(user):
             async with aclosing(self.files.upload(messages, user)) as replies:

@@ -13,6 +13,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
 from koala.common.identity.credentials import Credentials
 from koala.common.identity.tls import Identity
+from koala.common.protocol.versions import PROTOCOL
 from koala.common.wire.status import PROTOCOL_KEY, TOKEN_KEY, TOKEN_SCHEME
 from koala.common.wire.v1 import identity_pb2, koala_pb2, link_pb2
 from koala.daemon.auth.access_rules import RENEW_TOKEN, RULES, CallerKind, Role
@@ -104,7 +105,9 @@ async def outcome(channel: Any, call: str, token: str) -> grpc.StatusCode:
     """The status of an empty request: whether it got as far as the method."""
     method = methods()[call]
     service = method.containing_service.full_name
-    metadata = [(PROTOCOL_KEY, "1")] + ([(TOKEN_KEY, TOKEN_SCHEME + token)] if token else [])
+    metadata = [(PROTOCOL_KEY, str(PROTOCOL))] + (
+        [(TOKEN_KEY, TOKEN_SCHEME + token)] if token else []
+    )
     path = f"/{service}/{method.name}"
     running: Any
     if method.client_streaming:
