@@ -22,7 +22,7 @@ OWN = "koala_agent"
 OWN_MAX = 33
 NEEDED = {
     *("_stat", "stat", "genericpath", "posixpath", "_collections_abc", "os"),
-    *("errno", "math", "select", "_blake2", "_ctypes", "_json", "_socket", "resource"),
+    *("errno", "gc", "math", "select", "_blake2", "_ctypes", "_json", "_socket", "resource"),
 }
 """Modules of the standard library, but those of any interpreter without its module `site`."""
 

@@ -75,7 +75,7 @@ def test_what_changes_something_is_in_the_audit_log() -> None:
         "Koala/Hello", "Koala/List", "Koala/Show", "Koala/Why", "Koala/Timeline", "Koala/Sites",
         "Koala/ListFiles", "Koala/Metrics", "Koala/Report", "Koala/Watch", "Koala/Logs",
         "Koala/Outputs", "Koala/ListEnrolments", "Koala/ListUsers", "Koala/Audit",
-        "Koala/ListGroups",
+        "Koala/ListGroups", "Koala/GridTimeline",
         "Koala/Queues",
         "Enrolment/Where",
     }  # fmt: skip
