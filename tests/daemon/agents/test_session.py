@@ -119,9 +119,13 @@ def test_a_site_whose_two_ends_name_different_users_is_refused_for_good() -> Non
         return machine.receive(registration(facts=Facts(processors=4, **facts)), 0.0)
 
     belongs = "site delft belongs to ann by this daemon's configuration, and its agent takes only"
-    assert rejection(told(owner=UserName("bob"))) == (f"{belongs} those of bob", True)
+    expected = '(expected accounts.user = "ann" in the agent\'s configuration)'
+    assert rejection(told(owner=UserName("bob"))) == (f"{belongs} those of bob {expected}", True)
     others = (UserName("bob"), UserName("cas"))
-    assert rejection(told(users=others)) == (f"{belongs} those of its 2 users", True)
+    assert rejection(told(users=others)) == (
+        f"{belongs} those of its 2 users {expected}",
+        True,
+    )
     assert told(users=(UserName("ann"), *others)) == told(owner=UserName("ann")) == told() == []
 
 
