@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from koala_agent.starter.files import file_calls
+from koala_agent.transport import file_calls
 from koala_agent.transport.shell import Shell
 from koala_agent.transport.site_files import SiteFilesByCalls
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from koala.errors import LocalManagerError
-from koala_agent.starter.files import file_calls
+from koala_agent.transport import file_calls
 from koala_agent.transport.interface import FileStatus
 from koala_agent.transport.shell import end
 from koala_agent.transport.ssh_words import encoded
