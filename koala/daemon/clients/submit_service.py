@@ -209,7 +209,7 @@ class SubmitService:
             if never := excess_alone(batch.scheduler, spec):
                 raise RejectedError(f"the job can never start: {never}")
             warned = (*warned, *check(spec, batch.scheduler, chunk.listed, self.verdicts))
-            if submission.no_wait and not batch.scheduler.has_room:
+            if submission.reject_if_full and not batch.scheduler.has_room:
                 limit = batch.scheduler.parameters.queue_jobs_max
                 raise queues_full_error(len(batch.scheduler.queues), limit)
             is_as_read = spec.all_inputs == reading.spec.all_inputs

@@ -183,7 +183,7 @@ class Submission(_message.Message):
     RSL_FIELD_NUMBER: _builtins.int
     DEFINITIONS_FIELD_NUMBER: _builtins.int
     KEY_FIELD_NUMBER: _builtins.int
-    NO_WAIT_FIELD_NUMBER: _builtins.int
+    REJECT_IF_FULL_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
@@ -191,7 +191,7 @@ class Submission(_message.Message):
     rsl: _builtins.str
     key: _builtins.str
     """idempotency key; empty: drawn by the daemon"""
-    no_wait: _builtins.bool
+    reject_if_full: _builtins.bool
     """refuse instead of delaying when the placement queues are full"""
     queue: _builtins.str
     """the site at whose local queue it is submitted; empty: none"""
@@ -213,7 +213,7 @@ class Submission(_message.Message):
         rsl: _builtins.str = ...,
         definitions: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         key: _builtins.str = ...,
-        no_wait: _builtins.bool = ...,
+        reject_if_full: _builtins.bool = ...,
         queue: _builtins.str = ...,
         after: _abc.Iterable[_builtins.str] | None = ...,
         group: _builtins.str = ...,
@@ -221,7 +221,7 @@ class Submission(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "definitions", b"definitions", "group", b"group", "key", b"key", "no_wait", b"no_wait", "queue", b"queue", "rsl", b"rsl", "staged", b"staged"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "definitions", b"definitions", "group", b"group", "key", b"key", "queue", b"queue", "reject_if_full", b"reject_if_full", "rsl", b"rsl", "staged", b"staged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
