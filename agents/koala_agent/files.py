@@ -22,8 +22,9 @@ from koala.common.files.channels import SERVER_OPTIONS, Channels
 from koala.common.files.incoming import Incoming
 from koala.common.files.orders import Report, Uploaded, UploadOrder
 from koala.common.files.replica_store import FileStore
+from koala.common.files.retries import RetryLimits
 from koala.common.files.server import FileServer, Offer, ServeContext
-from koala.common.files.transfer import TransferLimits
+from koala.common.files.transfer import LIMITS
 from koala.common.files.transfer_driver import Fetch, FetchContext
 from koala.common.files.uploads import UploadLimits, upload
 from koala.common.identity.tls import IdentityFile, server_credentials
@@ -80,7 +81,7 @@ class FilesSettings:
     scan_s: float = 30.0
     serve_idle_s: float = 7200.0
     serve_after_s: float = 300.0
-    transfers: TransferLimits = field(default_factory=TransferLimits)
+    transfers: RetryLimits = LIMITS
     uploads: UploadLimits = field(default_factory=UploadLimits)
     room_bytes: Callable[[], float] = lambda: math.inf
     added_bytes_max: int | None = None

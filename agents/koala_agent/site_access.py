@@ -54,6 +54,7 @@ def ssh_settings(config: Config) -> SSHSettings:
         listen=config.transport.listen,
         commands_per_minute=config.lrm.commands_per_minute,
         limit_s=config.lrm.command_limit_s,
+        python=config.starter.python or "",
     )
 
 

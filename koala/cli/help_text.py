@@ -16,7 +16,7 @@ SHORT_NOTE = re.compile(r"\[(?:default|env var)[^]]{0,30}\]")
 
 
 class BlankFormatter(click.HelpFormatter):
-    """Writer of help texts that breaks lines at blanks only, never in `--no-wait`."""
+    """Writer of help texts that breaks lines at blanks only, never in `--retry-for`."""
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
         """Write the usage line."""

@@ -27,11 +27,11 @@ Answer: TypeAlias = pb.Submitted | KoalaError
 
 
 async def submit_one(
-    daemon: Connection, one: Submission, *, dry_run: bool = False, patience_s: float = 0.0
+    daemon: Connection, one: Submission, *, dry_run: bool = False, retry_for_s: float = 0.0
 ) -> pb.Submitted:
     """Submit one description, with the files that it stages. Raises KoalaError."""
     message, warnings = await staged_message(daemon, one, dry_run=dry_run)
-    (answer,) = await submit_messages(daemon, [message], dry_run=dry_run, patience_s=patience_s)
+    (answer,) = await submit_messages(daemon, [message], dry_run=dry_run, retry_for_s=retry_for_s)
     if isinstance(answer, KoalaError):
         raise answer
     answer.warnings.extend(warnings)
@@ -59,15 +59,15 @@ async def submit_messages(
     messages: Sequence[pb.Submission],
     *,
     dry_run: bool = False,
-    patience_s: float = 0.0,
+    retry_for_s: float = 0.0,
 ) -> list[Answer]:
     """Submit; return an answer or an error for each message, in order.
 
-    Submissions for which the daemon has no room are retried for `patience_s` seconds, at the
+    Submissions for which the daemon has no room are retried for `retry_for_s` seconds, at the
     intervals that the daemon asks for.
     """
     clock = asyncio.get_running_loop().time
-    until_s = clock() + patience_s
+    until_s = clock() + retry_for_s
     results = await _submit_all(daemon, messages, dry_run=dry_run)
     while True:
         waits = {

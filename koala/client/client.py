@@ -106,37 +106,37 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
         definitions: Mapping[str, str] | None = None,
         key: str = "",
         dry_run: bool = False,
-        no_wait: bool = False,
+        reject_if_full: bool = False,
         queue: str = "",
         after: Sequence[str] = (),
         group: str = "",
-        patience_s: float = 0.0,
+        retry_for_s: float = 0.0,
     ) -> AsyncJobHandle:
         """Submit a job description: RSL, YAML or JSON, or a `Job`. Return a handle of the job.
 
         - `key` is an idempotency key: the same call again returns the same job.
         - `dry_run`: only check the description; the handle then names no job.
-        - `no_wait`: reject instead of delay when the placement queues are full.
+        - `reject_if_full`: reject instead of delay when the placement queues are full.
         - `queue` is the site whose local queue takes the job: a job of one component runs there
           and nowhere else.
         - `after`: jobs that must have ended before this one is placed, as `j12`, or `j12:any` where
           any end will do; beside those that the description names.
         - `group` of users for which the job counts, in place of that of the description or of the
           user.
-        - `patience_s`: retry for so long while the daemon has no room.
+        - `retry_for_s`: retry for so long while the daemon has no room.
 
-        Raises SpecError, RejectedError; ExhaustedError if there is no room after `patience_s`.
+        Raises SpecError, RejectedError; ExhaustedError if there is no room after `retry_for_s`.
         """
         one = Submission(
             rsl=rsl,
             definitions=definitions or {},
             key=key,
-            no_wait=no_wait,
+            reject_if_full=reject_if_full,
             queue=queue,
             after=after,
             group=group,
         )
-        results = await self.submit_many([one], dry_run=dry_run, patience_s=patience_s)
+        results = await self.submit_many([one], dry_run=dry_run, retry_for_s=retry_for_s)
         result = results[0]
         if isinstance(result, KoalaError):
             raise result
@@ -147,18 +147,18 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
         submissions: Iterable[Submission | Job | str],
         *,
         dry_run: bool = False,
-        patience_s: float = 0.0,
+        retry_for_s: float = 0.0,
     ) -> list[AsyncJobHandle | KoalaError]:
         """Submit several descriptions; return a handle or an error for each, in order.
 
-        Submissions for which the daemon has no room are retried for `patience_s` seconds, at the
+        Submissions for which the daemon has no room are retried for `retry_for_s` seconds, at the
         intervals that the daemon asks for.
         """
         given = list(submissions)
         staged = [await staged_message(self._daemon, one, dry_run=dry_run) for one in given]
         messages = [message for message, _ in staged]
         answers = await submit_messages(
-            self._daemon, messages, dry_run=dry_run, patience_s=patience_s
+            self._daemon, messages, dry_run=dry_run, retry_for_s=retry_for_s
         )
         return [
             _in_words_of(one, answer)

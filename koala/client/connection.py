@@ -6,7 +6,7 @@ import asyncio
 import getpass
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
@@ -113,6 +113,17 @@ class Connection:
         try:
             async for part in call:
                 yield part
+        except grpc.aio.AioRpcError as error:
+            raise self._error(error) from error
+        finally:
+            call.cancel()
+
+    @asynccontextmanager
+    async def open_call(self, method: str) -> AsyncIterator[Any]:
+        """Open a call with streams both ways for the block; errors of gRPC are KoalaErrors."""
+        call = getattr(await self.stub(), method)(metadata=self.metadata)
+        try:
+            yield call
         except grpc.aio.AioRpcError as error:
             raise self._error(error) from error
         finally:

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 from koala.client.connection import Connection
 from koala.client.uploads import LocalFile, Progress, send
 from koala.common.wire.v1 import koala_pb2 as pb
 from koala.errors import UnreachableError
 from koala.views.records.grid import AddedFile, Files, RemovedFile, ReplicaFile
-
-
-async def upload(daemon: Connection, local: LocalFile, progress: Progress) -> None:
-    """Upload a file to the daemon's spool, from where a site or a job takes it.
-
-    Continues after a cut. Raises ExhaustedError when the daemon has no room, RejectedError when the
-    file changes meanwhile.
-    """
-
-    async def open_call(messages: AsyncIterator[pb.UploadUp]) -> Any:  # noqa: ANN401
-        return daemon.stream("Upload", messages)
-
-    await send(local, open_call, progress)
 
 
 class AsyncFileCalls:
@@ -55,7 +41,7 @@ class AsyncFileCalls:
         Raises SpecError, RejectedError, ExhaustedError, UnknownSiteError.
         """
         local = await LocalFile.read(Path(path))
-        await upload(self._daemon, local, lambda here: progress(here // 2))
+        await send(self._daemon, local, lambda here: progress(here // 2))
         request = pb.AddFileRequest(
             name=name or local.path.name,
             site=site,

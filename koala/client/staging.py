@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from koala.client.connection import Connection
-from koala.client.file_calls import upload
-from koala.client.uploads import LocalFile, Progress, files_below
+from koala.client.uploads import LocalFile, Progress, files_below, send
 from koala.common.files.archives import pack
 from koala.errors import SpecError
 
@@ -70,5 +69,5 @@ async def _archive(
         target = Path(folder, "archive.tar")
         await asyncio.to_thread(pack, [(path, name) for name, path in found.items()], target)
         local = await LocalFile.read(target)
-        await upload(daemon, local, progress)
+        await send(daemon, local, progress)
     return f"{local.checksum}:{local.size_bytes}"

@@ -20,7 +20,7 @@ class Submission:
     rsl: str | Job
     definitions: Mapping[str, str] = field(default_factory=dict)
     key: str = ""
-    no_wait: bool = False
+    reject_if_full: bool = False
     queue: str = ""
     after: Sequence[str] = ()
     group: str = ""
@@ -34,7 +34,7 @@ def submission_message(one: Submission | Job | str) -> pb.Submission:
         rsl=_text(one.rsl),
         definitions=dict(one.definitions),
         key=one.key,
-        no_wait=one.no_wait,
+        reject_if_full=one.reject_if_full,
         queue=one.queue,
         after=one.after,
         group=one.group,

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from koala.client.connection import Connection
 from koala.client.resumable_stream import RETRY_MAX_S, RETRY_MIN_S
-from koala.common.wire.v1 import koala_pb2 as pb
+from koala.common.wire.v1.files_pb2 import PutStart
 from koala.errors import SpecError, UnreachableError
 
-BLOCK_BYTES = 256 * 1024
 READ_BYTES = 8 * 1024 * 1024
 PATIENCE_S = 60.0
 """Time for which a cut upload is tried again, from the last byte that arrived."""
@@ -79,65 +79,45 @@ def files_below(path: Path) -> tuple[list[tuple[Path, str]], list[str]]:
     return files, left_out
 
 
-async def send(
-    local: LocalFile,
-    open_call: Callable[[AsyncIterator[pb.UploadUp]], Awaitable[Any]],
-    progress: Progress,
-) -> None:
-    """Upload a file; try again after a cut, as long as bytes arrive within `PATIENCE_S`.
+async def send(daemon: Connection, local: LocalFile, progress: Progress) -> None:
+    """Upload a file to the daemon's spool, from where a site or a job takes it; go on after a cut,
+    as long as bytes arrive within `PATIENCE_S`.
 
-    `open_call` makes the call from its requests, and raises UnreachableError and KoalaErrors.
+    Raises ExhaustedError when the daemon has no room, RejectedError and UnusableFileError when the
+    file changes meanwhile.
     """
+    # Late, for commands to start fast.
+    from koala.common.files.confined_folder import Descriptor  # noqa: PLC0415
+    from koala.common.files.exchange import CutError, frames, put  # noqa: PLC0415
+    from koala.common.files.parts import PartReader  # noqa: PLC0415
+    from koala.common.files.retries import GivenUpError, Retries, RetryLimits  # noqa: PLC0415
+
     clock = asyncio.get_running_loop().time
-    until, furthest, pause_s = clock() + PATIENCE_S, -1, RETRY_MIN_S
+    limits = RetryLimits(progress_s=PATIENCE_S, pause_s=RETRY_MIN_S, pause_s_max=RETRY_MAX_S)
+    retries = Retries(limits, clock())
 
     def note(here: int) -> None:
-        nonlocal until, furthest
-        if here > furthest:
-            furthest, until = here, clock() + PATIENCE_S
+        if retries.note_offset(here, clock()):
             progress(here)
 
+    start = PutStart(name=local.checksum, size_bytes=local.size_bytes)
     while True:
+        descriptor = Descriptor(await asyncio.to_thread(os.open, local.path, os.O_RDONLY))
         try:
-            await _send_once(local, open_call, note)
-        except UnreachableError:
-            if clock() + pause_s > until:
-                raise
-            await asyncio.sleep(pause_s)
-            pause_s = min(RETRY_MAX_S, 2 * pause_s)
-        else:
+            part = PartReader(
+                descriptor,
+                str(local.path),
+                size_bytes=local.size_bytes,
+                checksum=local.checksum,
+            )
+            async with daemon.open_call("Upload") as call:
+                await put(call, start, partial(frames, part), note=note)
             return
-
-
-async def _send_once(
-    local: LocalFile,
-    open_call: Callable[[AsyncIterator[pb.UploadUp]], Awaitable[Any]],
-    note: Progress,
-) -> None:
-    offset: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    async def requests() -> AsyncGenerator[pb.UploadUp, None]:
-        start = pb.UploadStart(checksum=local.checksum, size_bytes=local.size_bytes)
-        yield pb.UploadUp(start=start)
-        here = await offset
-        with await asyncio.to_thread(local.path.open, "rb") as file:
-            await asyncio.to_thread(file.seek, here)
-            while here < local.size_bytes:
-                size_bytes = min(BLOCK_BYTES, local.size_bytes - here)
-                block = await asyncio.to_thread(file.read, size_bytes)
-                if not block:
-                    return  # it became shorter; the daemon misses the rest, and says so
-                yield pb.UploadUp(data=block)
-                here += len(block)
-                note(here)
-
-    is_done = False
-    replies = await open_call(requests())  # gRPC closes the requests at the end of the call
-    async with aclosing(replies):
-        async for reply in replies:
-            note(reply.offset)
-            is_done = reply.is_done
-            if not offset.done():
-                offset.set_result(reply.offset)
-    if not is_done:
-        raise UnreachableError(f"{local.path}: the upload was cut")
+        except (UnreachableError, CutError) as error:
+            try:
+                pause_s = retries.pause_after_cut(str(error), clock())
+            except GivenUpError:
+                raise UnreachableError(str(error)) from error
+            await asyncio.sleep(pause_s)
+        finally:
+            descriptor.close()

@@ -42,8 +42,9 @@ def _excess(state: State, spec: JobSpec, payer: Payer, used: Usage) -> str:
         ("GPUs", used.gpus, asked.gpus, allowance.gpus),
     ):
         if most is not None and wants and has + wants > most:
-            whose = payer.replace(":", " ")
-            return f"{whose} has {has} of {most} {what} in use, and this job needs {wants}"
+            whose, used_now = payer.replace(":", " "), f"has {has} of {most} {what} in use"
+            limit = used_now if has else f"may have {most} {what}"
+            return f"{whose} {limit}, and this job needs {wants}"
     return ""
 
 

@@ -71,11 +71,11 @@ def _to_plain(answer: Answer) -> list[Any] | str | None:
         case Placement():
             return ["placement", _rows(answer.assignments)]
         case tuple():
-            return ["progress", [[one.component, one.weight] for one in answer]]
+            return ["progress", [[item.component, item.weight] for item in answer]]
         case TicketPlan():
             parts = [
-                [one.component, one.site, one.tickets, one.open, one.gives_back]
-                for one in answer.parts
+                [part.component, part.site, part.tickets, part.open, part.gives_back]
+                for part in answer.parts
             ]
             again_s = answer.again_s if answer.again_s < inf else None
             return ["tickets", parts, answer.hold_s, again_s]
@@ -121,8 +121,7 @@ def _from_plain(plain: list[Any] | str | None) -> Answer:
 
 def _rows(assignments: tuple[Assignment, ...]) -> list[list[Any]]:
     return [
-        [one.component, one.site, one.source, one.transfer_s, one.mips, one.booked_bps]
-        for one in assignments
+        [a.component, a.site, a.source, a.transfer_s, a.mips, a.booked_bps] for a in assignments
     ]
 
 

@@ -27,7 +27,7 @@ from koala.core.policy_api import PlacementPolicy
 
 SIZES_MAX = 50
 """Number of different sizes that are counted, the largest ones."""
-SITES_TOLD = 6
+SITES_SHOWN = 6
 ANY = float("inf")
 
 
@@ -121,11 +121,11 @@ def requirements_of(spec: JobSpec, only_at: SiteName | None = None) -> list[Requ
     component."""
     return [
         Requirement(
-            one.processors,
-            one.site or only_at,
-            spec.quorum is not None or one.start_type is not StartType.STRICT,
+            component.processors,
+            component.site or only_at,
+            spec.quorum is not None or component.start_type is not StartType.STRICT,
         )
-        for one in spec.components
+        for component in spec.components
     ]
 
 
@@ -134,7 +134,7 @@ def gpu_requirements_of(spec: JobSpec) -> list[Requirement]:
     them."""
     if spec.needed < len(spec.components):
         return []
-    return [Requirement(one.gpus, one.site) for one in spec.components if one.gpus]
+    return [Requirement(part.gpus, part.site) for part in spec.components if part.gpus]
 
 
 def gpu_capacities_of(sites: Iterable[Site]) -> list[Capacity]:
@@ -209,13 +209,12 @@ def describe_misfit(
         word = f"{need.processors}{at}"
         groups[word] = groups.get(word, 0) + 1
     words = [f"{count} x {word}" if count > 1 else word for word, count in groups.items()]
-    listed = " + ".join(words[:SITES_TOLD]) + (" + ..." if len(words) > SITES_TOLD else "")
+    listed = " + ".join(words[:SITES_SHOWN]) + (" + ..." if len(words) > SITES_SHOWN else "")
     if len(requirements) == 1:
-        (one,) = requirements
-        at = "" if one.site is None else f" at {one.site}"
-        return (
-            f"its component ({one.processors} processors{at}) does not {_capacity_text(capacities)}"
-        )
+        (only,) = requirements
+        at = "" if only.site is None else f" at {only.site}"
+        needs = f"its component ({only.processors} processors{at})"
+        return f"{needs} does not {_capacity_text(capacities)}"
     asked = sum(need.processors for need in requirements)
     of = "" if needed == len(requirements) else f", of which it needs {needed},"
     return (
@@ -231,8 +230,8 @@ def _capacity_text(capacities: Sequence[Capacity]) -> str:
     if len(capacities) == 1:
         return f"fit into {largest.name}, which has {largest.processors:g}{_slots(largest)}"
     ordered = sorted(capacities, key=lambda capacity: -capacity.processors)
-    each = ", ".join(f"{r.name} {r.processors:g}{_slots(r)}" for r in ordered[:SITES_TOLD])
-    more = ", ..." if len(ordered) > SITES_TOLD else ""
+    each = ", ".join(f"{r.name} {r.processors:g}{_slots(r)}" for r in ordered[:SITES_SHOWN])
+    more = ", ..." if len(ordered) > SITES_SHOWN else ""
     total = sum(capacity.processors for capacity in capacities)
     return (
         f"fit into {len(capacities)} idle sites: the largest is {largest.name} with"

@@ -181,17 +181,17 @@ def _check_waits(state: State) -> None:
     known = [(before, job) for before, jobs in state.successors.items() for job in jobs]
     assert sorted(waits) == sorted(known), f"waits {waits} are known as {known}"
     for before, job in waits:
-        assert not state.jobs[before].is_over, f"{job} waits for {before}, which is over"
+        assert not state.jobs[before].has_ended, f"{job} waits for {before}, which is over"
 
 
 def _check_sites(state: State) -> None:
     for site in state.sites.values():
-        strangers = [
+        unknown = [
             claim
             for claim in (*site.unreported, *site.unreported_gpus)
             if claim not in state.ledger
         ]
-        assert not strangers, f"{site.name} counts claims that are over: {strangers}"
+        assert not unknown, f"{site.name} counts claims that are over: {unknown}"
         assert site.errors >= 0, f"{site.name} has {site.errors} errors"
 
 
@@ -229,6 +229,6 @@ def _check_transfers(state: State) -> None:
     for transfer in state.files.transfers.values():
         attempt = state.placed.get(transfer.job)
         assert attempt is not None, f"{transfer.id} has no job"
-        wanted = [one for member in attempt.members for one in member.transfers]
+        ids = [transfer_id for member in attempt.members for transfer_id in member.transfers]
         story = state.jobs[transfer.job].story
-        assert transfer.id in wanted, f"{transfer.id} is not wanted: {story}"
+        assert transfer.id in ids, f"{transfer.id} is not wanted: {story}"

@@ -138,19 +138,19 @@ def on_distinct_sites(place: PlacementPolicy) -> PlacementPolicy:
     def place_apart(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
         trial = view.copy()
         trial.close(request.beside)
-        found: list[Assignment] = []
+        assignments: list[Assignment] = []
         for part in sorted(
             request.parts, key=lambda part: (part.site is None, -part.processors, part.component)
         ):
-            beside = (*request.beside, *(assignment.site for assignment in found))
+            beside = (*request.beside, *(assignment.site for assignment in assignments))
             answer = place(replace(request, parts=(part,), beside=beside), trial)
             if isinstance(answer, Unplaceable):
                 others = f"; {len(beside)} have another component" if beside else ""
                 return replace(answer, reason=f"{answer.reason}{others}")
-            found += answer.assignments
+            assignments += answer.assignments
             trial.book(answer.assignments[0])
             trial.close([answer.assignments[0].site])
-        return Placement(assignments=tuple(sorted(found, key=lambda one: one.component)))
+        return Placement(assignments=tuple(sorted(assignments, key=lambda a: a.component)))
 
     return place_apart
 

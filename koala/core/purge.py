@@ -16,7 +16,7 @@ from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
 from koala.core.state import State
 
-LOT = 100
+CHUNK = 100
 """Jobs purged together: each purge scans all claims and keys."""
 
 
@@ -38,17 +38,17 @@ def state_of_jobs(*jobs: Job) -> Scheduler:
 
 
 def purge_ended_jobs(
-    state: State, now: Instant, *, keep: int, keep_s: Seconds, lot: int = LOT
+    state: State, now: Instant, *, keep: int, keep_s: Seconds, chunk: int = CHUNK
 ) -> list[PurgedJob]:
-    """Purge jobs that ended more than `keep_s` ago, and those beyond `keep`, in batches of `lot`.
+    """Purge jobs that ended more than `keep_s` ago, and those beyond `keep`, in batches of `chunk`.
 
     Jobs with claims in the ledger stay, because a Stop is still pending. So do jobs that ended at
     `now` or later, because the actions of their end may not be done yet."""
     ended = state.ended
-    if len(ended) < lot:
+    if len(ended) < chunk:
         return []
-    newest_of_lot = next(islice(ended.values(), lot - 1, None))
-    if len(ended) < keep + lot and newest_of_lot + keep_s > now:
+    newest_of_chunk = next(islice(ended.values(), chunk - 1, None))
+    if len(ended) < keep + chunk and newest_of_chunk + keep_s > now:
         return []
     with_claims = {claim.job for claim in state.ledger.values()}
     keys = {job: (key, digest) for key, (job, digest) in state.keys.items()}

@@ -162,7 +162,9 @@ def files_arrive_at(state: State, job: Job, attempt: Attempt) -> Instant:
         return min(there_at, attempt.start_at)
     if job.awaits_files:
         return attempt.start_at
-    copies = [copy for one in lacking for copy in copies_under_way(state, one, one.site)]
+    copies = [
+        copy for copy_id in lacking for copy in copies_under_way(state, copy_id, copy_id.site)
+    ]
     expected = [copy.expected_at for copy in copies]
     return min(max(expected, default=attempt.start_at), attempt.start_at)
 
@@ -225,8 +227,8 @@ def unanswered(state: State, attempt: Attempt) -> list[Claim]:
 def is_held(state: State, member: Member) -> bool:
     """Return True if a member's claim was granted, or if the member has ended."""
     claim = claim_of(state, member)
-    is_over = member.end is not None
-    return is_over or (claim is not None and not isinstance(claim.phase, Asked))
+    has_ended = member.end is not None
+    return has_ended or (claim is not None and not isinstance(claim.phase, Asked))
 
 
 def address_of(state: State, claim: Claim) -> str:

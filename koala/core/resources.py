@@ -43,13 +43,13 @@ _FEATURES = re.compile(r"[A-Za-z0-9_.:=-]+(?:&[A-Za-z0-9_.:=-]+)*")
 def needs_resources(components: Sequence[ComponentSpec], sites: Iterable[Site]) -> bool:
     """Return True if a component asks for something that sites may lack, or for more time or
     processors than a queue of these sites allows."""
-    for one in components:
-        if one.sites or one.gpus or one.constraint or one.licenses:
+    for c in components:
+        if c.sites or c.gpus or c.constraint or c.licenses:
             return True
-        if one.queue or one.memory_min_mb:
+        if c.queue or c.memory_min_mb:
             return True
     limited = [site.facts for site in sites if site.facts.resources.queues]
-    return any(_beyond_limits(one, facts) for facts in limited for one in components)
+    return any(_beyond_limits(c, facts) for facts in limited for c in components)
 
 
 def occupied(component: ComponentSpec, facts: SiteFacts) -> int:
@@ -234,7 +234,7 @@ def respecting_resources(
 
     def place_able(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
         trial = view.copy()
-        found: list[Assignment] = []
+        assignments: list[Assignment] = []
         for part in sorted(request.parts, key=lambda part: _rank(part, spec)):
             component = spec.components[part.component]
             gpus = component.gpus or 0
@@ -248,16 +248,18 @@ def respecting_resources(
                 or trial.gpus_at(s.name) < gpus
                 or trial.idle_at(s.name) < taken[s.name]
             )
-            beside = (*request.beside, *(assignment.site for assignment in found))
+            beside = (*request.beside, *(a.site for a in assignments))
             answer = place(replace(request, parts=(part,), beside=beside), seen)
             if isinstance(answer, Unplaceable):
                 reason = _why_not(component, part.site, able, sites, trial, request.user)
                 return replace(answer, reason=reason or answer.reason)
-            (assignment,) = answer.assignments
-            trial.take(assignment.site, taken[assignment.site], gpus)
-            trial.book(assignment)
-            found.append(assignment)
-        return Placement(assignments=tuple(sorted(found, key=lambda one: one.component)))
+            (a,) = answer.assignments
+            trial.take(a.site, taken[a.site], gpus)
+            trial.book(a)
+            assignments.append(a)
+        return Placement(
+            assignments=tuple(sorted(assignments, key=lambda assignment: assignment.component))
+        )
 
     return place_able
 

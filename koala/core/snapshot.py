@@ -98,16 +98,16 @@ def save(state: State, specs: list[JobSpec] | None = None) -> Plain:
     writer = _Writer(kept)
     rows: list[QueuedRow] = []
     others: list[Plain] = []
-    for one in state.jobs.values():
-        row = row_of(one, writer.number(one.spec))
+    for saved in state.jobs.values():
+        row = row_of(saved, writer.number(saved.spec))
         if row is None:
-            others += (one.id, writer.plain(one))
+            others += (saved.id, writer.plain(saved))
         else:
             rows.append(row)
     parts = {
         "jobs": ["d", *others],
         **writer.parts(state, without=("jobs", "keys")),
-        "keys": ["k", *[part for key, found in state.keys.items() for part in (key, *found)]],
+        "keys": ["k", *[part for key, keyed in state.keys.items() for part in (key, *keyed)]],
     }
     plain = {"scanner": scanner_kind(state), "parts": parts, "queued": rows}
     if others:
@@ -133,8 +133,8 @@ def load(plain: Plain, policies: Policies, specs: Sequence[JobSpec] | None = Non
             specs = [load_object(spec) for spec in plain.get("specs", ())]
         reader = _Reader(list(specs))
         for row in plain.get("queued", ()):
-            one = job_of(row, reader.specs)
-            reader.jobs[one.id] = one
+            restored = job_of(row, reader.specs)
+            reader.jobs[restored.id] = restored
         for name, value in plain["parts"].items():
             if name in NOT_SAVED or not hasattr(scheduler, name):
                 raise UnreadableSnapshotError(f"the state has no {name!r}")
@@ -142,9 +142,9 @@ def load(plain: Plain, policies: Policies, specs: Sequence[JobSpec] | None = Non
             if name == "jobs":
                 reader.jobs.update(scheduler.jobs)
                 scheduler.jobs = reader.ordered(plain.get("order", ()))
-        for one in scheduler.jobs.values():
-            if type(one.phase) is job.Waiting:
-                add_dependencies(scheduler, one, one.phase)
+        for restored in scheduler.jobs.values():
+            if type(restored.phase) is job.Waiting:
+                add_dependencies(scheduler, restored, restored.phase)
         for name, attempt in scheduler.placed.items():
             scheduler.add_attempt(scheduler.jobs[name], attempt)
         scheduler.scanner = SCANNERS[plain["scanner"]]

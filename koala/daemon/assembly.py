@@ -52,7 +52,7 @@ from koala.daemon.loop.action_dispatcher import ActionDispatcher
 from koala.daemon.loop.event_feed import EventFeed
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.gc_tuning import freeze_periodically
-from koala.daemon.loop.group_commit import DurableBatch, Upkeep
+from koala.daemon.loop.group_commit import DurableBatch, Retention
 from koala.daemon.loop.observers import Observers
 from koala.daemon.metrics.gauges import DaemonParts
 from koala.daemon.metrics.summary import metrics_document
@@ -339,7 +339,7 @@ def _event_loop(base: Foundation, receiver: _Receiver, observers: Observers) -> 
         jobs=recovered.jobs,
         receiver=receiver,
         observe=observers,
-        upkeep=Upkeep(
+        retention=Retention(
             keep_jobs=kept.keep_jobs,
             keep_jobs_s=kept.keep_jobs_hours * 3600.0,
             snapshot_events=kept.snapshot_events,
@@ -434,7 +434,7 @@ def _watermarks(base: Foundation) -> Watermarks:
         secret=base.secret,
         epoch=base.scheduler.epoch,
         loss_epoch=base.scheduler.loss_epoch,
-        newest=lambda: base.journal.mark,
+        newest=lambda: base.journal.position,
         chain_at=base.journal.chain_at,
     )
 

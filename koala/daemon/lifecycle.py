@@ -1,4 +1,4 @@
-"""One life of a daemon: its start, its tasks and its end, in this order."""
+"""One run of a daemon: its start, its tasks and its end, in this order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from koala.daemon.listeners import Listeners, check_state
 from koala.daemon.loop.event_loop import FAILED, STOPS
 from koala.daemon.loop.gc_tuning import freeze_all, gc_paused
 from koala.daemon.state.initialization import record_initialized
-from koala.daemon.state.recovery import begin_life, read_secret
+from koala.daemon.state.recovery import begin_run, read_secret
 from koala.errors import DiskError, first_error
 
 LAST_WORDS_S = 0.2  # for calls to receive their error
@@ -30,7 +30,7 @@ log = get_logger()
 
 
 class Daemon:
-    """One life of a daemon. `serve` returns after an ordered end and raises the error otherwise."""
+    """One run of a daemon. `serve` returns after an ordered end and raises the error otherwise."""
 
     def __init__(
         self, config: Config, *, accept_loss: bool = False, run_relay: RunRelay = run_relay_process
@@ -54,7 +54,7 @@ class Daemon:
         check_state(state_dir)
         listeners = None
         begin = partial(
-            begin_life,
+            begin_run,
             config,
             make_room=self._disk.give_up_ballast,
             accept_loss=self._accept_loss,

@@ -156,7 +156,7 @@ class Quotas:
         self._of_user: dict[str, _Load] = {}
         per_s = limits.submissions_per_s
         self._rates = RateLimits[str](per_s, burst=max(1.0, per_s * SUBMISSION_BURST_S))
-        self._unmeasured = [job for job in jobs if not job.is_over]
+        self._unmeasured = [job for job in jobs if not job.has_ended]
         owners: dict[str, list[JobId]] = {}
         for job in self._unmeasured:
             owners.setdefault(job.spec.owner, []).append(job.id)

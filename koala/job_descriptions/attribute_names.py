@@ -43,9 +43,9 @@ def plain_name(row: Attribute) -> str:
 def known_names_near(name: str) -> list[str]:
     """Return the known attributes most like an unknown one, best first; prefixes count, such as
     `exe`."""
-    wanted = canonical_name(name)
+    canonical = canonical_name(name)
     taken = (Treatment.HONOURED, Treatment.HANDED)
     honoured = [key for key, row in KNOWN.items() if row.treatment in taken]
-    begun = [key for key in honoured if len(wanted) > 2 and key.startswith(wanted)]
-    near = begun + nearest(wanted, honoured) or nearest(wanted, KNOWN)
+    begun = [key for key in honoured if len(canonical) > 2 and key.startswith(canonical)]
+    near = begun + nearest(canonical, honoured) or nearest(canonical, KNOWN)
     return list(dict.fromkeys(_SPELT[key] for key in near))

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 from koala.core.model.job_spec import JobType, StartType
 from koala.job_descriptions import fields, resource_fields
-from koala.job_descriptions.fields import Given
+from koala.job_descriptions.fields import AttributeText
 
-Reader: TypeAlias = Callable[[Given], Any]
+Reader: TypeAlias = Callable[[AttributeText], Any]
 Writer: TypeAlias = Callable[[Any], str | list[str] | list[str | tuple[str, ...]]]
 
 PROCESSORS_MAX = 1_000_000
@@ -67,19 +67,19 @@ _handed = partial(Attribute, treatment=Treatment.HANDED)
 _of_job = partial(Attribute, origin="Koala", scope=Scope.JOB)
 
 
-def _processors(given: Given) -> int:
-    return fields.whole(given, low=1, high=PROCESSORS_MAX)
+def _processors(attribute: AttributeText) -> int:
+    return fields.whole(attribute, low=1, high=PROCESSORS_MAX)
 
 
-def _job_type(given: Given) -> JobType:
-    if fields.string(given).text.lower() == "condor":
+def _job_type(attribute: AttributeText) -> JobType:
+    if fields.string(attribute).text.lower() == "condor":
         message = "condor is not there yet, expected single, multiple or mpi"
-        raise given.error(message, given.relation.values[0])
-    return fields.choice(given, {kind.value: kind for kind in JobType})
+        raise attribute.error(message, attribute.relation.values[0])
+    return fields.choice(attribute, {kind.value: kind for kind in JobType})
 
 
-def _start_type(given: Given) -> StartType:
-    return fields.choice(given, {kind.value: kind for kind in StartType})
+def _start_type(attribute: AttributeText) -> StartType:
+    return fields.choice(attribute, {kind.value: kind for kind in StartType})
 
 
 def _ignored(name: str, note: str, origin: str = "GRAM") -> Attribute:

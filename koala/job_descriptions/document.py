@@ -106,9 +106,9 @@ def parse_document(text: str | bytes) -> Tree:
     return Tree(root=_job(_compose(source), source), source=source)
 
 
-def _joined(found: re.Match[str]) -> str:
+def _joined(match: re.Match[str]) -> str:
     """Join the two escapes with which JSON writes a character beyond U+FFFF."""
-    return found[1] + str(json.loads(f'"\\u{found[2]}\\u{found[3]}"'))
+    return match[1] + str(json.loads(f'"\\u{match[2]}\\u{match[3]}"'))
 
 
 def _compose(source: Source) -> _Mapping:
@@ -307,22 +307,22 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def _attributes(operands: Iterable[Specification], source: Source) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for operand in operands:
         if isinstance(operand, Compound) or operand.operator is not Operator.EQ:
             raise source.error("expected relations with = inside a component", operand.offset)
         known = KNOWN.get(canonical_name(operand.attribute))
         name = operand.attribute if known is None else plain_name(known)
-        if name in found:
+        if name in attributes:
             raise source.error(f"{operand.attribute} is given twice", operand.offset)
         pairs = dict(pair for value in operand.values if (pair := _pair_of(value)))
         if name == "environment" and len(pairs) == len(operand.values):
-            found[name] = pairs
+            attributes[name] = pairs
         elif len(operand.values) == 1 and isinstance(operand.values[0], Literal):
-            found[name] = _plain(operand.values[0])
+            attributes[name] = _plain(operand.values[0])
         else:
-            found[name] = [_plain(value) for value in operand.values]
-    return found
+            attributes[name] = [_plain(value) for value in operand.values]
+    return attributes
 
 
 def _pair_of(value: Value) -> tuple[str, Plain] | None:

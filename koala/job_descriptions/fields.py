@@ -1,6 +1,6 @@
 """Typed readers of a relation's values: strings, whole numbers, times, paths, instants.
 
-Each takes a `Given` (an evaluated relation with its text) and returns the value, or raises
+Each takes a `AttributeText` (an evaluated relation with its text) and returns the value, or raises
 SpecError at the offending value, naming it and what is allowed. Numbers are strict: decimal digits,
 no sign, no exponent, inside stated bounds.
 """
@@ -60,7 +60,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 T = TypeVar("T")
 
 
-class Given(msgspec.Struct, frozen=True, kw_only=True):
+class AttributeText(msgspec.Struct, frozen=True, kw_only=True):
     """A relation as it stands in an evaluated text."""
 
     relation: Relation
@@ -82,51 +82,51 @@ def shown(text: str) -> str:
     return repr(text if len(text) <= limit else text[:limit] + "...")
 
 
-def strings(given: Given) -> tuple[Literal, ...]:
+def strings(attribute: AttributeText) -> tuple[Literal, ...]:
     """Read one or more literals."""
     literals = []
-    for value in given.relation.values:
+    for value in attribute.relation.values:
         if not isinstance(value, Literal):
-            raise given.error("found a sequence, expected a string", value)
+            raise attribute.error("found a sequence, expected a string", value)
         literals.append(value)
     return tuple(literals)
 
 
-def string(given: Given) -> Literal:
+def string(attribute: AttributeText) -> Literal:
     """Read exactly one literal."""
-    values = given.relation.values
+    values = attribute.relation.values
     if len(values) == 1 and isinstance(values[0], Literal):
         return values[0]
-    second = strings(given)[1]
+    second = strings(attribute)[1]
     message = f"found a second value {shown(second.text)}, expected one (a value with blanks needs"
-    raise given.error(f"{message} quotes)", second)
+    raise attribute.error(f"{message} quotes)", second)
 
 
-def whole(given: Given, *, low: int, high: int) -> int:
+def whole(attribute: AttributeText, *, low: int, high: int) -> int:
     """Read a whole number within bounds."""
-    literal = string(given)
+    literal = string(attribute)
     value = int(literal.text) if _WHOLE.fullmatch(literal.text) else low - 1
     if not low <= value <= high:
-        raise given.wrong(literal, f"a whole number from {low} to {high}")
+        raise attribute.wrong(literal, f"a whole number from {low} to {high}")
     return value
 
 
-def choice(given: Given, choices: Mapping[str, T]) -> T:
+def choice(attribute: AttributeText, choices: Mapping[str, T]) -> T:
     """Read one of a few words, in any case."""
-    literal = string(given)
-    found = choices.get(literal.text.lower())
-    if found is None:
-        raise given.wrong(literal, " or ".join(choices))
-    return found
+    literal = string(attribute)
+    value = choices.get(literal.text.lower())
+    if value is None:
+        raise attribute.wrong(literal, " or ".join(choices))
+    return value
 
 
-def is_yes(given: Given) -> bool:
+def is_yes(attribute: AttributeText) -> bool:
     """Read `yes` or `no` (`true` and `false` mean the same)."""
-    literal = string(given)
-    found = _YES_OR_NO.get(literal.text.lower())
-    if found is None:
-        raise given.wrong(literal, "yes or no")
-    return found
+    literal = string(attribute)
+    value = _YES_OR_NO.get(literal.text.lower())
+    if value is None:
+        raise attribute.wrong(literal, "yes or no")
+    return value
 
 
 def yes_or_no(value: bool) -> str:  # noqa: FBT001 - a writer of one value
@@ -134,38 +134,38 @@ def yes_or_no(value: bool) -> str:  # noqa: FBT001 - a writer of one value
     return "yes" if value else "no"
 
 
-def time_limit_s(given: Given) -> Seconds:
+def time_limit_s(attribute: AttributeText) -> Seconds:
     """Read a time limit: whole minutes, as GRAM writes times, or a duration; in seconds."""
-    literal = string(given)
+    literal = string(attribute)
     if _WHOLE.fullmatch(literal.text) and 1 <= int(literal.text) <= MINUTES_MAX:
         return 60.0 * int(literal.text)
     seconds = duration_s(literal.text)
     if seconds is None or not 1 <= seconds <= 60 * MINUTES_MAX:
         expected = f"whole minutes from 1 to {MINUTES_MAX}, or a duration such as {DURATIONS}"
-        raise given.wrong(literal, expected)
+        raise attribute.wrong(literal, expected)
     return float(seconds)
 
 
-def minutes_s(given: Given, literal: Literal, text: str) -> Seconds:
+def minutes_s(attribute: AttributeText, literal: Literal, text: str) -> Seconds:
     """Read minutes with decimals (0.5 is thirty seconds), or a duration; in seconds."""
     if _DECIMAL.fullmatch(text) and Fraction(text) <= MINUTES_MAX:
         return float(Fraction(text) * 60)
     seconds = duration_s(text)
     if seconds is None or seconds > 60 * MINUTES_MAX:
         expected = f"minutes from 0 to {MINUTES_MAX}, such as 15 or 0.5, or a duration such as"
-        raise given.wrong(literal, f"{expected} {DURATIONS}")
+        raise attribute.wrong(literal, f"{expected} {DURATIONS}")
     return float(seconds)
 
 
 def duration_s(text: str) -> int | None:
     """Parse a duration such as 1d12h, 1h30m, 45s, 00:30:00 or 2-12:00:00; None for any other
     text."""
-    found = _UNITS.fullmatch(text) if text else None
-    if found is None:
-        found = _CLOCK.fullmatch(text)
-    if found is None:
+    match = _UNITS.fullmatch(text) if text else None
+    if match is None:
+        match = _CLOCK.fullmatch(text)
+    if match is None:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
@@ -179,14 +179,14 @@ def minutes_text(seconds: Seconds) -> str:
     raise SpecError(f"{seconds} seconds cannot be written in minutes")
 
 
-def memory_mb(given: Given) -> int:
+def memory_mb(attribute: AttributeText) -> int:
     """Read memory: whole MB, or a number with M, G or T (1024 MB, 1024² MB); in MB."""
-    literal = string(given)
-    found = _MEMORY.fullmatch(literal.text)
-    size_mb = int(found[1]) * _MEMORY_UNITS_MB[found[2].upper()] if found else 0
+    literal = string(attribute)
+    match = _MEMORY.fullmatch(literal.text)
+    size_mb = int(match[1]) * _MEMORY_UNITS_MB[match[2].upper()] if match else 0
     if not 1 <= size_mb <= MEMORY_MB_MAX:
         expected = f"whole MB from 1 to {MEMORY_MB_MAX}, or a size such as 512M or 4G"
-        raise given.wrong(literal, expected)
+        raise attribute.wrong(literal, expected)
     return size_mb
 
 
@@ -197,11 +197,11 @@ def time_limit_text(seconds: Seconds) -> str:
     return f"{int(seconds)}s" if seconds % 60 else str(int(seconds // 60))
 
 
-def amount(given: Given) -> float:
+def amount(attribute: AttributeText) -> float:
     """Read a number above 0, with decimals or without."""
-    literal = string(given)
+    literal = string(attribute)
     if not _DECIMAL.fullmatch(literal.text) or not 0 < Fraction(literal.text) <= AMOUNT_MAX:
-        raise given.wrong(literal, f"a number above 0, at most {AMOUNT_MAX}")
+        raise attribute.wrong(literal, f"a number above 0, at most {AMOUNT_MAX}")
     return float(literal.text)
 
 
@@ -210,13 +210,13 @@ def amount_text(value: float) -> str:
     return f"{Decimal(repr(float(value))):f}"
 
 
-def word(given: Given) -> str:
+def word(attribute: AttributeText) -> str:
     """Read a name without white space that does not look like an option of a command."""
-    literal = string(given)
+    literal = string(attribute)
     if not _is_word(literal.text):
         limit = WORD_CHARACTERS_MAX
         expected = f"a name of 1 to {limit} printable characters, no white space, no leading `-`"
-        raise given.wrong(literal, expected)
+        raise attribute.wrong(literal, expected)
     return literal.text
 
 
@@ -225,100 +225,100 @@ def _is_word(text: str) -> bool:
     return is_short and bool(_WORD.fullmatch(text)) and text.isprintable()
 
 
-def label(given: Given) -> str:
+def label(attribute: AttributeText) -> str:
     """Read a name for people; blanks are allowed inside."""
-    literal = string(given)
+    literal = string(attribute)
     text = literal.text
     if not text.strip() or len(text) > WORD_CHARACTERS_MAX or not text.isprintable():
-        raise given.wrong(literal, f"1 to {WORD_CHARACTERS_MAX} printable characters")
+        raise attribute.wrong(literal, f"1 to {WORD_CHARACTERS_MAX} printable characters")
     return text
 
 
-def path(given: Given) -> str:
+def path(attribute: AttributeText) -> str:
     """Read a file or directory at the site; URLs that GASS would fetch are refused."""
-    literal = string(given)
+    literal = string(attribute)
     if not literal.text or len(literal.text.encode()) > PATH_BYTES_MAX:
-        raise given.wrong(literal, f"a path of 1 to {PATH_BYTES_MAX} bytes")
+        raise attribute.wrong(literal, f"a path of 1 to {PATH_BYTES_MAX} bytes")
     if _URL.match(literal.text):
         expected = "a path at the site: URLs are not fetched (inputFile and outputFile move files)"
-        raise given.wrong(literal, expected)
+        raise attribute.wrong(literal, expected)
     return literal.text
 
 
-def arguments(given: Given) -> tuple[str, ...]:
+def arguments(attribute: AttributeText) -> tuple[str, ...]:
     """Read the argument vector."""
-    texts = tuple(literal.text for literal in strings(given))
+    texts = tuple(literal.text for literal in strings(attribute))
     size_bytes = sum(len(text.encode()) + 1 for text in texts)
     if size_bytes > ARGUMENTS_BYTES_MAX:
-        raise given.error(f"found {size_bytes} bytes, expected at most {ARGUMENTS_BYTES_MAX}")
+        raise attribute.error(f"found {size_bytes} bytes, expected at most {ARGUMENTS_BYTES_MAX}")
     return texts
 
 
-def environment(given: Given) -> tuple[tuple[str, str], ...]:
+def environment(attribute: AttributeText) -> tuple[tuple[str, str], ...]:
     """Read (NAME value) pairs; names are those of a shell and each is given once."""
     pairs: dict[str, str] = {}
     size_bytes = 0
-    for value in given.relation.values:
+    for value in attribute.relation.values:
         match value:
             case Sequence(values=(Literal() as name, Literal(text=text))):
                 pass
             case _:
-                raise given.error("found another form, expected (NAME value) pairs", value)
+                raise attribute.error("found another form, expected (NAME value) pairs", value)
         if not _VARIABLE_NAME.fullmatch(name.text):
-            raise given.wrong(name, "a name of letters, digits and _ that begins with no digit")
+            raise attribute.wrong(name, "a name of letters, digits and _ that begins with no digit")
         if name.text.startswith("KOALA_"):
-            raise given.wrong(name, "another name: those with KOALA_ are reserved")
+            raise attribute.wrong(name, "another name: those with KOALA_ are reserved")
         if name.text in pairs:
-            raise given.wrong(name, "each name once")
+            raise attribute.wrong(name, "each name once")
         pairs[name.text] = text
         size_bytes += len(name.text) + len(text.encode()) + 2
     if size_bytes > ENVIRONMENT_BYTES_MAX:
-        raise given.error(f"found {size_bytes} bytes, expected at most {ENVIRONMENT_BYTES_MAX}")
+        raise attribute.error(f"found {size_bytes} bytes, expected at most {ENVIRONMENT_BYTES_MAX}")
     return tuple(pairs.items())
 
 
-def stage(given: Given) -> tuple[str, ...]:
+def stage(attribute: AttributeText) -> tuple[str, ...]:
     """Read `yes`, or paths of the user's machine, each once; `no` stages nothing."""
-    texts = [literal.text for literal in strings(given)]
+    texts = [literal.text for literal in strings(attribute)]
     if len(texts) == 1 and texts[0].lower() in _YES_OR_NO:
-        return ("yes",) if is_yes(given) else ()
-    for literal in strings(given):
+        return ("yes",) if is_yes(attribute) else ()
+    for literal in strings(attribute):
         if not literal.text or not literal.text.isprintable() or texts.count(literal.text) > 1:
-            raise given.wrong(literal, "yes, or paths of your machine, each once")
+            raise attribute.wrong(literal, "yes, or paths of your machine, each once")
         if len(literal.text.encode()) > PATH_BYTES_MAX or len(texts) > OUTPUT_FILES_MAX:
-            raise given.error(
+            raise attribute.error(
                 f"found more, expected at most {OUTPUT_FILES_MAX} paths of {PATH_BYTES_MAX} bytes"
             )
     return tuple(texts)
 
 
-def sites(given: Given) -> tuple[SiteName, ...]:
+def sites(attribute: AttributeText) -> tuple[SiteName, ...]:
     """Read names of sites, each once."""
     found: dict[SiteName, None] = {}
-    for literal in strings(given):
+    for literal in strings(attribute):
         name = SiteName(literal.text)
         if not _is_word(literal.text) or name in found:
-            raise given.wrong(literal, "the name of a site, each once")
+            raise attribute.wrong(literal, "the name of a site, each once")
         found[name] = None
     if not 1 <= len(found) <= SITES_MAX:
-        raise given.error(f"found {len(found)} sites, 1 to {SITES_MAX} are allowed")
+        raise attribute.error(f"found {len(found)} sites, 1 to {SITES_MAX} are allowed")
     return tuple(found)
 
 
-def output_patterns(given: Given) -> tuple[str, ...]:
+def output_patterns(attribute: AttributeText) -> tuple[str, ...]:
     """Read patterns of files inside the component's working directory, each once."""
-    return _relative_paths(given, may_be_folder=True)
+    return _relative_paths(attribute, may_be_folder=True)
 
 
-def output_files(given: Given) -> tuple[str, ...]:
+def output_files(attribute: AttributeText) -> tuple[str, ...]:
     """Read relative paths that stay inside the component's working directory, each once."""
-    return _relative_paths(given, may_be_folder=False)
+    return _relative_paths(attribute, may_be_folder=False)
 
 
-def _relative_paths(given: Given, *, may_be_folder: bool) -> tuple[str, ...]:
-    literals = strings(given)
+def _relative_paths(attribute: AttributeText, *, may_be_folder: bool) -> tuple[str, ...]:
+    literals = strings(attribute)
     if len(literals) > OUTPUT_FILES_MAX:
-        raise given.error(f"found {len(literals)} files, expected at most {OUTPUT_FILES_MAX}")
+        raise attribute.error(f"found {len(literals)} files, expected at most {OUTPUT_FILES_MAX}")
     seen: dict[str, None] = {}
     for literal in literals:
         text = literal.text
@@ -328,18 +328,18 @@ def _relative_paths(given: Given, *, may_be_folder: bool) -> tuple[str, ...]:
         if not is_inside or not is_short or not text.isprintable():
             what = "pattern" if may_be_folder else "path"
             expected = f"a relative {what} of a file, without `..` and control characters"
-            raise given.wrong(literal, expected)
+            raise attribute.wrong(literal, expected)
         if text in seen:
-            raise given.wrong(literal, "each file once")
+            raise attribute.wrong(literal, "each file once")
         seen[text] = None
     return tuple(seen)
 
 
-def input_files(given: Given) -> tuple[InputFile, ...]:
+def input_files(attribute: AttributeText) -> tuple[InputFile, ...]:
     """Read names, each NAME or (NAME SIZE); programs see each under another name."""
-    files = tuple(_input_file(given, value) for value in given.relation.values)
+    files = tuple(_input_file(attribute, value) for value in attribute.relation.values)
     if problem := inputs_problem(files):
-        raise given.error(problem)
+        raise attribute.error(problem)
     return files
 
 
@@ -358,7 +358,8 @@ def inputs_problem(files: tuple[InputFile, ...]) -> str:
 def input_files_text(files: tuple[InputFile, ...]) -> list[str | tuple[str, ...]]:
     """Format input files as the values that read back as these."""
     return [
-        one.name if one.size_bytes is None else (one.name, str(one.size_bytes)) for one in files
+        file.name if file.size_bytes is None else (file.name, str(file.size_bytes))
+        for file in files
     ]
 
 
@@ -368,7 +369,7 @@ def seen_twice(files: Iterable[InputFile]) -> str:
     return next((name for name, uses in Counter(names).items() if uses > 1), "")
 
 
-def _input_file(given: Given, value: AnyNode) -> InputFile:
+def _input_file(attribute: AttributeText, value: AnyNode) -> InputFile:
     """Read NAME, or (NAME SIZE) where the size is bytes or has a suffix K, M or G."""
     match value:
         case Literal() as name:
@@ -376,38 +377,40 @@ def _input_file(given: Given, value: AnyNode) -> InputFile:
         case Sequence(values=(Literal() as name, Literal() as size)):
             pass
         case _:
-            raise given.error("found another form, expected NAME or (NAME SIZE)")
+            raise attribute.error("found another form, expected NAME or (NAME SIZE)")
     text = name.text
     if not text.isprintable() or not text.strip() or len(text.encode()) > PATH_BYTES_MAX:
-        raise given.wrong(name, f"a logical file name of 1 to {PATH_BYTES_MAX} printable bytes")
+        raise attribute.wrong(name, f"a logical file name of 1 to {PATH_BYTES_MAX} printable bytes")
     if ".." in text.split("/"):
-        raise given.wrong(name, "a logical file name without `..`")
-    size_bytes = None if size is None else _size_bytes(given, size)
+        raise attribute.wrong(name, "a logical file name without `..`")
+    size_bytes = None if size is None else _size_bytes(attribute, size)
     return InputFile(name=FileName(text), size_bytes=size_bytes)
 
 
-def _size_bytes(given: Given, literal: Literal) -> int:
-    found = _SIZE.fullmatch(literal.text)
-    size_bytes = int(found[1]) * SIZE_UNITS[found[2].upper()] if found else -1
+def _size_bytes(attribute: AttributeText, literal: Literal) -> int:
+    match = _SIZE.fullmatch(literal.text)
+    size_bytes = int(match[1]) * SIZE_UNITS[match[2].upper()] if match else -1
     if not 0 <= size_bytes <= FILE_BYTES_MAX:
-        raise given.wrong(literal, f"bytes from 0 to {FILE_BYTES_MAX}, such as 4096, 10K, 5M or 2G")
+        raise attribute.wrong(
+            literal, f"bytes from 0 to {FILE_BYTES_MAX}, such as 4096, 10K, 5M or 2G"
+        )
     return size_bytes
 
 
-def deadline(given: Given) -> Deadline:
+def deadline(attribute: AttributeText) -> Deadline:
     """Read ISO 8601 with a zone, or "+MINUTES" from submission."""
-    literal = string(given)
+    literal = string(attribute)
     if literal.text.startswith("+"):
-        return Deadline(after_s=minutes_s(given, literal, literal.text[1:]))
+        return Deadline(after_s=minutes_s(attribute, literal, literal.text[1:]))
     expected = 'an instant with zone such as 2030-01-31T12:00:00+01:00, or minutes such as "+90"'
     try:
         instant = datetime.fromisoformat(literal.text)
     except ValueError:
-        raise given.wrong(literal, expected) from None
+        raise attribute.wrong(literal, expected) from None
     if instant.tzinfo is None:
-        raise given.wrong(literal, f"{expected}: the zone is missing")
+        raise attribute.wrong(literal, f"{expected}: the zone is missing")
     if not YEAR_MIN <= instant.year <= YEAR_MAX:
-        raise given.wrong(literal, f"{expected}, in the years {YEAR_MIN} to {YEAR_MAX}")
+        raise attribute.wrong(literal, f"{expected}, in the years {YEAR_MIN} to {YEAR_MAX}")
     return Deadline(at=instant_at(instant))
 
 
@@ -418,43 +421,43 @@ def instant_at(instant: datetime) -> Instant:
     return microseconds / 10**6
 
 
-def connect(given: Given) -> tuple[TcpPath, ...]:
+def connect(attribute: AttributeText) -> tuple[TcpPath, ...]:
     """Read (all PORT) and (FROM TO PORT), any number of them; the components they name are checked
     later."""
     paths: dict[TcpPath, None] = {}
-    for value in given.relation.values:
+    for value in attribute.relation.values:
         match value:
             case Sequence(values=(Literal(text="all"), Literal() as port)):
-                path = TcpPath(source=ALL, target=ALL, port=_port(given, port))
+                path = TcpPath(source=ALL, target=ALL, port=_port(attribute, port))
             case Sequence(values=(Literal() as source, Literal() as target, Literal() as port)):
-                path = TcpPath(source=source.text, target=target.text, port=_port(given, port))
+                path = TcpPath(source=source.text, target=target.text, port=_port(attribute, port))
             case _:
-                raise given.error(
+                raise attribute.error(
                     "found another form, expected (all PORT) or (FROM TO PORT)", value
                 )
         paths[path] = None
     return tuple(paths)
 
 
-def _port(given: Given, literal: Literal) -> int:
+def _port(attribute: AttributeText, literal: Literal) -> int:
     if not _WHOLE.fullmatch(literal.text) or not 1 <= int(literal.text) <= PORT_MAX:
-        raise given.wrong(literal, f"a port from 1 to {PORT_MAX}")
+        raise attribute.wrong(literal, f"a port from 1 to {PORT_MAX}")
     return int(literal.text)
 
 
-def hint(given: Given) -> Hint:
+def hint(attribute: AttributeText) -> Hint:
     """Read cpu or io, alone or with the acceptable deviation: `io 0.25` or `(io 0.25)`."""
-    values = given.relation.values
+    values = attribute.relation.values
     if len(values) == 1 and isinstance(values[0], Sequence):
         values = values[0].values
     literals = [value for value in values if isinstance(value, Literal)]
     if len(literals) < len(values) or len(literals) > 2:
-        raise given.error("found another form, expected cpu or io and a deviation from 0 to 1")
+        raise attribute.error("found another form, expected cpu or io and a deviation from 0 to 1")
     kind, deviation = literals[0], literals[1] if len(literals) == 2 else None
     if kind.text.lower() not in ("cpu", "io"):
-        raise given.wrong(kind, "cpu or io")
+        raise attribute.wrong(kind, "cpu or io")
     if deviation is None:
         return Hint(kind=kind.text.lower())
     if not _DECIMAL.fullmatch(deviation.text) or Fraction(deviation.text) > 1:
-        raise given.wrong(deviation, "an acceptable deviation from 0 to 1, such as 0.25")
+        raise attribute.wrong(deviation, "an acceptable deviation from 0 to 1, such as 0.25")
     return Hint(kind=kind.text.lower(), deviation=float(deviation.text))

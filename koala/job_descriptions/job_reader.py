@@ -35,7 +35,7 @@ from koala.job_descriptions.attribute_names import (
 from koala.job_descriptions.attributes import PROCESSORS_MAX, Attribute, Scope, Treatment
 from koala.job_descriptions.document import is_document, parse_document
 from koala.job_descriptions.evaluation import canonical_name, evaluate, is_definition
-from koala.job_descriptions.fields import Given, shown
+from koala.job_descriptions.fields import AttributeText, shown
 from koala.job_descriptions.parser import parse
 from koala.job_descriptions.readers import COMPONENTS_MAX, JOB_READERS
 from koala.job_descriptions.tree import (
@@ -151,7 +151,7 @@ class _JobReader:
         self._raise_gathered()
         spec = JobSpec(components=tuple(components), owner=self._owner)
         for name, relation in self._job_relations.items():
-            spec = JOB_READERS[name](spec, self._given(relation))
+            spec = JOB_READERS[name](spec, self._text_of(relation))
         if spec.quorum is not None and spec.quorum > len(components):
             message = f"quorum is {spec.quorum}, expected at most the number of components"
             raise self._error(f"{message}, {len(components)}", self._job_relations["quorum"])
@@ -287,17 +287,17 @@ class _JobReader:
         self, values: dict[str, Any], name: str, relation: Relation, relations: dict[str, Relation]
     ) -> None:
         """Set the field of the component that an attribute describes."""
-        given = self._given(relation)
+        text = self._text_of(relation)
         attribute = KNOWN[name]
         if attribute.read is not None:
-            values[attribute.field] = attribute.read(given)
+            values[attribute.field] = attribute.read(text)
         elif name == "dryrun":
-            self._is_dry_run |= fields.is_yes(given)
+            self._is_dry_run |= fields.is_yes(text)
         elif name == "resourcemanagercontact":
-            values["site"] = self._site(given)
+            values["site"] = self._site(text)
         else:
             assert name == "maxtime"
-            wall_time_s = fields.time_limit_s(given)
+            wall_time_s = fields.time_limit_s(text)
             if "maxwalltime" not in relations:
                 values["wall_time_s"] = wall_time_s
             else:
@@ -374,23 +374,23 @@ class _JobReader:
         """Store a job-wide attribute: given once, or several times with the same value."""
         first = self._job_relations.setdefault(name, relation)
         read = JOB_READERS[name]
-        value = read(_BLANK_JOB, self._given(relation))
-        if first is not relation and read(_BLANK_JOB, self._given(first)) != value:
+        value = read(_BLANK_JOB, self._text_of(relation))
+        if first is not relation and read(_BLANK_JOB, self._text_of(first)) != value:
             message = f"{KNOWN[name].name} is of the whole job and has another value at"
             own = "; inputs are files of one component" if name == "inputfile" else ""
             raise self._error(f"{message} {self._line(first.offset)}{own}", relation)
 
-    def _site(self, given: Given) -> SiteName:
-        literal = fields.string(given)
-        found = _CONTACT.fullmatch(literal.text)
-        if found is None or len(found["host"]) > fields.WORD_CHARACTERS_MAX:
-            raise given.wrong(literal, "the name of a site")
-        host = found["host"]
+    def _site(self, attribute: AttributeText) -> SiteName:
+        literal = fields.string(attribute)
+        match = _CONTACT.fullmatch(literal.text)
+        if match is None or len(match["host"]) > fields.WORD_CHARACTERS_MAX:
+            raise attribute.wrong(literal, "the name of a site")
+        host = match["host"]
         if host != literal.text:
             message = (
                 f"of resourceManagerContact only the host part, {host!r}, counts: it is the site"
             )
-            self._warn("resourcemanagercontact", message, given.relation)
+            self._warn("resourcemanagercontact", message, attribute.relation)
         return SiteName(host)
 
     # Errors and warnings
@@ -413,8 +413,8 @@ class _JobReader:
             first, *others = self._errors
             raise SpecError(first.message, first.position, tuple(others))
 
-    def _given(self, relation: Relation) -> Given:
-        return Given(relation=relation, source=self._tree.source)
+    def _text_of(self, relation: Relation) -> AttributeText:
+        return AttributeText(relation=relation, source=self._tree.source)
 
     def _line(self, offset: int) -> str:
         position = self._tree.source.position(offset)

@@ -86,7 +86,7 @@ def _job_relations(spec: JobSpec) -> list[Relation]:
         if amount is not None:
             relations.append(_relation(attribute, [f"{Decimal(repr(float(amount))):f}"]))
     if spec.after:
-        relations.append(_relation("after", [predecessor_text(one) for one in spec.after]))
+        relations.append(_relation("after", [predecessor_text(after) for after in spec.after]))
     if spec.notify is not None:
         topic, command = spec.notify.topic, spec.notify.command
         receivers: list[str | tuple[str, ...]] = [("topic", topic)] if topic else []

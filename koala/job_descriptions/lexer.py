@@ -104,17 +104,17 @@ class Lexer:
         """Read the next token; the last is END. Raises SpecError where none begins."""
         source, position = self._source, self._position
         while True:
-            found = _TOKEN.match(source.text, position)
-            if found is None:
+            match = _TOKEN.match(source.text, position)
+            if match is None:
                 raise _no_token(source, position)
-            group = found.lastgroup
+            group = match.lastgroup
             assert group is not None
-            start, position = found.span(group)
+            start, position = match.span(group)
             if group == "skipped":
                 if source.text[start] == "(":
                     position = _end_of_comment(source, start)
                 continue
-            value = found[group]
+            value = match[group]
             if group == "quoted":
                 value, position = _quoted(source, start, value[-1], position)
             token = Token(_KINDS[group], value, start, start == self._end_of_last)
@@ -126,27 +126,27 @@ class Lexer:
         """Read a relation of plain literals in its parentheses, and the `(&` before it if there is
         one; None where something else is. Return it, and the offset of the `&`."""
         text = self._source.text
-        found = _RELATION.match(text, self._position)
-        if found is None:
+        match = _RELATION.match(text, self._position)
+        if match is None:
             return None
-        self._position = self._end_of_last = found.end()
-        opened, attribute, only, _ = found.groups()
+        self._position = self._end_of_last = match.end()
+        opened, attribute, only, _ = match.groups()
         if only is not None:
-            values: tuple[Literal, ...] = (_plain(only, found.start("only")),)
+            values: tuple[Literal, ...] = (_plain(only, match.start("only")),)
         else:
-            spans = _VALUE.finditer(text, *found.span("values"))
+            spans = _VALUE.finditer(text, *match.span("values"))
             values = tuple([_plain(value[0], value.start()) for value in spans])
         relation = Relation(
             attribute=attribute,
             operator=Operator.EQ,
             values=values,
-            offset=found.start("attribute"),
+            offset=match.start("attribute"),
         )
         self.read += _TOKENS_AROUND + len(values)
         if opened is None:
             return relation, None
         self.read += _TOKENS_OPENED
-        return relation, text.index("&", found.start())
+        return relation, text.index("&", match.start())
 
 
 def _plain(text: str, offset: int) -> Literal:

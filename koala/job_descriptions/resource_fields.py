@@ -8,7 +8,7 @@ from functools import partial
 
 from koala.errors import SpecError
 from koala.job_descriptions import fields
-from koala.job_descriptions.fields import Given
+from koala.job_descriptions.fields import AttributeText
 from koala.job_descriptions.tree import Literal, Sequence
 
 CONSTRAINT_CHARACTERS_MAX = 256
@@ -23,21 +23,21 @@ _LICENSE = re.compile(r"[A-Za-z0-9_.@/-]+")
 count = partial(fields.whole, low=1, high=COUNT_MAX)
 
 
-def constraint(given: Given) -> str:
+def constraint(attribute: AttributeText) -> str:
     """Read features of machines: names with & and |."""
-    literal = fields.string(given)
+    literal = fields.string(attribute)
     text = "".join(literal.text.split())
     is_word = _CONSTRAINT.fullmatch(text) and not text.startswith("-")
     if not is_word or len(text) > CONSTRAINT_CHARACTERS_MAX:
-        raise given.wrong(literal, "names of features with & or |, such as ib or ib&haswell")
+        raise attribute.wrong(literal, "names of features with & or |, such as ib or ib&haswell")
     return text
 
 
-def licenses(given: Given) -> tuple[tuple[str, int], ...]:
+def licenses(attribute: AttributeText) -> tuple[tuple[str, int], ...]:
     """Read licences: NAME, NAME:COUNT or (NAME COUNT), any number of them."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     expected = "NAME, NAME:COUNT or (NAME COUNT)"
-    for value in given.relation.values:
+    for value in attribute.relation.values:
         match value:
             case Sequence(values=(Literal() as name, Literal(text=number))):
                 pairs = [(name.text, number)]
@@ -46,17 +46,17 @@ def licenses(given: Given) -> tuple[tuple[str, int], ...]:
                 parts = [word.partition(":") for word in words]
                 pairs = [(word, number if colon else "1") for word, colon, number in parts]
             case _:
-                raise given.error(f"found another form, expected {expected}", value)
+                raise attribute.error(f"found another form, expected {expected}", value)
         for word, number in pairs:
             is_count = re.fullmatch(r"[1-9][0-9]{0,6}", number) and int(number) <= COUNT_MAX
             if not _LICENSE.fullmatch(word) or word.startswith("-") or not is_count:
-                raise given.wrong(name, f"{expected}, with a count from 1 to {COUNT_MAX}")
-            if word in found:
-                raise given.wrong(name, "each licence once")
-            found[word] = int(number)
-    if len(found) > LICENSES_MAX:
-        raise given.error(f"found {len(found)} licences, expected at most {LICENSES_MAX}")
-    return tuple(found.items())
+                raise attribute.wrong(name, f"{expected}, with a count from 1 to {COUNT_MAX}")
+            if word in counts:
+                raise attribute.wrong(name, "each licence once")
+            counts[word] = int(number)
+    if len(counts) > LICENSES_MAX:
+        raise attribute.error(f"found {len(counts)} licences, expected at most {LICENSES_MAX}")
+    return tuple(counts.items())
 
 
 def licenses_text(value: tuple[tuple[str, int], ...]) -> list[str]:
@@ -64,13 +64,13 @@ def licenses_text(value: tuple[tuple[str, int], ...]) -> list[str]:
     return [f"{name}:{number}" for name, number in value]
 
 
-def native(given: Given) -> str:
+def native(attribute: AttributeText) -> str:
     """Read options for the batch system, on one line; the site decides which it takes."""
-    literal = fields.string(given)
+    literal = fields.string(attribute)
     try:
         words = native_words(literal.text)
     except SpecError as error:
-        raise given.wrong(literal, error.message) from None
+        raise attribute.wrong(literal, error.message) from None
     return shlex.join(words)
 
 

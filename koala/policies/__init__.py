@@ -59,21 +59,21 @@ def unguarded(slot: str, name: str) -> Any:  # noqa: ANN401
         known.built_in,
         arguments=known.arities,
         other=known.record,
-        elsewhere={other: names for other, names in BUILT_IN.items() if other != slot},
+        elsewhere={slot_name: names for slot_name, names in BUILT_IN.items() if slot_name != slot},
     )
 
 
 def chosen(conduct: Conduct = SIMULATED, /, **policies: Any) -> Policies:  # noqa: ANN401
     """Make Policies from names or functions by slot; other slots have their default. Raises
     ConfigError."""
-    wanted = {**DEFAULTS, **{slot_named(name).name: one for name, one in policies.items()}}
+    names = {**DEFAULTS, **{slot_named(name).name: choice for name, choice in policies.items()}}
     fields: dict[str, Any] = {}
     for name, slot in SLOTS.items():
         if slot is not PROGRESS:
-            text, policy = _resolved(slot, wanted[name], conduct)
+            text, policy = _resolved(slot, names[name], conduct)
             fields[slot.attribute] = slot.in_force(text, policy)
     offered = _offered_progress(conduct)
-    default = wanted["progress"]
+    default = names["progress"]
     if not isinstance(default, str) or default.lower() not in offered:
         default, policy = _resolved(PROGRESS, default, conduct)
         offered[default.lower()] = policy

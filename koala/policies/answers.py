@@ -71,10 +71,10 @@ def _several(value: object, name: str, most: int) -> tuple[Any, ...]:
     """Return the members of a collection or an iterator, which may be endless."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InvalidAnswerError(f"{name} is {_kind(value)} (expected a tuple)")
-    found = tuple(islice(value, most + 1))
-    if len(found) > most:
+    members = tuple(islice(value, most + 1))
+    if len(members) > most:
         raise InvalidAnswerError(f"{name} has too many members (expected at most {most})")
-    return found
+    return members
 
 
 # --- placement ---
@@ -104,19 +104,21 @@ def read_placement(
 
 
 def _assignments(answer: object, name: str, most: int) -> tuple[Assignment, ...]:
-    return tuple(_assignment(one, name) for one in _several(answer, name, most))
+    return tuple(_assignment(item, name) for item in _several(answer, name, most))
 
 
-def _assignment(one: object, name: str) -> Assignment:
-    if not isinstance(one, Assignment):
-        raise InvalidAnswerError(f"{_kind(one)} among {name} (expected Assignments)")
+def _assignment(assignment: object, name: str) -> Assignment:
+    if not isinstance(assignment, Assignment):
+        raise InvalidAnswerError(f"{_kind(assignment)} among {name} (expected Assignments)")
     return Assignment(
-        component=_whole(one.component, "the component"),
-        site=SiteName(_text(one.site, "the site")),
-        source=None if one.source is None else SiteName(_text(one.source, "the source")),
-        transfer_s=_number(one.transfer_s, "transfer_s"),
-        mips=_number(one.mips, "mips"),
-        booked_bps=_number(one.booked_bps, "booked_bps"),
+        component=_whole(assignment.component, "the component"),
+        site=SiteName(_text(assignment.site, "the site")),
+        source=None
+        if assignment.source is None
+        else SiteName(_text(assignment.source, "the source")),
+        transfer_s=_number(assignment.transfer_s, "transfer_s"),
+        mips=_number(assignment.mips, "mips"),
+        booked_bps=_number(assignment.booked_bps, "booked_bps"),
     )
 
 
@@ -261,12 +263,12 @@ def read_plan(
 
 
 def _components(answer: object, name: str, most: int) -> tuple[int, ...]:
-    return tuple(_whole(one, name) for one in _several(answer, name, most))
+    return tuple(_whole(component, name) for component in _several(answer, name, most))
 
 
 def _victims(answer: object, question: ClaimQuestion) -> tuple[JobId, ...]:
-    found = _several(answer, "victims", len(question.victims))
-    return tuple(JobId(_text(one, "a victim")) for one in found)
+    names = _several(answer, "victims", len(question.victims))
+    return tuple(JobId(_text(name, "a victim")) for name in names)
 
 
 def _require_moves(
@@ -328,14 +330,14 @@ def _named(jobs: Sequence[str]) -> str:
 def _require_forced(forced: Iterable[Assignment], state: _Try) -> None:
     question = state.question
     room = {site.site: site.idle + site.local for site in question.reclaimable}
-    for one in forced:
-        part = state.take(one.component, "forced")
-        room[one.site] = room.get(one.site, 0) - part.processors
-        if room[one.site] < 0:
+    for assignment in forced:
+        part = state.take(assignment.component, "forced")
+        room[assignment.site] = room.get(assignment.site, 0) - part.processors
+        if room[assignment.site] < 0:
             raise InvalidAnswerError(
-                f"forced: component {one.component} at {one.site}: there is no room"
+                f"forced: component {assignment.component} at {assignment.site}: there is no room"
             )
-        _require_possible(one, _part(part), _request(question, part), state.view)
+        _require_possible(assignment, _part(part), _request(question, part), state.view)
 
 
 def _require_distinct(moves: Iterable[Assignment], question: ClaimQuestion) -> None:
@@ -356,24 +358,24 @@ def read_ticket_plan(answer: object, question: TicketQuestion) -> TicketPlan:
         raise InvalidAnswerError(f"answered {_kind(answer)} (expected a TicketPlan)")
     left = {(part.component, part.site): part for part in question.parts}
     parts = []
-    for one in _several(answer.parts, "parts", len(left)):
-        if not isinstance(one, PartPlan):
-            raise InvalidAnswerError(f"{_kind(one)} among the parts (expected PartPlan)")
-        component = _whole(one.component, "the component")
-        site = SiteName(_text(one.site, "the site"))
+    for plan in _several(answer.parts, "parts", len(left)):
+        if not isinstance(plan, PartPlan):
+            raise InvalidAnswerError(f"{_kind(plan)} among the parts (expected PartPlan)")
+        component = _whole(plan.component, "the component")
+        site = SiteName(_text(plan.site, "the site"))
         part = left.pop((component, site), None)
         if part is None:
             where = f" at {site}" if site else ""
             raise InvalidAnswerError(
                 f"component {component}{where} was not asked about, or comes twice"
             )
-        tickets, open_ = _whole(one.tickets, "tickets"), _whole(one.open, "open")
+        tickets, open_ = _whole(plan.tickets, "tickets"), _whole(plan.open, "open")
         if not 0 <= open_ <= tickets <= question.tickets_max:
             raise InvalidAnswerError(
                 f"component {component} has {tickets} tickets, {open_} open (expected at most"
                 f" {question.tickets_max})"
             )
-        gives_back = read_permission(one.gives_back)
+        gives_back = read_permission(plan.gives_back)
         if gives_back and part.held_s is None:
             raise InvalidAnswerError(f"component {component} gives back what it does not hold")
         parts.append(
@@ -402,11 +404,11 @@ def read_corrections(answer: object, question: ProgressQuestion) -> tuple[Correc
     if isinstance(answer, str) or not isinstance(answer, Iterable):
         raise InvalidAnswerError(f"answered {_kind(answer)} (expected a tuple of Corrections)")
     left = {member.component: member for member in question.members}
-    found = []
-    for one in _several(answer, "the answer", len(question.members)):
-        if not isinstance(one, Correction):
-            raise InvalidAnswerError(f"{_kind(one)} among the answers (expected Corrections)")
-        component, weight = _whole(one.component, "the component"), _number(one.weight, "weight")
+    corrections = []
+    for item in _several(answer, "the answer", len(question.members)):
+        if not isinstance(item, Correction):
+            raise InvalidAnswerError(f"{_kind(item)} among the answers (expected Corrections)")
+        component, weight = _whole(item.component, "the component"), _number(item.weight, "weight")
         member = left.pop(component, None)
         if member is None:
             raise InvalidAnswerError(
@@ -417,8 +419,8 @@ def read_corrections(answer: object, question: ProgressQuestion) -> tuple[Correc
                 f"component {component} is given {weight:g} (expected {-member.weight:g} to"
                 f" {member.spare:g})"
             )
-        found.append(Correction(component=component, weight=weight))
-    return tuple(found)
+        corrections.append(Correction(component=component, weight=weight))
+    return tuple(corrections)
 
 
 # --- queueing ---
@@ -436,17 +438,17 @@ def read_turn(answer: object) -> Priority:
 def read_order(answer: object, queues: Sequence[One], released: Sequence[One]) -> tuple[One, ...]:
     """Read the order in which queues are visited: all of them, and nothing else."""
     known = {queue: queue for queue in (*released, *queues)}
-    found = []
+    ordered = []
     for queue in _several(answer, "the order", len(queues) + len(released)):
         if queue not in known:
             raise InvalidAnswerError(f"no queue {queue!r:.80} (expected one of the question)")
-        found.append(known[queue])
-    left = [queue for queue in queues if queue not in found]
+        ordered.append(known[queue])
+    left = [queue for queue in queues if queue not in ordered]
     if left:
         raise InvalidAnswerError(
             f"the order leaves out the queue {left[0]!r} (expected all queues of the question)"
         )
-    return tuple(found)
+    return tuple(ordered)
 
 
 def read_permission(answer: object) -> bool:

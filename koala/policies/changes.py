@@ -25,14 +25,14 @@ class Changes:
 def parse_changes(words: Iterable[str]) -> Changes:
     """Parse the changes. Raises ConfigError that lists what is allowed."""
     changes = Changes()
-    given: dict[str, str] = {}
+    text_of: dict[str, str] = {}
     for word in words:
         key, equals, value = (part.strip() for part in word.partition("="))
         if not equals or not value:
             raise ConfigError(f"--with {word} (expected KEY=VALUE, as in placement=WF)")
         name = SYMBOLS.get(key, key)
-        if given.setdefault(name, value) != value:
-            raise ConfigError(f"--with {word}: {name} is {given[name]} already")
+        if text_of.setdefault(name, value) != value:
+            raise ConfigError(f"--with {word}: {name} is {text_of[name]} already")
         if name in BUILT_IN:
             changes.policies[name] = _policy(word, name, value)
         elif name in NAMES:

@@ -76,18 +76,18 @@ def check_policy(
         for number in range(questions):
             name = f"{seed}/{number}"
             try:
-                found = _asked(function, form, draw, name, limit_s)
+                first = _asked(function, form, draw, name, limit_s)
                 again = _asked(function, form, draw, name, limit_s)
             except FaultError as fault:
                 problems.setdefault(f"question {number} of seed {seed}: {fault}")
                 if fault.is_timeout:
                     break  # the others take as long
                 continue
-            answers.update(repr(found[0]).encode())
-            if found[0] != again[0]:
-                text = f"answered {found[0]!r:.200}, and then {again[0]!r:.200}"
+            answers.update(repr(first[0]).encode())
+            if first[0] != again[0]:
+                text = f"answered {first[0]!r:.200}, and then {again[0]!r:.200}"
                 problems.setdefault(f"question {number} of seed {seed}: not deterministic: {text}")
-            if found[1]:
+            if first[1]:
                 problems.setdefault(f"question {number} of seed {seed}: changed its question")
     return Conformance(problems=tuple(problems), digest=answers.hexdigest())
 
@@ -114,7 +114,7 @@ def _asked(
     fresh, _ = form.pose(*draw(Random(name)))
     pairs = zip(arguments, fresh, strict=True)
     own = [pair for pair in pairs if not (isinstance(pair[0], GridView) or callable(pair[0]))]
-    return answer, any(given != asked for given, asked in own)
+    return answer, any(argument != asked for argument, asked in own)
 
 
 # --- questions ---
@@ -310,7 +310,7 @@ def ticket_question(random: Random) -> tuple[TicketQuestion]:
         for place in range(random.choice((1, 1, 2)))
     ]
     for component, site in places:
-        is_held = random.random() < 0.3 and all(one.component != component for one in parts)
+        is_held = random.random() < 0.3 and all(part.component != component for part in parts)
         parts.append(
             TicketPart(
                 component=component,
@@ -363,32 +363,32 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--questions", type=int, default=QUESTIONS)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--digest", action="store_true", help="print the digest of the answers")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        policy = unguarded(given.slot, given.name)
-        found = check_policy(given.slot, policy, questions=given.questions, seed=given.seed)
+        policy = unguarded(options.slot, options.name)
+        report = check_policy(options.slot, policy, questions=options.questions, seed=options.seed)
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    if given.digest:
-        sys.stdout.write(f"{found.digest}\n")
+    if options.digest:
+        sys.stdout.write(f"{report.digest}\n")
         return 0
-    problems = list(found.problems)
-    if not problems and len({_digest_with(hash_seed, given) for hash_seed in "12"}) > 1:
+    problems = list(report.problems)
+    if not problems and len({_digest_with(hash_seed, options) for hash_seed in "12"}) > 1:
         problems.append("the answers depend on the hash seed: is the order of a set in them?")
     for problem in problems:
-        sys.stdout.write(f"{given.slot} = {given.name}: {problem}\n")
+        sys.stdout.write(f"{options.slot} = {options.name}: {problem}\n")
     if not problems:
-        told = f"{given.questions} questions, no problem"
-        sys.stdout.write(f"{given.slot} = {given.name}: {told}\n")
+        told = f"{options.questions} questions, no problem"
+        sys.stdout.write(f"{options.slot} = {options.name}: {told}\n")
     return 1 if problems else 0
 
 
-def _digest_with(hash_seed: str, given: argparse.Namespace) -> str:
+def _digest_with(hash_seed: str, options: argparse.Namespace) -> str:
     """Return the digest of the answers in a process with this hash seed."""
-    numbers = ("--questions", str(given.questions), "--seed", str(given.seed))
+    numbers = ("--questions", str(options.questions), "--seed", str(options.seed))
     ran = subprocess.run(
-        [sys.executable, "-m", PROGRAM, given.name, "--slot", given.slot, *numbers,
+        [sys.executable, "-m", PROGRAM, options.name, "--slot", options.slot, *numbers,
          "--digest"],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         stdout=subprocess.PIPE, text=True, check=True,

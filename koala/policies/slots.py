@@ -96,7 +96,7 @@ class Slot:
 
     def is_built_in(self, policy: object) -> bool:
         """Return True for one of Koala's policies."""
-        return any(policy is one for one in self.built_in.values())
+        return any(policy is known for known in self.built_in.values())
 
     def guarded(self, policy: Any, name: str, conduct: Conduct) -> Any:  # noqa: ANN401
         """Return a policy that can do no harm: a built-in one as it is, one of another package with
@@ -259,9 +259,9 @@ def _pose_queue_order(
 def _pose_permission(queue: Sized, common: Sized, local: Collection[Sized]) -> Any:  # noqa: ANN401
     """Give the lengths of the queues alone: the queues themselves are the core's."""
     global_length = range(len(common))
-    lengths = [(one, range(len(one))) for one in local]
+    lengths = [(q, range(len(q))) for q in local]
     own = next(
-        (length for one, length in ((common, global_length), *lengths) if one is queue),
+        (length for q, length in ((common, global_length), *lengths) if q is queue),
         range(len(queue)),
     )
     return (own, global_length, tuple(length for _, length in lengths)), read_permission
@@ -402,7 +402,7 @@ def guards_of(policies: Policies) -> list[PolicyGuard]:
                 values.append(value.turn)
             case _:
                 values.append(value)
-    return list(dict.fromkeys(one.guard for one in values if isinstance(one, Guarded)))
+    return list(dict.fromkeys(policy.guard for policy in values if isinstance(policy, Guarded)))
 
 
 def replaced_policies(policies: Policies) -> dict[str, str]:

@@ -92,7 +92,7 @@ def summary(job: Job) -> jobs.JobSummary:
 
 def copying(state: State, job: Job, now: Instant) -> jobs.Copying | None:
     """Sum up the copies under way for a job, by their last reports; None if there are none."""
-    attempt = None if job.is_over else job.attempt
+    attempt = None if job.has_ended else job.attempt
     members = () if attempt is None else attempt.present
     wanted = dict.fromkeys(one for member in members for one in member.transfers)
     found = [state.files.transfers[one] for one in wanted if one in state.files.transfers]
@@ -156,7 +156,7 @@ def timeline_document(state: State, job_id: JobId, now: Instant) -> jobs.JobTime
             for part in whole.parts
         ),
         charges=tuple(claim_costs(state, job, now)[-CHARGES_DRAWN:]),
-        now_at=None if job.is_over else Moment.of(now),
+        now_at=None if job.has_ended else Moment.of(now),
     )
 
 
@@ -217,7 +217,7 @@ def job_document(state: State, job_id: JobId) -> jobs.JobDetails:
     """Make the details of a job, without its copies and costs. Raises KeyError if there is no such
     job."""
     job = state.jobs[job_id]
-    stopping = sum(claim.job == job_id for claim in state.ledger.values()) if job.is_over else 0
+    stopping = sum(claim.job == job_id for claim in state.ledger.values()) if job.has_ended else 0
     return jobs.JobDetails(
         **asdict(summary(job)),
         status=job.phase.status if isinstance(job.phase, Failed) else None,
@@ -290,7 +290,7 @@ def _deadline(state: State, job: Job) -> jobs.Deadline | None:
     """Deadline of a job and its next tries; None if it has no deadline."""
     if job.deadline_at is None:
         return None
-    left = () if job.is_over else tries_left(state, job)
+    left = () if job.has_ended else tries_left(state, job)
     return jobs.Deadline(
         deadline_at=Moment.of(job.deadline_at),
         next_try_at=Moment.of(left[0]) if left else None,

@@ -99,7 +99,7 @@ def _finished(job: Job, attempt: Attempt) -> str:
     others = [
         f"component {job.spec.label(member.component)}: {_fate(member)}"
         for member in attempt.members
-        if member.end is None or not member.end.is_well
+        if member.end is None or not member.end.succeeded
     ]
     if not others:
         return "finished: every component ended well"

@@ -154,7 +154,7 @@ def _jobs(state: State, since: Instant, live: Collection[JobId]) -> Iterator[Job
             break
         over.add(identity)
         yield job
-    alive = (job for job in islice(reversed(state.jobs.values()), JOBS_MAX) if not job.is_over)
+    alive = (job for job in islice(reversed(state.jobs.values()), JOBS_MAX) if not job.has_ended)
     known = set(over)
     for job in alive:
         known.add(job.id)

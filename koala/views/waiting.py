@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from koala.common.protocol.messages import Outlook, SiteFigures, Wait
+from koala.core.allowances import excess_of
 from koala.core.model.claim import Asked, Claim
 from koala.core.model.grid import Site
 from koala.core.model.job import Attempt, Claiming, Job, Member, Placing, Queued
@@ -67,7 +68,7 @@ def waits_of(
     state: State, job: Job, component: int, queues: SiteQueues, now: Instant
 ) -> tuple[jobs.QueueWait, ...]:
     """Make the records of a component's waiting claims."""
-    if job.is_over or job.attempt is None:
+    if job.has_ended or job.attempt is None:
         return ()
     claims = waiting_claims(state, job.attempt, component)
     return tuple(_wait(state, claim, queues(claim.site), now) for claim in claims)
@@ -203,8 +204,10 @@ class ShortReasons:
                 return ""
 
     def _lack(self, job: Job) -> str:
-        """Say which site lacks idle processors: one that a component names, or the idlest of all
-        for the largest component."""
+        """Say which limit of its user or group is in the way, or which site lacks idle processors:
+        one that a component names, or the idlest of all for the largest component."""
+        if excess := excess_of(self._state, job):
+            return excess.partition(", and")[0]
         owner = job.spec.owner
         for component in job.spec.components:
             site = self._state.sites.get(component.site) if component.site else None

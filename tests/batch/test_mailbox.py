@@ -1,7 +1,7 @@
 """Compute nodes that can dial nobody: a Slurm cluster in a network namespace without a route.
 
 Its starters reach the agent by files in a folder that both see. A second cluster is behind ssh: its
-login node runs no agent either, and the agent's end of the files goes by sftp. It shares the
+login node runs no agent either, and the agent's end of the files goes over ssh. It shares the
 network of this machine, since the account behind ssh may not enter a namespace.
 """
 

@@ -184,7 +184,7 @@ class Submitting:
             last = min(first + lot, settings["jobs"])
             keys = [f"{settings['name']}-{number}-{n}" for n in range(first, last)]
             texts = [
-                Submission(rsl=settings["rsl"], key=key, no_wait=settings["no_wait"])
+                Submission(rsl=settings["rsl"], key=key, reject_if_full=settings["reject_if_full"])
                 for key in keys
             ]
             begun_at = perf_counter()

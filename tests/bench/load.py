@@ -86,7 +86,7 @@ def agents(grid: Grid, first: int, count: int, processors: int) -> Any:
 
 
 def clients(grid: Grid, name: str, count: int, jobs: int, **more: Any) -> Any:
-    settings = {"rsl": ONE, "no_wait": False, "watch": False, **more}
+    settings = {"rsl": ONE, "reject_if_full": False, "watch": False, **more}
     return a_crowd("clients", address=grid.address, name=name, clients=count, jobs=jobs, **settings)
 
 

@@ -23,8 +23,8 @@ from koala.core.model.events import JobSubmitted
 from koala.core.model.job_spec import JobSpec
 from koala.daemon.config import read_config
 from koala.daemon.loop.event_loop import EventLoop
-from koala.daemon.loop.group_commit import BatchContext, Upkeep
-from koala.daemon.state.recovery import begin_life
+from koala.daemon.loop.group_commit import BatchContext, Retention
+from koala.daemon.state.recovery import begin_run
 from koala.job_descriptions.job_reader import read_job
 from tests.bench.figures import Figure, median
 from tests.bench.live import LIMIT_S, TRUE, a_grid, a_queued_job
@@ -64,15 +64,15 @@ def queues(folder: Path, is_quick: bool) -> list[Figure]:
 async def fill(config: Path, jobs: int) -> None:
     """Write the journal of a daemon that accepted so many jobs and was killed."""
     configure_logging("error")
-    journal, found = begin_life(read_config(config))
-    upkeep = Upkeep(
+    journal, found = begin_run(read_config(config))
+    retention = Retention(
         keep_jobs=1_000,
         keep_jobs_s=1e9,
         snapshot_events=read_config(config).journal.snapshot_events,
         settings=found.settings,
     )
     event_loop = EventLoop(
-        found.scheduler, journal, found.clock, digest=digest, jobs=found.jobs, upkeep=upkeep
+        found.scheduler, journal, found.clock, digest=digest, jobs=found.jobs, retention=retention
     )
     async with asyncio.TaskGroup() as group:
         running = group.create_task(event_loop.run())

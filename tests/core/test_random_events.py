@@ -376,12 +376,12 @@ class Machine(RuleBasedStateMachine):
             for site in SITES:
                 self.tell(report(scheduler, site))
             wake_at = scheduler.wake_at
-            if not said and all(job.is_over for job in scheduler.jobs.values()):
+            if not said and all(job.has_ended for job in scheduler.jobs.values()):
                 break
             assert said or wake_at is not None, self.stories()
             self.now = self.now + 0.01 if wake_at is None or said else max(self.now, wake_at)
             self.tell(ev.Woken())
-        assert all(job.is_over for job in scheduler.jobs.values()), self.stories()
+        assert all(job.has_ended for job in scheduler.jobs.values()), self.stories()
         left = (scheduler.ledger, scheduler.placed, scheduler.files.transfers, scheduler.fresh)
         assert not any(left), left
         assert len(scheduler.queues) == 0
@@ -389,7 +389,7 @@ class Machine(RuleBasedStateMachine):
 
     def stories(self) -> list[object]:
         """Return the stories of the jobs that are not over."""
-        jobs = [job for job in self.scheduler.jobs.values() if not job.is_over]
+        jobs = [job for job in self.scheduler.jobs.values() if not job.has_ended]
         return [(self.now, job.id, job.phase, job.story) for job in jobs]
 
     def teardown(self) -> None:

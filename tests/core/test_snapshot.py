@@ -12,7 +12,7 @@ import pytest
 from koala.core.digest import digest
 from koala.core.model.values import ClaimId, JobId
 from koala.core.policy_api import NO_POLICIES
-from koala.core.purge import LOT, purge_ended_jobs
+from koala.core.purge import CHUNK, purge_ended_jobs
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import UnreadableSnapshotError, load, save
 from tests.harness.builders import a_job, a_site
@@ -84,7 +84,7 @@ def copied(script: Script) -> Scheduler:
 
 def test_jobs_are_forgotten_in_lots_the_oldest_first(script: Script) -> None:
     scheduler = ended_jobs(script, 250)
-    assert purge_ended_jobs(scheduler, script.now, keep=250 - LOT + 1, keep_s=1e9) == []
+    assert purge_ended_jobs(scheduler, script.now, keep=250 - CHUNK + 1, keep_s=1e9) == []
     gone = purge_ended_jobs(scheduler, script.now, keep=150, keep_s=1e9)
     assert [one.job.id for one in gone] == [f"j{n}" for n in range(100)]
     assert gone[0].ended_at == 0.0
@@ -105,16 +105,16 @@ def test_a_job_whose_claim_has_a_pending_stop_stays(script: Script) -> None:
     script.running("j1")
     script.cancel("j1").drop()
     assert ClaimId("j1/1/0/1") in script.scheduler.ledger
-    assert purge_ended_jobs(copied(script), script.now + 1, keep=0, keep_s=0.0, lot=1) == []
+    assert purge_ended_jobs(copied(script), script.now + 1, keep=0, keep_s=0.0, chunk=1) == []
     script.gone("j1/1/0/1")
-    (gone,) = purge_ended_jobs(copied(script), script.now + 1, keep=0, keep_s=0.0, lot=1)
+    (gone,) = purge_ended_jobs(copied(script), script.now + 1, keep=0, keep_s=0.0, chunk=1)
     assert gone.job.phase_name == "Cancelled"
 
 
 def test_the_key_of_a_job_goes_with_it(script: Script) -> None:
     script.tell(replace(a_job("j1", 1), key="ann:1", digest="d")).cancel("j1")
     scheduler = copied(script)
-    (gone,) = purge_ended_jobs(scheduler, script.now + 1, keep=0, keep_s=0.0, lot=1)
+    (gone,) = purge_ended_jobs(scheduler, script.now + 1, keep=0, keep_s=0.0, chunk=1)
     assert (gone.key, gone.digest) == ("ann:1", "d")
     assert scheduler.keys == {}
     assert digest(scheduler) == digest(script.scheduler)

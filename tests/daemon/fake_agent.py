@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import grpc
 
 from koala.common.identity.tls import IdentityFile
+from koala.common.protocol.versions import PROTOCOL
 from koala.common.wire.packing import PACKS, unpacked
 from koala.common.wire.v1 import link_pb2 as pb
 from koala.common.wire.v1.link_pb2_grpc import AgentLinkStub
@@ -24,7 +25,7 @@ class FakeAgent:
     address: str
     site: str = "delft"
     processors: int = 8
-    protocol: int = 1
+    protocol: int = PROTOCOL
     epoch_seen: int = 0
     mark: pb.Mark | None = None
     session: str = "s1"

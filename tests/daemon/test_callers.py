@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from koala.client import AsyncClient
+from koala.common.protocol.versions import PROTOCOL
 from koala.common.wire.v1 import koala_pb2, koala_pb2_grpc, link_pb2
 from koala.errors import JournalError
 from tests.daemon.fake_agent import FakeAgent
@@ -23,7 +24,7 @@ async def test_a_client_of_another_protocol_is_told_which_one_is_spoken(tmp_path
     ):
         stub = koala_pb2_grpc.KoalaStub(channel)
         for metadata, said in (
-            ((("koala-protocol", "2"),), "protocol 2"),
+            ((("koala-protocol", "1"),), "protocol 1"),
             ((), "no protocol version"),
         ):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -51,7 +52,7 @@ async def test_garbage_on_the_port_disturbs_nobody(tmp_path: Path) -> None:
             )
             (said,) = [answer async for answer in call(iter([b"\xff\xff\xff\xff"]))]
             assert "not a message" in link_pb2.ToAgent.FromString(said).reject.reason
-        assert (await client.hello())["protocol"] == 1
+        assert (await client.hello())["protocol"] == PROTOCOL
 
 
 async def test_a_second_daemon_on_the_same_state_is_refused(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ async def test_the_newest_session_of_a_site_wins(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("agent", "more", "said", "is_final"),
     [
-        (FakeAgent("", protocol=7), "", "protocol 7 (version test), this daemon 1", True),
+        (FakeAgent("", protocol=7), "", f"protocol 7 (version test), this daemon {PROTOCOL}", True),
         (FakeAgent("", site="leiden"), "[sites.delft]\n", "unknown site 'leiden'", True),
     ],
 )

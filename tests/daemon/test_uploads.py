@@ -1,5 +1,4 @@
-"""Uploads in the spool: they resume, are checked, have limits, and are deleted when nobody uses
-them."""
+"""Uploads in the spool: they have limits, and are deleted when nobody uses them."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.files.uploads import Content, Uploads, served_content, transfer_of
-from koala.errors import ExhaustedError, RejectedError, SpecError
+from koala.errors import ExhaustedError, SpecError
 
 DATA = bytes(range(256)) * 40
 
@@ -20,14 +19,10 @@ def content(user: str = "ann", data: bytes = DATA) -> Content:
     return Content(user=user, checksum=checksum, size_bytes=len(data))
 
 
-def send(uploads: Uploads, wanted: Content, data: bytes, offset: int) -> None:
-    part = uploads.open(wanted)
-    try:
-        uploads.append(part, data, offset)
-        if offset + len(data) == wanted.size_bytes:
-            uploads.finish(wanted, part)
-    finally:
-        part.close()
+def send(uploads: Uploads, wanted: Content, data: bytes) -> None:
+    part = uploads.begin(wanted)
+    part.write_bytes(data)
+    uploads.finish(wanted, part)
 
 
 @pytest.fixture
@@ -40,44 +35,31 @@ def uploads(spool: Path) -> Uploads:
     return Uploads(spool, bytes_max=3 * len(DATA))
 
 
-def test_an_upload_that_was_cut_goes_on_where_it_stopped(uploads: Uploads, spool: Path) -> None:
-    one = content()
-    assert uploads.begin(one) == 0
-    send(uploads, one, DATA[:5000], 0)
-    assert uploads.find(one) is None
-    assert served_content(spool, transfer_of(one.key, "name")) is None, (
-        "half a file is served to nobody"
-    )
-    assert uploads.begin(one) == 5000
-    send(uploads, one, DATA[5000:], 5000)
-    found = uploads.find(one)
-    assert found is not None
-    assert found.read_bytes() == DATA
-    assert served_content(spool, transfer_of(one.key, "name")) == found
-    assert uploads.begin(one) == len(DATA)
-
-
-def test_a_file_that_changed_meanwhile_is_refused_and_nothing_is_left(uploads: Uploads) -> None:
-    one = content()
-    uploads.begin(one)
-    with pytest.raises(RejectedError, match="changed while it was read"):
-        send(uploads, one, DATA[:-1] + b"!", 0)
-    assert uploads.find(one) is None
-    assert uploads.begin(one) == 0
+def test_half_a_file_is_found_by_nobody_and_served_to_nobody(uploads: Uploads, spool: Path) -> None:
+    wanted = content()
+    transfer = transfer_of(wanted.key, "name")
+    part = uploads.begin(wanted)
+    part.write_bytes(DATA[:5000])
+    assert uploads.begin(wanted).read_bytes() == DATA[:5000]
+    assert uploads.find(wanted) is None
+    assert served_content(spool, transfer) is None
+    send(uploads, wanted, DATA)
+    path = uploads.find(wanted)
+    assert path is not None
+    assert path.read_bytes() == DATA
+    assert served_content(spool, transfer) == path
 
 
 def test_a_user_finds_only_own_uploads(uploads: Uploads) -> None:
-    uploads.begin(content("ann"))
-    send(uploads, content("ann"), DATA, 0)
+    send(uploads, content("ann"), DATA)
     assert uploads.find(content("bob")) is None
-    assert uploads.begin(content("bob")) == 0
+    assert not uploads.begin(content("bob")).exists()
 
 
 def test_uploads_of_a_user_have_a_limit(uploads: Uploads) -> None:
     for last in range(3):
         data = DATA[:-1] + bytes([last])
-        uploads.begin(content(data=data))
-        send(uploads, content(data=data), data, 0)
+        send(uploads, content(data=data), data)
     with pytest.raises(ExhaustedError, match=r"30720 that wait .*limits.uploads_mb_per_user"):
         uploads.begin(content(data=b"more"))
     uploads.begin(content("bob"))
@@ -97,8 +79,7 @@ def test_a_checksum_is_one(uploads: Uploads, checksum: str) -> None:
 
 def test_old_uploads_are_deleted_but_those_that_are_kept(uploads: Uploads) -> None:
     for data in (b"old", b"kept", b"new"):
-        uploads.begin(content(data=data))
-        send(uploads, content(data=data), data, 0)
+        send(uploads, content(data=data), data)
     for data in (b"old", b"kept"):
         path = uploads.find(content(data=data))
         assert path is not None

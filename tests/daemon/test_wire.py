@@ -150,7 +150,7 @@ any_message = st.one_of(
         pb.FromAgent,
         register=st.builds(
             pb.Register,
-            protocol=st.integers(0, 2),
+            protocol=st.integers(0, PROTOCOL),
             site=st.sampled_from(["delft", "", "a b", "x" * 65]),
             epoch_seen=large,
             idle=counts,

@@ -310,7 +310,7 @@ class Script:
         forgetful = Scheduler(self._began_with, NO_POLICIES)
         for event, now, answers in self.journal:
             forgetful.replay(event, now, json.loads(answers))
-            purge_ended_jobs(forgetful, now + 1e-6, keep=0, keep_s=0.0, lot=1)
+            purge_ended_jobs(forgetful, now + 1e-6, keep=0, keep_s=0.0, chunk=1)
         assert digest(forgetful) == digest(self.scheduler), "a job that is over was missed"
 
 

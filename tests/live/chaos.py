@@ -436,7 +436,7 @@ class Campaign:
     async def _check_keys(self, client: AsyncClient) -> None:
         """Each key once more: the same job, known before."""
         again = [Submission(rsl=order.rsl, key=order.key) for order in self._orders.values()]
-        answers = await client.submit_many(again, patience_s=SETTLE_S)
+        answers = await client.submit_many(again, retry_for_s=SETTLE_S)
         for job, answer in zip(self._orders, answers, strict=True):
             assert isinstance(answer, AsyncJobHandle), f"{job} submitted again: {answer}"
             assert (answer.job, answer.is_known) == (job, True), f"{job} again: {answer}"

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from koala.client import AsyncClient
-from koala.client.file_calls import upload
-from koala.client.uploads import LocalFile
+from koala.client.uploads import LocalFile, send
 from koala.errors import RejectedError, SpecError
 from tests.cli.command import koala
 from tests.live.grid import Grid
@@ -78,7 +77,7 @@ async def test_an_upload_that_is_cut_goes_on_and_half_a_file_is_never_listed(
 
     with suppress(TimeoutError):
         async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as group:
-            group.create_task(upload(client._daemon, local, note))
+            group.create_task(send(client._daemon, local, note))
             await has_begun.wait()
             limit.reschedule(asyncio.get_running_loop().time())
     assert not [entry for entry in await client.files() if entry.file.endswith("cut.bin")]

@@ -13,8 +13,6 @@ import pytest
 from koala_agent.lrm.claim_processes import (
     LiveProcess,
     ProcessIdentity,
-    brand_in,
-    brand_of,
     groups_of,
     identify,
     is_alive,
@@ -22,8 +20,10 @@ from koala_agent.lrm.claim_processes import (
     members,
     scan,
     send,
+    tag_in,
+    tag_of,
 )
-from koala_agent.starter.process_tree import BRAND
+from koala_agent.starter.process_tree import TAG
 from tests.lrm.harness import LIMIT_S, Pipe, find_by_claim, python
 
 
@@ -34,13 +34,13 @@ def a_process(
     claim: str | None = None,
     scope: str | None = None,
     group: int = 0,
-    brand: int | None = None,
+    tag: int | None = None,
 ) -> LiveProcess:
     return LiveProcess(
         identity=ProcessIdentity(pid, 10 * pid),
         parent=parent,
         group=group or pid,
-        brand=brand,
+        tag=tag,
         claim=claim,
         scope=scope,
         cpu_s=0.0,
@@ -77,12 +77,12 @@ def test_processes_of_another_local_manager_are_left_out_and_those_of_nobody_tak
     assert pids(members(seen, {"a": ()}, scope="here")["a"]) == [10, 12]
 
 
-def test_a_brand_says_more_than_an_environment_and_only_at_its_own_local_manager() -> None:
-    own, foreign = brand_of("a", scope="here"), brand_of("a", scope="elsewhere")
+def test_a_tag_says_more_than_an_environment_and_only_at_its_own_local_manager() -> None:
+    own, foreign = tag_of("a", scope="here"), tag_of("a", scope="elsewhere")
     seen = [
-        a_process(10, brand=own),
-        a_process(11, brand=own, claim="b", scope="here"),
-        a_process(12, brand=foreign),
+        a_process(10, tag=own),
+        a_process(11, tag=own, claim="b", scope="here"),
+        a_process(12, tag=foreign),
         a_process(13, parent=11),
     ]
     found = members(seen, {"a": (), "b": ()}, scope="here")
@@ -93,25 +93,25 @@ def test_a_brand_says_more_than_an_environment_and_only_at_its_own_local_manager
 
 
 @pytest.mark.live
-async def test_a_brand_stays_on_what_leaves_everything_else_behind(pipe: Pipe) -> None:
-    claim = f"branded-{os.getpid()}"
-    brand = brand_of(claim, scope="here")
+async def test_a_tag_stays_on_what_leaves_everything_else_behind(pipe: Pipe) -> None:
+    claim = f"tagged-{os.getpid()}"
+    tag = tag_of(claim, scope="here")
     wear = (
-        "import os; from koala_agent.starter.process_tree import BRAND, pop_brand, set_brand\n"
-        "set_brand(pop_brand(os.environ))\n"
-        "assert BRAND not in os.environ\n"
+        "import os; from koala_agent.starter.process_tree import TAG, pop_tag, set_tag\n"
+        "set_tag(pop_tag(os.environ))\n"
+        "assert TAG not in os.environ\n"
         f"says = 'while read line; do echo $line; done < /proc/self/limits > {pipe.path};"
         " exec sleep 600'\n"
         "os.execv('/usr/bin/env', ['env', '-i', 'setsid', 'sh', '-c', says])"
     )
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", wear, env={**os.environ, BRAND: str(brand)}
+        sys.executable, "-c", wear, env={**os.environ, TAG: str(tag)}
     )
     limits = b""
     while b"file locks" not in limits:
         limits = (await pipe.line()).encode()
-    assert brand_in(limits) == brand  # as another user reads it, too
-    (found,) = [seen for seen in scan().seen if seen.brand == brand]
+    assert tag_in(limits) == tag  # as another user reads it, too
+    (found,) = [seen for seen in scan().seen if seen.tag == tag]
     assert (found.identity.pid, found.claim) == (process.pid, None)
     assert [one.pid for one in find_by_claim(claim, scope="here")] == [process.pid]
     assert send(found.identity, signal.SIGKILL)

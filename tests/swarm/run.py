@@ -211,12 +211,12 @@ class Run:
         if not self.world.daemon.is_at_rest:
             return False
         jobs = [self.world.daemon.job(job) for job in self._expected()]
-        is_over = all(job is not None and job.is_over for job in jobs)
+        has_ended = all(job is not None and job.has_ended for job in jobs)
         sites = self.world.sites.values()
         is_empty = not any(site.alive or site.batch.alive or site.agent.claims for site in sites)
         # An agent that is still away has not heard yet which copies nobody wants any more.
         is_there = all(site.is_connected for site in self.scheduler.sites.values())
-        return is_over and not self.scheduler.ledger and is_empty and is_there
+        return has_ended and not self.scheduler.ledger and is_empty and is_there
 
     def _expected(self) -> list[JobId]:
         """Return all jobs but those lost with the disk."""
@@ -226,7 +226,7 @@ class Run:
         scheduler = self.scheduler
         for job in scheduler.jobs.values():
             story = "\n".join(f"{at:10.3f} {text}" for at, text in job.story[-12:])
-            require(job.is_over, 9, f"{job.id} is {job.phase} at the bound:\n{story}")
+            require(job.has_ended, 9, f"{job.id} is {job.phase} at the bound:\n{story}")
             self.oracle.require_charged(job)
         for job_id in self._expected():
             is_known = self.world.daemon.job(job_id) is not None

@@ -58,7 +58,7 @@ class Errors:
             return
         self._gone.add(claim)
         job = claim.partition("/")[0]
-        if end.is_well:
+        if end.succeeded:
             self._well(site)
         elif end.kind in SITE_FAULTS:
             self.most.setdefault(site, []).append(job)

@@ -19,6 +19,7 @@ from tests.tidy.words import (
     retired_names,
     retired_verbs,
     riddles,
+    vague_variables,
 )
 
 MODULES_MAX = 20
@@ -54,6 +55,12 @@ def test_errors_say_what_is_wrong_and_what_was_expected() -> None:
     assert [found for module in shipped_modules() for found in old_errors(module)] == []
     text = 'raise ValueError(f"{name} is no number: allowed is one")\n'
     assert len(list(old_errors(module_of(text + '"""There is no number."""')))) == 1
+
+
+def test_variables_have_their_noun_where_all_have() -> None:
+    assert [found for module in shipped_modules() for found in vague_variables(module)] == []
+    room = "koala.policies.example"
+    assert len(list(vague_variables(module_of("x = [one for one in a]\n", name=room)))) == 1
 
 
 def test_a_folder_has_no_more_modules_than_its_names_can_explain() -> None:

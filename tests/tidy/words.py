@@ -114,10 +114,10 @@ def riddles(module: Module) -> Iterator[str]:
 
 
 RETIRED = {
-    "bell", "bodies", "book", "carrier", "chronicle", "courier", "desk", "door", "doors", "errand",
-    "gauge", "ground", "guard", "holdings", "look", "looked", "losing", "marks",
-    "mirror", "news", "notices", "pump", "roster", "standing", "strangers", "tell", "texts",
-    "tidings", "turnstile",
+    "bell", "bodies", "book", "brand", "carrier", "chronicle", "courier", "desk", "door", "doors",
+    "errand", "gauge", "ground", "guard", "holdings", "look", "looked", "losing", "marks",
+    "mirror", "news", "notices", "pump", "roster", "seal", "standing", "strangers", "tell", "texts",
+    "tidings", "turnstile", "upkeep",
 }  # fmt: skip
 """Names of an older private language; docs/glossary.md has the field's terms."""
 
@@ -150,6 +150,21 @@ def retired_verbs(module: Module) -> Iterator[str]:
         is_ours = isinstance(node, ast.arg | ast.FunctionDef | ast.AsyncFunctionDef)
         if is_ours and str(name).strip("_") in RETIRED_VERBS:
             yield f"{module.at(node)}: the name {name} is retired, see docs/glossary.md"
+
+
+VAGUE_VARIABLES = re.compile(r"\bfor (one|given|made) in\b|\b(one|given|made) = ")
+NOUN_ROOMS = (
+    "koala.policies", "koala.job_descriptions", "koala.common.wire", "koala.common.identity",
+    "koala.common.runtime", "koala.daemon.auth", "koala.daemon.storage", "koala.daemon.state",
+    "koala.daemon.agents", "koala_agent.claims", "koala_agent.link",
+)  # fmt: skip
+
+
+def vague_variables(module: Module) -> Iterator[str]:
+    """Find variables without a noun, in the rooms where all have theirs."""
+    if any(is_within(module.name, room) for room in NOUN_ROOMS):
+        for found in VAGUE_VARIABLES.finditer(module.text):
+            yield f"{module.name}: {found[0]!r} names nothing: what is it?"
 
 
 ERROR_FORM = re.compile(

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from koala.client import AsyncClient, AsyncJobHandle
-from koala.core.purge import LOT
+from koala.core.purge import CHUNK
 from koala.views.cells import duration
 from koala.web.app import make_app
 from koala.web.settings import WebSettings
@@ -77,7 +77,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         for one in (PAIR, FAILS, PAIR, PAIR):
             running.submit(one)
             running.koala("wait", f"j{len(documents(running, 'list', '--all')['jobs'])}")
-        asyncio.run(cancelled(running.address, 3 * LOT))
+        asyncio.run(cancelled(running.address, 3 * CHUNK))
         job = running.submit(LONG)
         while documents(running, "show", job)["phase"] != "Running" or claimed(running) != 3:
             pass  # claims of cancelled jobs may be leaving
@@ -209,7 +209,7 @@ async def test_jobs_archived_ones_among_them(grid: Up) -> None:
         searched = await read(client, "/jobs?past=1&text=false")
         every = (await asyncio.to_thread(documents, grid, "list", "--all"))["jobs"]
     jobs = {job["job"]: job for job in every}
-    assert len(jobs) == 6 + 3 * LOT
+    assert len(jobs) == 6 + 3 * CHUNK
     assert jobs.keys() == archived.rows.keys() & jobs.keys()
     assert list(pages[0].rows)[1:51] == list(reversed(jobs))[:50]
     count = int(known.split('id="count">')[1].split("<")[0])

@@ -63,7 +63,7 @@ class Store:
         self.folder = folder
         self._path = folder / "agent.db"
         self._next_watermark: Watermark | None = None  # to be stored
-        self._stored_watermark: Watermark | None = None  # in this life
+        self._stored_watermark: Watermark | None = None  # in this run
         self._lock: int | None = None
         self._database: Database
         if connection is not None:
@@ -135,7 +135,7 @@ class Store:
 
     @property
     def port(self) -> int:
-        """Port at which starters of an earlier life look for this agent; 0 for none."""
+        """Port at which starters from before the restart look for this agent; 0 for none."""
         return self._read("port", "0", int)
 
     def set_port(self, port: int) -> None:

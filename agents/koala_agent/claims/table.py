@@ -149,8 +149,8 @@ USERS_SHOWN = 5
 
 
 class ClaimTable:
-    """State machine over all claims of a site. One for the life of an agent; `restored` are the
-    claims of an earlier life."""
+    """State machine over all claims of a site. One for each run of an agent; `restored` are the
+    claims from before the restart."""
 
     def __init__(
         self,
@@ -393,9 +393,9 @@ class ClaimTable:
                 self._to_starter(claim.id, nonce, Stop(claim=claim.id))
                 if not is_connected:
                     self._emit(Withdraw(claim=claim.id))
-            case Ended(collects=True, end=own) as ended if not own.is_well:
+            case Ended(collects=True, end=own) as ended if not own.succeeded:
                 self._store(claim, msgspec.structs.replace(ended, collects=False))
-            case Collecting(end=own) if not own.is_well:
+            case Collecting(end=own) if not own.succeeded:
                 self._finish(claim, own)
             case Gone():
                 self._report(claim)
@@ -454,8 +454,10 @@ class ClaimTable:
                 self._refuse(claim, reason)
             case Asked():
                 self._connected[claim.id] = event.nonce
-                found = msgspec.structs.replace(claim, address=event.address, hosts=event.hosts)
-                claim = self._store(found, Granted(nonce=event.nonce))
+                checked_in = msgspec.structs.replace(
+                    claim, address=event.address, hosts=event.hosts
+                )
+                claim = self._store(checked_in, Granted(nonce=event.nonce))
                 self._report(claim)
                 self._adopt(claim, event)
             case Granted(nonce=nonce) | Armed(nonce=nonce) | Passed(nonce=nonce):
@@ -565,7 +567,7 @@ class ClaimTable:
                     passed_at=passed_at,
                     end=end,
                     due_at=due_at,
-                    collects=passed_at is not None and end.is_well,
+                    collects=passed_at is not None and end.succeeded,
                 )
                 self._store(claim, state)
             case _:
@@ -824,7 +826,7 @@ class ClaimTable:
 
     def _collected(self, claim: Claim, state: Collecting, reason: str) -> None:
         end = state.end
-        if reason and end.is_well:
+        if reason and end.succeeded:
             end = replace(end, kind=EndKind.OUTPUT, reason=reason)
         self._finish(claim, end)
 
@@ -878,7 +880,7 @@ class ClaimTable:
         return claim
 
     def _restored(self, claim: Claim) -> Claim:
-        """Reset the timers of a claim from an earlier life of the agent or of the machine."""
+        """Reset the timers of a claim from before a restart of the agent or of its computer."""
         again_at = self._now + self._limits.again_s
         state = claim.state
         match state:

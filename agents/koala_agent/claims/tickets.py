@@ -13,7 +13,7 @@ def refusal(hold: Hold, claims: Iterable[Claim], limits: Limits) -> str:
     """Return why one more claim may not wait here; empty when it may."""
     if not hold.waits:
         return ""
-    waiting = sum(one.hold.waits and isinstance(one.state, Asked) for one in claims)
+    waiting = sum(waiter.hold.waits and isinstance(waiter.state, Asked) for waiter in claims)
     if limits.tickets_max is not None and waiting >= limits.tickets_max:
         return f"{waiting} claims wait: site.tickets_max allows {limits.tickets_max} here"
     if limits.held_max is not None and hold.processors > limits.held_max:
@@ -26,9 +26,9 @@ def hold_refusal(claim: Claim, claims: Iterable[Claim], limits: Limits) -> str:
     if limits.held_max is None or not claim.hold.waits:
         return ""
     held = sum(
-        one.hold.processors
-        for one in claims
-        if one.hold.waits and isinstance(one.state, Granted | Armed)
+        holder.hold.processors
+        for holder in claims
+        if holder.hold.waits and isinstance(holder.state, Granted | Armed)
     )
     if held + claim.hold.processors <= limits.held_max:
         return ""
@@ -42,13 +42,13 @@ def _allowed(processors: int) -> str:
 def waits(claims: Iterable[Claim]) -> tuple[Wait, ...]:
     """Return the waits of claims that the local queue has not taken so far, with the reason."""
     return tuple(
-        Wait(claim=one.id, reason=one.state.trouble)
-        for one in claims
-        if isinstance(one.state, Asked) and one.state.submit_at is not None
+        Wait(claim=claim.id, reason=claim.state.trouble)
+        for claim in claims
+        if isinstance(claim.state, Asked) and claim.state.submit_at is not None
     )
 
 
 def trouble(claims: Iterable[Claim]) -> str:
     """Tell how many tickets the local queue does not take, and why; empty for none."""
-    failing = waits(one for one in claims if one.hold.waits)
+    failing = waits(claim for claim in claims if claim.hold.waits)
     return f"{len(failing)} claims cannot be queued now: {failing[0].reason}" if failing else ""

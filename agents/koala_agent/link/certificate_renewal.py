@@ -28,10 +28,10 @@ log = get_logger()
 
 
 class Renewal:
-    """Renewal of a site's certificate in the last third of its life.
+    """Renewal of a site's certificate in the last third of its lifetime.
 
     After a renewal `redial` reconnects with the new certificate, and the daemon then revokes the
-    old one. A failed try is repeated after a tenth of the certificate's remaining life, within
+    old one. A failed try is repeated after a tenth of the certificate's remaining time, within
     RETRY_MIN_S and RETRY_MAX_S.
 
     `trouble` says why the last try failed, for the site's administrator; empty when no renewal is
@@ -97,7 +97,7 @@ class Renewal:
 
 
 def pause_s(left_s: float) -> float:
-    """Return the pause after a failed try, with `left_s` of the certificate's life left."""
+    """Return the pause after a failed try, with `left_s` of the certificate's lifetime left."""
     return RETRY_MAX_S if left_s <= 0 else min(RETRY_MAX_S, max(RETRY_MIN_S, left_s / 10))
 
 

@@ -34,9 +34,9 @@ CALL_S = 20.0
 def find_identity(state_dir: Path, site: str) -> IdentityFile:
     """Read the identity of a site that has joined. Raises ConfigError."""
     path = identity_path(state_dir)
-    found = IdentityFile(path)
+    identity_file = IdentityFile(path)
     try:
-        found.read()
+        identity_file.read()
     except FileNotFoundError:
         raise ConfigError(
             f"site {site} has no certificate yet ({path} is missing): an operator's"
@@ -48,7 +48,7 @@ def find_identity(state_dir: Path, site: str) -> IdentityFile:
             f"{error}. The site must join again: an operator's `koala site add {site}` prints the"
             " command for it"
         ) from error
-    return found
+    return identity_file
 
 
 async def join(token: JoinToken, site: str, state_dir: Path) -> Path:

@@ -123,7 +123,7 @@ class Timing:
 
 
 class Session:
-    """State machine of the link. One for the life of the agent; `epoch` is the highest stored one,
+    """State machine of the link. One for each run of the agent; `epoch` is the highest stored one,
     `mark` the last watermark."""
 
     def __init__(
@@ -280,7 +280,10 @@ class Session:
         if not isinstance(self.state, Registering):
             return self._hang_up("a second Welcome in one session", now)
         if welcome.protocol != PROTOCOL:
-            why = f"the daemon speaks protocol {welcome.protocol}, this agent {PROTOCOL}"
+            why = (
+                f"the daemon speaks protocol {welcome.protocol}, this agent {PROTOCOL}: install the"
+                " same version of Koala at both"
+            )
             return self._hang_up(why, now)
         if welcome.epoch < self.epoch:
             why = f"the daemon has epoch {welcome.epoch}, a later one of {self.epoch} was here"

@@ -1,14 +1,14 @@
 """Find, measure and kill the processes of a claim on this machine.
 
-A claim's processes are those that have its brand, those that carry `KOALA_CLAIM=<claim>` in their
+A claim's processes are those that have its tag, those that carry `KOALA_CLAIM=<claim>` in their
 environment, those seen to belong to it before, and all their descendants.
 
-The brand needs no cooperation of the program. It is a number derived from the claim and the local
+The tag needs no cooperation of the program. It is a number derived from the claim and the local
 manager, so it need not be stored. A process at the barrier takes it on before it becomes the
 program, as a resource limit that limits nothing (`koala_agent.starter.process_tree`), and the
 kernel passes it on at each fork and exec. A starter has none, since it may serve another claim. A
 process group, a session and a parent are not enough: a daemon that forks twice and calls setsid
-leaves them all; an environment can be dropped or overwritten. A program can lose its brand only on
+leaves them all; an environment can be dropped or overwritten. A program can lose its tag only on
 purpose (`ulimit -x`, or as root), and is then found by the other criteria.
 
 A process is never addressed by its pid alone: a `ProcessIdentity` also has its start time, and
@@ -40,7 +40,7 @@ SCOPE_VARIABLE = "KOALA_LOCAL_MANAGER"
 may run the agents of several. A process without it (its program cleaned its environment) matches
 any."""
 
-_BRAND_BITS = 62
+_TAG_BITS = 62
 _PASSES = 5
 _KERNEL_THREAD = 0x00200000
 
@@ -64,17 +64,17 @@ class LiveProcess:
     identity: ProcessIdentity
     parent: int
     group: int
-    brand: int | None
+    tag: int | None
     claim: str | None
     scope: str | None
     cpu_s: float
     memory_bytes: int
 
 
-def brand_of(claim: str, *, scope: str) -> int:
-    """Return the brand of a claim's processes, unique to the claim and its local manager."""
+def tag_of(claim: str, *, scope: str) -> int:
+    """Return the tag of a claim's processes, unique to the claim and its local manager."""
     digest = hashlib.sha256(f"{scope}\0{claim}".encode("utf-8", "surrogateescape")).digest()
-    return int.from_bytes(digest[:8], "big") >> (64 - _BRAND_BITS) | 1 << (_BRAND_BITS - 1)
+    return int.from_bytes(digest[:8], "big") >> (64 - _TAG_BITS) | 1 << (_TAG_BITS - 1)
 
 
 def identify(pid: int) -> ProcessIdentity | None:
@@ -148,7 +148,7 @@ def members(
     """Assign these processes to the claims in `known`.
 
     `known` has for each claim the processes that were seen to belong to it before. With a scope,
-    processes of other local managers are left out, and brands count. A brand takes precedence over
+    processes of other local managers are left out, and tags count. A tag takes precedence over
     an environment, and that over a parent.
     """
     processes = {process.identity.pid: process for process in seen}
@@ -162,10 +162,10 @@ def members(
         is_ours = scope is None or process.scope is None or process.scope == scope
         if process.claim is not None and process.claim in known and is_ours:
             owner[pid] = process.claim
-    brands = {} if scope is None else {brand_of(claim, scope=scope): claim for claim in known}
+    tags = {} if scope is None else {tag_of(claim, scope=scope): claim for claim in known}
     for pid, process in processes.items():
-        if process.brand in brands:
-            owner[pid] = brands[process.brand]
+        if process.tag in tags:
+            owner[pid] = tags[process.tag]
     _add_descendants(owner, processes.values())
     found: dict[str, list[LiveProcess]] = {claim: [] for claim in known}
     for pid in sorted(owner):
@@ -225,7 +225,7 @@ def _seen(pid: int, stat: Stat, environment: bytes) -> LiveProcess:
         identity=ProcessIdentity(pid, stat.start_ticks),
         parent=stat.parent,
         group=stat.group,
-        brand=_brand(pid),
+        tag=_tag(pid),
         claim=claim,
         scope=scope,
         cpu_s=stat.cpu_s,
@@ -233,19 +233,19 @@ def _seen(pid: int, stat: Stat, environment: bytes) -> LiveProcess:
     )
 
 
-def _brand(pid: int) -> int | None:
-    """Read the brand of a process, its limit of locks, if it has one."""
+def _tag(pid: int) -> int | None:
+    """Read the tag of a process, its limit of locks, if it has one."""
     try:
         _soft, hard = resource.prlimit(pid, RLIMIT_LOCKS)
     except PermissionError:  # another user's, whose limits may be read all the same
-        return brand_in(procfs.read(pid, "limits"))
+        return tag_in(procfs.read(pid, "limits"))
     except OSError:
         return None  # it has just ended
     return None if hard == resource.RLIM_INFINITY else hard
 
 
-def brand_in(limits: bytes) -> int | None:
-    """Parse the brand from /proc/PID/limits: a name, the soft limit, the hard one, the unit."""
+def tag_in(limits: bytes) -> int | None:
+    """Parse the tag from /proc/PID/limits: a name, the soft limit, the hard one, the unit."""
     for line in limits.splitlines():
         if line.startswith(b"Max file locks "):
             hard = line.split()[-2]

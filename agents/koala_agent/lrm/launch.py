@@ -13,11 +13,11 @@ from koala_agent.environments import CLAIM_VARIABLE
 from koala_agent.lrm.claim_processes import (
     SCOPE_VARIABLE,
     ProcessIdentity,
-    brand_of,
     identify_child,
+    tag_of,
 )
 from koala_agent.lrm.local_manager import OUTPUT_FILE, Placeholder
-from koala_agent.starter.process_tree import BRAND
+from koala_agent.starter.process_tree import TAG
 from koala_agent.transport.shell import AccountSwitch
 
 
@@ -49,7 +49,7 @@ def variables(placeholder: Placeholder, *, scope: str) -> dict[str, str]:
         **dict(placeholder.environment),
         CLAIM_VARIABLE: placeholder.claim,
         SCOPE_VARIABLE: scope,
-        BRAND: str(brand_of(placeholder.claim, scope=scope)),
+        TAG: str(tag_of(placeholder.claim, scope=scope)),
     }
 
 

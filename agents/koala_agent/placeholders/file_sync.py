@@ -25,11 +25,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from koala.common.files.confined_folder import Descriptor, Folder, is_passing
-from koala.common.files.incoming import Summing
+from koala.common.files.confined_folder import Descriptor, Folder, UnusableFileError, is_passing
+from koala.common.files.parts import PartReader
 from koala.common.protocol.messages import Hold, Program
 from koala.common.protocol.names import ClaimId
-from koala.common.runtime.threads import in_steps, in_thread
+from koala.common.runtime.threads import in_thread
 from koala.errors import LocalManagerError
 from koala_agent.claims.states import BOUND, Claim, Stopping
 from koala_agent.lrm.local_manager import OUTPUT_FILE
@@ -217,11 +217,12 @@ async def _checksum(number: int) -> str:
     file must not occupy all threads."""
     descriptor = Descriptor(number)
     try:
-        stamp = await in_thread(descriptor.stamp)
-        summing = Summing(descriptor, size_bytes=stamp.size_bytes)
-        await in_steps(summing.step)
+        reader = await in_thread(PartReader, descriptor, "", may_grow=True)
+        checksum = await reader.whole_checksum()
         await in_thread(descriptor.sync)
-        return summing.digest.value()
+        return checksum
+    except UnusableFileError:  # it became shorter
+        return ""
     finally:
         descriptor.close()
 

@@ -15,40 +15,40 @@ if TYPE_CHECKING:
 
 MARK = "KOALA_STARTER"
 """The variable that every process of the program has: the starter's nonce."""
-BRAND = "KOALA_BRAND"
-"""The variable with the brand of the claim; not every local manager uses one."""
+TAG = "KOALA_BRAND"
+"""The variable with the tag of the claim; not every local manager uses one."""
 RLIMIT_LOCKS = 10
 """The kernel keeps this limit and has not enforced it since Linux 2.4.25."""
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def pop_brand(environment: MutableMapping[str, str]) -> int:
-    """Take the claim's brand out of an environment, as the program does not need it; 0 for none.
+def pop_tag(environment: MutableMapping[str, str]) -> int:
+    """Take the claim's tag out of an environment, as the program does not need it; 0 for none.
 
-    A brand is a number that every process of the program has as a resource limit that limits
+    A tag is a number that every process of the program has as a resource limit that limits
     nothing. Each fork and exec inherits it, and without privileges it cannot be raised. A program
     that drops its environment, its parent and its session still has it. The starter does not take
     it on itself: it may serve another claim afterwards.
     """
-    brand = int(environment.pop(BRAND, "") or 0)
-    if brand:
+    tag = int(environment.pop(TAG, "") or 0)
+    if tag:
         import resource  # noqa: PLC0415 - few starters outside of emulated sites need it
 
         _soft, hard = resource.getrlimit(RLIMIT_LOCKS)
-        if hard != resource.RLIM_INFINITY and hard < brand:
-            log(f"no process can take on the brand {brand}: the limit of locks is {hard}")
-    return brand
+        if hard != resource.RLIM_INFINITY and hard < tag:
+            log(f"no process can take the tag {tag}: the limit of locks is {hard}")
+    return tag
 
 
-def set_brand(brand: int) -> None:
-    """Set a brand on this process, 0 for none; where that is impossible, `pop_brand` said so."""
-    if not brand:
+def set_tag(tag: int) -> None:
+    """Set a tag on this process, 0 for none; where that is impossible, `pop_tag` said so."""
+    if not tag:
         return
     import resource  # noqa: PLC0415 - late: only where there is no gate
 
     try:
-        resource.setrlimit(RLIMIT_LOCKS, (brand, brand))
+        resource.setrlimit(RLIMIT_LOCKS, (tag, tag))
     except (ValueError, OSError):
         return
 

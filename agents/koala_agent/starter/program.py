@@ -9,7 +9,7 @@ import sys
 
 from koala_agent.starter.batch_rules import allocation, rules_of
 from koala_agent.starter.compat import dataclass, read_fields, to_count, to_list, to_object
-from koala_agent.starter.process_tree import pop_brand
+from koala_agent.starter.process_tree import pop_tag
 from koala_agent.starter.procfs import own_environment
 
 TYPE_CHECKING = False
@@ -114,7 +114,7 @@ class ClaimProgram:
         if environment is None:
             environment = own_environment()
         self.environment = {**environment, **dict(self.spec.environment)}
-        self.brand = pop_brand(self.environment)
+        self.tag = pop_tag(self.environment)
         self.environment["PWD"] = self.directory.rstrip("/") or "/"  # and not the agent's
         self.environment["KOALA_CLAIM"] = self.spec.claim
         self.environment["KOALA_NAME"] = self.spec.job_name

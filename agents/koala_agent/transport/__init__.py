@@ -9,5 +9,6 @@ ssh_host          a host as sites of one process share it: connection, budget, s
 ssh_connection    a site's use of the connection: set-up, loss, return, the starters' port
 ssh_socket        the connection's socket (ControlMaster): its place, its lock, a person's login
 ssh_words         command lines and messages of the OpenSSH client, as pure functions
-sftp              files over the shared connection
+file_calls        calls on files, by a Python of either end that has nothing of Koala
+site_files        files of either by these calls; over ssh a process there makes them
 """

@@ -2,7 +2,7 @@
 
 Commands go through the shared connection (`ssh_host`), each in a session of its own. A command
 without an answer may have run, as with a batch system that is away: the next listing decides. Files
-go through one SFTP session (`sftp`).
+go through one process at the host (`site_files`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 from koala.errors import KoalaError, LocalManagerError
 from koala_agent.transport.command_budget import CommandBudget
-from koala_agent.transport.interface import Answer, Command, FileStatus, SiteAwayError
-from koala_agent.transport.sftp import SFTPClient
+from koala_agent.transport.interface import Answer, Command, SiteAwayError
 from koala_agent.transport.shell import Shell
+from koala_agent.transport.site_files import SiteFilesByCalls
 from koala_agent.transport.ssh_connection import AgentEndpoint, SSHConnection
 from koala_agent.transport.ssh_host import AT_ONCE, SSHHost
 from koala_agent.transport.ssh_socket import SSHSettings
@@ -30,7 +31,7 @@ from koala_agent.transport.ssh_words import (
 )
 
 
-class SSHTransport:
+class SSHTransport(SiteFilesByCalls):
     """`Transport` to the host of the settings. `run_beside` must run in a task."""
 
     def __init__(
@@ -135,28 +136,8 @@ class SSHTransport:
 
     # Files ---------------------------------------------------------------------------------------
 
-    async def put(self, path: str, content: bytes, *, is_durable: bool = True) -> None:
-        await (await self._files()).put(os.fsencode(path), content, is_durable=is_durable)
-
-    async def get(self, path: str, size_max: int) -> bytes:
-        return await (await self._files()).get(os.fsencode(path), size_max)
-
-    async def stat(self, path: str) -> FileStatus | None:
-        return await (await self._files()).stat(os.fsencode(path))
-
-    async def list(self, path: str) -> tuple[str, ...]:
-        return tuple(map(os.fsdecode, await (await self._files()).list(os.fsencode(path))))
-
-    async def make_folder(self, path: str) -> None:
-        await (await self._files()).make_folder(os.fsencode(path))
-
-    async def remove(self, path: str) -> None:
-        await (await self._files()).remove(os.fsencode(path))
-
-    async def remove_folder(self, path: str) -> None:
-        await (await self._files()).remove_folder(os.fsencode(path))
-
-    async def _files(self) -> SFTPClient:
+    async def _call(self, name: str, path: bytes, *arguments: object) -> Any:  # noqa: ANN401
         await self._connection.ready()
         assert self._tasks is not None
-        return await self._host.files(self._tasks)
+        files = await self._host.files(self._tasks)
+        return await files.call(name, path, *arguments)

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from koala.errors import ConfigError, LocalManagerError
 from koala_agent.transport.command_budget import CommandBudget
 from koala_agent.transport.interface import Command
-from koala_agent.transport.sftp import NoSFTPError, SFTPClient, open_sftp
 from koala_agent.transport.shell import Shell
+from koala_agent.transport.site_files import FileCaller, open_files
 from koala_agent.transport.ssh_socket import (
     OPEN_S,
     Identity,
@@ -30,14 +30,11 @@ from koala_agent.transport.ssh_socket import (
     remove_dead,
     socket_identity,
 )
-from koala_agent.transport.ssh_words import Failure, encoded, failure, opening, shared_connection
+from koala_agent.transport.ssh_words import Failure, failure, opening, shared_connection
 
 AT_ONCE = 6
 """Commands at a time. Servers allow ten sessions of a connection by default (MaxSessions)."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 60.0
-SFTP_SERVER = """\
-for f in /usr/lib/openssh /usr/libexec/openssh /usr/lib/ssh /usr/libexec /usr/lib64/ssh
-do [ ! -x $f/sftp-server ] || exec $f/sftp-server; done"""
 PERSON_S = 1800.0
 """Pause after a failure that needs a person."""
 
@@ -61,8 +58,8 @@ class SSHHost:
         self.budget = CommandBudget(settings.commands_per_minute, clock=clock)
         """Budget of the commands that ask its batch systems."""
         self.slots = asyncio.Semaphore(AT_ONCE)
-        self._sftp: SFTPClient | None = None
-        self._opening_sftp = asyncio.Lock()
+        self._files: FileCaller | None = None
+        self._opening_files = asyncio.Lock()
 
     def words(self, *more: str) -> tuple[str, ...]:
         """Return an ssh command that uses the connection: options, then the host."""
@@ -122,21 +119,17 @@ class SSHHost:
 
     # Files ---------------------------------------------------------------------------------------
 
-    async def files(self, tasks: asyncio.TaskGroup) -> SFTPClient:
+    async def files(self, tasks: asyncio.TaskGroup) -> FileCaller:
         """Return the session for files; a new one is served by one of these tasks. Raises
         LocalManagerError."""
-        async with self._opening_sftp:
-            if self._sftp is None or not self._sftp.is_open:
-                self._sftp = await self._open_sftp()
-                tasks.create_task(self._sftp.receive())
-            return self._sftp
-
-    async def _open_sftp(self) -> SFTPClient:
-        limit_s = self.settings.limit_s
-        try:  # the subsystem's name comes after the host
-            return await open_sftp((*self.words("-s"), "sftp"), limit_s=limit_s)
-        except NoSFTPError:  # disabled: the program may be there
-            return await open_sftp((*self.words(), encoded(SFTP_SERVER)), limit_s=limit_s)
+        async with self._opening_files:
+            if self._files is None or not self._files.is_open:
+                settings = self.settings
+                self._files = await open_files(
+                    self.words(), python=settings.python, limit_s=settings.limit_s
+                )
+                tasks.create_task(self._files.receive())
+            return self._files
 
 
 class SSHHosts:

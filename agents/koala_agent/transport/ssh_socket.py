@@ -41,7 +41,8 @@ class SSHSettings:
 
     `options` are more words for ssh; `control` is the path of a shared connection that the user
     keeps, empty for our own below `state_dir`; `listen` is the address at the host at which it
-    opens the starters' port. `commands_per_minute` may ask the batch system there.
+    opens the starters' port. `commands_per_minute` may ask the batch system there. `python` is one
+    at the host, empty for any.
     """
 
     site: str
@@ -52,6 +53,7 @@ class SSHSettings:
     listen: str = "*"
     commands_per_minute: int = COMMANDS_PER_MINUTE
     limit_s: float = 15.0
+    python: str = ""
 
     def control_path(self) -> str:
         """Return the path of the shared connection's socket. A folder in a place with a short name

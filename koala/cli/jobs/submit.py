@@ -87,7 +87,9 @@ class Submitted(Protocol):
     help="Idempotency key: the same key gives the same job.",
 )  # fmt: skip
 @option(
-    "--no-wait", is_flag=True, help="Reject the job instead of delaying it when queues are full."
+    "--reject-if-full",
+    is_flag=True,
+    help="Reject the job instead of delaying it when queues are full.",
 )
 @option(
     "--queue", default="", metavar="SITE",
@@ -102,7 +104,7 @@ class Submitted(Protocol):
     unset="that of the description, else yours",
 )  # fmt: skip
 @option(
-    "--patience", type=Number(0), default=0.0, metavar="SECONDS",
+    "--retry-for", type=Number(0), default=0.0, metavar="SECONDS",
     help="How long to retry while the daemon is full.",
 )  # fmt: skip
 @define_option
@@ -117,11 +119,11 @@ def submit(
     logs: bool,
     dry_run: bool,
     keys: Sequence[str],
-    no_wait: bool,
+    reject_if_full: bool,
     queue: str,
     after: Sequence[str],
     group: str,
-    patience: float,
+    retry_for: float,
     define: Sequence[str],
     json: bool,
     address: str | None,
@@ -148,7 +150,7 @@ def submit(
     settings: dict[str, Any] = {
         "definitions": definitions,
         "key": key or "",
-        "no_wait": no_wait,
+        "reject_if_full": reject_if_full,
         "queue": queue,
         "after": after,
         "group": group,
@@ -159,14 +161,14 @@ def submit(
         from koala.client.submission import Submission
 
         one = Submission(rsl=text, **settings)
-        answer = submit_one(daemon, one, dry_run=dry_run, patience_s=patience)
+        answer = submit_one(daemon, one, dry_run=dry_run, retry_for_s=retry_for)
         await _announced(answer, interrupt, source=source, key=key, json=json, dry_run=dry_run)
 
     async def submit_and_wait(client: AsyncClient) -> bool:
         from koala.cli.jobs.follow import newest_notice
 
         since = await newest_notice(client)
-        answer = client.submit(text, patience_s=patience, **settings)
+        answer = client.submit(text, retry_for_s=retry_for, **settings)
         job = await _announced(answer, interrupt, source=source, key=key, json=json)
         return await _wait(client, job, interrupt, since, shown=shown, as_json=json)
 

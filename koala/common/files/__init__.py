@@ -3,8 +3,10 @@
 The target of a copy reads from the source's server, or from the relay beside the daemon. The source
 dials the relay; the target sees no difference.
 
-transfer           the pure state machine of one copy; `transfer_events` has its events and actions
-transfer_driver    carries them out: reads from the source or the relay, over `channels`
+exchange           the one way of bytes: Get and Put, their senders and receivers, over `channels`
+parts              parts of files as they are received, and read with their checksum
+retries            when a move of bytes is tried again
+transfer           the pure state machine of one copy; `transfer_driver` does what it asks for
 bandwidth_limits   pace the copies of each link
 server             serves parts of files to other sites
 replica_store      the replicas of a site

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import grpc
 from grpc import aio
 
 from koala.common.files.bandwidth_limits import CHUNK_BYTES
@@ -42,19 +41,6 @@ SERVER_OPTIONS = (
     ("grpc.http2.min_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
 )
-
-
-class RefusalError(Exception):
-    """Status that ends a peer's call, raised where the call still holds resources.
-
-    The status is sent after they are released. Sending it first could block: it queues behind
-    messages that a stalled peer does not read, perhaps for as long as the connection lasts.
-    """
-
-    def __init__(self, code: grpc.StatusCode, reason: str) -> None:
-        self.code = code
-        self.reason = reason
-        super().__init__(reason)
 
 
 class Channels:

@@ -112,6 +112,11 @@ class Descriptor:
             while written < len(content):
                 written += os.pwrite(number, content[written:], offset + written)
 
+    def truncate(self, size_bytes: int = 0) -> None:
+        """Cut the file to this size."""
+        with self.use() as number:
+            os.ftruncate(number, size_bytes)
+
     def sync(self) -> None:
         """Flush the bytes to the disk."""
         with self.use() as number:

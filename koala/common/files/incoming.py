@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from contextlib import suppress
@@ -18,11 +17,9 @@ from pathlib import Path
 
 from koala.common.files.confined_folder import Descriptor
 from koala.common.files.names import escape
+from koala.common.files.parts import open_part
 from koala.common.protocol.messages import FetchOrder
 from koala.common.runtime.disk_formats import COPIES
-
-BLOCK_BYTES = 1024 * 1024
-_STEP_BLOCKS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +78,12 @@ class Incoming:
         spent_s = max(0.0, part.st_mtime - record.stat().st_mtime)
         return Remains(have_bytes=part.st_size, spent_s=spent_s)
 
-    def open(self, transfer: str) -> Descriptor:
-        """Open the part for writing; created when missing."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        return Descriptor(os.open(self.part(transfer), flags, 0o600))
+    def open(self, transfer: str, size_bytes: int) -> Descriptor:
+        """Open the part for writing after its first bytes; what is behind them is deleted."""
+        part, found_bytes = open_part(self.part(transfer))
+        if found_bytes > size_bytes:
+            part.truncate(size_bytes)
+        return part
 
     def keep(self, order: FetchOrder, took_s: float) -> None:
         """Rename the part, whose bytes are durable and checked, to the finished copy."""
@@ -115,49 +114,6 @@ class Incoming:
 
     def _record(self, transfer: str) -> Path:
         return self._folder / f"{_name(transfer)}.json"
-
-
-class Digest:
-    """Running sha256 that counts its bytes."""
-
-    __slots__ = ("_digest", "size_bytes")
-
-    def __init__(self) -> None:
-        self._digest = hashlib.sha256()
-        self.size_bytes = 0
-
-    def update(self, block: bytes) -> None:
-        """Add bytes."""
-        self._digest.update(block)
-        self.size_bytes += len(block)
-
-    def value(self) -> str:
-        """Return the checksum of all bytes so far, in hexadecimal."""
-        return self._digest.hexdigest()
-
-
-class Summing:
-    """Checksum of a part of an open file, computed step by step; ends early where the file does."""
-
-    def __init__(
-        self, descriptor: Descriptor, *, offset: int = 0, size_bytes: int, head: bytes = b""
-    ) -> None:
-        self.digest = Digest()
-        self.digest.update(head)
-        self._descriptor = descriptor
-        self._offset = offset
-        self._end = offset + size_bytes
-
-    def step(self) -> bool:
-        """Read some MiB; False at the end."""
-        for _ in range(_STEP_BLOCKS):
-            size_bytes = min(BLOCK_BYTES, self._end - self._offset)
-            block = self._descriptor.read(size_bytes, self._offset)
-            if not block:
-                return False
-            self.digest.update(block)
-            self._offset += len(block)
-        return True
 
 
 def _name(transfer: str) -> str:

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from koala.common.files.confined_folder import Descriptor, FileStamp, Folder, UnusableFileError
-from koala.common.files.incoming import BLOCK_BYTES, Digest, Summing
 from koala.common.files.names import check_name, shown
+from koala.common.files.parts import PartReader
 from koala.common.protocol.messages import FileFound
-from koala.common.runtime.threads import in_steps, in_thread
+from koala.common.runtime.threads import in_thread
 from koala.errors import SpecError
 
 COPYING = ".koala-"
@@ -124,18 +124,14 @@ class FileStore:
         except UnusableFileError:
             return None
         try:
-            before = await in_thread(descriptor.stamp)
-            summing = Summing(descriptor, size_bytes=before.size_bytes)
-            await in_steps(summing.step)
-            after = await in_thread(descriptor.stamp)
-        except OSError:
+            reader = await in_thread(PartReader, descriptor, name)
+            checksum = await reader.whole_checksum()
+        except (UnusableFileError, OSError):
             return None
         finally:
             descriptor.close()
-        if after != before or summing.digest.size_bytes != before.size_bytes:
-            return None
-        self._known[name] = (before, summing.digest.value())
-        return self.found(name, before)
+        self._known[name] = (reader.stamp, checksum)
+        return self.found(name, reader.stamp)
 
     def remember(self, listing: Listing) -> None:
         """Write the known checksums to disk, without those of files that are gone."""
@@ -147,57 +143,6 @@ class FileStore:
         fresh = self._memory.with_name(f"{self._memory.name}.part")
         fresh.write_text(json.dumps(rows), encoding="utf-8")
         fresh.rename(self._memory)
-
-
-class PartReader:
-    """Reader of a part of a file from some offset, with the checksum of the whole part.
-
-    Bytes before the offset are read for the checksum only. Raises UnusableFileError when the file
-    is too short, or is changed while it is read: then no checksum would mean anything.
-    """
-
-    def __init__(self, descriptor: Descriptor, name: str, *, offset: int, size_bytes: int) -> None:
-        self._descriptor = descriptor
-        self._name = name
-        self.size_bytes = size_bytes
-        self._start = offset
-        self._digest = Digest()
-        self._stamp = descriptor.stamp()
-        if self._stamp.size_bytes < offset + size_bytes:
-            raise UnusableFileError(
-                f"file {shown(name)} has {self._stamp.size_bytes} bytes; the part that was ordered"
-                f" ends at {offset + size_bytes}"
-            )
-
-    def skip(self, size_bytes: int) -> bool:
-        """Add some of the first bytes, which the reader already has, to the checksum.
-
-        False when all of them are counted. Raises UnusableFileError.
-        """
-        assert size_bytes <= self.size_bytes, (size_bytes, self.size_bytes)
-        if self._digest.size_bytes < size_bytes:
-            self.read(min(16 * BLOCK_BYTES, size_bytes - self._digest.size_bytes))
-        return self._digest.size_bytes < size_bytes
-
-    def read(self, size_bytes: int) -> bytes:
-        """Read up to `size_bytes` more; empty at the end. Raises UnusableFileError."""
-        left = self.size_bytes - self._digest.size_bytes
-        offset = self._start + self._digest.size_bytes
-        block = self._descriptor.read(min(size_bytes, left), offset)
-        if left and not block:
-            raise UnusableFileError(f"file {shown(self._name)} became shorter while it was read")
-        self._digest.update(block)
-        return block
-
-    def checksum(self) -> str:
-        """Return the sha256 of the part after all of it was read. Raises UnusableFileError."""
-        if self._descriptor.stamp() != self._stamp:
-            raise UnusableFileError(f"file {shown(self._name)} was changed while it was read")
-        return self._digest.value()
-
-    def close(self) -> None:
-        """Close the file once no thread reads it."""
-        self._descriptor.close()
 
 
 def _check_added(name: str) -> None:

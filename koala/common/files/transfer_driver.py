@@ -1,64 +1,46 @@
 """Driver of one copy at its target: read from the source, or from the relay in its place.
 
-All decisions are those of `transfer`; this module carries out its actions. It has a loop of its own
-(not `common.runtime.driver`), because events come from within an action: a try is one `Files.Read`
-call, served by two tasks. One reads, stores, and waits for the rate limit. The other watches the
-clock and cancels the call when the machine says so. A time limit around a single read of a stream
-would cancel the whole call, and at the wrong moments.
+All decisions are those of `transfer`; this module does what its state asks for. It has a loop of
+its own (not `common.runtime.driver`), because a try is one `Get` call that tells of many bytes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import ParamSpec, TypeAlias
+from typing import TypeAlias
 
 import grpc
 from grpc import aio
 
 from koala.common.files.bandwidth_limits import LinkLimits
 from koala.common.files.channels import Channels
-from koala.common.files.confined_folder import Descriptor
-from koala.common.files.incoming import Incoming, Remains, Summing
+from koala.common.files.confined_folder import Descriptor, UnusableFileError
+from koala.common.files.incoming import Incoming, Remains
 from koala.common.files.orders import Report, TransferReport
-from koala.common.files.transfer import Failed, Finished, Transfer, TransferLimits
-from koala.common.files.transfer_events import (
-    Action,
-    Admitted,
-    Arrived,
-    AskPlace,
-    Busy,
-    CancelRequested,
-    Check,
-    Checked,
-    Cut,
-    Discard,
+from koala.common.files.parts import PartReader
+from koala.common.files.retries import RetryLimits
+from koala.common.files.transfer import (
+    Checking,
     Ended,
-    Event,
     Fault,
-    HangUp,
-    Keep,
-    Kept,
-    Listening,
-    Ordered,
-    Read,
-    Refused,
-    SendReport,
-    Ticked,
+    Keeping,
+    Queued,
+    Reading,
+    Transfer,
+    Waiting,
 )
 from koala.common.protocol.messages import FetchOrder, TransferFailed, TransferFinished
-from koala.common.runtime import clock
+from koala.common.runtime.clock import now
 from koala.common.runtime.structured_log import get_logger
-from koala.common.runtime.threads import in_steps, in_thread
+from koala.common.runtime.threads import in_thread
 from koala.common.wire.v1 import files_pb2, files_pb2_grpc
 from koala.errors import ConfigError
 
-_P = ParamSpec("_P")
-_Call: TypeAlias = "aio.UnaryStreamCall[files_pb2.ReadRequest, files_pb2.Chunk]"
+_Call: TypeAlias = "aio.UnaryStreamCall[files_pb2.GetRequest, files_pb2.Frame]"
 
 log = get_logger(__name__)
 
@@ -69,8 +51,6 @@ _REFUSALS = (
     grpc.StatusCode.UNIMPLEMENTED,
 )
 """Statuses of a source that a retry would not change."""
-_TICKS = 8
-"""Checks of the clock in one stall limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +64,7 @@ class FetchContext:
     incoming: Incoming
     channels: Channels
     links: LinkLimits
-    limits: TransferLimits
+    limits: RetryLimits
     places: asyncio.Semaphore
     send_report: Callable[[Report], None]
     relay: Callable[[], str]
@@ -97,10 +77,8 @@ class Fetch:
 
     def __init__(self, order: FetchOrder, place: FetchContext) -> None:
         self._place = place
-        self._machine = Transfer(order, target=place.site, limits=place.limits, now=clock.now())
+        self._machine = Transfer(order, target=place.site, limits=place.limits, now=now())
         self._task: asyncio.Task[None] | None = None
-        self._earlier: TransferFinished | None = None
-        self._is_cancelled = False
         self.over = asyncio.Event()
 
     @property
@@ -111,12 +89,8 @@ class Fetch:
     @property
     def report(self) -> TransferReport | None:
         """Final report of the copy; None before the end, and after a cancellation."""
-        if self._is_cancelled:
-            return None
-        if self._earlier is not None:
-            return self._earlier
         state = self._machine.state
-        return state.report if isinstance(state, Finished | Failed) else None
+        return state.report if isinstance(state, Ended) else None
 
     @property
     def is_finished(self) -> bool:
@@ -138,189 +112,158 @@ class Fetch:
         finally:
             self.over.set()
 
-    async def _run(self) -> None:
-        self._task = asyncio.current_task()
-        order = self.order
-        try:
-            found = await in_thread(self._place.incoming.remains, order)
-        except OSError as error:  # opening the part will say so, and that is tried again
-            log.warning("transfer.spool_failed", transfer=order.transfer, reason=str(error))
-            found = Remains(have_bytes=0)
-        if found.took_s is not None:
-            self._earlier = TransferFinished(
-                transfer=order.transfer, size_bytes=order.size_bytes, took_s=found.took_s
-            )
-            self._place.send_report(self._earlier)
-            return
-        pending = deque(self._handle(Ordered(have_bytes=found.have_bytes, spent_s=found.spent_s)))
-        while pending or not self._machine.is_over:
-            if pending:
-                pending.extend(await self._carry_out(pending.popleft()))
-            else:
-                pending.extend(await self._wait())
-
     async def cancel(self) -> None:
         """Cancel the copy and delete its files; return when nothing is left."""
-        self._is_cancelled = True
-        self._handle(CancelRequested())
+        self._machine.cancel()
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])
         await in_thread(self._place.incoming.remove, self.order.transfer)
 
-    def _handle(self, event: Event) -> list[Action]:
-        return self._machine.handle(event, clock.now())
-
-    async def _wait(self) -> list[Action]:
-        wake_at = self._machine.wake_at
-        assert wake_at is not None, self._machine.state
-        await asyncio.sleep(max(0.0, wake_at - clock.now()))
-        return self._handle(Ticked())
-
-    async def _carry_out(self, action: Action) -> list[Action]:
-        """Carry out one action; return the actions that follow from it."""
-        transfer = self.order.transfer
-        match action:
-            case AskPlace():
-                async with self._place.places:
-                    return await self._try()
-            case Read() | HangUp():
-                return []  # done within the try
-            case Check():
-                return await self._store(self._check)
-            case Keep(took_s=took_s):
-                return await self._store(self._keep, took_s)
-            case Discard():
-                with suppress(OSError):  # what is left goes when the transfer is forgotten
-                    await in_thread(self._place.incoming.discard_part, transfer)
-                return []
-            case SendReport(report=report):
-                if isinstance(report, TransferFailed):
-                    log.warning("transfer.failed", transfer=transfer, reason=report.reason)
-                self._place.send_report(report)
-                return []
-
-    async def _store(
-        self, work: Callable[_P, Awaitable[Event]], *args: _P.args, **kwargs: _P.kwargs
-    ) -> list[Action]:
-        """Run work on our own disk; its errors count against this site."""
+    async def _run(self) -> None:
+        self._task = asyncio.current_task()
+        machine, order = self._machine, self.order
         try:
-            return self._handle(await work(*args, **kwargs))
+            remains = await in_thread(self._place.incoming.remains, order)
+        except OSError as error:  # opening the part will say so, and that is tried again
+            log.warning("transfer.spool_failed", transfer=order.transfer, reason=str(error))
+            remains = Remains(have_bytes=0)
+        if remains.took_s is None:
+            machine.begin(now(), have_bytes=remains.have_bytes, spent_s=remains.spent_s)
+        else:
+            machine.resume_finished(remains.took_s)
+        while not machine.is_over:
+            match machine.state:
+                case Waiting(retry_at=retry_at):
+                    await asyncio.sleep(max(0.0, retry_at - now()))
+                    machine.retry(now())
+                case Queued():
+                    async with self._place.places:
+                        await self._try()
+                case Checking():
+                    await self._check()
+                case Keeping(took_s=took_s):
+                    await self._keep(took_s)
+                case _:
+                    raise AssertionError(machine.state)  # a try ends in another state
+        if self.report is not None:
+            await self._end(self.report)
+
+    async def _end(self, report: TransferReport) -> None:
+        if isinstance(report, TransferFailed):
+            log.warning("transfer.failed", transfer=report.transfer, reason=report.reason)
+            with suppress(OSError):  # what is left goes when the transfer is forgotten
+                await in_thread(self._place.incoming.discard_part, report.transfer)
+        self._place.send_report(report)
+
+    async def _check(self) -> None:
+        order = self.order
+        try:
+            part = await in_thread(self._place.incoming.open, order.transfer, order.size_bytes)
+            try:
+                await in_thread(part.sync)
+                reader = PartReader(part, order.transfer, size_bytes=order.size_bytes)
+                checksum = await reader.whole_checksum()
+            finally:
+                part.close()
+        except UnusableFileError:  # somebody else writes there
+            checksum = ""
         except OSError as error:
-            return self._handle(self._own_fault(error))
+            self._blame_spool(error)
+            return
+        self._machine.compare(checksum, now())
 
-    async def _check(self) -> Event:
-        part = await in_thread(self._place.incoming.open, self.order.transfer)
+    async def _keep(self, took_s: float) -> None:
         try:
-            await in_thread(part.sync)
-            summing = Summing(part, size_bytes=self.order.size_bytes)
-            await in_steps(summing.step)
-            return Checked(checksum=summing.digest.value())
-        finally:
-            part.close()
-
-    async def _keep(self, took_s: float) -> Event:
-        await in_thread(self._place.incoming.keep, self.order, took_s)
-        return Kept()
+            await in_thread(self._place.incoming.keep, self.order, took_s)
+        except OSError as error:
+            self._blame_spool(error)
+        else:
+            self._machine.finish()
 
     # One try --------------------------------------------------------------------------------------
 
-    async def _try(self) -> list[Action]:
-        """One call of Read, to its end."""
-        wanted = self._handle(Admitted())
-        order = self.order
-        request = files_pb2.ReadRequest(
-            transfer=order.transfer, token=order.token, offset=self._machine.offset
-        )
+    async def _try(self) -> None:
+        """One call of Get, to its end."""
+        machine, place, order = self._machine, self._place, self.order
+        machine.admit(now())
         try:
-            self._require_room(order.size_bytes - self._machine.offset)
-            part = await in_thread(self._place.incoming.open, order.transfer)
+            self._require_room(order.size_bytes - machine.offset)
+            part = await in_thread(place.incoming.open, order.transfer, machine.offset)
         except OSError as error:
-            return self._handle(self._own_fault(error))
+            self._blame_spool(error)
+            return
         try:
-            site = "" if order.address == self._place.relay() else order.source
-            async with self._place.channels.use(order.address, site) as channel:
-                call = files_pb2_grpc.FilesStub(channel).Read(request)
-                booking = self._place.links.booking(
-                    order.transfer, order.source, order.booked_bps, clock.now()
+            site = "" if order.address == place.relay() else order.source
+            booking = place.links.booking(order.transfer, order.source, order.booked_bps, now())
+            async with place.channels.use(order.address, site) as channel:
+                request = files_pb2.GetRequest(
+                    name=order.transfer, token=order.token, offset=machine.offset
                 )
+                call = files_pb2_grpc.FilesStub(channel).Get(request)
                 try:
                     with booking:
-                        return wanted + await self._watched(call, part)
+                        await self._receive(call, part)
                 finally:
                     call.cancel()
         except (ConfigError, OSError) as error:  # of our own identity
-            return self._handle(Cut(fault=Fault.TARGET, reason=str(error)))
+            machine.cut(Fault.TARGET, str(error), now())
         finally:
             part.close()
 
-    async def _watched(self, call: _Call, part: Descriptor) -> list[Action]:
-        """Receive while another task watches the clock."""
-        late: list[Action] = []
-        async with asyncio.TaskGroup() as group:
-            watch = group.create_task(self._watch(call, late))
-            try:
-                return await self._receive(call, part) + late
-            except asyncio.CancelledError:
-                if not late:
-                    raise
-                return late  # the watch has hung up: the call was cancelled, not this task
-            finally:
-                watch.cancel()
-
-    async def _watch(self, call: _Call, late: list[Action]) -> None:
-        while not late:
-            await asyncio.sleep(self._place.limits.stalled_s / _TICKS)
-            late.extend(self._handle(Ticked()))
-        call.cancel()
-
-    async def _receive(self, call: _Call, part: Descriptor) -> list[Action]:
+    async def _receive(self, call: _Call, part: Descriptor) -> None:
+        machine, stalled_s = self._machine, self._place.limits.stalled_s
+        clock = asyncio.get_running_loop().time
         try:
-            while True:
-                self._handle(Listening())
-                chunk = await call.read()
-                if not isinstance(chunk, files_pb2.Chunk):
-                    reason = "the stream ended without a checksum"
-                    return self._handle(Cut(fault=Fault.SOURCE, reason=reason))
-                if wanted := await self._accept(chunk, part):
-                    return wanted
+            async with asyncio.timeout(None) as limit:
+                while isinstance(machine.state, Reading):
+                    limit.reschedule(clock() + stalled_s)  # it cancels the call, on purpose
+                    frame = await call.read()
+                    limit.reschedule(None)
+                    if isinstance(frame, files_pb2.Frame):
+                        await self._accept(frame, part)
+                    else:
+                        reason = "the stream ended without a checksum"
+                        machine.cut(Fault.SOURCE, reason, now())
+        except TimeoutError:
+            machine.cut(Fault.SOURCE, f"sent nothing for {stalled_s:g} s", now())
         except aio.AioRpcError as error:
-            return self._handle(self._verdict(error))
-        except OSError as error:
-            return self._handle(self._own_fault(error))
+            self._judge(error)
 
-    async def _accept(self, chunk: files_pb2.Chunk, part: Descriptor) -> list[Action]:
-        """Store a message, then wait for the rate limit: our backpressure slows the source."""
-        size_bytes = len(chunk.data)
-        if size_bytes and self._machine.offset + size_bytes <= self.order.size_bytes:
-            self._require_room(size_bytes)
-            await in_thread(part.write, chunk.data, self._machine.offset)
-        wanted = self._handle(Arrived(size_bytes=size_bytes))
-        if not wanted and (progress := self._machine.progress(clock.now())) is not None:
-            self._place.send_report(progress)
-        if not wanted and chunk.checksum:
-            wanted = self._handle(Ended(checksum=chunk.checksum))
-        if not wanted:
-            order = self.order
-            wait_s = self._place.links.reserve(
-                order.source, size_bytes, clock.now(), transfer=order.transfer
+    async def _accept(self, frame: files_pb2.Frame, part: Descriptor) -> None:
+        """Store a frame, then wait for the rate limit: our backpressure slows the source."""
+        machine, place, order = self._machine, self._place, self.order
+        size_bytes = len(frame.data)
+        if size_bytes and machine.offset + size_bytes <= order.size_bytes:
+            try:
+                self._require_room(size_bytes)
+                await in_thread(part.write, frame.data, machine.offset)
+            except OSError as error:
+                self._blame_spool(error)
+                return
+        machine.arrive(size_bytes, now())
+        if (progress := machine.progress(now())) is not None:
+            place.send_report(progress)
+        if isinstance(machine.state, Reading):
+            await asyncio.sleep(
+                place.links.reserve(order.source, size_bytes, now(), transfer=order.transfer)
             )
-            await asyncio.sleep(wait_s)
-        return wanted
+        if frame.checksum:
+            machine.end(frame.checksum, now())
 
-    def _verdict(self, error: aio.AioRpcError) -> Event:
-        """Classify an error of the call: the end at fault, and the use of a retry."""
+    def _judge(self, error: aio.AioRpcError) -> None:
+        """Tell the machine of an error of the call: the end at fault, and the use of a retry."""
         code, reason = error.code(), f"{error.code().name}: {error.details()}"
         if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
-            return Busy(reason=reason)
-        if code in _REFUSALS:
-            return Refused(fault=Fault.SOURCE, reason=reason)
-        if code in (grpc.StatusCode.ABORTED, grpc.StatusCode.UNAUTHENTICATED):
-            return Cut(fault=Fault.SOURCE, reason=reason)
-        is_direct = self.order.address != self._place.relay()
-        if code == grpc.StatusCode.UNAVAILABLE and is_direct and self._machine.offset == 0:
-            return Cut(fault=Fault.SOURCE, reason=reason)
-        return Cut(fault=Fault.NOBODY, reason=reason)
+            self._machine.busy(reason, now())
+        elif code in _REFUSALS:
+            self._machine.refuse(Fault.SOURCE, reason)
+        else:
+            is_direct = self.order.address != self._place.relay()
+            is_absent = code == grpc.StatusCode.UNAVAILABLE and self._machine.offset == 0
+            is_its = code in (grpc.StatusCode.ABORTED, grpc.StatusCode.UNAUTHENTICATED)
+            fault = Fault.SOURCE if is_its or (is_direct and is_absent) else Fault.NOBODY
+            self._machine.cut(fault, reason, now())
 
     def _require_room(self, size_bytes: int) -> None:
         """Raise OSError when the disk has too little room.
@@ -333,6 +276,7 @@ class Fetch:
             text = f"{size_bytes} bytes are to come, and there is room for {room_bytes:.0f}"
             raise OSError(errno.ENOSPC, text)
 
-    def _own_fault(self, error: OSError) -> Event:
+    def _blame_spool(self, error: OSError) -> None:
+        """Tell the machine of an error of our own disk; it counts against this site."""
         what = error.strerror or str(error)
-        return Cut(fault=Fault.TARGET, reason=f"the spool of {self._place.site}: {what}")
+        self._machine.cut(Fault.TARGET, f"the spool of {self._place.site}: {what}", now())

@@ -89,9 +89,9 @@ def find_credentials(address: str | None) -> Credentials | None:
         raise ConfigError(f"{AUTHORITY_VARIABLE} is set, and {TOKEN_VARIABLE} is not: set both")
     own = own_file()
     if own.exists():
-        found = read_credentials(own)
-        if address is None or found.address == address:
-            return _with_token(found, token)
+        credentials = read_credentials(own)
+        if address is None or credentials.address == address:
+            return _with_token(credentials, token)
     if token is not None:
         raise ConfigError(
             f"{TOKEN_VARIABLE} is set, and {AUTHORITY_VARIABLE} is not: it must name the file with"
@@ -122,15 +122,16 @@ def read_credentials(path: Path) -> Credentials:
     return _of_tree(tree, path)
 
 
-def credentials_text(found: Credentials) -> str:
+def credentials_text(credentials: Credentials) -> str:
     """Format a credentials file."""
     lines = (
-        f"# Credentials of {found.user}. Whoever has them is {found.user}: keep them to yourself,",
+        f"# Credentials of {credentials.user}. Whoever has them is {credentials.user}: keep them to"
+        " yourself,",
         "# mode 0600, as ~/.config/koala/credentials.toml or where KOALA_CREDENTIALS says.",
-        f'address = "{found.address}"',
-        f'user = "{found.user}"',
-        f'token = "{found.token}"',
-        f'ca = """\n{found.authority.decode()}"""',
+        f'address = "{credentials.address}"',
+        f'user = "{credentials.user}"',
+        f'token = "{credentials.token}"',
+        f'ca = """\n{credentials.authority.decode()}"""',
     )
     return "\n".join(lines) + "\n"
 
@@ -162,12 +163,12 @@ def own_daemons() -> list[str]:
     A killed daemon has not removed its announcement, so each is dialled. A daemon that listens
     everywhere has announced the machine's name, which need not resolve to this machine.
     """
-    found = []
+    addresses = []
     for address in _announced():
         host, _, port = address.rpartition(":")
         here = [f"127.0.0.1:{port}"] if host == socket.gethostname() else []
-        found += [place for place in (address, *here) if _is_taken(place)][:1]
-    return found
+        addresses += [place for place in (address, *here) if _is_taken(place)][:1]
+    return addresses
 
 
 def own_daemon(usual: str) -> str | None:
@@ -176,9 +177,9 @@ def own_daemon(usual: str) -> str | None:
 
     Of several it is the one at the usual port. Raises ConfigError.
     """
-    found = own_daemons()
+    addresses = own_daemons()
     port = usual.rpartition(":")[2]
-    known = [address for address in found if address.rpartition(":")[2] == port] or found
+    known = [address for address in addresses if address.rpartition(":")[2] == port] or addresses
     if len(known) > 1:
         raise ConfigError(
             f"several daemons of this account serve on this machine: {', '.join(known)}; say which"
@@ -189,12 +190,12 @@ def own_daemon(usual: str) -> str | None:
 
 def _announced() -> list[str]:
     """Return the addresses that daemons of this account have announced on this machine."""
-    found = []
+    addresses = []
     with contextlib.suppress(OSError, ConfigError):
         for path in sorted(_runtime_folder().glob("*.json")):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                found.append(str(json.loads(read_private(path))["address"]))
-    return found
+                addresses.append(str(json.loads(read_private(path))["address"]))
+    return addresses
 
 
 def _is_taken(address: str) -> bool:
@@ -280,8 +281,8 @@ def _check_token(token: str, source: str) -> None:
         )
 
 
-def _with_token(found: Credentials, token: str | None) -> Credentials:
-    return found if token is None else replace(found, token=token)
+def _with_token(credentials: Credentials, token: str | None) -> Credentials:
+    return credentials if token is None else replace(credentials, token=token)
 
 
 def _read_authority(path: Path) -> bytes:

@@ -35,8 +35,8 @@ def expires_at(certificate: bytes) -> float:
 
 
 def renew_at(certificate: bytes) -> float:
-    """Return the instant of renewal, when the last third of a certificate's life begins."""
-    found = x509.load_pem_x509_certificate(certificate)
-    ends = found.not_valid_after_utc.timestamp()
-    made = found.not_valid_before_utc.timestamp() + SKEW_S
-    return ends - (ends - made) / 3
+    """Return the instant of renewal, when the last third of a certificate's lifetime begins."""
+    parsed = x509.load_pem_x509_certificate(certificate)
+    ends = parsed.not_valid_after_utc.timestamp()
+    issued_at = parsed.not_valid_before_utc.timestamp() + SKEW_S
+    return ends - (ends - issued_at) / 3

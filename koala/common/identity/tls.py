@@ -56,8 +56,8 @@ def site_uri(site: str) -> str:
 
 def site_of_uri(uri: str) -> str | None:
     """Return the site that a URI names; None for any other URI."""
-    found = _SITE_URI.fullmatch(uri)
-    return None if found is None else found[1]
+    match = _SITE_URI.fullmatch(uri)
+    return None if match is None else match[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +78,15 @@ class Identity:
 
         TLS's own errors for a damaged file are of no use to a person. Raises InvalidIdentityError.
         """
-        found = [(match["kind"], match.group()) for match in _BLOCK.finditer(text)]
-        kinds = [kind for kind, _ in found]
+        blocks = [(match["kind"], match.group()) for match in _BLOCK.finditer(text)]
+        kinds = [kind for kind, _ in blocks]
         allowed = [b"PRIVATE KEY", *[b"CERTIFICATE"] * max(2, len(kinds) - 1)]
         if kinds != allowed:
             raise InvalidIdentityError(
                 f"{source}: wrong contents (expected a private key, its certificate and its"
                 " authority's, in PEM)"
             )
-        key, certificate, *trusted = (block for _, block in found)
+        key, certificate, *trusted = (block for _, block in blocks)
         authority = b"".join(trusted)  # two while the daemon's authority is replaced
         try:
             return _loaded(key, certificate, authority)
@@ -127,9 +127,9 @@ def _loaded(key: bytes, certificate: bytes, authority: bytes) -> Identity:
         raise ValueError(f"{what} cannot be read: {error}") from error
     if private.public_key() != certified:
         raise ValueError("the private key is not that of the certificate")
-    if not all(is_issued_by(other, other) for other in trusted):
+    if not all(is_issued_by(root, root) for root in trusted):
         raise ValueError("the authority's certificate was changed since it was made")
-    if not any(is_issued_by(own, other) for other in trusted):
+    if not any(is_issued_by(own, root) for root in trusted):
         text = "the certificate was not signed by the authority beside it, or was changed since"
         raise ValueError(text)
     pem = serialization.Encoding.PEM
@@ -137,7 +137,7 @@ def _loaded(key: bytes, certificate: bytes, authority: bytes) -> Identity:
     return Identity(
         key=private.private_bytes(pem, form, plain),
         certificate=own.public_bytes(pem),
-        authority=b"".join(other.public_bytes(pem) for other in trusted),
+        authority=b"".join(root.public_bytes(pem) for root in trusted),
     )
 
 

@@ -309,7 +309,7 @@ TRANSFER_SECONDS = _histogram(
 
 # --- daemon and journal ---------------------------------------------------------------------------
 
-EPOCH = _gauge("koala_epoch", "Number of the daemon's life.")
+EPOCH = _gauge("koala_epoch", "Number of the daemon's run.")
 EVENTS = _counter("koala_events_total", "Events that changed the state, durable.")
 COMMIT_SECONDS = _histogram(
     "koala_journal_commit_seconds", "Duration of a commit of the journal.", buckets=FAST

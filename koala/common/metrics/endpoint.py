@@ -1,6 +1,6 @@
 """The HTTP endpoint of metrics: a WSGI server in threads, so that no event loop waits for a scrape.
 
-Of too many connections that have not asked yet the oldest gives way, so strangers who say nothing
+Of too many connections that have not asked yet the oldest gives way, so peers that say nothing
 keep no scrape out. Certificate, key and token are read again when their files change.
 """
 

@@ -53,8 +53,8 @@ def metrics_settings(
         raise ConfigError(f"{source}: [metrics] {text}")
     check_port(source, key, listen)
     if bool(table.certificate) != bool(table.key):
-        given, missing = ("certificate", "key") if table.certificate else ("key", "certificate")
-        raise ConfigError(f"{source}: metrics.{given} needs metrics.{missing}, too")
+        present, missing = ("certificate", "key") if table.certificate else ("key", "certificate")
+        raise ConfigError(f"{source}: metrics.{present} needs metrics.{missing}, too")
     if not (is_loopback(listen) or table.certificate or table.token_file or table.insecure):
         raise ConfigError(
             f"{source}: {key} = {listen!r} (expected a loopback address, as"

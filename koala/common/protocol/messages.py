@@ -131,7 +131,7 @@ class ClaimEnd:
     memory_bytes: Annotated[int | None, Truncated(BYTES_MAX)] = None
 
     @property
-    def is_well(self) -> bool:
+    def succeeded(self) -> bool:
         """Return True if the program ran and every process exited with status 0."""
         return self.kind is EndKind.EXITED and all(status == 0 for status in self.statuses)
 
@@ -147,11 +147,11 @@ class ClaimEnd:
 
     def describe(self) -> str:
         """Describe the end for people."""
-        if self.kind is EndKind.EXITED and not self.is_well:
+        if self.kind is EndKind.EXITED and not self.succeeded:
             status = self.status or 0
             text = f"exit status {status}" if status > 0 else f"signal {-status}"
             return f"{text}{': ' + self.reason if self.reason else ''}"
-        words = "ended well" if self.is_well else self.kind.value
+        words = "ended well" if self.succeeded else self.kind.value
         return f"{words}: {self.reason}" if self.reason else words
 
 

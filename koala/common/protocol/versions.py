@@ -4,4 +4,4 @@ A new field or kind of message needs no new version. A change that an old side w
 Both ends refuse another version; both say which one they have.
 """
 
-PROTOCOL = 1
+PROTOCOL = 2

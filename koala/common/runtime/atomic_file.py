@@ -89,27 +89,27 @@ def _target(path: Path) -> Path | int | None:
     """
     target = Path(os.path.realpath(path))
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return target
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return None
-    ours = _our_descriptor(found)
+    ours = _our_descriptor(status)
     return target if ours is None else ours
 
 
-def _our_descriptor(found: os.stat_result) -> int | None:
+def _our_descriptor(status: os.stat_result) -> int | None:
     """Return the descriptor of a file with which this process was started.
 
     A new file in its place would get only a part of the output.
     """
     for descriptor in _STARTED_WITH:
         with suppress(OSError):  # it was started without
-            if os.path.samestat(found, os.fstat(descriptor)):
+            if os.path.samestat(status, os.fstat(descriptor)):
                 return descriptor
     return None
 

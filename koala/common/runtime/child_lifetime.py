@@ -1,4 +1,4 @@
-"""Tie the life of child processes to their parent, and end commands in order on signals.
+"""End child processes with their parent, and end commands in order on signals.
 
 A worker or a child must not outlive its command, however that ends. The kernel kills it then, even
 in the middle of a long computation or while stopped (Linux only, prctl(2)); elsewhere it runs on. A
@@ -71,13 +71,13 @@ def end_once(end: Callable[[int], None]) -> dict[int, Any]:
     """
 
     def first(number: int, _frame: FrameType | None) -> None:
-        for one in before:
-            signal.signal(one, signal.SIG_IGN)
+        for signal_number in before:
+            signal.signal(signal_number, signal.SIG_IGN)
         end(number)
 
     numbers = (signal.SIGINT, *ENDING)
     before: dict[int, Any] = {number: signal.getsignal(number) for number in numbers}
-    for number in [one for one, found in before.items() if found is signal.SIG_IGN]:
+    for number in [n for n, handler in before.items() if handler is signal.SIG_IGN]:
         del before[number]
     for number in before:
         signal.signal(number, first)

@@ -39,11 +39,11 @@ class Format:
     number: int
     remedy: str
 
-    def refusal(self, found: int) -> str:
+    def refusal(self, number: int) -> str:
         """Explain why a file with this number cannot be used, and the remedy; empty when it can."""
-        if found == self.number:
+        if number == self.number:
             return ""
-        return f"{self.name} {found}: this version of Koala reads {self.number}. {self.remedy}"
+        return f"{self.name} {number}: this version of Koala reads {self.number}. {self.remedy}"
 
 
 MOVE_AGENT_STATE = (

@@ -38,8 +38,8 @@ class DiskSpace:
     @property
     def free_bytes(self) -> int:
         """Free space that this account may use."""
-        found = os.statvfs(self._state_dir)
-        return found.f_bavail * found.f_frsize
+        status = os.statvfs(self._state_dir)
+        return status.f_bavail * status.f_frsize
 
     @property
     def room_bytes(self) -> int:

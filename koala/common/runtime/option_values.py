@@ -73,21 +73,21 @@ def is_sensible(number: float) -> bool:
 def numbers(option: str, text: str, *, separator: str = ",") -> tuple[float, ...]:
     """Parse a list such as 25,25,25,25. Raises ConfigError naming the option and the value."""
     try:
-        found = tuple(float(word) for word in text.split(separator))
+        values = tuple(float(word) for word in text.split(separator))
     except ValueError:
-        found = (nan,)
-    if not all(isfinite(one) and is_sensible(one) for one in found):
+        values = (nan,)
+    if not all(isfinite(value) and is_sensible(value) for value in values):
         example = separator.join(("1", "2"))
         raise ConfigError(f"--{option} {text} (expected numbers such as {example}: {SENSIBLE})")
-    return found
+    return values
 
 
 def whole_numbers(option: str, text: str) -> tuple[int, ...]:
     """Parse a list of whole numbers. Raises ConfigError."""
-    found = numbers(option, text)
-    if not all(one == int(one) for one in found):
+    values = numbers(option, text)
+    if not all(value == int(value) for value in values):
         raise ConfigError(f"--{option} {text} (expected whole numbers)")
-    return tuple(int(one) for one in found)
+    return tuple(int(value) for value in values)
 
 
 def pair(words: str, example: str) -> Callable[[str, str], tuple[float, float]]:
@@ -106,32 +106,32 @@ def bounds(option: str, text: str) -> tuple[int, int]:
     """Parse a range of whole numbers such as 1:8, ends included. Raises ConfigError."""
     low, _, high = text.partition(":")
     try:
-        found = int(low), int(high)
+        ends = int(low), int(high)
     except ValueError:
-        found = 1, 0
-    if not 0 <= found[0] <= found[1]:
+        ends = 1, 0
+    if not 0 <= ends[0] <= ends[1]:
         raise ConfigError(f"--{option} {text} (expected LOW:HIGH, for instance 1:8)")
-    return found
+    return ends
 
 
 def site_sizes(option: str, text: str) -> tuple[int, ...]:
     """Parse the processors of each site: 4x32 is four sites of 32; 128,3x24 one of 128 and three
     of 24. Raises ConfigError."""
-    found: list[int] = []
+    sizes: list[int] = []
     for word in text.split(","):
         count, _, size = word.rpartition("x")
         try:
-            found += [int(size)] * min(int(count) if count else 1, SITES_MAX + 1)
+            sizes += [int(size)] * min(int(count) if count else 1, SITES_MAX + 1)
         except ValueError:
-            found.append(0)
-        if len(found) > SITES_MAX:
+            sizes.append(0)
+        if len(sizes) > SITES_MAX:
             break
-    if not found or min(found) < 1 or max(found) > PROCESSORS_MAX or len(found) > SITES_MAX:
+    if not sizes or min(sizes) < 1 or max(sizes) > PROCESSORS_MAX or len(sizes) > SITES_MAX:
         raise ConfigError(
             f"--{option} {text} (expected processors of each site, for instance 4x32 or"
             f" 128,3x24: at most {SITES_MAX} sites of at most {PROCESSORS_MAX} each)"
         )
-    return tuple(found)
+    return tuple(sizes)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -139,7 +139,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     empty if none is near."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for an error
 
-    by_lower = {one.lower(): one for one in known}
+    by_lower = {name.lower(): name for name in known}
     near = get_close_matches(word.lower(), by_lower, n=1)
     return f"; did you mean {by_lower[near[0]]}?" if near else ""
 
@@ -162,10 +162,10 @@ def word_of(named: str, text: str, allowed: tuple[str, ...]) -> str:
 def known_name(option: str, text: str, known: Iterable[str], find: Callable[[str], object]) -> str:
     """Check the name of a function with `find`; known names match in any case. Raises
     ConfigError."""
-    found = next((word for word in known if word.lower() == text.lower()), text)
+    name = next((word for word in known if word.lower() == text.lower()), text)
     try:
-        find(found)
+        find(name)
     except ConfigError as error:
-        detail = str(error).partition(repr(found))[2]
+        detail = str(error).partition(repr(name))[2]
         raise ConfigError(f"--{option} {text}{detail}") from error
-    return found
+    return name

@@ -57,14 +57,14 @@ def find_function(
         point = points.get(f"{own}.{name}")
         if point is not None:
             return _load(what, point.value, point.load, arguments, other)
-    theirs = [one for one, names in elsewhere.items() if name in names]
-    theirs += [one.partition(".")[0] for one in points if one.partition(".")[2] == name]
+    theirs = [owner for owner, names in elsewhere.items() if name in names]
+    theirs += [entry.partition(".")[0] for entry in points if entry.partition(".")[2] == name]
     if theirs:
         slots = " and ".join(dict.fromkeys(theirs))
         raise ConfigError(
             f"{what}: {name} is a policy of the slot {slots} (expected one of {slot})"
         )
-    names = [*known, *(one for own in (slot, *also) for one in outside_names(own))]
+    names = [*known, *(entry for own in (slot, *also) for entry in outside_names(own))]
     raise ConfigError(
         f"{what} (expected one of {', '.join(names)}, or a function as"
         f" module:function{did_you_mean(name, names)})"
@@ -127,7 +127,7 @@ def argument_count(function: object) -> int | None:
         parameters = signature(function).parameters.values()  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return None
-    is_plain = all(one.kind in plain and one.default is Parameter.empty for one in parameters)
+    is_plain = all(p.kind in plain and p.default is Parameter.empty for p in parameters)
     return len(parameters) if is_plain else None
 
 
@@ -136,16 +136,16 @@ def _load(
 ) -> Any:  # noqa: ANN401
     """Load a function and check it. Raises ConfigError."""
 
-    def read(found: Any) -> Any:  # noqa: ANN401
-        if other is not None and isinstance(found, other):
-            return found
-        if not callable(found):
+    def read(function: Any) -> Any:  # noqa: ANN401
+        if other is not None and isinstance(function, other):
+            return function
+        if not callable(function):
             raise InvalidAnswerError("is not a function")
-        count = argument_count(found)
+        count = argument_count(function)
         if count is not None and count not in arguments:
             expected = " or ".join(map(str, arguments))
             raise InvalidAnswerError(f"takes {count} arguments (expected {expected})")
-        return found
+        return function
 
     try:
         return answer_of(load, (), read, limit_s=LOAD_LIMIT_S)

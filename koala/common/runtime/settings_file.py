@@ -95,7 +95,7 @@ def type_at(kind: Any, place: str) -> Any:  # noqa: ANN401 - a type
     for step in _STEP.findall(place):
         kind = _of_items(kind) if step[0] == "[" else get_type_hints(kind)[step]
         if NoneType in get_args(kind):
-            kind = next(one for one in get_args(kind) if one is not NoneType)
+            kind = next(member for member in get_args(kind) if member is not NoneType)
     return kind
 
 
@@ -107,9 +107,9 @@ def _of_items(kind: Any) -> Any:  # noqa: ANN401
 
 def _explain(error: str, kind: type, tree: Tree) -> str:
     """Rewrite an error of msgspec (expectation and place) with the value and the known keys."""
-    found = _PLACED.match(error)
-    assert found is not None, error
-    what, place = found["what"], found["place"] or ""
+    match = _PLACED.match(error)
+    assert match is not None, error
+    what, place = match["what"], match["place"] or ""
     if field := _FIELD.search(what):
         name = field["name"]
         if "unknown field" not in what:

@@ -62,18 +62,18 @@ class Schema:
     def number(self, connection: sqlite3.Connection, path: Path) -> int:
         """Return the number of the format found; 0 for a new database. Raises JournalError."""
         with reading(path, "its format", self.advice):
-            (found,) = connection.execute("PRAGMA user_version").fetchone()
+            (number,) = connection.execute("PRAGMA user_version").fetchone()
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if (found or tables) and (reason := self.format.refusal(found)):
+        if (number or tables) and (reason := self.format.refusal(number)):
             raise JournalError(f"{path}: {reason}")
-        return int(found)
+        return int(number)
 
     def check(self, connection: sqlite3.Connection, path: Path) -> None:
         """Let SQLite check the whole database. Raises DamagedError."""
         with reading(path, "it", self.advice):
-            (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-        if found != "ok":
-            raise DamagedError(f"{path}: damaged: {' '.join(found.split())}", self.advice)
+            (result,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if result != "ok":
+            raise DamagedError(f"{path}: damaged: {' '.join(result.split())}", self.advice)
 
 
 @contextmanager
@@ -189,7 +189,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def lock_folder(path: Path, role: str, refused: type[KoalaError]) -> int:
-    """Lock a state directory by a file in it for the life of the process.
+    """Lock a state directory by a file in it until the process ends.
 
     Returns the descriptor that holds the lock. The file has the holder's pid and host, for error
     messages; the directory is created if it is missing. Raises `refused`.
@@ -209,8 +209,8 @@ def lock_folder(path: Path, role: str, refused: type[KoalaError]) -> int:
         raise refused(message) from error
     except OSError as error:
         os.close(lock)
-        wanted = "expected a folder of a file system with locks, flock"
-        raise refused(f"{path.parent}: {error.strerror or error} ({wanted})") from error
+        expected = "expected a folder of a file system with locks, flock"
+        raise refused(f"{path.parent}: {error.strerror or error} ({expected})") from error
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
     return lock

@@ -88,7 +88,7 @@ def log_plainly() -> None:
 
 
 class LogRate:
-    """Rate of log lines that strangers can cause: counts events of one kind.
+    """Rate of log lines that unauthenticated peers can cause: counts events of one kind.
 
     Time is an argument, in seconds of any clock that never runs backwards.
     """

@@ -68,8 +68,8 @@ class RateLimits(Generic[Key]):
 
     def of(self, key: Key, now: float) -> TokenBucket:
         """Return the bucket of a key."""
-        found = self._buckets.get(key)
-        if found is None:
-            self._buckets = {k: one for k, one in self._buckets.items() if one.remaining(now) < 1.0}
-            found = self._buckets[key] = TokenBucket(self._per_s, burst=self._burst, now=now)
-        return found
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            self._buckets = {k: old for k, old in self._buckets.items() if old.remaining(now) < 1.0}
+            bucket = self._buckets[key] = TokenBucket(self._per_s, burst=self._burst, now=now)
+        return bucket

@@ -1,8 +1,8 @@
 """Limits on connections that have not authenticated, and on attempts to connect.
 
 A gRPC port accepts any number of connections, waits two minutes for each handshake, and keeps an
-idle connection without a limit. A stranger who opens many would use up all descriptors of the
-process, and lock all others out. So each port has its own share of the descriptors, and idle
+idle connection without a limit. An unauthenticated peer with many would use up all descriptors of
+the process, and lock all others out. So each port has its own share of the descriptors, and idle
 connections are closed.
 """
 
@@ -38,9 +38,9 @@ def raise_limit() -> None:
     use select(2) fail above 1,024.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS_MAX)
-    if wanted > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = _DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS_MAX)
+    if limit > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def connections_max(ports: int) -> int:

@@ -1,7 +1,7 @@
 """Shared parts of gRPC server interceptors, and the interceptor for malformed messages.
 
 gRPC treats bytes that it cannot parse as a server fault: the caller gets an unknown error, and the
-log a traceback for any garbage that a stranger sends.
+log a traceback for any garbage that an unauthenticated peer sends.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class Readable(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
-        made = self._handlers[method] = self._readable(handler)
-        return made
+        readable = self._handlers[method] = self._readable(handler)
+        return readable
 
     def _readable(self, handler: Handler) -> Handler:
         if handler.request_deserializer is None:

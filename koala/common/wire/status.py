@@ -169,11 +169,11 @@ def _message(error: KoalaError) -> str:
 
 def _others(error: SpecError) -> list[str]:
     """Encode further mistakes as one line each, so that they fit into a header."""
-    return [str(other).split("\n", 1)[0][:OTHER_MESSAGE_MAX] for other in error.others]
+    return [str(detail).split("\n", 1)[0][:OTHER_MESSAGE_MAX] for detail in error.others]
 
 
 def _spec_error(message: str, position: Position | None, others: Iterable[object]) -> SpecError:
-    return SpecError(message, position, tuple(SpecError(str(other)) for other in others))
+    return SpecError(message, position, tuple(SpecError(str(detail)) for detail in others))
 
 
 def _from_document(document: Mapping[str, Any]) -> KoalaError:

@@ -356,9 +356,9 @@ class GridView:
                 more[site] = most
         if not more:
             return self
-        other = self.copy()
-        vars(other).update(_idle=self._idle | more, _idle_max=None, _idle_sum=None)
-        return other
+        view = self.copy()
+        vars(view).update(_idle=self._idle | more, _idle_max=None, _idle_sum=None)
+        return view
 
     def idle_at(self, site: SiteName) -> int:
         """Return the idle processors of one site; 0 when it is not usable."""
@@ -385,7 +385,7 @@ class GridView:
         """Return the sites with a replica of a file, or of all of several files, usable ones or
         not."""
         if isinstance(file, tuple):
-            first, *others = [self.holders(one) for one in file]
+            first, *others = [self.holders(name) for name in file]
             return tuple([site for site in first if all(site in sites for sites in others)])
         replica = None if file is None else self._replicas.get(file)
         return () if replica is None else replica.sites
@@ -400,23 +400,23 @@ class GridView:
 
     def copy(self) -> GridView:
         """Copy the view for a tentative placement."""
-        other = copy(self)
+        view = copy(self)
         own = {"_idle": dict(self._idle), "_slots": self.slots(), "_free": self.free()}
         own |= {"_gpus": dict(self._gpus), "_holes": dict(self._holes)}
-        vars(other).update(own, _refused=set(), _places={})
-        return other
+        vars(view).update(own, _refused=set(), _places={})
+        return view
 
     def detached(self) -> GridView:
         """Copy the view for code of other packages, which cannot change the original by it."""
-        other = self.copy()
-        vars(other).update(
+        view = self.copy()
+        vars(view).update(
             _guarded=dict(self._guarded),
             _probing=dict(self._probing),
             _replicas=MappingProxyType(self._replicas),
             _bandwidth=MappingProxyType(self._bandwidth),
             _routes={},
         )
-        return other
+        return view
 
     def has_refused(self, shape: Hashable) -> bool:
         """Return True if a policy found no place for this shape of request and nothing changed
@@ -513,9 +513,9 @@ class GridView:
         self, files: tuple[FileName, ...], target: SiteName, sites: Mapping[SiteName, int]
     ) -> tuple[float, SiteName | None]:
         """Return the route of several files, as `routes` describes it."""
-        sizes = [max(1, self._replicas[one].size_bytes) if one in self._replicas else 1
-                 for one in files]  # fmt: skip
-        ways = [self._nearest(one, target, sites) for one in files]
+        sizes = [max(1, self._replicas[name].size_bytes) if name in self._replicas else 1
+                 for name in files]  # fmt: skip
+        ways = [self._nearest(name, target, sites) for name in files]
         times = [cost * size for (cost, _), size in zip(ways, sizes, strict=True)]
         slowest = max(range(len(files)), key=times.__getitem__)
         return sum(times) / sum(sizes), ways[slowest][1]

@@ -288,12 +288,12 @@ class Attempt:
     def with_barrier(self) -> list[Member]:
         """Present members that start at the barrier."""
         none = StartType.NONE
-        return [one for one in self.members if not one.is_dropped and one.start_type is not none]
+        return [m for m in self.members if not m.is_dropped and m.start_type is not none]
 
     @property
     def at_barrier(self) -> list[Member]:
         """Members that start at the barrier and have not ended."""
-        return [one for one in self.with_barrier if one.end is None]
+        return [member for member in self.with_barrier if member.end is None]
 
 
 # --- jobs ---
@@ -343,7 +343,7 @@ class Job:
         self.processors, self.largest, self.needed = spec.sizes()
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         """Return True in a terminal phase."""
         return isinstance(self.phase, TERMINAL)
 

@@ -221,5 +221,5 @@ class JobSpec:
         own = self.components[component]
         if own.label or own.site is None:
             return own.label or str(component)
-        is_alone = sum(own.site in (one.site, one.label) for one in self.components) == 1
+        is_alone = sum(own.site in (c.site, c.label) for c in self.components) == 1
         return own.site if is_alone else str(component)

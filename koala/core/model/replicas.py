@@ -71,7 +71,7 @@ class ReplicaCatalogue:
         known = self.replicas.get(file)
         if known is None or site not in known.sites:
             return
-        sites = tuple(other for other in known.sites if other != site)
+        sites = tuple(holder for holder in known.sites if holder != site)
         if sites:
             self.replicas[file] = replace(known, sites=sites)
         else:

@@ -61,14 +61,14 @@ def tries(
     """Compute PT(0) to PT(Mp) of a job that is considered from T on, up to the first at D. With
     `ends_at_deadline` the last one is always at D (Deadlines 2.2).
     """
-    found: list[Instant] = []
+    instants: list[Instant] = []
     at = considered
-    while len(found) <= tries_max:
+    while len(instants) <= tries_max:
         at = next_try_at(at, deadline_at, fraction=fraction, step_min_s=step_min_s)
-        found.append(at)
+        instants.append(at)
         if at >= deadline_at:
-            return tuple(found)
-    return (*found, deadline_at) if ends_at_deadline else tuple(found)
+            return tuple(instants)
+    return (*instants, deadline_at) if ends_at_deadline else tuple(instants)
 
 
 def lowered_fraction(fraction: float, *, step: float, fraction_min: float) -> float:

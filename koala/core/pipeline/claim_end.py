@@ -124,7 +124,7 @@ def on_member_gone(
     job = state.jobs[attempt.job]
     member.claim = None
     # The others were stopped.
-    is_ending = all(one.end is not None for one in deciding_members(attempt))
+    is_ending = all(decider.end is not None for decider in deciding_members(attempt))
     if isinstance(job.phase, Stopping):
         member.end = end
         requeue_if_fenced(state, job.phase, now)
@@ -136,7 +136,7 @@ def on_member_gone(
         member.refusal = end.reason or "refused: not started within the grace time"
         note_refusal(state, job, claim, end, now)
         after_answer(state, attempt, now)
-    elif end.is_well or is_ending:
+    elif end.succeeded or is_ending:
         lacked_file = member.lacks_file
         member.end = end
         restore_full_speed(state, attempt)
@@ -170,7 +170,7 @@ def lose_member(
         program_failed(state, attempt, member, end, now)
     else:
         job.failures += end.kind in SITE_FAULTS
-        if end.kind is EndKind.HOLD and not all(one.is_fetched for one in attempt.present):
+        if end.kind is EndKind.HOLD and not all(present.is_fetched for present in attempt.present):
             job.awaits_files = True
         passed = [m.passed_at is not None for m in attempt.members]
         is_partial = isinstance(job.phase, Releasing) and any(passed) and not all(passed)

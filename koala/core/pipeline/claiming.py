@@ -93,8 +93,8 @@ def try_to_claim(state: State, attempt: Attempt, now: Instant) -> None:
     limit = state.parameters.claiming_tries_max
     if limit and job.claiming_tries >= limit:
         refusals = [
-            f"; {site} {TROUBLE_TEXTS[one.trouble]}: {one.reason}"
-            for site, one in job.refusals.items()
+            f"; {site} {TROUBLE_TEXTS[refusal.trouble]}: {refusal.reason}"
+            for site, refusal in job.refusals.items()
         ]
         fail(state, job, f"not claimed in {limit} claiming tries{''.join(refusals)}", now)
         return
@@ -203,7 +203,7 @@ def reclaimable(
     ours: dict[SiteName, int] = {}
     for claim in state.ledger.values():
         ours[claim.site] = ours.get(claim.site, 0) + claim.processors
-    found = []
+    sites = []
     for each in view.sites:
         site = state.sites[each.name]
         if not each.admits(job.spec.owner):
@@ -212,8 +212,8 @@ def reclaimable(
         if site.facts.may_kill_local and not site.is_probing:
             local = site.reported_local
             idle = max(idle, site.facts.processors - local - ours.get(site.name, 0))
-        found.append(ReclaimableSite(site=site.name, idle=idle, local=local))
-    return tuple(found)
+        sites.append(ReclaimableSite(site=site.name, idle=idle, local=local))
+    return tuple(sites)
 
 
 def preemption_victims(state: State) -> tuple[Victim, ...]:
@@ -271,10 +271,10 @@ def apply_plan(state: State, job: Job, attempt: Attempt, plan: ClaimPlan, now: I
     for component in plan.preempting:
         make_claim(state, attempt, members[component], now, is_preempting=True)
     for victim in plan.victims:
-        other = state.placed.get(victim)
-        if other is not None:
+        victim_job = state.placed.get(victim)
+        if victim_job is not None:
             state.jobs[victim].preemptions += 1
-            set_back(state, other, f"preempted by {job.id}", now)
+            set_back(state, victim_job, f"preempted by {job.id}", now)
 
 
 def force_claims(
@@ -378,7 +378,7 @@ def postpone_claim(state: State, job: Job, member: Member, now: Instant) -> None
 def is_affordable(
     state: State,
     job: Job,
-    wanted: Sequence[Assignment | Member],
+    parts: Sequence[Assignment | Member],
     now: Instant,
     *,
     hold_s: Seconds | None = None,
@@ -387,10 +387,10 @@ def is_affordable(
     them or for none."""
     hold_s = hold_max_s(state, job) if hold_s is None else hold_s
     sums: dict[SiteName, float] = {}
-    for one in wanted:
-        assert one.site is not None
-        processors = occupied(job.spec.components[one.component], state.sites[one.site].facts)
-        sums[one.site] = sums.get(one.site, 0.0) + processors * hold_s
+    for part in parts:
+        assert part.site is not None
+        processors = occupied(job.spec.components[part.component], state.sites[part.site].facts)
+        sums[part.site] = sums.get(part.site, 0.0) + processors * hold_s
     whole_s, site_limit_s = sum(sums.values()), state.parameters.hold_budget_site_s
     asked = [
         (_budget_of(state.payer_budgets, payer), whole_s, hold_limit_of(state, payer))
@@ -404,10 +404,10 @@ def is_affordable(
 
 def _budget_of(budgets: dict[_Payer, Budget], payer: _Payer) -> Budget:
     """Return the budget of a user, a group or a site; it is made at the first claim."""
-    found = budgets.get(payer)
-    if found is None:
-        found = budgets[payer] = Budget()
-    return found
+    budget = budgets.get(payer)
+    if budget is None:
+        budget = budgets[payer] = Budget()
+    return budget
 
 
 def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:

@@ -91,14 +91,14 @@ def _sources(
     if len(files) == 1:
         return [(files[0].name, assignment.source, part_of_file(state, job, component))]
     view = without_closed_sites(state, job, grid_view_of(state), now)
-    found = []
+    sources = []
     for file in files:
         replica = state.files.replicas[file.name]
         if assignment.site not in replica.sites:
             booked = assignment.source if assignment.booked_bps else None
             source = booked or view.source(file.name, assignment.site, job.spec.owner)
-            found.append((file.name, source or replica.sites[0], (0, replica.size_bytes)))
-    return found
+            sources.append((file.name, source or replica.sites[0], (0, replica.size_bytes)))
+    return sources
 
 
 def _copy(
@@ -112,8 +112,8 @@ def _copy(
 ) -> Transfer:
     """Start a copy of a part of a file; share one that is under way for another component."""
     offset, size_bytes = part
-    for wanted in [one for other in attempt.present for one in other.transfers]:
-        shared = state.files.transfers.get(wanted)
+    for candidate in [copy_id for member in attempt.present for copy_id in member.transfers]:
+        shared = state.files.transfers.get(candidate)
         if shared and (shared.file, shared.target, shared.offset, shared.size_bytes) == (
             file,
             assignment.site,

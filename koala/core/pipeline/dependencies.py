@@ -22,8 +22,8 @@ def unfinished_predecessors(state: State, spec: JobSpec) -> tuple[JobId, ...]:
     """Return the predecessors of a submitted job that are not over yet."""
     if not spec.after:
         return ()
-    known = (state.jobs.get(one.job) for one in spec.after)
-    return tuple(job.id for job in known if job is not None and not job.is_over)
+    known = (state.jobs.get(predecessor.job) for predecessor in spec.after)
+    return tuple(job.id for job in known if job is not None and not job.has_ended)
 
 
 def add_dependencies(state: State, job: Job, waiting: Waiting) -> None:
@@ -47,12 +47,12 @@ def resolve_successors(state: State, ended: Job, now: Instant) -> None:
     over = deque([ended])
     while over:
         before = over.popleft()
-        is_well = isinstance(before.phase, Finished)
+        has_succeeded = isinstance(before.phase, Finished)
         for name in tuple(state.successors.get(before.id, ())):
             job = state.jobs[name]
             assert isinstance(job.phase, Waiting), job.story
-            wanted = {one.job: one.ended for one in job.spec.after}[before.id]
-            if is_well or wanted is Ended.ANY:
+            condition = {p.job: p.ended for p in job.spec.after}[before.id]
+            if has_succeeded or condition is Ended.ANY:
                 _go_on(state, job, job.phase, before.id, now)
                 continue
             remove_dependencies(state, job)
@@ -64,7 +64,7 @@ def resolve_successors(state: State, ended: Job, now: Instant) -> None:
 
 def _go_on(state: State, job: Job, waiting: Waiting, before: JobId, now: Instant) -> None:
     """Remove an ended predecessor; after the last one the job enters its placement queue."""
-    left = tuple(one for one in waiting.on if one != before)
+    left = tuple(predecessor for predecessor in waiting.on if predecessor != before)
     if left:
         state.enter(job, replace(waiting, on=left), "", now)
     else:

@@ -64,7 +64,7 @@ def fail(state: State, job: Job, reason: str, now: Instant, *, status: int | Non
 
 def on_missed(state: State, job: Job, now: Instant) -> None:
     """Fail a job that has missed its deadline by more than allowed."""
-    if job.is_over:
+    if job.has_ended:
         return
     if now < deadline_missed_at(state, job):
         set_timer(state, job, TimerKind.MISS, deadline_missed_at(state, job), now)
@@ -95,7 +95,7 @@ def describe_obstacle(state: State, job: Job) -> str:
 def on_cancel(state: State, event: ev.JobCancelRequested, now: Instant) -> None:
     """End a job as Cancelled at a user's request; one that is over stays as it is."""
     job = state.jobs.get(event.job)
-    if job is None or job.is_over:
+    if job is None or job.has_ended:
         return
     reason = f"by {event.by or 'somebody without a name'}"
     phase = Cancelled(at=now, reason=reason, attempt=state.placed.get(job.id))
@@ -181,9 +181,9 @@ def deciding_members(attempt: Attempt) -> list[Member]:
     return attempt.with_barrier or attempt.present
 
 
-def cancel_transfer(state: State, wanted: TransferId, now: Instant) -> None:
+def cancel_transfer(state: State, transfer_id: TransferId, now: Instant) -> None:
     """Cancel a copy at both sites; one that was slow lowers the estimate of its link."""
-    transfer = state.files.transfers.pop(wanted, None)
+    transfer = state.files.transfers.pop(transfer_id, None)
     if transfer is not None:
         default_bps = state.parameters.bandwidth_default_bps
         # While the daemon was down the copy may have stalled, and the clock may have been set.

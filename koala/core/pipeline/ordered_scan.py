@@ -56,7 +56,7 @@ class OrderedScanner:
             if try_to_place(state, job, view, now):
                 placed += 1
                 continue
-            if job.is_over:
+            if job.has_ended:
                 continue
             if job.id in aged and reserves_for_aged(state, job, now):
                 break
@@ -81,7 +81,7 @@ def _ordered(state: State, jobs: dict[JobId, Job], now: Instant) -> list[Job]:
                 held[payer] = held.get(payer, 0) + claim.processors
         queued = {name: _queued(state, job, held, now) for name, job in jobs.items()}
         if len(queued) > VISITED_MAX:
-            keys = {name: policy.order(one) for name, one in queued.items()}
+            keys = {name: policy.order(order) for name, order in queued.items()}
             first = nsmallest(VISITED_MAX, queued, key=keys.__getitem__)
             queued = {name: queued[name] for name in first}
         return " ".join([*in_order(queued, policy.order)])

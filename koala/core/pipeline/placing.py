@@ -211,29 +211,31 @@ def find_placement(
     answer = ask_placement(state, job, request, view)
     if answer is not None:
         return answer
-    found: list[Assignment] = []
+    assignments: list[Assignment] = []
     trial = view.copy()
     for part in sorted(
         request.parts, key=lambda p: (is_optional_member(job, p.component), -p.processors)
     ):
-        beside = tuple(assignment.site for assignment in found)
-        one = ask_placement(state, job, replace(request, parts=(part,), beside=beside), trial)
-        if one is not None:
-            found.append(one.assignments[0])
-            take(state, job, one.assignments[0], trial)
+        beside = tuple(assignment.site for assignment in assignments)
+        placement = ask_placement(state, job, replace(request, parts=(part,), beside=beside), trial)
+        if placement is not None:
+            assignments.append(placement.assignments[0])
+            take(state, job, placement.assignments[0], trial)
         elif not is_optional_member(job, part.component):
             break
-    is_enough = len(found) >= needed and all(
-        is_optional_member(job, index) or any(a.component == index for a in found)
+    is_enough = len(assignments) >= needed and all(
+        is_optional_member(job, index) or any(a.component == index for a in assignments)
         for index in range(len(job.spec.components))
     )
-    return Placement(assignments=tuple(found)) if is_enough else None
+    return Placement(assignments=tuple(assignments)) if is_enough else None
 
 
 def find_whole_placement(state: State, job: Job, view: GridView, now: Instant) -> Placement | None:
     """Find sites for all components. If its largest ones cannot all fit, or an equal request was
     refused in this scan, the policy is not asked; the answer is recorded all the same."""
-    largest = [one for one in job.spec.components if one.processors == job.largest]
+    largest = [
+        component for component in job.spec.components if component.processors == job.largest
+    ]
     if view.places(job.largest) < len(largest):
         return _refused(state)
     shape = _shape(state, job)
@@ -366,11 +368,13 @@ def _find_queues(
         if answer is None or not free:
             return answer
         first = answer.assignments
-        for one in first:
-            component = job.spec.components[one.component]
-            view.take(one.site, component.processors, component.gpus or 0)
-            view.book(one)
-        request = replace(request, parts=free, beside=tuple([one.site for one in first]))
+        for assignment in first:
+            component = job.spec.components[assignment.component]
+            view.take(assignment.site, component.processors, component.gpus or 0)
+            view.book(assignment)
+        request = replace(
+            request, parts=free, beside=tuple([assignment.site for assignment in first])
+        )
 
     def find(count: int) -> Placement | None:
         trial = view.copy()

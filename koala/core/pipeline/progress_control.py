@@ -68,7 +68,7 @@ def on_progress(state: State, event: ev.ProgressReported, now: Instant) -> None:
         recorded = state.recorder.ask(lambda: () if policy is None else policy(question))
         assert isinstance(recorded, tuple), recorded
         able = {report.component for report in reports if report.can_pace}
-        shares = large_changes(history, [one for one in recorded if one.component in able])
+        shares = large_changes(history, [c for c in recorded if c.component in able])
     if not shares and not history.is_due(event.cycle):
         return
     state.is_changed = True
@@ -124,13 +124,13 @@ def virtual_s(job: Job, report: MemberReport) -> Seconds:
 def large_changes(history: ProgressHistory, corrections: list[Correction]) -> dict[int, float]:
     """Return the new shares of the components whose change is large enough to send."""
     shares: dict[int, float] = {}
-    for one in corrections:
-        if not isfinite(one.weight):
+    for correction in corrections:
+        if not isfinite(correction.weight):
             continue
-        before = history.shares.get(one.component, 1.0)
-        after = round(min(1.0, max(SHARE_LEAST, before + one.weight)), 6)
+        before = history.shares.get(correction.component, 1.0)
+        after = round(min(1.0, max(SHARE_LEAST, before + correction.weight)), 6)
         if abs(after - before) >= SHARE_CHANGE_LEAST * before or (after == 1.0 != before):
-            shares[one.component] = after
+            shares[correction.component] = after
     return shares
 
 
@@ -160,5 +160,6 @@ def current_shares(state: State, attempt: Attempt) -> dict[int, float]:
     if history is None or history.attempt != attempt.number:
         return {}
     return {
-        one.component: history.shares.get(one.component, 1.0) for one in controlled_members(attempt)
+        member.component: history.shares.get(member.component, 1.0)
+        for member in controlled_members(attempt)
     }

@@ -85,7 +85,7 @@ def scan(state: State, now: Instant, *, is_whole: bool) -> int:
     for job in aged:
         if try_to_place(state, job, view, now):
             placed += 1
-        elif not job.is_over and reserves_for_aged(state, job, now):
+        elif not job.has_ended and reserves_for_aged(state, job, now):
             break
     else:
         for job in others:
@@ -159,7 +159,7 @@ def on_submitted(state: State, event: ev.JobSubmitted, now: Instant) -> None:
         set_timer(state, job, TimerKind.MISS, deadline_missed_at(state, job), now)
     if waiting.on:
         add_dependencies(state, job, waiting)
-        awaited = ", ".join(one.describe() for one in job.spec.after if one.job in waiting.on)
+        awaited = ", ".join(p.describe() for p in job.spec.after if p.job in waiting.on)
         state.announce(
             job, f"submitted, {event.spec.priority.value} priority; waits for {awaited}", now
         )

@@ -25,7 +25,7 @@ from koala.core.state import State
 
 def count_end_for_site(state: State, site: Site, claim: Claim, end: ClaimEnd, now: Instant) -> None:
     """Count the end for or against its site."""
-    if end.is_well:
+    if end.succeeded:
         if reset_errors(site):
             state.announce_site(site, "usable again: a component ended well", now)
         return
@@ -54,9 +54,9 @@ def count_error(
     if site.erring:  # jobs that are over and without claims cannot err again
         owing = {claim.job for claim in state.ledger.values()} | {job}
         site.erring = {
-            one: times
-            for one, times in site.erring.items()
-            if one in owing or (one in state.jobs and not state.jobs[one].is_over)
+            job_id: times
+            for job_id, times in site.erring.items()
+            if job_id in owing or (job_id in state.jobs and not state.jobs[job_id].has_ended)
         }
     if kind is EndKind.LAUNCH:
         rests_until = record_launch_failure(site, state.parameters, now)
@@ -87,7 +87,7 @@ def note_error(
 ) -> None:  # fmt: skip
     """Back off from a site after an error with a claim or copy that began at `since`. Where each
     error counts against the site, its rest is the only pause, as in the paper."""
-    if state.parameters.errors_counted == "jobs" and not job.is_over:
+    if state.parameters.errors_counted == "jobs" and not job.has_ended:
         _leave(state, job, site, trouble, reason, now, since=since)
 
 

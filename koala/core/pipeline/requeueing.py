@@ -70,7 +70,7 @@ def requeue_if_fenced(state: State, stopping: Stopping, now: Instant) -> None:
     if attempt.may_run and claims_of(state, attempt.members):
         return
     if attempt.may_run and all(
-        m.end is not None and m.end.is_well for m in deciding_members(attempt)
+        m.end is not None and m.end.succeeded for m in deciding_members(attempt)
     ):
         job.setbacks.pop()
         finish(state, attempt, f"all had ended well before they were stopped: {reason}", now)
@@ -103,7 +103,7 @@ def invalidate_after_loss(state: State, now: Instant) -> None:
     """
     again_at = now + state.parameters.fence_s
     for job in tuple(state.jobs.values()):
-        if job.is_over:
+        if job.has_ended:
             continue
         job.attempt_min = max(job.attempts, job.attempt_min) + LOST_ATTEMPTS_MAX
         job.not_before = max(job.not_before, again_at)

@@ -149,7 +149,7 @@ def try_head(
 ) -> Job | None:
     """Place the head of a queue, or disable the queue and return the head that does not fit."""
     head = head_of(state, queue, capacity, now)
-    if head is not None and (try_to_place(state, head, view, now) or head.is_over):
+    if head is not None and (try_to_place(state, head, view, now) or head.has_ended):
         return None
     state.queues.disabled[queue] = None
     return head

@@ -211,7 +211,7 @@ def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
             if event.problem:
                 _block_start(state, starting, event.problem, now)
                 return
-            waiting = tuple(one for one in tests.waiting if one != claim.id)
+            waiting = tuple(left for left in tests.waiting if left != claim.id)
             starting = replace(starting, tests=replace(tests, waiting=waiting))
             state.enter(job, starting, "", now)
             advance_start(state, starting, now)
@@ -233,7 +233,7 @@ def on_armed(state: State, event: ev.ClaimArmed, now: Instant) -> None:
         case _:
             return
     claim.phase = Armed(grant=claim.phase.grant)
-    arming = replace(arming, waiting=tuple(one for one in arming.waiting if one != claim.id))
+    arming = replace(arming, waiting=tuple(left for left in arming.waiting if left != claim.id))
     starting = replace(starting, arming=arming)
     state.enter(job, starting, "", now)
     if not arming.waiting and now < arm_expires_at(state, arming):
@@ -289,7 +289,7 @@ def on_passed(state: State, event: ev.ClaimPassed, now: Instant) -> None:
     attempt, member = found
     job = state.jobs[attempt.job]
     member.passed_at = event.passed_at
-    others = [other for other in attempt.members if other.end and other.passed_at is None]
+    others = [m for m in attempt.members if m.end and m.passed_at is None]
     if isinstance(job.phase, Stopping) and others:
         state.announce(job, f"partial start: {describe(job, member)} had passed", now)
     run_if_passed(state, attempt, now)

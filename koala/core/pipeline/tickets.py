@@ -78,7 +78,7 @@ def why_not_queued(state: State, job: Job) -> str:
     """Explain why a job does not wait in local queues, where it would have to; empty if it may."""
     if job.deadline_at is not None:
         return "a job with a deadline starts at that instant, not when its turn comes"
-    if any(one.start_type is StartType.NONE for one in job.spec.components):
+    if any(component.start_type is StartType.NONE for component in job.spec.components):
         return "a component without a barrier would start when its own turn comes"
     if _tickets_left(state, job) < len(job.spec.components):
         most = state.parameters.tickets_user_max
@@ -150,7 +150,7 @@ def _leave(
     back and return False if it needs the site."""
     if member.others and (member.claim is None or site != member.site):
         withdraw_tickets(state, member, at=site)
-        first, *others = [other for other in sites_of(member) if other != site]
+        first, *others = [queued_at for queued_at in sites_of(member) if queued_at != site]
         move_to(state, member, first, others=others)
         drop_copies_elsewhere(state, attempt, member, now)
         return True
@@ -190,8 +190,8 @@ def plan_tickets(state: State, attempt: Attempt, now: Instant) -> None:
         if member.refusal in PAUSES:
             member.refusal = ""
     members = attempt.members
-    for one in sorted(plan.parts, key=lambda one: one.site in members[one.component].others):
-        _apply(state, attempt, one, plan.hold_s, now)
+    for part in sorted(plan.parts, key=lambda part: part.site in members[part.component].others):
+        _apply(state, attempt, part, plan.hold_s, now)
     is_paused = any(member.refusal in PAUSES for member in attempt.present)
     again_s = min(plan.again_s, PAUSE_S) if is_paused else plan.again_s
     plan_at = now + min(max(again_s, _STEP_MIN_S), state.parameters.ticket_plan_s)
@@ -317,11 +317,11 @@ def _pause(
 ) -> str:
     """Explain why a component, with this ticket, may not hold at a site now; empty if it may."""
     job = state.jobs[attempt.job]
-    wanted = Assignment(component=member.component, site=site.name)
-    if not is_affordable(state, job, [wanted], now, hold_s=hold_s):
+    assignment = Assignment(component=member.component, site=site.name)
+    if not is_affordable(state, job, [assignment], now, hold_s=hold_s):
         return BUDGET_IS_USED
     processors = job.spec.components[member.component].processors
-    is_last = all(is_held(state, one) for one in attempt.present if one is not member)
+    is_last = all(is_held(state, present) for present in attempt.present if present is not member)
     may = may_hold(state, site, job, ticket, processors, is_last=is_last)
     return "" if may else SHARE_IS_USED
 
@@ -332,7 +332,7 @@ def _may_queue(state: State, attempt: Attempt, member: Member, site: Site) -> bo
     if reason := why_no_ticket(state, member, site):
         member.refusal = member.refusal or reason
         return False
-    lacking = sum(not one.tickets and one.claim is None for one in attempt.present)
+    lacking = sum(not present.tickets and present.claim is None for present in attempt.present)
     return not member.tickets or _tickets_left(state, state.jobs[attempt.job]) > lacking
 
 
@@ -389,7 +389,7 @@ def on_ticket_started(state: State, event: ev.ClaimGranted, now: Instant) -> Non
         return
     attempt, member = found
     job = state.jobs[attempt.job]
-    member.tickets = tuple(one for one in member.tickets if one != ticket.id)
+    member.tickets = tuple(queued for queued in member.tickets if queued != ticket.id)
     site = state.sites[ticket.site]
     if member.claim is not None:
         stop_claim(state, ticket)
@@ -418,7 +418,7 @@ def on_ticket_gone(
     """Replace a ticket that has ended without a start; one that was refused is not replaced. Where
     a site cancels what it sees gated, the last one is: its agent uses another gate then."""
     job = state.jobs[attempt.job]
-    member.tickets = tuple([one for one in member.tickets if one != ticket.id])
+    member.tickets = tuple([queued for queued in member.tickets if queued != ticket.id])
     if end.kind in LOSSES:
         left = len(tickets_at(state, member, ticket.site))
         is_purged = end.kind is EndKind.SITE and ticket.is_gated

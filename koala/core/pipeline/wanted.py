@@ -120,7 +120,9 @@ def _held_files(
     if len(files) < 2:
         return tuple([HeldFile(file=file.name, transfer=(*inputs, "")[0]) for file in files])
     copies = {
-        state.files.transfers[one].file: one for one in inputs if one in state.files.transfers
+        state.files.transfers[copy_id].file: copy_id
+        for copy_id in inputs
+        if copy_id in state.files.transfers
     }
     return tuple([HeldFile(file=file.name, transfer=copies.get(file.name, "")) for file in files])
 
@@ -134,16 +136,16 @@ def try_paths(state: State, attempt: Attempt, claim: Claim) -> TryPaths:
     if world is not None and world[0] == claim.component:
         listens = tuple(dict.fromkeys((*listens, world[1])))
     targets = []
-    for other in claims_of(state, attempt.at_barrier):
-        ports = reached.targets(claim.component, other.component)
-        if world is not None and world[0] == other.component != claim.component:
+    for target in claims_of(state, attempt.at_barrier):
+        ports = reached.targets(claim.component, target.component)
+        if world is not None and world[0] == target.component != claim.component:
             ports = tuple(dict.fromkeys((*ports, world[1])))
         targets += [
             PathTarget(
-                label=job.spec.label(other.component),
-                address=address_of(state, other),
+                label=job.spec.label(target.component),
+                address=address_of(state, target),
                 port=port,
-                claim=other.id,
+                claim=target.id,
             )
             for port in ports
         ]

@@ -18,7 +18,7 @@ class AgentStream(Protocol):
     """One stream to an agent."""
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         """True when nothing more is sent."""
 
     def put(self, batch: Sequence[pb.ToAgent]) -> bool:
@@ -67,7 +67,7 @@ class AgentConnection:
         if self.site is not None and self.session.is_live and mark != self._sent_watermark:
             self._sent_watermark = mark
             codec.set_watermark(encoded[0], self._watermarks.sign(self.site, mark))
-        if not self.stream.put(encoded) and not self.stream.is_over:
+        if not self.stream.put(encoded) and not self.stream.has_ended:
             self.reason = "the agent does not read"
             self.stream.end()
 

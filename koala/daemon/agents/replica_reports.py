@@ -50,7 +50,7 @@ class ReplicaReports:
             report.checksum,
         ):
             return ""
-        others = ", ".join(other for other in known.sites if other != site)
+        others = ", ".join(holder for holder in known.sites if holder != site)
         return f"another content is held by {others}: remove it there first" if others else ""
 
     def events_of(

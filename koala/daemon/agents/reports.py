@@ -173,18 +173,18 @@ def _of_site(
         wake_s=report.wake_s,
         holes=tuple((hole.processors, hole.for_s) for hole in report.holes),
         taken=tuple(
-            (one.claim, one.processors)
-            for one in report.taken
-            if (claim := scheduler.ledger.get(one.claim)) is not None
+            (figure.claim, figure.processors)
+            for figure in report.taken
+            if (claim := scheduler.ledger.get(figure.claim)) is not None
             and claim.site == name
-            and claim.processors != one.processors > 0
+            and claim.processors != figure.processors > 0
         ),
         starts=tuple(
             (wait.claim, wait.start_in_s)
             for wait in report.waits
             if (claim := scheduler.ledger.get(wait.claim)) is not None and claim.site == name
         ),
-        outlook=tuple((one.processors, one.run_s, one.start_in_s) for one in report.outlook),
+        outlook=tuple((row.processors, row.run_s, row.start_in_s) for row in report.outlook),
     )
 
 

@@ -356,5 +356,5 @@ def _owner_mismatch(owner: UserName, registration: Register) -> str:
     takes = f"those of {facts.owner}" if facts.owner else f"those of its {len(facts.users)} users"
     return (
         f"site {registration.site} belongs to {owner} by this daemon's configuration, and its agent"
-        f" takes only {takes}"
+        f' takes only {takes} (expected accounts.user = "{owner}" in the agent\'s configuration)'
     )

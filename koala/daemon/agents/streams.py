@@ -96,7 +96,7 @@ class Stream:
         self._orders = 0
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         """See `connections.AgentStream`."""
         return self.over.is_set()
 

@@ -7,8 +7,9 @@
   accepts a loss), are logged with the account that ran them, the role "account" and no address.
 - The file is private to this user. A full file becomes `audit.jsonl.1`, and the previous one is
   dropped.
-- Refused calls of unauthenticated callers go to a smaller file (`audit.strangers.jsonl`), so they
-  can displace only each other. They are rate-limited; the next line states how many were skipped.
+- Refused calls of unauthenticated callers go to a smaller file, `audit.unauthenticated.jsonl`, so
+  they can displace only each other. They are rate-limited; the next line states how many were
+  skipped.
 - Lines are written to the kernel at once: they survive the daemon, but perhaps not the machine.
   Accepted changes are in the journal; this log names the caller.
 - A line that cannot be written is reported in the daemon's log, and the call is answered anyway.
@@ -36,7 +37,7 @@ from koala.views.records.access import AuditLine
 
 FILE = "audit.jsonl"
 BYTES_MAX = 64 * 1024 * 1024
-STRANGERS_FILE = "audit.strangers.jsonl"
+UNAUTHENTICATED_FILE = "audit.unauthenticated.jsonl"
 STRANGERS_BYTES_MAX = 8 * 1024 * 1024
 STRANGERS_PER_S = 10
 TEXT_MAX = 400
@@ -73,8 +74,8 @@ class Audit:
 
     def __init__(self, state_dir: Path, *, bytes_max: int = BYTES_MAX) -> None:
         self._known = _AuditFile(state_dir / FILE, bytes_max)
-        strangers_max = min(bytes_max, STRANGERS_BYTES_MAX)
-        self._strangers = _AuditFile(state_dir / STRANGERS_FILE, strangers_max)
+        unauthenticated_max = min(bytes_max, STRANGERS_BYTES_MAX)
+        self._unauthenticated = _AuditFile(state_dir / UNAUTHENTICATED_FILE, unauthenticated_max)
         self._bucket = TokenBucket(STRANGERS_PER_S, burst=STRANGERS_PER_S, now=now())
         self._skipped = 0
 
@@ -90,7 +91,7 @@ class Audit:
         is_unauthenticated: bool = False,
     ) -> bool:
         """Add a line; return False when a call of an unauthenticated caller was only counted."""
-        file = self._strangers if is_unauthenticated else self._known
+        file = self._unauthenticated if is_unauthenticated else self._known
         if is_unauthenticated:
             if self._bucket.wait_s(now()) > 0:
                 self._skipped += 1
@@ -106,13 +107,13 @@ class Audit:
     def last(self, count: int) -> list[AuditLine]:
         """Read the newest lines of both files, oldest first. Blocks."""
         most = min(count or LAST, LAST_MAX)
-        both = (_last(self._known.path, most), _last(self._strangers.path, most))
+        both = (_last(self._known.path, most), _last(self._unauthenticated.path, most))
         return list(heapq.merge(*both, key=attrgetter("time")))[-most:]
 
     def close(self) -> None:
         """Close the files; a later line opens them again."""
         self._known.close()
-        self._strangers.close()
+        self._unauthenticated.close()
 
 
 class _AuditFile:
@@ -163,18 +164,18 @@ class _AuditFile:
             return self._file
         self.close()
         file = self._file = os.open(self.path, self._flags, 0o600)
-        found = os.fstat(file)
-        self._seen = (found.st_dev, found.st_ino, found.st_size)
-        self._is_torn = found.st_size > 0 and os.pread(file, 1, found.st_size - 1) != b"\n"
+        status = os.fstat(file)
+        self._seen = (status.st_dev, status.st_ino, status.st_size)
+        self._is_torn = status.st_size > 0 and os.pread(file, 1, status.st_size - 1) != b"\n"
         return file
 
 
 def _identity(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino, found.st_size
+    return status.st_dev, status.st_ino, status.st_size
 
 
 def _last(path: Path, count: int) -> list[AuditLine]:

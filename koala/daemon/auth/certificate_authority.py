@@ -111,17 +111,17 @@ class CertificateAuthority:
     def serving(self) -> Path:
         """Return the path of the daemon's own identity; issue a new one where that is due.
 
-        It is issued when missing or damaged, in the last third of its life, and after a change of
-        authority. If the new one cannot be written, one that is still valid stays in use: a full
+        It is issued when missing or damaged, in the last third of its lifetime, and after a change
+        of authority. If the new one cannot be written, one that is still valid stays in use: a full
         disk must not end the daemon. Raises ConfigError.
         """
         path = self.folder / DAEMON_FILE
         is_good = False
         try:
-            found = Identity.read(path)
-            is_ours = found.authority == self.certificate
-            is_good = is_ours and read_certificate(found.certificate).expires_at > unix_now()
-            if is_ours and not is_due(found.certificate):
+            identity = Identity.read(path)
+            is_ours = identity.authority == self.certificate
+            is_good = is_ours and read_certificate(identity.certificate).expires_at > unix_now()
+            if is_ours and not is_due(identity.certificate):
                 return path
         except FileNotFoundError:
             pass
@@ -132,8 +132,8 @@ class CertificateAuthority:
             x509.SubjectAlternativeName([x509.DNSName(DAEMON_HOST)]),
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]),
         )
-        made = self._sign("koala daemon", key.public_key(), DAEMON_S, extensions)
-        own = Identity(key=key_pem(key), certificate=made.pem, authority=self.certificate)
+        certificate = self._sign("koala daemon", key.public_key(), DAEMON_S, extensions)
+        own = Identity(key=key_pem(key), certificate=certificate.pem, authority=self.certificate)
         try:
             own.write(path)
         except OSError as error:
@@ -183,19 +183,19 @@ class CertificateAuthority:
         )
         for extension in extensions:
             builder = builder.add_extension(extension, critical=False)
-        made = builder.sign(self._key, hashes.SHA256())
-        return Certificate(pem=_pem(made), serial=f"{serial:x}", expires_at=expires_at)
+        certificate = builder.sign(self._key, hashes.SHA256())
+        return Certificate(pem=_pem(certificate), serial=f"{serial:x}", expires_at=expires_at)
 
 
 def read_certificate(pem: bytes) -> Certificate:
     """Read the serial number and expiry of a certificate that gRPC has verified."""
-    found = x509.load_pem_x509_certificate(pem)
-    expires_at = found.not_valid_after_utc.timestamp()
-    return Certificate(pem=pem, serial=f"{found.serial_number:x}", expires_at=expires_at)
+    certificate = x509.load_pem_x509_certificate(pem)
+    expires_at = certificate.not_valid_after_utc.timestamp()
+    return Certificate(pem=pem, serial=f"{certificate.serial_number:x}", expires_at=expires_at)
 
 
 def is_due(certificate: bytes) -> bool:
-    """Return True in the last third of a certificate's life: it must be renewed."""
+    """Return True in the last third of a certificate's lifetime: it must be renewed."""
     return unix_now() > renew_at(certificate)
 
 
@@ -215,7 +215,7 @@ def make_authority() -> bytes:
         encipher_only=False,
         decipher_only=False,
     )
-    made = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -228,7 +228,7 @@ def make_authority() -> bytes:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    return key_pem(key) + _pem(made)
+    return key_pem(key) + _pem(certificate)
 
 
 def _public_key(request: str) -> ec.EllipticCurvePublicKey:

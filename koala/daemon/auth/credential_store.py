@@ -86,7 +86,7 @@ class SiteRecord(msgspec.Struct, kw_only=True):
         return bool(self.join_hash) and self.join_expires_at > unix_now()
 
     @property
-    def may_come(self) -> bool:
+    def can_register(self) -> bool:
         """True when the site can register, now or once it has joined."""
         return self.state in ("enrolled", "awaited")
 
@@ -163,14 +163,14 @@ class RegistrableSites(Mapping[SiteName, UserName | None]):
         if site in self._listed:
             return self._listed[site]
         record = self._enrolled[site]
-        if not record.may_come:
+        if not record.can_register:
             raise KeyError(site)
         return UserName(record.owner) if record.owner else None
 
     def __iter__(self) -> Iterator[SiteName]:
         yield from self._listed
         for name, record in self._enrolled.items():
-            if name not in self._listed and record.may_come:
+            if name not in self._listed and record.can_register:
                 yield SiteName(name)
 
     def __len__(self) -> int:

@@ -82,10 +82,12 @@ class EnrolmentService(EnrolmentServicer):
         """Issue a first certificate for the secret of a join token, once."""
         try:
             self._credentials.check_join(request.site, request.secret)
-            made = self._authority.sign_site(
+            signed = self._authority.sign_site(
                 request.site, request.request, lifetime_s=self._lifetime_s
             )
-            self._credentials.enrol(request.site, serial=made.serial, expires_at=made.expires_at)
+            self._credentials.enrol(
+                request.site, serial=signed.serial, expires_at=signed.expires_at
+            )
         except KoalaError as error:
             log.debug(  # unauthenticated; the audit log has it, rate-limited
                 "site.not_joined",
@@ -94,17 +96,17 @@ class EnrolmentService(EnrolmentServicer):
                 reason=str(error),
             )
             raise
-        log.info("site.joined", site=request.site, peer=context.peer(), certificate=made.serial)
-        return self._issued(made.pem)
+        log.info("site.joined", site=request.site, peer=context.peer(), certificate=signed.serial)
+        return self._issued(signed.pem)
 
     async def Renew(self, request: pb.RenewRequest, context: Context) -> pb.Issued:  # noqa: N802
         """Issue a further certificate for the site that calls."""
         site = caller_of_call().name
         self._consume_renewal_token(site)
-        made = self._authority.sign_site(site, request.request, lifetime_s=self._lifetime_s)
-        self._credentials.add_renewal(site, made.serial, made.expires_at)
-        log.info("site.renewed", site=site, peer=context.peer(), certificate=made.serial)
-        return self._issued(made.pem)
+        signed = self._authority.sign_site(site, request.request, lifetime_s=self._lifetime_s)
+        self._credentials.add_renewal(site, signed.serial, signed.expires_at)
+        log.info("site.renewed", site=site, peer=context.peer(), certificate=signed.serial)
+        return self._issued(signed.pem)
 
     def _consume_renewal_token(self, site: str) -> None:
         """Consume a token of the rate limit. Raises ExhaustedError when a site renews too often."""

@@ -260,8 +260,8 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             uris = [bytes(uri).decode("utf-8", "replace") for uri in shown.get("peer_uri", ())]
             return replace(self._of_certificate(uris, _read(bytes(pem[0]))), peer=peer)
         if token := metadata.get(TOKEN_KEY):
-            found = self._credentials.user_of_token(token.removeprefix(TOKEN_SCHEME)[:TOKEN_MAX])
-            return replace(found, peer=peer)
+            user = self._credentials.user_of_token(token.removeprefix(TOKEN_SCHEME)[:TOKEN_MAX])
+            return replace(user, peer=peer)
         return replace(NOBODY, peer=peer)
 
     def _of_certificate(self, uris: list[str], shown: Certificate) -> Caller:
@@ -291,10 +291,10 @@ def _read(pem: bytes) -> Certificate:
 
 def _check_protocol(metadata: Mapping[str, str]) -> None:
     """Check the client's protocol version. Raises RejectedError."""
-    found = metadata.get(PROTOCOL_KEY)
-    if found == str(PROTOCOL):
+    spoken = metadata.get(PROTOCOL_KEY)
+    if spoken == str(PROTOCOL):
         return
-    version = "no protocol version" if found is None else f"protocol {found[:40]}"
+    version = "no protocol version" if spoken is None else f"protocol {spoken[:40]}"
     raise RejectedError(
         f"the client speaks {version}, this daemon protocol {PROTOCOL}:"
         f" metadata {PROTOCOL_KEY} must be {PROTOCOL}"

@@ -30,9 +30,9 @@ def provision(state_dir: Path, sites: Mapping[str, Path], *, lifetime_s: float) 
             continue
         private_folder(path.parent)
         key, request = make_request(site)
-        made = authority.sign_site(site, request, lifetime_s=lifetime_s)
-        credentials.enrol(site, serial=made.serial, expires_at=made.expires_at)
-        identity = Identity(key=key, certificate=made.pem, authority=authority.certificate)
+        certificate = authority.sign_site(site, request, lifetime_s=lifetime_s)
+        credentials.enrol(site, serial=certificate.serial, expires_at=certificate.expires_at)
+        identity = Identity(key=key, certificate=certificate.pem, authority=authority.certificate)
         identity.write(path)
 
 
@@ -43,9 +43,9 @@ def _is_good(
     if known is None or not known.serial:
         return False
     try:
-        found = Identity.read(path)
+        identity = Identity.read(path)
     except (FileNotFoundError, ConfigError):
         return False
-    if found.authority != authority.certificate or is_due(found.certificate):
+    if identity.authority != authority.certificate or is_due(identity.certificate):
         return False
-    return read_certificate(found.certificate).serial in (known.serial, known.next_serial)
+    return read_certificate(identity.certificate).serial in (known.serial, known.next_serial)

@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from koala.common.files.exchange import CutError, SpoiltError, first_of, receive
 from koala.common.files.names import check_name, own_prefix, shown
 from koala.common.protocol.names import SHARED
 from koala.common.wire.v1 import koala_pb2 as pb
+from koala.common.wire.v1.files_pb2 import Frame, PutDown
 from koala.core.model.grid import Site
 from koala.core.model.values import FileName, SiteName, UserName
 from koala.core.scheduler import Scheduler
@@ -58,49 +61,51 @@ class FileService:
             await asyncio.sleep(SWEEP_S)
 
     async def upload(
-        self, messages: AsyncIterator[pb.UploadUp], user: str
-    ) -> AsyncGenerator[pb.UploadDown, None]:
+        self, messages: AsyncIterator[Frame], user: str
+    ) -> AsyncGenerator[PutDown, None]:
         """Receive a content into the spool, from the byte on that is missing. Raises SpecError,
         ExhaustedError, RejectedError for a wrong checksum."""
-        first = await _next(messages)
-        if first is None or first.WhichOneof("kind") != "start":
-            raise SpecError("the first message of an upload is `start`")
         _require_name(user)
-        start = first.start
-        content = Content(user=user, checksum=start.checksum, size_bytes=start.size_bytes)
+        try:
+            start = await first_of(messages, STALLED_S)
+            content = Content(user=user, checksum=start.name, size_bytes=start.size_bytes)
+            if await asyncio.to_thread(self.uploads.find, content) is not None:
+                yield PutDown(offset=content.size_bytes, is_done=True)
+                return
+            async with aclosing(self._receive(messages, content)) as answers:
+                async for answer in answers:
+                    yield answer
+        except CutError as error:
+            raise RejectedError(f"{error}; the same call again goes on there") from error
+        except SpoiltError as error:
+            raise RejectedError(f"{error}: did the file change while it was read?") from error
+        yield PutDown(offset=content.size_bytes, is_done=True)
+
+    async def _receive(
+        self, messages: AsyncIterator[Frame], content: Content
+    ) -> AsyncGenerator[PutDown, None]:
         if content.key in self._uploading:
             raise ExhaustedError("the same file is being uploaded already", retry_after_s=REPLY_S)
         self._uploading.add(content.key)
         try:
-            offset = await asyncio.to_thread(self.uploads.begin, content)
-            yield pb.UploadDown(offset=offset)
-            if await asyncio.to_thread(self.uploads.find, content) is None:
-                await self._receive(messages, content, offset)
-            yield pb.UploadDown(offset=content.size_bytes, is_done=True)
+            part = await asyncio.to_thread(self.uploads.begin, content)
+            answers = receive(
+                messages,
+                part,
+                content.size_bytes,
+                admit=self._admit,
+                stalled_s=STALLED_S,
+                checksum=content.checksum,
+            )
+            async with aclosing(answers):
+                async for answer in answers:
+                    yield answer
+            await asyncio.to_thread(self.uploads.finish, content, part)
         finally:
             self._uploading.discard(content.key)
 
-    async def _receive(
-        self, messages: AsyncIterator[pb.UploadUp], content: Content, offset: int
-    ) -> None:
-        part = await asyncio.to_thread(self.uploads.open, content)
-        try:
-            while offset < content.size_bytes:
-                message = await _next(messages)
-                if message is None:
-                    raise RejectedError(
-                        f"only {offset} of {content.size_bytes} bytes came; did the file change?"
-                        " The same call again goes on there"
-                    )
-                if not message.data or len(message.data) > content.size_bytes - offset:
-                    raise SpecError(
-                        f"{len(message.data)} bytes at {offset}: more or less than said"
-                    )
-                await asyncio.to_thread(self.uploads.append, part, message.data, offset)
-                offset += len(message.data)
-            await asyncio.to_thread(self.uploads.finish, content, part)
-        finally:
-            part.close()
+    async def _admit(self, size_bytes: int) -> None:
+        self.uploads.require_room(size_bytes)
 
     async def add(
         self, request: pb.AddFileRequest, caller: Caller
@@ -246,7 +251,7 @@ class FileService:
         readers = [
             job.id
             for job in scheduler.jobs.values()
-            if not job.is_over and name in {file.name for file in job.spec.all_inputs}
+            if not job.has_ended and name in {file.name for file in job.spec.all_inputs}
         ]
         if readers:
             more = ", ..." if len(readers) > NAMES_MAX else ""
@@ -267,7 +272,7 @@ def _archives(batch: BatchContext) -> frozenset[str]:
         (component.archive, job.spec.owner)
         for job in batch.scheduler.jobs.values()
         for component in job.spec.components
-        if component.archive and not job.is_over
+        if component.archive and not job.has_ended
     }
     contents = [content_of(archive, owner) for archive, owner in found]
     return frozenset(content.key for content in contents if content is not None)
@@ -289,12 +294,3 @@ def _chosen_site(sites: Mapping[SiteName, Site], user: UserName, wanted: str) ->
 def _require_name(user: str) -> None:
     if not user:
         raise RejectedError("files belong to a user, and this call names none")
-
-
-async def _next(messages: AsyncIterator[pb.UploadUp]) -> pb.UploadUp | None:
-    """Read the next message; None at the end. Raises RejectedError when none comes."""
-    try:
-        async with asyncio.timeout(STALLED_S):
-            return await anext(messages, None)
-    except TimeoutError:
-        raise RejectedError(f"nothing came for {STALLED_S:g} s") from None

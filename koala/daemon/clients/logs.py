@@ -198,11 +198,11 @@ class Logs:
         known: dict[Source, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             while True:
-                is_over = self._job(wanted.job).is_over
+                has_ended = self._job(wanted.job).has_ended
                 for source in self._sources(wanted):
                     if source not in known:
                         known[source] = group.create_task(copy(source))
-                if is_over and all(task.done() for task in known.values()):
+                if has_ended and all(task.done() for task in known.values()):
                     break
                 await asyncio.sleep(POLL_S)
         await queue.put(None)
@@ -273,7 +273,7 @@ class Logs:
                 )
                 offset += len(part.data)
                 # A program may write steadily: pause so that a short part can grow.
-                is_all = len(part.data) < PART_BYTES_MAX and not self._job(wanted.job).is_over
+                is_all = len(part.data) < PART_BYTES_MAX and not self._job(wanted.job).has_ended
             elif part.is_over or not wanted.is_followed:
                 return
             else:
@@ -310,7 +310,7 @@ class Logs:
             return LogChunk(request=0, offset=offset, data=b"", is_over=is_over, error="")
         # A job that goes on may make another claim for this component.
         job = self._job(wanted.job)
-        is_over = not data and (job.is_over or self._is_earlier(wanted.job, source))
+        is_over = not data and (job.has_ended or self._is_earlier(wanted.job, source))
         return LogChunk(request=0, offset=offset, data=data or b"", is_over=is_over, error="")
 
     def _living_claim(self, job: JobId, source: Source) -> Claim | None:
@@ -332,7 +332,7 @@ class Logs:
             claims = f"{identity}/{source.attempt}/{source.component}/"
             found = [charge for charge in job.charges if charge.claim.startswith(claims)]
             return (found[-1].site, found[-1].claim) if found else None
-        if not job.is_over or attempt is None or attempt.number != source.attempt:
+        if not job.has_ended or attempt is None or attempt.number != source.attempt:
             return None
         member = attempt.members[source.component]
         if member.site is None or not member.claims:

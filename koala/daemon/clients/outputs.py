@@ -82,7 +82,9 @@ class OutputsWanted:
         Finished."""
         chosen = chosen_components(job, request.component)
         if not isinstance(job.phase, Finished):
-            known = "only a job that Finished has" if job.is_over else "when it has Finished it has"
+            known = (
+                "only a job that Finished has" if job.has_ended else "when it has Finished it has"
+            )
             raise RejectedError(f"{job.id} is {job.phase_name}: {known} output files")
         labels = {index: job.spec.label(index) for index in chosen}
         return cls(

@@ -44,7 +44,7 @@ class DescriptionParser:
         # A dedicated thread: it finishes even for a call that was cancelled.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="texts")
 
-    async def read_lot(
+    async def read_chunk(
         self, submissions: Sequence[pb.Submission], owner: str
     ) -> list[JobReading | pb.Submitted]:
         """Parse submissions to readings, or to answers that state the error.

@@ -20,6 +20,7 @@ from koala.common.protocol.versions import PROTOCOL
 from koala.common.runtime.option_values import did_you_mean
 from koala.common.wire.status import from_submitted
 from koala.common.wire.v1 import koala_pb2 as pb
+from koala.common.wire.v1.files_pb2 import Frame
 from koala.common.wire.v1.koala_pb2_grpc import KoalaServicer
 from koala.core.model.events import (
     JobCancelRequested,
@@ -42,7 +43,7 @@ from koala.daemon.clients.logs import Logs, LogsWanted
 from koala.daemon.clients.notification_service import NotificationService
 from koala.daemon.clients.outputs import Outputs, OutputsWanted
 from koala.daemon.clients.site_status import SiteStatus
-from koala.daemon.clients.submit_service import LOT, SubmitService
+from koala.daemon.clients.submit_service import CHUNK, SubmitService
 from koala.daemon.clients.watch_streams import WatchStreams
 from koala.daemon.loop.event_loop import EventLoop
 from koala.daemon.loop.group_commit import BatchContext, read_only_batch
@@ -134,11 +135,11 @@ class Service(KoalaServicer):
             raise SpecError(f"{count} jobs in one call (expected at most {CANCELS_MAX})")
 
         results: list[pb.Cancelled] = []
-        for first in range(0, len(request.jobs), LOT):
-            lot = request.jobs[first : first + LOT]
+        for first in range(0, len(request.jobs), CHUNK):
+            chunk = request.jobs[first : first + CHUNK]
 
-            def cancel(batch: BatchContext, lot: Sequence[str] = lot) -> list[pb.Cancelled]:
-                return [_cancel(batch, JobId(job), by) for job in lot]
+            def cancel(batch: BatchContext, chunk: Sequence[str] = chunk) -> list[pb.Cancelled]:
+                return [_cancel(batch, JobId(job), by) for job in chunk]
 
             results += [
                 result if result.phase else await self._cancel_past(result, by)
@@ -278,7 +279,7 @@ class Service(KoalaServicer):
         caller = caller_of_call()
         return _document(await self.event_loop.ask(lambda batch: self.files.visible(batch, caller)))
 
-    async def Upload(self, messages: AsyncIterator[pb.UploadUp], context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
+    async def Upload(self, messages: AsyncIterator[Frame], context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
         user = caller_of_call().name
         with self.stream_quota.slot(user):
             async with aclosing(self.files.upload(messages, user)) as replies:
@@ -386,8 +387,8 @@ class Service(KoalaServicer):
         caller = caller_of_call()
         with self.stream_quota.slot(caller.name):
             after = self.watches.event_feed.start(request.after)  # first: the job may end meanwhile
-            is_over = bool(request.job) and await self._check_job(request.job, caller)
-            until = self.watches.event_feed.last if is_over else None
+            has_ended = bool(request.job) and await self._check_job(request.job, caller)
+            until = self.watches.event_feed.last if has_ended else None
             await self.watches.send(request, context, caller, after, until)
 
     async def Logs(self, request: pb.LogsRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
@@ -421,11 +422,11 @@ class Service(KoalaServicer):
         A streaming call queues for this one query as a unary call does.
         """
 
-        def is_over(batch: BatchContext) -> bool:
-            return batch.scheduler.jobs[_known(batch, job, caller)].is_over
+        def has_ended(batch: BatchContext) -> bool:
+            return batch.scheduler.jobs[_known(batch, job, caller)].has_ended
 
         async with self.call_queue.slot(caller.name):
-            return await self._query_job(job, is_over)
+            return await self._query_job(job, has_ended)
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -435,10 +436,10 @@ def _cancel(batch: BatchContext, job: JobId, by: Caller) -> pb.Cancelled:
     found = batch.scheduler.jobs.get(job)
     if found is None or not by.sees(found.spec.owner):
         return pb.Cancelled(job=job, error=no_job(str(job)))
-    if found.is_over and not isinstance(found.phase, Cancelled):
+    if found.has_ended and not isinstance(found.phase, Cancelled):
         error = f"{job} is {found.phase_name} already"
         return pb.Cancelled(job=job, phase=found.phase_name, error=error)
-    if not found.is_over:
+    if not found.has_ended:
         batch.emit(JobCancelRequested(job=job, by=UserName(by.name)))
     return pb.Cancelled(job=job, phase=found.phase_name)
 

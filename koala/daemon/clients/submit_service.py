@@ -37,7 +37,7 @@ from koala.errors import ExhaustedError, KoalaError, RejectedError
 from koala.job_descriptions.job_reader import JobReading, description_bytes
 from koala.views.expected import expected_of_spec, missed_deadline
 
-LOT = 100  # submissions or cancels of one call in one batch, for fairness to other calls
+CHUNK = 100  # submissions or cancels of one call in one batch, for fairness to other calls
 KEY_TRIES = 5  # to look up keys while jobs move from memory to the archive
 KEY_RETRY_S = 1.0
 DISK_RETRY_S = 10.0  # an operator has to make room
@@ -54,8 +54,8 @@ class Archived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LotFacts:
-    """Facts that are the same for all submissions of a lot. `listed` are the sites that may
+class ChunkFacts:
+    """Facts that are the same for all submissions of a chunk. `listed` are the sites that may
     register; `shortage` says what the disk lacks for new jobs, and is empty if nothing; `problems`
     has the uploaded archives that a submission names, with why agents would refuse them."""
 
@@ -94,13 +94,13 @@ class SubmitService:
         results: list[pb.Submitted] = []
         while len(results) < len(submissions):
             first = len(results)
-            lot = submissions[first : first + LOT]
-            readings = await self.description_parser.read_lot(lot, owner)
-            read = lot[: len(readings)]
-            results += await self._submit_lot(read, readings, caller, is_dry_run=is_dry_run)
+            chunk = submissions[first : first + CHUNK]
+            readings = await self.description_parser.read_chunk(chunk, owner)
+            read = chunk[: len(readings)]
+            results += await self._submit_chunk(read, readings, caller, is_dry_run=is_dry_run)
         return results
 
-    async def _submit_lot(
+    async def _submit_chunk(
         self,
         submissions: Sequence[pb.Submission],
         readings: Sequence[JobReading | pb.Submitted],
@@ -108,7 +108,7 @@ class SubmitService:
         *,
         is_dry_run: bool,
     ) -> list[pb.Submitted]:
-        """Submit some jobs in one batch of the event loop; other calls run between two lots."""
+        """Submit some jobs in one batch of the event loop; other calls run between two chunks."""
         keys = [key for submission in submissions if (key := _key(submission, caller.name))]
         awaited = predecessors_of(readings)
         problems = await self._problems(submissions, readings)
@@ -122,7 +122,7 @@ class SubmitService:
                 if any(job not in jobs and job not in past.predecessors for job in awaited):
                     return None  # so may one of these jobs
                 self.verdicts.valid(batch.scheduler)  # no submission changes the grid
-                facts = LotFacts(
+                facts = ChunkFacts(
                     past=past,
                     problems=problems,
                     listed=dict(self.registry.owners),
@@ -178,7 +178,7 @@ class SubmitService:
         submission: pb.Submission,
         reading: JobReading | pb.Submitted,
         caller: Caller,
-        lot: LotFacts,
+        chunk: ChunkFacts,
         *,
         is_dry_run: bool,
     ) -> pb.Submitted:
@@ -188,8 +188,8 @@ class SubmitService:
         try:
             key = _key(submission, caller.name)
             digest = _digest(submission, caller.name) if key else ""
-            known = batch.scheduler.keys.get(key, lot.past.jobs.get(key)) if key else None
-            ignored = warnings(reading.spec, batch.scheduler, lot.listed)
+            known = batch.scheduler.keys.get(key, chunk.past.jobs.get(key)) if key else None
+            ignored = warnings(reading.spec, batch.scheduler, chunk.listed)
             warned = (*reading.warnings, *ignored)
             if known is not None:
                 if known[1] != digest:
@@ -202,14 +202,14 @@ class SubmitService:
             check_deadline(reading.spec, batch.now)
             check_predecessors(
                 reading.spec,
-                lambda job: batch.scheduler.jobs.get(job) or lot.past.predecessors.get(job),
+                lambda job: batch.scheduler.jobs.get(job) or chunk.past.predecessors.get(job),
                 caller.sees,
             )
             spec = replace(with_inputs(reading.spec, batch.scheduler), group=group)
             if never := excess_alone(batch.scheduler, spec):
                 raise RejectedError(f"the job can never start: {never}")
-            warned = (*warned, *check(spec, batch.scheduler, lot.listed, self.verdicts))
-            if submission.no_wait and not batch.scheduler.has_room:
+            warned = (*warned, *check(spec, batch.scheduler, chunk.listed, self.verdicts))
+            if submission.reject_if_full and not batch.scheduler.has_room:
                 limit = batch.scheduler.parameters.queue_jobs_max
                 raise queues_full_error(len(batch.scheduler.queues), limit)
             is_as_read = spec.all_inputs == reading.spec.all_inputs
@@ -222,8 +222,8 @@ class SubmitService:
             if is_dry_run or reading.is_dry_run:
                 expected = expected_of_spec(batch.scheduler, spec, queues, batch.now)
                 return pb.Submitted(warnings=warned, expected=expected)
-            _require_room(lot.shortage)
-            spec = with_archives(spec, submission.staged, lot.problems)
+            _require_room(chunk.shortage)
+            spec = with_archives(spec, submission.staged, chunk.problems)
             job = batch.new_job()
             spec = with_progress(spec, batch.scheduler)
             batch.emit(JobSubmitted(job=job, spec=spec, key=key, digest=digest))
@@ -278,7 +278,7 @@ def check_predecessors(
         job = find(one.job)
         if job is None or not sees(job.spec.owner):
             raise RejectedError(f"after {one.job}: there is no such job (expected one of yours)")
-        if job.is_over and one.ended is Ended.OK and not isinstance(job.phase, Finished):
+        if job.has_ended and one.ended is Ended.OK and not isinstance(job.phase, Finished):
             raise RejectedError(
                 f"after {one.job}: that job is {job.phase_name}, and this one starts only after it"
                 f" has ended well (expected {one.job}:any)"

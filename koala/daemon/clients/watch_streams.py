@@ -49,16 +49,16 @@ class WatchStreams:
         if until is not None and until <= after:
             return
         try:
-            async with aclosing(self.event_feed.since(after)) as lots:
-                async for lot in lots:
-                    chosen = [notice for notice in lot if _is_wanted(notice, request)]
+            async with aclosing(self.event_feed.since(after)) as chunks:
+                async for chunk in chunks:
+                    chosen = [notice for notice in chunk if _is_wanted(notice, request)]
                     visible = await self._visible(caller, chosen)
                     for message in encoded_messages(visible, in_lots=request.in_lots):
                         async with asyncio.timeout(WRITE_S_MAX):
                             await context.write(message)
-                    if until is None and any(_is_end(notice, request.job) for notice in lot):
+                    if until is None and any(_is_end(notice, request.job) for notice in chunk):
                         return
-                    if until is not None and until <= lot[-1].number:
+                    if until is not None and until <= chunk[-1].number:
                         return
                     if request.in_lots:
                         await asyncio.sleep(self.event_feed.pause_s)

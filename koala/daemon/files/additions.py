@@ -78,7 +78,7 @@ class Additions:
                 file=name,
                 source="daemon",
                 address="",
-                token=token(self._secret, Purpose.READ, transfer),
+                token=token(self._secret, Purpose.GET, transfer),
                 size_bytes=content.size_bytes,
                 checksum="" if path else content.checksum,
                 path=path,

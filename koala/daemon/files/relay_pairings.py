@@ -20,12 +20,12 @@ class Pipe:
     """Bounded queue of messages between two tasks; either end may close it at any time."""
 
     def __init__(self, chunks_max: int) -> None:
-        self._chunks: deque[files_pb2.Chunk] = deque()
+        self._chunks: deque[files_pb2.Frame] = deque()
         self._chunks_max = chunks_max
         self._changed = asyncio.Event()
         self._is_closed = False
 
-    async def put(self, chunk: files_pb2.Chunk) -> None:
+    async def put(self, chunk: files_pb2.Frame) -> None:
         """Wait for room, and queue a message. Raises PipeClosedError."""
         while len(self._chunks) >= self._chunks_max and not self._is_closed:
             await self._change()
@@ -34,7 +34,7 @@ class Pipe:
         self._chunks.append(chunk)
         self._changed.set()
 
-    async def get(self) -> files_pb2.Chunk:
+    async def get(self) -> files_pb2.Frame:
         """Wait for a message. Raises PipeClosedError once a closed pipe is drained."""
         while not self._chunks and not self._is_closed:
             await self._change()

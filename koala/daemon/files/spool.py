@@ -6,7 +6,7 @@
     jobs/<job>/output/<label>/<name>                     published: of the attempt that Finished
     jobs/<job>/published                                 its number
     jobs/<job>/given-up                                  the last attempt of a job that Failed
-    incoming/                                            incomplete files
+    incoming/                                            bytes so far, from which a sender goes on
 
 - Files appear by an atomic rename, after they were synced to disk.
 - Ids and labels are escaped and file names checked, so no name leads out of the spool.
@@ -30,10 +30,14 @@ from pathlib import Path
 from koala.common.files.confined_folder import Folder
 from koala.common.files.names import check_name, escape, shown
 from koala.common.identity.private_files import private_folder
+from koala.common.protocol.names import SpooledName
+from koala.common.runtime.clock import unix_now
 from koala.errors import RejectedError, SpecError
 
 _CLAIM = re.compile(r"(?P<job>[^/]+)/(?P<attempt>[1-9]\d{0,8})/(?P<component>\d{1,6})/\d{1,9}")
 _LABEL_BYTES_MAX = 1024
+PART_KEPT_S = 1800.0
+"""Time for which the bytes so far are kept after the last one: senders give up before."""
 PUBLISHED = "published"
 GIVEN_UP = "given-up"
 
@@ -113,23 +117,28 @@ class Spool:
             if components is None or name.partition("/")[0] in chosen
         ]
 
-    def store(self, part: Path, *, claim: str, label: str, name: str, is_log: bool) -> None:
-        """Move a durable file from `incoming` to its place. Raises SpecError, OSError."""
-        place = self.check(claim=claim, label=label, name=name, is_log=is_log)
-        self._note(self._component(place) / "label", label)
-        folder = self.logs(place) if is_log else self.outputs(place)
-        Folder(folder).take(part, name)
+    def part(self, spooled: SpooledName) -> Path:
+        """Return the path of the bytes so far of a file."""
+        return self.incoming / f"{escape(str(spooled))}.part"
 
-    def check(self, *, claim: str, label: str, name: str, is_log: bool) -> AttemptComponent:
+    def store(self, part: Path, spooled: SpooledName, label: str) -> None:
+        """Move a durable file from `incoming` to its place. Raises SpecError, OSError."""
+        place = self.check(spooled, label)
+        self._note(self._component(place) / "label", label)
+        folder = self.logs(place) if spooled.is_log else self.outputs(place)
+        Folder(folder).take(part, spooled.name)
+
+    def check(self, spooled: SpooledName, label: str) -> AttemptComponent:
         """Check that `store` would accept a file, before it is sent. Raises SpecError."""
-        check_name(name)
+        check_name(spooled.name)
         _check_label(label)
-        place = component_of_claim(claim)
-        for marker, is_wanted in ((PUBLISHED, True), (GIVEN_UP, is_log)):
+        place = component_of_claim(spooled.claim)
+        for marker, is_wanted in ((PUBLISHED, True), (GIVEN_UP, spooled.is_log)):
             last = self._read(place.job, marker)
             is_welcome = is_wanted and last == str(place.attempt)
             if last and not is_welcome and not _is_before(last, place.attempt):
-                raise SpecError(f"{shown(name)} of {claim}: the job is over, and does not need it")
+                reason = "the job is over, and does not need it"
+                raise SpecError(f"{shown(spooled.name)} of {spooled.claim}: {reason}")
         return place
 
     def finish(self, ended: EndedJob) -> None:
@@ -178,10 +187,12 @@ class Spool:
         return shutil.disk_usage(self._folder).free
 
     def sweep(self) -> None:
-        """Delete incomplete files of an earlier life."""
+        """Delete incomplete files that no sender goes on with."""
+        before = unix_now() - PART_KEPT_S
         for path in sorted(self.incoming.iterdir()):
             with suppress(FileNotFoundError):
-                path.unlink()
+                if path.stat().st_mtime < before:
+                    path.unlink()
 
     def _claim_publication(self, job: str, attempt: int) -> None:
         known = self._read(job, PUBLISHED)

@@ -8,14 +8,11 @@ from enum import StrEnum
 
 
 class Purpose(StrEnum):
-    """Permission that a token grants to its bearer."""
+    """Permission that a token grants to its bearer: a call for one transfer, or `PUT` for the
+    outputs and logs of one claim."""
 
-    READ = "read"
-    """Read a transfer; the identity is the transfer's."""
-    OFFER = "offer"
-    """Offer a transfer to the relay; the identity is the transfer's."""
-    STORE = "store"
-    """Put outputs and logs into the spool; the identity is the claim's."""
+    GET = "get"
+    PUT = "put"
 
 
 def token(secret: bytes, purpose: Purpose, identity: str) -> str:

@@ -19,12 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from koala.common.files.archives import check_archive
-from koala.common.files.confined_folder import Descriptor
-from koala.common.files.incoming import Summing
 from koala.common.files.names import escape
 from koala.common.identity.private_files import private_folder
 from koala.common.runtime.clock import unix_now
-from koala.errors import ExhaustedError, RejectedError, SpecError
+from koala.errors import ExhaustedError, SpecError
 
 UPLOADS = "uploads"
 CHECKSUM = re.compile(r"[0-9a-f]{64}")
@@ -100,55 +98,30 @@ class Uploads:
                 del self._problems[next(iter(self._problems))]
         return self._problems[content]
 
-    def begin(self, content: Content) -> int:
-        """Check that a content may be uploaded; return the number of bytes that are here. Raises
+    def begin(self, content: Content) -> Path:
+        """Check that a content may be uploaded; return the path of its bytes so far. Raises
         SpecError, ExhaustedError."""
         if not CHECKSUM.fullmatch(content.checksum):
             raise SpecError(f"checksum = {content.checksum[:80]!r} (expected a sha256 in hex)")
-        if self.find(content) is not None:
-            return content.size_bytes
-        folder = self._path(content).parent
+        part = self._path(content).with_suffix(".part")
+        folder = part.parent
         for made in (self._folder, folder):
             private_folder(made)
-        here = self._part_size(content)
-        if here > content.size_bytes:
-            self._part(content).unlink()
-            here = 0
-        used = sum(path.stat().st_size for path in folder.iterdir())
-        if used - here + content.size_bytes > self._bytes_max:
+        used = sum(path.stat().st_size for path in folder.iterdir() if path != part)
+        if used + content.size_bytes > self._bytes_max:
             raise ExhaustedError(
-                f"{content.size_bytes} bytes more than the {used - here} that wait in the daemon's"
+                f"{content.size_bytes} bytes more than the {used} that wait in the daemon's"
                 f" spool (expected at most {self._bytes_max:.0f} in all:"
                 " limits.uploads_mb_per_user)",
                 retry_after_s=RETRY_S,
             )
-        self._require_room(content.size_bytes - here)
-        return here
+        here = part.stat().st_size if part.exists() else 0
+        self.require_room(max(0, content.size_bytes - here))
+        return part
 
-    def open(self, content: Content) -> Descriptor:
-        """Open the part of a content for writing."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        return Descriptor(os.open(self._part(content), flags, 0o600))
-
-    def append(self, part: Descriptor, data: bytes, offset: int) -> None:
-        """Write the next bytes. Raises ExhaustedError, OSError."""
-        self._require_room(len(data))
-        part.write(data, offset)
-
-    def finish(self, content: Content, part: Descriptor) -> None:
-        """Check a whole content, and keep it durably. Raises RejectedError for a wrong checksum:
-        its bytes are deleted."""
-        summing = Summing(part, size_bytes=content.size_bytes)
-        while summing.step():
-            pass
-        if summing.digest.value() != content.checksum:
-            self._part(content).unlink(missing_ok=True)
-            raise RejectedError(
-                f"the file has sha256 {summing.digest.value()}, announced was {content.checksum}:"
-                " it changed while it was read"
-            )
-        part.sync()
-        self._part(content).rename(self._path(content))
+    def finish(self, content: Content, part: Path) -> None:
+        """Keep a whole content, which is durable and checked."""
+        part.rename(self._path(content))
 
     def sweep(self, older_s: float, *, kept: Collection[str]) -> None:
         """Delete the uploads that were not used for so long, but those of the kept keys."""
@@ -158,7 +131,8 @@ class Uploads:
                 if path.stat().st_mtime < before and path.name not in kept:
                     path.unlink()
 
-    def _require_room(self, size_bytes: int) -> None:
+    def require_room(self, size_bytes: int) -> None:
+        """Check that the disk has room for so many bytes. Raises ExhaustedError."""
         status = os.statvfs(self._folder)
         room_bytes = status.f_bavail * status.f_frsize - self._free_bytes_min
         if size_bytes > room_bytes:
@@ -168,17 +142,8 @@ class Uploads:
                 retry_after_s=RETRY_S,
             )
 
-    def _part_size(self, content: Content) -> int:
-        try:
-            return self._part(content).stat().st_size
-        except FileNotFoundError:
-            return 0
-
     def _path(self, content: Content) -> Path:
         return self._folder / escape(content.user) / content.key
-
-    def _part(self, content: Content) -> Path:
-        return self._path(content).with_suffix(".part")
 
 
 def served_content(spool: Path, transfer: str) -> Path | None:

@@ -74,7 +74,7 @@ class ActionDispatcher:
     def hold(self, action: ClaimProcessors) -> Iterable[ToAgent]:
         """Return the message to hold a claim, with the token to store its outputs and logs; before
         it the order to fetch its program's staged files."""
-        held = replace(action, store_token=token(self.secret, Purpose.STORE, action.claim))
+        held = replace(action, store_token=token(self.secret, Purpose.PUT, action.claim))
         content = content_of(action.program.archive, action.owner)
         if content is None:
             return (held,)
@@ -84,7 +84,7 @@ class ActionDispatcher:
             file="archive",
             source="daemon",
             address=self.relay(),
-            token=token(self.secret, Purpose.READ, transfer),
+            token=token(self.secret, Purpose.GET, transfer),
             size_bytes=content.size_bytes,
             checksum=content.checksum,
         )
@@ -97,7 +97,7 @@ class ActionDispatcher:
             file=action.file,
             source=action.source,
             address=self._file_server(action.source) or self.relay(),
-            token=token(self.secret, Purpose.READ, action.transfer),
+            token=token(self.secret, Purpose.GET, action.transfer),
             offset=action.offset,
             size_bytes=action.size_bytes,
             checksum=action.checksum,
@@ -108,7 +108,7 @@ class ActionDispatcher:
     def serve(self, action: StartTransfer) -> ToAgent:
         """Return the order to the source: serve the file, or offer it to the relay."""
         has_server = bool(self._file_server(action.source))
-        purpose = Purpose.READ if has_server else Purpose.OFFER
+        purpose = Purpose.GET if has_server else Purpose.PUT
         return ServeOrder(
             transfer=action.transfer,
             file=action.file,

@@ -24,8 +24,8 @@ from koala.daemon.loop.group_commit import (
     DurableBatch,
     GroupCommit,
     Receiver,
+    Retention,
     T,
-    Upkeep,
 )
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Notice
@@ -49,7 +49,7 @@ class EventLoop(GroupCommit):
         jobs: int,
         receiver: Receiver | None = None,
         observe: Callable[[DurableBatch], None] | None = None,
-        upkeep: Upkeep | None = None,
+        retention: Retention | None = None,
     ) -> None:
         super().__init__(
             scheduler,
@@ -59,7 +59,7 @@ class EventLoop(GroupCommit):
             jobs=jobs,
             receiver=receiver,
             observe=observe,
-            upkeep=upkeep,
+            retention=retention,
         )
         self._journal = journal
         self._arrived = asyncio.Event()

@@ -27,7 +27,7 @@ from koala.core.model.events import Event, Woken
 from koala.core.model.job import Job
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant, JobId, Seconds
-from koala.core.purge import LOT, PurgedJob, purge_ended_jobs
+from koala.core.purge import CHUNK, PurgedJob, purge_ended_jobs
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import save
 from koala.daemon.loop.gc_tuning import gc_paused
@@ -123,7 +123,7 @@ class InboxItem:
 
     decide: Callable[[BatchContext], Any]
     on_commit: Callable[[Any, KoalaError | None], None]
-    came_at: Instant
+    received_at: Instant
     result: Any = None
     error: KoalaError | None = None
 
@@ -141,11 +141,11 @@ class LastNumbers(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Upkeep:
+class Retention:
     """Retention settings of the state and the journal.
 
     - `keep_jobs`, `keep_jobs_s`: how many ended jobs stay in the state, and for how long.
-    - `lot`: how many of them leave it together.
+    - `chunk`: how many of them leave it together.
     - `snapshot_events`: events after which a snapshot is due.
     - `settings`: the settings that the snapshot records.
     """
@@ -155,7 +155,7 @@ class Upkeep:
     snapshot_events: int
     settings: str = ""
     replayed: int = 0  # events since the last snapshot
-    lot: int = LOT
+    chunk: int = CHUNK
 
 
 class GroupCommit:
@@ -171,7 +171,7 @@ class GroupCommit:
         jobs: int,
         receiver: Receiver | None = None,
         observe: Callable[[DurableBatch], None] | None = None,
-        upkeep: Upkeep | None = None,
+        retention: Retention | None = None,
     ) -> None:
         """Begin after the journal's last event. `jobs` counts the ids given so far. Without a
         `receiver` actions and notices are dropped. `observe` gets each batch that was delivered; it
@@ -192,8 +192,8 @@ class GroupCommit:
         self._seq = journal.seq
         self._notice_number = journal.notice_number
         self._digest_seq = journal.seq
-        self._upkeep = upkeep
-        self._snapshot_seq = journal.seq - (upkeep.replayed if upkeep is not None else 0)
+        self._retention = retention
+        self._snapshot_seq = journal.seq - (retention.replayed if retention is not None else 0)
         self._snapshot_due_at: Instant = 0.0
         self._begun_at: Instant = 0.0  # start of the batch
         self.keys_archived = scheduler.keys_forgotten
@@ -272,7 +272,7 @@ class GroupCommit:
                 item.error = error
             items.append(item)
             now = self._clock.now()
-        self._wake(now, before=self._inbox[0].came_at if self._inbox else math.inf)
+        self._wake(now, before=self._inbox[0].received_at if self._inbox else math.inf)
         self.counters.handled_s += self._clock.now() - begun_at
         return items
 
@@ -289,12 +289,12 @@ class GroupCommit:
             purged=self._purge(),
             snapshot=self._snapshot_if_due(begun_at),
         )
-        self._leaving = {one.job.id: one.job for one in batch.purged}
+        self._leaving = {purge.job.id: purge.job for purge in batch.purged}
         self._records, self._notices = [], []
         return batch
 
     def handle(self, events: Sequence[Event]) -> Batch:
-        """Handle the first events of a life, before any item; return their batch."""
+        """Handle the first events of a run, before any item; return their batch."""
         now = self._clock.now()
         for event in events:
             self._handle(event, now)
@@ -302,7 +302,7 @@ class GroupCommit:
 
     def snapshot(self) -> Snapshot | None:
         """Return a snapshot of the current state."""
-        if self._upkeep is None:
+        if self._retention is None:
             return None
         specs: list[JobSpec] = []
         with gc_paused():
@@ -310,7 +310,7 @@ class GroupCommit:
                 plain=save(self._scheduler, specs),
                 specs=specs,
                 jobs=self._jobs,
-                settings=self._upkeep.settings,
+                settings=self._retention.settings,
                 digest=self._digest(self._scheduler),
             )
 
@@ -392,20 +392,20 @@ class GroupCommit:
 
     def _purge(self) -> Sequence[PurgedJob]:
         """Purge jobs that ended before this batch; the actions of later ones have not left yet."""
-        upkeep = self._upkeep
-        if upkeep is None:
+        retention = self._retention
+        if retention is None:
             return ()
         return purge_ended_jobs(
             self._scheduler,
             self._begun_at,
-            keep=upkeep.keep_jobs,
-            keep_s=upkeep.keep_jobs_s,
-            lot=upkeep.lot,
+            keep=retention.keep_jobs,
+            keep_s=retention.keep_jobs_s,
+            chunk=retention.chunk,
         )
 
     def _snapshot_if_due(self, now: Instant) -> Snapshot | None:
-        upkeep = self._upkeep
-        if upkeep is None or self._seq - self._snapshot_seq < upkeep.snapshot_events:
+        retention = self._retention
+        if retention is None or self._seq - self._snapshot_seq < retention.snapshot_events:
             return None
         queued = len(self._scheduler.queues) + len(self._scheduler.queues.delayed)
         others = len(self._scheduler.jobs) - len(self._scheduler.ended) - queued

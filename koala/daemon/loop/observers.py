@@ -19,10 +19,10 @@ class EndedJobs:
 
     def take(self) -> list[Job]:
         """Return the jobs that ended since the last call, the newest first."""
-        found = list(self._newest())
-        if found:
-            self._last = found[0].id
-        return found
+        jobs = list(self._newest())
+        if jobs:
+            self._last = jobs[0].id
+        return jobs
 
     def _newest(self) -> Iterator[Job]:
         """Yield jobs, newest end first, up to the last one seen, or to the purged ones."""

@@ -211,7 +211,7 @@ class BatchObserver:
                 self._meter.observe(m.START_SKEW, max(passes) - min(passes))
             wait_s = max(0.0, _started_at(attempt) - job.submitted_at)
             self._meter.observe(m.JOB_WAIT, wait_s, job.spec.priority.value)
-        if job.is_over:
+        if job.has_ended:
             self._jobs.pop(identity, None)
         else:
             self._jobs[identity] = now

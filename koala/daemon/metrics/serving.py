@@ -14,7 +14,7 @@ from koala.daemon.metrics.observer import BatchObserver
 
 
 class DaemonMetrics:
-    """Metrics of one life of a daemon: counts from its making on, serves while `run` runs."""
+    """Metrics of one run of a daemon: counts from its making on, serves while `run` runs."""
 
     def __init__(self, settings: MetricsSettings, scheduler: Scheduler) -> None:
         """Listen. Raises ConfigError."""

@@ -37,6 +37,8 @@ EXPIRY_S = 7 * 86_400.0
 """Time before the end of credentials at which their user is told."""
 LOOK_S = 3600.0
 AGAIN_S = 10.0
+SEEN_STEP = 1000
+"""Notices without a notification after which it is noted that they were looked at."""
 
 log = get_logger()
 
@@ -85,7 +87,7 @@ class Notifier:
                     async for notices in lots:
                         after = notices[-1].number
                         found = [one for notice in notices for one in await self._of(notice)]
-                        if found or seen is None:
+                        if found or seen is None or after >= seen + SEEN_STEP:
                             await self._add(found, after)
                             seen = after
             except CutError as cut:  # too slow, or the daemon ends

@@ -2,6 +2,6 @@
 
 initialization   a new directory, but never one whose disk is only unmounted
 recovery         the state at a start: a snapshot, and the later events
-kept_clock       the clock through several lives
+kept_clock       the clock across restarts
 backup           back up while the daemon runs, and restore
 """

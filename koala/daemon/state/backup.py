@@ -2,7 +2,7 @@
 
 A backup is a folder, or a tar file of one, with:
 
-- the journal's database as of one commit, and its mark;
+- the journal's database as of one commit, and its commit position;
 - every other file of the state directory that a start does not create (keys and users among them: a
   backup is as secret as the directory);
 - a list of the spool's files;
@@ -43,10 +43,10 @@ from koala.core.model.values import Instant
 from koala.core.purge import purge_ended_jobs
 from koala.daemon.auth.audit import record_local_operation
 from koala.daemon.storage.archive import check_jobs
-from koala.daemon.storage.folder import FILE, LOCK, MARK, RESTORED
-from koala.daemon.storage.journal import SCHEMA, unmarked_error
+from koala.daemon.storage.folder import FILE, LOCK, POSITION_FILE, RESTORED
+from koala.daemon.storage.journal import SCHEMA, missing_position_error
 from koala.daemon.storage.journal_reader import JournalReader, connect, open_journal, replay
-from koala.daemon.storage.records import JournalPosition, mark_text
+from koala.daemon.storage.records import JournalPosition, position_text
 from koala.errors import ConfigError, DamagedError, JournalError, SpecError
 
 MANIFEST = "backup.json"
@@ -54,7 +54,17 @@ SPOOL = "spool"
 _HIDDEN = ".koala-part-"
 ENDPOINT = "endpoint"
 TAR = (".tar", ".tar.gz", ".tgz")
-_MADE_AGAIN = {FILE, f"{FILE}-wal", f"{FILE}-shm", MARK, LOCK, ENDPOINT, BALLAST, RESTORED, SPOOL}
+_MADE_AGAIN = {
+    FILE,
+    f"{FILE}-wal",
+    f"{FILE}-shm",
+    POSITION_FILE,
+    LOCK,
+    ENDPOINT,
+    BALLAST,
+    RESTORED,
+    SPOOL,
+}
 _NO_TAR = (SpecError, FileNotFoundError, EOFError, gzip.BadGzipFile, zlib.error)
 _GZIP = b"\x1f\x8b"
 _READ_BYTES = 1 << 20
@@ -147,7 +157,7 @@ def restore(backup: Path, state_dir: Path, *, progress: Progress | None = None) 
         with _private(), _scratch(state_dir.parent) as scratch:
             folder = backup if backup.is_dir() else _unpacked(backup, scratch)
             try:
-                found = _read(folder, backup, progress)
+                restored = _read(folder, backup, progress)
             except DamagedError as error:
                 raise JournalError(f"{error.what}. Take another backup") from error
             part = scratch / "state"
@@ -155,7 +165,7 @@ def restore(backup: Path, state_dir: Path, *, progress: Progress | None = None) 
             _copy_tree(folder, part)
             (part / MANIFEST).unlink()
             (part / RESTORED).write_text(
-                json.dumps({"backup": str(backup), "events": found.events}) + "\n"
+                json.dumps({"backup": str(backup), "events": restored.events}) + "\n"
             )
             _close(part)
             with suppress(FileNotFoundError):
@@ -165,7 +175,7 @@ def restore(backup: Path, state_dir: Path, *, progress: Progress | None = None) 
     except OSError as error:
         raise JournalError(f"{error.filename or state_dir}: {error.strerror or error}") from error
     record_local_operation(state_dir, verb="Restore", subject=str(backup))
-    return found
+    return restored
 
 
 def is_packed(path: Path) -> bool:
@@ -182,7 +192,7 @@ def open_packed(backup: Path) -> Iterator[JournalReader]:
     Raises ConfigError, JournalError.
     """
     with TemporaryDirectory(prefix="koala-") as scratch:
-        folder = _unpacked(backup, Path(scratch), only=(FILE, MARK))
+        folder = _unpacked(backup, Path(scratch), only=(FILE, POSITION_FILE))
         yield open_journal(folder, source=backup / FILE)
 
 
@@ -200,8 +210,8 @@ def _fill(
     state_dir: Path, folder: Path, target: Path, progress: Progress | None, *, with_spool: bool
 ) -> Backup:
     _require_end(state_dir)
-    mark = _copy_database(state_dir / FILE, folder / FILE)
-    (folder / MARK).write_bytes(mark_text(mark))
+    position = _copy_database(state_dir / FILE, folder / FILE)
+    (folder / POSITION_FILE).write_bytes(position_text(position))
     files = list(_copy_others(state_dir, folder))
     spooled = sorted(_spooled(state_dir / SPOOL))
     if with_spool:
@@ -210,8 +220,8 @@ def _fill(
     _read_back(reader, progress)  # an unreadable backup must not count as made
     manifest = {
         "koala-backup": BACKUP.number,
-        "events": mark.seq,
-        "chain": mark.chain.hex(),
+        "events": position.seq,
+        "chain": position.chain.hex(),
         "last_at": reader.last_at,
         "files": sorted(files),
         "has_spool": with_spool,
@@ -222,7 +232,7 @@ def _fill(
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
     return Backup(
         path=target,
-        events=mark.seq,
+        events=position.seq,
         last_at=reader.last_at,
         files=len(files),
         spooled=len(spooled),
@@ -231,13 +241,13 @@ def _fill(
 
 
 def _require_end(state_dir: Path) -> None:
-    """Reject a journal whose end is lost, or whose mark is: a backup would hide that.
+    """Reject a journal whose end is lost, or whose commit position is: a backup would hide that.
 
     Raises JournalError.
     """
     reader = open_journal(state_dir)
-    if reader.mark is None and reader.events:
-        raise unmarked_error(reader.path, state_dir / MARK, reader.events)
+    if reader.committed is None and reader.events:
+        raise missing_position_error(reader.path, state_dir / POSITION_FILE, reader.events)
 
 
 def _read_back(reader: JournalReader, progress: Progress | None) -> None:
@@ -264,13 +274,13 @@ def _copy_database(source: Path, target: Path) -> JournalPosition:
             # In one step, concurrent with the daemon's commits. With several steps each commit
             # between them restarts the copy, so beside a busy daemon it would never end.
             reader.backup(writer, pages=-1)
-            # The daemon's mark may name an event before or after this commit.
+            # The daemon's position may name an event before or after this commit.
             row = writer.execute("SELECT seq, chain FROM event ORDER BY seq DESC LIMIT 1")
-            found = row.fetchone()
+            last = row.fetchone()
             writer.execute("PRAGMA journal_mode = DELETE")
         except sqlite3.Error as error:
             raise JournalError(f"{source}: cannot be copied: {error}") from error
-    return JournalPosition() if found is None else JournalPosition(int(found[0]), bytes(found[1]))
+    return JournalPosition() if last is None else JournalPosition(int(last[0]), bytes(last[1]))
 
 
 def _copy_others(state_dir: Path, folder: Path) -> Iterator[str]:
@@ -395,8 +405,8 @@ def _read(folder: Path, backup: Path, progress: Progress | None) -> Backup:
     _check_files(folder, backup, manifest.sha256)
     events = manifest.events
     reader = open_journal(folder, source=backup / FILE)
-    if reader.mark != JournalPosition(events, chain) or reader.events != events:
-        raise JournalError(f"{backup}: damaged: {MANIFEST} and {MARK} name other events")
+    if reader.committed != JournalPosition(events, chain) or reader.events != events:
+        raise JournalError(f"{backup}: damaged: {MANIFEST} and {POSITION_FILE} name other events")
     _read_back(reader, progress)
     missing = [name for name in manifest.files if not (folder / name).is_file()]
     if missing:
@@ -413,12 +423,12 @@ def _read(folder: Path, backup: Path, progress: Progress | None) -> Backup:
 
 def _check_files(folder: Path, backup: Path, expected: dict[str, str]) -> None:
     """Check that each file is unchanged and that there is no other. Raises JournalError."""
-    found = dict(_sums(folder))
+    sums = dict(_sums(folder))
     for names, what in (
-        (expected.keys() - found.keys(), "is missing"),
-        (found.keys() - expected.keys(), "is not of this backup"),
+        (expected.keys() - sums.keys(), "is missing"),
+        (sums.keys() - expected.keys(), "is not of this backup"),
         (
-            {name for name in expected if expected[name] != found.get(name)},
+            {name for name in expected if expected[name] != sums.get(name)},
             "does not match its checksum",
         ),
     ):
@@ -462,7 +472,7 @@ def _scratch(parent: Path) -> Iterator[Path]:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Lock a folder, at most for the life of this process. Raises OSError if it is locked."""
+    """Lock a folder, at most until this process ends. Raises OSError if it is locked."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,11 +1,11 @@
-"""The clock of a daemon through its lives: what was measured in one life is right in the next.
+"""The clock of a daemon across restarts: what was measured before one is right after it.
 
-While claims live, a daemon that starts again goes on with the time of its last life: claims are
-charged, and timers run, by the differences of its instants. The time since boot measures how long
-it was down, so a wall clock that was set meanwhile changes nothing. It is read again
+While claims live, a daemon that starts again goes on with the time from before the restart: claims
+are charged, and timers run, by the differences of its instants. The time since boot measures how
+long it was down, so a wall clock that was set meanwhile changes nothing. It is read again
 
 - at a start without claims, which is how a wall clock that was wrong is adopted,
-- after a reboot, when nothing else tells how long the machine was down.
+- after a reboot, when nothing else tells how long the computer was down.
 
 A file in the state directory has the boot and the daemon's time at that boot.
 """
@@ -30,19 +30,19 @@ log = get_logger()
 
 
 class MakeClock(Protocol):
-    """Begin the clock of a life. Its time does not begin before `not_before`."""
+    """Begin the clock of a run. Its time does not begin before `not_before`."""
 
     def __call__(self, not_before: Instant, *, has_claims: bool) -> Clock:
-        """Return the clock; `has_claims` when claims of an earlier life are in the ledger."""
+        """Return the clock; `has_claims` when claims from before the restart are in the ledger."""
 
 
 def wall_clock(not_before: Instant, *, has_claims: bool) -> Clock:
-    """Begin a clock by the wall clock, as the first life does."""
+    """Begin a clock by the wall clock, as the first run does."""
     return Clock(not_before)
 
 
 def begin_clock(state_dir: Path, not_before: Instant, *, has_claims: bool) -> Clock:
-    """Begin the clock of a life, and keep its base in the state directory for the next one."""
+    """Begin the clock of a run, and keep its base in the state directory for the next one."""
     path = state_dir / FILE
     kept = _read(path)
     clock = Clock(not_before, base=kept if has_claims else None)
@@ -58,7 +58,7 @@ def begin_clock(state_dir: Path, not_before: Instant, *, has_claims: bool) -> Cl
 
 
 def _read(path: Path) -> float | None:
-    """Return the base that an earlier life on this boot kept; None if there is none."""
+    """Return the base that an earlier run on this boot kept; None if there is none."""
     with suppress(OSError, ValueError):
         boot, text = path.read_text(encoding="ascii").split()
         base = float(text)

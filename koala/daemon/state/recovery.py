@@ -1,6 +1,6 @@
 """Recover the daemon's state at start: load a snapshot, replay the later events, begin a new epoch.
 
-- The core starts with the default parameters, and the first event of the first life sets the
+- The core starts with the default parameters, and the first event of the first run sets the
   configured ones. So no replay depends on the defaults of the code that runs it.
 - Actions of a replay are dropped: agents register again and receive their whole wanted state.
 - Only the files of ended jobs are processed again, which is idempotent.
@@ -52,7 +52,7 @@ log = get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """The state with which a life begins.
+    """The state with which a run begins.
 
     - `jobs`: number of job ids given so far.
     - `over`: the newest ended jobs, whose files may not have been processed in time.
@@ -84,7 +84,7 @@ class _ReplayFacts:
             self.jobs += LOST_JOBS_MAX if event.after_loss else 0
 
 
-def begin_life(
+def begin_run(
     config: Config, *, make_room: Callable[[], bool] = lambda: False, accept_loss: bool = False
 ) -> tuple[Journal, Recovered]:
     """Open the journal and recover. Raises JournalError.
@@ -139,7 +139,7 @@ def recover(
         if snapshot is None
         else _ReplayFacts(snapshot.jobs, _settings(snapshot.settings))
     )
-    begun = JournalPosition() if start is None else start.mark
+    begun = JournalPosition() if start is None else start.position
     last_at = 0.0 if start is None else start.at
     if begun.seq:
         journal.check_history(begun, accept_loss=accept_loss)
@@ -200,9 +200,9 @@ def _start(journal: Journal, config: CoreSettings) -> tuple[KeptSnapshot | None,
             continue
         try:
             scheduler = load(kept.snapshot.plain, config.policies, kept.snapshot.specs)
-            require_digest(journal.path, scheduler, kept.mark.seq, kept.snapshot.digest)
+            require_digest(journal.path, scheduler, kept.position.seq, kept.snapshot.digest)
         except UnreadableSnapshotError as error:
-            reason = f"{journal.path}: the snapshot after event {kept.mark.seq}: {error}"
+            reason = f"{journal.path}: the snapshot after event {kept.position.seq}: {error}"
             problems.append(JournalError(reason))
             continue
         for problem in problems:

@@ -1,7 +1,7 @@
 """Durable state of the daemon: the journal and everything derived from it.
 
 folder               the state directory: its lock, and the files beside the database
-journal              append-only, hash-chained events in SQLite, with a mark of the last commit
+journal              append-only, hash-chained events in SQLite, with the position of the last one
 records              encoding and chaining of the journal's rows, without the file; `spec_codec`
                      encodes job descriptions
 archive              snapshots and archived jobs

@@ -53,7 +53,7 @@ _LEVEL = 1  # compression level: even the fastest gives a fortieth of the text
 class KeptSnapshot:
     """A stored snapshot, with the row after which it was taken."""
 
-    mark: JournalPosition
+    position: JournalPosition
     at: Instant
     snapshot: Snapshot
 
@@ -107,7 +107,7 @@ _BODIES = msgspec.json.Decoder(_Body)
 
 
 def write_snapshot(
-    connection: sqlite3.Connection, mark: JournalPosition, at: Instant, snapshot: Snapshot
+    connection: sqlite3.Connection, position: JournalPosition, at: Instant, snapshot: Snapshot
 ) -> None:
     """Insert a snapshot within the writer's transaction; needs some 10 us a queued job."""
     body = _packed(
@@ -119,10 +119,10 @@ def write_snapshot(
             specs=[row_of_spec(spec) for spec in snapshot.specs],
         )
     )
-    checksum = _sum(mark.seq, float(at), mark.chain, body)
+    checksum = _sum(position.seq, float(at), position.chain, body)
     connection.execute(
         "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?)",
-        (mark.seq, at, mark.chain, body, checksum),
+        (position.seq, at, position.chain, body, checksum),
     )
 
 
@@ -143,17 +143,17 @@ def _snapshot(connection: sqlite3.Connection, seq: int) -> KeptSnapshot:
     _, at, chain, body, _ = row
     if not is_good(row):
         raise ValueError("it does not match its checksum")
-    found = _BODIES.decode(zlib.decompress(body))
+    document = _BODIES.decode(zlib.decompress(body))
     read = SpecReader().spec
     return KeptSnapshot(
-        mark=JournalPosition(seq, chain),
+        position=JournalPosition(seq, chain),
         at=at,
         snapshot=Snapshot(
-            plain=found.plain,
-            specs=[read(row) for row in found.specs],
-            jobs=found.jobs,
-            settings=found.settings,
-            digest=found.digest,
+            plain=document.plain,
+            specs=[read(row) for row in document.specs],
+            jobs=document.jobs,
+            settings=document.settings,
+            digest=document.digest,
         ),
     )
 
@@ -173,11 +173,11 @@ def drop_damaged_snapshots(connection: sqlite3.Connection) -> list[int]:
 def write_jobs(connection: sqlite3.Connection, purged: Sequence[PurgedJob]) -> None:
     """Insert archived jobs within the writer's transaction. Idempotent: a replay repeats it."""
     rows = []
-    for one in purged:
-        job = one.job
+    for ended in purged:
+        job = ended.job
         body = _packed(save_object(job))
-        instants = (float(job.submitted_at), float(one.ended_at))  # as SQLite returns them
-        facts = (job.id, job.spec.owner, *instants, one.key, one.digest)
+        instants = (float(job.submitted_at), float(ended.ended_at))  # as SQLite returns them
+        facts = (job.id, job.spec.owner, *instants, ended.key, ended.digest)
         rows.append((*facts, body, _sum(*facts, body)))
     connection.executemany("INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
@@ -217,19 +217,19 @@ def read_job(connection: sqlite3.Connection, path: Path, job: str) -> Job | None
         return next((_job(row) for _, row in _rows(connection, path, "id", (job,))), None)
 
 
-def read_jobs(connection: sqlite3.Connection, path: Path, wanted: ArchiveQuery) -> ArchivePage:
+def read_jobs(connection: sqlite3.Connection, path: Path, query: ArchiveQuery) -> ArchivePage:
     """Read a page of archived jobs; a damaged one does not hide the others. Raises JournalError."""
-    of_owner = "" if wanted.owner is None else "AND owner = ?"
+    of_owner = "" if query.owner is None else "AND owner = ?"
     question = (
         "SELECT rowid, * FROM job WHERE (ended_at, rowid) < (?, ?) AND ended_at >= ?"
         f" {of_owner} ORDER BY ended_at DESC, rowid DESC LIMIT ?"
     )
-    owner = () if wanted.owner is None else (wanted.owner,)
-    values = (*wanted.before, wanted.since, *owner, wanted.most)
+    owner = () if query.owner is None else (query.owner,)
+    values = (*query.before, query.since, *owner, query.most)
     with trusted(path, "an archived job"):
         rows = connection.execute(question, values).fetchall()
         before: Place | None = None
-        if len(rows) == wanted.most:
+        if len(rows) == query.most:
             while not is_good(rows[-1][1:]):  # untrusted place; the next page has it
                 if len(rows) == 1:
                     raise changed_row_error(path, str(rows[0][1]))
@@ -237,7 +237,7 @@ def read_jobs(connection: sqlite3.Connection, path: Path, wanted: ArchiveQuery) 
             before = (rows[-1][4], rows[-1][0])
         good = [row for _, *row in rows if is_good(row)]
         bad = [str(row[0]) for _, *row in rows if not is_good(row)]
-        jobs = [_job(row) for row in good if row[2] < wanted.until]
+        jobs = [_job(row) for row in good if row[2] < query.until]
     return ArchivePage(jobs=jobs, before=before, damaged=bad)
 
 

@@ -45,15 +45,15 @@ def drop_history(database: Database, path: Path) -> int:
     Returns the number of the last deleted event; 0 if all are good. Raises JournalError.
     """
     connection = database.connection
-    found = read_snapshots(connection, path)
-    kept = [one.mark for one in found if not isinstance(one, JournalError)]
+    snapshots = read_snapshots(connection, path)
+    kept = [snapshot.position for snapshot in snapshots if not isinstance(snapshot, JournalError)]
     if not kept:
         return 0
     with trusted(path, "its history"):
         bad = max((seq for seq, _ in _damaged(connection, kept[0])), default=0)
     if not bad:
         return 0
-    begin = min(mark.seq for mark in kept if mark.seq >= bad)
+    begin = min(position.seq for position in kept if position.seq >= bad)
     last = max(bad, begin - 1)
 
     def change(connection: sqlite3.Connection) -> None:

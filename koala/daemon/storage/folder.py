@@ -15,31 +15,31 @@ from koala.common.identity.private_files import sync_folder
 from koala.errors import DiskError
 
 FILE = "journal.db"
-MARK = "journal.mark"
+POSITION_FILE = "journal.mark"
 LOCK = "lock"
 RESTORED = "restored"
 """Marker file: the journal may lack its end, because it was restored from a backup."""
 
 
 class JournalLocation(Protocol):
-    """Location of a journal: its database and the mark file beside it."""
+    """Location of a journal: its database and the file of its commit position beside it."""
 
     @property
     def path(self) -> Path:
         """Path of the database."""
 
     @property
-    def mark_path(self) -> Path:
-        """Path of the mark."""
+    def position_path(self) -> Path:
+        """Path of the commit position."""
 
     def check(self) -> None:
         """Raise JournalError if another file has replaced the database."""
 
-    def read_mark(self) -> bytes:
-        """Return the last mark that was written; empty at first."""
+    def read_position(self) -> bytes:
+        """Return the last commit position that was written; empty at first."""
 
-    def write_mark(self, text: bytes) -> None:
-        """Replace the mark; the first one is durable on return. Raises OSError."""
+    def write_position(self, text: bytes) -> None:
+        """Replace the commit position; the first one is durable on return. Raises OSError."""
 
     def close(self) -> None:
         """Release the location."""
@@ -50,10 +50,12 @@ class StateFolder:
 
     def __init__(self, state_dir: Path, lock: int) -> None:
         self.path = state_dir / FILE
-        self.mark_path = state_dir / MARK
+        self.position_path = state_dir / POSITION_FILE
         self._lock = lock
         self._inode = self.path.stat().st_ino
-        self._mark = os.open(self.mark_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._position_file = os.open(
+            self.position_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
         self._is_durable = False
 
     def check(self) -> None:
@@ -61,21 +63,21 @@ class StateFolder:
         if self.path.stat().st_ino != self._inode:
             raise DiskError(f"{self.path}: another file has taken its place")
 
-    def read_mark(self) -> bytes:
-        """Return the last mark that was written."""
-        return os.pread(self._mark, 256, 0)
+    def read_position(self) -> bytes:
+        """Return the last commit position that was written."""
+        return os.pread(self._position_file, 256, 0)
 
-    def write_mark(self, text: bytes) -> None:
-        """Overwrite the mark in place; the first write is synced."""
-        os.pwrite(self._mark, text, 0)
+    def write_position(self, text: bytes) -> None:
+        """Overwrite the commit position in place; the first write is synced."""
+        os.pwrite(self._position_file, text, 0)
         if not self._is_durable:
-            os.fsync(self._mark)
-            sync_folder(self.mark_path.parent)
+            os.fsync(self._position_file)
+            sync_folder(self.position_path.parent)
             self._is_durable = True
 
     def close(self) -> None:
-        """Sync the mark and release the lock."""
+        """Sync the commit position and release the lock."""
         with suppress(OSError):
-            os.fsync(self._mark)
-        os.close(self._mark)
+            os.fsync(self._position_file)
+        os.close(self._position_file)
         os.close(self._lock)

@@ -5,17 +5,17 @@ the row and all rows before it. SQLite silently truncates its write-ahead log at
 frame, and its pages have no checksums. Therefore:
 
 - The chain detects a changed row.
-- The *mark*, a small file beside the database with the last committed number and chain value,
-  detects rows missing at the end. It is written after the commit and is never ahead of it, even
-  after a power failure. It exists before the first event does, so events without a mark have lost
-  it.
+- The *commit position*, a small file beside the database with number and chain value of the last
+  committed row, detects rows missing at the end. It is written after the commit and is never ahead
+  of it, even after a power failure. It exists before the first event does, so events without it
+  have lost it.
 
 A *snapshot* has the whole state after an event, so that a start replays only later events. Events
 before the second newest snapshot may be removed after a time. Notices (what watchers see) and jobs
 that left the state (`archive`) go into the same transaction as their events.
 
-A daemon holds the lock of its state directory for life. Only one thread writes (`commit` hands over
-to it); files are 0600, the directory 0700. Anything that cannot be trusted or written raises
+A daemon holds the lock of its state directory until it ends. Only one thread writes (`commit` hands
+over to it); files are 0600, the directory 0700. Anything that cannot be trusted or written raises
 JournalError, and the daemon ends.
 """
 
@@ -47,8 +47,8 @@ from koala.daemon.storage.records import (
     Record,
     Row,
     damaged_error,
-    mark_text,
-    read_mark,
+    position_text,
+    read_position,
     read_rows,
     rows_of,
 )
@@ -91,14 +91,14 @@ class Journal:
         `keep_s` is the retention of events that no start needs, `keep_jobs_s` of archived jobs.
         """
         self.path = place.path
-        self.mark = JournalPosition()  # the last row that was read or committed
+        self.position = JournalPosition()  # the last row that was read or committed
         self.last_at: Instant = 0.0
         self._place = place
         self._database = database
         self._run = database.connection.execute
         (self.first_notice, self.notice_number), self.first_event = self._notices(), self._first()
-        self._marked: JournalPosition | None = None
-        self._is_cut = False  # rows after the mark are deleted by the next commit
+        self._committed: JournalPosition | None = None
+        self._is_cut = False  # rows after the committed one are deleted by the next commit
         self._keep_s = keep_s
         self._keep_jobs_s = keep_jobs_s
         self._remove_to = 0
@@ -174,7 +174,7 @@ class Journal:
     @property
     def seq(self) -> int:
         """Number of the last row that was read or committed."""
-        return self.mark.seq
+        return self.position.seq
 
     def snapshots(self) -> Iterator[archive.KeptSnapshot | JournalError]:
         """Yield the snapshots, newest first; an unusable one as an error."""
@@ -212,39 +212,43 @@ class Journal:
         Afterwards the journal is ready for commits. With `accept_loss` the first untrusted event is
         removed by the first commit, with all after it; until then the journal is rejected.
         """
-        self.mark, self.last_at = after or JournalPosition(), last_at
-        self._marked = None
+        self.position, self.last_at = after or JournalPosition(), last_at
+        self._committed = None
         if not accept_loss:
-            source = str(self._place.mark_path)
-            self._marked = read_mark(self._place.read_mark(), source=source)
-        is_marked = self._marked is not None
-        if self._marked is not None and (
-            self._marked.seq < self.mark.seq or self._marked == self.mark
+            source = str(self._place.position_path)
+            self._committed = read_position(self._place.read_position(), source=source)
+        has_position = self._committed is not None
+        if self._committed is not None and (
+            self._committed.seq < self.position.seq or self._committed == self.position
         ):
-            self._marked = None
+            self._committed = None
         try:
-            for record, mark in read_events(self._database.connection, self.path, self.mark):
-                self.mark, self.last_at = mark, record.at
-                if self._marked == mark:
-                    self._marked = None  # the last commit is here
+            for record, position in read_events(
+                self._database.connection, self.path, self.position
+            ):
+                self.position, self.last_at = position, record.at
+                if self._committed == position:
+                    self._committed = None  # the last commit is here
                 yield record
         except JournalError:
             if not accept_loss:
                 raise
             self._is_cut = True
         if not accept_loss:
-            self._end_at_mark(is_marked=is_marked)
+            self._end_at_position(has_position=has_position)
 
-    def _end_at_mark(self, *, is_marked: bool) -> None:
-        """Check that no committed row is missing, and write the mark. Raises JournalError."""
-        if self._marked is not None and self._marked.seq > 0:
-            raise truncated_error(self.path, self._place.mark_path, self.seq, self._marked.seq)
-        if self.seq > 0 and not is_marked:
-            raise unmarked_error(self.path, self._place.mark_path, self.seq)
+    def _end_at_position(self, *, has_position: bool) -> None:
+        """Check that no committed row is missing, and write the position. Raises JournalError."""
+        if self._committed is not None and self._committed.seq > 0:
+            raise truncated_error(
+                self.path, self._place.position_path, self.seq, self._committed.seq
+            )
+        if self.seq > 0 and not has_position:
+            raise missing_position_error(self.path, self._place.position_path, self.seq)
         try:
-            self._write_mark()
+            self._write_position()
         except OSError as error:
-            raise DiskError(f"{self._place.mark_path}: cannot be written: {error}") from error
+            raise DiskError(f"{self._place.position_path}: cannot be written: {error}") from error
 
     def chain_at(self, seq: int) -> bytes | None:
         """Return the chain value of a committed row; None if not kept. Raises JournalError."""
@@ -277,33 +281,33 @@ class Journal:
 
     def append(self, batch: Batch) -> None:
         """Commit in the caller's thread, which must be the only one that writes."""
-        rows, mark = rows_of(batch.records, self.mark)
+        rows, position = rows_of(batch.records, self.position)
         first_notice = self._first_kept(batch.notices)
         at = batch.records[-1].at if batch.records else self.last_at
 
         def change(connection: sqlite3.Connection) -> int:
             if batch.snapshot is not None:
-                archive.write_snapshot(connection, mark, at, batch.snapshot)
+                archive.write_snapshot(connection, position, at, batch.snapshot)
                 self._forget_snapshots(at)
-            return self._write(connection, batch, rows, mark, first_notice)
+            return self._write(connection, batch, rows, position, first_notice)
 
         with self._database.writing():
             self._place.check()
             first_event = self._database.transact(change)
             self._place.check()
-            self.mark, self.last_at = mark, at
+            self.position, self.last_at = position, at
             self._is_cut = False
             self.first_event, self.first_notice = first_event, first_notice
             if batch.notices:
                 self.notice_number = batch.notices[-1].number
-            self._write_mark()
+            self._write_position()
 
     def _write(
         self,
         connection: sqlite3.Connection,
         batch: Batch,
         rows: Sequence[Row],
-        mark: JournalPosition,
+        position: JournalPosition,
         first_notice: int,
     ) -> int:
         """Write a batch within its transaction; return the first event that is kept."""
@@ -318,7 +322,7 @@ class Journal:
         if first_notice > self.first_notice:
             run("DELETE FROM notice WHERE number < ?", (first_notice,))
         if batch.digest is not None:
-            run("INSERT OR REPLACE INTO digest VALUES (?, ?)", (mark.seq, batch.digest))
+            run("INSERT OR REPLACE INTO digest VALUES (?, ?)", (position.seq, batch.digest))
         archive.write_jobs(connection, batch.purged)
         return self._remove()
 
@@ -364,9 +368,9 @@ class Journal:
         JournalError."""
         return await self._questions.ask(archive.read_keys, keys)
 
-    async def jobs(self, wanted: archive.ArchiveQuery) -> archive.ArchivePage:
+    async def jobs(self, query: archive.ArchiveQuery) -> archive.ArchivePage:
         """Read a page of archived jobs; other reads run between pages. Raises JournalError."""
-        return await self._lists.ask(archive.read_jobs, wanted)
+        return await self._lists.ask(archive.read_jobs, query)
 
     async def owners(self, jobs: Sequence[str]) -> dict[str, str]:
         """Return the owners of those of these jobs that are archived. Raises JournalError."""
@@ -401,8 +405,8 @@ class Journal:
         is_due = keep_from - self.first_notice >= _NOTICES_SPARE
         return keep_from if is_due else self.first_notice
 
-    def _write_mark(self) -> None:
-        self._place.write_mark(mark_text(self.mark))
+    def _write_position(self) -> None:
+        self._place.write_position(position_text(self.position))
 
 
 # --- rows and files, also for readers (journal_reader) --------------------------------------------
@@ -421,9 +425,9 @@ def read_events(
             "SELECT seq, at, kind, body, answers, chain FROM event WHERE seq > ? ORDER BY seq",
             (after.seq,),
         )
-        for record, mark in read_rows(rows, after, source=str(path)):
-            last = mark.seq
-            yield record, mark
+        for record, position in read_rows(rows, after, source=str(path)):
+            last = position.seq
+            yield record, position
     except (sqlite3.Error, UnicodeError) as error:
         raise damaged_error(path, f"after event {last}: {error}") from error
 
@@ -439,8 +443,8 @@ def truncated_error(path: Path, witness: Path | str, last: int, committed: int) 
     return damaged_error(path, what)
 
 
-def unmarked_error(path: Path, witness: Path, last: int) -> JournalError:
-    """Create the error of a journal without its mark: its end may be missing, too."""
+def missing_position_error(path: Path, witness: Path, last: int) -> JournalError:
+    """Create the error of a journal without its commit position: its end may be missing, too."""
     what = f"it ends with event {last}, and {witness}, which says where it has to, is missing"
     return damaged_error(path, what)
 

@@ -5,7 +5,7 @@ Nothing is written and no lock is taken. The events are those committed when it 
 are verified:
 
 - each event against the chain;
-- the number of events against the mark, if that lies beside;
+- the number of events against the commit position, if its file lies beside;
 - each recorded digest against the state of the replay.
 
 A difference raises JournalError before anything is returned: a journal is never partly read. If the
@@ -28,14 +28,14 @@ from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
 from koala.core.snapshot import UnreadableSnapshotError, load
 from koala.daemon.storage.archive import KeptSnapshot, read_snapshots
-from koala.daemon.storage.folder import FILE, MARK
+from koala.daemon.storage.folder import FILE, POSITION_FILE
 from koala.daemon.storage.journal import SCHEMA, read_events, truncated_error
 from koala.daemon.storage.records import (
     ADVICE,
     JournalPosition,
     Record,
     damaged_error,
-    read_mark,
+    read_position,
     trusted,
     unusable_error,
 )
@@ -53,8 +53,8 @@ class JournalReader:
     """Contents of an opened journal: events up to number `events`, after the snapshot `begin` if
     any.
 
-    Without a `mark`, events lost at its end go unnoticed. If `path` is a temporary copy, `source`
-    is the original path, for messages.
+    Without `committed`, events lost at its end go unnoticed. If `path` is a temporary copy,
+    `source` is the original path, for messages.
     """
 
     path: Path
@@ -63,7 +63,7 @@ class JournalReader:
     begin: KeptSnapshot | None
     first_at: Instant
     last_at: Instant
-    mark: JournalPosition | None  # of a committed event
+    committed: JournalPosition | None  # that its file names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ def open_journal(path: Path, *, source: Path | None = None) -> JournalReader:
     """
     file = path / FILE if path.is_dir() else path
     shown = file if source is None else source
-    mark = _mark(file)  # read before the rows: it is never ahead of them
+    committed = _committed(file)  # read before the rows: it is never ahead of them
     with closing(connect(file)) as connection:
         SCHEMA.number(connection, shown)
         with trusted(shown, "the events"):
@@ -90,9 +90,9 @@ def open_journal(path: Path, *, source: Path | None = None) -> JournalReader:
                 "SELECT min(seq), max(seq), min(at), max(at) FROM event"
             ).fetchone()
         begin = _begin(connection, shown, first or 1)
-        events = max(last or 0, 0 if begin is None else begin.mark.seq)
-    if mark is not None and mark.seq > events:
-        raise truncated_error(shown, shown.parent / MARK, events, mark.seq)
+        events = max(last or 0, 0 if begin is None else begin.position.seq)
+    if committed is not None and committed.seq > events:
+        raise truncated_error(shown, shown.parent / POSITION_FILE, events, committed.seq)
     return JournalReader(
         path=file,
         source=shown,
@@ -100,13 +100,16 @@ def open_journal(path: Path, *, source: Path | None = None) -> JournalReader:
         begin=begin,
         first_at=(first_at or 0.0) if begin is None else begin.at,
         last_at=last_at or (0.0 if begin is None else begin.at),
-        mark=mark,
+        committed=committed,
     )
 
 
 def records(reader: JournalReader) -> Iterator[Record]:
     """Yield the events in order, each verified. Raises JournalError."""
-    at, known = JournalPosition() if reader.begin is None else reader.begin.mark, reader.mark
+    at, known = (
+        JournalPosition() if reader.begin is None else reader.begin.position,
+        reader.committed,
+    )
     while at.seq < reader.events:
         with closing(connect(reader.path)) as connection:
             rows = []
@@ -118,7 +121,9 @@ def records(reader: JournalReader) -> Iterator[Record]:
             raise damaged_error(reader.source, f"event {at.seq + 1} is missing")
         for record, at in rows:
             if known is not None and known.seq == at.seq and known != at:
-                raise truncated_error(reader.source, reader.source.parent / MARK, at.seq, known.seq)
+                raise truncated_error(
+                    reader.source, reader.source.parent / POSITION_FILE, at.seq, known.seq
+                )
             yield record
 
 
@@ -142,7 +147,7 @@ def _scheduler(reader: JournalReader) -> Scheduler:
     try:
         return load(reader.begin.snapshot.plain, NO_POLICIES, reader.begin.snapshot.specs)
     except UnreadableSnapshotError as error:
-        reason = f"the snapshot after event {reader.begin.mark.seq} cannot be used: {error}"
+        reason = f"the snapshot after event {reader.begin.position.seq} cannot be used: {error}"
         raise JournalError(f"{reader.source}: {reason}") from error
 
 
@@ -158,7 +163,7 @@ def _begin(connection: sqlite3.Connection, path: Path, first: int) -> KeptSnapsh
         if isinstance(kept, JournalError):
             if oldest is None:
                 raise kept
-        elif kept.mark.seq >= first - 1:
+        elif kept.position.seq >= first - 1:
             oldest = kept
     if oldest is None:
         raise unusable_error(path, f"events before {first} and all snapshots are missing")
@@ -179,11 +184,11 @@ def replay_event(path: Path, scheduler: Scheduler, record: Record) -> list[Actio
 
 def require_digest(path: Path, scheduler: Scheduler, seq: int, expected: str) -> None:
     """Raise JournalError unless the state after event `seq` has this digest (promise 8)."""
-    found = digest(scheduler)
-    if found != expected:
+    actual = digest(scheduler)
+    if actual != expected:
         raise JournalError(
             f"{path}: the replay up to event {seq} gives another state than the one that"
-            f" was recorded (digest {found[:16]}, recorded {expected[:16]}): {_UNEXPECTED}."
+            f" was recorded (digest {actual[:16]}, recorded {expected[:16]}): {_UNEXPECTED}."
             f" {ADVICE}"
         )
 
@@ -210,11 +215,11 @@ def connect(file: Path) -> sqlite3.Connection:
         raise JournalError(f"{file}: cannot be opened: {error}") from error
 
 
-def _mark(file: Path) -> JournalPosition | None:
-    """Read the mark beside the file; None if there is none, as beside a copy."""
-    path = file.parent / MARK
+def _committed(file: Path) -> JournalPosition | None:
+    """Read the commit position beside the file; None if there is none, as beside a copy."""
+    path = file.parent / POSITION_FILE
     try:
-        return read_mark(path.read_bytes(), source=str(path))
+        return read_position(path.read_bytes(), source=str(path))
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -1,8 +1,8 @@
 """Encoding of the journal's rows and their hash chain, without the file.
 
 A row has an event as JSON, the policies' answers while it was handled, and a chain value over the
-row and all rows before it. A *mark* names a committed row by number and chain value. Its holder can
-distinguish the original journal from one that lost or replaced rows. Nothing here reads or writes
+row and all rows before it. A *position* names a committed row by number and chain value. Its holder
+can tell the original journal from one that lost or replaced rows. Nothing here reads or writes
 files; untrusted data raises JournalError.
 """
 
@@ -153,10 +153,10 @@ def decode_event(kind: str, body: str, specs: SpecReader | None = None) -> Event
         )
     try:
         if kind != KINDS[ParametersChanged]:
-            found = decode(body)
+            decoded = decode(body)
             if kind == _SUBMITTED:
-                return (specs or SpecReader()).submission(found)
-            event: Event = found
+                return (specs or SpecReader()).submission(decoded)
+            event: Event = decoded
             return event
         plain = msgspec.json.decode(body, type=dict[str, Any])
         for name, value in plain["parameters"].items():
@@ -170,10 +170,12 @@ def decode_event(kind: str, body: str, specs: SpecReader | None = None) -> Event
 # --- the chain ------------------------------------------------------------------------------------
 
 
-def rows_of(records: Iterable[Record], mark: JournalPosition) -> tuple[list[Row], JournalPosition]:
+def rows_of(
+    records: Iterable[Record], position: JournalPosition
+) -> tuple[list[Row], JournalPosition]:
     """Encode the records that follow a position; return their rows and the new position."""
     rows: list[Row] = []
-    seq, chain = mark.seq, mark.chain
+    seq, chain = position.seq, position.chain
     for record in records:
         seq += 1
         assert record.seq == seq, f"event {record.seq} after {seq - 1}"
@@ -186,44 +188,44 @@ def rows_of(records: Iterable[Record], mark: JournalPosition) -> tuple[list[Row]
 
 
 def read_rows(
-    rows: Iterable[Row], mark: JournalPosition, *, source: str
+    rows: Iterable[Row], position: JournalPosition, *, source: str
 ) -> Iterator[tuple[Record, JournalPosition]]:
     """Decode and verify the rows that follow a position; yield each record with its position.
 
     `source` names their file in errors. Raises JournalError.
     """
     specs = SpecReader()
-    seq, chain = mark.seq, mark.chain
-    for found_seq, at, kind, body, answers, found in rows:
+    seq, chain = position.seq, position.chain
+    for stored_seq, at, kind, body, answers, stored in rows:
         seq += 1
-        if found_seq != seq:
+        if stored_seq != seq:
             raise damaged_error(source, f"event {seq} is missing")
         try:
             chain = _chained(chain, seq, at, kind, body, answers)
         except (UnicodeError, AttributeError, TypeError) as error:
             raise damaged_error(source, f"event {seq} cannot be read") from error
-        if chain != found:
+        if chain != stored:
             raise damaged_error(source, f"event {seq} does not match its checksum")
         try:
             event = decode_event(kind, body, specs)
-            given = _ANSWERS.decode(answers) if answers else []
+            recorded = _ANSWERS.decode(answers) if answers else []
         except UNREADABLE as error:
             raise JournalError(f"{source}: event {seq} cannot be read: {error}") from error
-        yield Record(seq=seq, at=at, event=event, answers=given), JournalPosition(seq, chain)
+        yield Record(seq=seq, at=at, event=event, answers=recorded), JournalPosition(seq, chain)
 
 
-def broken_rows(rows: Iterable[Row], mark: JournalPosition) -> Iterator[tuple[int, str]]:
+def broken_rows(rows: Iterable[Row], position: JournalPosition) -> Iterator[tuple[int, str]]:
     """Yield number and problem of each damaged row after a position.
 
     Each row is checked against the stored chain value of its predecessor.
     """
-    seq, chain = mark.seq, mark.chain
-    for found_seq, at, kind, body, answers, found in rows:
-        if found_seq != seq + 1:
-            yield found_seq, f"event {seq + 1} is missing"
-        elif _chained(chain, found_seq, at, kind, body, answers) != found:
-            yield found_seq, f"event {found_seq} does not match its checksum"
-        seq, chain = found_seq, found
+    seq, chain = position.seq, position.chain
+    for stored_seq, at, kind, body, answers, stored in rows:
+        if stored_seq != seq + 1:
+            yield stored_seq, f"event {seq + 1} is missing"
+        elif _chained(chain, stored_seq, at, kind, body, answers) != stored:
+            yield stored_seq, f"event {stored_seq} does not match its checksum"
+        seq, chain = stored_seq, stored
 
 
 def _chained(before: bytes, seq: int, at: float, kind: str, body: str, answers: str) -> bytes:
@@ -232,16 +234,16 @@ def _chained(before: bytes, seq: int, at: float, kind: str, body: str, answers: 
     return hashlib.blake2b(link, digest_size=_CHAIN_BYTES).digest()
 
 
-# --- the mark as text -----------------------------------------------------------------------------
+# --- the position as text -------------------------------------------------------------------------
 
 
-def mark_text(mark: JournalPosition) -> bytes:
-    """Encode a mark as a line of fixed length."""
-    return f"koala-mark {mark.seq:020d} {mark.chain.hex():0>32}\n".encode()
+def position_text(position: JournalPosition) -> bytes:
+    """Encode a position as a line of fixed length."""
+    return f"koala-mark {position.seq:020d} {position.chain.hex():0>32}\n".encode()
 
 
-def read_mark(text: bytes, *, source: str) -> JournalPosition | None:
-    """Decode a mark; None for an empty text. Raises JournalError."""
+def read_position(text: bytes, *, source: str) -> JournalPosition | None:
+    """Decode a position; None for an empty text. Raises JournalError."""
     if not text:
         return None
     words = text.decode("ascii", "replace").split()

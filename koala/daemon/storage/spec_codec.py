@@ -29,19 +29,19 @@ class _Rows:
 
     def __init__(self, cls: type, nested: dict[str, Any]) -> None:
         hints = {**get_type_hints(cls, include_extras=True), **nested}
-        needed = [one for one in fields(cls) if _is_needed(one)]
-        others = [one for one in fields(cls) if not _is_needed(one)]
+        needed = [item for item in fields(cls) if _is_needed(item)]
+        others = [item for item in fields(cls) if not _is_needed(item)]
         self.struct: Any = msgspec.defstruct(
             f"{cls.__name__}Row",
             [
-                *[(one.name, hints[one.name]) for one in needed],
-                *[(one.name, hints[one.name], one.default) for one in others],
+                *[(item.name, hints[item.name]) for item in needed],
+                *[(item.name, hints[item.name], item.default) for item in others],
             ],
             frozen=True,
             omit_defaults=True,
             gc=False,
         )
-        self.names = [one.name for one in (*needed, *others)]
+        self.names = [item.name for item in (*needed, *others)]
         self.values_of = attrgetter(*self.names)
 
 
@@ -92,22 +92,22 @@ class SpecReader:
         rows = row.components
         msgspec.structs.force_setattr(row, "components", ())
         if rows != self._rows or row != self._row:
-            made = msgspec.convert(row, JobSpec, from_attributes=True)
+            converted = msgspec.convert(row, JobSpec, from_attributes=True)
             components = self._of_components(rows)
-            object.__setattr__(made, "components", components)  # nobody has it yet
-            self._rows, self._row, self._spec = rows, row, made
+            object.__setattr__(converted, "components", components)  # nobody has it yet
+            self._rows, self._row, self._spec = rows, row, converted
         spec: JobSpec = self._spec
         return spec
 
     def _of_components(self, rows: list[Row]) -> tuple[ComponentSpec, ...]:
-        last, component, made = self._component_row, self._component, []
+        last, component, components = self._component_row, self._component, []
         for row in rows:
             if row != last:
                 component = msgspec.convert(row, ComponentSpec, from_attributes=True)
                 last = row
-            made.append(component)
+            components.append(component)
         self._component_row, self._component = last, component
-        return tuple(made)
+        return tuple(components)
 
     def submission(self, row: Row) -> JobSubmitted:
         """Return the submission of a decoded row."""

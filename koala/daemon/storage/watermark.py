@@ -1,7 +1,8 @@
 """Journal watermarks kept by agents: detect a rolled-back journal. Pure.
 
 SQLite silently rolls back to the last good frame of its log, and a folder may be restored from an
-old copy together with the mark beside the journal. Both would undo acknowledged events. Therefore:
+old copy together with the commit position beside the journal. Both would undo acknowledged events.
+Therefore:
 
 - Each agent receives, with its orders, the newest committed row.
 - It stores the row's number and chain value with the effects of the orders, and presents them when
@@ -23,14 +24,14 @@ from koala.common.protocol.messages import Watermark
 from koala.core.model.values import SiteName
 from koala.daemon.storage.records import JournalPosition
 
-_SEAL_BYTES = 16
+_TAG_BYTES = 16
 
 
 class WatermarkVerdict(StrEnum):
     """Result of checking an agent's watermark."""
 
     SAME = "same"
-    UNSEALED = "unsealed"
+    UNSIGNED = "unsigned"
     """Not signed with this daemon's secret; it proves nothing."""
     BEHIND = "behind"
     """The journal lacks the row, or has another one with its number."""
@@ -40,7 +41,7 @@ class WatermarkVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermarks:
-    """Watermarks of one daemon's life.
+    """Watermarks of one daemon's run.
 
     `newest` returns the last committed row, `chain_at` the chain value of a row or None if it is
     not kept; `loss_epoch` is the epoch of the last accepted loss.
@@ -52,25 +53,25 @@ class Watermarks:
     newest: Callable[[], JournalPosition]
     chain_at: Callable[[int], bytes | None]
 
-    def sign(self, site: SiteName, mark: JournalPosition) -> Watermark:
+    def sign(self, site: SiteName, position: JournalPosition) -> Watermark:
         """Sign the watermark for the agent of a site."""
-        seal = self._seal(site, self.epoch, mark)
-        return Watermark(epoch=self.epoch, seq=mark.seq, chain=mark.chain, seal=seal)
+        tag = self._tag(site, self.epoch, position)
+        return Watermark(epoch=self.epoch, seq=position.seq, chain=position.chain, seal=tag)
 
     def verify(self, site: SiteName, shown: Watermark) -> WatermarkVerdict:
         """Check the watermark that the agent of a site presents."""
-        mark = JournalPosition(shown.seq, shown.chain)
-        if not hmac.compare_digest(self._seal(site, shown.epoch, mark), shown.seal):
-            return WatermarkVerdict.UNSEALED
-        if shown.epoch < self.loss_epoch or mark.seq == 0:
+        position = JournalPosition(shown.seq, shown.chain)
+        if not hmac.compare_digest(self._tag(site, shown.epoch, position), shown.seal):
+            return WatermarkVerdict.UNSIGNED
+        if shown.epoch < self.loss_epoch or position.seq == 0:
             return WatermarkVerdict.SAME
-        if mark.seq > self.newest().seq:
+        if position.seq > self.newest().seq:
             return WatermarkVerdict.BEHIND
-        chain = self.chain_at(mark.seq)
+        chain = self.chain_at(position.seq)
         if chain is None:
             return WatermarkVerdict.UNKNOWN
-        return WatermarkVerdict.SAME if chain == mark.chain else WatermarkVerdict.BEHIND
+        return WatermarkVerdict.SAME if chain == position.chain else WatermarkVerdict.BEHIND
 
-    def _seal(self, site: SiteName, epoch: int, mark: JournalPosition) -> bytes:
-        text = f"journal\0{site}\0{epoch}\0{mark.seq}\0".encode() + mark.chain
-        return hmac.digest(self.secret, text, "sha256")[:_SEAL_BYTES]
+    def _tag(self, site: SiteName, epoch: int, position: JournalPosition) -> bytes:
+        text = f"journal\0{site}\0{epoch}\0{position.seq}\0".encode() + position.chain
+        return hmac.digest(self.secret, text, "sha256")[:_TAG_BYTES]

@@ -32,7 +32,7 @@ log = get_logger()
 
 
 class DaemonTraces:
-    """Traces of one life of a daemon: sent from its making on, until `run` is cancelled."""
+    """Traces of one run of a daemon: sent from its making on, until `run` is cancelled."""
 
     def __init__(self, endpoint: str, scheduler: Scheduler, *, version: str) -> None:
         exporter = OTLPSpanExporter(endpoint, timeout=TRY_S)

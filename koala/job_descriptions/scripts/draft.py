@@ -13,7 +13,7 @@ from koala.core.model.values import Seconds
 from koala.errors import Position, SpecError
 from koala.job_descriptions.attribute_names import KNOWN
 from koala.job_descriptions.evaluation import canonical_name
-from koala.job_descriptions.fields import Given
+from koala.job_descriptions.fields import AttributeText
 from koala.job_descriptions.tree import Literal, Operator, Relation, Sequence, Source
 
 PROGRAM_OPTIONS = {
@@ -121,7 +121,7 @@ def put(draft: Draft, option: str, attribute: str, value: Literal | Sequence, te
     row = KNOWN[canonical_name(attribute)]
     relation = Relation(attribute=option, operator=Operator.EQ, values=(value,), offset=0)
     assert row.read is not None
-    draft.set(**{row.field: row.read(Given(relation=relation, source=Source(text=text)))})
+    draft.set(**{row.field: row.read(AttributeText(relation=relation, source=Source(text=text)))})
 
 
 def read_export(draft: Draft, text: str) -> None:
@@ -142,10 +142,10 @@ def read_export(draft: Draft, text: str) -> None:
 
 def megabytes(option: str, text: str) -> int:
     """Parse a size of memory; a number alone counts megabytes. Raises SpecError."""
-    found = re.fullmatch(r"(\d{1,12})([KMGT]?)B?", text, re.IGNORECASE | re.ASCII)
-    if found is None:
+    match = re.fullmatch(r"(\d{1,12})([KMGT]?)B?", text, re.IGNORECASE | re.ASCII)
+    if match is None:
         raise SpecError(f"{option} {text} (expected a size such as 500M or 4G)")
-    size = int(found[1]) * _KILOBYTES[found[2].upper()]
+    size = int(match[1]) * _KILOBYTES[match[2].upper()]
     return max(1, math.ceil(size / 1024))
 
 
@@ -161,17 +161,17 @@ def set_paths(draft: Draft, replaced: re.Pattern[str], job: str) -> None:
     """Set the files for output. `replaced` finds what the batch system replaces in their names; all
     but the name of the `job` is known at the site alone, and such a file is left out."""
     known = {"%x": job, "$JOB_NAME": job, "%%": "%"} if job else {"%%": "%"}
-    for attribute, given in (("stdout", draft.output), ("stderr", draft.error)):
-        if given is None:
+    for attribute, named in (("stdout", draft.output), ("stderr", draft.error)):
+        if named is None:
             continue
-        text, position = given
-        unknown = [found[0] for found in replaced.finditer(text) if found[0] not in known]
+        text, position = named
+        unknown = [match[0] for match in replaced.finditer(text) if match[0] not in known]
         if unknown or text.endswith("/"):
             why = f"{unknown[0]} is not replaced here" if unknown else "it is a folder"
             draft.warn(f"{text} is left out: {why}; `koala logs` has the output", position)
             continue
         try:
-            wish(attribute, attribute)(draft, replaced.sub(lambda found: known[found[0]], text))
+            wish(attribute, attribute)(draft, replaced.sub(lambda match: known[match[0]], text))
         except SpecError as error:
             raise SpecError(error.message, position) from error
     if draft.is_joined:

@@ -53,10 +53,10 @@ def gridengine_seconds(text: str) -> float | None:
         return None
     if re.fullmatch(r"\d{1,12}(\.\d*)?(e\d)?", text, re.ASCII):
         return float(int(float(text)))
-    found = re.fullmatch(r"(\d*):(\d*):(\d*)", text, re.ASCII)
-    if found is None or not any(found.groups()):
+    match = re.fullmatch(r"(\d*):(\d*):(\d*)", text, re.ASCII)
+    if match is None or not any(match.groups()):
         raise SpecError(f"invalid time {text!r} (expected seconds, HH:MM:SS or INFINITY)")
-    hours, minutes, seconds = (int(number or 0) for number in found.groups())
+    hours, minutes, seconds = (int(number or 0) for number in match.groups())
     return float((hours * 60 + minutes) * 60 + seconds)
 
 
@@ -85,10 +85,10 @@ def _resources(draft: Draft, text: str) -> None:
 
 
 def _megabytes(text: str) -> int:
-    found = _SIZE.fullmatch(text)
-    if found is None:
+    match = _SIZE.fullmatch(text)
+    if match is None:
         raise SpecError(f"invalid size {text!r} (expected one such as 500M or 2.5G)")
-    return max(1, math.ceil(Decimal(found[1]) * Decimal(_BYTES[found[2]]) / 1024**2))
+    return max(1, math.ceil(Decimal(match[1]) * Decimal(_BYTES[match[2]]) / 1024**2))
 
 
 def _request(words: list[str], name: str, word: str) -> None:

@@ -42,10 +42,10 @@ def _resources(draft: Draft, text: str) -> None:
         draft.native += ["-p", " AND ".join(properties)]
     counts: dict[str, int] = {}
     for level in filter(None, re.sub(r"\{[^}]*\}", "", request).strip(" ,").split("/")):
-        found = re.fullmatch(r"(\w+)=(\d+)", level.strip(), re.ASCII)
-        if found is None:
+        match = re.fullmatch(r"(\w+)=(\d+)", level.strip(), re.ASCII)
+        if match is None:
             raise SpecError(f"-l {request} (expected one request, such as /nodes=2/core=8)")
-        counts[found[1]] = whole(f"-l {found[1]}=", found[2])
+        counts[match[1]] = whole(f"-l {match[1]}=", match[2])
     unknown = set(counts) - {*HOSTS, *GPUS, "cpu", "core"}
     hosts = math.prod(counts.get(name, 1) for name in HOSTS)
     gpus = math.prod(counts.get(name, 1) for name in GPUS)
@@ -107,13 +107,13 @@ def _parts(lines: list[Line]) -> Iterator[list[Use]]:
     """Read one option on each line; of most the last one counts. Raises SpecError."""
     uses = []
     for line in lines:
-        found = re.fullmatch(r"(\s+)(--[a-z0-9-]+|-[A-Za-z])[\s=]*(.*?)\s*", line.text)
-        if found is None or (option := _BY_NAME.get(found[2])) is None:
+        match = re.fullmatch(r"(\s+)(--[a-z0-9-]+|-[A-Za-z])[\s=]*(.*?)\s*", line.text)
+        if match is None or (option := _BY_NAME.get(match[2])) is None:
             raise SpecError(f"{line.text.strip()} is not an option", line.at(0))
-        is_missing = (option.values is Values.ONE) != bool(found[3])
+        is_missing = (option.values is Values.ONE) != bool(match[3])
         if is_missing:
-            raise SpecError(f"{found[2]}: expected {option.values} value", line.at(len(found[1])))
-        uses.append(Use(option=option, value=found[3], position=line.at(len(found[1]))))
+            raise SpecError(f"{match[2]}: expected {option.values} value", line.at(len(match[1])))
+        uses.append(Use(option=option, value=match[3], position=line.at(len(match[1]))))
     if sum(use.option.name == "-l" for use in uses) > 1:
         position = next(use.position for use in reversed(uses) if use.option.name == "-l")
         raise SpecError("-l: expected once: a component has a fixed size", position)

@@ -75,10 +75,10 @@ def _chunk(draft: Draft, name: str, value: str) -> None:
     elif name == "ngpus":
         draft.gpus_per_node = whole(name, value) if value.strip("0") else None
     elif name in MEMORY:
-        found = re.fullmatch(r"(\d{1,12})([kmgt]?)b?", value.lower(), re.ASCII)
-        if found is None:
+        match = re.fullmatch(r"(\d{1,12})([kmgt]?)b?", value.lower(), re.ASCII)
+        if match is None:
             raise SpecError(f"{name}={value} (expected a size such as 500mb or 4gb)")
-        size_mb = math.ceil(int(found[1]) * _BYTES[found[2]] / 1024**2)
+        size_mb = math.ceil(int(match[1]) * _BYTES[match[2]] / 1024**2)
         is_of_each = name in ("pmem", "pvmem")
         setattr(draft, "memory_per_cpu_mb" if is_of_each else "memory_mb", max(1, size_mb))
     elif name == "ompthreads":

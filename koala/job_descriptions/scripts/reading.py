@@ -68,15 +68,15 @@ def read_scripts(
     SpecError with the name of the script and the place in it."""
     components: list[ComponentSpec] = []
     warnings: list[str] = []
-    for given, name, text in scripts:
-        known = [(sites or {}).get(site, ScriptSite(name=site)) for site in given.split(",")]
+    for site_names, name, text in scripts:
+        known = [(sites or {}).get(site, ScriptSite(name=site)) for site in site_names.split(",")]
         try:
-            parts, found = read_script(text, name=PurePosixPath(name).name, sites=known)
+            parts, notes = read_script(text, name=PurePosixPath(name).name, sites=known)
         except SpecError as error:
             raise SpecError(f"{name}: {error.message}", error.position) from error
         for part, site in zip(parts, cycle(known), strict=False):
             components.append(replace(part, site=SiteName(site.name) if site.name else None))
-        warnings += [f"{name}: {warning}" for warning in found]
+        warnings += [f"{name}: {warning}" for warning in notes]
     names = {component.label for component in components}
     name = (names.pop() if len(names) == 1 else None) or ""
     components = _distinct(components)
@@ -265,7 +265,7 @@ def _interpreter(text: str) -> dict[str, object]:
 def _chosen(text: str, site: ScriptSite) -> tuple[Directives | None, list[Line], list[str]]:
     """Choose the directives that count, and return their lines and a warning for each other kind.
     Raises SpecError."""
-    found: dict[str, list[Line]] = {}
+    lines_of: dict[str, list[Line]] = {}
     others: dict[str, Position] = {}
     kinds = {prefix: kind for kind in _kinds() for prefix in kind.prefixes}
     is_head = True
@@ -275,25 +275,25 @@ def _chosen(text: str, site: ScriptSite) -> tuple[Directives | None, list[Line],
         if prefix is not None and (is_head or kinds[prefix].is_whole):
             at = Position(line=number, column=len(prefix) + 1, source=line)
             rest = Line(text=line[len(prefix) :], position=at)
-            found.setdefault(kinds[prefix].title, []).append(rest)
-        elif is_head and (other := OTHER_DIRECTIVE.match(line)):
-            others.setdefault(other[1], Position(line=number, column=1, source=line))
-    if not found:
+            lines_of.setdefault(kinds[prefix].title, []).append(rest)
+        elif is_head and (directive := OTHER_DIRECTIVE.match(line)):
+            others.setdefault(directive[1], Position(line=number, column=1, source=line))
+    if not lines_of:
         if others:
             prefix, position = next(iter(others.items()))
             allowed = ", ".join(kind.prefixes[0] for kind in _kinds())
             raise SpecError(f"{prefix} directives (expected one of {allowed})", position)
         return None, [], []
-    name = site.system if site.system in found else next(iter(found))
+    name = site.system if site.system in lines_of else next(iter(lines_of))
     chosen = next(kind for kind in _kinds() if kind.title == name)
     for kind in _kinds():
-        if kind.title in found and kind is not chosen:
-            others[kind.prefixes[0]] = found[kind.title][0].position
+        if kind.title in lines_of and kind is not chosen:
+            others[kind.prefixes[0]] = lines_of[kind.title][0].position
     warnings = [
         f"line {at.line}, column 1: {prefix} is left out: the {chosen.prefixes[0]} lines count"
         for prefix, at in others.items()
     ]
-    return chosen, found[name], warnings
+    return chosen, lines_of[name], warnings
 
 
 @lru_cache(maxsize=1)
@@ -310,7 +310,7 @@ def _distinct(components: list[ComponentSpec]) -> list[ComponentSpec]:
     and at one site a number."""
     by_label = Counter(component.label for component in components)
     by_place = Counter((component.label, component.site) for component in components)
-    found: list[ComponentSpec] = []
+    distinct: list[ComponentSpec] = []
     for index, component in enumerate(components):
         words = [component.label or ""]
         if by_label[component.label] > 1:
@@ -318,5 +318,5 @@ def _distinct(components: list[ComponentSpec]) -> list[ComponentSpec]:
         if by_place[component.label, component.site] > 1:
             words.append(str(index))
         label = "-".join(word for word in words if word) if component.label else None
-        found.append(replace(component, label=label))
-    return found
+        distinct.append(replace(component, label=label))
+    return distinct

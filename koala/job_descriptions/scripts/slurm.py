@@ -44,15 +44,15 @@ NO_LIMIT = ("infinite", "unlimited", "-1")
 def slurm_seconds(text: str) -> Seconds | None:
     """Parse Slurm's times: MM, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS; None for no limit.
     Raises SpecError."""
-    found = re.fullmatch(r"(?:(\d+)-(?!$))?(\d+)(?::(\d+))?(?::(\d+))?|(\d+)-", text, re.ASCII)
-    if text.lower() in NO_LIMIT or (found is not None and not re.search(r"[1-9]", text)):
+    match = re.fullmatch(r"(?:(\d+)-(?!$))?(\d+)(?::(\d+))?(?::(\d+))?|(\d+)-", text, re.ASCII)
+    if text.lower() in NO_LIMIT or (match is not None and not re.search(r"[1-9]", text)):
         return None
-    if found is None:
+    if match is None:
         raise SpecError(
             f"--time {text} (expected MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS or"
             " UNLIMITED)"
         )
-    days, *rest, days_alone = found.groups()
+    days, *rest, days_alone = match.groups()
     numbers = [int(number) for number in rest if number is not None]
     if (days := days or days_alone) is not None:
         hours, minutes, seconds = (*numbers, 0, 0, 0)[:3]
@@ -108,7 +108,7 @@ def _gres(draft: Draft, text: str) -> None:
             others.append(word)
     if others:
         draft.native.append(f"--gres={','.join(others)}")
-    count = _typed_gpus(draft, "--gres gpu", ",".join(gpus), one=True) if gpus else None
+    count = _typed_gpus(draft, "--gres gpu", ",".join(gpus), typed=True) if gpus else None
     if count and draft.gpus_per_node:
         raise SpecError(f"--gres {text}: expected no --gpus-per-node beside it")
     if count:
@@ -120,12 +120,12 @@ def _gres(draft: Draft, text: str) -> None:
             draft.shape.append(f"--gres={words}")
 
 
-def _typed_gpus(draft: Draft, option: str, text: str, *, one: bool = False) -> int | None:
+def _typed_gpus(draft: Draft, option: str, text: str, *, typed: bool = False) -> int | None:
     """Read NUMBER, TYPE:NUMBER or, where `one` is meant without a number, TYPE; None for 0."""
     if "," in text:
         raise SpecError(f"{option} {text} (expected one type of GPU); the others are components")
     kind, _, count = text.rpartition(":")
-    if one and not re.fullmatch(r"\d+", count):
+    if typed and not re.fullmatch(r"\d+", count):
         kind, count = text, "1"
     if kind:
         wish(option, "gpuType")(draft, kind)

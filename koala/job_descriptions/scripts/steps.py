@@ -23,20 +23,20 @@ def texts_of_parts(text: str, count: int) -> tuple[list[str], list[str]]:
     """Return the text of each part, empty for a part without a step, and warnings. Raises
     SpecError."""
     source = Source(text=text)
-    steps = [(found, _commands(found, source, count)) for found in _STEP.finditer(text)]
-    for found in re.finditer(r"^[^#\n]*--(?:het|pack)-group", text, re.MULTILINE):
-        if not any(step.start() <= found.start() < step.end() for step, _ in steps):
+    steps = [(step, _commands(step, source, count)) for step in _STEP.finditer(text)]
+    for option in re.finditer(r"^[^#\n]*--(?:het|pack)-group", text, re.MULTILINE):
+        if not any(step.start() <= option.start() < step.end() for step, _ in steps):
             raise _refusal(
                 "found in the middle of a line (expected an `srun` that begins one)",
                 source,
-                found.start(),
+                option.start(),
             )
     texts, warnings = [text] * count, []
     for part in reversed(range(count)):
         own = [step for step, commands in steps if commands[part]]
-        for found, commands in reversed(steps):
-            instead = found[1] + (commands[part] or "true")
-            texts[part] = texts[part][: found.start()] + instead + texts[part][found.end() :]
+        for step, commands in reversed(steps):
+            instead = step[1] + (commands[part] or "true")
+            texts[part] = texts[part][: step.start()] + instead + texts[part][step.end() :]
         if part and not own:
             texts[part] = ""
             warnings.append(f"part {part} runs nothing, and ends at once: no srun names its group")
@@ -58,8 +58,8 @@ def _commands(step: re.Match[str], source: Source, count: int) -> list[str]:
     commands = [""] * count
     programs = "\0".join(words[:end]).split("\0:\0")
     for place, program in enumerate(program.replace("\0", " ") for program in programs):
-        found = _GROUP.search(program)
-        for group in (found[1] if found else str(place)).split(","):
+        group_option = _GROUP.search(program)
+        for group in (group_option[1] if group_option else str(place)).split(","):
             if group not in map(str, range(count)):
                 raise _refusal(f"found {group!r}, expected 0 to {count - 1}", source, step.start(2))
             if commands[int(group)] or _END.fullmatch(rest) is None:

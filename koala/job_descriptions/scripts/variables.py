@@ -25,8 +25,8 @@ def check_variables(
     of = {name: kind for kind in kinds for name in kind.variables}
     seen = set(draft.environment)
     for number, line in enumerate(text.split("\n"), start=1):
-        for found in _READ.finditer(_COMMENT.sub(r"\1", line)):
-            name = found[1]
+        for match in _READ.finditer(_COMMENT.sub(r"\1", line)):
+            name = match[1]
             kind = of.get(name)
             if kind is None or name in seen:
                 continue
@@ -35,7 +35,7 @@ def check_variables(
                 continue
             at = title if site.system is None else site.system
             if message := _problem(draft, name, kind, is_set=kind.title == at, site=site):
-                draft.warn(message, Position(line=number, column=found.start(1) + 1, source=line))
+                draft.warn(message, Position(line=number, column=match.start(1) + 1, source=line))
 
 
 def _problem(draft: Draft, name: str, kind: Directives, *, is_set: bool, site: ScriptSite) -> str:

@@ -36,7 +36,7 @@ class PastRun:
     @property
     def missing(self) -> int:
         """Number of events at the start that the journal no longer keeps."""
-        return 0 if self.past.begin is None else self.past.begin.mark.seq
+        return 0 if self.past.begin is None else self.past.begin.position.seq
 
     def require(self, job: str) -> JobId:
         """Check that the run has this job. Raises UnknownJobError."""

@@ -219,7 +219,7 @@ def _head(run: PastRun) -> dict[str, Any]:
 
     return {
         "journal": str(run.past.source),
-        "is_marked": run.past.mark is not None,
+        "is_marked": run.past.committed is not None,
         "events": run.history.events,
         "first_at": run.history.first_at,
         "last_at": run.history.last_at,

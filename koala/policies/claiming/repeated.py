@@ -19,14 +19,14 @@ def repeated(question: ClaimQuestion, view: GridView, place: PlacementPolicy) ->
     """Claim all components that the job needs, at their sites or at others that the placement
     policy finds and the file reaches in time; else claim nothing. No job is preempted.
     """
-    found = _placed(question, view, place)
-    fraction = min(1.0, (question.held + len(found)) / question.components)
-    if _is_enough(question, found):
+    placed = _placed(question, view, place)
+    fraction = min(1.0, (question.held + len(placed)) / question.components)
+    if _is_enough(question, placed):
         sites = {part.component: part.site for part in question.pending}
         return ClaimPlan(
             fraction=fraction,
-            claims=tuple(a.component for a in found if a.site == sites[a.component]),
-            moves=tuple(a for a in found if a.site != sites[a.component]),
+            claims=tuple(a.component for a in placed if a.site == sites[a.component]),
+            moves=tuple(a for a in placed if a.site != sites[a.component]),
         )
     return ClaimPlan(
         fraction=fraction, forced=_forced(question, view) if question.reclaimable else ()
@@ -37,24 +37,24 @@ def _placed(
     question: ClaimQuestion, view: GridView, place: PlacementPolicy
 ) -> tuple[Assignment, ...]:
     """Find sites at which the pending parts can start now: their own, else by the policy."""
-    found: list[Assignment] = []
+    assignments: list[Assignment] = []
     blocked: list[PendingPart] = []
     for part in by_decreasing_size(question.pending):
         if part.site is not None and part.fits(view, part.site):
             view.take(part.site, part.processors, part.gpus)
-            found.append(Assignment(component=part.component, site=part.site))
+            assignments.append(Assignment(component=part.component, site=part.site))
         else:
             blocked.append(part)
     strict = [part for part in blocked if not part.is_optional]
     for parts in (strict, *([part] for part in blocked if part.is_optional)):
-        answer = place(_request(parts, question, found), view) if parts else None
+        answer = place(_request(parts, question, assignments), view) if parts else None
         if isinstance(answer, Placement):
             sizes = {part.component: (part.processors, part.gpus) for part in parts}
             for assignment in answer.assignments:
                 view.take(assignment.site, *sizes[assignment.component])
                 view.book(assignment)
-                found.append(assignment)
-    return tuple(sorted(found, key=lambda assignment: assignment.component))
+                assignments.append(assignment)
+    return tuple(sorted(assignments, key=lambda assignment: assignment.component))
 
 
 def by_decreasing_size(parts: Iterable[PendingPart]) -> list[PendingPart]:
@@ -69,7 +69,7 @@ def by_decreasing_size(parts: Iterable[PendingPart]) -> list[PendingPart]:
 
 
 def _request(
-    parts: Sequence[PendingPart], question: ClaimQuestion, found: Sequence[Assignment]
+    parts: Sequence[PendingPart], question: ClaimQuestion, placed: Sequence[Assignment]
 ) -> PlacementRequest:
     return PlacementRequest(
         parts=tuple(
@@ -86,14 +86,14 @@ def _request(
         transfer_s_max=question.remaining_s,
         demand=question.demand,
         home=question.home,
-        beside=(*question.held_at, *(assignment.site for assignment in found)),
+        beside=(*question.held_at, *(assignment.site for assignment in placed)),
     )
 
 
-def _is_enough(question: ClaimQuestion, found: Sequence[Assignment]) -> bool:
-    components = [assignment.component for assignment in found]
+def _is_enough(question: ClaimQuestion, placed: Sequence[Assignment]) -> bool:
+    components = [assignment.component for assignment in placed]
     has_strict = all(p.is_optional or p.component in components for p in question.pending)
-    return has_strict and question.held + len(found) >= question.components
+    return has_strict and question.held + len(placed) >= question.components
 
 
 # --- room among local jobs ---

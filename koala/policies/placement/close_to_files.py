@@ -20,12 +20,12 @@ def close_to_files(request: PlacementRequest, view: GridView) -> Placement | Unp
     idle, slots = view.idle(request.user), view.slots()
     assignments = []
     for part in by_decreasing_size(request.parts):
-        found = _closest(part, request, view, idle)
-        if found is None:
+        assignment = _closest(part, request, view, idle)
+        if assignment is None:
             return unplaceable(part, request, view, idle)
-        idle[found.site] -= part.processors
-        use_slot(found.site, slots, idle)
-        assignments.append(found)
+        idle[assignment.site] -= part.processors
+        use_slot(assignment.site, slots, idle)
+        assignments.append(assignment)
     return Placement(assignments=tuple(sorted(assignments, key=lambda a: a.component)))
 
 

@@ -155,7 +155,7 @@ class _Grid:
         """Source of a file for a site: itself, or the usable holder with the fastest link."""
         if site in holders:
             return site
-        usable = [one for one in holders if one in self.idle and self.view.is_source(one)]
+        usable = [h for h in holders if h in self.idle and self.view.is_source(h)]
         return max(usable, key=lambda holder: self.bandwidth((holder, site)), default=None)
 
 

@@ -53,15 +53,15 @@ def pack(components: int, size: int, idle: Sequence[int]) -> list[int] | None:
     """Place components of one size as `worst_fit` does, for bare numbers: the index of each
     component's site, or None if they do not fit."""
     free = list(idle)
-    found = []
+    sites = []
     for _ in range(components):
         most = max(free)
         if most < size:
             return None
         site = free.index(most)
         free[site] -= size
-        found.append(site)
-    return found
+        sites.append(site)
+    return sites
 
 
 def _fit(
@@ -88,12 +88,12 @@ def _fit(
 
 def _routes(request: PlacementRequest, view: GridView) -> dict[Inputs | None, Routes | None]:
     """Map the input files of the parts to the sites that they can reach; None without files."""
-    found: dict[Inputs | None, Routes | None] = {None: None}
+    routes: dict[Inputs | None, Routes | None] = {None: None}
     for part in request.parts:
-        if part.file is not None and part.file not in found:
+        if part.file is not None and part.file not in routes:
             near = view.routes(part.file, request.user)
-            found[part.file] = {site: (cost, source) for cost, source, site in near}
-    return found
+            routes[part.file] = {site: (cost, source) for cost, source, site in near}
+    return routes
 
 
 def _taken(part: Part, used: list[SiteName], idle: dict[SiteName, int]) -> Unplaceable | None:

@@ -204,7 +204,7 @@ def _hold_s(question: TicketQuestion) -> Seconds:
 
 def _may_be_told(part: TicketPart, question: TicketQuestion) -> bool:
     """Test for a component whose site has told no start so far, and may yet do so."""
-    longest_s = max(one.waited_s for one in question.parts)
+    longest_s = max(other_part.waited_s for other_part in question.parts)
     waited_s = part.waited_s if part.tickets else longest_s  # its site may take none of it
     return not part.is_known and waited_s < NEWS_S
 
@@ -217,5 +217,5 @@ def _again_s(question: TicketQuestion, hold_s: Seconds) -> Seconds:
     """Return the time until a component may have to be given back."""
     held = [part.held_s for part in question.parts if part.held_s is not None]
     looks = (_look_s(question), hold_s)
-    ends = [end_s - one for one in held for end_s in looks if end_s > one]
+    ends = [end_s - held_s for held_s in held for end_s in looks if end_s > held_s]
     return min(ends, default=FOREVER)

@@ -11,6 +11,7 @@ from koala.common.protocol import messages
 from koala.common.protocol.codec import FROM_AGENT
 from koala.common.protocol.messages import LogChunk
 from koala.common.protocol.names import ClaimId, SiteName
+from koala.common.protocol.versions import PROTOCOL
 from koala.common.wire.v1 import link_pb2
 from koala.errors import SpecError
 from koala_agent.link import codec, session_events
@@ -88,7 +89,7 @@ def order_in(**kind: object) -> session_events.Order:
         ("try_paths", link_pb2.TryPaths(claim=CLAIM, listens=[70_000], limit_s=1.0), "1 to 65535"),
         ("try_paths", link_pb2.TryPaths(claim=CLAIM, listens=[80]), "limit_s = 0"),
         ("release", link_pb2.Release(claim=CLAIM, release_at=math.inf), "release_at = inf"),
-        ("welcome", link_pb2.Welcome(epoch=1, protocol=1), "hold_lease_s = 0.0"),
+        ("welcome", link_pb2.Welcome(epoch=1, protocol=PROTOCOL), "hold_lease_s = 0.0"),
     ],
 )
 def test_what_cannot_be_meant_is_an_error_that_says_so(kind: str, body: object, word: str) -> None:
@@ -98,9 +99,9 @@ def test_what_cannot_be_meant_is_an_error_that_says_so(kind: str, body: object, 
 
 
 def test_a_registration_has_the_facts_of_the_site() -> None:
-    register = messages.Register(protocol=1, session="s", epoch_seen=4, idle=7)
+    register = messages.Register(protocol=PROTOCOL, session="s", epoch_seen=4, idle=7)
     sent = codec.encode(register, lambda: FACTS).register
-    assert (sent.protocol, sent.version, sent.site, sent.session) == (1, "1.2", "delft", "s")
+    assert (sent.protocol, sent.version, sent.site, sent.session) == (PROTOCOL, "1.2", "delft", "s")
     assert (sent.epoch_seen, sent.idle) == (4, 7)
     assert sent.facts == link_pb2.Facts(
         processors=8,

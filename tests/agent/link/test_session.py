@@ -49,7 +49,7 @@ from koala_agent.link.session_events import (
 from tests.harness.properties import holds_for
 
 
-def welcome(epoch: int = 1, *, protocol: int = 1) -> Welcome:
+def welcome(epoch: int = 1, *, protocol: int = PROTOCOL) -> Welcome:
     return Welcome(
         epoch=epoch,
         protocol=protocol,
@@ -332,7 +332,11 @@ def test_what_cannot_come_in_a_live_session_ends_it(message: FromDaemon) -> None
 def test_another_protocol_is_refused_by_name() -> None:
     script = SessionScript()
     script.register()
-    script.receive(welcome(1, protocol=2), HangUp(1, "the daemon speaks protocol 2, this agent 1"))
+    why = (
+        f"the daemon speaks protocol 1, this agent {PROTOCOL}: install the same version of Koala at"
+        " both"
+    )
+    script.receive(welcome(1, protocol=1), HangUp(1, why))
 
 
 def test_site_figures_go_out_at_once_and_then_at_most_every_20_ms() -> None:

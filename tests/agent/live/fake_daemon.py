@@ -22,6 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import grpc
 
+from koala.common.protocol.versions import PROTOCOL
 from koala.common.wire.v1 import link_pb2
 from koala.common.wire.v1.link_pb2_grpc import AgentLinkServicer, add_AgentLinkServicer_to_server
 from tests.harness.ports import free_port
@@ -73,7 +74,7 @@ class FakeSession:
         self.say(
             welcome=link_pb2.Welcome(
                 epoch=self._daemon.epoch,
-                protocol=1,
+                protocol=PROTOCOL,
                 hold_lease_s=hold_lease_s,
                 run_lease_s=run_lease_s,
                 kill_s=kill_s,

@@ -12,6 +12,7 @@ import pytest
 from koala.common.protocol import messages
 from koala.common.protocol.messages import LogChunk, SiteFigures, Watermark, Welcome
 from koala.common.protocol.names import ClaimId, SiteName
+from koala.common.protocol.versions import PROTOCOL
 from koala.common.runtime import clock
 from koala.common.wire.v1 import link_pb2
 from koala_agent.link import codec
@@ -104,7 +105,7 @@ async def test_a_session_over_sockets_tells_the_inventory_and_takes_what_is_want
     agent.reports = (messages.Report(claim=CLAIM, state=messages.ReportState.GRANTED, nonce="n"),)
     async with fake_daemon() as daemon, linked(daemon, agent) as link:
         session = await daemon.session()
-        assert daemon.metadata["koala-protocol"] == "1"
+        assert daemon.metadata["koala-protocol"] == str(PROTOCOL)
         assert session.register.site == "delft"
         assert session.register.idle == 6
         assert session.register.facts.starts_after_stop

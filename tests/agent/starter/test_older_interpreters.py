@@ -88,7 +88,7 @@ async def test_a_helper_runs_processes_on_another_machine(
         end = (await site.gone()).end
         assert end is not None
         folder = site.folders.folder(hold.claim)
-        assert end.is_well, (end, (folder / "placeholder.out").read_text())
+        assert end.succeeded, (end, (folder / "placeholder.out").read_text())
         said = [(folder / f"stdout.{number}").read_text() for number in range(2)]
     assert said == ["0 on node1\n", "1 on node2\n"]
 

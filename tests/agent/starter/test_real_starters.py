@@ -54,7 +54,7 @@ async def test_a_program_runs_after_the_barrier_and_its_end_is_told(tmp_path: Pa
         passed = await site.passed(a_shell_hold("echo hello; exit 0"))
         assert passed.passed_at is not None
         end = await end_of(site)
-    assert end.is_well, end
+    assert end.succeeded, end
     assert (folder(tmp_path) / "stdout.0").read_text() == "hello\n"
 
 
@@ -154,7 +154,7 @@ async def test_a_program_reads_who_the_members_are(tmp_path: Path) -> None:
     hold = a_shell_hold(script, claim="j1/1/0/1", processes=2, label="left")
     async with a_site(tmp_path) as site:
         await site.passed(hold, peers=2)
-        assert (await end_of(site)).is_well
+        assert (await end_of(site)).succeeded
     lines = (folder(tmp_path) / "stdout.1").read_text().splitlines()
     bundle = json.loads(lines[-1])
     told = dict(line.split("=", 1) for line in lines[:-1] if "=" in line)
@@ -242,7 +242,7 @@ async def test_limits_of_time_and_memory_reach_the_program(tmp_path: Path) -> No
     hold = a_shell_hold("ulimit -t; ulimit -d", cpu_time_s=7.0, memory_max_mb=512)
     async with a_site(tmp_path) as site:
         await site.passed(hold)
-        assert (await end_of(site)).is_well
+        assert (await end_of(site)).succeeded
     assert (folder(tmp_path) / "stdout.0").read_text().split() == ["7", str(512 * 1024)]
 
 

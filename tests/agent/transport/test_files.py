@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from koala.errors import LocalManagerError
-from koala_agent.transport import ssh_host
+from koala_agent.transport import site_files
 from koala_agent.transport.interface import FileStatus, Transport
 from koala_agent.transport.local import LocalTransport
-from koala_agent.transport.sftp import open_sftp
 from tests.agent.transport.servers import a_server, a_transport
 from tests.harness.small_disk import fill, small_disk
 
@@ -67,7 +66,6 @@ def mode_of(path: str) -> int:
 
 @pytest.mark.root
 async def test_a_full_disk_at_the_site_is_told_and_the_old_content_stays(tmp_path: Path) -> None:
-    """An account's quota has the same words: SFTP knows one for all errors of writing."""
     with (
         a_server(account="root") as server,
         small_disk(server.folder / "disk", megabytes=2) as disk,
@@ -75,32 +73,24 @@ async def test_a_full_disk_at_the_site_is_told_and_the_old_content_stays(tmp_pat
         async with a_transport(server) as transport:
             await transport.put(f"{disk}/kept", b"old")
             fill(disk, 16_384)
-            with pytest.raises(OSError, match="disk, or your quota there, is full") as raised:
+            with pytest.raises(OSError, match="No space left on device") as raised:
                 await transport.put(f"{disk}/kept", b"x" * 1_000_000)
             assert raised.value.errno == errno.ENOSPC
             assert await transport.get(f"{disk}/kept", 100) == b"old"
             assert set(await transport.list(str(disk))) == {"kept", "filler"}
 
 
-async def test_a_server_without_sftp_serves_by_its_program_or_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_host_without_python_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site_files, "_SERVE", "exit 1 # {python} {size}")
     with a_server() as server:
-        config = server.folder / "sshd_config"
-        config.write_text(config.read_text().replace("Subsystem", "#"))
-        server.cut()
-        server.start()
         async with a_transport(server) as transport:
-            await transport.put(f"{server.home}/by-program", b"1")
-            assert "by-program" in await transport.list(str(server.home))
-        monkeypatch.setattr(ssh_host, "SFTP_SERVER", "exit 1")
-        async with a_transport(server) as transport:
-            with pytest.raises(LocalManagerError, match="the host offers no SFTP subsystem, and"):
+            with pytest.raises(LocalManagerError, match="the host has no Python"):
                 await transport.list(str(server.home))
 
 
-@pytest.mark.parametrize("packet", [r"\0\0\0\11\2\0\0\0\3\0\0\0\377", r"\0\0\0\1\2", r"\0\0\0\0"])
-async def test_what_is_no_sftp_is_told(packet: str) -> None:
-    """An extension behind the end of its packet, a packet without a version, one without an end."""
-    with pytest.raises(LocalManagerError, match="sftp: a packet"):
-        await open_sftp(("/bin/sh", "-c", f"printf '{packet}'; exec cat"), limit_s=60.0)
+async def test_what_is_no_answer_ends_the_connection_and_is_told() -> None:
+    script = "cat >/dev/null & echo welcome; echo koala-files 1; echo '[1'"
+    files = await site_files.open_files(("/bin/sh", "-c", script), python="", limit_s=60.0)
+    await files.receive()
+    with pytest.raises(LocalManagerError, match="files over ssh: "):
+        await files.call("names", b"/")

@@ -14,7 +14,7 @@ from grpc import aio
 
 from koala.common.files.channels import CHANNEL_OPTIONS
 from koala.common.files.orders import Report
-from koala.common.files.transfer import TransferLimits
+from koala.common.files.retries import RetryLimits
 from koala.common.protocol.messages import (
     FetchOrder,
     FileFound,
@@ -33,7 +33,7 @@ SOON_S = 0.01
 """Between two looks at what comes true soon."""
 LIMIT_S = 60.0
 SECRET = b"a secret of the tests"
-QUICK = TransferLimits(pause_s=0.02, pause_s_max=0.1, stalled_s=5.0)
+QUICK = RetryLimits(tries_max=12, busy_s=3600.0, pause_s=0.02, pause_s_max=0.1, stalled_s=5.0)
 
 _T = TypeVar("_T")
 
@@ -194,8 +194,8 @@ def orders(
 def relayed(serve: ServeOrder, fetch: FetchOrder) -> tuple[ServeOrder, FetchOrder]:
     """The same copy through the relay at the fetch's address."""
     return (
-        replace(serve, relay=fetch.address, token=token(SECRET, Purpose.OFFER, serve.transfer)),
-        replace(fetch, token=token(SECRET, Purpose.READ, fetch.transfer)),
+        replace(serve, relay=fetch.address, token=token(SECRET, Purpose.PUT, serve.transfer)),
+        replace(fetch, token=token(SECRET, Purpose.GET, fetch.transfer)),
     )
 
 
@@ -304,8 +304,8 @@ class Proxy:
 async def a_lazy_reader(fetch: FetchOrder) -> AsyncIterator[None]:
     """Somebody who asks for a file, takes its first message, and then nothing more."""
     async with aio.insecure_channel(fetch.address, options=CHANNEL_OPTIONS) as channel:
-        request = files_pb2.ReadRequest(transfer=fetch.transfer, token=fetch.token)
-        call = files_pb2_grpc.FilesStub(channel).Read(request)
+        request = files_pb2.GetRequest(name=fetch.transfer, token=fetch.token)
+        call = files_pb2_grpc.FilesStub(channel).Get(request)
         await call.read()
         yield
         call.cancel()

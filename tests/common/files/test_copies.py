@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from koala.common.files.bandwidth_limits import BandwidthLimits, LinkLimits
-from koala.common.files.transfer import TransferLimits
 from koala.common.protocol.messages import TransferProgress
 from tests.common.files.stage import (
     LIMIT_S,
@@ -232,7 +231,7 @@ async def test_a_rate_holds_within_a_fifth_at_either_end(
 
 async def test_a_source_that_falls_silent_is_cut_and_the_copy_goes_on(tmp_path: Path) -> None:
     content = some_bytes(2_000_000)
-    limits = TransferLimits(pause_s=0.02, stalled_s=0.5)
+    limits = replace(QUICK, stalled_s=0.5)
     async with (
         running(a_site(tmp_path, "delft")) as delft,
         running(a_site(tmp_path, "leiden", transfers=limits)) as leiden,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from koala.common.files.confined_folder import Descriptor, Folder, UnusableFileError
 from koala.common.files.names import PART_BYTES_MAX, check_name, escape, is_name
+from koala.common.protocol.names import SpooledName
 from koala.daemon.files.spool import AttemptComponent, Spool
 from koala.errors import SpecError
 
@@ -66,7 +67,8 @@ def check_spool(spool: Spool, *, name: str, label: str, job: str, is_log: bool) 
     part.write_bytes(b"stored")
     jobs = spool.incoming.parent.resolve() / "jobs"
     try:
-        spool.store(part, claim=f"{job}/1/0/1", label=label, name=name, is_log=is_log)
+        spooled = SpooledName(claim=f"{job}/1/0/1", is_log=is_log, name=name)
+        spool.store(part, spooled, label)
     except (SpecError, OSError):  # or a file stands where this name needs a folder
         return
     place = AttemptComponent(job=job, attempt=1, component=0)

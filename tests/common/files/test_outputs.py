@@ -14,7 +14,7 @@ from grpc import aio
 from koala.common.files.orders import Uploaded, UploadOrder
 from koala.common.files.uploads import UploadLimits
 from koala.common.protocol.messages import ClaimEnd, EndKind, Hold, Program
-from koala.common.protocol.names import ClaimId
+from koala.common.protocol.names import ClaimId, SpooledName
 from koala.common.wire.v1 import files_pb2, files_pb2_grpc
 from koala.daemon.files.spool import AttemptComponent, EndedJob, Spool
 from koala.daemon.files.transfer_tokens import Purpose, token
@@ -42,6 +42,7 @@ CLAIM = "j1/2/0/1"
 PLACE = AttemptComponent(job="j1", attempt=2, component=0)
 IMPATIENT = UploadLimits(stalled_s=0.5)
 """For what stands still."""
+RIGHT = b"the checksum"
 
 
 @asynccontextmanager
@@ -62,7 +63,7 @@ def an_upload(work: Path, address: str, *, claim: str = CLAIM, label: str = "lef
     return UploadOrder(
         claim=claim,
         label=label,
-        token=token(SECRET, Purpose.STORE, claim),
+        token=token(SECRET, Purpose.PUT, claim),
         relay=address,
         folder=work,
         outputs={},
@@ -219,45 +220,81 @@ async def test_a_claim_cannot_store_for_another_one(tmp_path: Path, claim: str) 
 
 
 @pytest.mark.parametrize(
-    ("sent", "code"),
+    ("sent", "code", "left_bytes"),
     [
-        ((b"whole",), grpc.StatusCode.OK),
-        ((b"who",), grpc.StatusCode.DATA_LOSS),  # as when the sender was killed
-        ((b"whole", b"more"), grpc.StatusCode.INVALID_ARGUMENT),
-        ((b"while",), grpc.StatusCode.DATA_LOSS),
+        ((b"who", b"le", RIGHT), grpc.StatusCode.OK, None),
+        ((b"who",), grpc.StatusCode.DATA_LOSS, 3),  # as when the sender was killed
+        ((b"whole", b"more"), grpc.StatusCode.INVALID_ARGUMENT, None),
+        ((b"whole", b"", RIGHT), grpc.StatusCode.INVALID_ARGUMENT, None),
+        ((b"while", RIGHT), grpc.StatusCode.DATA_LOSS, None),
+        ((b"who", RIGHT), grpc.StatusCode.DATA_LOSS, None),
     ],
 )
 async def test_only_what_came_as_it_was_announced_is_kept(
-    tmp_path: Path, sent: tuple[bytes, ...], code: grpc.StatusCode
+    tmp_path: Path, sent: tuple[bytes, ...], code: grpc.StatusCode, left_bytes: int | None
 ) -> None:
-    start = files_pb2.StoreStart(
-        claim=CLAIM,
-        token=token(SECRET, Purpose.STORE, CLAIM),
-        name="model.bin",
-        size_bytes=5,
-        checksum=sha256(b"whole"),
-    )
+    name = f"{CLAIM}/output/model.bin"
+    start = files_pb2.PutStart(name=name, token=token(SECRET, Purpose.PUT, CLAIM), size_bytes=5)
     assert await stored(tmp_path / "spool", start, *sent) == code
     spool = Spool(tmp_path / "spool")
     assert spool.outputs(PLACE).exists() == (code == grpc.StatusCode.OK)
+    left = [path.stat().st_size for path in spool.incoming.iterdir()]
+    assert left == ([] if left_bytes is None else [left_bytes])
+
+
+async def test_an_output_goes_on_where_the_connection_was_cut(tmp_path: Path) -> None:
+    content = some_bytes(3_000_000)
+    async with a_finished_claim(tmp_path) as (delft, order):
+        order.folder.joinpath("model.bin").write_bytes(content)
+        proxy = Proxy(order.relay, up_cuts=(1_200_000,) * 10)
+        async with proxy.listening() as address:
+            wanted = replace(order, outputs=named("model.bin"), relay=address)
+            (uploaded,) = await delft.files.upload(wanted)
+    assert uploaded.error == ""
+    # Had it begun again each time, no connection would have lasted for the whole file.
+    assert 2 <= proxy.cut_connections < 10
+    spool = Spool(tmp_path / "spool")
+    assert spool.outputs(PLACE).joinpath("model.bin").read_bytes() == content
     assert list(spool.incoming.iterdir()) == []
+
+
+async def test_an_output_that_changed_between_two_tries_begins_again(tmp_path: Path) -> None:
+    content = some_bytes(100_000)
+    async with a_finished_claim(tmp_path) as (delft, order):
+        name = SpooledName(claim=CLAIM, is_log=False, name="model.bin")
+        Spool(tmp_path / "spool").part(name).write_bytes(some_bytes(60_000, seed=2))
+        order.folder.joinpath("model.bin").write_bytes(content)
+        (uploaded,) = await delft.files.upload(replace(order, outputs=named("model.bin")))
+    assert uploaded.error == ""
+    kept = Spool(tmp_path / "spool").outputs(PLACE).joinpath("model.bin")
+    assert kept.read_bytes() == content
+
+
+def test_bytes_that_no_sender_goes_on_with_are_deleted(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    for name in ("old", "new"):
+        (spool.incoming / name).write_bytes(b"half")
+    os.utime(spool.incoming / "old", (1.0, 1.0))
+    spool.sweep()
+    assert [path.name for path in spool.incoming.iterdir()] == ["new"]
 
 
 @pytest.mark.parametrize(
     "start",
     [
-        files_pb2.StoreStart(name="../../../../out"),
-        files_pb2.StoreStart(name="/out"),
-        files_pb2.StoreStart(name=""),
-        files_pb2.StoreStart(name="out", label="x" * 2000),
-        files_pb2.StoreStart(name="out", size_bytes=2**41),
-        files_pb2.StoreStart(name="stdout.0", is_log=True, size_bytes=2**24),
+        files_pb2.PutStart(name="output/../../../../out"),
+        files_pb2.PutStart(name="output//out"),
+        files_pb2.PutStart(name="output/"),
+        files_pb2.PutStart(name="output/out", label="x" * 2000),
+        files_pb2.PutStart(name="output/out", size_bytes=2**41),
+        files_pb2.PutStart(name="log/stdout.0", size_bytes=2**24),
     ],
 )
 async def test_a_hostile_start_is_refused_for_good_before_anything_is_sent(
-    tmp_path: Path, start: files_pb2.StoreStart
+    tmp_path: Path, start: files_pb2.PutStart
 ) -> None:
-    start.MergeFrom(files_pb2.StoreStart(claim=CLAIM, token=token(SECRET, Purpose.STORE, CLAIM)))
+    start.name = f"{CLAIM}/{start.name}"
+    start.token = token(SECRET, Purpose.PUT, CLAIM)
     code = await stored(tmp_path / "spool", start)
     assert code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.OUT_OF_RANGE)
     assert everything_in(tmp_path) == ["spool", "incoming"]
@@ -374,24 +411,28 @@ def test_tokens_differ_by_secret_purpose_and_identity() -> None:
         for purpose in Purpose
         for identity in ("j1/1/t1", "j1/1/t2")
     }
-    assert len(tokens) == 12
+    assert len(tokens) == 8
 
 
 def everything_in(folder: Path) -> list[str]:
     return [path.name for path in folder.rglob("*")]
 
 
-async def stored(
-    spool: Path, start: files_pb2.StoreStart, *blocks: bytes
-) -> grpc.StatusCode | None:
-    """Return a relay's answer to a stream of these messages."""
+async def stored(spool: Path, start: files_pb2.PutStart, *blocks: bytes) -> grpc.StatusCode | None:
+    """Return a relay's answer to a stream of these messages; RIGHT is the checksum."""
     async with a_relay(spool) as address, aio.insecure_channel(address) as channel:
-        call = files_pb2_grpc.RelayStub(channel).Store()
+        call = files_pb2_grpc.RelayStub(channel).Put()
         with suppress(asyncio.InvalidStateError):  # the relay has answered already
-            await call.write(files_pb2.StoreUp(start=start))
+            await call.write(files_pb2.Frame(start=start))
             for block in blocks:
-                await call.write(files_pb2.StoreUp(data=block))
+                frame = files_pb2.Frame(data=block)
+                if block is RIGHT:
+                    frame = files_pb2.Frame(checksum=sha256(b"whole"))
+                await call.write(frame)
             await call.done_writing()
+        with suppress(aio.AioRpcError):
+            async for _answer in call:
+                pass
         return await call.code()
 
 
@@ -400,4 +441,4 @@ def store(
 ) -> None:
     part = spool.incoming / "part"
     part.write_bytes(content)
-    spool.store(part, claim=claim, label="left", name=name, is_log=is_log)
+    spool.store(part, SpooledName(claim=claim, is_log=is_log, name=name), "left")

@@ -150,20 +150,19 @@ def test_a_daemon_that_is_killed_while_it_starts_its_relay_leaves_none_and_no_tr
         assert relay.stderr.read() == b""
 
 
-@pytest.mark.parametrize("purpose", [Purpose.OFFER, Purpose.STORE])
-async def test_a_token_for_another_purpose_does_not_read(tmp_path: Path, purpose: Purpose) -> None:
+async def test_a_token_for_another_purpose_does_not_read(tmp_path: Path) -> None:
     async with (
         a_relay(tmp_path / "spool") as address,
         running(a_site(tmp_path, "leiden", transfers=replace(QUICK, tries_max=2))) as leiden,
     ):
         _, fetch = orders(b"1234", address=address)
-        leiden.files.fetch(replace(fetch, token=token(SECRET, purpose, fetch.transfer)))
+        leiden.files.fetch(replace(fetch, token=token(SECRET, Purpose.PUT, fetch.transfer)))
         assert "UNAUTHENTICATED" in (await failed(leiden, fetch.transfer)).reason
 
 
 async def test_an_offer_needs_its_own_token(tmp_path: Path) -> None:
     async with a_relay(tmp_path / "spool") as address:
-        assert await _offered(address, "j1/1/t1", token(SECRET, Purpose.READ, "j1/1/t1")) == (
+        assert await _offered(address, "j1/1/t1", token(SECRET, Purpose.GET, "j1/1/t1")) == (
             grpc.StatusCode.UNAUTHENTICATED
         )
 
@@ -198,7 +197,7 @@ async def test_the_rate_of_the_relay_holds_for_all_copies_together(tmp_path: Pat
 
 async def _offered(address: str, transfer: str, shown: str) -> grpc.StatusCode:
     async with aio.insecure_channel(address) as channel:
-        call = files_pb2_grpc.RelayStub(channel).Offer()
-        start = files_pb2.OfferStart(transfer=transfer, token=shown)
-        await call.write(files_pb2.OfferUp(start=start))
+        call = files_pb2_grpc.RelayStub(channel).Put()
+        start = files_pb2.PutStart(name=transfer, token=shown)
+        await call.write(files_pb2.Frame(start=start))
         return await call.code()

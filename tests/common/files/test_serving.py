@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from koala.common.files.transfer import TransferLimits
 from tests.common.files.stage import (
     QUICK,
     a_lazy_reader,
@@ -85,7 +84,7 @@ async def test_a_reader_that_takes_nothing_does_not_keep_its_place_for_ever(
     tmp_path: Path,
 ) -> None:
     content = some_bytes(2_000_000)
-    impatient = TransferLimits(pause_s=0.02, pause_s_max=0.1, stalled_s=0.25)
+    impatient = replace(QUICK, stalled_s=0.25)
     async with (
         running(a_site(tmp_path, "delft", transfers=impatient, readers_max=1)) as delft,
         running(a_site(tmp_path, "leiden")) as leiden,

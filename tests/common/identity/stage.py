@@ -26,6 +26,7 @@ from koala.client import AsyncClient
 from koala.common.identity.credentials import Credentials, read_credentials
 from koala.common.identity.keys import key_pem, make_request
 from koala.common.identity.tls import DAEMON_HOST, Identity, JoinToken, secure_channel, site_uri
+from koala.common.protocol.versions import PROTOCOL
 from koala.common.wire.status import PROTOCOL_KEY
 from koala.common.wire.v1.identity_pb2 import Issued, JoinRequest, WhereRequest
 from koala.common.wire.v1.identity_pb2_grpc import EnrolmentStub
@@ -35,7 +36,7 @@ from koala.daemon.config import Config
 from koala.daemon.lifecycle import Daemon
 from tests.daemon.running import config_of, running
 
-CALLS = ((PROTOCOL_KEY, "1"),)
+CALLS = ((PROTOCOL_KEY, str(PROTOCOL)),)
 LIMIT_S = 60.0
 
 

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from koala.daemon.auth import audit
-from koala.daemon.auth.audit import FILE, STRANGERS_FILE, Audit, record_local_operation
+from koala.daemon.auth.audit import FILE, UNAUTHENTICATED_FILE, Audit, record_local_operation
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_strangers_push_out_only_one_another(
         assert sum(told) == audit.STRANGERS_PER_S
     now[0] += 1.0
     write(log, 2)
-    sizes = [path.stat().st_size for path in tmp_path.glob(f"{STRANGERS_FILE}*")]
+    sizes = [path.stat().st_size for path in tmp_path.glob(f"{UNAUTHENTICATED_FILE}*")]
     assert sum(sizes) < 2 * 20_400
     lines = log.last(100_000)
     assert [line["object"] for line in (lines[0], lines[-1])] == ["j1", "j2"]

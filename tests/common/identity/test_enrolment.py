@@ -18,6 +18,7 @@ import pytest
 
 from koala.common.identity.keys import expires_at, make_request
 from koala.common.identity.tls import Identity, IdentityFile, JoinToken, identity_path
+from koala.common.protocol.versions import PROTOCOL
 from koala.common.runtime import clock
 from koala.common.wire.v1 import link_pb2
 from koala.common.wire.v1.identity_pb2 import RenewRequest
@@ -52,7 +53,10 @@ async def linked(stage: Secured, identity: Identity, site: str) -> AsyncIterator
     async with stage.channel(identity) as channel:
         call = AgentLinkStub(channel).Connect()
         register = link_pb2.Register(
-            protocol=1, site=site, session="s", facts=link_pb2.Facts(processors=4, grace_s=5.0)
+            protocol=PROTOCOL,
+            site=site,
+            session="s",
+            facts=link_pb2.Facts(processors=4, grace_s=5.0),
         )
         await call.write(link_pb2.FromAgent(register=register))
         await call.write(link_pb2.FromAgent(inventory_end=link_pb2.InventoryEnd()))

@@ -117,8 +117,8 @@ async def test_without_a_certificate_of_the_authority_nobody_reads(
                 address, host, authority=authority.certificate, identity=shown, options=()
             )
         async with channel:
-            request = files_pb2.ReadRequest(transfer=fetch.transfer, token=fetch.token)
-            call = files_pb2_grpc.FilesStub(channel).Read(request, timeout=LIMIT_S)
+            request = files_pb2.GetRequest(name=fetch.transfer, token=fetch.token)
+            call = files_pb2_grpc.FilesStub(channel).Get(request, timeout=LIMIT_S)
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await call.read()
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE

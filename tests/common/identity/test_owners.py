@@ -13,6 +13,7 @@ import grpc
 import pytest
 
 from koala.client import AsyncClient
+from koala.common.protocol.versions import PROTOCOL
 from koala.common.runtime import clock
 from koala.common.wire.status import PROTOCOL_KEY, TOKEN_KEY, TOKEN_SCHEME, USER_KEY
 from koala.common.wire.v1 import koala_pb2, koala_pb2_grpc
@@ -145,7 +146,7 @@ async def test_who_submits_is_who_was_authenticated(tmp_path: Path) -> None:
             token = TOKEN_SCHEME + (await them.stage.user("mallory")).token
             reply = await koala_pb2_grpc.KoalaStub(channel).Submit(
                 koala_pb2.SubmitRequest(submissions=[koala_pb2.Submission(rsl=ONE)]),
-                metadata=((PROTOCOL_KEY, "1"), (USER_KEY, "ann"), (TOKEN_KEY, token)),
+                metadata=((PROTOCOL_KEY, str(PROTOCOL)), (USER_KEY, "ann"), (TOKEN_KEY, token)),
                 timeout=LIMIT_S,
             )
         owners = {row["job"]: row["owner"] for row in await them.operator.list_jobs()}
@@ -226,7 +227,7 @@ async def test_a_stream_ends_when_its_caller_is_not_believed_any_more(
         stub = koala_pb2_grpc.KoalaStub(channel)
 
         def shown(token: str) -> tuple[tuple[str, str], ...]:
-            return ((PROTOCOL_KEY, "1"), (TOKEN_KEY, TOKEN_SCHEME + token))
+            return ((PROTOCOL_KEY, str(PROTOCOL)), (TOKEN_KEY, TOKEN_SCHEME + token))
 
         before = clock.unix_now()
         otto = shown((await them.stage.user("otto", "operator", expires_s=60.0)).token)
@@ -316,7 +317,7 @@ async def test_no_secret_is_in_a_log_or_in_what_is_refused(tmp_path: Path) -> No
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await stub.ListUsers(
                     koala_pb2.Empty(),
-                    metadata=((PROTOCOL_KEY, "1"), (TOKEN_KEY, TOKEN_SCHEME + wrong)),
+                    metadata=((PROTOCOL_KEY, str(PROTOCOL)), (TOKEN_KEY, TOKEN_SCHEME + wrong)),
                     timeout=LIMIT_S,
                 )
         secrets.append(wrong)

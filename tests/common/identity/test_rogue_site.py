@@ -101,13 +101,17 @@ async def test_a_site_that_stores_for_ever_leaves_places_to_others(tmp_path: Pat
         made = authority.sign_site(site, request, lifetime_s=3_600)
         return Identity(key=key, certificate=made.pem, authority=authority.certificate)
 
-    def start(claim: str) -> files_pb2.StoreUp:
-        shown = token(SECRET, Purpose.STORE, claim)
-        return files_pb2.StoreUp(
-            start=files_pb2.StoreStart(
-                claim=claim, token=shown, name="out", size_bytes=4, checksum=sha256(b"four")
-            )
+    def start(claim: str) -> files_pb2.Frame:
+        shown = token(SECRET, Purpose.PUT, claim)
+        return files_pb2.Frame(
+            start=files_pb2.PutStart(name=f"{claim}/output/out", token=shown, size_bytes=4)
         )
+
+    async def finish(call: Any) -> None:
+        frame = files_pb2.Frame(data=b"four", checksum=sha256(b"four"))
+        await call.write(frame)
+        await call.done_writing()
+        assert [answer async for answer in call][-1].is_done
 
     async with AsyncExitStack() as stack:
         identity = str(authority.serving())
@@ -126,22 +130,18 @@ async def test_a_site_that_stores_for_ever_leaves_places_to_others(tmp_path: Pat
 
         rogue, honest = await store_of("leiden"), await store_of("delft")
         incoming = tmp_path / "spool" / "incoming"
-        slow = [rogue.Store() for _ in range(2)]
+        slow = [rogue.Put() for _ in range(2)]
         for number, call in enumerate(slow):
             await call.write(start(f"j1/1/{number}/1"))
         await comes_true(lambda: len(list(incoming.glob("*.part"))) == len(slow))
-        refused = rogue.Store()
+        refused = rogue.Put()
         await refused.write(start("j1/1/2/1"))
         with pytest.raises(grpc.aio.AioRpcError, match="2 others of the same site are storing"):
-            await refused
-        for call, claim in ((honest.Store(), "j2/1/0/1"), (slow[0], "")):
+            await refused.read()
+        for call, claim in ((honest.Put(), "j2/1/0/1"), (slow[0], "")):
             if claim:
                 await call.write(start(claim))
-            await call.write(files_pb2.StoreUp(data=b"four"))
-            await call.done_writing()
-            assert (await call).size_bytes == 4
-        call = rogue.Store()  # there is a place again
+            await finish(call)
+        call = rogue.Put()  # there is a place again
         await call.write(start("j1/1/2/1"))
-        await call.write(files_pb2.StoreUp(data=b"four"))
-        await call.done_writing()
-        assert (await call).size_bytes == 4
+        await finish(call)

@@ -13,10 +13,11 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
 from koala.common.identity.credentials import Credentials
 from koala.common.identity.tls import Identity
+from koala.common.protocol.versions import PROTOCOL
 from koala.common.wire.status import PROTOCOL_KEY, TOKEN_KEY, TOKEN_SCHEME
 from koala.common.wire.v1 import identity_pb2, koala_pb2, link_pb2
 from koala.daemon.auth.access_rules import RENEW_TOKEN, RULES, CallerKind, Role
-from koala.daemon.auth.audit import STRANGERS_FILE
+from koala.daemon.auth.audit import UNAUTHENTICATED_FILE
 from tests.common.identity.stage import LIMIT_S, Secured, secured
 
 pytestmark = pytest.mark.live
@@ -74,7 +75,7 @@ def test_what_changes_something_is_in_the_audit_log() -> None:
         "Koala/Hello", "Koala/List", "Koala/Show", "Koala/Why", "Koala/Timeline", "Koala/Sites",
         "Koala/ListFiles", "Koala/Metrics", "Koala/Report", "Koala/Watch", "Koala/Logs",
         "Koala/Outputs", "Koala/ListEnrolments", "Koala/ListUsers", "Koala/Audit",
-        "Koala/ListGroups",
+        "Koala/ListGroups", "Koala/GridTimeline",
         "Koala/Queues",
         "Enrolment/Where",
     }  # fmt: skip
@@ -104,7 +105,9 @@ async def outcome(channel: Any, call: str, token: str) -> grpc.StatusCode:
     """The status of an empty request: whether it got as far as the method."""
     method = methods()[call]
     service = method.containing_service.full_name
-    metadata = [(PROTOCOL_KEY, "1")] + ([(TOKEN_KEY, TOKEN_SCHEME + token)] if token else [])
+    metadata = [(PROTOCOL_KEY, str(PROTOCOL))] + (
+        [(TOKEN_KEY, TOKEN_SCHEME + token)] if token else []
+    )
     path = f"/{service}/{method.name}"
     running: Any
     if method.client_streaming:
@@ -142,7 +145,7 @@ async def test_each_call_is_answered_for_those_it_is_for_and_for_nobody_else(
                         continue
                     if (name in ALLOWED[rule.needs]) == (code in refused):
                         wrong.append((name, call, code.name))
-        lines = [*stage.log(), *stage.log(STRANGERS_FILE)]
+        lines = [*stage.log(), *stage.log(UNAUTHENTICATED_FILE)]
     assert wrong == []
     told = {(line["who"], line["verb"]) for line in lines if "refused" in line["outcome"]}
     assert ("a-user", "AddUser") in told

@@ -31,7 +31,7 @@ def test_values_of_labels_are_those_of_the_core() -> None:
     assert list(m.CLAIM_PHASE.values) == phases
 
 
-@pytest.mark.parametrize("method", ["Koala/Submit", "AgentLink/Connect", "Relay/Store"])
+@pytest.mark.parametrize("method", ["Koala/Submit", "AgentLink/Connect", "Relay/Put"])
 def test_calls_are_told_apart_by_the_methods_of_the_services(method: str) -> None:
     assert method in m.METHOD.values
 

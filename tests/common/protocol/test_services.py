@@ -13,20 +13,13 @@ pytestmark = pytest.mark.live
 
 
 class Files(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
-    """Read and Store alone."""
+    """Get alone."""
 
-    async def Read(  # noqa: N802 - gRPC's names
-        self, request: pb.ReadRequest, _: Any
-    ) -> AsyncIterator[pb.Chunk]:
+    async def Get(  # noqa: N802 - gRPC's name
+        self, request: pb.GetRequest, _: Any
+    ) -> AsyncIterator[pb.Frame]:
         for word in (b"some", request.token.encode()):
-            yield pb.Chunk(data=word)
-
-    async def Store(  # noqa: N802
-        self, requests: AsyncIterator[pb.StoreUp], _: Any
-    ) -> pb.StoreReply:
-        async for _one in requests:
-            pass
-        return pb.StoreReply()
+            yield pb.Frame(data=word)
 
 
 async def test_streams_and_single_messages_arrive_and_what_is_missing_is_unimplemented() -> None:
@@ -38,12 +31,11 @@ async def test_streams_and_single_messages_arrive_and_what_is_missing_is_unimple
     await server.start()
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            read = files_pb2_grpc.FilesStub(channel).Read(pb.ReadRequest(token="bytes"))
-            assert [chunk.data async for chunk in read] == [b"some", b"bytes"]
+            read = files_pb2_grpc.FilesStub(channel).Get(pb.GetRequest(token="bytes"))
+            assert [frame.data async for frame in read] == [b"some", b"bytes"]
             relay = files_pb2_grpc.RelayStub(channel)
-            assert await relay.Store(iter([pb.StoreUp(), pb.StoreUp()])) == pb.StoreReply()
             with pytest.raises(grpc.aio.AioRpcError) as missing:
-                await relay.Offer(iter([])).read()
+                await relay.Put(iter([])).read()
             assert missing.value.code() is grpc.StatusCode.UNIMPLEMENTED
             enrolment = identity_pb2_grpc.EnrolmentStub(channel)
             with pytest.raises(grpc.aio.AioRpcError) as unknown:

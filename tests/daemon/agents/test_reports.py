@@ -14,6 +14,7 @@ from koala.common.protocol.messages import (
     SiteResources,
 )
 from koala.common.protocol.names import SILENT
+from koala.common.protocol.versions import PROTOCOL
 from koala.core.model import events as ev
 from koala.core.model.actions import Announce
 from koala.core.model.parameters import Parameters
@@ -77,7 +78,7 @@ def test_a_gate_that_a_batch_system_is_asked_for_after_the_registration_is_known
     told(scheduler, SiteResources(), "the batch system gives no answer")
     assert site.facts.gate == "user hold"
     registration = Register(
-        protocol=1, site=DELFT, session="2", epoch_seen=1, facts=Facts(processors=8), idle=0
+        protocol=PROTOCOL, site=DELFT, session="2", epoch_seen=1, facts=Facts(processors=8), idle=0
     )
     for event in reports.registration_events(registration, (), scheduler, ReplicaReports(), 3.0):
         scheduler.handle(event, 3.0)

@@ -18,6 +18,7 @@ from koala.common.protocol.messages import (
     Stop,
     Watermark,
 )
+from koala.common.protocol.versions import PROTOCOL
 from koala.core.model.values import ClaimId, SiteName, UserName
 from koala.daemon.agents.session import (
     BEATS_MAX,
@@ -42,7 +43,7 @@ GRANTED = Report(claim=ClaimId("j1/1/0/1"), state=ReportState.GRANTED, nonce="n"
 def registration(
     *,
     site: str = "delft",
-    protocol: int = 1,
+    protocol: int = PROTOCOL,
     epoch_seen: int = 5,
     facts: Facts = FACTS,
 ) -> Register:
@@ -118,15 +119,20 @@ def test_a_site_whose_two_ends_name_different_users_is_refused_for_good() -> Non
         return machine.receive(registration(facts=Facts(processors=4, **facts)), 0.0)
 
     belongs = "site delft belongs to ann by this daemon's configuration, and its agent takes only"
-    assert rejection(told(owner=UserName("bob"))) == (f"{belongs} those of bob", True)
+    expected = '(expected accounts.user = "ann" in the agent\'s configuration)'
+    assert rejection(told(owner=UserName("bob"))) == (f"{belongs} those of bob {expected}", True)
     others = (UserName("bob"), UserName("cas"))
-    assert rejection(told(users=others)) == (f"{belongs} those of its 2 users", True)
+    assert rejection(told(users=others)) == (
+        f"{belongs} those of its 2 users {expected}",
+        True,
+    )
     assert told(users=(UserName("ann"), *others)) == told(owner=UserName("ann")) == told() == []
 
 
 def test_another_protocol_is_refused_for_good() -> None:
-    reason, is_final = rejection(session().receive(registration(protocol=2), 0.0))
-    assert reason.startswith("the agent speaks protocol 2 (version 1), this daemon 1: install the")
+    reason, is_final = rejection(session().receive(registration(protocol=1), 0.0))
+    told = f"the agent speaks protocol 1 (version 1), this daemon {PROTOCOL}: install the same"
+    assert reason.startswith(told)
     assert is_final
 
 

@@ -20,11 +20,11 @@ from koala.core.purge import PurgedJob
 from koala.daemon.auth.access_rules import Caller, CallerKind, Role
 from koala.daemon.clients.listing import owner_wanted
 from koala.daemon.lifecycle import Daemon
-from koala.daemon.loop.group_commit import Upkeep
-from koala.daemon.state.recovery import begin_life
+from koala.daemon.loop.group_commit import Retention
+from koala.daemon.state.recovery import begin_run
 from koala.daemon.storage import archive
 from koala.daemon.storage.archive import ArchiveQuery
-from koala.daemon.storage.folder import FILE, MARK
+from koala.daemon.storage.folder import FILE, POSITION_FILE
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import RESTORE, Batch
 from koala.errors import DamagedError, ExhaustedError, RejectedError, UnknownJobError
@@ -48,7 +48,7 @@ TOGETHER = 10
 @pytest.fixture(autouse=True)
 def small_lots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let jobs be forgotten in small lots."""
-    monkeypatch.setattr("koala.daemon.assembly.Upkeep", partial(Upkeep, lot=LOT))
+    monkeypatch.setattr("koala.daemon.assembly.Retention", partial(Retention, chunk=LOT))
 
 
 @asynccontextmanager
@@ -133,7 +133,7 @@ async def test_the_key_of_a_forgotten_job_still_gives_that_job(tmp_path: Path) -
 def test_no_flipped_bit_in_the_archive_gives_a_key_a_second_job(tmp_path: Path) -> None:
     """In a page of its table or of an index: it is refused, or all is as it was."""
     config = config_of(tmp_path)
-    journal, _ = begin_life(config)
+    journal, _ = begin_run(config)
     journal.append(Batch(records=[], purged=ended_jobs(40)))
     journal.close()
     file, random = config.state_dir / FILE, Random(1)
@@ -142,7 +142,7 @@ def test_no_flipped_bit_in_the_archive_gives_a_key_a_second_job(tmp_path: Path) 
         names = "SELECT rootpage FROM sqlite_master WHERE tbl_name = 'job'"
         pages = [page for (page,) in connection.execute(names)]
         keys = [key for (key,) in connection.execute("SELECT key FROM job")]
-    whole, mark = file.read_bytes(), (config.state_dir / MARK).read_bytes()
+    whole, mark = file.read_bytes(), (config.state_dir / POSITION_FILE).read_bytes()
     assert len(keys) == 40
     places = [whole.find(key.encode()) for key in keys]
     places += [whole.rfind(key.encode()) for key in keys]
@@ -152,9 +152,9 @@ def test_no_flipped_bit_in_the_archive_gives_a_key_a_second_job(tmp_path: Path) 
         bits = bytearray(whole)
         bits[place] ^= 1 << random.randrange(7)
         file.write_bytes(bits)
-        (config.state_dir / MARK).write_bytes(mark)
+        (config.state_dir / POSITION_FILE).write_bytes(mark)
         try:
-            journal, _ = begin_life(config)
+            journal, _ = begin_run(config)
         except DamagedError:
             refused += 1
         else:
@@ -165,7 +165,7 @@ def test_no_flipped_bit_in_the_archive_gives_a_key_a_second_job(tmp_path: Path) 
     file.write_bytes(whole.replace(b"ann\x0039", b"ANN\x0039"))
     for accept_loss in (False, True):
         with pytest.raises(DamagedError, match=re.escape(RESTORE)):
-            begin_life(config, accept_loss=accept_loss)
+            begin_run(config, accept_loss=accept_loss)
 
 
 def test_past_jobs_go_after_their_time() -> None:

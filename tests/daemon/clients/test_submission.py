@@ -61,7 +61,7 @@ async def test_a_full_queue_delays_or_refuses_as_the_client_wants(tmp_path: Path
     async with running(config) as daemon, AsyncClient(daemon.address) as client:
         await client.submit(ONE)
         with pytest.raises(RejectedError, match="full"):
-            await client.submit(ONE, no_wait=True)
+            await client.submit(ONE, reject_if_full=True)
         delayed = await client.submit(ONE)
         assert (await client.show(delayed.job))["phase"] == "Delayed"
 

@@ -16,7 +16,7 @@ from koala.client import AsyncClient, AsyncJobHandle, Submission
 from koala.core.model.hold_budget import PERIOD_S, WINDOW_S, Budget
 from koala.core.model.values import ClaimId
 from koala.daemon.assembly import Assembly, Foundation, assemble
-from koala.daemon.loop.group_commit import Upkeep
+from koala.daemon.loop.group_commit import Retention
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.memory.retained import retained
 from tests.daemon.running import config_of, running
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.live
 
 KEPT = 5
 JOBS = 60
-LOT = 20
+CHUNK = 20
 NOTICES = 50
 CLAIM_EVERY_S = 20.0
 CONFIG = f"[journal]\nkeep_jobs = {KEPT}\nsnapshot_events = 200\n"
@@ -43,15 +43,15 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return made
 
     monkeypatch.setattr(koala.daemon.lifecycle, "assemble", noted)
-    monkeypatch.setattr("koala.daemon.assembly.Upkeep", partial(Upkeep, lot=1))
+    monkeypatch.setattr("koala.daemon.assembly.Retention", partial(Retention, chunk=1))
     monkeypatch.setattr("koala.daemon.loop.event_feed.RECENT_MAX", NOTICES)
     return found
 
 
 async def run_jobs(client: AsyncClient, parts: list[Any], first: int) -> Counter[str]:
     """Run so many jobs, and count what is retained when they are over."""
-    for number in range(first, first + JOBS, LOT):
-        keys = [f"k{number + n}" for n in range(LOT)]
+    for number in range(first, first + JOBS, CHUNK):
+        keys = [f"k{number + n}" for n in range(CHUNK)]
         rsl = "&(executable=/bin/true)(count=1)"
         handles = await client.submit_many([Submission(rsl=rsl, key=key) for key in keys])
         names = [one.job for one in handles if isinstance(one, AsyncJobHandle)]

@@ -29,9 +29,9 @@ from koala.core.model.grid import SiteFacts
 from koala.core.model.values import JobId, SiteName, UserName
 from koala.daemon.config import Config, parse_config
 from koala.daemon.loop.event_loop import EventLoop
-from koala.daemon.loop.group_commit import BatchContext, Upkeep
-from koala.daemon.state.recovery import LOST_EPOCHS_MAX, Recovered, begin_life, recover
-from koala.daemon.storage.folder import FILE, MARK
+from koala.daemon.loop.group_commit import BatchContext, Retention
+from koala.daemon.state.recovery import LOST_EPOCHS_MAX, Recovered, begin_run, recover
+from koala.daemon.storage.folder import FILE, POSITION_FILE
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import ADVICE, RESTORE, JournalPosition
 from koala.daemon.storage.watermark import Watermarks, WatermarkVerdict
@@ -71,7 +71,7 @@ async def _live(folder: Path, *, begin: int, killed: Path | None = None) -> Stat
         found.clock,
         digest=digest,
         jobs=found.jobs,
-        upkeep=Upkeep(keep_jobs=10, keep_jobs_s=1e9, snapshot_events=10**9),
+        retention=Retention(keep_jobs=10, keep_jobs_s=1e9, snapshot_events=10**9),
     )
     async with asyncio.TaskGroup() as group:
         running = group.create_task(event_loop.run())
@@ -79,7 +79,7 @@ async def _live(folder: Path, *, begin: int, killed: Path | None = None) -> Stat
             await event_loop.ask(partial(_tell, event))
         if killed is not None:
             shutil.copytree(config.state_dir, killed)
-        state = State(folder=folder / "killed", mark=journal.mark, jobs=jobs_of(found))
+        state = State(folder=folder / "killed", mark=journal.position, jobs=jobs_of(found))
         event_loop.close()
         await running
     journal.close()
@@ -131,7 +131,7 @@ def outcome(state: State, folder: Path) -> str:
                 secret=SECRET,
                 epoch=found.scheduler.epoch,
                 loss_epoch=found.scheduler.loss_epoch,
-                newest=lambda: journal.mark,
+                newest=lambda: journal.position,
                 chain_at=journal.chain_at,
             )
             shown = watermarks.sign(DELFT, state.mark)
@@ -153,7 +153,7 @@ def with_loss(state: State, folder: Path) -> str:
     """Start on it as an operator who accepts the loss: all, a part, or a refusal. Raises
     AssertionError when it is no part of what had been committed."""
     try:
-        journal, found = begin_life(config_of(folder), accept_loss=True)
+        journal, found = begin_run(config_of(folder), accept_loss=True)
     except JournalError as error:
         return f"with --accept-loss: refused{', and advised again' * (ADVICE in str(error))}"
     journal.close()
@@ -191,7 +191,7 @@ def cut(folder: Path, random: Random) -> str:
 def _chosen(folder: Path, random: Random) -> Path:
     """A file, by its size; the small mark now and then."""
     if random.random() < 0.05:
-        return folder / "state" / MARK
+        return folder / "state" / POSITION_FILE
     paths = [folder / "state" / FILE, folder / "state" / WAL]
     (path,) = random.choices(paths, weights=[path.stat().st_size for path in paths])
     return path

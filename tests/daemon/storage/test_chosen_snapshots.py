@@ -12,7 +12,7 @@ from koala.core.digest import digest
 from koala.core.model.events import Event, SiteDrained
 from koala.core.model.values import FOREVER, SiteName, UserName
 from koala.daemon.loop.event_loop import EventLoop
-from koala.daemon.loop.group_commit import BatchContext, Upkeep
+from koala.daemon.loop.group_commit import BatchContext, Retention
 from koala.daemon.state.recovery import Recovered, recover
 from koala.daemon.storage.archive import read_snapshots
 from koala.daemon.storage.folder import FILE
@@ -21,7 +21,7 @@ from koala.daemon.storage.journal_reader import open_journal
 from koala.errors import JournalError
 from tests.daemon.running import config_of
 
-UPKEEP = Upkeep(keep_jobs=1000, keep_jobs_s=1e9, snapshot_events=10)
+RETENTION = Retention(keep_jobs=1000, keep_jobs_s=1e9, snapshot_events=10)
 
 
 def life(folder: Path) -> Recovered:
@@ -41,9 +41,9 @@ async def lived(folder: Path, events: int, *, keep_s: float = FOREVER) -> None:
     """A life with so many events that ends in order."""
     journal = Journal.open(folder / "state", keep_s=keep_s)
     found = recover(journal, config_of(folder))
-    upkeep = replace(UPKEEP, settings=found.settings, replayed=found.replayed)
+    retention = replace(RETENTION, settings=found.settings, replayed=found.replayed)
     event_loop = EventLoop(
-        found.scheduler, journal, found.clock, digest=digest, jobs=found.jobs, upkeep=upkeep
+        found.scheduler, journal, found.clock, digest=digest, jobs=found.jobs, retention=retention
     )
     for number in range(events):
         site, by = SiteName("delft"), UserName(f"user {number}")
@@ -56,7 +56,7 @@ async def lived(folder: Path, events: int, *, keep_s: float = FOREVER) -> None:
 def kept(folder: Path) -> list[int]:
     with closing(sqlite3.connect(folder / "state" / FILE)) as connection:
         found = list(read_snapshots(connection, folder))
-    return [one.mark.seq for one in found if not isinstance(one, JournalError)]
+    return [one.position.seq for one in found if not isinstance(one, JournalError)]
 
 
 async def test_a_start_needs_only_what_follows_the_newest_snapshot(tmp_path: Path) -> None:
@@ -108,4 +108,4 @@ async def test_a_replay_begins_at_the_oldest_snapshot_whose_events_are_kept(tmp_
         await lived(tmp_path, 15, keep_s=0.0)
     begin = open_journal(tmp_path / "state").begin
     assert begin is not None
-    assert begin.mark.seq == min(kept(tmp_path))
+    assert begin.position.seq == min(kept(tmp_path))

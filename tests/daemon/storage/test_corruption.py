@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.daemon.state.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX, begin_life
-from koala.daemon.storage.folder import MARK
+from koala.daemon.state.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX, begin_run
+from koala.daemon.storage.folder import POSITION_FILE
 from tests.daemon.storage.corruption import WAL, State, campaign, config_of, make_state, outcome
 
 
@@ -36,7 +36,7 @@ def test_a_log_that_is_gone_with_its_mark_is_missed(state: State, tmp_path: Path
     folder.mkdir()
     (folder / "state").mkdir(mode=0o700)
     for path in (state.folder / "state").iterdir():
-        if path.is_file() and path.name not in (WAL, MARK):
+        if path.is_file() and path.name not in (WAL, POSITION_FILE):
             (folder / "state" / path.name).write_bytes(path.read_bytes())
     assert outcome(state, folder) == "refused: damaged"
 
@@ -54,11 +54,11 @@ def test_without_a_backup_a_new_journal_begins_behind_the_fence(
     shutil.copytree(state.folder, folder)
     for path in (folder / "state").glob("journal.*"):
         path.unlink()
-    journal, found = begin_life(config_of(folder), accept_loss=True)
+    journal, found = begin_run(config_of(folder), accept_loss=True)
     assert found.scheduler.epoch >= LOST_EPOCHS_MAX
     assert found.jobs >= LOST_JOBS_MAX
     assert found.scheduler.loss_epoch == found.scheduler.epoch
     journal.close()
-    journal, found = begin_life(config_of(folder))
+    journal, found = begin_run(config_of(folder))
     assert found.scheduler.epoch == LOST_EPOCHS_MAX + 1
     journal.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.state.backup import back_up
-from koala.daemon.state.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX, Recovered, begin_life
+from koala.daemon.state.recovery import LOST_EPOCHS_MAX, LOST_JOBS_MAX, Recovered, begin_run
 from koala.daemon.storage.folder import FILE
 from koala.daemon.storage.journal_reader import open_journal, replay
 from koala.daemon.storage.records import ADVICE, RESTORE
@@ -43,7 +43,7 @@ def saved_after(state: Path) -> int:
 
 
 def started(state: Path, *, accept_loss: bool = False) -> Recovered:
-    journal, found = begin_life(config_of(state.parent), accept_loss=accept_loss)
+    journal, found = begin_run(config_of(state.parent), accept_loss=accept_loss)
     journal.close()  # without a snapshot, as if it was killed
     return found
 

@@ -18,7 +18,7 @@ from koala.core.model.events import EVENTS, Event, ParametersChanged, SiteDraine
 from koala.core.model.parameters import PAPER, Parameters
 from koala.core.model.values import SiteName, UserName
 from koala.daemon.storage import journal as journal_module
-from koala.daemon.storage.folder import FILE, MARK
+from koala.daemon.storage.folder import FILE, POSITION_FILE
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.journal_reader import open_journal, records
 from koala.daemon.storage.records import (
@@ -29,7 +29,7 @@ from koala.daemon.storage.records import (
     _chained,
     decode_event,
     encode_event,
-    mark_text,
+    position_text,
     read_rows,
     rows_of,
 )
@@ -232,7 +232,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from koala.core.model.events import Woken
-from koala.daemon.storage.folder import FILE, MARK
+from koala.daemon.storage.folder import FILE, POSITION_FILE
 from koala.daemon.storage.journal import Journal
 from koala.daemon.storage.records import Batch, Record
 journal = Journal.open(Path(sys.argv[1]))
@@ -273,12 +273,12 @@ def test_events_without_a_mark_are_refused_until_a_loss_is_accepted(
     """The end of the journal may be lost with the mark: with its write-ahead log."""
     state = tmp_path / "state"
     file = written(state, 3)
-    (state / MARK).write_bytes(b"") if is_empty else (state / MARK).unlink()
+    (state / POSITION_FILE).write_bytes(b"") if is_empty else (state / POSITION_FILE).unlink()
     for _ in range(2):  # what was refused is refused again
         with pytest.raises(JournalError) as refused:
             opened(state)
         said = str(refused.value)
-        assert f"{file}: damaged: it ends with event 3, and {state / MARK}" in said
+        assert f"{file}: damaged: it ends with event 3, and {state / POSITION_FILE}" in said
         assert "--accept-loss" in said
     assert read(state) == [record(1), record(2), record(3)], "a copy is read without"
     journal = Journal.open(state)
@@ -305,14 +305,14 @@ def test_the_first_mark_is_durable_before_the_first_event_is(
 
     def sync(descriptor: int) -> None:
         synced.append(os.fstat(descriptor).st_ino)
-        texts.append((tmp_path / "state" / MARK).read_bytes())
+        texts.append((tmp_path / "state" / POSITION_FILE).read_bytes())
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", sync)
     journal, _ = opened(tmp_path / "state")
     state = tmp_path / "state"
-    assert synced == [(state / MARK).stat().st_ino, state.stat().st_ino]
-    assert texts[0] == mark_text(JournalPosition())
+    assert synced == [(state / POSITION_FILE).stat().st_ino, state.stat().st_ino]
+    assert texts[0] == position_text(JournalPosition())
     journal.append(Batch(records=[record(1)]))
     assert len(synced) == 2, "later ones need not be"
     journal.close()

@@ -19,7 +19,7 @@ import pytest
 
 from koala.common.runtime import sqlite_store
 from koala.daemon.state import recovery
-from koala.daemon.state.recovery import LOST_EPOCHS_MAX, begin_life
+from koala.daemon.state.recovery import LOST_EPOCHS_MAX, begin_run
 from koala.daemon.storage import folder, journal
 from koala.daemon.storage.folder import FILE
 from koala.errors import JournalError
@@ -81,7 +81,7 @@ def test_a_new_daemon_that_is_killed_at_any_line_can_be_started(tmp_path: Path) 
         folder = tmp_path / f"killed-{point}"
         killed = in_child(folder, partial(kill_at, point), accept_loss=False)
         assert killed == -signal.SIGKILL
-        opened, found = begin_life(config_of(folder))
+        opened, found = begin_run(config_of(folder))
         opened.close()
         assert found.scheduler.epoch < LOST_EPOCHS_MAX
     assert len(points) > 2
@@ -90,7 +90,7 @@ def test_a_new_daemon_that_is_killed_at_any_line_can_be_started(tmp_path: Path) 
 def started(folder: Path, *, accept_loss: bool) -> dict[str, object] | None:
     """The jobs that a start goes on with, after a loss; None when it is refused."""
     try:
-        opened, found = begin_life(config_of(folder), accept_loss=accept_loss)
+        opened, found = begin_run(config_of(folder), accept_loss=accept_loss)
     except JournalError:
         return None
     opened.close()
@@ -117,7 +117,7 @@ def in_child(folder: Path, at_line: Callable[[int], None], *, accept_loss: bool 
         status = 1
         try:
             sys.settrace(trace)
-            begin_life(config_of(folder), accept_loss=accept_loss)
+            begin_run(config_of(folder), accept_loss=accept_loss)
             status = 0
         finally:
             os._exit(status)

@@ -77,8 +77,8 @@ def test_nobody_can_make_a_mark_up() -> None:
     ]
     assert watermarks().verify(DELFT, true) is WatermarkVerdict.BEHIND
     for shown in forged:
-        assert watermarks().verify(DELFT, shown) is WatermarkVerdict.UNSEALED
-    assert watermarks().verify(SiteName("leiden"), true) is WatermarkVerdict.UNSEALED
+        assert watermarks().verify(DELFT, shown) is WatermarkVerdict.UNSIGNED
+    assert watermarks().verify(SiteName("leiden"), true) is WatermarkVerdict.UNSIGNED
 
 
 # --- daemons and agents ---------------------------------------------------------------------------

@@ -120,7 +120,7 @@ async def test_what_is_accepted_under_overload_finishes_and_the_rest_is_refused(
             while (await client.metrics())["jobs"].get("Finished", 0) < outcomes["accepted"]:
                 agent.heard.clear()
                 await moment()
-            results = await client.submit_many([ONE] * (2 * most), patience_s=120.0)
+            results = await client.submit_many([ONE] * (2 * most), retry_for_s=120.0)
             assert all(isinstance(result, AsyncJobHandle) for result in results)
             metrics = await client.metrics()
             assert metrics["events_by_kind"]["SiteRegistered"] == 1

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.protocol.versions import PROTOCOL
 from koala.common.runtime.disk_formats import JOURNAL, Format
 from koala.daemon.state.recovery import LOST_JOBS_MAX
 from tests.live.failures.test_faults import running_job
@@ -22,7 +23,7 @@ SITES = {"delft": 4, "leiden": 4}
 LATER = (
     "import koala.common.runtime.software as software; software.software_version = lambda: 'later'"
 )
-OTHER_PROTOCOL = "import koala.common.protocol.versions as versions; versions.PROTOCOL = 2"
+OTHER_PROTOCOL = "import koala.common.protocol.versions as versions; versions.PROTOCOL += 1"
 
 
 def other(name: str, known: Format) -> str:
@@ -67,10 +68,12 @@ async def test_an_agent_of_another_protocol_ends_and_the_right_one_finds_its_job
             grid.releases["delft"] = OTHER_PROTOCOL
             grid.start("delft")
             assert grid.ended("delft") == 1
-            told = "the agent speaks protocol 2 (version "
+            told = f"the agent speaks protocol {PROTOCOL + 1} (version "
             assert told in grid.log("delft")
             assert told in grid.log("daemon")
-            assert "this daemon 1: install the same version of Koala at both" in grid.log("delft")
+            assert f"this daemon {PROTOCOL}: install the same version of Koala at both" in grid.log(
+                "delft"
+            )
             assert grid.processes(f"{job}/") == alive
             del grid.releases["delft"]
             grid.start("delft")

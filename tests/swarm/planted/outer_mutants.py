@@ -37,7 +37,9 @@ def a_chain_that_is_not_checked() -> Patches:
 @mutant
 def a_mark_that_is_not_read() -> Patches:
     """A journal that lost its end is accepted."""
-    with replaced((journal, "read_mark"), by=lambda _text, **_source: records.JournalPosition()):
+    with replaced(
+        (journal, "read_position"), by=lambda _text, **_source: records.JournalPosition()
+    ):
         yield
 
 
@@ -142,13 +144,13 @@ def a_nonce_that_is_not_checked() -> Patches:
 @mutant
 def spoilt_copies_that_are_kept() -> Patches:
     """The checksum of a copy is ignored."""
-    real = transfer.Transfer._compare
+    real = transfer.Transfer.compare
 
     def compare(self: Any, _checksum: str, now: float) -> Any:
         promised = getattr(self.state, "promised", "")
         return real(self, promised, now)
 
-    with replaced((transfer.Transfer, "_compare"), by=compare):
+    with replaced((transfer.Transfer, "compare"), by=compare):
         yield
 
 

@@ -237,7 +237,7 @@ class Agent(Process):
 
     def _note_end(self, written: Claim) -> None:
         end = getattr(written.state, "end", None)
-        if end is not None and end.is_well:
+        if end is not None and end.succeeded:
             self.well.setdefault(written.id, self.engine.now)
 
     async def _collect(self, _claim: Claim, _folder: Path) -> str:

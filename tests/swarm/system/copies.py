@@ -11,37 +11,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from koala.common.files.orders import Report, TransferReport
-from koala.common.files.transfer import Failed, Finished, Transfer, TransferLimits
-from koala.common.files.transfer_events import (
-    Action,
-    Admitted,
-    Arrived,
-    AskPlace,
-    Busy,
-    CancelRequested,
-    Check,
-    Checked,
-    Cut,
-    Discard,
+from koala.common.files.retries import RetryLimits
+from koala.common.files.transfer import (
+    Checking,
     Ended,
-    Event,
     Fault,
-    HangUp,
-    Keep,
-    Kept,
-    Listening,
-    Ordered,
-    Read,
-    Refused,
-    SendReport,
-    Ticked,
+    Keeping,
+    Queued,
+    Reading,
+    Transfer,
+    Waiting,
 )
-from koala.common.protocol.messages import FetchOrder, ServeOrder, TransferFinished
+from koala.common.protocol.messages import FetchOrder, ServeOrder, TransferFailed
 from koala.core.model.values import Instant, SiteName
 from tests.swarm.system.machines import Process, Timer
 from tests.swarm.system.network import Network
 
-LIMITS = TransferLimits(
+LIMITS = RetryLimits(
     tries_max=6, stalled_s=10.0, progress_s=120.0, busy_s=60.0, pause_s=0.25, pause_s_max=5.0
 )
 CHUNKS = 4
@@ -83,19 +69,23 @@ class Copy:
         self.machine = Transfer(
             order, target=copies.site, limits=LIMITS, now=process.machine.boot()
         )
-        self.earlier: TransferFinished | None = None
-        self.is_cancelled = False
         self._copies = copies
-        self._timer = Timer(process, lambda: self._handle(Ticked()))
+        self._timer = Timer(process, self._wake)
         self._try = 0
 
     @property
     def report(self) -> TransferReport | None:
         """Return the report of its end."""
-        if self.is_cancelled:
-            return None
         state = self.machine.state
-        return self.earlier or (state.report if isinstance(state, Finished | Failed) else None)
+        return state.report if isinstance(state, Ended) else None
+
+    @property
+    def _now(self) -> float:
+        return self._copies.process.machine.boot()
+
+    @property
+    def _part(self) -> Part:
+        return self._copies.spool[self.machine.order.transfer]
 
     def begin(self) -> None:
         """Resume from an earlier life."""
@@ -104,79 +94,99 @@ class Copy:
         now = copies.process.engine.now
         if part is None or _identity(part.order) != _identity(order):
             copies.spool[order.transfer] = part = Part(order=order, begun_at=now)
-        if part.took_s is not None:
-            self.earlier = TransferFinished(
-                transfer=order.transfer, size_bytes=order.size_bytes, took_s=part.took_s
-            )
-            copies.tell(self.earlier)
-            return
-        spent_s = max(0.0, part.written_at - part.begun_at)
-        self._handle(Ordered(have_bytes=part.have_bytes, spent_s=spent_s))
+        if part.took_s is None:
+            spent_s = max(0.0, part.written_at - part.begun_at)
+            self.machine.begin(self._now, have_bytes=part.have_bytes, spent_s=spent_s)
+        else:
+            self.machine.resume_finished(part.took_s)
+        self._go_on()
 
     def cancel(self) -> None:
         """Cancel the copy."""
-        self.is_cancelled = True
-        self._handle(CancelRequested())
+        self.machine.cancel()
+        self._try += 1
         self._timer.stop()
 
-    def _handle(self, event: Event) -> None:
-        for action in self.machine.handle(event, self._copies.process.machine.boot()):
-            self._carry_out(action)
-        self._timer.set(None if self.is_cancelled else self.machine.wake_at)
+    def _wake(self) -> None:
+        if isinstance(self.machine.state, Reading):
+            self._cut(Fault.SOURCE, "sent nothing")
+        else:
+            self.machine.retry(self._now)
+            self._go_on()
 
-    def _carry_out(self, action: Action) -> None:
-        process = self._copies.process
-        match action:
-            case AskPlace():
-                process.soon(lambda: self._tell(Admitted()))
-            case Read(offset=offset):
-                self._try += 1
-                self._read(offset)
-            case HangUp():
-                self._try += 1
-            case Check():
-                process.after(0.01, self._check)
-            case Keep(took_s=took_s):
-                process.after(0.01, lambda: self._keep(took_s))
-            case Discard():
-                self._part.have_bytes, self._part.is_spoilt = 0, False
-            case SendReport(report=report):
+    def _cut(self, fault: Fault, reason: str) -> None:
+        self.machine.cut(fault, reason, self._now)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Do what the state asks for. Each step but the bytes of a try belongs to a new one: what
+        an older one brings is late."""
+        self._try += 1
+        number, process = self._try, self._copies.process
+        self._timer.set(None)
+        match self.machine.state:
+            case Waiting(retry_at=retry_at):
+                self._timer.set(retry_at)
+            case Queued():
+                process.soon(lambda: self._if_current(number, self._read))
+            case Checking():
+                process.after(0.01, lambda: self._if_current(number, self._check))
+            case Keeping(took_s=took_s):
+                process.after(0.01, lambda: self._if_current(number, lambda: self._keep(took_s)))
+            case Ended(report=report):
+                if isinstance(report, TransferFailed):
+                    self._part.have_bytes, self._part.is_spoilt = 0, False
                 self._copies.tell(report)
+            case _:
+                raise AssertionError(self.machine.state)
 
-    def _tell(self, event: Event) -> None:
-        if not self.is_cancelled:
-            self._handle(event)
+    def _if_current(self, number: int, act: Callable[[], None]) -> None:
+        if number == self._try:
+            act()
 
-    @property
-    def _part(self) -> Part:
-        return self._copies.spool[self.machine.order.transfer]
+    def _later(self, after_s: float, act: Callable[[], None]) -> None:
+        number = self._try
+        self._copies.process.after(after_s, lambda: self._if_current(number, act))
 
     # --- one try ---
 
-    def _read(self, offset: int) -> None:
+    def _read(self) -> None:
         """Have the source send the rest, in some chunks."""
-        copies, order = self._copies, self.machine.order
-        process, plan = copies.process, copies.process.plan
-        now = process.engine.now
+        copies, order, machine = self._copies, self.machine.order, self.machine
+        machine.admit(self._now)
+        self._listen()
+        if not machine.offset:
+            self._part.is_spoilt = False
+        self._part.have_bytes = machine.offset
+        plan, now = copies.process.plan, copies.process.engine.now
         source = SiteName(order.source)
-        number = self._try
         serves = copies.sources.serves(source, order.transfer)
         network = copies.sources.network
         names = (f"agent:{source}", f"agent:{copies.site}")
         if serves is None or not network.is_open(*names):
-            reason = "UNAVAILABLE: not reached"
-            at_source = Fault.SOURCE if offset == 0 else Fault.NOBODY
-            self._later(0.5, number, Cut(fault=at_source, reason=reason))
+            at_source = Fault.SOURCE if machine.offset == 0 else Fault.NOBODY
+            self._later(0.5, lambda: self._cut(at_source, "UNAVAILABLE: not reached"))
         elif plan.strikes("transfer_busy", now):
-            self._later(0.05, number, Busy(reason="RESOURCE_EXHAUSTED: readers"))
+            self._later(0.05, self._find_busy)
         elif not serves:
-            self._later(0.05, number, Cut(fault=Fault.SOURCE, reason="UNAUTHENTICATED"))
+            self._later(0.05, lambda: self._cut(Fault.SOURCE, "UNAUTHENTICATED"))
         elif plan.strikes("transfer_error", now):
-            self._later(0.05, number, Refused(fault=Fault.SOURCE, reason="NOT_FOUND"))
+            self._later(0.05, self._find_refused)
         else:
-            self._stream(number, order.size_bytes - offset)
+            self._stream(order.size_bytes - machine.offset)
 
-    def _stream(self, number: int, left: int) -> None:
+    def _listen(self) -> None:
+        self._timer.set(self._now + LIMITS.stalled_s)
+
+    def _find_busy(self) -> None:
+        self.machine.busy("RESOURCE_EXHAUSTED: readers", self._now)
+        self._go_on()
+
+    def _find_refused(self) -> None:
+        self.machine.refuse(Fault.SOURCE, "NOT_FOUND")
+        self._go_on()
+
+    def _stream(self, left: int) -> None:
         copies = self._copies
         plan, order = copies.process.plan, self.machine.order
         bps = order.booked_bps or copies.sources.bandwidth(SiteName(order.source), copies.site)
@@ -185,58 +195,50 @@ class Copy:
         for size_bytes in _shares(left, max(CHUNKS, math.ceil(left / bps / CHUNK_S_MAX))):
             now = copies.process.engine.now
             if plan.strikes("transfer_cut", now):
-                self._later(at_s, number, Cut(fault=Fault.NOBODY, reason="the stream broke"))
+                self._later(at_s, lambda: self._cut(Fault.NOBODY, "the stream broke"))
                 return
             if plan.strikes("transfer_stall", now):
                 at_s += plan.stream("stall").choice((5.0, 20.0, 1000.0))
             at_s += size_bytes / bps * factor
-            copies.process.after(at_s, lambda size=size_bytes: self._arrive(number, size))  # type: ignore[misc]
-        self._later(at_s, number, Ended(checksum=RIGHT))
+            self._later(at_s, lambda size=size_bytes: self._arrive(size))  # type: ignore[misc]
+        self._later(at_s, self._end)
 
-    def _later(self, after_s: float, number: int, event: Event) -> None:
-        def tell() -> None:
-            if number == self._try:
-                self._tell(event)
+    def _end(self) -> None:
+        self.machine.end(RIGHT, self._now)
+        self._go_on()
 
-        self._copies.process.after(after_s, tell)
-
-    def _arrive(self, number: int, size_bytes: int) -> None:
-        if number != self._try or self.is_cancelled:
-            return
+    def _arrive(self, size_bytes: int) -> None:
         process, order = self._copies.process, self.machine.order
         network = self._copies.sources.network
         names = (f"agent:{order.source}", f"agent:{self._copies.site}")
         if self._copies.sources.serves(SiteName(order.source), order.transfer) is None:
-            self._try += 1
-            self._tell(Cut(fault=Fault.NOBODY, reason="the source is gone"))
+            self._cut(Fault.NOBODY, "the source is gone")
             return
         if not network.is_open(*names):  # nothing comes, and nobody says so
             self._try += 1
             return
         process.point()
         if process.plan.strikes("spool_error", process.engine.now):
-            self._try += 1
-            self._tell(Cut(fault=Fault.TARGET, reason="No space left on device"))
+            self._cut(Fault.TARGET, "No space left on device")
             return
         part = self._part
         part.have_bytes += size_bytes
         part.written_at = process.engine.now
         part.is_spoilt |= process.plan.strikes("transfer_spoilt", process.engine.now)
         process.point()
-        self._tell(Arrived(size_bytes=size_bytes))
-        progress = self.machine.progress(process.machine.boot())
-        if progress is not None:
+        self.machine.arrive(size_bytes, self._now)
+        if not isinstance(self.machine.state, Reading):
+            self._go_on()
+            return
+        if (progress := self.machine.progress(self._now)) is not None:
             self._copies.tell(progress)
-        self._tell(Listening())
+        self._listen()
 
     def _check(self) -> None:
-        if self.is_cancelled:
-            return
-        self._tell(Checked(checksum=WRONG if self._part.is_spoilt else RIGHT))
+        self.machine.compare(WRONG if self._part.is_spoilt else RIGHT, self._now)
+        self._go_on()
 
     def _keep(self, took_s: float) -> None:
-        if self.is_cancelled:
-            return
         process, part, order = self._copies.process, self._part, self.machine.order
         assert not part.is_spoilt, f"promise 4: a spoilt copy of {order.file} is kept"
         is_whole = part.have_bytes == order.size_bytes
@@ -244,7 +246,8 @@ class Copy:
         process.point()
         self._part.took_s = took_s
         process.point()
-        self._tell(Kept())
+        self.machine.finish()
+        self._go_on()
 
 
 def _identity(order: FetchOrder) -> tuple[object, ...]:

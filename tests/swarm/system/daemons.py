@@ -31,7 +31,7 @@ from koala.daemon.agents.starter_requests import StarterRequests
 from koala.daemon.config import CoreSettings
 from koala.daemon.files.additions import Additions
 from koala.daemon.loop.action_dispatcher import ActionDispatcher
-from koala.daemon.loop.group_commit import BatchContext, GroupCommit, InboxItem, Upkeep
+from koala.daemon.loop.group_commit import BatchContext, GroupCommit, InboxItem, Retention
 from koala.daemon.state.recovery import Recovered, recover
 from koala.daemon.storage.archive import check_jobs
 from koala.daemon.storage.journal import SCHEMA, Journal
@@ -107,7 +107,7 @@ class Line:
     """An agent's stream, as in koala.daemon.agents.connections."""
 
     def __init__(self, end: End[Any], over: Callable[[], None], point: Callable[[], None]) -> None:
-        self.is_over = False
+        self.has_ended = False
         self._end = end
         self._over = over
         self._point = point
@@ -124,8 +124,8 @@ class Line:
 
     def end(self) -> None:
         """See koala.daemon.agents.connections."""
-        if not self.is_over:
-            self.is_over = True
+        if not self.has_ended:
+            self.has_ended = True
             self._end.close()
             self._over()
 
@@ -252,7 +252,7 @@ class Daemon(Process):
             secret=SECRET,
             epoch=scheduler.epoch,
             loss_epoch=scheduler.loss_epoch,
-            newest=lambda: journal.mark,
+            newest=lambda: journal.position,
             chain_at=journal.chain_at,
         )
         sessions = SiteSessions(watermarks)
@@ -271,13 +271,13 @@ class Daemon(Process):
             digest=digest,
             jobs=recovered.jobs,
             receiver=_Receiver(self, dispatcher),
-            upkeep=Upkeep(
+            retention=Retention(
                 keep_jobs=custody.keep_jobs,
                 keep_jobs_s=custody.keep_jobs_s,
                 snapshot_events=custody.snapshot_events,
                 settings=recovered.settings,
                 replayed=recovered.replayed,
-                lot=custody.lot,
+                chunk=custody.lot,
             ),
         )
         self.requests = StarterRequests(
@@ -476,7 +476,7 @@ class Daemon(Process):
         def left() -> None:
             if not is_left:
                 is_left.append(True)
-                line.is_over = True
+                line.has_ended = True
                 timer.stop()
                 self.registry.detach(connection)
 

@@ -97,18 +97,18 @@ class Disk:
         return PATH
 
     @property
-    def mark_path(self) -> Path:
+    def position_path(self) -> Path:
         """See Place."""
         return PATH.with_suffix(".mark")
 
     def check(self) -> None:
         """See Place."""
 
-    def read_mark(self) -> bytes:
+    def read_position(self) -> bytes:
         """See Place."""
         return self.mark
 
-    def write_mark(self, text: bytes) -> None:
+    def write_position(self, text: bytes) -> None:
         """See Place."""
         self._point()
         self.mark = text

@@ -56,7 +56,7 @@ def replayed(disk: Disk) -> Scheduler:
     if journal.first_event > 1:
         kept = [one for one in journal.snapshots() if isinstance(one, archive.KeptSnapshot)][-1]
         scheduler = load(kept.snapshot.plain, NO_POLICIES, kept.snapshot.specs)
-        begun, at = kept.mark, kept.at
+        begun, at = kept.position, kept.at
     for record in journal.records(begun, last_at=at):
         scheduler.replay(record.event, record.at, record.answers)
     return scheduler

@@ -37,7 +37,7 @@ from koala.common.protocol.queue_limits import NO_LIMITS, Times
 from koala.common.runtime.clock import boot_id
 from koala.errors import LocalManagerError
 from koala.queue_model import LocalQueue, local_queue
-from koala_agent.lrm.claim_processes import ProcessIdentity, brand_of, scan
+from koala_agent.lrm.claim_processes import ProcessIdentity, scan, tag_of
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.emulated.first_processes import Failure, FirstProcesses, JobCallbacks
 from koala_agent.lrm.emulated.gpu_pool import VARIABLE, GpuPool
@@ -433,7 +433,7 @@ class EmulatedLocalManager:
             who = "claims of Koala wait"
         return f"{idle} idle, but {who} for processors"
 
-    # The life of a job ------------------------------------------------------------------------
+    # From a job's begin to its end ------------------------------------------------------------
 
     def _begin(self, job: _Job) -> None:
         self._change(job, Starting())
@@ -660,10 +660,10 @@ class EmulatedLocalManager:
     def _end_strays(self) -> None:
         """End processes of an earlier run that are no longer wanted."""
         scope = self._table.scope
-        brands = {brand_of(claim, scope=scope): claim for claim in self._jobs}
+        tags = {tag_of(claim, scope=scope): claim for claim in self._jobs}
         for process in scan().seen:
             carried = process.claim if process.scope == scope else None
-            claim = brands.get(process.brand or 0, carried)
+            claim = tags.get(process.tag or 0, carried)
             job = None if claim is None else self._jobs.get(claim)
             if claim and (job is None or isinstance(job.state, Waiting | Over)):
                 self._trees.end(claim)

@@ -28,7 +28,7 @@ class GpuPool:
         self._wanted[claim] = count
 
     def occupy(self, claim: str, numbers: tuple[int, ...]) -> None:
-        """Note that a claim of an earlier life holds these GPUs."""
+        """Note that a claim from before the restart holds these GPUs."""
         self._wanted[claim] = len(numbers)
         self._held[claim] = numbers
 
@@ -43,13 +43,13 @@ class GpuPool:
 
     def allocate(self) -> dict[str, tuple[int, ...]]:
         """Allocate GPUs to the claims that waited longest; return the GPUs of each."""
-        given: dict[str, tuple[int, ...]] = {}
+        allocated: dict[str, tuple[int, ...]] = {}
         for claim, count in self._waiting().items():
             free = self._free()
             if count > len(free):
                 break
-            given[claim] = self._held[claim] = tuple(free[:count])
-        return given
+            allocated[claim] = self._held[claim] = tuple(free[:count])
+        return allocated
 
     def release(self, claim: str) -> None:
         """Take back what a claim holds or waits for."""

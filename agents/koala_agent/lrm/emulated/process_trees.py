@@ -164,9 +164,9 @@ class ProcessTrees:
             if claim in judged or (claim in watched and not tree.is_gone)
         }
         known = {claim: tree.known for claim, tree in trees.items()}
-        found = members(found_now.seen, known, scope=self._scope)
+        live = members(found_now.seen, known, scope=self._scope)
         for claim, tree in trees.items():
-            _observe(tree, found[claim])
+            _observe(tree, live[claim])
         for claim in sorted(judged):
             tree = self._trees[claim]
             tree.empty_looks = 0 if tree.known else tree.empty_looks + 1
@@ -176,17 +176,17 @@ class ProcessTrees:
                 if not tree.is_gone:
                     self._gone(claim, tree.usage)
             elif tree.known:
-                self._signal(tree, found[claim], found_now.seen)
+                self._signal(tree, live[claim], found_now.seen)
             else:
                 self._scan_within(0.0)
 
     def _signal(
-        self, tree: _Tree, found: tuple[LiveProcess, ...], seen: tuple[LiveProcess, ...]
+        self, tree: _Tree, processes: tuple[LiveProcess, ...], seen: tuple[LiveProcess, ...]
     ) -> None:
         assert tree.kill_at is not None
         if self._clock() >= tree.kill_at:
             is_last = self._clock() >= tree.kill_at + self._kill_s
-            ended = tuple(p for p in found if is_last or not _is_cleaning_up(p, tree))
+            ended = tuple(p for p in processes if is_last or not _is_cleaning_up(p, tree))
             for group in groups_of(ended, seen):
                 with suppress(PermissionError):
                     kill_group(group)
@@ -211,11 +211,13 @@ def _send_all(identities: Iterable[ProcessIdentity], number: signal.Signals) -> 
             send(identity, number)
 
 
-def _observe(tree: _Tree, found: tuple[LiveProcess, ...]) -> None:
-    tree.known = {process.identity for process in found}
+def _observe(tree: _Tree, processes: tuple[LiveProcess, ...]) -> None:
+    tree.known = {process.identity for process in processes}
     tree.usage = Usage(
-        cpu_s=max(tree.usage.cpu_s, sum(process.cpu_s for process in found) - tree.earlier_cpu_s),
+        cpu_s=max(
+            tree.usage.cpu_s, sum(process.cpu_s for process in processes) - tree.earlier_cpu_s
+        ),
         peak_memory_bytes=max(
-            tree.usage.peak_memory_bytes, sum(process.memory_bytes for process in found)
+            tree.usage.peak_memory_bytes, sum(process.memory_bytes for process in processes)
         ),
     )

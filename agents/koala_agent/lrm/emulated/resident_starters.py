@@ -257,7 +257,7 @@ class ResidentStarters:
 
     def _exited(self, pid: int, status: int, cpu_s: float, peak_memory_bytes: int) -> None:
         """Handle the exit of a starter that has not said that its claim is over; the usage is that
-        of its whole life."""
+        of its whole run."""
         claim = self._claims.pop(pid)
         starter = self._serving.pop(claim)
         starter.hang_up()

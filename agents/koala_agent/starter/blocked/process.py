@@ -12,7 +12,7 @@ import os
 
 from koala_agent.starter.compat import to_bytes
 from koala_agent.starter.light import signal
-from koala_agent.starter.process_tree import die_with_parent, set_brand
+from koala_agent.starter.process_tree import die_with_parent, set_tag
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _become(program: ClaimProgram, main: Main, orders: int, errors: int) -> NoRe
         signal.set_wakeup_fd(-1)
         for name in _OWN_SIGNALS:
             signal.signal(getattr(signal, name), signal.SIG_DFL)
-        set_brand(program.brand)
+        set_tag(program.tag)
         os.setsid()
         orders, errors = _keep_only(orders, errors)
         what = program.directory

@@ -475,8 +475,8 @@ class StarterMachine:
         A program that ended well and loses its outputs ends by the cause of the loss, since it had
         written them. Logs alone fail no job.
         """
-        is_well = phase.kind == "exited" and not any(self._statuses.final())
-        if is_well and self._settings.has_outputs:
+        has_succeeded = phase.kind == "exited" and not any(self._statuses.final())
+        if has_succeeded and self._settings.has_outputs:
             phase = Delivering(**{**vars(phase), "kind": kind, "reason": ""})
         self._over(phase, problem)
 

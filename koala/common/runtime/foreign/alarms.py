@@ -189,10 +189,10 @@ class Watch(_Alarm):
         if _set_handler(signal.SIGALRM, self._alarm_before) != self._ring:
             tampered = "the handler of SIGALRM"
         for number, handler in zip(_SIGNALS, self._handlers, strict=True):
-            found = _handler_of(number)
-            if found is not handler and handler is not None:  # None: of no Python code
+            present = _handler_of(number)
+            if present is not handler and handler is not None:  # None: of no Python code
                 _set_handler(number, handler)
-                if found != self._interrupt:
+                if present != self._interrupt:
                     tampered = f"the handler of {number.name}"
         for which, before in zip(_TIMERS, self._timers, strict=True):
             if signal.getitimer(which)[1] != before or (not before and signal.getitimer(which)[0]):

@@ -61,6 +61,6 @@ class ServiceManager:
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
         words = "\n".join(" ".join(line.splitlines()) for line in lines)
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            # A manager that does not read must not hang the loop whose life it asks about.
+            # A manager that does not read must not hang the loop that it watches.
             sender.settimeout(wait_s)
             sender.sendto(words.encode(), address)

@@ -24,31 +24,23 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n koala/common/wire/v1/files.proto\x12\rkoala.wire.v1\">\n\x0bReadRequest\x12\x10\n\x08transfer\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"\'\n\x05\x43hunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x10\n\x08\x63hecksum\x18\x02 \x01(\t\"d\n\x07OfferUp\x12*\n\x05start\x18\x01 \x01(\x0b\x32\x19.koala.wire.v1.OfferStartH\x00\x12%\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x14.koala.wire.v1.ChunkH\x00\x42\x06\n\x04kind\"-\n\nOfferStart\x12\x10\n\x08transfer\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\t\"\x1b\n\tOfferDown\x12\x0e\n\x06offset\x18\x01 \x01(\x04\"M\n\x07StoreUp\x12*\n\x05start\x18\x01 \x01(\x0b\x32\x19.koala.wire.v1.StoreStartH\x00\x12\x0e\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04kind\"}\n\nStoreStart\x12\r\n\x05\x63laim\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\t\x12\r\n\x05label\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x0e\n\x06is_log\x18\x05 \x01(\x08\x12\x12\n\nsize_bytes\x18\x06 \x01(\x04\x12\x10\n\x08\x63hecksum\x18\x07 \x01(\t\" \n\nStoreReply\x12\x12\n\nsize_bytes\x18\x01 \x01(\x04\x32\x43\n\x05\x46iles\x12:\n\x04Read\x12\x1a.koala.wire.v1.ReadRequest\x1a\x14.koala.wire.v1.Chunk0\x01\x32\x84\x01\n\x05Relay\x12=\n\x05Offer\x12\x16.koala.wire.v1.OfferUp\x1a\x18.koala.wire.v1.OfferDown(\x01\x30\x01\x12<\n\x05Store\x12\x16.koala.wire.v1.StoreUp\x1a\x19.koala.wire.v1.StoreReply(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n koala/common/wire/v1/files.proto\x12\rkoala.wire.v1\"9\n\nGetRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"O\n\x05\x46rame\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x10\n\x08\x63hecksum\x18\x02 \x01(\t\x12&\n\x05start\x18\x03 \x01(\x0b\x32\x17.koala.wire.v1.PutStart\"J\n\x08PutStart\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12\r\n\x05label\x18\x04 \x01(\t\"*\n\x07PutDown\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0f\n\x07is_done\x18\x02 \x01(\x08\x32\x41\n\x05\x46iles\x12\x38\n\x03Get\x12\x19.koala.wire.v1.GetRequest\x1a\x14.koala.wire.v1.Frame0\x01\x32@\n\x05Relay\x12\x37\n\x03Put\x12\x14.koala.wire.v1.Frame\x1a\x16.koala.wire.v1.PutDown(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'koala.common.wire.v1.files_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_READREQUEST']._serialized_start=51
-  _globals['_READREQUEST']._serialized_end=113
-  _globals['_CHUNK']._serialized_start=115
-  _globals['_CHUNK']._serialized_end=154
-  _globals['_OFFERUP']._serialized_start=156
-  _globals['_OFFERUP']._serialized_end=256
-  _globals['_OFFERSTART']._serialized_start=258
-  _globals['_OFFERSTART']._serialized_end=303
-  _globals['_OFFERDOWN']._serialized_start=305
-  _globals['_OFFERDOWN']._serialized_end=332
-  _globals['_STOREUP']._serialized_start=334
-  _globals['_STOREUP']._serialized_end=411
-  _globals['_STORESTART']._serialized_start=413
-  _globals['_STORESTART']._serialized_end=538
-  _globals['_STOREREPLY']._serialized_start=540
-  _globals['_STOREREPLY']._serialized_end=572
-  _globals['_FILES']._serialized_start=574
-  _globals['_FILES']._serialized_end=641
-  _globals['_RELAY']._serialized_start=644
-  _globals['_RELAY']._serialized_end=776
+  _globals['_GETREQUEST']._serialized_start=51
+  _globals['_GETREQUEST']._serialized_end=108
+  _globals['_FRAME']._serialized_start=110
+  _globals['_FRAME']._serialized_end=189
+  _globals['_PUTSTART']._serialized_start=191
+  _globals['_PUTSTART']._serialized_end=265
+  _globals['_PUTDOWN']._serialized_start=267
+  _globals['_PUTDOWN']._serialized_end=309
+  _globals['_FILES']._serialized_start=311
+  _globals['_FILES']._serialized_end=376
+  _globals['_RELAY']._serialized_start=378
+  _globals['_RELAY']._serialized_end=442
 # @@protoc_insertion_point(module_scope)

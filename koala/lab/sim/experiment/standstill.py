@@ -113,7 +113,7 @@ class Standstill:
     def _waiting(self) -> str:
         """Name the jobs that wait, with what they need, and what the sites have."""
         world = self._world
-        waiting = [job for job in world.scheduler.jobs.values() if not job.is_over]
+        waiting = [job for job in world.scheduler.jobs.values() if not job.has_ended]
         named = ", ".join(_needs(job) for job in islice(waiting, NAMED_MAX))
         more = f" and {len(waiting) - NAMED_MAX} more" if len(waiting) > NAMED_MAX else ""
         sites = ", ".join(

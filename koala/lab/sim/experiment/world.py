@@ -317,7 +317,7 @@ class World:
     def _waiting(self) -> tuple[str, ...]:
         """Explain why the first unfinished jobs wait."""
         now = self.engine.now
-        jobs = (job for job in self.scheduler.jobs.values() if not job.is_over)
+        jobs = (job for job in self.scheduler.jobs.values() if not job.has_ended)
         return tuple(
             f"{job.id} is {job.phase_name}: {'; '.join(why(self.scheduler, job.id, now))}"
             for job in islice(jobs, WAITING_MAX)

@@ -95,7 +95,7 @@ class ReplayWorld:
         """True when no event is left, and every job is over and gone."""
         if self._to_come or self.scheduler.ledger:
             return False
-        return all(job.is_over for job in self.scheduler.jobs.values())
+        return all(job.has_ended for job in self.scheduler.jobs.values())
 
     # --- events ---
 

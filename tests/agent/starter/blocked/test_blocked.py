@@ -18,7 +18,7 @@ from typing import IO, Any
 import pytest
 
 from koala_agent.starter.blocked.process import RELEASE, start, to_order
-from koala_agent.starter.process_tree import BRAND
+from koala_agent.starter.process_tree import TAG
 from koala_agent.starter.program import ClaimProgram
 from tests.agent.site import own_claim
 from tests.harness.forked import apart
@@ -26,12 +26,12 @@ from tests.harness.forked import apart
 pytestmark = pytest.mark.live
 
 LIMIT_S = 60.0
-A_BRAND = 2**61 + 12345
+A_TAG = 2**61 + 12345
 SAY = (
     "import json, os, resource as r, signal as s, sys; json.dump({'cwd': os.getcwd(),"
     " 'sid': os.getsid(0) == os.getpid(), 'environment': dict(os.environ), 'words': sys.argv[1:],"
     " 'limits': [r.getrlimit(k)[0] for k in (r.RLIMIT_NOFILE, r.RLIMIT_CPU, r.RLIMIT_DATA)],"
-    " 'brand': r.getrlimit(10),"
+    " 'tag': r.getrlimit(10),"
     " 'open': sorted(os.listdir('/proc/self/fd')), 'term': s.getsignal(s.SIGTERM) == s.SIG_DFL},"
     " sys.stdout)"
 )
@@ -73,7 +73,7 @@ def blocked(folder: Path, *, pipe: tuple[int, int] | None = None, **spec: Any) -
         "arguments": ["-I", "-S", "-c", SAY, "a b", "ü\udcff"],
         **spec,
     }
-    program = ClaimProgram(given, environment={"PATH": "/bin", "OLD": "1", BRAND: str(A_BRAND)})
+    program = ClaimProgram(given, environment={"PATH": "/bin", "OLD": "1", TAG: str(A_TAG)})
     reading, orders = pipe or os.pipe()
     errors, errors_in = os.pipe()
     pid = start(program, program.mains[0], reading, errors_in)
@@ -112,7 +112,7 @@ def test_it_becomes_the_program_at_the_release(tmp_path: Path) -> None:
     assert said["term"]
     assert said["words"] == ["a b", "ü\udcff"]
     assert said["limits"] == [1024, 100, 512 * 1024 * 1024]
-    assert said["brand"] == [A_BRAND, A_BRAND]
+    assert said["tag"] == [A_TAG, A_TAG]
     assert said["open"] == ["0", "1", "2", "3"]  # the last is the listing's own
     assert stat.S_IMODE((tmp_path / "stdout.0").stat().st_mode) == 0o600
 

@@ -99,7 +99,7 @@ async def test_input_logs_and_outputs_go_by_the_starters_line(
         end = (await site.gone()).end
         folder = site.folders.folder(CLAIM)
     assert end is not None
-    assert end.is_well, end
+    assert end.succeeded, end
     mode, path = (folder / "stdout.0").read_text().split()
     assert (mode, Path(path).parent) == ("700", scratch)
     assert (folder / "stderr.0").read_text() == "said\n"
@@ -159,7 +159,7 @@ async def test_a_sync_client_that_is_killed_while_it_brings_the_last_of_it_is_re
         end = (await site.gone()).end
         folder = site.folders.folder(CLAIM)
     assert end is not None
-    assert end.is_well, end
+    assert end.succeeded, end
     assert not end.reason
     assert (folder / "result").read_bytes() == bytes(500_000)
     await until_gone(scratch)
@@ -189,7 +189,7 @@ async def test_outputs_wait_for_an_agent_that_has_no_room_and_logs_do_not(
         room[0] = 10_000_000
         end = (await site.gone()).end
     assert end is not None
-    assert end.is_well, end
+    assert end.succeeded, end
     assert "stdout.0: the agent's disk is nearly full" in end.reason
     assert (near / "result").read_bytes() == bytes(500_000)
     assert not list(near.rglob("*.part"))

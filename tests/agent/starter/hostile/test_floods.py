@@ -71,7 +71,7 @@ async def test_a_flood_of_output_without_lines_takes_no_memory_and_disturbs_nobo
         async with asyncio.timeout(4 * LIMIT_S):
             end = (await flooding).end
         assert end is not None
-        assert end.is_well, end
+        assert end.succeeded, end
         assert await watching < LARGEST_BYTES
         log = site.folders.folder(a_hold().claim) / "stdout.0"
         assert log.stat().st_size == megabytes * MEGABYTE

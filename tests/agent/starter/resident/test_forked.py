@@ -19,11 +19,11 @@ from koala_agent.lrm.claim_processes import (
     LiveProcess,
     ProcessIdentity,
     Scan,
-    brand_of,
     identify,
     identify_child,
     scan,
     send,
+    tag_of,
 )
 from koala_agent.lrm.emulated import idle_starters
 from koala_agent.lrm.emulated.idle_starters import (
@@ -84,7 +84,7 @@ def said(site: Site, number: int) -> str:
 async def test_a_starter_serves_one_claim_after_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each program has its own folder, variables, limits and brand; between them nothing shows a
+    """Each program has its own folder, variables, limits and tag; between them nothing shows a
     claim. The first claim has a variable from its local manager, too."""
     order = ResidentStarters.order
 
@@ -103,7 +103,7 @@ async def test_a_starter_serves_one_claim_after_the_other(
         await until(lambda: words_of(first)[4] == "idle")
         assert not find_by_claim(own_claim(1))
         (idle,) = [one for one in scan().seen if one.identity.pid == first]
-        assert (idle.claim, idle.brand) == (None, None)
+        assert (idle.claim, idle.tag) == (None, None)
         folder, *streams, line = held_by(first)
         assert (folder, streams) == ("/", ["/dev/null"] * 3)
         assert line.startswith("socket:")
@@ -115,14 +115,14 @@ async def test_a_starter_serves_one_claim_after_the_other(
         assert texts[0][3] == texts[1][3]
         assert [text[5] for text in texts] == ["4", "4"]
         scope = site.manager._table.scope
-        brands = [str(brand_of(own_claim(number), scope=scope)) for number in (1, 2)]
-        assert [text[4].split()[3] for text in texts] == brands
+        tags = [str(tag_of(own_claim(number), scope=scope)) for number in (1, 2)]
+        assert [text[4].split()[3] for text in texts] == tags
     await process_ended(first)
 
 
 CHANGES = {
     "file size": "prlimit --pid $on --fsize=4096",
-    "brand": "prlimit --pid $on --locks=77",
+    "tag": "prlimit --pid $on --locks=77",
     "processes": "prlimit --pid $on --nproc=5000:5000",
     "priority": "renice -n $((($(nice) + 1) % 20)) -p $on",
     "disk priority": "ionice -c 3 -p $on",
@@ -240,7 +240,7 @@ async def test_a_starter_serves_none_after_the_agent_that_ordered_it(
         report = await site.gone(own_claim(2))
         assert report.end is not None
         assert report.end.kind is EndKind.EXITED
-        assert report.end.is_well, report
+        assert report.end.succeeded, report
         await process_ended(first)
         assert said(site, 2) == ""
     ear.close()
@@ -259,7 +259,7 @@ async def test_an_order_to_a_starter_outlives_the_parent(tmp_path: Path) -> None
         os.kill(first, signal.SIGCONT)
         report = await site.gone(own_claim(2))
         assert report.end is not None
-        assert report.end.is_well, report
+        assert report.end.succeeded, report
         assert said(site, 2) == f"{first}\n"
         await process_ended(first)
 
@@ -280,7 +280,7 @@ async def test_a_claim_is_run_once_if_the_next_agent_and_an_earlier_starter_both
     async with a_site(tmp_path, leases=LONG) as site:
         report = await site.gone(own_claim(2))
         assert report.end is not None
-        assert report.end.is_well, report
+        assert report.end.succeeded, report
         os.kill(first, signal.SIGCONT)
         await process_ended(first)
         (starter,) = said(site, 2).split()

@@ -137,7 +137,7 @@ async def test_a_program_of_a_forked_starter_has_the_environment_of_the_agent(
         await site.passed(a_shell_hold(script, own_claim()))
         report = await site.gone(own_claim())
         assert report.end is not None
-        assert report.end.is_well
+        assert report.end.succeeded
         folder = site.folders.folder(report.claim)
     *variables, descriptors = (folder / "stdout.0").read_text().splitlines()
     names = {line.partition("=")[0] for line in variables}
@@ -226,7 +226,7 @@ async def run_all(site: Site, folder: Path, numbers: range) -> None:
     for hold in holds:
         report = await site.daemon.wait_for(ReportState.GONE, hold.claim)
         assert report.end is not None
-        assert report.end.is_well, report
+        assert report.end.succeeded, report
 
 
 class Story:
