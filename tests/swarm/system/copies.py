@@ -108,6 +108,8 @@ class Copy:
         self._timer.stop()
 
     def _wake(self) -> None:
+        if self.machine.is_over:
+            return  # the process was frozen when the timer rang, and it was cancelled since
         if isinstance(self.machine.state, Reading):
             self._cut(Fault.SOURCE, "sent nothing")
         else:
