@@ -65,7 +65,8 @@ def test_a_what_if_runs_beside_the_playback(grid: Up, web: WebProcess) -> None:
         for run in ("recorded", "what_if"):
             expect(page.locator(f"[data-now={run}]")).to_contain_text("0 are over")
         page.get_by_role("button", name="Play").press("Enter")
-        expect(page.locator("[data-now=what_if]")).to_contain_text("4 are over")
+        over = page.locator("[data-now=what_if]")
+        expect(over).to_contain_text("4 are over", timeout=2 * LIMIT_MS)  # it plays for 20 s
 
         page.set_viewport_size(PHONE)
         for path in (page.url, f"{web.address}/replay?with=placement%3DWX"):
