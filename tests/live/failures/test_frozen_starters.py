@@ -60,7 +60,7 @@ async def test_a_starter_that_is_stopped_after_it_armed_ends_its_attempt(tmp_pat
         assert await client.wait(job) == "Finished"
         assert grid.evidence.finished(job, processes=4) == 2
         shown = await client.show(job)
-        assert "partial start: leiden at leiden" in str(shown), shown
+        assert "partial start: leiden at leiden" in str(shown.document), shown
         frozen = next(one for one in shown["charges"] if one["claim"].startswith(f"{job}/1/1/"))
         assert frozen["passed_at"] is None
         assert frozen["wasted_s"] >= frozen["processors"] * 3.0, frozen

@@ -224,14 +224,14 @@ def test_a_port_where_nobody_listens_is_named_at_once() -> None:
 
 @pytest.mark.parametrize("name", ["dask:127.0.0.1:1", "dask://127.0.0.1", "dask://host:port"])
 def test_an_engine_that_does_not_exist_is_named(name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"--on {name} \(expected one of processes, dask"):
+    with pytest.raises(ConfigError, match=rf"--on {name} \(expected processes, dask"):
         engine_of(name)
 
 
 def test_a_simulation_names_an_engine_that_does_not_exist() -> None:
     done = koala_here("simulate", "sq", "--on", "nowhere")
     assert done.returncode == 2
-    assert "--on nowhere (expected one of processes, dask://HOST:PORT" in done.stderr
+    assert "--on nowhere (expected processes, dask://HOST:PORT" in done.stderr
 
 
 def count_lines(store: Path) -> int:
