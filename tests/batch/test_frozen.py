@@ -67,7 +67,7 @@ async def _freeze(grid: Grid, client: AsyncClient, victim: System, way: str) -> 
     grid.evidence.open_gate("open")
     assert await client.wait(job) == "Finished"
     assert grid.evidence.finished(job, processes=2) == 2
-    assert "partial start" in str(await client.show(job))
+    assert "partial start" in str((await client.show(job)).document)
 
 
 async def test_a_machine_of_a_component_that_is_frozen_at_the_barrier_ends_its_attempt(
