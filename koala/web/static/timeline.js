@@ -73,8 +73,16 @@ export function timeline() {
     const address = new URL(link.getAttribute("href"), location.href);
     if (address.pathname !== location.pathname) return;
     event.preventDefault();
-    go(address.searchParams);
+    go(link.classList.contains("site-link") ? withSites(address.searchParams.getAll("open")) : address.searchParams);
   });
+
+  // The period is the one that was asked for last, which the drawing may not show yet.
+  function withSites(open) {
+    const wanted = new URLSearchParams(query);
+    wanted.delete("open");
+    for (const site of open) wanted.append("open", site);
+    return wanted;
+  }
 
   // A period is chosen by dragging over it; what is not moved is a click.
   part.addEventListener("pointerdown", (event) => {
