@@ -136,7 +136,7 @@ def _require_capacity(
         slots[site] = slots.get(site, 1_000_000) - 1
         if idle[site] < 0 or slots[site] < 0:
             raise InvalidAnswerError(
-                f"component {assignment.component} at {site}: there is no room"
+                f"component {assignment.component} at {site} does not fit (expected room)"
             )
         if booked_bps:
             free[link] = free.get(link, 0.0) - booked_bps
@@ -212,7 +212,7 @@ class _Try:
         is_admitted = site in self.view.idle(self.question.user)
         if not is_admitted or not part.fits(self.view, site):
             raise InvalidAnswerError(
-                f"{what}: component {part.component} at {site}: there is no room"
+                f"{what}: component {part.component} at {site} does not fit (expected room)"
             )
         self.view.take(site, part.processors, part.gpus)
 
@@ -335,7 +335,8 @@ def _require_forced(forced: Iterable[Assignment], state: _Try) -> None:
         room[assignment.site] = room.get(assignment.site, 0) - part.processors
         if room[assignment.site] < 0:
             raise InvalidAnswerError(
-                f"forced: component {assignment.component} at {assignment.site}: there is no room"
+                f"forced: component {assignment.component} at {assignment.site} does not fit"
+                " (expected room)"
             )
         _require_possible(assignment, _part(part), _request(question, part), state.view)
 

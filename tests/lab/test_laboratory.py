@@ -149,7 +149,7 @@ def test_an_own_policy_with_an_invalid_answer_is_replaced_and_the_result_says_so
 
     policies: tuple[tuple[str, Callable[..., Any], str], ...] = (
         ("placement", lambda request, view: None, "CF: answered NoneType (expected"),
-        ("placement", to_a, "CF: component 0 at a: there is no room"),
+        ("placement", to_a, "CF: component 0 at a does not fit"),
         ("queueing", lambda job: None, "the order of submission: the sort key None"),
     )
     for slot, policy, text in policies:

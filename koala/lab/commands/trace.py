@@ -228,7 +228,7 @@ _EFFECTS = {
     "estimate_missing": " (the run time was taken)",
     "out_of_order": " (sorted)",
 }
-"""What was done with jobs that were changed."""
+"""Treatment of jobs that were changed, by the change."""
 _SATURATED = "saturated: more and more jobs wait, so waits depend on the length of the log"
 
 
