@@ -24,7 +24,7 @@ from koala.core.state import State
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
-KNOWN = "a7965a5878b8462f2ca91283f81965d2623696d99dc8ab9ff5f694f128e5c827"
+KNOWN = "7461b0a530ec24b9febccb140763e19b059d15c7d5d5f172b721ff52c0b17bc6"
 NOT_COVERED = {"policies", "recorder", "actions", "is_changed", "successors", "usage"}
 """Attributes of the state that the next event needs not, or that the jobs tell."""
 COUNTED = {"jobs", "ended", "forgotten", "keys", "keys_forgotten", "scanner"}

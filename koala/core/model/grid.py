@@ -230,8 +230,8 @@ class PlacementRequest:
 class Assignment:
     """Execution site and file site of a part; without `source` no file moves.
 
-    `mips`: promised rate (0: none). `booked_bps`: bytes a second reserved for it on the link from
-    its file to it.
+    `processors`: what a component of a flexible job gets (0: as asked). `mips`: promised rate (0:
+    none). `booked_bps`: bytes a second reserved for it on the link from its file to it.
     """
 
     component: int
@@ -240,6 +240,7 @@ class Assignment:
     transfer_s: Seconds = 0.0
     mips: float = 0.0
     booked_bps: float = 0.0
+    processors: int = 0
 
     @property
     def link(self) -> Link:

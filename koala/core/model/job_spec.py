@@ -109,10 +109,32 @@ class Notify:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Bounds of a flexible job, which names a total in place of components; in processors.
+
+    - `total` are wanted; with `least` it can start, and goes on. They differ only if it
+      `is_malleable`: it may be given more, or asked to give way, while it runs.
+    - A component has `part_min` to `part_max`; there are at most `parts_max` components.
+    """
+
+    total: int
+    least: int
+    part_min: int = 1
+    part_max: int
+    parts_max: int
+    is_malleable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A request as submitted; never changed afterwards."""
+    """A request as submitted; never changed afterwards.
+
+    But a flexible one (with `split`) gets its components at each placement, and a malleable one at
+    each resize, too: copies of one component that differ in their processors.
+    """
 
     components: tuple[ComponentSpec, ...]
+    split: Split | None = None
     owner: UserName = UserName("")
     group: str = ""  # of users, for which it counts, too
     name: str = ""  # for people; several jobs may have it
@@ -215,6 +237,11 @@ class JobSpec:
         if len(components) == 1:
             components = (replace(components[0], site=site),)
         return replace(self, queue=site, components=components)
+
+    def shaped(self, sizes: tuple[int, ...]) -> JobSpec:
+        """Copy of a flexible request whose components have these numbers of processors."""
+        part = self.components[0]
+        return replace(self, components=tuple([replace(part, processors=n) for n in sizes]))
 
     def label(self, component: int) -> str:
         """Return the component's label; without one the site that no other names, or its index."""
