@@ -389,6 +389,16 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         read=fields.input_files,
         write=fields.input_files_text,
     ),
+    Attribute(
+        "ports",
+        "NAME:NUMBER ...",
+        "ports at which its program listens; the others find each as $KOALA_ADDRESS_NAME, directly"
+        " or through the grid",
+        "Koala",
+        field="ports",
+        read=fields.ports,
+        write=fields.ports_text,
+    ),
     _of_job("name", "string", "name of the job, for people; need not be unique"),
     _of_job("distinct", "yes or no", "no two components at one site (default: no)"),
     _of_job(

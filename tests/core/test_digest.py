@@ -24,7 +24,7 @@ from koala.core.state import State
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
-KNOWN = "7461b0a530ec24b9febccb140763e19b059d15c7d5d5f172b721ff52c0b17bc6"
+KNOWN = "481c44c8eccb01e0473ec0c4be534239bbaba0404dc5269332390b30b1837a6e"
 NOT_COVERED = {"policies", "recorder", "actions", "is_changed", "successors", "usage"}
 """Attributes of the state that the next event needs not, or that the jobs tell."""
 COUNTED = {"jobs", "ended", "forgotten", "keys", "keys_forgotten", "scanner"}

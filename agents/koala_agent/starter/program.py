@@ -80,6 +80,7 @@ class Specification:
     output_files: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     staged: tuple[tuple[str, int], ...] = ()
+    ports: tuple[tuple[str, int], ...] = ()
 
 
 class ClaimProgram:

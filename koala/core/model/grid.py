@@ -50,6 +50,7 @@ class SiteFacts:
     - `hold_max_s`: longest hold before the barrier that its owner allows, None for no limit.
     - `tickets_max`, `held_share_max`: limits of its owner on the claims that wait in its queue, and
       on the share of its processors that such claims hold before the barrier; None for no limit.
+    - `forwards`: it carries connections to ports of programs through the grid.
     """
 
     processors: int
@@ -68,6 +69,7 @@ class SiteFacts:
     hold_max_s: Seconds | None = None
     tickets_max: int | None = None
     held_share_max: float | None = None
+    forwards: bool = False
 
     def admits(self, user: UserName | None) -> bool:
         """Return True if this user's jobs may see the site; None is an unknown user."""

@@ -212,6 +212,8 @@ class Member:
     passed_at: Instant | None = None
     end: ClaimEnd | None = None
     refusal: str = ""  # the last answer that was no grant, for `why`
+    paths: tuple[messages.PortPath, ...] = ()  # to ports of others, as they were tried
+    used: tuple[messages.PortUse, ...] = ()  # of ports through the grid, by the newest report
 
     @property
     def transfers(self) -> tuple[TransferId, ...]:

@@ -4,7 +4,8 @@ In the pre-flight, starters try the TCP paths that the job needs before the barr
 finds a closed path (a firewall, a wrong address, a port in use) before a program starts. A closed
 path is not an error of a site, because either end or the network between them may be the cause. The
 job is placed again later, and fails after a few attempts: a closed path opens rarely, and each
-attempt holds processors.
+attempt holds processors. The path to a port that the job names (`ports`) may be closed: connections
+then go through the grid, where both sites carry them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from koala.core.model.job import (
     Starting,
     Stopping,
 )
-from koala.core.model.tcp_paths import has_paths, master_port
+from koala.core.model.tcp_paths import closed_path, has_paths, master_port, port_addresses
 from koala.core.model.timeline import lead_s
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, Seconds
@@ -164,6 +165,9 @@ def arm(state: State, starting: Starting, release_at: Instant, now: Instant) -> 
     state.enter(job, replace(starting, arms=starting.arms + 1, arming=arming), "", now)
     late_s = latest_start_at(state, job, release_at) - now
     peers = peers_of(state, job, claims)
+    meeting = [
+        (attempt.members[claim.component], claim, address_of(state, claim)) for claim in claims
+    ]
     for claim in claims:
         state.actions.append(
             ArmClaim(
@@ -173,6 +177,7 @@ def arm(state: State, starting: Starting, release_at: Instant, now: Instant) -> 
                 release_at=release_at,
                 late_s=late_s,
                 peers=peers,
+                ports=port_addresses(job.spec, claim, meeting),
             )
         )
     state.timers.set(arm_expires_at(state, arming), TimerKind.RELEASE, job.id)
@@ -203,13 +208,17 @@ def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
     """Record a member's path test; the start goes on after the last one, or is blocked by a
     problem."""
     claim = state.ledger.get(event.claim)
-    if claim is None or member_of(state, claim) is None:
+    found = member_of(state, claim) if claim is not None else None
+    if claim is None or found is None:
         return
+    attempt, member = found
     job = state.jobs[claim.job]
     match job.phase:
         case Starting(tests=PathTests() as tests) as starting if claim.id in tests.waiting:
-            if event.problem:
-                _block_start(state, starting, event.problem, now)
+            member.paths = event.ports
+            problem = event.problem or _port_without_way(state, attempt, member)
+            if problem:
+                _block_start(state, starting, problem, now)
                 return
             waiting = tuple(left for left in tests.waiting if left != claim.id)
             starting = replace(starting, tests=replace(tests, waiting=waiting))
@@ -217,6 +226,29 @@ def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
             advance_start(state, starting, now)
         case _:
             pass
+
+
+def _port_without_way(state: State, attempt: Attempt, member: Member) -> str:
+    """Return why a member reaches a port neither directly nor through the grid; empty if it reaches
+    all."""
+    spec = state.jobs[attempt.job].spec
+    for owner in claims_of(state, attempt.at_barrier):
+        for name, port in spec.components[owner.component].ports:
+            path = closed_path(member, owner.id, port)
+            sites = [site for site in (member.site, owner.site) if site is not None]
+            mute = [site for site in sites if not state.sites[site].facts.forwards]
+            if path is not None and mute:
+                way = f"{spec.label(member.component)} -> {spec.label(owner.component)}:{port}"
+                return f"{name}: {way} {path.problem}, and {mute[0]} carries no connections"
+    return ""
+
+
+def on_ports_used(state: State, event: ev.PortsUsed) -> None:
+    """Note what a claim's program has moved to ports of others through the grid."""
+    claim = state.ledger.get(event.claim)
+    found = member_of(state, claim) if claim is not None else None
+    if found is not None:
+        found[1].used = event.ports
 
 
 def on_armed(state: State, event: ev.ClaimArmed, now: Instant) -> None:

@@ -181,6 +181,7 @@ class PathProbing:
     def __init__(self) -> None:
         self._is_listening = False
         self._problem: str | None = None
+        self._ports: tuple[tuple[str, int, float, str], ...] = ()
 
     def begin(self, order: PathsOrder) -> list[Action]:
         """Begin the probes; a repeated order gets the same answer. Raises ValueError."""
@@ -188,20 +189,20 @@ class PathProbing:
             return [Send(message=self.report)]
         if self._is_listening:
             return []
-        for port in [*order.listens, *(port for _label, _address, port, _claim in order.targets)]:
+        for port in [*order.listens, *(target[2] for target in order.targets)]:
             if not 1 <= port <= PORT_MAX:
                 raise ValueError(f"{port} is not a port (expected 1 to {PORT_MAX})")
         self._is_listening = True
         return [ProbePaths(order=order)]
 
-    def end(self, problem: str) -> None:
-        """Note the result; empty when all paths are open."""
-        self._problem = problem
+    def end(self, problem: str, ports: tuple[tuple[str, int, float, str], ...] = ()) -> None:
+        """Note the result; empty when all paths are open. Paths to `ports` may be closed."""
+        self._problem, self._ports = problem, ports
 
     @property
     def report(self) -> dict[str, object]:
         """The report of the result."""
-        return to_message(PathsTried(problem=self._problem or ""))
+        return to_message(PathsTried(problem=self._problem or "", ports=self._ports))
 
     def close(self) -> list[Action]:
         """Stop listening: the ports are the program's from here on."""
