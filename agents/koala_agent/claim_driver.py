@@ -81,7 +81,7 @@ from koala_agent.lrm.local_manager import (
 from koala_agent.placeholders.allowed_programs import NotAllowedError
 from koala_agent.placeholders.file_sync import FileSyncServer, Message
 from koala_agent.placeholders.submission import Preparation
-from koala_agent.starter_link.listener import StarterListener
+from koala_agent.starter_link.listener import Carry, StarterListener
 from koala_agent.starter_link.mailbox import Mailbox, too_short
 
 if TYPE_CHECKING:
@@ -126,9 +126,10 @@ class ClaimDriver:
         listen: str = "127.0.0.1",
         port: int = 0,
         keep_s: float = math.inf,
+        carry: Carry | None = None,
     ) -> None:
-        """`send_report` receives reports. `changed` is called when `trouble` or `asked_through`
-        may have changed."""
+        """`send_report` receives reports, `carry` connections to ports of programs. `changed` is
+        called when `trouble` or `asked_through` may have changed."""
         store, manager, folders = surroundings.store, surroundings.manager, surroundings.folders
         restored = store.claims()
         self.port = 0
@@ -175,6 +176,7 @@ class ClaimDriver:
             now=surroundings.clock,
             ask=None if folders.is_shared else self._handle_file_request,
             machines=self._machines,
+            carry=carry,
         )
         self._unstored: list[StoreClaim | Forget] = []  # changes that may be lost
         self._tasks = asyncio.TaskGroup()

@@ -12,6 +12,7 @@ from koala_agent.starter.compat import log, write_all
 from koala_agent.starter.events import (
     Delivered,
     MachineLost,
+    PortsMoved,
     ProcessEnded,
     Ready,
     SiteSignalled,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from koala_agent.starter.connection import Watch
     from koala_agent.starter.events import Event
     from koala_agent.starter.files.file_sync import FileSyncClient, SyncRequest
+    from koala_agent.starter.ports.forwarder import Counts, PortForwarder
     from koala_agent.starter.program import ClaimProgram
 
 DEATHS_MAX = 5
@@ -86,6 +88,7 @@ class ProcessHost:
         self._watch = watch
         self._sync_request = sync_request
         self._file_sync: FileSyncClient | None = None
+        self._forwarder: PortForwarder | None = None
         self._is_forked = False
         self._is_fetched = sync_request is None
         self._is_delivering = False
@@ -102,7 +105,18 @@ class ProcessHost:
     @property
     def excluded(self) -> list[int]:
         """Processes that are the starter's own, and not the program's."""
-        return [] if self._file_sync is None else [self._file_sync.pid]
+        pids = [0 if own is None else own.pid for own in (self._file_sync, self._forwarder)]
+        return [pid for pid in pids if pid]
+
+    @property
+    def port_counts(self) -> Counts:
+        """What this machine's processes have moved to ports of others through the grid."""
+        return () if self._forwarder is None else self._forwarder.counts
+
+    def close_ports(self) -> None:
+        """End the connections through the grid: nothing is left that uses them."""
+        if self._forwarder is not None:
+            self._forwarder.close()
 
     def pop_others(self) -> list[tuple[int, int]]:
         """Return and clear the ended children that were no main processes, with their statuses."""
@@ -114,9 +128,14 @@ class ProcessHost:
         for pid, status in self.processes.pop_others():
             if self._file_sync is not None and pid == self._file_sync.pid:
                 self._file_sync_ended()
+            elif self._forwarder is not None and pid == self._forwarder.pid:
+                self._forwarder.ended()
             else:
                 self._others.append((pid, status))
         events, self._events = self._events, []
+        if self._forwarder is not None and self._forwarder.has_news:
+            self._forwarder.has_news = False
+            events.append(PortsMoved(ports=self._forwarder.counts))
         if self.kv_socket is not None:
             events += self.kv_socket.received
             self.kv_socket.received.clear()
@@ -129,6 +148,7 @@ class ProcessHost:
             self.kv_socket.close()
         if self._file_sync is not None:
             self._file_sync.close()
+        self.close_ports()
 
     def deliver(self, *, is_whole: bool) -> list[Event]:
         """Start the delivery of logs, and with `is_whole` of outputs, to the agent."""
@@ -211,9 +231,10 @@ class ProcessHost:
         Raises OSError when there is no room for it, and ValueError for what no environment can
         hold: a program that cannot find its members must not start.
         """
-        path = self.write("bundle.json", bundle)
+        variables = self._open_ports(bundle)
+        path = self.write("bundle.json", {**bundle, "ports": variables})
         assert self.kv_socket is not None
-        shared = {"KOALA_BUNDLE": path, "KOALA_KV": self.kv_socket.path}
+        shared = {"KOALA_BUNDLE": path, "KOALA_KV": self.kv_socket.path, **variables}
         mains = self.program.mains
         environments = {
             main.index: {**self.program.bundle_variables(bundle, main), **shared} for main in mains
@@ -226,6 +247,26 @@ class ProcessHost:
             }
             self.write("launch.json", launch)
         self.processes.prepare(environments)
+
+    def _open_ports(self, bundle: dict[str, object]) -> dict[str, str]:
+        """Open what leads to the ports of the attempt; return the program's variables. Raises
+        OSError, ValueError."""
+        if not bundle.get("ports"):
+            return {}
+        from koala_agent.starter.ports.forwarder import PortForwarder, ports_of  # noqa: PLC0415 - late: few jobs have any
+
+        if self._forwarder is None:
+            spec = self.program.spec
+            self._forwarder = PortForwarder(
+                ports_of(bundle),
+                agents=list(spec.agents),
+                identity={"claim": spec.claim, "secret": spec.secret, "nonce": self._nonce},
+                mark=self._nonce,
+                is_first=self.program.machine == 0,
+                watch=self._watch,
+            )
+        self._forwarder.start()
+        return self._forwarder.variables
 
     def answer(self, question: int, answer: dict[str, object]) -> None:
         """Answer a process's put or get."""

@@ -81,24 +81,27 @@ def port_addresses(
     spec: JobSpec, claim: Claim, meeting: list[tuple[Member, Claim, str]]
 ) -> tuple[PortAddress, ...]:
     """Return the ports of an attempt, as one claim of it is told of them. Members meet with their
-    claims and addresses. One's own port is forwarded if any other claim reaches it so.
+    claims and addresses. One's own port is forwarded if any other claim reaches it so, and has an
+    address if any reaches it directly.
     """
     own = next(member for member, met, _address in meeting if met.id == claim.id)
     others = [member for member, met, _address in meeting if met.id != claim.id]
-    return tuple(
-        PortAddress(
-            name=name,
-            claim=owner.id,
-            address=address,
-            port=port,
-            is_forwarded=any(
-                closed_path(member, owner.id, port) is not None
-                for member in (others if owner.id == claim.id else [own])
-            ),
-        )
-        for _member, owner, address in meeting
-        for name, port in spec.components[owner.component].ports
-    )
+    found = []
+    for _member, owner, address in meeting:
+        dialling = others if owner.id == claim.id else [own]
+        for name, port in spec.components[owner.component].ports:
+            ways = [closed_path(member, owner.id, port) is not None for member in dialling]
+            is_hidden = owner.id == claim.id and all(ways)
+            found.append(
+                PortAddress(
+                    name=name,
+                    claim=owner.id,
+                    address="" if is_hidden else address,
+                    port=port,
+                    is_forwarded=any(ways),
+                )
+            )
+    return tuple(found)
 
 
 def is_one_world(spec: JobSpec) -> bool:

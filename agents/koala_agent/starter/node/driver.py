@@ -21,6 +21,7 @@ from koala_agent.starter.events import (
     Fork,
     Open,
     Opened,
+    PortsMoved,
     Prepare,
     ProcessesCounted,
     Send,
@@ -39,6 +40,7 @@ from koala_agent.starter.subreaper import keep
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event
+    from koala_agent.starter.ports.forwarder import Counts
 
 OWN_VARIABLES = ("PMI", "CUDA_VISIBLE_DEVICES", "HOSTNAME", "TMPDIR")
 """Variables that are this machine's own, and not the starter's, with any batch system."""
@@ -120,8 +122,12 @@ class NodeDriver:
         if self._process_host is None:
             return []
         used = self._process_host.processes
+        counts: Counts = ()
         left = len(used.left(self._process_host.excluded))
-        events = self._process_host.reap()
+        if left == 0:
+            self._process_host.close_ports()
+            counts = self._process_host.port_counts
+        events = [*([PortsMoved(ports=counts)] if counts else []), *self._process_host.reap()]
         return [
             *events,
             ProcessesCounted(left=left, cpu_s=used.cpu_s, memory_bytes=used.memory_bytes),

@@ -1,0 +1,224 @@
+"""The starter's handle of the process that carries connections to ports through the grid."""
+
+from __future__ import annotations
+
+import os
+import select
+
+from koala_agent.starter.compat import dataclass, log, to_list, to_object, to_whole
+from koala_agent.starter.connection import open_listener
+from koala_agent.starter.light import loads, signal, socket
+from koala_agent.starter.process_tree import die_with_parent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn, TypeAlias
+
+    from koala_agent.starter.connection import Watch
+
+    Counts: TypeAlias = "tuple[tuple[str, str, int, int, float, float], ...]"
+
+LOOPBACK = "127.0.0.1"
+EVERYWHERE = "0.0.0.0"
+DEATHS_MAX = 5
+"""Ends of the process before no other one is started."""
+LAST_S = 2.0
+"""Time within which the process tells its last counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Port:
+    """A port of a component as the agent tells it; `claim` is that of its owner. An own one has no
+    address if nobody reaches it directly."""
+
+    name: str
+    claim: str
+    address: str
+    port: int
+    is_forwarded: bool
+    token: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """What the process carries: own ports, and those of others with the listeners for them.
+
+    `identity` authenticates to the agent, which is at the addresses `agents`. `mark` is on all
+    processes of the program.
+    """
+
+    agents: list[tuple[str, int]]
+    identity: dict[str, str]
+    mark: str
+    own: list[Port]
+    others: list[tuple[Port, socket.socket]]
+
+
+def ports_of(bundle: dict[str, object]) -> list[Port]:
+    """Read the ports of a bundle. Raises ValueError."""
+    found = []
+    for entry in to_list(bundle.get("ports", [])):
+        row = to_object(entry)
+        texts = {name: str(row[name]) for name in ("name", "claim", "address", "token")}
+        number = to_whole(row, "port")
+        found.append(Port(port=number, is_forwarded=bool(row["is_forwarded"]), **texts))
+    return found
+
+
+class PortForwarder:
+    """Ports of an attempt as this machine's processes use them: their variables, the listeners, and
+    the process that carries. Its listeners outlive that process, which is started again."""
+
+    def __init__(
+        self,
+        ports: list[Port],
+        *,
+        agents: list[tuple[str, int]],
+        identity: dict[str, str],
+        mark: str,
+        is_first: bool,
+        watch: Watch,
+    ) -> None:
+        """Open the listeners. Only the first machine carries to own ports. Raises OSError."""
+        claim = identity["claim"]
+        self.counts: Counts = ()
+        self.has_news = False
+        self.pid = 0
+        self._deaths = 0
+        self._watch = watch
+        self._unread = b""
+        self._socket: socket.socket | None = None
+        self._variables: dict[str, str] = {}
+        own, others = [], []
+        addresses: dict[str, list[str]] = {}
+        for port in ports:
+            if port.claim == claim:
+                host = EVERYWHERE if port.address else LOOPBACK
+                self._variables[f"KOALA_LISTEN_{port.name}"] = f"{host}:{port.port}"
+                self._variables[f"KOALA_PORT_{port.name}"] = str(port.port)
+                if port.is_forwarded and is_first:
+                    own.append(port)
+                continue
+            host, number = port.address, port.port
+            if port.is_forwarded:
+                listener = open_listener(socket.AF_INET, LOOPBACK, 0)
+                listener.settimeout(0)
+                host, number = LOOPBACK, listener.getsockname()[1]
+                others.append((port, listener))
+            shown = f"[{host}]" if ":" in host else host
+            addresses.setdefault(port.name, []).append(f"{shown}:{number}")
+            if len(addresses[port.name]) == 1:
+                self._variables[f"KOALA_HOST_{port.name}"] = host
+                self._variables.setdefault(f"KOALA_PORT_{port.name}", str(number))
+        for name, found in addresses.items():
+            self._variables[f"KOALA_ADDRESS_{name}"] = found[0]
+            self._variables[f"KOALA_ADDRESSES_{name}"] = ",".join(found)
+        self._carried = Carried(agents=agents, identity=identity, mark=mark, own=own, others=others)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Variables of the program's processes."""
+        return self._variables
+
+    def start(self) -> None:
+        """Start the process if there is something to carry. Raises OSError."""
+        if self.pid or not (self._carried.own or self._carried.others):
+            return
+        mine, its = socket.socketpair()
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _serve(self._carried, its, parent, self.counts)
+        its.close()
+        mine.settimeout(0)
+        self._socket = mine
+        self._watch.add(mine.fileno(), select.POLLIN, self._ready)
+
+    def ended(self) -> None:
+        """Start the process again, which has ended by itself: a few times at most."""
+        self.pid = 0
+        self._receive()
+        self._hang_up()
+        self._deaths += 1
+        log(f"ports: the process that carries has ended, for the {self._deaths}. time")
+        if self._deaths <= DEATHS_MAX:
+            try:
+                self.start()
+            except OSError as error:
+                log(f"ports: no other one can be started: {error}")
+
+    def close(self) -> None:
+        """End all connections, and take the last counts. Idempotent."""
+        if self._socket is not None:
+            self._socket.shutdown(socket.SHUT_WR)
+            self._socket.settimeout(LAST_S)
+            while self._receive():
+                pass
+            self._hang_up()
+        if self.pid:
+            try:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+            except (ProcessLookupError, ChildProcessError):  # reaped with the others
+                pass
+            self.pid = 0
+        for _port, listener in self._carried.others:
+            listener.close()
+
+    @property
+    def forwarded_bytes(self) -> int:
+        """Bytes that went to and from ports of others through the grid."""
+        return sum([row[3] for row in self.counts])
+
+    def _ready(self, _events: int) -> None:
+        self._receive()
+
+    def _receive(self) -> bool:
+        """Read counts; False at the end of the process, or when nothing comes."""
+        if self._socket is None:
+            return False
+        try:
+            part = self._socket.recv(65536)
+        except OSError:
+            return False
+        if not part:
+            self._watch.remove(self._socket.fileno())
+            return False
+        *lines, self._unread = (self._unread + part).split(b"\n")
+        for line in lines:
+            rows = [to_list(row) for row in to_list(loads(line))]
+            self.counts = tuple([tuple(row) for row in rows])  # type: ignore[misc]
+            self.has_news = True
+        return True
+
+    def _hang_up(self) -> None:
+        if self._socket is not None:
+            self._watch.remove(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+            self._unread = b""
+
+
+def _serve(carried: Carried, starter: socket.socket, parent: int, counts: Counts) -> NoReturn:
+    """Run the process. Never returns."""
+    try:
+        die_with_parent(parent)
+        signal.set_wakeup_fd(-1)
+        for name in ("SIGTERM", "SIGINT", "SIGXCPU", "SIGUSR1", "SIGUSR2"):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)  # the program may still use it
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()
+        kept = {starter.fileno(), *[listener.fileno() for _port, listener in carried.others]}
+        for descriptor in range(3, max(kept) + 4096):
+            if descriptor not in kept:
+                try:
+                    os.close(descriptor)
+                except OSError:
+                    continue
+        from koala_agent.starter.ports.carrier import Carrier  # noqa: PLC0415 - late: few need it
+
+        Carrier(carried, starter, parent, counts).run()
+    except Exception as error:  # noqa: BLE001 - a process of its own: this is its last word
+        log(f"ports: {type(error).__name__}: {error}")
+    finally:
+        os._exit(0)
