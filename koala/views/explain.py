@@ -51,6 +51,7 @@ from koala.core.resources import describe_cut
 from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.views.expected import expected_start, missed_deadline
+from koala.views.ports import port_ways
 from koala.views.units import counted, size
 from koala.views.waiting import SiteQueues, component_at, no_queues, span, wait_of_member
 
@@ -81,7 +82,8 @@ def why(  # noqa: C901 - one line a phase
             return ["released; waits for all components to tell that they passed the barrier"]
         case Running(since=since, attempt=attempt):
             running = [f"running for {span(now - since)}", _running(job, attempt)]
-            return [*running, *_placed(state, job, attempt)]
+            ways = [way.words for way in port_ways(job, attempt)]
+            return [*running, *ways, *_placed(state, job, attempt)]
         case Stopping(reason=reason, attempt=attempt):
             return [f"being stopped: {reason}", *_fence(state, attempt)]
         case Finished() | Failed() | Cancelled() as phase:
@@ -385,7 +387,7 @@ def _starting(state: State, job: Job, starting: Starting, now: Instant) -> list[
         return [f"all components claimed; starts in {span(attempt.start_at - now)}"]
     waiting = ", ".join(starting.arming.waiting)
     prepared = f"all components claimed; the start is prepared (round {starting.arms})"
-    return [f"{prepared}: waits for {waiting}"]
+    return [f"{prepared}: waits for {waiting}", *[way.words for way in port_ways(job, attempt)]]
 
 
 def _running(job: Job, attempt: Attempt) -> str:

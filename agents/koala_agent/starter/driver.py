@@ -296,11 +296,10 @@ class StarterDriver:
             left += nodes.left
             cpu_s += nodes.cpu_s
             memory_bytes = max(memory_bytes, nodes.memory_bytes)
-        if left == 0:
-            self._process_host.close_ports()
+        is_carrying = left == 0 and self._process_host.finish_ports()
         looked = ProcessesCounted(
-            left=left,
-            is_known=nodes is None or nodes.is_known(),
+            left=left + is_carrying,
+            is_known=not is_carrying and (nodes is None or nodes.is_known()),
             cpu_s=cpu_s,
             memory_bytes=memory_bytes,
             forwarded_bytes=sum([row[3] for row in self._port_counts()]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import select
 import struct
 
@@ -147,7 +148,11 @@ class PathProbes:
             return
         dialled.settimeout(0)
         self._sockets[dialled.fileno()] = dialled
-        dialled.connect_ex(address)
+        number = dialled.connect_ex(address)
+        if number not in (0, errno.EINPROGRESS):
+            self._hang_up(dialled.fileno())
+            self._retry(index, os.strerror(number).lower())
+            return
         self._watch.add(
             dialled.fileno(), select.POLLIN, lambda _events: self._answered(index, dialled)
         )

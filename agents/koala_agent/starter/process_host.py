@@ -113,10 +113,10 @@ class ProcessHost:
         """What this machine's processes have moved to ports of others through the grid."""
         return () if self._forwarder is None else self._forwarder.counts
 
-    def close_ports(self) -> None:
-        """End the connections through the grid: nothing is left that uses them."""
-        if self._forwarder is not None:
-            self._forwarder.close()
+    def finish_ports(self) -> bool:
+        """Let the connections through the grid end, as nothing is left that uses them; False once
+        they have."""
+        return self._forwarder is not None and self._forwarder.finish()
 
     def pop_others(self) -> list[tuple[int, int]]:
         """Return and clear the ended children that were no main processes, with their statuses."""
@@ -148,7 +148,8 @@ class ProcessHost:
             self.kv_socket.close()
         if self._file_sync is not None:
             self._file_sync.close()
-        self.close_ports()
+        if self._forwarder is not None:
+            self._forwarder.close()
 
     def deliver(self, *, is_whole: bool) -> list[Event]:
         """Start the delivery of logs, and with `is_whole` of outputs, to the agent."""

@@ -8,7 +8,6 @@ here. The limits of the site hold for all its claims together.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -24,10 +23,14 @@ from koala.common.runtime.token_bucket import TokenBucket
 from koala.common.wire.v1 import files_pb2 as pb
 from koala.common.wire.v1 import files_pb2_grpc
 from koala.errors import ConfigError
+from koala_agent.starter.ports.carrier import HEAD_BYTES
 from koala_agent.starter_link.listener import CarryOrder
 
 CARRIED = b'{"kind": "carried"}\n'
 """Tells a starter that the other end is there. What follows are the bytes."""
+
+ENDED_S = 30.0
+"""Longest wait for the relay after both ends have said all."""
 
 log = get_logger()
 
@@ -92,7 +95,6 @@ class Ports:
         finally:
             if reason:
                 log.info("port.ended", claim=order.claim, port=order.port, reason=reason)
-                writer.write(json.dumps({"error": reason}).encode() + b"\n")
             if not writer.is_closing():
                 writer.transport.abort()
 
@@ -112,6 +114,7 @@ class Ports:
                     async with asyncio.TaskGroup() as group:
                         group.create_task(self._up(reader, call))
                         group.create_task(self._down(call, writer))
+                    await self._ended(call)
             except* (OSError, EOFError, aio.AioRpcError) as errors:
                 raise _first(errors) from None
             finally:
@@ -142,16 +145,26 @@ class Ports:
             raise await _error_of(call)
 
     async def _until_gone(self, reader: asyncio.StreamReader) -> None:
-        """Wait for a starter that hangs up: it sends nothing before it is told to. Raises EOFError."""
+        """Wait for a starter that hangs up; it sends nothing before it is told to. Raises EOFError."""
         await reader.read(1)
         raise EOFError("the starter is gone")
 
+    async def _ended(self, call: Any) -> None:  # noqa: ANN401 - of a call
+        """Wait until the relay has passed on both ends: a call that ends before cuts the other."""
+        await call.done_writing()
+        async with asyncio.timeout(ENDED_S):
+            await call.read()
+
     async def _up(self, reader: asyncio.StreamReader, call: Any) -> None:  # noqa: ANN401 - of a call
-        """Send what the starter sends; an empty frame is its end."""
-        while data := await reader.read(CHUNK_BYTES):
-            await self._throttle(len(data))
-            await call.write(pb.Frame(data=data))
-        await call.write(pb.Frame())
+        """Send what the starter sends; an empty block is the end of this direction."""
+        while True:
+            size_bytes = int.from_bytes(await reader.readexactly(HEAD_BYTES), "big")
+            if size_bytes > CHUNK_BYTES:
+                raise EOFError(f"a block of {size_bytes} bytes (expected at most {CHUNK_BYTES})")
+            await self._throttle(size_bytes)
+            await call.write(pb.Frame(data=await reader.readexactly(size_bytes)))
+            if not size_bytes:
+                return
 
     async def _down(self, call: Any, writer: asyncio.StreamWriter) -> None:  # noqa: ANN401 - of a call
         """Give the starter what comes, to the end of that direction."""
@@ -159,12 +172,12 @@ class Ports:
             frame = await call.read()
             if frame is aio.EOF:
                 raise await _error_of(call)
-            if not frame.data:
-                writer.write_eof()
-                return
             await self._throttle(len(frame.data))
+            writer.write(len(frame.data).to_bytes(HEAD_BYTES, "big"))
             writer.write(frame.data)
             await writer.drain()
+            if not frame.data:
+                return
 
     async def _throttle(self, size_bytes: int) -> None:
         if self._bucket is not None:

@@ -125,7 +125,7 @@ class NodeDriver:
         counts: Counts = ()
         left = len(used.left(self._process_host.excluded))
         if left == 0:
-            self._process_host.close_ports()
+            left += self._process_host.finish_ports()
             counts = self._process_host.port_counts
         events = [*([PortsMoved(ports=counts)] if counts else []), *self._process_host.reap()]
         return [

@@ -9,12 +9,13 @@
 - The owner's end sends GREETING once it has reached its program. Until then the other end sends
   nothing, and measures the round trip.
 - A lost agent, relay or site resets the connections; new ones are tried for `DIAL_S`.
-- It ends when the starter closes its socket, or dies.
+- When the starter shuts its socket, all processes are over: what they sent goes on for `DRAIN_S`.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import select
 import struct
@@ -36,15 +37,20 @@ BUFFER_BYTES = 256 * 1024
 OFFERS = 4
 CONNECTIONS_MAX = 256
 """Connections of one claim on one machine at a time, both ways."""
-GREETING = b"+"
+HEAD_BYTES = 4
+"""Size of a block, before it."""
+GREETING = b"\0\0\0\1+"
+"""First block of the owner's end."""
 LINE_MAX_BYTES = 4096
 DIAL_S = 20.0
 """Time within which a new connection is tried again while the agent, or the relay, is away."""
+DRAIN_S = 3.0
+"""Time in which what ended processes have sent may still go on."""
 AGAIN_S, AGAIN_MAX_S = 0.2, 5.0
 TELL_S, TELL_MAX_S = 1.0, 60.0
 """Pause between two counts, which doubles: they are for people, and the last ones for the bill."""
 KEEPALIVE = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
-_READ = memoryview(bytearray(BUFFER_BYTES))
+_READ = memoryview(bytearray(HEAD_BYTES + BUFFER_BYTES))
 
 
 class Use:
@@ -80,7 +86,7 @@ class Carrier:
         self._tell_s = TELL_S
         self._pause_s = TELL_S
         self._due: list[tuple[float, Callable[[], None]]] = []
-        self._is_over = False
+        self._until = math.inf
 
     def run(self) -> None:
         """Run until the starter hangs up."""
@@ -89,16 +95,18 @@ class Carrier:
                 self.addresses.append(find_address(host, port))
             except OSError as error:
                 log(f"ports: {host}:{port}: {error}")
-        self.watch.add(self._starter.fileno(), select.POLLIN, self._starter_gone)
+        self.watch.add(self._starter.fileno(), select.POLLIN, self._finish)
         for use, (_port, listener) in zip(self._uses, self.carried.others):
             self._listen(use, listener)
         for own in self.carried.own * OFFERS:
             self.offer(own)
-        while not self._is_over:
+        while boot_now() < self._until and (self.connections or self._until == math.inf):
             self._tick()
             dues = [at for at, _call in self._due]
             if any(use.is_busy for use in self._uses) or self._has_news():
                 dues.append(self._tell_at)
+            if self._until < math.inf:
+                dues.append(self._until)
             self.watch.wait(max(0.0, min(dues) - boot_now()) if dues else None)
         for connection in list(self.connections):
             connection.close()
@@ -110,7 +118,8 @@ class Carrier:
 
     def offer(self, port: Port, pause_s: float = AGAIN_S) -> None:
         """Offer the own port for one connection."""
-        Offer(self, port, pause_s).dial()
+        if self._until == math.inf:
+            Offer(self, port, pause_s).dial()
 
     def _listen(self, use: Use, listener: socket.socket) -> None:
         self.watch.add(
@@ -133,8 +142,16 @@ class Carrier:
             return
         _reset(called)
 
-    def _starter_gone(self, _events: int) -> None:
-        self._is_over = True
+    def _finish(self, _events: int) -> None:
+        """Take nothing new; what the processes have sent goes on for a while."""
+        self._until = boot_now() + DRAIN_S
+        self.watch.remove(self._starter.fileno())
+        for _port, listener in self.carried.others:
+            self.watch.remove(listener.fileno())
+            listener.close()
+        for connection in list(self.connections):
+            if not connection.is_used:
+                connection.close()
 
     def _tick(self) -> None:
         now = boot_now()
@@ -163,7 +180,7 @@ class Carrier:
         try:
             self._starter.send(dumps(self._told) + b"\n")
         except OSError:
-            self._is_over = True
+            self._until = 0.0
 
 
 class Connection:
@@ -180,9 +197,17 @@ class Connection:
         self._prover = Prover(carrier.carried.identity["claim"], carrier.carried.identity["secret"])
         self._line = b""
         self._tries = 0
-        self._unsent: dict[int, bytes] = {}
-        self._ended: set[int] = set()
+        self._to_agent = self._to_program = memoryview(b"")
+        self._was_flushed = self._was_taken = True
+        self._is_sent = self._is_received = False
+        self._head = b""
+        self._left = 0  # of the block that comes
         carrier.connections.add(self)
+
+    @property
+    def is_used(self) -> bool:
+        """True when a process has sent something, or may have."""
+        return self.IS_DIALLER or self._program is not None
 
     def dial(self) -> None:
         """Dial the agent, its addresses in turn."""
@@ -222,8 +247,8 @@ class Connection:
         """Handle a connection that was not made."""
         raise NotImplementedError
 
-    def joined(self, rest: bytes) -> None:
-        """Handle that the other end is there; `rest` came with it."""
+    def joined(self) -> None:
+        """Handle that the other end is there."""
         raise NotImplementedError
 
     def _hang_up(self) -> None:
@@ -263,9 +288,8 @@ class Connection:
                 self._lost("no message of an agent")
                 return
             if message.get("kind") == "carried":
-                rest, self._line = self._line, b""
                 self._carrier.watch.remove(self._agent.fileno())
-                self.joined(rest)
+                self.joined()
                 return
             if not self._prover.handle_challenge(message) or not self._prover.is_trusted:
                 self._lost(str(message.get("reason") or message.get("error") or "not our agent"))
@@ -293,104 +317,121 @@ class Connection:
 
     # The bytes
 
-    def _begin(self, program: socket.socket, rest: bytes) -> None:
-        """Carry from now on."""
-        assert self._agent is not None
+    def _begin(self, program: socket.socket) -> None:
+        """Carry from now on. On the line to the agent each block has its size before it, and an
+        empty one is the end of its direction: any other end is a loss, and is passed on as one."""
         self._program = program
-        for one, other, first in ((self._agent, program, rest), (program, self._agent, b"")):
-            self._unsent[one.fileno()] = first
-            self._watch_pair(one, other)
-        if rest:
-            self._flush(self._agent, program)
+        self._watch_both()
 
-    def _watch_pair(self, one: socket.socket, other: socket.socket) -> None:
-        """Watch a socket: to be read when nothing of it is kept, to be written when something of
-        the other is."""
-        events = 0
-        if not self._unsent.get(one.fileno()) and one.fileno() not in self._ended:
-            events |= select.POLLIN
-        if self._unsent.get(other.fileno()):
-            events |= select.POLLOUT
-        self._carrier.watch.add(one.fileno(), events, lambda now: self._ready(one, other, now))
-
-    def _ready(self, one: socket.socket, other: socket.socket, events: int) -> None:
-        if events & select.POLLOUT:
-            self._flush(other, one)
-        if self._program is None:
-            return
-        if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
-            if self._unsent.get(one.fileno()) or one.fileno() in self._ended:
-                if events & (select.POLLHUP | select.POLLERR):
-                    self.close()  # both ways are over, and nobody reads the rest
-                return
-            self._read(one, other)
-
-    def _read(self, one: socket.socket, other: socket.socket) -> None:
-        try:
-            size = one.recv_into(_READ)
-        except BlockingIOError:
-            return
-        except OSError:
-            self.close()
-            return
-        if size == 0:
-            self._ended.add(one.fileno())
-            self._end(other)
-            return
-        if self.use is not None:
-            self.use.size_bytes += size
-            self.use.is_busy = True
-        try:
-            sent = other.send(_READ[:size])
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            self.close()
-            return
-        if sent < size:
-            self._unsent[one.fileno()] = bytes(_READ[sent:size])
-            self._watch_pair(one, other)
-            self._watch_pair(other, one)
-
-    def _flush(self, one: socket.socket, other: socket.socket) -> None:
-        """Send on what is kept of a socket."""
-        kept = self._unsent[one.fileno()]
-        try:
-            sent = other.send(kept) if kept else 0
-        except BlockingIOError:
-            return
-        except OSError:
-            self.close()
-            return
-        self._unsent[one.fileno()] = kept[sent:]
-        if not self._unsent[one.fileno()]:
-            self._watch_pair(one, other)
-            self._watch_pair(other, one)
-
-    def _end(self, other: socket.socket) -> None:
-        """Pass on the end of one direction; nothing is kept of it then."""
-        if len(self._ended) == 2:
-            self._finish()
-            return
-        try:
-            other.shutdown(socket.SHUT_WR)
-        except OSError:
-            self.close()
-            return
+    def _watch_both(self) -> None:
+        """Watch the sockets: each to be read when nothing of it is kept, and to be written when
+        something of the other is."""
         assert self._program is not None
         assert self._agent is not None
-        for one in (self._program, self._agent):
-            if one is not other:
-                self._watch_pair(one, other)
+        ways = (
+            (self._program, self._to_agent or self._is_sent, self._to_program, self._program_ready),
+            (self._agent, self._to_program or self._is_received, self._to_agent, self._agent_ready),
+        )
+        for own, holds_back, kept, ready in ways:
+            events = (0 if holds_back else select.POLLIN) | (select.POLLOUT if kept else 0)
+            if events:
+                self._carrier.watch.add(own.fileno(), events, ready)
+            else:  # a hang-up would wake us again and again
+                self._carrier.watch.remove(own.fileno())
 
-    def _finish(self) -> None:
-        """Close in good order: both ends have said all."""
-        for one in (self._agent, self._program):
-            if one is not None:
+    def _program_ready(self, events: int) -> None:
+        try:
+            if events & select.POLLOUT or self._to_agent or self._is_sent:
+                self._flush_to_program()
+            else:
+                self._read_program()
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+
+    def _agent_ready(self, events: int) -> None:
+        try:
+            if events & select.POLLOUT or self._to_program or self._is_received:
+                self._flush_to_agent()
+            else:
+                self._read_agent()
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+
+    def _read_program(self) -> None:
+        assert self._program is not None
+        size = self._program.recv_into(_READ[HEAD_BYTES:])
+        _READ[:HEAD_BYTES] = size.to_bytes(HEAD_BYTES, "big")
+        self._is_sent = size == 0
+        self._count(size)
+        self._to_agent = memoryview(bytes(_READ[: HEAD_BYTES + size]))
+        self._flush_to_agent()
+
+    def _read_agent(self) -> None:
+        assert self._agent is not None
+        if self._left == 0:
+            part = self._agent.recv(HEAD_BYTES - len(self._head))
+            self._head += part
+            if len(self._head) == HEAD_BYTES:
+                self._left, self._head = int.from_bytes(self._head, "big"), b""
+                self._is_received = self._left == 0
+        else:
+            part = self._agent.recv(min(self._left, BUFFER_BYTES))
+            self._left -= len(part)
+            self._count(len(part))
+            self._to_program = memoryview(part)
+        if not part:
+            raise OSError(errno.ECONNRESET, "the agent, or what is behind it, is gone")
+        if self._is_received:
+            assert self._program is not None
+            self._program.shutdown(socket.SHUT_WR)
+            self._change()
+        elif self._to_program:
+            self._flush_to_program()
+
+    def _flush_to_agent(self) -> None:
+        assert self._agent is not None
+        try:
+            sent = self._agent.send(self._to_agent)
+        except BlockingIOError:
+            sent = 0
+        had_all = self._was_flushed
+        self._to_agent = self._to_agent[sent:]
+        self._was_flushed = not self._to_agent
+        if self._was_flushed != had_all or (self._is_sent and self._was_flushed):
+            self._change()
+
+    def _flush_to_program(self) -> None:
+        assert self._program is not None
+        try:
+            sent = self._program.send(self._to_program)
+        except BlockingIOError:
+            sent = 0
+        had_any = self._was_taken
+        self._to_program = self._to_program[sent:]
+        self._was_taken = not self._to_program
+        if self._was_taken != had_any:
+            self._change()
+
+    def _change(self) -> None:
+        """Watch for other events; close in good order once both ends have said all."""
+        if self._is_sent and self._is_received and not self._to_agent:
+            for one in (self._agent, self._program):
+                assert one is not None
                 self._carrier.watch.remove(one.fileno())
                 one.close()
-        self._agent = self._program = None
-        self._carrier.connections.discard(self)
+            self._agent = self._program = None
+            self._carrier.connections.discard(self)
+        else:
+            self._watch_both()
+
+    def _count(self, size: int) -> None:
+        if self.use is not None and size:
+            self.use.size_bytes += size
+            self.use.is_busy = True
 
 
 class Call(Connection):
@@ -404,6 +445,7 @@ class Call(Connection):
         self._called = called
         self._until = boot_now() + DIAL_S
         self._asked_at = boot_now()
+        self._greeted = b""
         called.settimeout(0)
 
     def dial(self) -> None:
@@ -426,33 +468,30 @@ class Call(Connection):
         if self in self._carrier.connections:
             self.dial()
 
-    def joined(self, rest: bytes) -> None:
+    def joined(self) -> None:
         """Wait for the greeting of the owner's end."""
         assert self._agent is not None
-        if rest:
-            self._greeted(rest)
-        else:
-            self._carrier.watch.add(self._agent.fileno(), select.POLLIN, self._read_greeting)
+        self._carrier.watch.add(self._agent.fileno(), select.POLLIN, self._read_greeting)
+        self._read_greeting(0)
 
     def _read_greeting(self, _events: int) -> None:
         assert self._agent is not None
+        part, self._line = self._line[: len(GREETING)], self._line[len(GREETING) :]
         try:
-            part = self._agent.recv(BUFFER_BYTES)
+            part = part or self._agent.recv(len(GREETING) - len(self._greeted))
         except BlockingIOError:
             return
         except OSError:
             part = b""
-        if part:
-            self._greeted(part)
-        else:  # nobody listens there
+        self._greeted += part
+        if self._greeted == GREETING:
+            assert self.use is not None
+            self.use.rtt_s = boot_now() - self._asked_at
+            self.use.connections += 1
+            self._begin(self._called)
+        elif not part:  # nobody listens there
             log(f"ports: {self.port.name}: the program of {self.port.claim} does not listen")
             self.close()
-
-    def _greeted(self, rest: bytes) -> None:
-        assert self.use is not None
-        self.use.rtt_s = boot_now() - self._asked_at
-        self.use.connections += 1
-        self._begin(self._called, rest[len(GREETING) :])
 
 
 class Offer(Connection):
@@ -468,7 +507,7 @@ class Offer(Connection):
         pause_s = min(AGAIN_MAX_S, 2 * self._pause_s)
         self._carrier.later(self._pause_s, lambda: self._carrier.offer(self.port, pause_s))
 
-    def joined(self, rest: bytes) -> None:
+    def joined(self) -> None:
         """Reach the program, and offer the port anew."""
         carrier = self._carrier
         carrier.offer(self.port)
@@ -486,11 +525,9 @@ class Offer(Connection):
             carrier.watch.add(program.fileno(), 0, lambda _events: None)
             self.close()
             return
-        carrier.watch.add(
-            program.fileno(), select.POLLOUT, lambda _events: self._reached(program, rest)
-        )
+        carrier.watch.add(program.fileno(), select.POLLOUT, lambda _events: self._reached(program))
 
-    def _reached(self, program: socket.socket, rest: bytes) -> None:
+    def _reached(self, program: socket.socket) -> None:
         assert self._agent is not None
         if program.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self.close()
@@ -500,7 +537,7 @@ class Offer(Connection):
         except OSError:
             self.close()
             return
-        self._begin(program, rest)
+        self._begin(program)
 
 
 def _reset(connection: socket.socket) -> None:

@@ -22,8 +22,6 @@ LOOPBACK = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"
 DEATHS_MAX = 5
 """Ends of the process before no other one is started."""
-LAST_S = 2.0
-"""Time within which the process tells its last counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +83,7 @@ class PortForwarder:
         self.has_news = False
         self.pid = 0
         self._deaths = 0
+        self._is_finished = False
         self._watch = watch
         self._unread = b""
         self._socket: socket.socket | None = None
@@ -134,11 +133,22 @@ class PortForwarder:
         self._socket = mine
         self._watch.add(mine.fileno(), select.POLLIN, self._ready)
 
+    def finish(self) -> bool:
+        """Let the process end, as those that used it are over; False once it has."""
+        if self.pid and not self._is_finished:
+            self._is_finished = True
+            assert self._socket is not None
+            self._socket.shutdown(socket.SHUT_WR)
+        return bool(self.pid)
+
     def ended(self) -> None:
-        """Start the process again, which has ended by itself: a few times at most."""
+        """Start the process again if it has ended by itself: a few times at most."""
         self.pid = 0
-        self._receive()
+        while self._receive():
+            pass
         self._hang_up()
+        if self._is_finished:
+            return
         self._deaths += 1
         log(f"ports: the process that carries has ended, for the {self._deaths}. time")
         if self._deaths <= DEATHS_MAX:
@@ -148,13 +158,8 @@ class PortForwarder:
                 log(f"ports: no other one can be started: {error}")
 
     def close(self) -> None:
-        """End all connections, and take the last counts. Idempotent."""
-        if self._socket is not None:
-            self._socket.shutdown(socket.SHUT_WR)
-            self._socket.settimeout(LAST_S)
-            while self._receive():
-                pass
-            self._hang_up()
+        """End all connections at once. Idempotent."""
+        self._hang_up()
         if self.pid:
             try:
                 os.kill(self.pid, signal.SIGKILL)
