@@ -145,7 +145,7 @@ class Ports:
             raise await _error_of(call)
 
     async def _until_gone(self, reader: asyncio.StreamReader) -> None:
-        """Wait for a starter that hangs up; it sends nothing before it is told to. Raises EOFError."""
+        """Wait for a starter that hangs up. Raises EOFError."""
         await reader.read(1)
         raise EOFError("the starter is gone")
 

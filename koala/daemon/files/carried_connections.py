@@ -17,17 +17,27 @@ import grpc
 from grpc import aio
 
 from koala.common.files.exchange import RefusalError
-from koala.common.wire.v1 import files_pb2 as pb
+from koala.common.wire.v1.files_pb2 import DESCRIPTOR
 
+END = b""
+"""A frame without anything, as it is on the wire."""
 WAITING_MAX = 64
 """Calls of the owner of one port that wait; the oldest gives way to a new one."""
+
+
+def carry_handler(carry: Callable[..., Any]) -> grpc.GenericRpcHandler:
+    """Return the handler of `Relay.Carry`, which gets and sends frames as bytes: it reads none of
+    them but the first, and to parse and to write each again takes longer than all else."""
+    service = DESCRIPTOR.services_by_name["Relay"].full_name
+    handler: Any = grpc.stream_stream_rpc_method_handler(carry)
+    return grpc.method_handlers_generic_handler(service, {"Carry": handler})
 
 
 @dataclass(kw_only=True, eq=False)
 class _Waiting:
     """Call of the owner of a port. `over` is set when the connection that it serves has ended."""
 
-    messages: AsyncIterator[pb.Frame]
+    messages: AsyncIterator[bytes]
     context: Any
     taken: asyncio.Event = field(default_factory=asyncio.Event)
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -51,7 +61,7 @@ class CarriedConnections:
         self._offered: dict[str, asyncio.Event] = {}
         self._carried = 0
 
-    async def listen(self, port: str, messages: AsyncIterator[pb.Frame], context: Any) -> None:  # noqa: ANN401 - of a call
+    async def listen(self, port: str, messages: AsyncIterator[bytes], context: Any) -> None:  # noqa: ANN401 - of a call
         """Wait as the owner's end for a dialler, and until the connection is over. Raises
         RefusalError."""
         own = _Waiting(messages=messages, context=context)
@@ -75,7 +85,7 @@ class CarriedConnections:
         if own.is_replaced:
             raise RefusalError(grpc.StatusCode.ABORTED, "a newer offer came")
 
-    async def dial(self, port: str, messages: AsyncIterator[pb.Frame], context: Any) -> None:  # noqa: ANN401 - of a call
+    async def dial(self, port: str, messages: AsyncIterator[bytes], context: Any) -> None:  # noqa: ANN401 - of a call
         """Carry as the end that dials, to the end of both directions. Raises RefusalError."""
         if self._carried >= self._most:
             reason = f"{self._carried} connections are carried (expected at most {self._most})"
@@ -113,14 +123,14 @@ class CarriedConnections:
     async def _join(
         self,
         owner: _Waiting,
-        messages: AsyncIterator[pb.Frame],
+        messages: AsyncIterator[bytes],
         context: Any,  # noqa: ANN401 - of a call
     ) -> None:
         try:
             async with asyncio.timeout(None) as limit:
                 owner.hang_up = lambda: limit.reschedule(asyncio.get_running_loop().time())
-                await owner.context.write(pb.Frame())
-                await context.write(pb.Frame())
+                await owner.context.write(END)
+                await context.write(END)
                 await self._pump_both(owner, messages, context)
         except TimeoutError as error:
             raise RefusalError(grpc.StatusCode.ABORTED, "the port's own end is gone") from error
@@ -128,7 +138,7 @@ class CarriedConnections:
     async def _pump_both(
         self,
         owner: _Waiting,
-        messages: AsyncIterator[pb.Frame],
+        messages: AsyncIterator[bytes],
         context: Any,  # noqa: ANN401 - of a call
     ) -> None:
         """Pass on both directions. Raises RefusalError."""
@@ -140,12 +150,12 @@ class CarriedConnections:
             reason = f"an end is gone: {errors.exceptions[0]}"
             raise RefusalError(grpc.StatusCode.ABORTED, reason) from None
 
-    async def _pump(self, messages: AsyncIterator[pb.Frame], context: Any) -> None:  # noqa: ANN401 - of a call
+    async def _pump(self, messages: AsyncIterator[bytes], context: Any) -> None:  # noqa: ANN401 - of a call
         """Pass on one direction to its end, an empty frame."""
         async for frame in messages:
-            await self._throttle(len(frame.data))
+            await self._throttle(len(frame))
             await context.write(frame)
-            if not frame.data:
+            if frame == END:
                 return
-            self.moved_bytes += len(frame.data)
+            self.moved_bytes += len(frame)
         raise ConnectionError("it ended in the middle")

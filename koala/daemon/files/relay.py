@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import grpc
 import msgspec
+from google.protobuf.message import DecodeError
 from grpc import aio
 
 from koala.common.files.bandwidth_limits import chunk_bytes
@@ -57,7 +58,7 @@ from koala.common.wire.grpc_shutdown import run_and_drain, start_uninterrupted
 from koala.common.wire.interceptors import Readable
 from koala.common.wire.listen_ports import cannot_listen, check_free
 from koala.common.wire.v1 import files_pb2, files_pb2_grpc
-from koala.daemon.files.carried_connections import CarriedConnections
+from koala.daemon.files.carried_connections import CarriedConnections, carry_handler
 from koala.daemon.files.relay_pairings import Pairing, Pairings, PipeClosedError
 from koala.daemon.files.relay_settings import RelaySettings, RelayUsage
 from koala.daemon.files.spool import Spool
@@ -69,7 +70,7 @@ if TYPE_CHECKING:
     from koala.daemon.files.relay_metrics import RelayMetrics
 
 _GetContext: TypeAlias = "aio.ServicerContext[files_pb2.GetRequest, files_pb2.Frame]"
-_CarryContext: TypeAlias = "aio.ServicerContext[files_pb2.Frame, files_pb2.Frame]"
+_CarryContext: TypeAlias = "aio.ServicerContext[bytes, bytes]"
 _PutContext: TypeAlias = "aio.ServicerContext[files_pb2.Frame, files_pb2.PutDown]"
 
 log = get_logger(__name__)
@@ -198,14 +199,15 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             await context.write(files_pb2.PutDown(is_done=True))
 
     async def Carry(  # type: ignore[override]  # noqa: N802 - the service's name for it
-        self, request_iterator: AsyncIterator[files_pb2.Frame], context: _CarryContext
+        self, request_iterator: AsyncIterator[bytes], context: _CarryContext
     ) -> None:
-        """Be one end of a connection to a port of a program."""
+        """Be one end of a connection to a port of a program. Frames are passed on as they came."""
         async with answering(context):
-            try:
-                start = await first_of(request_iterator, self._settings.stalled_s)
-            except (SpecError, CutError) as error:
-                raise RefusalError(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
+            start = files_pb2.PutStart()
+            with suppress(DecodeError, StopAsyncIteration, TimeoutError):
+                async with asyncio.timeout(self._settings.stalled_s):
+                    first = files_pb2.Frame.FromString(await anext(request_iterator))
+                    start = first.start
             purpose = Purpose.DIAL if start.label == Purpose.DIAL else Purpose.LISTEN
             self._check(start.token, purpose, start.name)
             if purpose is Purpose.DIAL:
@@ -357,6 +359,7 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
         options=SERVER_OPTIONS + connection_limits.options(ports=1),
         interceptors=(*(() if metrics is None else (metrics.calls,)), Readable()),
     )
+    server.add_generic_rpc_handlers((carry_handler(relay.Carry),))  # before that of the service
     files_pb2_grpc.add_FilesServicer_to_server(relay, server)
     files_pb2_grpc.add_RelayServicer_to_server(relay, server)
     check_free("relay.listen", settings.listen)

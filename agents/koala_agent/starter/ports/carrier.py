@@ -227,6 +227,7 @@ class Connection:
             return
         dialled.settimeout(0)
         dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _bound(dialled)
         dialled.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, seconds in KEEPALIVE:
             dialled.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
@@ -447,6 +448,7 @@ class Call(Connection):
         self._asked_at = boot_now()
         self._greeted = b""
         called.settimeout(0)
+        _bound(called)
 
     def dial(self) -> None:
         self._asked_at = boot_now()
@@ -518,6 +520,7 @@ class Offer(Connection):
             return
         program = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         program.settimeout(0)
+        _bound(program)
         program.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._program = program
         error = program.connect_ex((host, self.port.port))
@@ -538,6 +541,12 @@ class Offer(Connection):
             self.close()
             return
         self._begin(program)
+
+
+def _bound(connection: socket.socket) -> None:
+    """Bound what the kernel keeps of a connection, which would grow with the time that nobody reads."""
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        connection.setsockopt(socket.SOL_SOCKET, option, 2 * BUFFER_BYTES)
 
 
 def _reset(connection: socket.socket) -> None:
