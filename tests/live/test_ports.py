@@ -145,7 +145,7 @@ def part(program: str, site: str, *words: object, ports: str = "") -> str:
 
 
 def said(grid: Grid, site: str, claim: str) -> list[str]:
-    """What a claim's program has printed so far."""
+    """Return what a claim's program has printed so far."""
     path = grid.state / site / "claims" / claim.replace("/", "-") / "stdout.0"
     return path.read_text().splitlines() if path.exists() else []
 

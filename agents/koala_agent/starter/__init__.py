@@ -11,6 +11,7 @@ Imports that can be late are late, so that the check-in is quick.
 - `mailbox` is the connection by files, where nobody can dial.
 - `blocked` has the processes at the barrier, forks of the starter.
 - `resident` has the parent of starters on the agent's machine, and its forks.
+- `ports` has the connections to ports of other components that go through the grid.
 - `node` has the helpers on other machines of the component. Starter and helper share
   `machine_driver` and `process_host`.
 - `mpi_launchers` run where the program is not the starter's own child.

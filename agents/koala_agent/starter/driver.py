@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from koala_agent.starter.mailbox.client import MailboxConnector
     from koala_agent.starter.node.remote_nodes import RemoteNodes
     from koala_agent.starter.path_probes import PathProbes
-    from koala_agent.starter.ports.forwarder import Counts
+    from koala_agent.starter.ports.carried import Counts
 
 
 class StarterDriver:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from koala_agent.starter.connection import Watch
     from koala_agent.starter.events import Event
     from koala_agent.starter.files.file_sync import FileSyncClient, SyncRequest
-    from koala_agent.starter.ports.forwarder import Counts, PortForwarder
+    from koala_agent.starter.ports.carried import Counts
+    from koala_agent.starter.ports.forwarder import PortForwarder
     from koala_agent.starter.program import ClaimProgram
 
 DEATHS_MAX = 5
@@ -110,7 +111,7 @@ class ProcessHost:
 
     @property
     def port_counts(self) -> Counts:
-        """What this machine's processes have moved to ports of others through the grid."""
+        """Counts of what this machine's processes have moved to ports of others."""
         return () if self._forwarder is None else self._forwarder.counts
 
     def finish_ports(self) -> bool:
@@ -254,7 +255,8 @@ class ProcessHost:
         OSError, ValueError."""
         if not bundle.get("ports"):
             return {}
-        from koala_agent.starter.ports.forwarder import PortForwarder, ports_of  # noqa: PLC0415 - late: few jobs have any
+        from koala_agent.starter.ports.carried import ports_of  # noqa: PLC0415 - late: few jobs have any
+        from koala_agent.starter.ports.forwarder import PortForwarder  # noqa: PLC0415 - as above
 
         if self._forwarder is None:
             spec = self.program.spec

@@ -78,8 +78,8 @@ def one_machine(_claim: ClaimId) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarryOrder:
-    """What a starter wants of a connection: to be one end of a connection to a port, the one that
-    `dials` or the one that offers it."""
+    """Wish of a starter: that its connection be one end of one to a port, the end that `dials` or
+    the one that offers it."""
 
     claim: ClaimId
     port: str

@@ -23,7 +23,7 @@ from koala.common.runtime.token_bucket import TokenBucket
 from koala.common.wire.v1 import files_pb2 as pb
 from koala.common.wire.v1 import files_pb2_grpc
 from koala.errors import ConfigError
-from koala_agent.starter.ports.carrier import HEAD_BYTES
+from koala_agent.starter.ports.carried import HEAD_BYTES
 from koala_agent.starter_link.listener import CarryOrder
 
 CARRIED = b'{"kind": "carried"}\n'

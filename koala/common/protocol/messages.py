@@ -676,7 +676,7 @@ class PathsReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortsUsed:
-    """What a claim's program has moved through the grid so far."""
+    """Use of ports by a claim's program, through the grid, so far."""
 
     claim: ClaimId
     ports: Annotated[tuple[PortUse, ...], Truncated(PORTS_MAX)]

@@ -40,7 +40,7 @@ from koala_agent.starter.subreaper import keep
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event
-    from koala_agent.starter.ports.forwarder import Counts
+    from koala_agent.starter.ports.carried import Counts
 
 OWN_VARIABLES = ("PMI", "CUDA_VISIBLE_DEVICES", "HOSTNAME", "TMPDIR")
 """Variables that are this machine's own, and not the starter's, with any batch system."""

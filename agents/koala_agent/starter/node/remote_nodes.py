@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from koala_agent.starter.connection import Watch
     from koala_agent.starter.events import Event
-    from koala_agent.starter.ports.forwarder import Counts
+    from koala_agent.starter.ports.carried import Counts
     from koala_agent.starter.program import ClaimProgram
 
 REPORT_S = 2.0
@@ -139,7 +139,7 @@ class RemoteNodes:
 
     @property
     def port_counts(self) -> list[Counts]:
-        """What the machines have moved to ports of others through the grid."""
+        """Counts by machine of what was moved to ports of others through the grid."""
         return [node.port_counts for node in self._nodes.values()]
 
     @property

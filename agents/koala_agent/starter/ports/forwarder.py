@@ -5,62 +5,23 @@ from __future__ import annotations
 import os
 import select
 
-from koala_agent.starter.compat import dataclass, log, to_list, to_object, to_whole
+from koala_agent.starter.compat import log, to_list
 from koala_agent.starter.connection import open_listener
 from koala_agent.starter.light import loads, signal, socket
+from koala_agent.starter.ports.carried import Carried
 from koala_agent.starter.process_tree import die_with_parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn, TypeAlias
+    from typing import NoReturn
 
     from koala_agent.starter.connection import Watch
-
-    Counts: TypeAlias = "tuple[tuple[str, str, int, int, float, float], ...]"
+    from koala_agent.starter.ports.carried import Counts, Port
 
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"
 DEATHS_MAX = 5
 """Ends of the process before no other one is started."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Port:
-    """A port of a component as the agent tells it; `claim` is that of its owner. An own one has no
-    address if nobody reaches it directly."""
-
-    name: str
-    claim: str
-    address: str
-    port: int
-    is_forwarded: bool
-    token: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Carried:
-    """What the process carries: own ports, and those of others with the listeners for them.
-
-    `identity` authenticates to the agent, which is at the addresses `agents`. `mark` is on all
-    processes of the program.
-    """
-
-    agents: list[tuple[str, int]]
-    identity: dict[str, str]
-    mark: str
-    own: list[Port]
-    others: list[tuple[Port, socket.socket]]
-
-
-def ports_of(bundle: dict[str, object]) -> list[Port]:
-    """Read the ports of a bundle. Raises ValueError."""
-    found = []
-    for entry in to_list(bundle.get("ports", [])):
-        row = to_object(entry)
-        texts = {name: str(row[name]) for name in ("name", "claim", "address", "token")}
-        number = to_whole(row, "port")
-        found.append(Port(port=number, is_forwarded=bool(row["is_forwarded"]), **texts))
-    return found
 
 
 class PortForwarder:
@@ -220,9 +181,9 @@ def _serve(carried: Carried, starter: socket.socket, parent: int, counts: Counts
                     os.close(descriptor)
                 except OSError:
                     continue
-        from koala_agent.starter.ports.carrier import Carrier  # noqa: PLC0415 - late: few need it
+        from koala_agent.starter.ports.traffic import PortTraffic  # noqa: PLC0415 - late: few need it
 
-        Carrier(carried, starter, parent, counts).run()
+        PortTraffic(carried, starter, parent, counts).run()
     except Exception as error:  # noqa: BLE001 - a process of its own: this is its last word
         log(f"ports: {type(error).__name__}: {error}")
     finally:

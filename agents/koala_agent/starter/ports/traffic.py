@@ -1,7 +1,7 @@
 """The process that carries connections between programs of this machine and the agent.
 
-    program ── listener of another's port ──> carrier ── dial ──> agent ...
-    ... agent ── an offer that was taken ──> carrier ──> own port of the program
+    program ── listener of another's port ──> traffic ── dial ──> agent ...
+    ... agent ── an offer that was taken ──> traffic ──> own port of the program
 
 - Each connection has one of its own to the agent, so that TCP holds back whoever is too fast: at
   most `BUFFER_BYTES` of a direction are kept here.
@@ -19,11 +19,13 @@ import math
 import os
 import select
 import struct
+from abc import ABC, abstractmethod
 
 from koala_agent.starter.challenge_response import Prover
 from koala_agent.starter.compat import boot_now, log, to_object
 from koala_agent.starter.connection import Watch, find_address
 from koala_agent.starter.light import accept, dumps, loads, socket
+from koala_agent.starter.ports.carried import HEAD_BYTES
 from koala_agent.starter.ports.owners import find_listener, is_of_claim
 
 TYPE_CHECKING = False
@@ -31,14 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from koala_agent.starter.connection import Found
-    from koala_agent.starter.ports.forwarder import Carried, Counts, Port
+    from koala_agent.starter.ports.carried import Carried, Counts, Port
 
 BUFFER_BYTES = 256 * 1024
 OFFERS = 4
 CONNECTIONS_MAX = 256
 """Connections of one claim on one machine at a time, both ways."""
-HEAD_BYTES = 4
-"""Size of a block, before it."""
 GREETING = b"\0\0\0\1+"
 """First block of the owner's end."""
 LINE_MAX_BYTES = 4096
@@ -54,7 +54,7 @@ _READ = memoryview(bytearray(HEAD_BYTES + BUFFER_BYTES))
 
 
 class Use:
-    """What one port of another component has carried."""
+    """Use of a port of another component."""
 
     def __init__(self, port: Port, counts: Counts) -> None:
         self.port = port
@@ -70,7 +70,7 @@ class Use:
         return [self.port.name, self.port.claim, *counts]
 
 
-class Carrier:
+class PortTraffic:
     """Poll loop of all connections of one machine."""
 
     def __init__(self, carried: Carried, starter: socket.socket, pid: int, counts: Counts) -> None:
@@ -183,18 +183,18 @@ class Carrier:
             self._until = 0.0
 
 
-class Connection:
+class Connection(ABC):
     """A connection to the agent, and once it is in use the program's, with what is between."""
 
     IS_DIALLER = False
 
-    def __init__(self, carrier: Carrier, port: Port) -> None:
+    def __init__(self, traffic: PortTraffic, port: Port) -> None:
         self.port = port
         self.use: Use | None = None
-        self._carrier = carrier
+        self._traffic = traffic
         self._agent: socket.socket | None = None
         self._program: socket.socket | None = None
-        self._prover = Prover(carrier.carried.identity["claim"], carrier.carried.identity["secret"])
+        self._prover = Prover(traffic.carried.identity["claim"], traffic.carried.identity["secret"])
         self._line = b""
         self._tries = 0
         self._to_agent = self._to_program = memoryview(b"")
@@ -202,7 +202,7 @@ class Connection:
         self._is_sent = self._is_received = False
         self._head = b""
         self._left = 0  # of the block that comes
-        carrier.connections.add(self)
+        traffic.connections.add(self)
 
     @property
     def is_used(self) -> bool:
@@ -211,14 +211,14 @@ class Connection:
 
     def dial(self) -> None:
         """Dial the agent, its addresses in turn."""
-        if not self._carrier.addresses:
+        if not self._traffic.addresses:
             self.failed("the agent has no address")
             return
-        family, address = self._carrier.addresses[self._tries % len(self._carrier.addresses)]
+        family, address = self._traffic.addresses[self._tries % len(self._traffic.addresses)]
         self._tries += 1
         self._line = b""
         self._prover = Prover(
-            self._carrier.carried.identity["claim"], self._carrier.carried.identity["secret"]
+            self._traffic.carried.identity["claim"], self._traffic.carried.identity["secret"]
         )
         try:
             dialled = socket.socket(family, socket.SOCK_STREAM)
@@ -233,28 +233,28 @@ class Connection:
             dialled.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
         dialled.connect_ex(address)
         self._agent = dialled
-        self._carrier.watch.add(dialled.fileno(), select.POLLOUT, self._connected)
+        self._traffic.watch.add(dialled.fileno(), select.POLLOUT, self._connected)
 
     def close(self) -> None:
         """End both sockets at once, with a reset: what is on its way is lost, and they know it."""
         self._hang_up()
         if self._program is not None:
-            self._carrier.watch.remove(self._program.fileno())
+            self._traffic.watch.remove(self._program.fileno())
             _reset(self._program)
             self._program = None
-        self._carrier.connections.discard(self)
+        self._traffic.connections.discard(self)
 
+    @abstractmethod
     def failed(self, reason: str) -> None:
         """Handle a connection that was not made."""
-        raise NotImplementedError
 
+    @abstractmethod
     def joined(self) -> None:
         """Handle that the other end is there."""
-        raise NotImplementedError
 
     def _hang_up(self) -> None:
         if self._agent is not None:
-            self._carrier.watch.remove(self._agent.fileno())
+            self._traffic.watch.remove(self._agent.fileno())
             _reset(self._agent)
             self._agent = None
 
@@ -264,7 +264,7 @@ class Connection:
         if error:
             self._lost(os.strerror(error))
             return
-        self._carrier.watch.add(self._agent.fileno(), select.POLLIN, self._answered)
+        self._traffic.watch.add(self._agent.fileno(), select.POLLIN, self._answered)
         self._send(self._prover.question())
 
     def _answered(self, _events: int) -> None:
@@ -289,13 +289,13 @@ class Connection:
                 self._lost("no message of an agent")
                 return
             if message.get("kind") == "carried":
-                self._carrier.watch.remove(self._agent.fileno())
+                self._traffic.watch.remove(self._agent.fileno())
                 self.joined()
                 return
             if not self._prover.handle_challenge(message) or not self._prover.is_trusted:
                 self._lost(str(message.get("reason") or message.get("error") or "not our agent"))
                 return
-            identity = self._carrier.carried.identity
+            identity = self._traffic.carried.identity
             hello = {
                 "kind": "carry",
                 **identity,
@@ -319,8 +319,7 @@ class Connection:
     # The bytes
 
     def _begin(self, program: socket.socket) -> None:
-        """Carry from now on. On the line to the agent each block has its size before it, and an
-        empty one is the end of its direction: any other end is a loss, and is passed on as one."""
+        """Carry from now on."""
         self._program = program
         self._watch_both()
 
@@ -336,9 +335,9 @@ class Connection:
         for own, holds_back, kept, ready in ways:
             events = (0 if holds_back else select.POLLIN) | (select.POLLOUT if kept else 0)
             if events:
-                self._carrier.watch.add(own.fileno(), events, ready)
+                self._traffic.watch.add(own.fileno(), events, ready)
             else:  # a hang-up would wake us again and again
-                self._carrier.watch.remove(own.fileno())
+                self._traffic.watch.remove(own.fileno())
 
     def _program_ready(self, events: int) -> None:
         try:
@@ -422,10 +421,10 @@ class Connection:
         if self._is_sent and self._is_received and not self._to_agent:
             for one in (self._agent, self._program):
                 assert one is not None
-                self._carrier.watch.remove(one.fileno())
+                self._traffic.watch.remove(one.fileno())
                 one.close()
             self._agent = self._program = None
-            self._carrier.connections.discard(self)
+            self._traffic.connections.discard(self)
         else:
             self._watch_both()
 
@@ -440,8 +439,8 @@ class Call(Connection):
 
     IS_DIALLER = True
 
-    def __init__(self, carrier: Carrier, use: Use, called: socket.socket) -> None:
-        super().__init__(carrier, use.port)
+    def __init__(self, traffic: PortTraffic, use: Use, called: socket.socket) -> None:
+        super().__init__(traffic, use.port)
         self.use = use
         self._called = called
         self._until = boot_now() + DIAL_S
@@ -461,19 +460,19 @@ class Call(Connection):
 
     def failed(self, reason: str) -> None:
         if boot_now() + AGAIN_S < self._until:
-            self._carrier.later(AGAIN_S, self._again)
+            self._traffic.later(AGAIN_S, self._again)
             return
         log(f"ports: {self.port.name}: {reason}")
         self.close()
 
     def _again(self) -> None:
-        if self in self._carrier.connections:
+        if self in self._traffic.connections:
             self.dial()
 
     def joined(self) -> None:
         """Wait for the greeting of the owner's end."""
         assert self._agent is not None
-        self._carrier.watch.add(self._agent.fileno(), select.POLLIN, self._read_greeting)
+        self._traffic.watch.add(self._agent.fileno(), select.POLLIN, self._read_greeting)
         self._read_greeting(0)
 
     def _read_greeting(self, _events: int) -> None:
@@ -499,21 +498,21 @@ class Call(Connection):
 class Offer(Connection):
     """An own port, offered for one connection of another component."""
 
-    def __init__(self, carrier: Carrier, port: Port, pause_s: float) -> None:
-        super().__init__(carrier, port)
+    def __init__(self, traffic: PortTraffic, port: Port, pause_s: float) -> None:
+        super().__init__(traffic, port)
         self._pause_s = pause_s
 
     def failed(self, reason: str) -> None:
         self.close()
         log(f"ports: {self.port.name} is not offered: {reason}")
         pause_s = min(AGAIN_MAX_S, 2 * self._pause_s)
-        self._carrier.later(self._pause_s, lambda: self._carrier.offer(self.port, pause_s))
+        self._traffic.later(self._pause_s, lambda: self._traffic.offer(self.port, pause_s))
 
     def joined(self) -> None:
         """Reach the program, and offer the port anew."""
-        carrier = self._carrier
-        carrier.offer(self.port)
-        host = find_listener(self.port.port, carrier.starter_pid, carrier.carried.mark)
+        traffic = self._traffic
+        traffic.offer(self.port)
+        host = find_listener(self.port.port, traffic.starter_pid, traffic.carried.mark)
         if not host:
             log(f"ports: {self.port.name}: no process of this claim listens at {self.port.port}")
             self.close()
@@ -525,10 +524,10 @@ class Offer(Connection):
         self._program = program
         error = program.connect_ex((host, self.port.port))
         if error not in (0, errno.EINPROGRESS):
-            carrier.watch.add(program.fileno(), 0, lambda _events: None)
+            traffic.watch.add(program.fileno(), 0, lambda _events: None)
             self.close()
             return
-        carrier.watch.add(program.fileno(), select.POLLOUT, lambda _events: self._reached(program))
+        traffic.watch.add(program.fileno(), select.POLLOUT, lambda _events: self._reached(program))
 
     def _reached(self, program: socket.socket) -> None:
         assert self._agent is not None
@@ -544,7 +543,7 @@ class Offer(Connection):
 
 
 def _bound(connection: socket.socket) -> None:
-    """Bound what the kernel keeps of a connection, which would grow with the time that nobody reads."""
+    """Bound what the kernel keeps of a connection."""
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         connection.setsockopt(socket.SOL_SOCKET, option, 2 * BUFFER_BYTES)
 
