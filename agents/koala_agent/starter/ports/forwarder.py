@@ -54,19 +54,19 @@ class PortForwarder:
         for port in ports:
             if port.claim == claim:
                 host = EVERYWHERE if port.address else LOOPBACK
+                contact = _shown(port.address or home(claim))
                 self._variables[f"KOALA_LISTEN_{port.name}"] = f"{host}:{port.port}"
+                self._variables[f"KOALA_CONTACT_{port.name}"] = f"{contact}:{port.port}"
                 self._variables[f"KOALA_PORT_{port.name}"] = str(port.port)
                 if port.is_forwarded and is_first:
                     own.append(port)
                 continue
             host, number = port.address, port.port
             if port.is_forwarded:
-                listener = open_listener(socket.AF_INET, LOOPBACK, 0)
-                listener.settimeout(0)
-                host, number = LOOPBACK, listener.getsockname()[1]
+                listener = _listener_for(port)
+                host, number = listener.getsockname()[:2]
                 others.append((port, listener))
-            shown = f"[{host}]" if ":" in host else host
-            addresses.setdefault(port.name, []).append(f"{shown}:{number}")
+            addresses.setdefault(port.name, []).append(f"{_shown(host)}:{number}")
             if len(addresses[port.name]) == 1:
                 self._variables[f"KOALA_HOST_{port.name}"] = host
                 self._variables.setdefault(f"KOALA_PORT_{port.name}", str(number))
@@ -163,6 +163,27 @@ class PortForwarder:
             self._socket.close()
             self._socket = None
             self._unread = b""
+
+
+def home(claim: str) -> str:
+    """Return the loopback address at which all others reach the ports of a claim's component, so
+    that programs can tell one another where they are."""
+    component = int(claim.split("/")[-2])
+    return f"127.77.{component // 250}.{component % 250 + 1}"
+
+
+def _listener_for(port: Port) -> socket.socket:
+    """Listen for another's port: at its own number if that is free here. Raises OSError."""
+    try:
+        listener = open_listener(socket.AF_INET, home(port.claim), port.port)
+    except OSError:
+        listener = open_listener(socket.AF_INET, home(port.claim), 0)
+    listener.settimeout(0)
+    return listener
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _serve(carried: Carried, starter: socket.socket, parent: int, counts: Counts) -> NoReturn:
