@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.core.model.allowances import NO_LIMITS, Payer, Usage, payers_of
+from koala.core.model.allowances import NO_LIMITS, Payer, Usage, asked_by, payers_of
 from koala.core.model.job import Job
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Seconds
@@ -35,7 +35,7 @@ def _excess(state: State, spec: JobSpec, payer: Payer, used: Usage) -> str:
     if allowance is None:
         return ""
     asked = Usage()
-    asked.add(spec)
+    asked.add(*asked_by(spec))
     for what, has, wants, most in (
         ("jobs", used.jobs, asked.jobs, allowance.jobs),
         ("processors", used.processors, asked.processors, allowance.processors),

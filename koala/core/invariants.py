@@ -25,7 +25,7 @@ from koala.core.model.job import (
 from koala.core.model.tcp_paths import has_paths
 from koala.core.model.values import Instant
 from koala.core.queries import booked_bandwidth, claim_of, fixed_site, member_of, ticket_of
-from koala.core.state import State
+from koala.core.state import State, held_by
 
 _ROUNDING = 1e-6
 
@@ -103,7 +103,9 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
             _check_paths(job, starting)
         case Releasing(release=release) | Running(release=release):
             assert release is not None or not attempt.with_barrier, f"{job.id} runs unreleased"
-            open_ = [_phase(state, member) for member in attempt.at_barrier]
+            started = [m for m in attempt.at_barrier if m not in attempt.joining]
+            open_ = [_phase(state, member) for member in started]
+            _check_growth(state, job, attempt)
             assert all(isinstance(phase, Released | Passed) for phase in open_), (
                 f"{job.id} {open_}: {job.story}"
             )
@@ -128,6 +130,19 @@ def _check_tickets(state: State, job: Job, attempt: Attempt) -> None:
             assert ticket.is_ticket, f"{name} is not a ticket: {job.story}"
             sites = (member.site, *member.others)
             assert ticket.site in sites, f"{name} is at {ticket.site}: {job.story}"
+
+
+def _check_growth(state: State, job: Job, attempt: Attempt) -> None:
+    """Check that no component joins a running job before all that join are armed, and that a
+    malleable job keeps its least processors but for faults."""
+    growth = attempt.growth
+    if growth is None:
+        return
+    assert job.spec.is_malleable, f"{job.id} grows: {job.story}"
+    for member in attempt.joining:
+        phase = _phase(state, member)
+        is_open = isinstance(phase, Released | Passed)
+        assert not is_open or growth.release is not None, f"{job.id} {phase}: {job.story}"
 
 
 def _check_paths(job: Job, starting: Starting) -> None:
@@ -206,9 +221,9 @@ def _check_usage(state: State) -> None:
     """Check that users and groups have what their placed jobs asked for."""
     sums: dict[Payer, Usage] = {}
     for name in state.placed:
-        spec = state.jobs[name].spec
-        for payer in payers_of(spec):
-            sums.setdefault(payer, Usage()).add(spec)
+        job = state.jobs[name]
+        for payer in payers_of(job.spec):
+            sums.setdefault(payer, Usage()).add(*held_by(job, state.placed[name]))
     assert sums == state.usage, f"placed jobs have {sums}, and {state.usage} are counted"
 
 

@@ -25,7 +25,7 @@ from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
 KNOWN = "7461b0a530ec24b9febccb140763e19b059d15c7d5d5f172b721ff52c0b17bc6"
-NOT_COVERED = {"policies", "recorder", "actions", "is_changed", "successors", "usage"}
+NOT_COVERED = {"policies", "recorder", "actions", "is_changed", "successors", "usage", "malleable"}
 """Attributes of the state that the next event needs not, or that the jobs tell."""
 COUNTED = {"jobs", "ended", "forgotten", "keys", "keys_forgotten", "scanner"}
 _set = object.__setattr__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from operator import attrgetter
@@ -229,7 +230,20 @@ class JobSpec:
                 strict += 1
         if self.quorum is not None:
             return processors, largest, min(self.quorum, len(self.components))
+        if self.is_malleable:
+            return processors, largest, self._enough()
         return processors, largest, strict or 1
+
+    def _enough(self) -> int:
+        """Return a number of components that together have the least processors, whichever they
+        are."""
+        assert self.split is not None
+        processors = 0
+        for number, size in enumerate(sorted(c.processors for c in self.components), 1):
+            processors += size
+            if processors >= self.split.least:
+                return number
+        return len(self.components)
 
     def in_queue_of(self, site: SiteName) -> JobSpec:
         """Copy of the request for a site's local queue; a job of one component runs only there."""
@@ -238,10 +252,19 @@ class JobSpec:
             components = (replace(components[0], site=site),)
         return replace(self, queue=site, components=components)
 
-    def shaped(self, sizes: tuple[int, ...]) -> JobSpec:
+    @property
+    def is_malleable(self) -> bool:
+        """Return True if its components may come and go while it runs."""
+        return self.split is not None and self.split.is_malleable
+
+    def shaped(self, sizes: Sequence[int]) -> JobSpec:
         """Copy of a flexible request whose components have these numbers of processors."""
         part = self.components[0]
         return replace(self, components=tuple([replace(part, processors=n) for n in sizes]))
+
+    def grown(self, sizes: Sequence[int]) -> JobSpec:
+        """Copy of a malleable request with further components of these sizes."""
+        return self.shaped([*[part.processors for part in self.components], *sizes])
 
     def label(self, component: int) -> str:
         """Return the component's label; without one the site that no other names, or its index."""
