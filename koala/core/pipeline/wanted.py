@@ -64,6 +64,7 @@ def wanted(state: State, site: SiteName) -> Wanted:
         holds=tuple(holds),
         paths=tuple(paths),
         releases=tuple(releases),
+        resizes=(),
         paces=tuple(paced),
         stops=tuple(stops),
         fetches=tuple(start_transfer(state, t) for t in transfers if t.target == site),
@@ -98,7 +99,7 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
         hold_s=claim.hold_s,
         no_barrier=claim.start_type is StartType.NONE,
         program=job.spec.components[claim.component].program(
-            job.spec.label(claim.component), job.spec.name
+            job.spec.label(claim.component), job.spec.name, is_malleable=job.spec.is_malleable
         ),
         progress_s=state.parameters.progress_cycle_s
         if job.spec.is_controlled and claim.start_type is not StartType.NONE
