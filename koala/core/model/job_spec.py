@@ -87,10 +87,18 @@ class ComponentSpec(messages.ProgramSpec):
             return 1
         return self.processors // (self.cpus_per_task or 1)
 
-    def program(self, label: str, job_name: str = "") -> messages.Program:
+    def program(
+        self, label: str, job_name: str = "", *, is_malleable: bool = False
+    ) -> messages.Program:
         """Return the program as the component's site gets it."""
         spec = dict(zip(_PROGRAM_FIELDS, _program_values(self), strict=True))
-        return messages.Program(label=label, job_name=job_name, processes=self.processes, **spec)
+        return messages.Program(
+            label=label,
+            job_name=job_name,
+            processes=self.processes,
+            is_malleable=is_malleable,
+            **spec,
+        )
 
 
 _PROGRAM_FIELDS = tuple(field.name for field in fields(messages.ProgramSpec))
@@ -189,6 +197,11 @@ class JobSpec:
     def is_controlled(self) -> bool:
         """Return True if its components are kept together while they run."""
         return self.progress not in (None, "free")
+
+    @property
+    def is_malleable(self) -> bool:
+        """Return True if components may come and go while it runs."""
+        return self.split is not None and self.split.is_malleable
 
     def with_inputs(self, files: tuple[InputFile, ...]) -> JobSpec:
         """Copy of the request with these input files, at least one."""

@@ -70,6 +70,7 @@ def wanted(state: State, site: SiteName) -> Wanted:
         holds=tuple(holds),
         paths=tuple(paths),
         releases=tuple(releases),
+        resizes=(),
         paces=tuple(paced),
         resizes=tuple(resizes),
         stops=tuple(stops),
@@ -105,7 +106,7 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
         hold_s=claim.hold_s,
         no_barrier=claim.start_type is StartType.NONE,
         program=job.spec.components[claim.component].program(
-            job.spec.label(claim.component), job.spec.name
+            job.spec.label(claim.component), job.spec.name, is_malleable=job.spec.is_malleable
         ),
         progress_s=state.parameters.progress_cycle_s
         if job.spec.is_controlled and claim.start_type is not StartType.NONE

@@ -231,6 +231,7 @@ class RunHistory:
                 self.copies[action.transfer] = CopyNote(order=action, started_at=now)
             case (
                 act.CancelTransfer()
+                | act.ResizeClaim()
                 | act.PaceClaim()
                 | act.AcknowledgeClaim()
                 | act.PublishOutputs()
