@@ -8,6 +8,8 @@ from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Seconds
 from koala.core.state import State
 
+UNLIMITED = 2**31
+
 
 def usage_of(state: State, payer: Payer) -> Usage:
     """Return what the placed jobs of a user or a group have."""
@@ -46,6 +48,21 @@ def _excess(state: State, spec: JobSpec, payer: Payer, used: Usage) -> str:
             limit = used_now if has else f"may have {most} {what}"
             return f"{whose} {limit}, and this job needs {wants}"
     return ""
+
+
+def room_of(state: State, job: Job) -> int:
+    """Return the processors that a placed job may have beside its own, as far as the limits of its
+    user and group say."""
+    room = UNLIMITED
+    for payer in payers_of(job.spec) if state.allowances else ():
+        limit, used = state.allowances.get(payer, NO_LIMITS), usage_of(state, payer)
+        if limit.processors is not None:
+            room = min(room, limit.processors - used.processors)
+        gpus = job.spec.components[0].gpus or 0
+        if limit.gpus is not None and gpus:
+            parts = (limit.gpus - used.gpus) // gpus
+            room = min(room, parts * job.spec.components[0].processors)
+    return max(0, room)
 
 
 def hold_limit_of(state: State, payer: Payer) -> Seconds:

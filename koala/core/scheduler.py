@@ -44,6 +44,7 @@ from koala.core.pipeline.resizing.growth import (
     on_growth_passed,
     on_resize_due,
 )
+from koala.core.pipeline.resizing.managers import on_resize_requested
 from koala.core.pipeline.site_events import (
     on_declared_lost,
     on_disconnected,
@@ -120,6 +121,8 @@ class Scheduler(State):
                 on_submitted(self, event, now)
             case ev.JobCancelRequested():
                 on_cancel(self, event, now)
+            case ev.JobResizeRequested():
+                on_resize_requested(self, event, now)
             case ev.ClaimGranted():
                 on_granted(self, event, now)
                 on_ticket_started(self, event, now)

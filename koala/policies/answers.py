@@ -29,6 +29,9 @@ from koala.core.policy_api import (
     ClaimQuestion,
     PartPlan,
     PendingPart,
+    ResizePlan,
+    ResizeQuestion,
+    ResizeShare,
     TicketPlan,
     TicketQuestion,
 )
@@ -395,6 +398,33 @@ def read_ticket_plan(answer: object, question: TicketQuestion) -> TicketPlan:
     if not again_s > 0:
         raise InvalidAnswerError(f"again_s = {again_s:g} (expected more than 0)")
     return TicketPlan(parts=tuple(parts), hold_s=hold_s, again_s=again_s)
+
+
+# --- resizing ---
+
+
+def read_resize_plan(answer: object, question: ResizeQuestion) -> ResizePlan:
+    """Read a plan of a resize: each job once, within what it may take or give back, and no more
+    than there is."""
+    if not isinstance(answer, ResizePlan):
+        raise InvalidAnswerError(f"answered {_kind(answer)} (expected a ResizePlan)")
+    jobs = {job.job: job for job in question.jobs}
+    left, shares = question.processors, []
+    for item in _several(answer.shares, "shares", len(jobs)):
+        if not isinstance(item, ResizeShare):
+            raise InvalidAnswerError(f"{_kind(item)} among the shares (expected ResizeShare)")
+        name, processors = JobId(_text(item.job, "the job")), _whole(item.processors, "processors")
+        job = jobs.pop(name, None)
+        if job is None:
+            raise InvalidAnswerError(f"job {name} was not asked about, or comes twice")
+        most = job.spare if question.wants_back else job.room
+        if not 0 <= processors <= min(most, left):
+            raise InvalidAnswerError(
+                f"job {name} is given {processors} processors (expected 0 to {min(most, left)})"
+            )
+        left -= processors
+        shares.append(ResizeShare(job=name, processors=processors))
+    return ResizePlan(shares=tuple(shares))
 
 
 # --- progress ---

@@ -265,11 +265,6 @@ class JobSpec:
             components = (replace(components[0], site=site),)
         return replace(self, queue=site, components=components)
 
-    @property
-    def is_malleable(self) -> bool:
-        """Return True if its components may come and go while it runs."""
-        return self.split is not None and self.split.is_malleable
-
     def shaped(self, sizes: Sequence[int]) -> JobSpec:
         """Copy of a flexible request whose components have these numbers of processors."""
         part = self.components[0]

@@ -37,8 +37,8 @@ from koala.core.pipeline.refusals import (
     note_refusal,
 )
 from koala.core.pipeline.requeueing import requeue_if_fenced, set_back
-from koala.core.pipeline.resizing.growth import lose_addition
-from koala.core.pipeline.resizing.leaving import on_left, tell_world
+from koala.core.pipeline.resizing.growth import lose_addition, on_resize_gone
+from koala.core.pipeline.resizing.leaving import tell_world
 from koala.core.pipeline.start_barrier import advance_start, run_if_passed
 from koala.core.pipeline.tickets import on_hold_lost, on_ticket_gone, plan_tickets
 from koala.core.queries import describe, is_enough, is_optional_member, member_of, ticket_of
@@ -138,12 +138,8 @@ def on_member_gone(
         member.refusal = end.reason or "refused: not started within the grace time"
         note_refusal(state, job, claim, end, now)
         after_answer(state, attempt, now)
-    elif member in attempt.joining and not is_ending:
-        if end.kind is EndKind.REFUSED:
-            note_refusal(state, job, claim, end, now)
-        lose_addition(state, attempt, member, end.describe(), now)
-    elif member.leave_at is not None:
-        on_left(state, attempt, member, end, now)
+    elif not is_ending and on_resize_gone(state, attempt, member, claim, end, now):
+        pass  # the job goes on
     elif end.succeeded or is_ending:
         lacked_file = member.lacks_file
         member.end = end

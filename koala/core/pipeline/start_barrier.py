@@ -28,14 +28,14 @@ from koala.core.model.job import (
     Starting,
     Stopping,
 )
-from koala.core.model.tcp_paths import has_paths, master_port
+from koala.core.model.tcp_paths import has_paths
 from koala.core.model.timeline import lead_s
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, Seconds
 from koala.core.pipeline.ending import fail, finish_if_over, refund_hold
 from koala.core.pipeline.requeueing import set_back
 from koala.core.pipeline.wanted import peers_of, release_claim, try_paths
-from koala.core.queries import address_of, claims_of, describe, member_of, starts_early
+from koala.core.queries import claims_of, describe, member_of, starts_early
 from koala.core.state import State
 
 ARMED_AHEAD = 4
@@ -121,9 +121,7 @@ def _block_start(state: State, starting: Starting, problem: str, now: Instant) -
     set_back(state, starting.attempt, reason, now)
 
 
-def release_lead_s(
-    state: State, members: list[Member], *, round_trips: int, arms: int
-) -> Seconds:
+def release_lead_s(state: State, members: list[Member], *, round_trips: int, arms: int) -> Seconds:
     """Return the lead of a T over its Arm, by the round trips that were measured to the members'
     sites.
     """
@@ -167,9 +165,7 @@ def arm(state: State, starting: Starting, release_at: Instant, now: Instant) -> 
     state.timers.set(arm_expires_at(state, arming), TimerKind.RELEASE, job.id)
 
 
-def begin_arming(
-    state: State, claims: list[Claim], release_at: Instant, now: Instant
-) -> Arming:
+def begin_arming(state: State, claims: list[Claim], release_at: Instant, now: Instant) -> Arming:
     """Begin a round of Arm messages to these claims, with a number of its own."""
     state.arms += 1
     number = ArmNumber(epoch=state.epoch, counter=state.arms)

@@ -70,7 +70,6 @@ def wanted(state: State, site: SiteName) -> Wanted:
         holds=tuple(holds),
         paths=tuple(paths),
         releases=tuple(releases),
-        resizes=(),
         paces=tuple(paced),
         resizes=tuple(resizes),
         stops=tuple(stops),
@@ -206,13 +205,14 @@ def peers_of(state: State, job: Job, claims: list[Claim]) -> tuple[Peer, ...]:
 
 def resize_claim(state: State, attempt: Attempt, claim: Claim) -> ResizeClaim:
     """Make the newest world of a malleable job, as a running claim of it must know it."""
-    job = state.jobs[claim.job]
+    job, member = state.jobs[claim.job], attempt.members[claim.component]
+    world = attempt.world if member in attempt.world else [*attempt.world, member]
     return ResizeClaim(
         claim=claim.id,
         site=claim.site,
         number=attempt.resizes,
-        peers=peers_of(state, job, claims_of(state, attempt.world)),
-        leave_s=attempt.members[claim.component].leave_s,
+        peers=peers_of(state, job, claims_of(state, world)),
+        leave_s=member.leave_s,
     )
 
 

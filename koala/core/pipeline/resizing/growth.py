@@ -13,15 +13,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from koala.core.model import events as ev
-from koala.core.model.claim import Armed, Asked, Granted
+from koala.core.model.claim import Armed, Asked, Claim, Granted
 from koala.core.model.grid import Assignment
-from koala.core.model.job import Arming, Attempt, Growth, Member, Release, Running
+from koala.core.model.job import (
+    Arming,
+    Attempt,
+    ClaimEnd,
+    EndKind,
+    Growth,
+    Member,
+    Release,
+    Running,
+)
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant
 from koala.core.pipeline.claiming import make_claim
 from koala.core.pipeline.copying import assign_member
 from koala.core.pipeline.ending import drop_member, finish_if_over
-from koala.core.pipeline.resizing.leaving import stop_overdue, tell_world
+from koala.core.pipeline.refusals import note_refusal
+from koala.core.pipeline.resizing.leaving import note_resize, on_left, stop_overdue, tell_world
 from koala.core.pipeline.start_barrier import (
     ARMED_AHEAD,
     arm_expires_at,
@@ -44,7 +54,7 @@ def grow(state: State, attempt: Attempt, added: Sequence[Assignment], now: Insta
     job.reshape(job.spec.grown([assignment.processors for assignment in added]))
     components = tuple(range(first, first + len(added)))
     attempt.growth = Growth(components=components)
-    attempt.resized_at = now
+    note_resize(state, attempt, now)
     for component, assignment in zip(components, added, strict=True):
         start_type = job.spec.components[component].start_type
         member = Member(component=component, site=None, start_type=start_type)
@@ -67,7 +77,7 @@ def advance_growth(state: State, attempt: Attempt, now: Instant) -> None:
     joining = attempt.joining
     if not joining:
         attempt.growth = None
-        if any(attempt.members[component].joined for component in growth.components):
+        if any(attempt.members[component].passed_at for component in growth.components):
             tell_world(state, attempt)
         state.request_scan()
         return
@@ -81,9 +91,7 @@ def advance_growth(state: State, attempt: Attempt, now: Instant) -> None:
         _arm_when_due(state, attempt, growth, left, now)
 
 
-def _drop_unanswered(
-    state: State, attempt: Attempt, joining: list[Member], now: Instant
-) -> None:
+def _drop_unanswered(state: State, attempt: Attempt, joining: list[Member], now: Instant) -> None:
     """Drop the components whose sites have not answered within the grace time."""
     for member in joining:
         claim = claim_of(state, member)
@@ -157,6 +165,21 @@ def on_growth_passed(state: State, event: ev.ClaimPassed, now: Instant) -> None:
     found = None if claim is None else member_of(state, claim)
     if found is not None:
         advance_growth(state, found[0], now)
+
+
+def on_resize_gone(
+    state: State, attempt: Attempt, member: Member, claim: Claim, end: ClaimEnd, now: Instant
+) -> bool:
+    """Apply the end of a component that was about to join or to leave; return True if it was."""
+    if member in attempt.joining:
+        if end.kind is EndKind.REFUSED:
+            note_refusal(state, state.jobs[attempt.job], claim, end, now)
+        lose_addition(state, attempt, member, end.describe(), now)
+    elif member.leave_at is not None:
+        on_left(state, attempt, member, end, now)
+    else:
+        return False
+    return True
 
 
 def lose_addition(

@@ -30,6 +30,12 @@ def tell_world(state: State, attempt: Attempt) -> None:
             state.actions.append(resize_claim(state, attempt, claim))
 
 
+def note_resize(state: State, attempt: Attempt, now: Instant) -> None:
+    """Note that a job was resized; its next turn comes with a scan after the pause."""
+    attempt.resized_at = now
+    state.timers.set(now + state.parameters.resize_step_s, TimerKind.SCAN)
+
+
 def ask_to_leave(
     state: State, attempt: Attempt, components: Sequence[int], reason: str, now: Instant
 ) -> None:
@@ -40,7 +46,7 @@ def ask_to_leave(
         member = attempt.members[component]
         member.leave_s, member.leave_at = leave_s, now + leave_s
         state.announce(job, f"{describe(job, member)} is asked to give way: {reason}", now)
-    attempt.resized_at = now
+    note_resize(state, attempt, now)
     state.timers.set(now + leave_s, TimerKind.RESIZE, job.id)
     tell_world(state, attempt)
 
@@ -54,12 +60,14 @@ def stop_overdue(state: State, attempt: Attempt, now: Instant) -> None:
     """Stop the components that have not given way in time."""
     for member in leaving_members(attempt):
         if member.leave_at is not None and member.leave_at <= now:
+            note_resize(state, attempt, now)
             drop_member(state, attempt, member, "it did not give way in time", now)
 
 
 def on_left(state: State, attempt: Attempt, member: Member, end: ClaimEnd, now: Instant) -> None:
     """Let the job go on without a component that gave way."""
     member.end = end
+    note_resize(state, attempt, now)
     drop_member(state, attempt, member, f"it gave way ({end.describe()})", now)
     finish_if_over(state, attempt, now)
 
