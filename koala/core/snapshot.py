@@ -39,6 +39,7 @@ from koala.core.model.job_spec import (
     JobSpec,
     JobType,
     Notify,
+    Split,
     StartType,
 )
 from koala.core.model.parameters import Parameters
@@ -63,7 +64,7 @@ TAGS: dict[str, type] = {
         *(claim.Released, claim.Stopped),
         *(files.ReplicaCatalogue, files.Transfer),
         *(grid.Replica, grid.Site, grid.SiteFacts, Queue, SiteResources),
-        *(ComponentSpec, Deadline, Hint, InputFile, InputMode, JobSpec, JobType, Notify),
+        *(ComponentSpec, Deadline, Hint, InputFile, InputMode, JobSpec, JobType, Notify, Split),
         StartType,
         *(job.ArmNumber, job.Arming, job.Attempt, job.ClaimEnd, job.EndKind, job.Job, job.Member),
         *(job.PathTests, job.Release),

@@ -342,6 +342,17 @@ class Job:
         self.deadline_at = None if spec.deadline is None else spec.deadline_at(self.submitted_at)
         self.processors, self.largest, self.needed = spec.sizes()
 
+    def respecify(self, spec: JobSpec) -> None:
+        """Give the job these components; only a flexible one gets others than it came with."""
+        self.spec = spec
+        self.processors, self.largest, self.needed = spec.sizes()
+
+    @property
+    def room_min(self) -> tuple[int, int]:
+        """Processors at one site, and at all, without which it cannot be placed."""
+        split = self.spec.split
+        return (self.largest, self.processors) if split is None else (split.part_min, split.least)
+
     @property
     def has_ended(self) -> bool:
         """Return True in a terminal phase."""
