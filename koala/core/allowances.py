@@ -38,6 +38,8 @@ def _excess(state: State, spec: JobSpec, payer: Payer, used: Usage) -> str:
         return ""
     asked = Usage()
     asked.add(*asked_by(spec))
+    if spec.split is not None:
+        asked.processors = spec.split.least
     for what, has, wants, most in (
         ("jobs", used.jobs, asked.jobs, allowance.jobs),
         ("processors", used.processors, asked.processors, allowance.processors),
@@ -63,6 +65,19 @@ def room_of(state: State, job: Job) -> int:
             parts = (limit.gpus - used.gpus) // gpus
             room = min(room, parts * job.spec.components[0].processors)
     return max(0, room)
+
+
+def processors_left(state: State, job: Job) -> int:
+    """Return the processors that the limits of its user and group leave to a flexible job, which it
+    needs no more than `least` of."""
+    split = job.spec.split
+    assert split is not None
+    left = split.total
+    for payer in payers_of(job.spec) if state.allowances else ():
+        most = state.allowances.get(payer, NO_LIMITS).processors
+        if most is not None:
+            left = min(left, most - usage_of(state, payer).processors)
+    return max(split.least, left)
 
 
 def hold_limit_of(state: State, payer: Payer) -> Seconds:

@@ -129,7 +129,9 @@ def _from_plain(plain: list[Any] | str | None) -> Answer:
 
 def _rows(assignments: tuple[Assignment, ...]) -> list[list[Any]]:
     return [
-        [a.component, a.site, a.source, a.transfer_s, a.mips, a.booked_bps] for a in assignments
+        [a.component, a.site, a.source, a.transfer_s, a.mips, a.booked_bps]
+        + ([a.processors] if a.processors else [])
+        for a in assignments
     ]
 
 
@@ -142,6 +144,7 @@ def _assignments(rows: list[list[Any]]) -> tuple[Assignment, ...]:
             transfer_s=transfer_s,
             mips=mips,
             booked_bps=booked_bps,
+            processors=sum(of_flexible),
         )
-        for component, site, source, transfer_s, mips, booked_bps in rows
+        for component, site, source, transfer_s, mips, booked_bps, *of_flexible in rows
     )

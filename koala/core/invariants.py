@@ -22,6 +22,7 @@ from koala.core.model.job import (
     Stopping,
     Waiting,
 )
+from koala.core.model.job_spec import Split
 from koala.core.model.tcp_paths import has_paths
 from koala.core.model.values import Instant
 from koala.core.queries import booked_bandwidth, claim_of, fixed_site, member_of, ticket_of
@@ -90,6 +91,8 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
     used = [member.site for member in attempt.present if member.site is not None]
     is_apart = not job.spec.distinct or len(set(used)) == len(used)
     assert is_apart, f"{job.id} has two components at one site: {used}"
+    if job.spec.split is not None:
+        _check_split(job, job.spec.split, attempt)
     phases = [_phase(state, member) for member in attempt.present if member.end is None]
     match job.phase:
         case Claiming(claim_at=claim_at):
@@ -114,6 +117,17 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
             assert attempt.may_run, f"{job.id} waits for no fence: {job.story}"
         case _:
             pass
+
+
+def _check_split(job: Job, split: Split, attempt: Attempt) -> None:
+    """Check that a flexible job is split within its bounds."""
+    assert len(attempt.members) == len(job.spec.components), f"{job.id} has other components"
+    sizes = [job.spec.components[member.component].processors for member in attempt.present]
+    text = f"{job.id} is split into {sizes}: {split.describe()}"
+    is_within = all(split.part_min <= n <= split.part_max and n % split.step == 0 for n in sizes)
+    is_enough = split.least <= sum(sizes) <= split.total and len(sizes) <= split.parts_max
+    assert is_within, text
+    assert is_enough or split.is_malleable, text  # faults and its owner change what it has
 
 
 def _check_tickets(state: State, job: Job, attempt: Attempt) -> None:

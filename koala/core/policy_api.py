@@ -302,6 +302,11 @@ QueueingPolicy: TypeAlias = HighLowScans | Discipline | Ordering
 """Scans of whole queues, rounds over the heads of several queues, or scans of one in an order."""
 
 
+def _unasked(*_: object) -> NoReturn:
+    message = "a replay asked a policy"
+    raise AssertionError(message)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
     """The policies in force."""
@@ -315,14 +320,7 @@ class Policies:
     progress: Mapping[str, ProgressPolicy] = field(default_factory=dict)
     """Policies by the name, in lower case, that a job gives; other jobs run freely."""
     progress_default: str = "free"  # of jobs that give none
-
-
-# --- recorded answers ---
-
-
-def _unasked(*_: object) -> NoReturn:
-    message = "a replay asked a policy"
-    raise AssertionError(message)
+    split: PlacementPolicy = _unasked  # of flexible jobs
 
 
 NO_POLICIES = Policies(

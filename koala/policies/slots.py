@@ -44,6 +44,7 @@ from koala.policies.answers import (
 from koala.policies.claiming.incremental import incremental
 from koala.policies.claiming.repeated import repeated
 from koala.policies.placement.close_to_files import close_to_files
+from koala.policies.placement.cluster_minimization import cm, fcm
 from koala.policies.placement.hints import no_network, prefer_local, service
 from koala.policies.placement.worst_fit import worst_fit, worst_fit_distinct
 from koala.policies.progress.free import free, restored
@@ -129,6 +130,17 @@ def _pose_placement(request: PlacementRequest, view: GridView) -> Any:  # noqa: 
     return (replace(request, demand=demand), view.detached()), read
 
 
+def _close_or_split(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
+    return (close_to_files if request.split is None else fcm)(request, view)
+
+
+def splitting(place: PlacementPolicy) -> PlacementPolicy:
+    """Return the policy that splits flexible jobs: this one, if it says so by an attribute
+    `splits`, else FCM."""
+    own = place.function if isinstance(place, Guarded) else place
+    return place if getattr(own, "splits", False) else fcm
+
+
 PLACEMENT = Slot(
     name="placement",
     decides="the sites of a job's components",
@@ -137,6 +149,8 @@ PLACEMENT = Slot(
         "CF": close_to_files,
         "WF": worst_fit,
         "WF-distinct": worst_fit_distinct,
+        "CM": cm,
+        "FCM": fcm,
         "NoNetwork": no_network,
         "PreferLocal": prefer_local,
         "Service": service,
@@ -147,7 +161,7 @@ PLACEMENT = Slot(
             arguments=("PlacementRequest", "GridView"),
             answer="Placement or Unplaceable",
             pose=_pose_placement,
-            fallback=close_to_files,
+            fallback=_close_or_split,
             by="CF",
         )
     },

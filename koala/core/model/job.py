@@ -373,12 +373,18 @@ class Job:
     def __post_init__(self) -> None:
         spec = self.spec
         self.deadline_at = None if spec.deadline is None else spec.deadline_at(self.submitted_at)
-        self.reshape(spec)
+        self.respecify(spec)
 
-    def reshape(self, spec: JobSpec) -> None:
-        """Give the job other components."""
+    def respecify(self, spec: JobSpec) -> None:
+        """Give the job these components; only a flexible one gets others than it came with."""
         self.spec = spec
         self.processors, self.largest, self.needed = spec.sizes()
+
+    @property
+    def room_min(self) -> tuple[int, int]:
+        """Processors at one site, and at all, without which it cannot be placed."""
+        split = self.spec.split
+        return (self.largest, self.processors) if split is None else (split.part_min, split.least)
 
     @property
     def has_ended(self) -> bool:

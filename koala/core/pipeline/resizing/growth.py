@@ -51,7 +51,7 @@ def grow(state: State, attempt: Attempt, added: Sequence[Assignment], now: Insta
     """Claim further components of a running job, at these sites and with these processors."""
     job = state.jobs[attempt.job]
     first = len(attempt.members)
-    job.reshape(job.spec.grown([assignment.processors for assignment in added]))
+    job.respecify(job.spec.grown([assignment.processors for assignment in added]))
     components = tuple(range(first, first + len(added)))
     attempt.growth = Growth(components=components)
     note_resize(state, attempt, now)

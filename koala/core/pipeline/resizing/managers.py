@@ -52,7 +52,7 @@ def on_resize_requested(state: State, event: ev.JobResizeRequested, now: Instant
     if job is None or job.has_ended or job.spec.split is None or not job.spec.is_malleable:
         return
     total = max(job.spec.split.least, event.total)
-    job.reshape(replace(job.spec, split=replace(job.spec.split, total=total)))
+    job.respecify(replace(job.spec, split=replace(job.spec.split, total=total)))
     state.announce(job, f"{event.by or 'an operator'} wants {total} processors", now)
     state.request_scan()
 
@@ -170,6 +170,9 @@ def _parts_at(
         size = min(processors, split.part_max)
         if 0 < processors - size < split.part_min <= size - split.part_min:
             size = processors - split.part_min  # the rest is a component, too
+        size -= size % split.step
+        if size < split.part_min:
+            break
         request = PlacementRequest(
             parts=(
                 Part(

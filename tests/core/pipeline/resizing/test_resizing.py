@@ -34,6 +34,11 @@ def malleable(name: str, *sizes: int, total: int, least: int, part_max: int = 8)
     return replace(event, spec=replace(event.spec, split=split))
 
 
+def resized(job: str, total: int) -> JobResizeRequested:
+    """Its owner asks for another total."""
+    return JobResizeRequested(job=JobId(job), total=total, by=UserName("ann"))
+
+
 @pytest.fixture
 def small(begin: Begin) -> Script:
     """A job that runs with 4 and 4 processors of at most 16; nothing is idle."""
@@ -213,24 +218,20 @@ def test_a_job_grows_no_further_than_its_user_may(begin: Begin) -> None:
 
 
 def test_equal_shares_for_all_that_run(begin: Begin) -> None:
-    script = begin(chosen(resizing="EGS"))
-    script.tell(a_site("a", 4), a_site("b", 4))
-    script.tell(malleable("m", 4, total=16, least=4)).running("m")
-    script.tell(malleable("n", 4, total=16, least=4)).running("n")
-    script.report("a", 0).report("b", 0).tell(a_site("c", 7))
+    script = begin(chosen(resizing="EGS")).tell(a_site("a", 4), a_site("b", 4))
+    for name in ("m", "n"):
+        script.tell(malleable(name, 4, total=4, least=4)).running(name)
+    script.report("a", 0).report("b", 0).tell(*[resized(name, 16) for name in ("m", "n")])
+    script.tell(a_site("c", 7))
     asked = {hold.claim[0]: hold.processors for hold in script.take(ClaimProcessors)}
     assert asked == {"m": 4, "n": 3}
 
 
 def test_another_total_makes_components_leave_and_come(grown: Script) -> None:
-    def ask(total: int) -> JobResizeRequested:
-        return JobResizeRequested(job=JobId("m"), total=total, by=UserName("ann"))
-
-    grown.tell(ask(1))  # below its least: as far down as that
+    grown.tell(resized("m", 1))  # below its least: as far down as that
     leaving = [r.claim for r in grown.take(ResizeClaim) if r.leave_s is not None]
     assert leaving == [SECOND, ADDED]
-    grown.exits(ADDED).drop().exits(SECOND).drop().tell(ask(8))
+    grown.exits(ADDED).drop().exits(SECOND).drop().tell(resized("m", 8))
     grown.report("b", 4).report("c", 4).after(10.0)
     assert grown.expect(ClaimProcessors, claim="m/1/3/1").processors == 4
-    other = JobResizeRequested(job=JobId("m9"), total=3, by=UserName("ann"))
-    grown.unchanged_by(other)
+    grown.unchanged_by(resized("m9", 3))
