@@ -12,6 +12,7 @@ from koala.common.protocol.messages import (
 )
 from koala.common.protocol.names import ClaimId
 from koala_agent.claims.events import (
+    Adopted,
     CheckedIn,
     Collect,
     Collected,
@@ -26,6 +27,7 @@ from koala_agent.claims.events import (
     Withdraw,
 )
 from koala_agent.claims.folder import StarterRecord
+from koala_agent.claims.settings import LeaseTimes
 from koala_agent.lrm.local_manager import EndCause
 from tests.agent.claims.table_script import (
     CLAIM,
@@ -51,6 +53,14 @@ def test_arm_and_release_are_passed_on_and_armed_is_written_first(script: TableS
     assert [type(output) for output in outputs] == [StoreClaim, SendToDaemon]
     assert reports(outputs)[0].armed == NUMBER
     assert told(script.tell(RELEASE)) == [RELEASE]
+
+
+def test_a_release_waits_here_for_a_starter_that_is_away(script: TableScript) -> None:
+    script.armed()
+    script.tell(StarterLost(claim=CLAIM, nonce="n"), RELEASE)
+    script.restarted()
+    back = CheckedIn(claim=CLAIM, nonce="n", armed=NUMBER)
+    assert told(script.tell(back)) == [Adopted(leases=LeaseTimes()), RELEASE]
 
 
 # Stop ---------------------------------------------------------------------------------------------
