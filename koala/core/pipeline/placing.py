@@ -53,6 +53,7 @@ from koala.core.ticket_sites import (
     full_queues,
     held_room,
     sites_of,
+    stands_in_line,
 )
 
 
@@ -445,7 +446,7 @@ def move_to_idle_sites(state: State, now: Instant) -> None:
         if placement is None:
             continue
         sites = [assignment.site for assignment in placement.assignments]
-        if all(site in sites_of(attempt.members[n]) for n, site in enumerate(sites)):
+        if all(stands_in_line(state, attempt.members[n], site) for n, site in enumerate(sites)):
             for assignment in placement.assignments:
                 take(state, job, assignment, view)
             expect_at_once(state, attempt, sites, now)
