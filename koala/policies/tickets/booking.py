@@ -31,14 +31,7 @@ EARLIER = 1 / 4
 def book(question: TicketQuestion) -> TicketPlan:
     """Book the sites that can for a common start, and queue for the others as by `dodge`."""
     begin_s, chosen = _common_start(question, _bookable(question))
-    if begin_s is None:
-        return dodge(question)
-    parts = [
-        replace(part, start_s=_sooner(part.start_s, begin_s), is_known=True)
-        if part in chosen
-        else part
-        for part in question.parts
-    ]
+    parts = [_expected(part, begin_s) if part in chosen else part for part in question.parts]
     plan = dodge(replace(question, parts=tuple(parts)))
     slack_s = min(MARGIN_S, hold_of(question) / 2)
     is_any_held = bool(held_components(question))
@@ -52,15 +45,22 @@ def book(question: TicketQuestion) -> TicketPlan:
 
 
 def _booked(
-    plan: PartPlan, part: TicketPart, begin_s: Seconds, slack_s: Seconds, *, is_any_held: bool
+    plan: PartPlan,
+    part: TicketPart,
+    begin_s: Seconds | None,
+    slack_s: Seconds,
+    *,
+    is_any_held: bool,
 ) -> PartPlan:
     """Add the booking of a component to its plan. It counts as a ticket, and stands for all where
     there is no gate; where no start is told its tickets stay gated until the others may hold."""
+    if not part.can_gate:
+        plan = replace(plan, tickets=0, open=0)
+    if begin_s is None:
+        return plan
     begins_s = part.begins_s
     if begins_s is None or not begin_s - slack_s <= begins_s <= begin_s:
         begins_s = max(begin_s, MARGIN_S)
-    if not part.can_gate:
-        return replace(plan, tickets=0, open=0, begin_s=begins_s)
     tickets = max(0, plan.tickets - 1)
     is_shut = part.start_s is None and not is_any_held
     return replace(
@@ -68,8 +68,13 @@ def _booked(
     )
 
 
-def _sooner(start_s: Seconds | None, begin_s: Seconds) -> Seconds:
-    return max(0.0, begin_s if start_s is None else min(start_s, begin_s))
+def _expected(part: TicketPart, begin_s: Seconds | None) -> TicketPart:
+    """Return a part as it is expected: when its booking begins, or its ticket comes up before. What
+    waits for the others to be booked is in nobody's way."""
+    if begin_s is None:
+        return part if part.can_gate else replace(part, start_s=0.0, is_known=True)
+    first_s = begin_s if part.start_s is None else min(part.start_s, begin_s)
+    return replace(part, start_s=max(0.0, first_s), is_known=True)
 
 
 def _bookable(question: TicketQuestion) -> list[TicketPart]:
@@ -88,8 +93,8 @@ def _bookable(question: TicketQuestion) -> list[TicketPart]:
 def _common_start(
     question: TicketQuestion, bookable: list[TicketPart]
 ) -> tuple[Seconds | None, Collection[TicketPart]]:
-    """Return the time until the common start, and the parts that are booked for it; None where
-    nothing can be booked, or another component may start at any time."""
+    """Return the time until the common start, and the parts that are booked for it; None while
+    another component may start at any time."""
     while bookable:
         others_s = _others_s(question, bookable)
         far = [part for part in bookable if _refused_until(part, others_s) > ADVANCE_S]
