@@ -286,6 +286,7 @@ class Site:
                 messages.TryPaths()
                 | messages.Arm()
                 | messages.Release()
+                | messages.Resize()
                 | messages.Pace()
                 | messages.Stop()
                 | messages.Pong()

@@ -27,6 +27,7 @@ def build_bundle(
             "hosts": [name for name, _count in peer.hosts] or [peer.address],
             "slots": [count for _name, count in peer.hosts] or [peer.processors],
             "address": peer.address,
+            "port": peer.port,
         }
         for i, peer in enumerate(peers)
     ]

@@ -27,6 +27,7 @@ from koala.common.protocol.messages import (
     PortsUsed,
     Progress,
     Release,
+    Resize,
     Stop,
     ToDaemon,
     TryPaths,
@@ -182,6 +183,7 @@ Event: TypeAlias = (
     | TryPaths
     | Arm
     | Release
+    | Resize
     | Pace
     | Stop
     | Acknowledge
@@ -278,7 +280,17 @@ class EndNoted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ToStarter: TypeAlias = (
-    Adopted | Dismissed | EndNoted | TryPaths | Arm | Release | Pace | Stop | Pong | KvAnswer
+    Adopted
+    | Dismissed
+    | EndNoted
+    | TryPaths
+    | Arm
+    | Release
+    | Resize
+    | Pace
+    | Stop
+    | Pong
+    | KvAnswer
 )
 
 

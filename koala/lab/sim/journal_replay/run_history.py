@@ -169,6 +169,7 @@ class RunHistory:
                 | ev.PortsUsed()
                 | ev.JobSubmitted()
                 | ev.JobCancelRequested()
+                | ev.JobResizeRequested()
                 | ev.SiteRegistered()
                 | ev.SiteDisconnected()
                 | ev.SiteDrained()
@@ -232,6 +233,7 @@ class RunHistory:
                 self.copies[action.transfer] = CopyNote(order=action, started_at=now)
             case (
                 act.CancelTransfer()
+                | act.ResizeClaim()
                 | act.PaceClaim()
                 | act.AcknowledgeClaim()
                 | act.PublishOutputs()
