@@ -20,7 +20,17 @@ from typing import Any
 
 from koala.common.runtime.atomic_file import write_atomically
 from koala.common.runtime.child_lifetime import end_once, ended_by
-from tests.bench import core, identity, live, multiqueue, peers, references, starts, traces
+from tests.bench import (
+    core,
+    forwarding,
+    identity,
+    live,
+    multiqueue,
+    peers,
+    references,
+    starts,
+    traces,
+)
 from tests.bench.figures import Figure, Measurement, columns, document, machine, table
 
 MEASUREMENTS: dict[str, Measurement] = {
@@ -35,6 +45,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "costs": live.costs,
     "latency": live.latency,
     "barrier": live.barrier,
+    "forwarding": forwarding.measure,
     "thousand": live.thousand,
     "multiqueue": multiqueue.measure,
     "traces": traces.measure,
