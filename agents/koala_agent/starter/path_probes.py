@@ -40,7 +40,7 @@ class PathProbes:
         self._open = dict.fromkeys(range(len(order.targets)), f"no answer in {order.limit_s:g} s")
         self._sockets: dict[int, socket.socket] = {}
         self._dialled_at: dict[int, float] = {}
-        self._results: dict[int, tuple[float, str]] = {}  # of targets that may fail
+        self._results: dict[int, tuple[float, str]] = {}  # of targets that may fail, or did
         self._is_over = False
         for port in order.listens:
             try:
@@ -97,12 +97,11 @@ class PathProbes:
         """Note that a path is closed, which ends all unless it may fail."""
         if self._is_over:
             return
-        if not self._order.targets[index][4]:
-            self._over(self._reason(index, why))
-            return
         self._open.pop(index, None)
         self._again_at.pop(index, None)
         self._results[index] = (0.0, why)
+        if not self._order.targets[index][4]:
+            self._over(self._reason(index, why))
 
     def _reason(self, index: int, why: str) -> str:
         label, _address, port, _claim, _may_fail = self._order.targets[index]

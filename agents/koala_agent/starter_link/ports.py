@@ -21,11 +21,11 @@ from koala.common.runtime import clock
 from koala.common.runtime.structured_log import get_logger
 from koala.common.runtime.token_bucket import TokenBucket
 from koala.common.wire.v1 import files_pb2 as pb
-from koala.common.wire.v1 import files_pb2_grpc
 from koala.errors import ConfigError
 from koala_agent.starter.ports.carried import HEAD_BYTES
 from koala_agent.starter_link.listener import CarryOrder
 
+CARRY = "/koala.wire.v1.Relay/Carry"
 CARRIED = b'{"kind": "carried"}\n'
 """Tells a starter that the other end is there. What follows are the bytes."""
 
@@ -103,11 +103,11 @@ class Ports:
     ) -> None:
         """Join the connection with a call at the relay. Raises AioRpcError, OSError, EOFError."""
         async with self._channels.use(self._relay()) as channel:
-            call = files_pb2_grpc.RelayStub(channel).Carry()
+            call: Any = channel.stream_stream(CARRY)()
             try:
                 label = "dial" if order.dials else "listen"
                 start = pb.PutStart(name=order.port, token=order.token, label=label)
-                await call.write(pb.Frame(start=start))
+                await call.write(pb.Frame(start=start).SerializeToString())
                 await self._joined(reader, call)
                 with nullcontext() if order.dials else self._place():
                     writer.write(CARRIED)
@@ -139,9 +139,9 @@ class Ports:
         call's error."""
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(self._until_gone(reader))
-            frame = await call.read()
+            first = await call.read()
             waiting.cancel()
-        if frame is aio.EOF:
+        if first is aio.EOF:
             raise await _error_of(call)
 
     async def _until_gone(self, reader: asyncio.StreamReader) -> None:
@@ -162,21 +162,21 @@ class Ports:
             if size_bytes > CHUNK_BYTES:
                 raise EOFError(f"a block of {size_bytes} bytes (expected at most {CHUNK_BYTES})")
             await self._throttle(size_bytes)
-            await call.write(pb.Frame(data=await reader.readexactly(size_bytes)))
+            await call.write(await reader.readexactly(size_bytes))
             if not size_bytes:
                 return
 
     async def _down(self, call: Any, writer: asyncio.StreamWriter) -> None:  # noqa: ANN401 - of a call
         """Give the starter what comes, to the end of that direction."""
         while True:
-            frame = await call.read()
-            if frame is aio.EOF:
+            data = await call.read()
+            if data is aio.EOF:
                 raise await _error_of(call)
-            await self._throttle(len(frame.data))
-            writer.write(len(frame.data).to_bytes(HEAD_BYTES, "big"))
-            writer.write(frame.data)
+            await self._throttle(len(data))
+            writer.write(len(data).to_bytes(HEAD_BYTES, "big"))
+            writer.write(data)
             await writer.drain()
-            if not frame.data:
+            if not data:
                 return
 
     async def _throttle(self, size_bytes: int) -> None:

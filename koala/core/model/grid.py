@@ -128,6 +128,9 @@ class Site:
     narrowed_at_ask: int = 0  # the last ask number when a refusal decreased the window
     start_ratios: tuple[float, ...] = ()  # of claims' waits to what was stated, the newest last
     past_waits: tuple[tuple[int, Seconds], ...] = ()  # of open tickets, with their processors
+    unreached: dict[SiteName, Instant] = field(
+        default_factory=dict
+    )  # by its nodes, when tried last
 
     def idle(self) -> int:
         """Return the idle processors of the last report minus the claims asked or granted since."""

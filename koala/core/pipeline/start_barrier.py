@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from koala.common.protocol.messages import Peer, PortAddress
+from koala.common.protocol.messages import Peer, PortAddress, PortPath
 from koala.core.model import events as ev
 from koala.core.model.actions import ArmClaim
 from koala.core.model.claim import Armed, Asked, Claim, Granted, Passed, Released, Stopped
@@ -34,7 +34,7 @@ from koala.core.model.job import (
 from koala.core.model.tcp_paths import closed_path, has_paths, port_addresses
 from koala.core.model.timeline import lead_s
 from koala.core.model.timers import TimerKind
-from koala.core.model.values import ClaimId, Instant, Seconds
+from koala.core.model.values import ClaimId, Instant, Seconds, SiteName
 from koala.core.pipeline.ending import fail, finish_if_over, refund_hold
 from koala.core.pipeline.requeueing import set_back
 from koala.core.pipeline.wanted import peers_of, release_claim, try_paths
@@ -216,6 +216,7 @@ def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
     match job.phase:
         case Starting(tests=PathTests() as tests) as starting if claim.id in tests.waiting:
             member.paths = event.ports
+            _note_routes(state, claim.site, event.ports, now)
             problem = event.problem or _port_without_way(state, attempt, member)
             if problem:
                 _block_start(state, starting, problem, now)
@@ -226,6 +227,19 @@ def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
             advance_start(state, starting, now)
         case _:
             pass
+
+
+def _note_routes(state: State, site: SiteName, paths: tuple[PortPath, ...], now: Instant) -> None:
+    """Note which other sites the nodes of a site reach, for jobs that need a route."""
+    unreached = state.sites[site].unreached
+    for path in paths:
+        owner = state.ledger.get(path.claim)
+        if owner is None or owner.site == site:
+            continue
+        if path.problem:
+            unreached[owner.site] = now
+        else:
+            unreached.pop(owner.site, None)
 
 
 def _port_without_way(state: State, attempt: Attempt, member: Member) -> str:

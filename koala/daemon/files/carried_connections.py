@@ -20,14 +20,14 @@ from koala.common.files.exchange import RefusalError
 from koala.common.wire.v1.files_pb2 import DESCRIPTOR
 
 END = b""
-"""A frame without anything, as it is on the wire."""
+"""Message that ends its direction."""
 WAITING_MAX = 64
 """Calls of the owner of one port that wait; the oldest gives way to a new one."""
 
 
 def carry_handler(carry: Callable[..., Any]) -> grpc.GenericRpcHandler:
-    """Return the handler of `Relay.Carry`, which gets and sends frames as bytes: it reads none of
-    them but the first, and to parse and to write each again takes longer than all else."""
+    """Return the handler of `Relay.Carry`, whose messages are bare bytes after the first frame: to
+    parse and to write each would take as long as all else."""
     service = DESCRIPTOR.services_by_name["Relay"].full_name
     handler: Any = grpc.stream_stream_rpc_method_handler(carry)
     return grpc.method_handlers_generic_handler(service, {"Carry": handler})

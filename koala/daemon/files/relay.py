@@ -201,7 +201,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
     async def Carry(  # type: ignore[override]  # noqa: N802 - the service's name for it
         self, request_iterator: AsyncIterator[bytes], context: _CarryContext
     ) -> None:
-        """Be one end of a connection to a port of a program. Frames are passed on as they came."""
+        """Be one end of a connection to a port of a program."""
         async with answering(context):
             start = files_pb2.PutStart()
             with suppress(DecodeError, StopAsyncIteration, TimeoutError):

@@ -16,8 +16,9 @@ from koala.common.protocol.messages import (
 )
 from koala.core.model.actions import ArmClaim, ClaimProcessors, StartTransfer, StopClaim, TryPaths
 from koala.core.model.events import ClaimGone, ClaimGranted, PathsTried, PortsUsed
-from koala.core.model.job_spec import JobType
+from koala.core.model.job_spec import JobSpec, JobType
 from koala.core.model.values import ClaimId, JobId, SiteName, TcpPath
+from koala.daemon.clients.admission import warnings
 from koala.views.explain import why
 from koala_agent.claims.bundle import build_bundle
 from tests.harness.builders import a_component, a_job, a_site
@@ -263,3 +264,16 @@ def test_what_went_through_the_grid_is_charged(script: Script) -> None:
     script.tell(ClaimGone(claim=ClaimId(B), end=end))
     (charge,) = script.scheduler.jobs[JobId("j1")].charges
     assert charge.forwarded_bytes == 1000
+
+
+def test_routes_that_were_missed_are_known_until_they_are_there(script: Script) -> None:
+    serving(script).take(TryPaths)
+    script.tell(PathsTried(claim=ClaimId(C), ports=(path("refused"),)))
+    script.tell(PathsTried(claim=ClaimId(B), ports=(path(),)))
+    unreached = {site.name: set(site.unreached) for site in script.scheduler.sites.values()}
+    assert unreached == {"a": set(), "b": set(), "c": {"a"}}
+    parts = [a_component(1, site) for site in ("a", "c")]
+    needy = JobSpec(components=tuple(parts), connect=(ALL,))
+    (warned,) = warnings(needy, script.scheduler, {})
+    assert "nodes of c did not reach those of a" in warned
+    assert warnings(replace(needy, connect=()), script.scheduler, {}) == ()

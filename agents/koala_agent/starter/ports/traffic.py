@@ -110,7 +110,7 @@ class PortTraffic:
             self.watch.wait(max(0.0, min(dues) - boot_now()) if dues else None)
         for connection in list(self.connections):
             connection.close()
-        self._tell()
+        self._send_counts()
 
     def later(self, delay_s: float, call: Callable[[], None]) -> None:
         """Call later."""
@@ -167,12 +167,12 @@ class PortTraffic:
             self._tell_at = now + TELL_S
             self._tell_s -= TELL_S
             if self._tell_s <= 0 and self._has_news():
-                self._tell()
+                self._send_counts()
 
     def _has_news(self) -> bool:
         return self._told != [use.row() for use in self._uses]
 
-    def _tell(self) -> None:
+    def _send_counts(self) -> None:
         """Tell the starter the counts."""
         self._told = [use.row() for use in self._uses]
         self._pause_s = min(2 * self._pause_s, TELL_MAX_S)
