@@ -95,7 +95,9 @@ class Oracle:
         self.sizes: dict[ClaimId, int] = {}  # as they were asked for
         self.processors: dict[SiteName, int] = {}
         self.promises: dict[ClaimId, list[ArmNumber]] = {}
-        self.releases: dict[tuple[JobId, int], ArmNumber] = {}
+        self.releases: dict[tuple[JobId, int], ArmNumber] = {}  # the first of an attempt
+        self.totals: dict[JobId, int] = {}  # largest ones that owners of malleable jobs ask for
+        self.barriers: dict[object, ArmNumber] = {}  # of an attempt, or what joins a malleable job
         self.arms: dict[
             tuple[ClaimId, ArmNumber], tuple[Instant, Seconds, tuple[ClaimId, ...]]
         ] = {}
@@ -173,6 +175,8 @@ class Oracle:
         late_at = self.frozen.get((job, attempt))
         if late_at is None or (job, attempt) not in self.releases:
             return
+        if self.jobs[job].spec.is_malleable:
+            return  # the others go on without it
         limits = self.parameters
         due_at = late_at + max(limits.pause_max_s, TOLD_S) + LOOK_S + limits.kill_s
         if not is_program:
@@ -235,6 +239,7 @@ class Oracle:
             if spec.component(component).start_type is StartType.NONE:
                 continue
             is_armed = number in self.promises.get(ClaimId(peer), [])
+            is_armed |= spec.is_malleable and peer in truth.passed.values()  # it joins these
             claim = starter.claim
             require(is_armed, 3, f"{claim} passes and {peer} has not armed {number}")
         strict = [
@@ -256,16 +261,20 @@ class Oracle:
             require(len(named | ran) >= spec.quorum, 3, text)
 
     def _require_within(self, starter: Starter, split: Split, peers: tuple[ClaimId, ...]) -> None:
-        """Require that a flexible job starts within its bounds, with all that it was split into."""
+        """Require that a flexible job starts within its bounds, with all that it was split into. A
+        malleable one may leave out what is not claimed, and joins what runs."""
         sizes = [self.sizes[peer] for peer in peers]
         asked = [c for c in self.sizes if parts(c)[:2] == parts(starter.claim)[:2]]
         names = {parts(claim)[2] for claim in asked}
         is_whole = names == {parts(peer)[2] for peer in peers}
         text = f"{starter.claim} passes with {sizes} of components {names}: {split.describe()}"
-        require(is_whole and split.least <= sum(sizes) <= split.total, 3, text)
+        require(is_whole or split.is_malleable, 3, text)
+        most = max(split.total, self.totals.get(parts(starter.claim)[0], 0))
+        require(split.least <= sum(sizes) <= most, 3, text)
         require(all(split.part_min <= size <= split.part_max for size in sizes), 3, text)
         require(len(sizes) <= split.parts_max, 3, text)
-        self.count("flexible")
+        joins = number_of(starter) != self.releases[parts(starter.claim)[:2]]
+        self.count("joined" if joins else "flexible")
 
     def _require_in_time(self, site: SiteName, starter: Starter, truth: Truth) -> None:
         """Require a pass in time: never before the deadline, as far as clocks agree, nor later than
@@ -388,7 +397,9 @@ class Oracle:
                     self._require_timed(action.claim, release_at)
                 case ReleaseClaim():
                     job, attempt, _ = parts(action.claim)
-                    known = self.releases.setdefault((job, attempt), action.number)
+                    self.releases.setdefault((job, attempt), action.number)
+                    barrier = action.claim if self.jobs[job].spec.is_malleable else (job, attempt)
+                    known = self.barriers.setdefault(barrier, action.number)
                     text = f"{action.claim} is released under {action.number} after {known}"
                     require(known == action.number, 3, text)
                     self.free.setdefault((job, attempt), self._free_of(job, attempt))

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from koala.core.model.events import (
     Event,
     JobCancelRequested,
+    JobResizeRequested,
     JobSubmitted,
     SiteDrained,
     SiteResumed,
@@ -315,6 +316,15 @@ class World:
         def decide(turn: BatchContext) -> None:
             if job in turn.scheduler.jobs:
                 turn.emit(JobCancelRequested(job=job, by=OPERATOR))
+
+        self.insist_on(decide)
+
+    def resize(self, job: JobId, total: int) -> None:
+        """Ask for another total of a malleable job as its owner."""
+
+        def decide(turn: BatchContext) -> None:
+            if job in turn.scheduler.jobs:
+                turn.emit(JobResizeRequested(job=job, total=total, by=OPERATOR))
 
         self.insist_on(decide)
 
