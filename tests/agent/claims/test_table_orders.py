@@ -8,7 +8,6 @@ from koala.common.protocol.messages import (
     Pace,
     PathsReport,
     Progress,
-    ReportState,
     Resize,
     TryPaths,
 )
@@ -18,17 +17,14 @@ from koala_agent.claims.events import (
     CheckedIn,
     Collect,
     Collected,
-    Dismissed,
     EndNoted,
     SendToDaemon,
     SendToStarter,
     StarterArmed,
     StarterEnded,
     StarterLost,
-    StarterPassed,
     StarterSaid,
     StoreClaim,
-    WantedComplete,
     Withdraw,
 )
 from koala_agent.claims.folder import StarterRecord
@@ -41,7 +37,6 @@ from tests.agent.claims.table_script import (
     STOP,
     WELL,
     TableScript,
-    a_hold,
     an_arm,
     batch_ended,
     gone,
@@ -69,26 +64,7 @@ def test_a_release_waits_here_for_a_starter_that_is_away(script: TableScript) ->
     assert told(script.tell(back)) == [Adopted(leases=LeaseTimes()), RELEASE]
 
 
-def test_a_pass_is_heard_from_a_starter_that_comes_back(script: TableScript) -> None:
-    script.armed()
-    script.restarted()
-    outputs = script.tell(CheckedIn(claim=CLAIM, nonce="n", armed=NUMBER, passed_at=100.0))
-    assert [report.state for report in reports(outputs)] == [ReportState.PASSED]
-
-
-def test_armed_from_another_nonce_is_not_believed(script: TableScript) -> None:
-    script.held()
-    outputs = script.tell(StarterArmed(claim=CLAIM, nonce="other", number=NUMBER))
-    assert reports(outputs) == []
-    assert isinstance(told(outputs)[0], Dismissed)
-
-
 # Stop ---------------------------------------------------------------------------------------------
-
-
-def test_a_stop_before_the_check_in_withdraws(script: TableScript) -> None:
-    assert script.tell(a_hold(), STOP) == [Withdraw(claim=CLAIM)]
-    assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.STOPPED
 
 
 def test_a_stop_is_told_to_the_starter_and_gone_waits_for_the_local_manager(
@@ -137,29 +113,6 @@ def test_what_a_starter_wrote_down_before_the_stop_came_counts(script: TableScri
     outputs = script.tell(batch_ended(EndCause.WITHDRAWN, record=record))
     assert [type(output) for output in outputs if isinstance(output, Collect)] == [Collect]
     assert gone(script.tell(Collected(claim=CLAIM))) == WELL
-
-
-def test_a_starter_that_comes_back_hears_the_stop(script: TableScript) -> None:
-    script.passed()
-    script.tell(STOP)
-    script.restarted()
-    assert told(script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=100.0))) == [STOP]
-
-
-def test_a_pass_that_a_stop_did_not_prevent_is_told(script: TableScript) -> None:
-    script.armed()
-    script.tell(RELEASE, STOP)
-    outputs = script.tell(StarterPassed(claim=CLAIM, nonce="n", passed_at=100.0))
-    assert reports(outputs)[0].passed_at == 100.0
-    stopped = ClaimEnd(kind=EndKind.STOPPED)
-    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=stopped))
-    assert reports(script.tell(batch_ended()))[0].passed_at == 100.0
-
-
-def test_what_the_daemon_does_not_name_is_stopped(script: TableScript) -> None:
-    script.held()
-    assert script.tell(WantedComplete(claims=frozenset([CLAIM]))) == []
-    assert told(script.tell(WantedComplete(claims=frozenset()))) == [STOP]
 
 
 def test_a_program_that_the_sites_cancel_killed_did_not_fail(script: TableScript) -> None:

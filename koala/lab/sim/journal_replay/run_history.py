@@ -168,6 +168,7 @@ class RunHistory:
                 | ev.PathsTried()
                 | ev.JobSubmitted()
                 | ev.JobCancelRequested()
+                | ev.JobResizeRequested()
                 | ev.SiteRegistered()
                 | ev.SiteDisconnected()
                 | ev.SiteDrained()

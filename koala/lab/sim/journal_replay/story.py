@@ -89,6 +89,8 @@ class Narrator:
                 return job, f"submitted{owner}: {_components(parts)}"
             case ev.JobCancelRequested(job=job, by=by):
                 return job, f"is to be cancelled, says {by or 'somebody'}"
+            case ev.JobResizeRequested(job=job, total=total, by=by):
+                return job, f"is to have {total} processors, says {by or 'somebody'}"
             case ev.ClaimGranted() | ev.ClaimArmed() | ev.ClaimPassed() | ev.ClaimGone():
                 return _answer(event)
             case ev.PathsTried(claim=claim, problem=problem):
