@@ -90,7 +90,7 @@ class Trainer:
 
     def run(self) -> int:
         """Follow one lead after the other; lead when no older component is left."""
-        while True:
+        while not self._is_done():
             older = [
                 part
                 for part in job.world().components
@@ -104,12 +104,12 @@ class Trainer:
             except (RendezvousError, OSError) as error:
                 self._say(f"component {lead.component} leads no more: {error}")
                 self._gone.add(lead.component)
+        return 0
 
     # Following a lead
 
     def _follow(self, lead: job.Component) -> int:
-        port = int(self._exchange.get(f"diloco/{lead.component}", wait_s=LIMIT_S))
-        connection = socket.create_connection((lead.address, port), timeout=LIMIT_S)
+        connection = socket.create_connection((lead.address, self._port(lead)), timeout=LIMIT_S)
         channel = Channel(connection, rank=lead.component, peer=f"component {lead.component}")
         transfer(send={channel: _hello(self._own)}, receive=[], timeout_s=LIMIT_S)
         is_new = True
@@ -132,11 +132,20 @@ class Trainer:
                 self._say(f"gives way after step {head['step'] + 1}")
                 return 0
 
+    def _port(self, lead: job.Component) -> int:
+        """Wait for a lead to say where it listens, as long as it is there and trains."""
+        until = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                return int(self._exchange.get(f"diloco/{lead.component}", wait_s=0.5))
+            except RendezvousError:
+                is_there = lead.component in [part.component for part in job.world().components]
+                if not is_there or self._is_done() or time.monotonic() > until:
+                    raise
+
     # Leading
 
     def _lead(self) -> int:
-        if self._is_done():
-            return 0
         listener = _listen(self._own.address)
         self._exchange.put(f"diloco/{self._own.component}", str(listener.getsockname()[1]))
         self._say(f"leads from step {self._state.step + 1} on")
@@ -165,7 +174,7 @@ class Trainer:
         return 0
 
     def _is_done(self) -> bool:
-        """Return True when an older lead has made all steps before this component came."""
+        """Return True when all steps were made, as before a component that comes late."""
         try:
             return bool(self._exchange.get(DONE, wait_s=0.0))
         except RendezvousError:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.examples.stage import Stage
+from koala import Client
+from tests.cli.grids import GRID, up
+from tests.examples.stage import EXAMPLES, Stage
 
 pytestmark = [pytest.mark.live]
 
@@ -62,3 +65,25 @@ def test_a_component_that_comes_after_the_last_step_ends_well(tmp_path: Path) ->
         stage.start(PROGRAM, "--steps", "1", "--pace", "0", ranks=[1])
         assert [process.status for process in stage.finish()] == [0, 0]
     assert not (stage.work_folder(1) / "result.json").exists()
+
+
+@pytest.mark.slow
+def test_a_job_that_is_resized_while_it_trains_restarts_nothing(tmp_path: Path) -> None:
+    text = GRID.replace("[parameters]", "[parameters]\nresize_step_s = 0.5\ngive_way_s = 20.0")
+    python = sys.executable
+    with up(tmp_path, text) as grid, Client(grid.address, timeout=120.0) as client:
+        definitions = ("-D", f"PYTHON={python}", "-D", "STEPS=150", "-D", "PACE=0.1")
+        run = grid.koala("submit", *definitions, str(EXAMPLES / "diloco" / "diloco.rsl"))
+        assert run.returncode == 0, run.stderr
+        job = client.job(run.stdout.strip())
+        said = ""
+        wanted = [(2, "with 4 components"), (4, "with 2 components"), (4, "with 4 components")]
+        for part in job.logs(component="0", stream="stdout", follow=True, timeout=120.0):
+            said += part.text
+            if wanted and wanted[0][1] in part.text:
+                client.resize(job.job, wanted.pop(0)[0])
+        assert not wanted, said
+        assert client.wait(job.job) == "Finished", job.why()
+        numbers = [int(step) for step, _count, _loss in STEP.findall(said)]
+        assert numbers == list(range(1, 151))
+        assert client.show(job.job).attempts == 1

@@ -37,6 +37,7 @@ from tests.agent.claims.table_script import (
     STOP,
     WELL,
     TableScript,
+    a_hold,
     an_arm,
     batch_ended,
     gone,
