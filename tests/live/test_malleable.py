@@ -109,7 +109,7 @@ async def test_a_job_grows_and_shrinks_while_agents_and_daemon_are_killed(tmp_pa
             assert shown.attempts == 1
             assert job.lines("start") == job.lines("end")
             charged = {cost.claim: cost for cost in shown.charges if cost.passed_at is not None}
-            assert sorted(charged) == job.lines("start")
+            assert sorted(charged) == job.lines("start"), shown.charges
             ran_s = sum([cost.run_s for cost in charged.values()])
             assert ran_s == pytest.approx(shown.timeline.processor_run_s, rel=1e-6)
 

@@ -309,6 +309,10 @@ class Oracle:
         require(is_needed, 6, f"{killed} die for {processors} processors beside {idle}")
         self.count("killed" if killed else "room without a kill")
 
+    def asked_to_leave(self, starter: Starter) -> None:
+        """Count the programs that are asked to give way."""
+        self.count("asked to leave")
+
     def stopped(self, starter: Starter) -> None:
         """Record that a program is dead."""
         claim = starter.claim
@@ -479,6 +483,7 @@ class Oracle:
             truth.is_finished = True
             undone = [claim for claim in self._released(job) if self.well_since(claim) is None]
             is_well = len(undone) <= self._spare(truth.spec) or truth.is_restored
+            is_well |= self._did_its_least(job, truth)
             require(is_well, 3, f"{job} is Finished and {undone} did not end well")
         if said.phase == "Stopping":
             self.count(said.text.split(":", 1)[0].split(" by ", 1)[0][:24])
@@ -513,6 +518,16 @@ class Oracle:
             if armed == number and parts(claim)[:2] == (job, attempt):
                 return peers
         return ()
+
+    def _did_its_least(self, job: JobId, truth: Truth) -> bool:
+        """Return True if the components of a malleable job that ended well have its least
+        processors; others were lost, or gave way."""
+        split = truth.spec.split
+        if split is None or not split.is_malleable:
+            return False
+        mine = [c for c in self.sizes if parts(c)[:2] == (job, truth.newest_passed)]
+        well = [claim for claim in mine if self.well_since(claim) is not None]
+        return sum([self.sizes[claim] for claim in well]) >= split.least
 
     def _spare(self, spec: JobSpec) -> int:
         """Count the released claims that a quorum can do without."""

@@ -26,6 +26,7 @@ from koala.core.model.job_spec import JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import ClaimId, FileName, Instant, JobId, Seconds, SiteName, UserName
 from koala.core.policy_api import Policies
+from koala.core.splitting import has_place
 from koala.daemon.agents.session import Timing
 from koala.daemon.clients.submit_service import check_predecessors
 from koala.daemon.loop.group_commit import BatchContext
@@ -323,7 +324,8 @@ class World:
         """Ask for another total of a malleable job as its owner."""
 
         def decide(turn: BatchContext) -> None:
-            if job in turn.scheduler.jobs:
+            jobs, sites = turn.scheduler.jobs, turn.scheduler.sites.values()
+            if job in jobs and has_place(jobs[job].spec, total, sites):
                 turn.emit(JobResizeRequested(job=job, total=total, by=OPERATOR))
 
         self.insist_on(decide)
