@@ -300,6 +300,10 @@ class Oracle:
         require(is_needed, 6, f"{killed} die for {processors} processors beside {idle}")
         self.count("killed" if killed else "room without a kill")
 
+    def asked_to_leave(self, starter: Starter) -> None:
+        """Count the programs that are asked to give way."""
+        self.count("asked to leave")
+
     def stopped(self, starter: Starter) -> None:
         """Record that a program is dead."""
         claim = starter.claim
