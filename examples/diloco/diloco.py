@@ -47,7 +47,7 @@ Weights = NDArray[np.float64]
 
 @dataclass(slots=True)
 class State:
-    """What an outer step begins with."""
+    """State of the training, with which an outer step begins."""
 
     step: int
     weights: Weights
