@@ -24,7 +24,7 @@ from koala.core.state import State
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
-KNOWN = "7461b0a530ec24b9febccb140763e19b059d15c7d5d5f172b721ff52c0b17bc6"
+KNOWN = "b33e13507ac4376dcbf00e0886bc5b56d0d0e6c68efee45c67a60fe7e48d92dd"
 NOT_COVERED = {"policies", "recorder", "actions", "is_changed", "successors", "usage"}
 """Attributes of the state that the next event needs not, or that the jobs tell."""
 COUNTED = {"jobs", "ended", "forgotten", "keys", "keys_forgotten", "scanner"}
