@@ -164,6 +164,7 @@ def job_text(
         ("phase", f"{phase}{': ' + clean(job.reason) if job.reason else ''}"),
         ("submitted", moment(job.submitted_at, zone)),
         ("deadline", _deadline(job.deadline, zone)),
+        ("total", job.total),
         ("attempt", f"{job.attempts}, after {_tries(job.placement_tries, 'placement')} and"
                     f" {_tries(job.claiming_tries, 'claiming')}"),
         ("files", _transfer(timeline, job.transfers)),
