@@ -73,7 +73,8 @@ FORMATS = ("swf", "gwf")
 @option(
     "--split", metavar="RULE",
     help="With --grid, how such a job is cut: equal (the fewest components as equal as possible),"
-    " fill (the largest sites whole), or N (equal, at most N processors each).", unset="equal",
+    " fill (the largest sites whole), or N (equal, at most N processors each); or flexible: the"
+    " scheduler splits each job over what is idle, as a total.", unset="equal",
 )  # fmt: skip
 @given("as_json", "plot")
 @click.pass_context
