@@ -232,6 +232,7 @@ def job_document(state: State, job_id: JobId) -> jobs.JobDetails:
         claim_fraction=job.claim_fraction,
         timeline=timeline(job),
         deadline=_deadline(state, job),
+        total="" if job.spec.split is None else job.spec.split.describe(),
         parts=tuple(_part(state, job, index) for index in range(len(job.spec.components))),
         progress=_progress(job),
         size=job_size(job),

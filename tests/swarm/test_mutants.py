@@ -16,6 +16,7 @@ from tests.agent.claims.table_script import TableScript
 from tests.agent.starter import test_barrier, test_state_machine
 from tests.core import test_leases
 from tests.core.pipeline import test_tickets
+from tests.core.placement import test_flexible
 from tests.harness.script import Script
 from tests.swarm.mutants import MUTANTS, found_by
 
@@ -84,6 +85,9 @@ FOUND_BY = {
     "a_ticket_has_a_grace_time": 1237,
     "gates_are_not_changed": 1041,
     "gates_that_do_not_hold": 1016,
+    "a_rest_is_smaller_than_its_bound": 2063,
+    "a_split_that_needs_less": 2012,
+    "sizes_that_are_not_recorded": 2001,
 }
 FOUND_BY_FILES = {
     "a_start_after_d": 101,
@@ -126,6 +130,9 @@ GUARDS: dict[str, Callable[[], None]] = {
     "a_site_is_held_as_a_whole": partial(
         test_tickets.test_what_owners_allow_is_not_exceeded, Script
     ),
+    "the_first_split_is_kept": lambda: test_flexible.test_after_a_refusal_the_job_is_split_anew(
+        Script()
+    ),
     "a_ticket_of_another_attempt_holds": partial(
         test_tickets.test_a_ticket_of_an_earlier_attempt_holds_nothing, Script
     ),
@@ -141,6 +148,7 @@ GUARDS: dict[str, Callable[[], None]] = {
 - Tickets are short in the swarm and planned often: a wrong gate does not last, few agents crash
   between the store of a gate and its order, no budget is used up, few jobs hold at one site, and no
   ticket starts while its Stop is under way and the next attempt waits.
+- A split that is kept is within its bounds; sites refuse what does not fit any more.
 - The swarm finds pings that are not noted as a run without end, which takes ten seconds (seed 43).
 """
 
