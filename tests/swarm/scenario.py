@@ -133,7 +133,9 @@ def draw(seed: int) -> Scenario:
     scenario = _rush(random, scenario) if random.random() < 0.15 else scenario
     drawn = _hinted(seed, _pathed(seed, _timed(seed, _line_up(seed, scenario))))
     drawn = _sorted(seed, _in_turn(seed, _kept_together(seed, drawn)))
-    drawn = _shared(seed, _booking(seed, _busy(seed, _owning(seed, focused(seed, _paced(seed, drawn))))))
+    drawn = _shared(
+        seed, _booking(seed, _busy(seed, _owning(seed, focused(seed, _paced(seed, drawn)))))
+    )
     drawn = _flexible(seed, drawn)
     counted = Random(f"{seed}/counted").choice(("jobs", "jobs", "all"))
     return replace(
