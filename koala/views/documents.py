@@ -452,6 +452,7 @@ def sites_document(state: State, now: Instant = 0.0) -> tuple[grid.SiteStatus, .
             links=tuple(links.get(site.name, ())),
             is_drained=site.is_drained,
             gate=site.facts.gate,
+            books=site.facts.books,
         )
         for site in state.sites.values()
     )

@@ -135,7 +135,9 @@ def draw(seed: int) -> Scenario:
     scenario = _rush(random, scenario) if random.random() < 0.15 else scenario
     drawn = _hinted(seed, _pathed(seed, _timed(seed, _line_up(seed, scenario))))
     drawn = _sorted(seed, _in_turn(seed, _kept_together(seed, drawn)))
-    drawn = _shared(seed, _busy(seed, _owning(seed, focused(seed, _paced(seed, drawn)))))
+    drawn = _shared(
+        seed, _booking(seed, _busy(seed, _owning(seed, focused(seed, _paced(seed, drawn)))))
+    )
     drawn = _flexible(seed, drawn)
     counted = Random(f"{seed}/counted").choice(("jobs", "jobs", "all"))
     return replace(
@@ -298,6 +300,24 @@ def _busy(seed: int, drawn: Scenario) -> Scenario:
         ),
         chances=replace(drawn.chances, gate_lost=random.choice((0.0, 0.0, 0.2))),
         locals_=(*drawn.locals_, *crowd),
+    )
+
+
+def _booking(seed: int, drawn: Scenario) -> Scenario:
+    """Let some sites book processors, in a third of the seeds whose claims wait in queues; from a
+    stream of its own."""
+    random = Random(f"{seed}/bookings")
+    if drawn.tickets == "none" or random.random() >= 1 / 3:
+        return drawn
+    return replace(
+        drawn,
+        tickets="book",
+        settings=tuple(
+            # Of two components at a site with room for one ticket, neither is booked for the other.
+            replace(s, facts=replace(s.facts, books=random.choice(("queue", "")), tickets_max=None))
+            for s in drawn.settings
+        ),
+        chances=replace(drawn.chances, booking_revoked=random.choice((0.0, 0.1, 0.5))),
     )
 
 

@@ -181,6 +181,7 @@ class SimulatedFolders(ClaimFolders):
             argv=(json.dumps(spec),),
             may_kill=hold.may_kill,
             is_gated=hold.is_gated,
+            begins_at=hold.begins_at,
             directory=self.folder(claim.id),
         )
 
@@ -198,6 +199,7 @@ class SimulatedManager:
 
     def __init__(self, agent: Agent, *, restored: tuple[ClaimId, ...]) -> None:
         self.gate = agent.gate
+        self.books = agent.books
         self._agent = agent
         self._restored = restored
         self._closed = asyncio.Event()
@@ -237,6 +239,7 @@ class SimulatedManager:
             processors=placeholder.processors,
             time_limit_s=placeholder.time_limit_s,
             is_gated=placeholder.is_gated,
+            begins_at=placeholder.begins_at,
             begin=lambda job: agent.begin(claim, spec, job),
         )
         await self._command(
