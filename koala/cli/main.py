@@ -44,6 +44,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "wait": "koala.cli.jobs.follow:wait",
         "watch": "koala.cli.jobs.follow:watch",
         "cancel": "koala.cli.jobs.status:cancel",
+        "resize": "koala.cli.jobs.status:resize",
         "logs": "koala.cli.jobs.logs:logs",
         "outputs": "koala.cli.jobs.outputs:outputs",
     },

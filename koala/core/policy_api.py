@@ -231,6 +231,59 @@ class TicketPlan:
     again_s: Seconds = FOREVER
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MalleableJob:
+    """A running malleable job in a question about a site: it has `processors` in all, at least
+    `least` of which it keeps, and at most `most`; `here` of them at the site. One component has
+    `part_min` at least.
+    """
+
+    job: JobId
+    started_at: Instant
+    processors: int
+    least: int
+    most: int
+    here: int = 0
+    part_min: int = 1
+
+    @property
+    def room(self) -> int:
+        """Processors by which it may grow."""
+        return max(0, self.most - self.processors)
+
+    @property
+    def spare(self) -> int:
+        """Processors that it can give back at the site."""
+        return max(0, min(self.here, self.processors - self.least))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeQuestion:
+    """Question of a resize: how running malleable jobs share the `processors` that are idle at a
+    site, or who gives them back there, for jobs that wait (`wants_back`)."""
+
+    site: SiteName
+    processors: int
+    jobs: tuple[MalleableJob, ...]
+    wants_back: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeShare:
+    """Processors by which a job grows at the site, or gives back there."""
+
+    job: JobId
+    processors: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizePlan:
+    """Shares of the jobs that grow, or give back."""
+
+    shares: tuple[ResizeShare, ...] = ()
+
+
+ResizePolicy: TypeAlias = Callable[[ResizeQuestion], ResizePlan]
 TicketPolicy: TypeAlias = Callable[[TicketQuestion], TicketPlan]
 ProgressPolicy: TypeAlias = Callable[[ProgressQuestion], tuple[Correction, ...]]
 TurnPolicy: TypeAlias = Callable[[int, int], Priority]
@@ -257,6 +310,11 @@ QueueingPolicy: TypeAlias = HighLowScans | Discipline | Ordering
 """Scans of whole queues, rounds over the heads of several queues, or scans of one in an order."""
 
 
+def _unasked(*_: object) -> NoReturn:
+    message = "a replay asked a policy"
+    raise AssertionError(message)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
     """The policies in force."""
@@ -265,18 +323,12 @@ class Policies:
     claim: ClaimingPolicy
     claim_timed: ClaimingPolicy  # of jobs with a deadline
     queueing: QueueingPolicy
+    resize: ResizePolicy
     tickets: TicketPolicy | None = None  # None: no job waits in a local queue
     progress: Mapping[str, ProgressPolicy] = field(default_factory=dict)
     """Policies by the name, in lower case, that a job gives; other jobs run freely."""
     progress_default: str = "free"  # of jobs that give none
-
-
-# --- recorded answers ---
-
-
-def _unasked(*_: object) -> NoReturn:
-    message = "a replay asked a policy"
-    raise AssertionError(message)
+    split: PlacementPolicy = _unasked  # of flexible jobs
 
 
 NO_POLICIES = Policies(
@@ -284,5 +336,6 @@ NO_POLICIES = Policies(
     claim=_unasked,
     claim_timed=_unasked,
     queueing=HighLowScans(name="none", turn=_unasked),
+    resize=_unasked,
 )
 """The policies of a replay, which has all answers and must not ask."""

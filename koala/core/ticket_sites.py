@@ -46,7 +46,7 @@ def by_expected_wait(state: State, job: Job) -> list[Site]:
     sites = list(state.sites.values())
     walls = [one.wall_time_s for one in job.spec.components]
     run_s = max(FOREVER if one is None else one for one in walls)
-    starts = [site.expected_wait_s(job.largest, run_s) for site in sites]
+    starts = [site.expected_wait_s(job.room_min[0], run_s) for site in sites]
     if None in starts:
         return sorted(sites, key=lambda site: site.reported_queued / site.facts.processors)
     waits = {site.name: start_s or 0.0 for site, start_s in zip(sites, starts, strict=True)}

@@ -70,6 +70,8 @@ class Specification:
     stdout: str = ""
     stderr: str = ""
     job_name: str = ""
+    is_malleable: bool = False
+    resize_signal: str = ""
     processes: int = 1
     cpus_per_task: int = 1
     gpus: int = 0

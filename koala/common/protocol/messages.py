@@ -47,7 +47,7 @@ from koala.common.protocol.limits import (
     WATERMARK_BYTES_MAX,
     WORK_MAX,
 )
-from koala.common.protocol.names import SITE, TRANSFER, ClaimId, SiteName
+from koala.common.protocol.names import RESIZE_SIGNAL, SITE, TRANSFER, ClaimId, SiteName
 
 Reason: TypeAlias = Annotated[str, Truncated(REASON_MAX)]
 Size: TypeAlias = Annotated[int, Count()]
@@ -251,15 +251,17 @@ class ProgramSpec(Resources):
     outputs: tuple[str, ...] = ()  # patterns of further files
     stage: tuple[str, ...] = ()  # files of the user's machine that go along
     archive: str = ""  # with these files: `checksum:size`
+    resize_signal: Annotated[str | None, Matching(RESIZE_SIGNAL)] = None  # after each Resize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program(ProgramSpec):
-    """Program of a claim."""
+    """Program of a claim; of a malleable job it learns of each Resize."""
 
     label: str = ""
     job_name: str = ""
     processes: int = 1
+    is_malleable: bool = False
 
     def resources(self) -> Resources:
         """Return what it asks of its site."""
@@ -581,6 +583,22 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resize:
+    """Change of the members of a malleable job: `peers` are those that run or join by now, with the
+    claim itself.
+
+    Each change of an attempt has a greater `number`, from 1 on. Only the greatest counts, so the
+    order may be repeated. With `leave_s` this component is asked to end within so many seconds. It
+    is not answered: the program ends, or is stopped.
+    """
+
+    claim: ClaimId
+    number: Size
+    peers: tuple[Peer, ...]
+    leave_s: Annotated[float | None, Duration(zero=True)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """Share of the time that a claim's program may run."""
 
@@ -843,6 +861,7 @@ ToAgent: TypeAlias = (
     | TryPaths
     | Arm
     | Release
+    | Resize
     | Pace
     | Stop
     | Acknowledge

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from koala.common.protocol.messages import NO_RESOURCES, SiteResources
+from koala.core.model.job_spec import Split
 from koala.core.model.values import (
     ClaimId,
     FileName,
@@ -226,6 +227,7 @@ class PlacementRequest:
     beside: tuple[SiteName, ...] = ()
     demand: Demand | None = None
     home: SiteName | None = None
+    split: Split | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -465,6 +467,12 @@ class GridView:
             if self._idle.get(site, 0) > 0:
                 self._idle[site] = 0
                 self._change()
+
+    def limit(self, site: SiteName, *, processors: int, slots: int) -> None:
+        """Limit what the job that is being placed may have of a site."""
+        self._idle[site] = min(self._idle[site], processors if slots > 0 else 0)
+        self._slots[site] = min(self._slots.get(site, slots), slots)
+        self._change()
 
     def exclude_sources(self, sites: Iterable[SiteName]) -> None:
         """Exclude sites as sources of copies. Parts placed there still read their files."""

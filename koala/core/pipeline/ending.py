@@ -153,6 +153,8 @@ def drop_member(state: State, attempt: Attempt, member: Member, reason: str, now
     member.is_dropped = True
     stop_member(state, member)
     drop_copies(state, attempt, member, member.transfers, now)
+    if job.spec.is_malleable:
+        state.recount(job, attempt)
     state.announce(job, f"goes on without {describe(job, member)}: {reason}", now)
 
 
@@ -177,8 +179,9 @@ def finish(state: State, attempt: Attempt, text: str, now: Instant) -> None:
 
 def deciding_members(attempt: Attempt) -> list[Member]:
     """Return the members whose ends decide the job's: those with a barrier, or all if there are
-    none."""
-    return attempt.with_barrier or attempt.present
+    none. One that is about to join a running job does not count yet."""
+    joining = attempt.joining
+    return [m for m in attempt.with_barrier if m not in joining] or attempt.present
 
 
 def cancel_transfer(state: State, transfer_id: TransferId, now: Instant) -> None:

@@ -84,7 +84,7 @@ def why_not_queued(state: State, job: Job) -> str:
         return "a job with a deadline starts at that instant, not when its turn comes"
     if any(component.start_type is StartType.NONE for component in job.spec.components):
         return "a component without a barrier would start when its own turn comes"
-    if _tickets_left(state, job) < len(job.spec.components):
+    if tickets_left(state, job) < (1 if job.spec.split else len(job.spec.components)):
         most = state.parameters.tickets_user_max
         return f"{job.spec.owner} has {most} claims there, as many as tickets_user_max allows"
     return ""
@@ -113,7 +113,8 @@ def _has_others(site: Site) -> bool:
     return site.reported_queued > 0 or site.reported_local > 0
 
 
-def _tickets_left(state: State, job: Job) -> int:
+def tickets_left(state: State, job: Job) -> int:
+    """Return the number of further tickets that the job's user may have."""
     owner = job.spec.owner
     waiting = sum(
         claim.is_ticket and isinstance(claim.phase, Asked)
@@ -363,7 +364,7 @@ def _may_queue(state: State, attempt: Attempt, member: Member, site: Site) -> bo
         member.refusal = member.refusal or reason
         return False
     lacking = sum(not present.tickets and present.claim is None for present in attempt.present)
-    return not member.tickets or _tickets_left(state, state.jobs[attempt.job]) > lacking
+    return not member.tickets or tickets_left(state, state.jobs[attempt.job]) > lacking
 
 
 def _queue_ticket(

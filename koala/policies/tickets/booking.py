@@ -115,8 +115,7 @@ def _others_s(question: TicketQuestion, bookable: Collection[TicketPart]) -> Sec
         if is_unknown and not part.is_optional:
             return None
     parts = [
-        replace(part, start_s=0.0) if part.component in booked else part
-        for part in question.parts
+        replace(part, start_s=0.0) if part.component in booked else part for part in question.parts
     ]
     return expected_last_s(replace(question, parts=tuple(parts)))
 
