@@ -289,11 +289,8 @@ def _apply(state: State, attempt: Attempt, plan: PartPlan, hold_s: Seconds, now:
     if member.tickets_max is not None:
         most = min(most, member.tickets_max.get(site.name, most))
     tickets = tickets_at(state, member, site.name)[:most]
-    booking, begins_at = booking_at(state, member, site.name), now + (plan.begin_s or 0.0)
-    if booking and (plan.begin_s is None or abs(booking.begins_at - begins_at) > SAME_S):
-        booking = None
-    kept = tickets if booking is None else [*tickets, booking.id]
-    withdraw_tickets(state, member, at=site.name, keep=kept)
+    bookings = _good_bookings(state, member, plan, now)
+    withdraw_tickets(state, member, at=site.name, keep=[*tickets, *bookings])
     open_ = plan.open
     if open_ and not _may_open(state, attempt, member, site, hold_s, now):
         open_ = 0
@@ -301,16 +298,24 @@ def _apply(state: State, attempt: Attempt, plan: PartPlan, hold_s: Seconds, now:
     for place, ticket in enumerate(tickets):
         is_gated = can_gate and place >= open_
         _set_gate(state, attempt, state.ledger[ticket], now, is_gated=is_gated)
-    if booking is not None:
-        _set_gate(state, attempt, booking, now, is_gated=False)
+    for booking in bookings:
+        _set_gate(state, attempt, state.ledger[booking], now, is_gated=False)
     if not is_usable(site):
         return
-    if plan.begin_s is not None and booking is None:
-        _book(state, attempt, member, site, begins_at, hold_s, now)
+    if plan.begin_s is not None and not bookings:
+        _book(state, attempt, member, site, now + plan.begin_s, hold_s, now)
     for place in range(len(tickets), most if can_gate else min(most, open_)):
         if not _may_queue(state, attempt, member, site):
             return
         _queue_ticket(state, attempt, member, site, hold_s, now, is_gated=place >= open_)
+
+
+def _good_bookings(state: State, member: Member, plan: PartPlan, now: Instant) -> list[ClaimId]:
+    """Return the booking of a component at a site, unless it shall be moved or given back."""
+    booking = booking_at(state, member, plan.site)
+    if booking is None or plan.begin_s is None:
+        return []
+    return [booking.id] if abs(booking.begins_at - now - plan.begin_s) <= SAME_S else []
 
 
 def _book(

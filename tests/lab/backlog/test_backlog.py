@@ -210,5 +210,6 @@ def test_the_page_has_these_settings(tmp_path: Path) -> None:
     ]
     settings = [str(one) for one in full(tuple(scenes))]
     assert settings[0] == "1 h on 10 %, one in 5 days"
-    assert settings[-1] == "1 h on 10 %, one in 5 days, 2 components, redundancy 2"
+    assert settings[-4] == "1 h on 10 %, one in 5 days, 2 components, redundancy 2"
+    assert settings[-1] == "1 h on 10 %, one in 5 days, 100 % of the sites book"
     assert len(settings) == len({*settings}) == len(full(tuple(scenes[:1]))) + 2
