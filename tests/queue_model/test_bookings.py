@@ -7,8 +7,8 @@ import random
 
 import pytest
 
+from koala.common.protocol.ordering import shortest_first
 from koala.queue_model import Discipline, LocalQueue, local_queue
-from tests.queue_model.test_ordered import shortest_first
 
 PROCESSORS = 16
 DISCIPLINES = [*Discipline, shortest_first]
