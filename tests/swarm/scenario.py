@@ -57,6 +57,8 @@ lost."""
 BANDWIDTH_BPS = 1_000_000.0
 BUSY_FIRST = 1000
 """First seed that may draw busy sites: most seeds that find mutants are below."""
+BOOKED_FIRST = 2000
+"""First seed in which busy sites may book: those that find mutants of tickets are below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +132,8 @@ def draw(seed: int) -> Scenario:
     scenario = _rush(random, scenario) if random.random() < 0.15 else scenario
     drawn = _hinted(seed, _pathed(seed, _timed(seed, _line_up(seed, scenario))))
     drawn = _sorted(seed, _in_turn(seed, _kept_together(seed, drawn)))
-    drawn = _shared(seed, _busy(seed, _owning(seed, focused(seed, _paced(seed, drawn)))))
+    drawn = _busy(seed, _owning(seed, focused(seed, _paced(seed, drawn))))
+    drawn = _shared(seed, _bookable(seed, drawn))
     counted = Random(f"{seed}/counted").choice(("jobs", "jobs", "all"))
     return replace(
         drawn,
@@ -232,6 +235,34 @@ def _busy(seed: int, drawn: Scenario) -> Scenario:
         ),
         chances=replace(drawn.chances, gate_lost=random.choice((0.0, 0.0, 0.2))),
         locals_=(*drawn.locals_, *crowd),
+    )
+
+
+def _bookable(seed: int, drawn: Scenario) -> Scenario:
+    """Draw busy sites that book processors, in half of those with queues that jobs enter; from a
+    stream of its own."""
+    random = Random(f"{seed}/bookings")
+    if seed < BOOKED_FIRST or drawn.tickets == "none" or random.random() < 0.5:
+        return drawn
+    return replace(
+        drawn,
+        tickets="book",
+        specs={
+            job: replace(
+                spec,
+                components=tuple(
+                    one
+                    if one.wall_time_s
+                    else replace(one, wall_time_s=random.choice((20.0, 200.0)))
+                    for one in spec.components
+                ),
+            )
+            for job, spec in drawn.specs.items()
+        },
+        settings=tuple(
+            replace(s, facts=replace(s.facts, books=random.choice(("calendar", "calendar", ""))))
+            for s in drawn.settings
+        ),
     )
 
 

@@ -261,11 +261,17 @@ def _part(
         is_known=oldest is not None and oldest.has_told_start,
         given_back_s=None if back_at is None else now - back_at,
         can_gate=bool(state.sites[site].facts.gate),
-        books=bool(state.sites[site].facts.books) and is_usable(state.sites[site]),
+        books=_may_book(state.sites[site], job, member),
         begins_s=None if booking is None else booking.begins_at - now,
         not_booked_s=None if not_booked_at is None else not_booked_at - now,
         is_optional=is_optional_member(job, member.component),
     )
+
+
+def _may_book(site: Site, job: Job, member: Member) -> bool:
+    """Return True if a site may be booked for a component: for no run without a limit."""
+    is_limited = job.spec.component(member.component).wall_time_s is not None
+    return bool(site.facts.books) and is_limited and is_usable(site)
 
 
 def _files_s(

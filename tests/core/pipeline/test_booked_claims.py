@@ -183,6 +183,13 @@ def test_what_begins_when_the_budget_is_used_up_is_given_back_at_once(mixed: Scr
     mixed.expect(StopClaim, claim="j1/1/0/1")
 
 
+def test_nothing_is_booked_without_an_end(begin: Begin) -> None:
+    script = two_sites(begin)
+    script.tell(a_job("j1", a_component(4, site="a"), a_component(4, site="b")))
+    tell(script, "b", c1n1=2 * HOUR)
+    assert begins(script) == {}
+
+
 def test_a_drained_site_is_not_booked(begin: Begin) -> None:
     script = two_sites(begin).tell(a_pair(), SiteDrained(site=SiteName("a"), by=OPERATOR))
     tell(script, "b", c1n1=2 * HOUR)
@@ -193,7 +200,8 @@ def test_a_drained_site_is_not_booked(begin: Begin) -> None:
 
 def test_a_job_with_bookings_alone_goes_where_processors_are_idle_now(begin: Begin) -> None:
     script = two_sites(begin).ignore(StopClaim)
-    script.tell(a_job("j1", a_component(4, site="a"), a_component(4, site="a")))
+    short = a_component(4, site="a", wall_time_s=HOUR)
+    script.tell(a_job("j1", short, short))
     assert set(begins(script).values()) == {MARGIN_S}
     idle_now(script, "a")
     assert begins(script) == {}

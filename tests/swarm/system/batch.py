@@ -52,6 +52,7 @@ class Job:
     processors: int
     time_limit_s: Seconds
     begin: Callable[[Job], Runs]
+    begins_at: Instant = 0.0  # of a booking
     is_gated: bool = False  # as ordered
     is_shut: bool = False  # in force
     runs: Runs | None = None
@@ -115,19 +116,32 @@ class BatchSystem:
     def submit(self, job: Job, answer: Answer, *, may_kill: bool) -> None:
         """Queue a job, once per claim."""
 
-        def obey() -> None:
+        def obey() -> LocalManagerError | None:
             if job.claim not in self.jobs:
+                if job.begins_at and not self._book(job):
+                    return RequestRefusedError("its processors are not free then")
                 self.jobs[job.claim] = job
                 job.queued_at = self._engine.now
-                if not (may_kill and self._make_room(job)):
+                if not job.begins_at and not (may_kill and self._make_room(job)):
                     estimate_s = min(job.time_limit_s, 1e9)
                     self.queue.submit(job.claim, processors=job.processors, estimate_s=estimate_s)
                     if job.is_gated:
                         self.queue.gate(job.claim)
                         job.is_shut = True
                 self._advance()
+            return None
 
         self._command(obey, answer, is_submission=True)
+
+    def _book(self, job: Job) -> bool:
+        """Book the processors of a job, if they are free; it begins a little late at times."""
+        now, late_s = self._engine.now, self._plan.stream("bookings").choice((0.0, 0.0, 5.0))
+        begin = max(now, job.begins_at + late_s)
+        end = begin + min(job.time_limit_s, 1e9)
+        return self.queue.book(job.claim, processors=job.processors, begin=begin, end=end, now=now)
+
+    def _waits(self, claim: str) -> bool:
+        return claim in self.queue.order() or claim in self.queue.booked
 
     def set_gate(self, claim: str, answer: Answer, *, is_gated: bool) -> None:
         """Gate a waiting job, or open it. The order may be lost without a word: then the manager's
@@ -146,7 +160,7 @@ class BatchSystem:
         self._command(obey, answer)
 
     def _repair_gate(self, job: Job) -> None:
-        if self.jobs.get(job.claim) is job and job.claim in self.queue.order():
+        if self.jobs.get(job.claim) is job and job.claim in self.queue.order():  # it is no booking
             (self.queue.gate if job.is_gated else self.queue.open)(job.claim)
             job.is_shut = job.is_gated
             self._advance()
@@ -166,7 +180,7 @@ class BatchSystem:
                         del self.jobs[claim]
                     else:
                         listed.append(job.end)
-                elif claim in self.queue.order():
+                elif self._waits(claim):
                     listed.append(Queued(claim=claim))
                 else:
                     listed.append(Running(claim=claim))
@@ -174,7 +188,11 @@ class BatchSystem:
         self._command(obey, lambda error: answer(tuple(listed) if error is None else error))
 
     def _command(
-        self, obey: Callable[[], None], answer: Answer, *, is_submission: bool = False
+        self,
+        obey: Callable[[], LocalManagerError | None],
+        answer: Answer,
+        *,
+        is_submission: bool = False,
     ) -> None:
         """Run a command: it takes time, and may fail on the way there or back."""
         engine, plan = self._engine, self._plan
@@ -194,11 +212,11 @@ class BatchSystem:
             if plan.strikes("manager_fails_for_now", now):
                 answer(LocalManagerError("try again", transient=True))
                 return
-            obey()
+            refused = obey()
             if plan.strikes("manager_deaf", now):
                 answer(LocalManagerError("no answer in time", transient=True))
             else:
-                answer(None)
+                answer(refused)
 
         engine.after(plan.command_s(engine.now), reach)
 
@@ -273,6 +291,8 @@ class BatchSystem:
 
     def _start(self, job: Job) -> None:
         require(not job.is_shut, 9, f"{job.claim} starts at {self._site} and is gated")
+        early_s = job.begins_at - self._engine.now
+        require(early_s <= 0, 9, f"{job.claim} begins {early_s:g} s before it is booked")
         job.runs = job.begin(job)
         if job.time_limit_s < math.inf:
             limit = partial(self._end_by, job, EndCause.TIME_LIMIT)
@@ -282,7 +302,7 @@ class BatchSystem:
         job = self.jobs.get(claim)
         if job is None or job.end is not None:
             return
-        if claim in self.queue.order():
+        if self._waits(claim):
             self.queue.withdraw(claim)
             self._over(job, EndCause.WITHDRAWN)
             self._advance()
@@ -355,7 +375,7 @@ class BatchSystem:
         job = self.jobs.get(claim)
         if job is None or job.end is not None:
             return
-        if claim in self.queue.order():
+        if self._waits(claim):
             self.queue.withdraw(claim)
             self._over(job, EndCause.CANCELLED_BY_SITE)
             self._advance()
