@@ -83,10 +83,11 @@ def sites_text(
 
 def more_lines(site: SiteStatus) -> str:
     """Describe what is shown of one site alone: how claims that wait there are kept from starting,
-    and what one job may have in its queues."""
+    how processors are booked, and what one job may have in its queues."""
     tried = f" ({clean(site.gate_tried)})" if site.gate_tried else ""
     gate = f"gate: {clean(site.gate)}{tried}" if site.gate else "gate: none"
-    return "\n".join([gate, *map(_queue, site.resources.queues)])
+    books = f"bookings: {clean(site.books) if site.books else 'none'}"
+    return "\n".join([gate, books, *map(_queue, site.resources.queues)])
 
 
 def _queue(queue: LocalQueue) -> str:
@@ -164,6 +165,7 @@ def job_text(
         ("phase", f"{phase}{': ' + clean(job.reason) if job.reason else ''}"),
         ("submitted", moment(job.submitted_at, zone)),
         ("deadline", _deadline(job.deadline, zone)),
+        *[("" if n else "size", clean(words)) for n, words in enumerate(_size(job))],
         ("attempt", f"{job.attempts}, after {_tries(job.placement_tries, 'placement')} and"
                     f" {_tries(job.claiming_tries, 'claiming')}"),
         ("files", _transfer(timeline, job.transfers)),
@@ -387,6 +389,11 @@ def size(size_bytes: float | None) -> str:
 
 def _tries(count: int, kind: str) -> str:
     return units.counted(count, f"{kind} try", f"{kind} tries")
+
+
+def _size(job: JobDetails) -> tuple[str, ...]:
+    """Return the size of a malleable job that is not over, in sentences."""
+    return () if job.size is None or job.is_over else job.size.words
 
 
 def _deadline(deadline: Deadline | None, zone: tzinfo | None) -> str:

@@ -52,11 +52,11 @@ class Job:
     processors: int
     time_limit_s: Seconds
     begin: Callable[[Job], Runs]
-    begins_at: Instant = 0.0  # of a booking
     is_gated: bool = False  # as ordered
     is_shut: bool = False  # in force
     runs: Runs | None = None
     is_unwanted: bool = False
+    begins_at: Instant = 0.0  # booked for then; 0: it waits for processors
     queued_at: Instant = 0.0
     end: Ended | None = None
     timers: list[Entry] = field(default_factory=list)
@@ -116,10 +116,10 @@ class BatchSystem:
     def submit(self, job: Job, answer: Answer, *, may_kill: bool) -> None:
         """Queue a job, once per claim."""
 
-        def obey() -> LocalManagerError | None:
+        def obey() -> None:
             if job.claim not in self.jobs:
-                if job.begins_at and not self._book(job):
-                    return RequestRefusedError("its processors are not free then")
+                if job.begins_at:
+                    self._book(job)
                 self.jobs[job.claim] = job
                 job.queued_at = self._engine.now
                 if not job.begins_at and not (may_kill and self._make_room(job)):
@@ -129,19 +129,31 @@ class BatchSystem:
                         self.queue.gate(job.claim)
                         job.is_shut = True
                 self._advance()
-            return None
 
         self._command(obey, answer, is_submission=True)
 
-    def _book(self, job: Job) -> bool:
-        """Book the processors of a job, if they are free; it begins a little late at times."""
+    def _book(self, job: Job) -> None:
+        """Book processors for a job, which may begin a little late. The site may delete the booking
+        before. Raises RequestRefusedError."""
         now, late_s = self._engine.now, self._plan.stream("bookings").choice((0.0, 0.0, 5.0))
-        begin = max(now, job.begins_at + late_s)
+        begin = job.begins_at + late_s
         end = begin + min(job.time_limit_s, 1e9)
-        return self.queue.book(job.claim, processors=job.processors, begin=begin, end=end, now=now)
+        if begin < now or not self.queue.book(
+            job.claim, processors=job.processors, begin=begin, end=end, now=now
+        ):
+            raise RequestRefusedError("the processors are not free then")
+        if self._plan.strikes("booking_revoked", now):
+            in_s = (begin - now) * self._plan.stream("booking revoked").random()
+            self._engine.after(in_s, partial(self._revoke, job))
+
+    def _revoke(self, job: Job) -> None:
+        if self.jobs.get(job.claim) is job and job.claim in self.queue.booked:
+            self.queue.withdraw(job.claim)
+            self._over(job, EndCause.CANCELLED_BY_SITE)
+            self._advance()
 
     def _waits(self, claim: str) -> bool:
-        return claim in self.queue.order() or claim in self.queue.booked
+        return claim in self.queue.booked or claim in self.queue.order()
 
     def set_gate(self, claim: str, answer: Answer, *, is_gated: bool) -> None:
         """Gate a waiting job, or open it. The order may be lost without a word: then the manager's
@@ -160,7 +172,7 @@ class BatchSystem:
         self._command(obey, answer)
 
     def _repair_gate(self, job: Job) -> None:
-        if self.jobs.get(job.claim) is job and job.claim in self.queue.order():  # it is no booking
+        if self.jobs.get(job.claim) is job and job.claim in self.queue.order():
             (self.queue.gate if job.is_gated else self.queue.open)(job.claim)
             job.is_shut = job.is_gated
             self._advance()
@@ -188,11 +200,7 @@ class BatchSystem:
         self._command(obey, lambda error: answer(tuple(listed) if error is None else error))
 
     def _command(
-        self,
-        obey: Callable[[], LocalManagerError | None],
-        answer: Answer,
-        *,
-        is_submission: bool = False,
+        self, obey: Callable[[], None], answer: Answer, *, is_submission: bool = False
     ) -> None:
         """Run a command: it takes time, and may fail on the way there or back."""
         engine, plan = self._engine, self._plan
@@ -212,11 +220,15 @@ class BatchSystem:
             if plan.strikes("manager_fails_for_now", now):
                 answer(LocalManagerError("try again", transient=True))
                 return
-            refused = obey()
+            try:
+                obey()
+            except RequestRefusedError as error:
+                answer(error)
+                return
             if plan.strikes("manager_deaf", now):
                 answer(LocalManagerError("no answer in time", transient=True))
             else:
-                answer(refused)
+                answer(None)
 
         engine.after(plan.command_s(engine.now), reach)
 

@@ -33,6 +33,8 @@ TROUBLE_S = 60.0
 """How long a booking may be in trouble before its start, as while a machine restarts."""
 LOOK_S = 30.0
 """How often bookings are listed of which nothing is to be learned."""
+FAILURES = 5
+"""Looks without a deletion that was due, after which the site's administrator is told."""
 STEP_S = 30.0
 """Times until starts are told in such steps: they must not change all the time."""
 NONE = "the batch system books no processors for this account"
@@ -69,6 +71,7 @@ class Bookings:
         self._seen: dict[str, str] = {}  # claims and numbers, as of the last look
         self._is_settled = False  # nothing was left to do then
         self._look_at = -math.inf
+        self._failures = 0  # looks one after another that could not delete a booking
         self._troubled: dict[str, float] = {}  # since when, by number
         self.trouble = ""
 
@@ -129,10 +132,9 @@ class Bookings:
             return
         try:
             await self._look(booker)
-            self.trouble = ""
         except LocalManagerError as error:
-            self.trouble = f"bookings cannot be listed or given back: {error}"
-            log.warning("booking.not_settled", reason=str(error))
+            self.trouble = f"bookings cannot be listed: {error}"
+            log.warning("booking.not_listed", reason=str(error))
 
     def _booked(self) -> dict[str, str]:
         """Return the open claims that have a booking, with its number."""
@@ -158,14 +160,22 @@ class Bookings:
             # One that was made meanwhile is in no listing of before.
             if tracked is not None and claim not in busy and tracked.row.booking == number:
                 self._compare(tracked, ours.get(claim, ()))
+        failure: LocalManagerError | None = None
         for claim, bookings in ours.items():
             tracked = self._claims.get(claim)
             is_open = tracked is not None and tracked.row.end is None
             kept = tracked.row.booking if tracked is not None and is_open else ""
             for booking in bookings:
                 if booking.number != kept and not (is_open and claim in busy):
-                    await self._delete(booker, booking, tracked)
                     made = -1  # until it is listed no more
+                    try:
+                        await self._delete(booker, booking, tracked)
+                    except LocalManagerError as error:  # as while its job is being ended
+                        failure = error
+        self.trouble = ""
+        if failure is not None and self._failures > FAILURES:
+            self.trouble = f"bookings are not given back: {failure}"
+        self._failures = 0 if failure is None else self._failures + 1
         self._seen, self._look_at = self._booked(), self._clock() + LOOK_S
         self._is_settled = made == self._made and not busy
 
