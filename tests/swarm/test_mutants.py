@@ -15,7 +15,7 @@ from tests.agent.claims import test_table, test_table_gates
 from tests.agent.claims.table_script import TableScript
 from tests.agent.starter import test_barrier
 from tests.core import test_leases
-from tests.core.pipeline import test_tickets
+from tests.core.pipeline import test_booked_claims, test_tickets
 from tests.harness.script import Script
 from tests.swarm.mutants import MUTANTS, found_by
 
@@ -113,6 +113,15 @@ GUARDS: dict[str, Callable[[], None]] = {
     ),
     "all_gates_open_after_a_cut": lambda: test_tickets.test_tickets_outlive_a_cut_and_a_restart(
         test_tickets.a_queued_pair(Script)
+    ),
+    "instants_of_bookings_are_lost_by_a_cut": (
+        lambda: test_booked_claims.test_bookings_outlive_a_restart_with_their_instants(
+            test_booked_claims.a_mixed_pair(Script)
+        )
+    ),
+    "refused_bookings_are_asked_for_again_at_once": partial(
+        test_booked_claims.test_all_sites_that_book_are_booked_for_one_instant_that_they_accept,
+        Script,
     ),
     "a_hold_over_budget_is_kept": partial(
         test_tickets.test_a_hold_over_budget_is_given_back_at_once, Script

@@ -49,6 +49,10 @@ def refuse(script: Script, claim: str) -> None:
 @pytest.fixture
 def mixed(begin: Begin) -> Script:
     """A pair; `b`, which does not book, expects its part in two hours."""
+    return a_mixed_pair(begin)
+
+
+def a_mixed_pair(begin: Begin) -> Script:
     script = two_sites(begin).tell(a_pair())
     assert begins(script) == {}  # nobody knows yet when the other part comes up
     tell(script, "b", c1n1=2 * HOUR)
