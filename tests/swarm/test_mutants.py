@@ -15,7 +15,7 @@ from tests.agent.claims import test_table, test_table_gates
 from tests.agent.claims.table_script import TableScript
 from tests.agent.starter import test_barrier
 from tests.core import test_leases
-from tests.core.pipeline import test_booked_claims, test_tickets
+from tests.core.tickets import test_booked_claims, test_tickets
 from tests.harness.script import Script
 from tests.swarm.mutants import MUTANTS, found_by
 
@@ -84,6 +84,10 @@ FOUND_BY = {
     "a_ticket_has_a_grace_time": 1237,
     "gates_are_not_changed": 1041,
     "gates_that_do_not_hold": 1016,
+    "bookings_outlive_their_attempt": 2028,
+    "a_moved_booking_is_not_given_back": 2028,
+    "sites_that_do_not_book_are_booked": 2002,
+    "bookings_begin_before_their_instant": 2028,
 }
 FOUND_BY_FILES = {
     "a_start_after_d": 101,

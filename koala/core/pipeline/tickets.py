@@ -334,7 +334,7 @@ def _book(
         _queue_ticket(state, attempt, member, site, hold_s, now, begins_at=begins_at)
         job = state.jobs[attempt.job]
         label, in_s = job.spec.label(member.component), begins_at - now
-        state.announce(job, f"component {label} books {site.name} for in {in_s:.0f} s", now)
+        state.announce(job, f"component {label} books {site.name}, to begin in {in_s:.0f} s", now)
 
 
 def _may_open(

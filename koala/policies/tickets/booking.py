@@ -21,8 +21,8 @@ from koala.core.policy_api import PartPlan, TicketPart, TicketPlan, TicketQuesti
 from koala.policies.tickets.queues import dodge, expected_last_s, held_components, hold_of
 
 MARGIN_S = 60.0
-"""Time by which a booking begins after the others are expected, at most half of a hold: OAR begins
-up to 44 s late."""
+"""Time by which a booking begins after the others are expected, at most half of a hold: real sites
+were seen to begin 44 s late."""
 ADVANCE_S = 2 * 86_400.0
 """A site that refuses until so long after the others is not booked, but waited for in its queue."""
 EARLIER = 1 / 4

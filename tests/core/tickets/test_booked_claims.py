@@ -14,7 +14,7 @@ from koala.core.pipeline.claiming import BUDGET_IS_USED
 from koala.policies import chosen
 from koala.policies.tickets.booking import MARGIN_S
 from tests.core.conftest import Begin
-from tests.core.pipeline.test_tickets import a_pair, gates, idle_now, opened, tell, told
+from tests.core.tickets.test_tickets import a_pair, gates, idle_now, opened, tell, told
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script
 
