@@ -210,7 +210,7 @@ async def test_a_job_in_two_queues_goes_where_processors_become_idle(tmp_path: P
 async def test_busy_sites_are_booked_for_a_common_start_over_a_kill(tmp_path: Path) -> None:
     """Both are full of short jobs, and book for the first instant that both accept."""
     sites = ("delft", "leiden")
-    short = {"ticket_hold_max_s": 8.0}
+    short: dict[str, Any] = {"ticket_hold_max_s": 8.0}
     async with queued_pair(tmp_path, *sites, tickets="book", crowd=SHORT, **short) as (
         grid,
         client,

@@ -303,7 +303,7 @@ def _bookable(seed: int, drawn: Scenario) -> Scenario:
             replace(s, facts=replace(s.facts, books=random.choice(("calendar", "calendar", ""))))
             for s in drawn.settings
         ),
-        chances=replace(drawn.chances, booking_revoked=random.choice((0.0, 0.2))),
+        chances=replace(drawn.chances, booking_revoked=random.choice((0.0, 0.1, 0.5))),
     )
 
 

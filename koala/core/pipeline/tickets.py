@@ -195,7 +195,13 @@ def plan_tickets(state: State, attempt: Attempt, now: Instant) -> None:
         if member.refusal in PAUSES:
             member.refusal = ""
     members = attempt.members
-    for part in sorted(plan.parts, key=lambda part: part.site in members[part.component].others):
+
+    def comes_later(part: PartPlan) -> tuple[bool, bool]:
+        """Where a site has little room, a component without any claim comes first."""
+        member = members[part.component]
+        return part.site in member.others, bool(member.tickets or member.claim)
+
+    for part in sorted(plan.parts, key=comes_later):
         _apply(state, attempt, part, plan.hold_s, now)
     is_paused = any(member.refusal in PAUSES for member in attempt.present)
     again_s = min(plan.again_s, PAUSE_S) if is_paused else plan.again_s

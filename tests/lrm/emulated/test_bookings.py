@@ -58,7 +58,7 @@ async def test_a_booking_outlives_its_agent_and_is_given_back(serve: Serve, ask:
 @pytest.mark.parametrize(
     ("in_s", "limit_s", "books", "words"),
     [
-        (-9.0, 60.0, True, "in the past"),
+        (-9.0, 60.0, True, "was to begin 9 s ago"),
         (60.0, float("inf"), True, "without a time limit"),
         (60.0, 60.0, False, "books no processors"),
     ],

@@ -627,6 +627,7 @@ class BatchManager:
                 raise PausedError(str(error), again_s=SETTLING_S) from error
             if error.transient:
                 self._unlisted.add(account)  # a poll finds out whether the account answers
+            may_be_queued = may_be_queued or bool(tracked.row.booking)
             was_asked = may_be_queued and not isinstance(error, CircuitOpenError)
             if not (error.transient and was_asked):
                 self._claims.forget(placeholder.claim)

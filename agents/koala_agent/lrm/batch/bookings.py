@@ -105,6 +105,8 @@ class Bookings:
         booker = self._booker
         if booker is None or not self._is_allowed:
             raise RequestRefusedError(NONE)
+        if (late_s := self._calendar() - asked.begins_at) > 0 and not tracked.row.booking:
+            raise RequestRefusedError(f"a booking that was to begin {late_s:.0f} s ago")
         if booker.book is None:
             return asked
         if tracked.row.booking:

@@ -428,10 +428,13 @@ class GridEngine(Dialect):
 
     def read_booking(self, answers: tuple[Answer, ...]) -> Booker | None:
         """See Dialect: advance reservations."""
-        known = [answer.out.replace("\\\n", "") for answer in answers if answer.status == 0]
-        listed = re.findall(r"^entries +(.*)$", "".join(known[:1]), re.MULTILINE)
-        users = {name.strip() for line in listed for name in line.split(",")}
-        if self.user not in users.union(*(text.split() for text in known[1:])):
+        if not answers:
+            return None
+        listed, managers = (
+            one.out.replace("\\\n", "") if not one.status else "" for one in answers
+        )
+        entries = ",".join(re.findall(r"^entries +(.*)$", listed, re.MULTILINE)).split(",")
+        if self.user not in {*(name.strip() for name in entries), *managers.split()}:
             return None
         return Booker(
             name="qrsub",

@@ -194,7 +194,7 @@ class Slurm(Dialect):
     def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
         """See Dialect: `sbatch` queues requests that can never be met, except where the site has
         EnforcePartLimits. A reservation that has not begun cannot be tested, and was."""
-        if placeholder.booking:
+        if placeholder.booking or "--reservation" in (placeholder.resources.native or ""):
             return None
         argv = self._sbatch(placeholder, name=name)
         return Command(argv=(*argv, "--test-only"), stdin=_for_programs(script))

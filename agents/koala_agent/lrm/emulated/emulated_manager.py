@@ -355,7 +355,7 @@ class EmulatedLocalManager:
             raise RequestRefusedError("this site books no GPUs (expected a booking without them)")
         now, in_s = self._clock(), asked.begins_at - self._calendar()
         if in_s < 0:
-            raise RequestRefusedError(f"its start is {-in_s:.0f} s in the past")
+            raise RequestRefusedError(f"a booking that was to begin {-in_s:.0f} s ago")
         begin = now + in_s
         if not self._queue.book(
             job.claim,
