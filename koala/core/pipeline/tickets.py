@@ -197,7 +197,8 @@ def plan_tickets(state: State, attempt: Attempt, now: Instant) -> None:
     members = attempt.members
 
     def comes_later(part: PartPlan) -> tuple[bool, bool]:
-        """Where a site has little room, a component without any claim comes first."""
+        """Return the key of an order in which a component without any claim comes first, for a site
+        with little room."""
         member = members[part.component]
         return part.site in member.others, bool(member.tickets or member.claim)
 
