@@ -169,7 +169,7 @@ async def test_what_came_up_first_holds_over_kills_until_the_other_comes_up(tmp_
 
 async def test_what_came_up_too_early_is_given_back_and_gated(tmp_path: Path) -> None:
     """Then its site is idle, and its next claim starts when the other part holds."""
-    short: dict[str, float] = {"ticket_hold_max_s": 4.0}
+    short: dict[str, Any] = {"ticket_hold_max_s": 4.0}
     async with queued_pair(tmp_path, "leiden", tickets="turns", **short) as (grid, client, job):
         await why(client, job, "component delft: queued at delft", GATED)
         story = [text for _, text in (await client.show(job))["story"]]
