@@ -487,8 +487,9 @@ class Oracle:
             require(is_well, 3, f"{job} is Finished and {undone} did not end well")
         if said.phase == "Stopping":
             self.count(said.text.split(":", 1)[0].split(" by ", 1)[0][:24])
-        if "gives back" in said.text:
-            self.count("gives back")
+        for what in ("gives back", "books", "no booking"):
+            if what in said.text:
+                self.count(what)
         if "preempted by" in said.text and said.phase == "Stopping":
             other = JobId(said.text.rsplit(" ", 1)[1])
             priorities = (truth.spec.priority, self.jobs[other].spec.priority)

@@ -198,6 +198,8 @@ class Run:
         for name, site in self.world.sites.items():
             if not daemon.scheduler.sites[name].is_connected:
                 continue
+            holds = [claim.hold for claim in site.agent.claims.values()]
+            self.oracle.tickets.require_instants(daemon.scheduler, holds)
             for claim, is_gated in site.batch.gates().items():
                 self.oracle.tickets.require_gate(
                     daemon.scheduler, ClaimId(claim), now, is_gated=is_gated
