@@ -78,6 +78,14 @@ def test_idle_processors_join_at_a_barrier_of_their_own(small: Script) -> None:
     assert small.drop().phase("m") == "Finished"
 
 
+def test_a_job_that_begins_takes_at_once_what_became_idle_meanwhile(begin: Begin) -> None:
+    script = begin().tell(a_site("a", 4), a_site("b", 4))
+    script.tell(malleable("m", 4, 4, total=16, least=4))
+    claims = script.started("m")
+    script.report("a", 0).report("b", 0).tell(a_site("c", 4)).expect_nothing()
+    assert script.passed(*claims).claimed("m") == [ADDED]
+
+
 def test_all_that_join_are_released_together(small: Script) -> None:
     small.tell_together(a_site("c", 4), a_site("d", 4))
     claims = small.claimed("m")
