@@ -11,6 +11,6 @@ of the core is answered by its outcome at the site:
 - Components of malleable jobs come and go; the job's speed follows.
 
 `setting` defines the parameters, `sites` and `copies` answer, `programs` run, `world` drives,
-`usage` counts processors. A run is a function of its inputs; random inputs use one generator for each purpose
-(`koala.lab.workload.random_streams`).
+`usage` counts processors. A run is a function of its inputs; random inputs use one generator for
+each purpose (`koala.lab.workload.random_streams`).
 """
