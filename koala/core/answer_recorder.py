@@ -79,8 +79,8 @@ def _to_plain(answer: Answer) -> list[Any] | str | None:
             return ["resizes", [[share.job, share.processors] for share in answer.shares]]
         case TicketPlan():
             parts = [
-                [part.component, part.site, part.tickets, part.open, part.gives_back]
-                for part in answer.parts
+                [p.component, p.site, p.tickets, p.open, p.gives_back, p.begin_s]
+                for p in answer.parts
             ]
             again_s = answer.again_s if answer.again_s < inf else None
             return ["tickets", parts, answer.hold_s, again_s]
@@ -110,8 +110,10 @@ def _from_plain(plain: list[Any] | str | None) -> Answer:
         return ResizePlan(shares=tuple(shares))
     if plain[0] == "tickets":
         parts = tuple(
-            PartPlan(component=index, site=site, tickets=tickets, open=open_, gives_back=gives_back)
-            for index, site, tickets, open_, gives_back in plain[1]
+            PartPlan(
+                component=index, site=site, tickets=tickets, open=open_, gives_back=back, begin_s=at
+            )
+            for index, site, tickets, open_, back, at in plain[1]
         )
         return TicketPlan(
             parts=parts, hold_s=plain[2], again_s=inf if plain[3] is None else plain[3]

@@ -144,6 +144,9 @@ def _check_tickets(state: State, job: Job, attempt: Attempt) -> None:
             assert ticket.is_ticket, f"{name} is not a ticket: {job.story}"
             sites = (member.site, *member.others)
             assert ticket.site in sites, f"{name} is at {ticket.site}: {job.story}"
+        booked = [one for name in member.tickets if (one := state.ledger[name]).begins_at]
+        assert len({one.site for one in booked}) == len(booked), f"{job.id} is booked twice"
+        assert not any(one.is_gated for one in booked), f"a booking of {job.id} is gated"
 
 
 def _check_growth(state: State, job: Job, attempt: Attempt) -> None:

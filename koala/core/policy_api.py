@@ -169,6 +169,9 @@ class TicketPart:
     - `files_s`: time until its input files are there.
     - `given_back_s`: time since the component held, and gave back, at any site; None: never.
     - `can_gate`: the site has a gate.
+    - `books`: the site books processors. `begins_s`: time until its booking begins, less than 0 if
+      it is late; None: it has none. `not_booked_s`: time until the instant for which it was refused
+      one last.
     - `is_optional`: the job may start without it.
     """
 
@@ -182,6 +185,9 @@ class TicketPart:
     is_known: bool = True
     given_back_s: Seconds | None = None
     can_gate: bool = True
+    books: bool = False
+    begins_s: Seconds | None = None
+    not_booked_s: Seconds | None = None
     site: SiteName = NO_SITE
     is_optional: bool = False
 
@@ -204,13 +210,15 @@ class TicketQuestion:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartPlan:
     """Plan of one component at one of its sites: the `tickets` that shall wait in the queue; the
-    oldest `open` of them may start; whether it gives back what it holds there."""
+    oldest `open` of them may start; whether it gives back what it holds there; the time until its
+    booking there shall begin (None: it has none). Its `begins_s` keeps the booking as it is."""
 
     component: int
     tickets: int
     open: int
     gives_back: bool = False
     site: SiteName = NO_SITE
+    begin_s: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

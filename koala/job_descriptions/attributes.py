@@ -413,6 +413,38 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "(mail ADDRESS) (webhook URL) (topic NAME) (command PROGRAM ...) (on EVENT ...)",
         "who learns of what happens to the job: see [notification](#notification)",
     ),
+    _of_job(
+        "totalCount",
+        "integer",
+        "processors of all components, which the scheduler splits over the sites; in place of"
+        " `count`, in a job of one `&`: see guides/flexible.md",
+        plain="total_processors",
+    ),
+    _of_job(
+        "minCount",
+        "integer",
+        "processors of the smallest component of such a job (default: 1)",
+        plain="min_processors",
+    ),
+    _of_job(
+        "maxCount",
+        "integer",
+        "processors of its largest component (default: all)",
+        plain="max_processors",
+    ),
+    _of_job("maxComponents", "integer", "number of its components, at most (default: 1000)"),
+    _of_job(
+        "malleable",
+        "yes or no",
+        "yes: it starts with less than totalCount if that is all it can have, and takes more, or"
+        " gives way, while it runs (default: no)",
+    ),
+    _of_job(
+        "minTotalCount",
+        "integer",
+        "processors with which a malleable job can start (default: minCount)",
+        plain="min_total_processors",
+    ),
     _of_job("priority", "high or low", "importance relative to other jobs (default: low)"),
     _of_job(
         "inputFile",
@@ -478,9 +510,4 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _refused("stageout", "name the files with outputFile; they are brought back", "KOALA"),
     _ignored("filesize-stageout", "files are brought back whatever their sizes", "KOALA"),
     _ignored("bandwidth", "links are measured, and nothing is reserved on them", "KOALA"),
-    _refused(
-        "totalCount", "splitting a total over sites is not there yet: name components", "Koala"
-    ),
-    _refused("minCount", "malleable jobs are not there yet: use count", "Koala"),
-    _refused("maxCount", "malleable jobs are not there yet: use count", "Koala"),
 )

@@ -388,7 +388,8 @@ def _require_distinct(moves: Iterable[Assignment], question: ClaimQuestion) -> N
 
 def read_ticket_plan(answer: object, question: TicketQuestion) -> TicketPlan:
     """Read a plan of tickets: each component at each of its sites once; no more tickets than
-    allowed, of which no more are open; only what is held is given back."""
+    allowed, of which no more are open; only what is held is given back, and only sites that book
+    are booked."""
     if not isinstance(answer, TicketPlan):
         raise InvalidAnswerError(f"answered {_kind(answer)} (expected a TicketPlan)")
     left = {(part.component, part.site): part for part in question.parts}
@@ -413,9 +414,21 @@ def read_ticket_plan(answer: object, question: TicketQuestion) -> TicketPlan:
         gives_back = read_permission(plan.gives_back)
         if gives_back and part.held_s is None:
             raise InvalidAnswerError(f"component {component} gives back what it does not hold")
+        begin_s = None if plan.begin_s is None else _number(plan.begin_s, "begin_s")
+        if begin_s is not None and begin_s != part.begins_s:
+            if not (part.books and 0 <= begin_s < inf):
+                raise InvalidAnswerError(
+                    f"component {component} books {begin_s:g} s from now (expected a site that"
+                    " books, and a time from 0 on)"
+                )
         parts.append(
             PartPlan(
-                component=component, site=site, tickets=tickets, open=open_, gives_back=gives_back
+                component=component,
+                site=site,
+                tickets=tickets,
+                open=open_,
+                gives_back=gives_back,
+                begin_s=begin_s,
             )
         )
     if left:

@@ -52,6 +52,7 @@ from koala.policies.progress.synchronous import synchronous, synchronous_as_prin
 from koala.policies.queueing.high_low import turn
 from koala.policies.queueing.multiqueue import DISCIPLINES, local_first
 from koala.policies.resizing.managers import equi_grow_and_shrink, favour_previously_started
+from koala.policies.tickets.booking import book
 from koala.policies.tickets.queues import dodge, spare, turns
 
 
@@ -239,7 +240,13 @@ TICKETS = Slot(
     name="tickets",
     decides="the claims that wait in the queues of busy sites, and which of them may start",
     attribute="tickets",
-    built_in={"none": no_tickets, "dodge": dodge, "turns": turns, "spare": spare},
+    built_in={
+        "none": no_tickets,
+        "book": book,
+        "dodge": dodge,
+        "turns": turns,
+        "spare": spare,
+    },
     default="none",
     forms={
         1: Form(

@@ -24,7 +24,7 @@ from koala.core.state import State
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
-KNOWN = "f3686c758a20b974dc26c8e6527e0b57de95d6d58a0500b0f38e3eb17554035d"
+KNOWN = "21ed53cfcce40f94e59d13c2221ffba10e355a796758a45189d0ada8b6a2cedd"
 NOT_COVERED = {"policies", "recorder", "actions", "is_changed", "successors", "usage", "malleable"}
 """Attributes of the state that the next event needs not, or that the jobs tell."""
 COUNTED = {"jobs", "ended", "forgotten", "keys", "keys_forgotten", "scanner"}

@@ -317,9 +317,10 @@ class Facts:
 
     They are constant for the life of the agent's process, except `starts_after_stop` and `gate`.
     Empty or 0: none, or unknown. `gate` is how the site keeps a waiting claim from starting, with
-    its place in the queue. Its owner allows holds of `hold_max_s`, `tickets_max` waiting claims,
-    and those that came up to hold a share `held_share_max` of the processors. `notice` is for the
-    site's users, and so is `system`, the name of its batch system; no decision depends on them.
+    its place in the queue, `books` how it books processors for a known start. Its owner allows
+    holds of `hold_max_s`, `tickets_max` waiting claims, and those that came up to hold a share
+    `held_share_max` of the processors. `notice` is for the site's users, and so is `system`, the
+    name of its batch system; no decision depends on them.
     """
 
     processors: Processors = 0
@@ -339,6 +340,7 @@ class Facts:
     tickets_max: Processors = 0
     held_share_max: Annotated[float, Amount()] = 0.0
     system: Annotated[str, Printable()] = ""
+    books: Annotated[str, Printable()] = ""
 
 
 # The session -------------------------------------------------------------------------------------
@@ -518,6 +520,9 @@ class Hold:
     - `wake_s`: its machines may have to be powered up, so its grace time is so much longer.
     - `is_gated`: it must not start, and keeps its place in the queue. The same Hold with another
       value is the order to gate or to open it; one that is granted ignores that.
+    - `begins_at`: its processors are booked from then on, for `hold_s` and the run, and its batch
+      job runs in the booking. The same Hold with another value does not move it. 0: as soon as it
+      can.
     """
 
     claim: ClaimId
@@ -542,6 +547,7 @@ class Hold:
     waits: bool = False
     is_gated: bool = False
     wake_s: Annotated[float, Duration(zero=True)] = 0.0
+    begins_at: Annotated[float, Amount()] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -204,8 +204,9 @@ class Member:
     claim: ClaimId | None = None
     claims: int = 0
     others: tuple[SiteName, ...] = ()  # at which it waits, too (redundancy)
-    tickets: tuple[ClaimId, ...] = ()  # in the local queues, the oldest first
+    tickets: tuple[ClaimId, ...] = ()  # in the local queues, the oldest first, and bookings
     tickets_max: dict[SiteName, int] | None = None  # more were refused there
+    not_booked: dict[SiteName, Instant] | None = None  # begins that were refused there last
     given_back_at: Instant | None = None  # the last time that a ticket held, and was given back
     is_dropped: bool = False
     claimed_at: Instant | None = None

@@ -29,7 +29,7 @@ from koala.core.model.job import (
 )
 from koala.core.model.replicas import Transfer
 from koala.core.model.timers import TimerKind
-from koala.core.model.values import Instant, SiteName, TransferId
+from koala.core.model.values import ClaimId, Instant, SiteName, TransferId
 from koala.core.pipeline.claiming_schedule import deadline_missed_at
 from koala.core.pipeline.dependencies import remove_dependencies, resolve_successors
 from koala.core.pipeline.queue_entry import admit, set_timer
@@ -127,13 +127,13 @@ def stop_member(state: State, member: Member) -> None:
 
 
 def withdraw_tickets(
-    state: State, member: Member, *, at: SiteName | None = None, keep: int = 0
+    state: State, member: Member, *, at: SiteName | None = None, keep: Collection[ClaimId] = ()
 ) -> None:
-    """Withdraw the tickets of a member, at all sites or one, but the oldest ones."""
+    """Withdraw the tickets and bookings of a member, at all sites or one, but some."""
     if not member.tickets:
         return
     tickets = [state.ledger[name] for name in member.tickets]
-    unwanted = [ticket for ticket in tickets if at in (None, ticket.site)][keep:]
+    unwanted = [one for one in tickets if at in (None, one.site) and one.id not in keep]
     member.tickets = tuple([ticket.id for ticket in tickets if ticket not in unwanted])
     for ticket in unwanted:
         stop_claim(state, ticket)

@@ -98,6 +98,7 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
         is_preempting=claim.is_preempting,
         waits=claim.is_ticket,
         is_gated=claim.is_gated,
+        begins_at=claim.begins_at,
         wake_s=claim.wake_s,
         may_kill=claim.may_kill,
         owner=job.spec.owner,

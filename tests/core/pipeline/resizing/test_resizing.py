@@ -262,3 +262,16 @@ def test_another_total_makes_components_leave_and_come(grown: Script) -> None:
     grown.report("b", 4).report("c", 4).after(10.0)
     assert grown.expect(ClaimProcessors, claim="m/1/3/1").processors == 4
     grown.unchanged_by(resized("m9", 3))
+
+
+def test_users_are_told_who_comes_and_goes(grown: Script) -> None:
+    assert grown.picture("m")["size"]["words"] == ["has 12 processors of 16, and keeps 4"]
+    grown.tell(resized("m", 8)).drop()
+    size = grown.picture("m")["size"]
+    assert (size["processors"], size["leaving"]) == (12, ["2"])
+    assert size["words"][1] == "component 2 at c (4) is asked to give way"
+    grown.exits(ADDED).drop().tell(resized("m", 16)).report("c", 4).after(10.0)
+    assert grown.picture("m")["processors"] == 12  # what it counts for, with what joins
+    (line,) = grown.picture("m")["size"]["words"][1:]
+    assert line == "component 3 at c (4) joins: its claim waits for processors"
+    grown.claimed("m")
