@@ -43,8 +43,10 @@ def _paired(
         ]
         for name, policy, other in pairs
     }
-    unit = "percent" if is_relative else "difference"
-    return Panel(title, RATES, series, RATE, f"{label}: {unit}")
+    unit = (
+        f"{label.partition(',')[0]}: difference, percent" if is_relative else f"{label}: difference"
+    )
+    return Panel(title, RATES, series, RATE, unit)
 
 
 def _managers() -> list[tuple[str, str, str]]:
@@ -60,7 +62,7 @@ FIGURES = (
         number=1,
         title="Does malleability shorten response times?",
         panels=(
-            _means("", "response.all", RESPONSE, POLICIES),
+            _means("", "response.all", RESPONSE, [one for one in POLICIES if one != "least"]),
             *(
                 _paired(
                     f"against {shape}, paired",

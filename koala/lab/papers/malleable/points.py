@@ -20,7 +20,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 """What is done with the jobs: they have a fixed size, or a manager and a precedence."""
 MALLEABLE = tuple(name for name in POLICIES if name not in FIXED)
-RATES = (0.5, 2.0, 3.0, 4.0, 6.0)
+RATES = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)
 """Jobs a minute."""
 
 
