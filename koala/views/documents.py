@@ -343,10 +343,13 @@ def _run_time(job: Job) -> tuple[Instant | None, Instant | None]:
 
 
 def _passes(attempt: Attempt | None) -> list[Instant]:
+    """Instants at which the components passed the barrier of the job's start. A malleable job keeps
+    its start when none of those that began are left."""
     if attempt is None:
         return []
-    start = [m for m in attempt.present if m.joined is None]
-    return [m.passed_at for m in start if m.passed_at is not None]
+    begun = [m for m in attempt.members if m.passed_at is not None and m.joined is None]
+    left = [m for m in begun if not m.is_dropped]
+    return [m.passed_at for m in left or begun if m.passed_at is not None]
 
 
 def _part(state: State, job: Job, index: int) -> jobs.Part:
