@@ -181,11 +181,12 @@ class ProgressMeasured:
 
 @dataclass(frozen=True, kw_only=True)
 class PathsProbed:
-    """The TCP paths were probed; `problem` is empty when all are open. `ports` are the results of
-    those that may be closed: claim, port, round trip and problem.
-    """
+    """The TCP paths were probed; `problem` is empty when all are open. `reached` are claims and
+    round trips to them, in seconds. `ports` are the results of paths that may be closed: claim,
+    port, round trip and problem."""
 
     problem: str
+    reached: tuple[tuple[str, float], ...] = ()
     ports: tuple[tuple[str, int, float, str], ...] = ()
 
 

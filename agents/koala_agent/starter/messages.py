@@ -93,11 +93,13 @@ class PingSent:
 
 @dataclass(frozen=True, kw_only=True)
 class PathsTried:
-    """TCP paths were probed; `problem` is empty when all are open but those that may fail. Of each
-    of these `ports` has claim, port, round trip and problem."""
+    """TCP paths were probed; `problem` is empty when all are open but those that may fail.
+    `reached` are claims and round trips to them, in seconds. Of each path that may fail `ports` has
+    claim, port, round trip and problem."""
 
     KIND = "tried"
     problem: str
+    reached: tuple[tuple[str, float], ...] = ()
     ports: tuple[tuple[str, int, float, str], ...] = ()
 
 

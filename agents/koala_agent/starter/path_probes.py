@@ -40,6 +40,7 @@ class PathProbes:
         self._open = dict.fromkeys(range(len(order.targets)), f"no answer in {order.limit_s:g} s")
         self._sockets: dict[int, socket.socket] = {}
         self._dialled_at: dict[int, float] = {}
+        self._round_trips: dict[str, float] = {}  # by claim
         self._results: dict[int, tuple[float, str]] = {}  # of targets that may fail, or did
         self._is_over = False
         for port in order.listens:
@@ -85,13 +86,14 @@ class PathProbes:
         self._is_over = True
         self._open.clear()
         self._again_at.clear()
+        reached = tuple(self._round_trips.items())
         ports = tuple(
             [
                 (self._order.targets[index][3], self._order.targets[index][2], *result)
                 for index, result in sorted(self._results.items())
             ]
         )
-        self.events.append(PathsProbed(problem=problem, ports=ports))
+        self.events.append(PathsProbed(problem=problem, reached=reached, ports=ports))
 
     def _give_up(self, index: int, why: str) -> None:
         """Note that a path is closed, which ends all unless it may fail."""
@@ -136,7 +138,6 @@ class PathProbes:
 
     def _dial(self, index: int) -> None:
         _label, host, port, _claim, _may_fail = self._order.targets[index]
-        self._dialled_at[index] = boot_now()
         try:
             family, kind, _proto, _name, address = socket.getaddrinfo(
                 host, port, type=socket.SOCK_STREAM
@@ -147,6 +148,7 @@ class PathProbes:
             return
         dialled.settimeout(0)
         self._sockets[dialled.fileno()] = dialled
+        self._dialled_at[index] = boot_now()
         number = dialled.connect_ex(address)
         if number not in (0, errno.EINPROGRESS):
             self._hang_up(dialled.fileno())
@@ -173,9 +175,12 @@ class PathProbes:
         if not received:
             self._retry(index, "was hung up")
         elif received == f"koala {self._order.targets[index][3]}\n".encode():
-            if self._open.pop(index, None) is not None and self._order.targets[index][4]:
-                # The connection and the listener's line: each is one way and back.
-                self._results[index] = ((boot_now() - self._dialled_at[index]) / 2, "")
+            self._open.pop(index, None)
+            claim = self._order.targets[index][3]
+            took_s = (boot_now() - self._dialled_at[index]) / 2  # the line comes after two
+            self._round_trips[claim] = min(took_s, self._round_trips.get(claim, took_s))
+            if self._order.targets[index][4]:
+                self._results[index] = (took_s, "")
             self.tick()
         elif received.startswith(b"koala "):  # perhaps of an earlier attempt, about to end
             self._retry(index, "was answered by another component")

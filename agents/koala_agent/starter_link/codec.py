@@ -143,9 +143,13 @@ def _for_daemon(
             return Ping(claim=claim, nonce=nonce, sent_at=sent_at)
         case starter_messages.PathsTried.KIND:
             tried = starter_messages.read(starter_messages.PathsTried, message)
+            reached = tuple(
+                [(ClaimId(one), _bounded("a round trip", trip)) for one, trip in tried.reached]
+            )
             return PathsReport(
                 claim=claim,
                 problem=_text("problem", tried.problem, most=2000),
+                reached=reached,
                 ports=tuple(map(_port_path, tried.ports[:PORTS_MAX])),
             )
         case starter_messages.PortsCounted.KIND:

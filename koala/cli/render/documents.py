@@ -83,10 +83,11 @@ def sites_text(
 
 def more_lines(site: SiteStatus) -> str:
     """Describe what is shown of one site alone: how claims that wait there are kept from starting,
-    and what one job may have in its queues."""
+    how processors are booked, and what one job may have in its queues."""
     tried = f" ({clean(site.gate_tried)})" if site.gate_tried else ""
     gate = f"gate: {clean(site.gate)}{tried}" if site.gate else "gate: none"
-    return "\n".join([gate, *map(_queue, site.resources.queues)])
+    books = f"bookings: {clean(site.books) if site.books else 'none'}"
+    return "\n".join([gate, books, *map(_queue, site.resources.queues)])
 
 
 def _queue(queue: LocalQueue) -> str:
@@ -165,6 +166,7 @@ def job_text(
         ("submitted", moment(job.submitted_at, zone)),
         ("deadline", _deadline(job.deadline, zone)),
         *[("" if n else "size", clean(words)) for n, words in enumerate(_size(job))],
+        ("total", job.total),
         ("attempt", f"{job.attempts}, after {_tries(job.placement_tries, 'placement')} and"
                     f" {_tries(job.claiming_tries, 'claiming')}"),
         ("files", _transfer(timeline, job.transfers)),

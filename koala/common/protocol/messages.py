@@ -691,10 +691,12 @@ class Report:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathsReport:
     """Result of a starter's TCP paths; `problem` is empty when all are open, but those to `ports`,
-    which have results of their own."""
+    which have results of their own. `reached` are the claims that it reached, with the round trips
+    to them."""
 
     claim: ClaimId
     problem: Reason = ""
+    reached: Annotated[tuple[tuple[ClaimId, Took], ...], Truncated(HOSTS_MAX)] = ()
     ports: Annotated[tuple[PortPath, ...], Truncated(PORTS_MAX)] = ()
 
 

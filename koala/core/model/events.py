@@ -192,11 +192,13 @@ class ClaimGranted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathsTried:
     """The claim's starter listens on its ports and reached all its targets, or reports a
-    `problem`. `ports` are the results of paths that may be closed.
+    `problem`; the claims that it `reached` come with the round trips to them. `ports` are the
+    results of paths that may be closed.
     """
 
     claim: ClaimId
     problem: str = ""
+    reached: tuple[tuple[ClaimId, Seconds], ...] = ()
     ports: tuple[PortPath, ...] = ()
 
 

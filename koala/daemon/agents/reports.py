@@ -88,7 +88,12 @@ def report_events(
         case PathsReport():
             claim = scheduler.ledger.get(report.claim)
             if claim is not None and claim.site == site:
-                yield ev.PathsTried(claim=claim.id, problem=report.problem, ports=report.ports)
+                yield ev.PathsTried(
+                    claim=claim.id,
+                    problem=report.problem,
+                    reached=report.reached,
+                    ports=report.ports,
+                )
         case PortsUsed():
             claim = scheduler.ledger.get(report.claim)
             if claim is not None and claim.site == site:

@@ -181,6 +181,7 @@ class PathProbing:
     def __init__(self) -> None:
         self._is_listening = False
         self._problem: str | None = None
+        self._reached: tuple[tuple[str, float], ...] = ()
         self._ports: tuple[tuple[str, int, float, str], ...] = ()
 
     def begin(self, order: PathsOrder) -> list[Action]:
@@ -195,14 +196,21 @@ class PathProbing:
         self._is_listening = True
         return [ProbePaths(order=order)]
 
-    def end(self, problem: str, ports: tuple[tuple[str, int, float, str], ...] = ()) -> None:
-        """Note the result; empty when all paths are open. Paths to `ports` may be closed."""
-        self._problem, self._ports = problem, ports
+    def end(
+        self,
+        problem: str,
+        reached: tuple[tuple[str, float], ...],
+        ports: tuple[tuple[str, int, float, str], ...] = (),
+    ) -> None:
+        """Note the result: no problem when all paths are open, but those to `ports` that may be
+        closed, and the round trips."""
+        self._problem, self._reached, self._ports = problem, reached, ports
 
     @property
     def report(self) -> dict[str, object]:
         """The report of the result."""
-        return to_message(PathsTried(problem=self._problem or "", ports=self._ports))
+        tried = PathsTried(problem=self._problem or "", reached=self._reached, ports=self._ports)
+        return to_message(tried)
 
     def close(self) -> list[Action]:
         """Stop listening: the ports are the program's from here on."""

@@ -337,7 +337,7 @@ class StarterMachine:
         elif isinstance(event, ProcessesCounted):
             self._processes_counted(event)
         elif isinstance(event, PathsProbed):
-            self._paths.end(event.problem, event.ports)
+            self._paths.end(event.problem, event.reached, event.ports)
             self._send(self._paths.report)
         elif isinstance(event, PortsMoved):
             self._send(to_message(PortsCounted(ports=event.ports)))
