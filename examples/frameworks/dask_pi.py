@@ -1,7 +1,8 @@
 """Estimate pi with Dask: be the scheduler and the client of workers at other sites.
 
-Runs as the first component of dask.rsl. Scheduler and workers dial each other at the ports that they
-name, directly or through the grid. Closing the cluster ends the workers, and with them the job.
+Runs as the first component of dask.rsl. Scheduler and workers dial each other at the ports that
+they name, directly or through the grid. Closing the cluster ends the workers, and with them the
+job.
 """
 
 from __future__ import annotations

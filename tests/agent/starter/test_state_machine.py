@@ -219,7 +219,7 @@ PATHS: dict[str, object] = {
     "label": "a1",
     "address": "here",
     "listens": [29500],
-    "targets": [["b1", "there", 29500, "j1/1/1/1"]],
+    "targets": [["b1", "there", 29500, "j1/1/1/1", False]],
     "limit_s": 5.0,
 }
 
@@ -233,7 +233,7 @@ def test_paths_are_tried_once_and_the_answer_is_always_the_same() -> None:
                 label="a1",
                 address="here",
                 listens=(29500,),
-                targets=(("b1", "there", 29500, "j1/1/1/1"),),
+                targets=(("b1", "there", 29500, "j1/1/1/1", False),),
                 limit_s=5.0,
             )
         )
