@@ -137,7 +137,7 @@ class PathProbes:
     # The ports of others
 
     def _dial(self, index: int) -> None:
-        _label, host, port, _claim, _may_fail = self._order.targets[index]
+        _label, host, port, _claim, may_fail = self._order.targets[index]
         try:
             family, kind, _proto, _name, address = socket.getaddrinfo(
                 host, port, type=socket.SOCK_STREAM
@@ -152,7 +152,11 @@ class PathProbes:
         number = dialled.connect_ex(address)
         if number not in (0, errno.EINPROGRESS):
             self._hang_up(dialled.fileno())
-            self._retry(index, os.strerror(number).lower())
+            why = os.strerror(number).lower()
+            if may_fail and number == errno.ENETUNREACH:  # no try will change that
+                self._give_up(index, why)
+            else:
+                self._retry(index, why)
             return
         self._watch.add(
             dialled.fileno(), select.POLLIN, lambda _events: self._answered(index, dialled)

@@ -8,6 +8,7 @@ here. The limits of the site hold for all its claims together.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -17,6 +18,7 @@ from grpc import aio
 
 from koala.common.files.bandwidth_limits import CHUNK_BYTES
 from koala.common.files.channels import Channels
+from koala.common.protocol.names import ClaimId
 from koala.common.runtime import clock
 from koala.common.runtime.structured_log import get_logger
 from koala.common.runtime.token_bucket import TokenBucket
@@ -29,6 +31,8 @@ CARRY = "/koala.wire.v1.Relay/Carry"
 CARRIED = b'{"kind": "carried"}\n'
 """Tells a starter that the other end is there. What follows are the bytes."""
 
+WAITING_MAX = 512
+"""Connections of one claim that wait for their other ends; an honest one has four for each port."""
 ENDED_S = 30.0
 """Longest wait for the relay after both ends have said all."""
 
@@ -54,6 +58,7 @@ class Ports:
         self._channels = channels
         self._connections_max = connections_max
         self._carried = 0
+        self._waiting = Counter[ClaimId]()
         self._begun: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
         self._bucket: TokenBucket | None = None
         if bytes_per_s is not None:
@@ -108,7 +113,8 @@ class Ports:
                 label = "dial" if order.dials else "listen"
                 start = pb.PutStart(name=order.port, token=order.token, label=label)
                 await call.write(pb.Frame(start=start).SerializeToString())
-                await self._joined(reader, call)
+                with self._wait(order.claim):
+                    await self._joined(reader, call)
                 with nullcontext() if order.dials else self._place():
                     writer.write(CARRIED)
                     async with asyncio.TaskGroup() as group:
@@ -119,6 +125,19 @@ class Ports:
                 raise _first(errors) from None
             finally:
                 call.cancel()
+
+    @contextmanager
+    def _wait(self, claim: ClaimId) -> Iterator[None]:
+        """Count a connection that waits for its other end. Raises EOFError."""
+        if self._waiting[claim] >= WAITING_MAX:
+            raise EOFError(f"{WAITING_MAX} of its connections wait (expected fewer)")
+        self._waiting[claim] += 1
+        try:
+            yield
+        finally:
+            self._waiting[claim] -= 1
+            if not self._waiting[claim]:
+                del self._waiting[claim]
 
     @contextmanager
     def _place(self) -> Iterator[None]:
