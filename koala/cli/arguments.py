@@ -40,9 +40,9 @@ class Number(click.ParamType[float]):
     @classmethod
     def within(cls, bounds: Bounds) -> Self:
         """Make the type of numbers within these bounds."""
-        made = cls()
-        made.bounds = bounds
-        return made
+        number_type = cls()
+        number_type.bounds = bounds
+        return number_type
 
     def convert(
         self,
@@ -96,7 +96,7 @@ class Words(click.ParamType[str]):
         """Offer the words that begin like the incomplete one."""
         from click.shell_completion import CompletionItem
 
-        return [CompletionItem(one) for one in begun(self.words, incomplete)]
+        return [CompletionItem(word) for word in begun(self.words, incomplete)]
 
 
 def _name_of(param: click.Parameter | None) -> str:
@@ -151,7 +151,7 @@ def _files_too(
 
 def begun(words: Iterable[str], incomplete: str) -> list[str]:
     """Return the words that begin like the incomplete one, in any case."""
-    return [one for one in words if one.lower().startswith(incomplete.lower())]
+    return [word for word in words if word.lower().startswith(incomplete.lower())]
 
 
 def option(

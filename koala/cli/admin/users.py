@@ -119,8 +119,8 @@ def invite(
     expires_s = read_duration("--expires", expires)
 
     async def request(client: AsyncClient) -> tuple[User, str]:
-        made = await client.add_user(name, role=role, expires_s=expires_s, invited_s=ttl_s)
-        return made, client.address
+        user = await client.add_user(name, role=role, expires_s=expires_s, invited_s=ttl_s)
+        return user, client.address
 
     made, dialled = ask(address, request)
     there = made.address or dialled
@@ -158,19 +158,19 @@ def login(*, out: str | None, json: bool) -> None:
     path = own_file() if out is None else Path(out)
     if path.exists():
         raise SpecError(f"{path} exists (expected a new file: move it away, or use --out)")
-    shown = Credentials(
+    credentials = Credentials(
         address=invitation.address,
         user=invitation.user,
         token=invitation.token,
         authority=invitation.authority,
     )
-    made = ask(invitation.address, lambda client: client.renew_token(), credentials=shown)
-    assert made.token is not None
-    write_credentials(path, replace(shown, token=made.token))
+    user = ask(invitation.address, lambda client: client.renew_token(), credentials=credentials)
+    assert user.token is not None
+    write_credentials(path, replace(credentials, token=user.token))
     if json:
-        print_json({"user": made.user, "role": made.role, "credentials": str(path)})
+        print_json({"user": user.user, "role": user.role, "credentials": str(path)})
         return
-    print(f"{made.user}, {made.role}: credentials are in {path}")
+    print(f"{user.user}, {user.role}: credentials are in {path}")
 
 
 @examples(

@@ -119,15 +119,15 @@ def run(
 
     if site and sites is not None:
         raise SpecError(f"--sites {sites} and --site {site[0]} (expected only one of them)")
-    if twice := next((one for one in site if site.count(one) > 1), None):
+    if twice := next((site_name for site_name in site if site.count(site_name) > 1), None):
         raise SpecError(
             f"--site {twice} is given twice (expected once; -n N runs more processes there)"
         )
     names: list[str | None] = [*site] or [None] * (sites or 1)
     if len(processes) > 1 and len(processes) != len(site):
-        given = " ".join(f"-n {one}" for one in processes)
+        words = " ".join(f"-n {count}" for count in processes)
         raise SpecError(
-            f"{given} (expected one, or one for each --site, as in --site atlas -n 3 --site"
+            f"{words} (expected one, or one for each --site, as in --site atlas -n 3 --site"
             " boreas -n 4)"
         )
     sizes = processes if len(processes) > 1 else [*processes, 1][:1] * len(names)
@@ -135,17 +135,17 @@ def run(
         Component(
             executable=command[0],
             arguments=command[1:],
-            site=one,
+            site=site_name,
             processors=size,
             environment=read_definitions(env, option="--env"),
             wall_time=wall_time,
             memory=memory,
             gpus=gpus,
-            output_files=[one for one in output if not _is_pattern(one)],
-            outputs=[one for one in output if _is_pattern(one)],
+            output_files=[pattern for pattern in output if not _is_pattern(pattern)],
+            outputs=[pattern for pattern in output if _is_pattern(pattern)],
             stage=stage,
         )
-        for one, size in zip(names, sizes, strict=True)
+        for site_name, size in zip(names, sizes, strict=True)
     ]
     job = Job(
         name=name or Path(command[0]).name,
@@ -176,8 +176,8 @@ def run(
 def _in_options(error: SpecError) -> SpecError:
     """Name options in place of a description's attributes and lines, and each mistake once."""
     mistakes = []
-    for one in (error, *error.others):
-        attribute, colon, text = one.message.partition(":")
+    for mistake in (error, *error.others):
+        attribute, colon, text = mistake.message.partition(":")
         mistakes.append(f"{OPTIONS.get(attribute, attribute)}{colon}{text}")
     return SpecError("\n".join(dict.fromkeys(mistakes)))
 

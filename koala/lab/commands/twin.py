@@ -234,7 +234,9 @@ def _check_sizes(found: Folder, stream: Stream, placement: str) -> None:
     """Check that the empty sites could hold a job. Raises ConfigError."""
     components, processors = stream.components, stream.processors
     rooms = [site.processors // processors for site in found.sites]
-    room = sum(min(one, 1) for one in rooms) if placement == DISTINCT else sum(rooms)
+    room = (
+        sum(min(room_of_site, 1) for room_of_site in rooms) if placement == DISTINCT else sum(rooms)
+    )
     if room < components:
         sites = ", ".join(f"{site.name} {site.processors}" for site in found.sites)
         other = ""

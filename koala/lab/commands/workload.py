@@ -38,24 +38,24 @@ def workload(*, model: str, seed: int, **values: Any) -> None:  # noqa: ANN401 -
 
     The same seed gives the same log. `koala simulate trace` replays it.
     """
-    made = GENERATOR.make(model=model, **GENERATOR.values(values))
-    assert isinstance(made.processors, int)
+    jobs = GENERATOR.make(model=model, **GENERATOR.values(values))
+    assert isinstance(jobs.processors, int)
     if model == "lublin":
-        parameters = f"kinds {made.kinds}, stretch {made.stretch:g}"
+        parameters = f"kinds {jobs.kinds}, stretch {jobs.stretch:g}"
     else:
-        low, high = made.sizes or (1, made.processors)
-        parameters = f"sizes {low}:{high}, q {made.q:g}, run {made.run_mean_s:g}"
-        parameters += f", utilization {made.utilization:g}"
-    estimate = made.estimates(seed)
+        low, high = jobs.sizes or (1, jobs.processors)
+        parameters = f"sizes {low}:{high}, q {jobs.q:g}, run {jobs.run_mean_s:g}"
+        parameters += f", utilization {jobs.utilization:g}"
+    estimate = jobs.estimates(seed)
     lines = (
         _line(number, job, estimate(job[2]))
-        for number, job in enumerate(made.drawn(seed, made.processors), start=1)
+        for number, job in enumerate(jobs.drawn(seed, jobs.processors), start=1)
     )
     comments = (
         "Version: 2.2",
-        f"MaxJobs: {made.jobs}",
-        f"MaxProcs: {made.processors}",
-        f"Note: synthetic: {model}, {parameters}, overestimate {made.overestimate:g}, seed {seed}",
+        f"MaxJobs: {jobs.jobs}",
+        f"MaxProcs: {jobs.processors}",
+        f"Note: synthetic: {model}, {parameters}, overestimate {jobs.overestimate:g}, seed {seed}",
     )
     try:
         swf.write(sys.stdout, lines, comments=comments)
