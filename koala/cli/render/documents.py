@@ -94,7 +94,7 @@ def _queue(queue: LocalQueue) -> str:
         f"{units.duration(queue.longest_s)} at most" if queue.longest_s else "no limit of time",
         f"{units.duration(queue.usual_s)} without a request" if queue.usual_s else "",
         f"{queue.processors} processors" if queue.processors else "",
-        f"{queue.hosts} machines" if queue.hosts else "",
+        f"{queue.hosts} nodes" if queue.hosts else "",
     ]
     name = f"queue {clean(queue.name)}{' (default)' if queue.is_default else ''}"
     return f"{name}: {', '.join(filter(None, limits))}"
