@@ -64,6 +64,7 @@ class Component:
     stage: bool | Sequence[str] = ()  # files of this machine that go along; True: the executable
     rate: float | None = None
     inputs: str | Sequence[str] | Mapping[str, int | str] | None = None  # beside the job's
+    resize_signal: str | None = None  # USR1 or USR2, of a malleable job
 
     def __post_init__(self) -> None:
         _check_types(self)
@@ -87,6 +88,12 @@ class Job:
     length: float | None = None
     mips: float | None = None
     max_hold: Duration | None = None
+    total_processors: int | None = None  # of all components: the scheduler splits one over sites
+    min_processors: int | None = None  # of each component of such a job
+    max_processors: int | None = None
+    max_components: int | None = None
+    malleable: bool | None = None
+    min_total_processors: int | None = None  # with which a malleable job can start
     quorum: int | None = None
     redundancy: int | None = None  # sites in whose queues a component waits
     retry: int | None = None
@@ -105,7 +112,11 @@ class Job:
         from koala.job_descriptions.document import VERSION, dump_document  # noqa: PLC0415 - late, for clients to start fast
 
         job = _attributes(self)
-        job["components"] = [_attributes(component) for component in self.components]
+        job["components"] = components = [_attributes(component) for component in self.components]
+        if self.total_processors is not None:
+            for component in components:
+                if component["processors"] == 1:  # not given
+                    del component["processors"]
         return dump_document({"version": int(VERSION), **job})
 
     def check(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ Layers; a module imports only from its own layer or from a layer above it in thi
                  `ticket_sites` those in whose queues a component waits
     stated_starts  expected starts of claims as sites told them, and how well they were met
     resources    GPUs, features and memory that a component needs; `feasibility` on an empty grid
+    splitting    splits of a flexible job over the room that sites have for it
     pipeline/    the steps: enqueue, place, claim, start, run, end, and site reports
     scheduler    dispatches each event to its step
     snapshot     serializes the state and restores it; `snapshot_rows` for jobs of a long queue

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from koala.common.protocol.queue_limits import END_S, hold_room_s, limit_of
 from koala.core.model.claim import Asked, Claim
-from koala.core.model.grid import Demand, GridView, Link
+from koala.core.model.grid import (
+    Demand,
+    GridView,
+    Link,
+    Placement,
+    PlacementRequest,
+    Unplaceable,
+)
 from koala.core.model.job import Attempt, Claiming, Job, Member
 from koala.core.model.job_spec import InputFile, InputMode, JobSpec, StartType
 from koala.core.model.parameters import Parameters
@@ -21,6 +30,7 @@ from koala.core.resources import (
     takes_more,
 )
 from koala.core.sites import site_views
+from koala.core.splitting import within_rooms
 from koala.core.state import State
 
 
@@ -28,16 +38,25 @@ def fixed_site(job: Job, component: int) -> SiteName | None:
     """Return the only site where the component may run: the one it asks for, or that of the local
     queue which a job of one component has joined (Multiple queues 2.5)."""
     asked = job.spec.components[component].site
-    if asked is None and len(job.spec.components) == 1:
+    if asked is None and job.spec.is_single:
         return local_site(job.queue)
     return asked
 
 
 def is_optional_member(job: Job, component: int) -> bool:
     """Return True if the job can start without this component."""
-    if job.spec.quorum is not None:
+    if job.spec.quorum is not None or job.spec.is_malleable:
         return True
     return job.spec.components[component].start_type is not StartType.STRICT
+
+
+def is_enough(job: Job, members: Sequence[Member]) -> bool:
+    """Return True if a job can start, or go on, with these members: those of a malleable one have
+    its least processors together."""
+    if job.spec.split is not None and job.spec.is_malleable:
+        sizes = [job.spec.components[member.component].processors for member in members]
+        return sum(sizes) >= job.spec.split.least
+    return len(members) >= job.needed
 
 
 def placement_policy(state: State, job: Job) -> PlacementPolicy:
@@ -46,7 +65,16 @@ def placement_policy(state: State, job: Job) -> PlacementPolicy:
     sites = state.sites.values()
     if needs_resources(job.spec.components, sites) or takes_more(job.spec, sites):
         place = respecting_resources(place, job.spec, state.sites)
-    return on_distinct_sites(place) if job.spec.distinct else place
+    if job.spec.distinct:
+        place = on_distinct_sites(place)
+    if job.spec.split is None:
+        return place
+    split = within_rooms(state.policies.split, job.spec, state.sites)
+
+    def place_any(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
+        return (place if request.split is None else split)(request, view)
+
+    return place_any
 
 
 def part_of_file(state: State, job: Job, component: int) -> tuple[int, int]:

@@ -165,6 +165,14 @@ def _beyond(component: ComponentSpec, queue: Queue) -> str:
     return ""
 
 
+def largest_part(component: ComponentSpec, facts: SiteFacts) -> float:
+    """Return the processors of the largest component that a site's queues allow, of those that
+    allow the rest of what this one asks for."""
+    queues = queues_of(component, facts.resources.queues, honours=facts.honours)
+    limits = [queue.processors or float("inf") for queue in queues if not _beyond(component, queue)]
+    return max(limits, default=float("inf"))
+
+
 def site_times(component: ComponentSpec, site: Site) -> Times:
     """Return the times that a component's batch job may have at a site."""
     return times_of(component, site.facts.resources.queues, honours=site.facts.honours)

@@ -17,7 +17,7 @@ document            YAML and JSON as the same tree
 scripts             batch scripts as components
 attributes          the table of all attributes; `attribute_names` has their spellings
 job_reader          from a tree to a JobSpec, with the tables and readers of `readers`, `fields`,
-                    `job_fields` and `resource_fields`
+                    `job_fields`, `flexible` and `resource_fields`
 job_writer          from a JobSpec to a text
 
 Invariants:

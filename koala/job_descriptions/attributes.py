@@ -82,6 +82,10 @@ def _start_type(attribute: AttributeText) -> StartType:
     return fields.choice(attribute, {kind.value: kind for kind in StartType})
 
 
+def _resize_signal(attribute: AttributeText) -> str:
+    return fields.choice(attribute, {"usr1": "USR1", "usr2": "USR2"})
+
+
 def _ignored(name: str, note: str, origin: str = "GRAM") -> Attribute:
     return Attribute(name, "", note, origin, treatment=Treatment.IGNORED)
 
@@ -389,6 +393,14 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         read=fields.input_files,
         write=fields.input_files_text,
     ),
+    Attribute(
+        "resizeSignal",
+        "USR1 or USR2",
+        "signal for processes that handle it, whenever components join or leave a malleable job",
+        "Koala",
+        field="resize_signal",
+        read=_resize_signal,
+    ),
     _of_job("name", "string", "name of the job, for people; need not be unique"),
     _of_job("distinct", "yes or no", "no two components at one site (default: no)"),
     _of_job(
@@ -400,6 +412,38 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         "notify",
         "(mail ADDRESS) (webhook URL) (topic NAME) (command PROGRAM ...) (on EVENT ...)",
         "who learns of what happens to the job: see [notification](#notification)",
+    ),
+    _of_job(
+        "totalCount",
+        "integer",
+        "processors of all components, which the scheduler splits over the sites; in place of"
+        " `count`, in a job of one `&`: see guides/flexible.md",
+        plain="total_processors",
+    ),
+    _of_job(
+        "minCount",
+        "integer",
+        "processors of the smallest component of such a job (default: 1)",
+        plain="min_processors",
+    ),
+    _of_job(
+        "maxCount",
+        "integer",
+        "processors of its largest component (default: all)",
+        plain="max_processors",
+    ),
+    _of_job("maxComponents", "integer", "number of its components, at most (default: 1000)"),
+    _of_job(
+        "malleable",
+        "yes or no",
+        "yes: it starts with less than totalCount if that is all it can have, and takes more, or"
+        " gives way, while it runs (default: no)",
+    ),
+    _of_job(
+        "minTotalCount",
+        "integer",
+        "processors with which a malleable job can start (default: minCount)",
+        plain="min_total_processors",
     ),
     _of_job("priority", "high or low", "importance relative to other jobs (default: low)"),
     _of_job(
@@ -466,9 +510,4 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _refused("stageout", "name the files with outputFile; they are brought back", "KOALA"),
     _ignored("filesize-stageout", "files are brought back whatever their sizes", "KOALA"),
     _ignored("bandwidth", "links are measured, and nothing is reserved on them", "KOALA"),
-    _refused(
-        "totalCount", "splitting a total over sites is not there yet: name components", "Koala"
-    ),
-    _refused("minCount", "malleable jobs are not there yet: use count", "Koala"),
-    _refused("maxCount", "malleable jobs are not there yet: use count", "Koala"),
 )

@@ -36,8 +36,9 @@ from koala.job_descriptions.attributes import PROCESSORS_MAX, Attribute, Scope, 
 from koala.job_descriptions.document import is_document, parse_document
 from koala.job_descriptions.evaluation import canonical_name, evaluate, is_definition
 from koala.job_descriptions.fields import AttributeText, shown
+from koala.job_descriptions.flexible import COMPONENTS_MAX, SplitError, flexible
 from koala.job_descriptions.parser import parse
-from koala.job_descriptions.readers import COMPONENTS_MAX, JOB_READERS
+from koala.job_descriptions.readers import JOB_READERS
 from koala.job_descriptions.tree import (
     Compound,
     Connective,
@@ -139,6 +140,7 @@ class _JobReader:
         self._owner = UserName(owner)
         self._warnings: dict[str, str] = {}  # one for each attribute and kind
         self._job_relations: dict[str, Relation] = {}
+        self._relations: dict[str, Relation] = {}  # of the last component
         self._labels: dict[str, int] = {}
         self._processors = 0
         self._is_dry_run = False
@@ -152,7 +154,9 @@ class _JobReader:
         spec = JobSpec(components=tuple(components), owner=self._owner)
         for name, relation in self._job_relations.items():
             spec = JOB_READERS[name](spec, self._text_of(relation))
-        if spec.quorum is not None and spec.quorum > len(components):
+        if spec.split is not None:
+            spec = self._flexible(spec)
+        elif spec.quorum is not None and spec.quorum > len(components):
             message = f"quorum is {spec.quorum}, expected at most the number of components"
             raise self._error(f"{message}, {len(components)}", self._job_relations["quorum"])
         self._check_paths(spec)
@@ -162,6 +166,13 @@ class _JobReader:
             self._warn("retry", message, self._job_relations["retry"])
         warnings = tuple(self._warnings.values())
         return JobReading(spec=spec, warnings=warnings, is_dry_run=self._is_dry_run)
+
+    def _flexible(self, spec: JobSpec) -> JobSpec:
+        given = {**self._relations, **self._job_relations}
+        try:
+            return flexible(spec, given)
+        except SplitError as error:
+            raise self._error(error.message, given[error.at]) from error
 
     def _check_inputs(self, spec: JobSpec) -> None:
         """Check the files of the job together with those of each component."""
@@ -246,6 +257,7 @@ class _JobReader:
                 self._sort(operand, relations)
             except SpecError as error:
                 self._gather(error)
+        self._relations = relations
         if "executable" not in relations:
             message = "this component has no executable, which each needs"
             self._gather(self._error(message, clause))
@@ -305,11 +317,12 @@ class _JobReader:
 
     def _check(self, spec: ComponentSpec, clause: Compound, relations: dict[str, Relation]) -> None:
         """Check constraints between several attributes, or several components."""
-        if spec.hosts is not None and spec.hosts > spec.processors:
+        has_count = "totalcount" not in self._job_relations
+        if has_count and spec.hosts is not None and spec.hosts > spec.processors:
             message = f"hostCount is {spec.hosts}, expected at most count, {spec.processors}"
             raise self._error(message, relations["hostcount"])
         each = spec.cpus_per_task
-        if each is not None and spec.processors % each:
+        if has_count and each is not None and spec.processors % each:
             message = f"cpusPerTask is {each}, expected a divisor of count, {spec.processors}"
             raise self._error(message, relations["cpuspertask"])
         if spec.gpu_type is not None and spec.gpus is None:

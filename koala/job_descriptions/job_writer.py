@@ -12,6 +12,7 @@ from koala.core.model.values import Priority, UserName
 from koala.errors import SpecError
 from koala.job_descriptions.attributes import ATTRIBUTES
 from koala.job_descriptions.fields import amount_text, input_files_text, minutes_text
+from koala.job_descriptions.flexible import bounds_of
 from koala.job_descriptions.job_fields import predecessor_text
 from koala.job_descriptions.job_reader import read_job
 from koala.job_descriptions.tree import (
@@ -29,6 +30,8 @@ from koala.job_descriptions.unparse import unparse
 def write_job(spec: JobSpec) -> str:
     """Write the text of a job, without its owner. Raises SpecError when RSL cannot express it."""
     try:
+        if spec.split is not None:  # the request alone, not how it is split now
+            spec = spec.shaped(spec.split.nominal)
         text = unparse(_tree(spec), pretty=True)
         again = read_job(text).spec
     except (SpecError, ValueError, OverflowError) as error:
@@ -49,6 +52,10 @@ def _tree(spec: JobSpec) -> Compound:
     if not spec.components:
         raise SpecError("it has no components")
     job = _job_relations(spec)
+    if spec.split is not None:
+        (own,) = {replace(component, processors=1) for component in spec.components}
+        relations = [one for one in _component_relations(own) if one.attribute != "count"]
+        return Compound(connective=Connective.AND, operands=(*relations, *job))
     components = [_component_relations(component) for component in spec.components]
     if len(components) == 1:
         return Compound(connective=Connective.AND, operands=(*components[0], *job))
@@ -75,6 +82,7 @@ def _job_relations(spec: JobSpec) -> list[Relation]:
         ("asynchrony", _amount(spec.asynchrony_s)),
         ("deviation", _amount(spec.deviation_s)),
     ]
+    single += [] if spec.split is None else bounds_of(spec.split)
     relations = [_relation(name, [text]) for name, text in single if text is not None]
     if spec.input_files:
         relations.append(_relation("inputFile", input_files_text(spec.input_files)))

@@ -13,8 +13,8 @@ from koala.core.model.job_spec import InputMode, JobSpec
 from koala.core.model.values import Priority
 from koala.job_descriptions import fields, job_fields
 from koala.job_descriptions.fields import AttributeText
+from koala.job_descriptions.flexible import COMPONENTS_MAX, SPLIT_READERS
 
-COMPONENTS_MAX = 1000
 RETRIES_MAX = 1000
 
 _PRIORITIES = {priority.value: priority for priority in Priority}
@@ -58,6 +58,7 @@ JOB_READERS: dict[str, Callable[[JobSpec, AttributeText], JobSpec]] = {
     "after": lambda spec, attribute: replace(spec, after=job_fields.after(attribute)),
     "notify": lambda spec, attribute: replace(spec, notify=job_fields.notify(attribute)),
     "connect": lambda spec, attribute: replace(spec, connect=fields.connect(attribute)),
+    **SPLIT_READERS,
 }
 
 SPECIAL = ("maxtime", "dryrun", "resourcemanagercontact", "rslsubstitution")

@@ -9,7 +9,7 @@ slots      the record of each slot, from which all else is read
 answers    reads the answers of policies of other packages
 changes    changes of policies and parameters as KEY=VALUE
 conformance   checks a policy of another package before it is used
-placement, claiming, queueing, progress, tickets
+placement, claiming, queueing, progress, tickets, resizing
            the built-in policies
 """
 
@@ -24,7 +24,7 @@ from koala.common.runtime.option_values import did_you_mean
 from koala.common.runtime.plugins import find_function, outside_names
 from koala.core.policy_api import Policies
 from koala.errors import ConfigError
-from koala.policies.slots import PROGRESS, SLOTS, Slot, policy_label
+from koala.policies.slots import PROGRESS, SLOTS, Slot, policy_label, splitting
 
 BUILT_IN: dict[str, Mapping[str, Any]] = {slot.name: slot.built_in for slot in SLOTS.values()}
 DEFAULTS: dict[str, str] = {slot.name: slot.default for slot in SLOTS.values()}
@@ -72,6 +72,7 @@ def chosen(conduct: Conduct = SIMULATED, /, **policies: Any) -> Policies:  # noq
         if slot is not PROGRESS:
             text, policy = _resolved(slot, names[name], conduct)
             fields[slot.attribute] = slot.in_force(text, policy)
+    fields["split"] = splitting(fields["place"])
     offered = _offered_progress(conduct)
     default = names["progress"]
     if not isinstance(default, str) or default.lower() not in offered:

@@ -26,6 +26,7 @@ from koala.core.policy_api import (
     Ordering,
     PlacementPolicy,
     Policies,
+    ResizeQuestion,
     TicketPlan,
     TicketQuestion,
 )
@@ -36,18 +37,22 @@ from koala.policies.answers import (
     read_permission,
     read_placement,
     read_plan,
+    read_resize_plan,
     read_ticket_plan,
     read_turn,
 )
 from koala.policies.claiming.incremental import incremental
 from koala.policies.claiming.repeated import repeated
 from koala.policies.placement.close_to_files import close_to_files
+from koala.policies.placement.cluster_minimization import cm, fcm
 from koala.policies.placement.hints import no_network, prefer_local, service
 from koala.policies.placement.worst_fit import worst_fit, worst_fit_distinct
 from koala.policies.progress.free import free, restored
 from koala.policies.progress.synchronous import synchronous, synchronous_as_printed
 from koala.policies.queueing.high_low import turn
 from koala.policies.queueing.multiqueue import DISCIPLINES, local_first
+from koala.policies.resizing.managers import equi_grow_and_shrink, favour_previously_started
+from koala.policies.tickets.booking import book
 from koala.policies.tickets.queues import dodge, spare, turns
 
 
@@ -126,6 +131,17 @@ def _pose_placement(request: PlacementRequest, view: GridView) -> Any:  # noqa: 
     return (replace(request, demand=demand), view.detached()), read
 
 
+def _close_or_split(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
+    return (close_to_files if request.split is None else fcm)(request, view)
+
+
+def splitting(place: PlacementPolicy) -> PlacementPolicy:
+    """Return the policy that splits flexible jobs: this one, if it says so by an attribute
+    `splits`, else FCM."""
+    own = place.function if isinstance(place, Guarded) else place
+    return place if getattr(own, "splits", False) else fcm
+
+
 PLACEMENT = Slot(
     name="placement",
     decides="the sites of a job's components",
@@ -134,6 +150,8 @@ PLACEMENT = Slot(
         "CF": close_to_files,
         "WF": worst_fit,
         "WF-distinct": worst_fit_distinct,
+        "CM": cm,
+        "FCM": fcm,
         "NoNetwork": no_network,
         "PreferLocal": prefer_local,
         "Service": service,
@@ -144,7 +162,7 @@ PLACEMENT = Slot(
             arguments=("PlacementRequest", "GridView"),
             answer="Placement or Unplaceable",
             pose=_pose_placement,
-            fallback=close_to_files,
+            fallback=_close_or_split,
             by="CF",
         )
     },
@@ -222,7 +240,13 @@ TICKETS = Slot(
     name="tickets",
     decides="the claims that wait in the queues of busy sites, and which of them may start",
     attribute="tickets",
-    built_in={"none": no_tickets, "dodge": dodge, "turns": turns, "spare": spare},
+    built_in={
+        "none": no_tickets,
+        "book": book,
+        "dodge": dodge,
+        "turns": turns,
+        "spare": spare,
+    },
     default="none",
     forms={
         1: Form(
@@ -353,6 +377,31 @@ QUEUEING = Slot(
 )
 
 
+# --- resizing ---
+
+
+def _pose_resize(question: ResizeQuestion) -> Any:  # noqa: ANN401
+    return (question,), partial(read_resize_plan, question=question)
+
+
+RESIZING = Slot(
+    name="resizing",
+    decides="the running malleable jobs that grow into idle processors of a site, or give way",
+    attribute="resize",
+    built_in={"FPSMA": favour_previously_started, "EGS": equi_grow_and_shrink},
+    default="FPSMA",
+    forms={
+        1: Form(
+            arguments=("ResizeQuestion",),
+            answer="ResizePlan",
+            pose=_pose_resize,
+            fallback=favour_previously_started,
+            by="FPSMA",
+        )
+    },
+)
+
+
 # --- progress ---
 
 
@@ -381,7 +430,8 @@ PROGRESS = Slot(
 )
 
 SLOTS: dict[str, Slot] = {
-    slot.name: slot for slot in (PLACEMENT, CLAIMING, DEADLINES, TICKETS, PROGRESS, QUEUEING)
+    slot.name: slot
+    for slot in (PLACEMENT, CLAIMING, DEADLINES, TICKETS, RESIZING, PROGRESS, QUEUEING)
 }
 """Every slot by its name."""
 

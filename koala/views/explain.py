@@ -49,8 +49,10 @@ from koala.core.queries import (
 )
 from koala.core.resources import describe_cut
 from koala.core.sites import is_usable
+from koala.core.splitting import describe_unsplit, empty_rooms, most_of
 from koala.core.state import State
 from koala.views.expected import expected_start, missed_deadline
+from koala.views.resizes import job_size
 from koala.views.units import counted, size
 from koala.views.waiting import SiteQueues, component_at, no_queues, span, wait_of_member
 
@@ -81,6 +83,8 @@ def why(  # noqa: C901 - one line a phase
             return ["released; waits for all components to tell that they passed the barrier"]
         case Running(since=since, attempt=attempt):
             running = [f"running for {span(now - since)}", _running(job, attempt)]
+            sizes = job_size(job)
+            running += [] if sizes is None else sizes.words
             return [*running, *_placed(state, job, attempt)]
         case Stopping(reason=reason, attempt=attempt):
             return [f"being stopped: {reason}", *_fence(state, attempt)]
@@ -150,10 +154,8 @@ def _placing(state: State, job: Job, queues: SiteQueues, now: Instant) -> list[s
     elif misfit:
         lines.append(f"{misfit}; {tries}")
     elif isinstance(answer, Unplaceable):
-        size = job.spec.components[answer.component].processors
-        label = job.spec.label(answer.component)
         reason = "no other site can take it now" if closed else answer.reason
-        lines.append(f"component {label} ({size} processors): {reason}; {tries}")
+        lines.append(f"{_asked(job, answer)}: {reason}; {tries}")
     else:
         lines.append(f"it could be placed now; {tries}")
     if state.is_paced and not misfit and state.timers.next_at is not None:
@@ -173,6 +175,14 @@ def _placing(state: State, job: Job, queues: SiteQueues, now: Instant) -> list[s
     return [*lines, last] if last else lines
 
 
+def _asked(job: Job, answer: Unplaceable) -> str:
+    """Describe what a placement policy has found no place for."""
+    if job.spec.split is not None:
+        return job.spec.split.describe()
+    size = job.spec.components[answer.component].processors
+    return f"component {job.spec.label(answer.component)} ({size} processors)"
+
+
 def _unqueued(state: State, job: Job) -> list[str]:
     """Explain why the job does not wait in local queues, where others do."""
     is_busy = any(site.reported_queued for site in state.sites.values())
@@ -182,14 +192,19 @@ def _unqueued(state: State, job: Job) -> list[str]:
 
 def _misfit(state: State, job: Job) -> str:
     """Explain that the job would not fit even if no other job ran; empty if it would."""
-    spec = job.spec
+    spec, split = job.spec, job.spec.split
     most = 1 if spec.distinct else components_per_site_max(state.policies.place)
-    only_at = local_site(job.queue) if len(spec.components) == 1 else None
+    only_at = local_site(job.queue) if spec.is_single else None
     requirements, needed = requirements_of(spec, only_at), job.needed
     for sites, what in (
         (list(state.sites.values()), "it cannot start before a site grows or another registers"),
         ([s for s in state.sites.values() if is_usable(s)], "it waits for other sites than these"),
     ):
+        if split is not None:
+            rooms = empty_rooms(spec, sites)
+            if not most_of(split, rooms):
+                return f"{split.describe()}: {describe_unsplit(split, rooms)}; {what}"
+            continue
         capacities = capacities_of(sites, spec.owner, most)
         if not may_fit(requirements, needed, capacities):
             return f"{describe_misfit(requirements, needed, capacities)}; {what}"
@@ -204,10 +219,9 @@ def _doubts(state: State, job: Job, now: Instant) -> list[str]:
     answer = placement_policy(state, job)(request, empty_grid_view(state, job))
     if not isinstance(answer, Unplaceable):
         return []
-    label = job.spec.label(answer.component)
     return [
-        "the placement policy would find no place for it either if nothing else ran: component"
-        f" {label}: {answer.reason}"
+        "the placement policy would find no place for it either if nothing else ran:"
+        f" {_asked(job, answer)}: {answer.reason}"
     ]
 
 
@@ -261,8 +275,9 @@ def _timed(state: State, job: Job, queues: SiteQueues, now: Instant) -> list[str
     if job.spec.all_inputs:
         answer = placement_policy(state, job)(whole_request(state, job, now), grid_view_of(state))
         if isinstance(answer, Unplaceable):
-            label = job.spec.label(answer.component)
-            lines.append(f"its input file is not on its way: component {label}: {answer.reason}")
+            lines.append(
+                f"its input file is not on its way: {_asked(job, answer)}: {answer.reason}"
+            )
     return lines
 
 
@@ -391,7 +406,8 @@ def _starting(state: State, job: Job, starting: Starting, now: Instant) -> list[
 
 
 def _running(job: Job, attempt: Attempt) -> str:
-    open_ = [m for m in attempt.present if m.end is None]
+    joining = attempt.joining
+    open_ = [m for m in attempt.present if m.end is None and m not in joining]
     names = ", ".join(
         component_at(job.spec.label(m.component), m.site or "").removeprefix("component ")
         for m in open_

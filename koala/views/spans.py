@@ -123,7 +123,7 @@ def _claim_spans(job: Job, charge: Charge, job_ended_at: Instant) -> Iterator[Sp
         return
     yield _span(SpanName.CLAIM, charge.asked_at, charge.granted_at, attributes)
     passed_at = charge.passed_at
-    if job.spec.components[component].start_type is not StartType.NONE:
+    if job.spec.component(component).start_type is not StartType.NONE:
         until = ended_at if passed_at is None else passed_at
         problem = (error or "not started") if passed_at is None else ""
         yield _span(SpanName.BARRIER, charge.granted_at, until, attributes, problem)

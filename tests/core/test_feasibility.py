@@ -160,7 +160,7 @@ def test_what_a_policy_does_not_find_though_it_is_there_is_told(begin: Begin) ->
     doubt = "the placement policy would find no place for it either if nothing else ran"
     script = begin().tell(a_site("a", 8), a_site("b", 5)).report("b", 0)
     script.tell(a_job("j1", 5, 4, 4))
-    assert f"{doubt}: component 2: largest idle site is a with 3" in said(script, "j1")
+    assert f"{doubt}: component 2 (4 processors): largest" in said(script, "j1")
     script.tell(a_job("j2", 8, 5))
     assert doubt not in said(script, "j2")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from koala.core.model.events import JobSubmitted, SiteRegistered
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job_spec import ComponentSpec, InputFile, JobSpec, StartType
+from koala.core.model.job_spec import ComponentSpec, InputFile, JobSpec, Split, StartType
 from koala.core.model.values import FileName, JobId, Priority, SiteName
 
 LOOSE = StartType.LOOSE
@@ -49,3 +50,12 @@ def a_spec(*components: int | ComponentSpec, file: str | None = None, **more: An
 def a_job(name: str, *components: int | ComponentSpec, **more: Any) -> JobSubmitted:
     """A submission."""
     return JobSubmitted(job=JobId(name), spec=a_spec(*components, **more))
+
+
+def a_flexible_job(name: str, total: int, **more: Any) -> JobSubmitted:
+    """A submission of a flexible job; `least`, `part_min`, `part_max` and so on are its bounds."""
+    bounds = {field.name: more.pop(field.name) for field in fields(Split) if field.name in more}
+    wide = {"least": total, "part_max": total, "parts_max": total}
+    split = Split(total=total, **{**wide, **bounds})
+    spec = a_spec(a_component(**more.pop("component", {})), split=split, **more)
+    return JobSubmitted(job=JobId(name), spec=spec.shaped(split.nominal))

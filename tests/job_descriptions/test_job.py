@@ -284,7 +284,6 @@ REFUSALS = [
     ("(directory=$(HOME)/run)", "'HOME' is not defined; GRAM defined it at the site"),
     ("(file_stage_out=(a b))", "name the files with outputFile"),
     ("(restart=x)", "restart is refused"),
-    ("(totalCount=64)", "totalCount is refused"),
     ("(priority=medium)", "priority: found 'medium', expected high or low"),
     ("(priority=high)(priority=low)", "has another value at line 1"),
     ("+(&(executable=a)(retry=1))(&(executable=a)(retry=2))", "has another value at line 1"),

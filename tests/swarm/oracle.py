@@ -22,7 +22,7 @@ from koala.core.model.events import (
     SiteResumed,
 )
 from koala.core.model.job import ArmNumber, EndKind, Finished, Job
-from koala.core.model.job_spec import JobSpec, StartType
+from koala.core.model.job_spec import JobSpec, Split, StartType
 from koala.core.model.parameters import Parameters
 from koala.core.model.predecessors import Ended, Predecessor
 from koala.core.model.values import ALL, ClaimId, Instant, JobId, Priority, Seconds, SiteName
@@ -92,6 +92,7 @@ class Oracle:
         self.parameters = parameters
         self.jobs = {job: Truth(spec=spec) for job, spec in specs.items()}
         self.alive: dict[SiteName, dict[str, int]] = {}
+        self.sizes: dict[ClaimId, int] = {}  # as they were asked for
         self.processors: dict[SiteName, int] = {}
         self.promises: dict[ClaimId, list[ArmNumber]] = {}
         self.releases: dict[tuple[JobId, int], ArmNumber] = {}
@@ -231,7 +232,7 @@ class Oracle:
         require(set(starter.named) == named, 3, text)
         for peer in peers:
             component = parts(peer)[2]
-            if spec.components[component].start_type is StartType.NONE:
+            if spec.component(component).start_type is StartType.NONE:
                 continue
             is_armed = number in self.promises.get(ClaimId(peer), [])
             claim = starter.claim
@@ -241,7 +242,9 @@ class Oracle:
             for index, component in enumerate(spec.components)
             if component.start_type is StartType.STRICT
         ]
-        if spec.quorum is None:
+        if spec.split is not None:
+            self._require_within(starter, spec.split, peers)
+        elif spec.quorum is None:
             missing = [index for index in strict if index not in named]
             require(not missing, 3, f"{starter.claim} passes without {missing}")
         else:
@@ -251,6 +254,18 @@ class Oracle:
             ran = {component for tried, component in truth.passed if tried == attempt}
             ran |= self.free[(job, attempt)]
             require(len(named | ran) >= spec.quorum, 3, text)
+
+    def _require_within(self, starter: Starter, split: Split, peers: tuple[ClaimId, ...]) -> None:
+        """Require that a flexible job starts within its bounds, with all that it was split into."""
+        sizes = [self.sizes[peer] for peer in peers]
+        asked = [c for c in self.sizes if parts(c)[:2] == parts(starter.claim)[:2]]
+        names = {parts(claim)[2] for claim in asked}
+        is_whole = names == {parts(peer)[2] for peer in peers}
+        text = f"{starter.claim} passes with {sizes} of components {names}: {split.describe()}"
+        require(is_whole and split.least <= sum(sizes) <= split.total, 3, text)
+        require(all(split.part_min <= size <= split.part_max for size in sizes), 3, text)
+        require(len(sizes) <= split.parts_max, 3, text)
+        self.count("flexible")
 
     def _require_in_time(self, site: SiteName, starter: Starter, truth: Truth) -> None:
         """Require a pass in time: never before the deadline, as far as clocks agree, nor later than
@@ -271,9 +286,9 @@ class Oracle:
         """Check that local jobs die only where site and operator allow it, for a job at its
         deadline, and no more of them than needed."""
         self.note(f"{site}: {killed} make room for {claim}")
-        job, _, component = parts(claim)
+        job, _, _ = parts(claim)
         truth = self.jobs[job]
-        processors = truth.spec.components[component].processors
+        processors = self.sizes[ClaimId(claim)]
         allowed = site in self.killing and self.parameters.at_deadline == "kill"
         require(allowed, 6, f"local jobs die at {site}, which does not allow it")
         require(truth.deadline_at is not None, 6, f"local jobs die for {job}, without a deadline")
@@ -378,6 +393,7 @@ class Oracle:
                     require(known == action.number, 3, text)
                     self.free.setdefault((job, attempt), self._free_of(job, attempt))
                 case ClaimProcessors(claim=claim, site=site):
+                    self.sizes[claim] = action.processors
                     if action.waits:
                         self.count("gated" if action.is_gated else "opened")
                     if action.is_gated and claim in self.errors.asked:
@@ -398,13 +414,13 @@ class Oracle:
     def _free_of(self, job: JobId, attempt: int) -> set[int]:
         """Return the components without a barrier that count for a quorum: they began, and no end
         of any was reported yet."""
-        components = self.jobs[job].spec.components
+        spec = self.jobs[job].spec
         return {
             component
             for claim in self.jobs[job].began
             if claim not in self.heard_gone
             for _, tried, component in (parts(claim),)
-            if tried == attempt and components[component].start_type is StartType.NONE
+            if tried == attempt and spec.component(component).start_type is StartType.NONE
         }
 
     def _note_drain(self, event: Event) -> None:

@@ -19,6 +19,7 @@ from koala.core.model.job_spec import (
     InputFile,
     InputMode,
     JobSpec,
+    Split,
     StartType,
 )
 from koala.core.model.parameters import Parameters
@@ -35,6 +36,7 @@ from koala.core.model.values import (
     TcpPath,
     UserName,
 )
+from koala.core.splitting import Room, most_of
 from koala.policies.queueing.multiqueue import DISCIPLINES
 from koala.queue_model import Discipline
 from tests.swarm import foreign
@@ -55,6 +57,7 @@ HARD = (
 """Kinds of faults that together leave one component alive and unreachable, while the job is
 lost."""
 BANDWIDTH_BPS = 1_000_000.0
+FLEXIBLE_FIRST = 2000
 BUSY_FIRST = 1000
 """First seed that may draw busy sites: most seeds that find mutants are below."""
 
@@ -131,6 +134,7 @@ def draw(seed: int) -> Scenario:
     drawn = _hinted(seed, _pathed(seed, _timed(seed, _line_up(seed, scenario))))
     drawn = _sorted(seed, _in_turn(seed, _kept_together(seed, drawn)))
     drawn = _shared(seed, _busy(seed, _owning(seed, focused(seed, _paced(seed, drawn)))))
+    drawn = _flexible(seed, drawn)
     counted = Random(f"{seed}/counted").choice(("jobs", "jobs", "all"))
     return replace(
         drawn,
@@ -155,6 +159,42 @@ def _owning(seed: int, drawn: Scenario) -> Scenario:
         )
         specs[job] = replace(spec, components=components, input_mode=InputMode.WHOLE)
     return replace(drawn, specs=specs)
+
+
+def _flexible(seed: int, drawn: Scenario) -> Scenario:
+    """Draw flexible jobs in place of most, some of them malleable, in half of the seeds from
+    FLEXIBLE_FIRST on; from a stream of its own. The grid could take each if nothing else ran."""
+    random = Random(f"{seed}/flexible")
+    if seed < FLEXIBLE_FIRST or random.random() >= 0.5:
+        return drawn
+    specs = {}
+    for job, spec in drawn.specs.items():
+        part = replace(spec.components[0], site=None, label=None, start_type=StartType.STRICT)
+        total = spec.processors
+        most = random.choice((total, max(1, total // 2), random.randint(1, total)))
+        split = Split(
+            total=total,
+            least=total,
+            part_min=random.choice((1, 1, random.randint(1, most))),
+            part_max=most,
+            parts_max=random.choice((2, 4, 1000)),
+        )
+        if random.random() < 0.4:
+            least = random.randint(split.part_min, total)
+            more = random.choice((total, 2 * total))
+            split = replace(split, total=more, least=least, is_malleable=True)
+        rooms = [
+            Room(s.name, s.facts.processors, 1 if spec.distinct else s.facts.slots or 1000)
+            for s in drawn.settings
+            if s.facts.admits(spec.owner)
+        ]
+        is_free = spec.quorum is None and spec.queue is None and split.nominal
+        if not is_free or not most_of(split, rooms) or random.random() < 0.2:
+            specs[job] = spec
+            continue
+        flexible = replace(spec, components=(part,), split=split, connect=())
+        specs[job] = flexible.shaped(split.nominal)
+    return replace(drawn, specs=specs, placement=random.choice((drawn.placement, "FCM", "CM")))
 
 
 def _shared(seed: int, drawn: Scenario) -> Scenario:

@@ -34,6 +34,7 @@ OPTIONS = {
     "gpus": "--gpus",
     "processors": "--processes",
     "site": "--site",
+    "totalCount": "--total",
     "name": "--name",
     "after": "--after",
     "output_files": "--output",
@@ -61,6 +62,11 @@ OPTIONS = {
 @option(
     "-n", "--processes", type=Whole(1), multiple=True, metavar="N",
     help="Processes on each site, or on that of the --site in the same place.", unset="1",
+)  # fmt: skip
+@option(
+    "--total", type=Whole(1), metavar="N",
+    help="Processes on all sites together, split over those with most idle processors; --site"
+    " names the ones that may be used.",
 )  # fmt: skip
 @option(
     "--time", "wall_time", metavar="TIME", help="Time limit, such as 30 (minutes) or 1h30m.",
@@ -96,6 +102,7 @@ def run(
     site: Sequence[str],
     sites: int | None,
     processes: Sequence[int],
+    total: int | None,
     wall_time: str | None,
     memory: str | None,
     gpus: int | None,
@@ -123,7 +130,13 @@ def run(
         raise SpecError(
             f"--site {twice} is given twice (expected once; -n N runs more processes there)"
         )
+    if total is not None and (processes or sites is not None):
+        other = f"-n {processes[0]}" if processes else f"--sites {sites}"
+        raise SpecError(f"--total {total} and {other} (expected only one of them)")
     names: list[str | None] = [*site] or [None] * (sites or 1)
+    allowed = site if total is not None else ()
+    if total is not None:
+        names = [None]
     if len(processes) > 1 and len(processes) != len(site):
         words = " ".join(f"-n {count}" for count in processes)
         raise SpecError(
@@ -136,6 +149,7 @@ def run(
             executable=command[0],
             arguments=command[1:],
             site=site_name,
+            sites=allowed,
             processors=size,
             environment=read_definitions(env, option="--env"),
             wall_time=wall_time,
@@ -152,6 +166,7 @@ def run(
         distinct=len(names) > 1 and not site,
         after=after,
         group=group,
+        total_processors=total,
         components=components,
     )
     try:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from koala.common.protocol.messages import NO_RESOURCES, SiteResources
+from koala.core.model.job_spec import Split
 from koala.core.model.values import (
     ClaimId,
     FileName,
@@ -47,6 +48,7 @@ class SiteFacts:
     - `resources`: what it has beside processors, by its newest report.
     - `gate`: name of the gate by which a waiting claim cannot start, and keeps its place in the
       local queue; empty where there is none.
+    - `books`: how it books processors for a claim with a known start; empty where it does not.
     - `hold_max_s`: longest hold before the barrier that its owner allows, None for no limit.
     - `tickets_max`, `held_share_max`: limits of its owner on the claims that wait in its queue, and
       on the share of its processors that such claims hold before the barrier; None for no limit.
@@ -65,6 +67,7 @@ class SiteFacts:
     users: tuple[UserName, ...] = ()
     resources: SiteResources = NO_RESOURCES
     gate: str = ""
+    books: str = ""
     hold_max_s: Seconds | None = None
     tickets_max: int | None = None
     held_share_max: float | None = None
@@ -224,6 +227,7 @@ class PlacementRequest:
     beside: tuple[SiteName, ...] = ()
     demand: Demand | None = None
     home: SiteName | None = None
+    split: Split | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -463,6 +467,12 @@ class GridView:
             if self._idle.get(site, 0) > 0:
                 self._idle[site] = 0
                 self._change()
+
+    def limit(self, site: SiteName, *, processors: int, slots: int) -> None:
+        """Limit what the job that is being placed may have of a site."""
+        self._idle[site] = min(self._idle[site], processors if slots > 0 else 0)
+        self._slots[site] = min(self._slots.get(site, slots), slots)
+        self._change()
 
     def exclude_sources(self, sites: Iterable[SiteName]) -> None:
         """Exclude sites as sources of copies. Parts placed there still read their files."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from operator import attrgetter
@@ -86,10 +87,18 @@ class ComponentSpec(messages.ProgramSpec):
             return 1
         return self.processors // (self.cpus_per_task or 1)
 
-    def program(self, label: str, job_name: str = "") -> messages.Program:
+    def program(
+        self, label: str, job_name: str = "", *, is_malleable: bool = False
+    ) -> messages.Program:
         """Return the program as the component's site gets it."""
         spec = dict(zip(_PROGRAM_FIELDS, _program_values(self), strict=True))
-        return messages.Program(label=label, job_name=job_name, processes=self.processes, **spec)
+        return messages.Program(
+            label=label,
+            job_name=job_name,
+            processes=self.processes,
+            is_malleable=is_malleable,
+            **spec,
+        )
 
 
 _PROGRAM_FIELDS = tuple(field.name for field in fields(messages.ProgramSpec))
@@ -114,7 +123,8 @@ class Split:
 
     - `total` are wanted; with `least` it can start, and goes on. They differ only if it
       `is_malleable`: it may be given more, or asked to give way, while it runs.
-    - A component has `part_min` to `part_max`; there are at most `parts_max` components.
+    - A component has `part_min` to `part_max`, a multiple of `step`; there are at most `parts_max`
+      components.
     """
 
     total: int
@@ -122,7 +132,26 @@ class Split:
     part_min: int = 1
     part_max: int
     parts_max: int
+    step: int = 1
     is_malleable: bool = False
+
+    def describe(self) -> str:
+        """Describe what is asked for."""
+        least = f"{self.least} to " if self.least < self.total else ""
+        parts = f"in at most {self.parts_max} components of {self.part_min} to {self.part_max}"
+        return f"{least}{self.total} processors {parts}"
+
+    @property
+    def nominal(self) -> tuple[int, ...]:
+        """Sizes of the fewest components that make up the total, all of about one size; empty if
+        the bounds leave no way."""
+        total, least = self.total // self.step, -(-self.part_min // self.step)
+        most = self.part_max // self.step
+        count = -(-total // most) if most else 0
+        if not 0 < count <= self.parts_max or count * least > total:
+            return ()
+        sizes = [total // count + (number < total % count) for number in range(count)]
+        return tuple([size * self.step for size in sizes])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +218,11 @@ class JobSpec:
         """Return True if its components are kept together while they run."""
         return self.progress not in (None, "free")
 
+    @property
+    def is_malleable(self) -> bool:
+        """Return True if components may come and go while it runs."""
+        return self.split is not None and self.split.is_malleable
+
     def with_inputs(self, files: tuple[InputFile, ...]) -> JobSpec:
         """Copy of the request with these input files, at least one."""
         return replace(self, input_file=files[0], more_files=files[1:])
@@ -229,22 +263,51 @@ class JobSpec:
                 strict += 1
         if self.quorum is not None:
             return processors, largest, min(self.quorum, len(self.components))
+        if self.is_malleable:
+            return processors, largest, self._enough()
         return processors, largest, strict or 1
+
+    def _enough(self) -> int:
+        """Return a number of components that together have the least processors, whichever they
+        are."""
+        assert self.split is not None
+        processors = 0
+        for number, size in enumerate(sorted(c.processors for c in self.components), 1):
+            processors += size
+            if processors >= self.split.least:
+                return number
+        return len(self.components)
 
     def in_queue_of(self, site: SiteName) -> JobSpec:
         """Copy of the request for a site's local queue; a job of one component runs only there."""
         components = self.components
-        if len(components) == 1:
+        if self.is_single:
             components = (replace(components[0], site=site),)
         return replace(self, queue=site, components=components)
 
-    def shaped(self, sizes: tuple[int, ...]) -> JobSpec:
+    @property
+    def is_single(self) -> bool:
+        """Return True if it has one component, whatever the scheduler does."""
+        return self.split is None and len(self.components) == 1
+
+    def shaped(self, sizes: Sequence[int]) -> JobSpec:
         """Copy of a flexible request whose components have these numbers of processors."""
         part = self.components[0]
         return replace(self, components=tuple([replace(part, processors=n) for n in sizes]))
 
+    def grown(self, sizes: Sequence[int]) -> JobSpec:
+        """Copy of a malleable request with further components of these sizes."""
+        return self.shaped([*[part.processors for part in self.components], *sizes])
+
+    def component(self, index: int) -> ComponentSpec:
+        """Return a component, also one that a flexible job had in an earlier shape, which differs
+        in nothing but its processors."""
+        return self.components[index if index < len(self.components) else 0]
+
     def label(self, component: int) -> str:
         """Return the component's label; without one the site that no other names, or its index."""
+        if self.split is not None:
+            return str(component)  # it may be one of an earlier shape
         own = self.components[component]
         if own.label or own.site is None:
             return own.label or str(component)

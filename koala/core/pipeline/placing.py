@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable
 from dataclasses import replace
 
 from koala.common.protocol.messages import RESOURCES
-from koala.core.allowances import excess_of
+from koala.core.allowances import excess_of, processors_left
 from koala.core.feasibility import empty_view
 from koala.core.model.grid import (
     Assignment,
@@ -33,6 +33,7 @@ from koala.core.pipeline.tickets import (
     expect_at_once,
     may_wait_in_queues,
     queue_job,
+    tickets_left,
 )
 from koala.core.queries import (
     demand_of,
@@ -47,12 +48,14 @@ from koala.core.queries import (
 )
 from koala.core.resources import describe_missing, needs_resources, occupied
 from koala.core.sites import is_usable
+from koala.core.splitting import empty_rooms, most_of
 from koala.core.state import State
 from koala.core.ticket_sites import (
     by_expected_wait,
     full_queues,
     held_room,
     sites_of,
+    stands_in_line,
 )
 
 
@@ -86,7 +89,12 @@ def on_try_due(state: State, job: Job, now: Instant) -> None:
         if later:
             set_timer(state, job, TimerKind.TRY, later[0], now)
         return
-    place(state, job, Placement(assignments=()), grid_view_of(state), now)
+    view = grid_view_of(state)
+    placement = Placement(assignments=())
+    if job.spec.split is not None:  # its components must be known before they are tried
+        fit = without_closed_sites(state, job, view_until_end(state, job, view, now), now)
+        placement = ask_placement(state, job, whole_request(state, job, now), fit) or placement
+    place(state, job, placement, view, now)
     admit(state, now)
 
 
@@ -104,6 +112,9 @@ class CapacityCheck:
         site, or for other jobs of its group, must not block the others."""
         if excess_of(self._state, job):
             return False
+        if job.spec.split is not None:
+            open_ = [site for name, site in self._sites.items() if name not in closed]
+            return most_of(job.spec.split, empty_rooms(job.spec, open_)) > 0
         fitting = 0
         for index, component in enumerate(job.spec.components):
             fixed = fixed_site(job, index)
@@ -184,7 +195,8 @@ def try_to_place(state: State, job: Job, view: GridView, now: Instant) -> bool:
     seen = without_closed_sites(state, job, fit, now) if job.refusals else fit
     needed = job.needed
     is_whole = needed == len(job.spec.components)
-    if is_whole and not seen.may_take(job.largest, of=job.processors):
+    size, of = job.room_min
+    if is_whole and not seen.may_take(size, of=of):
         placement = None  # needs no policy: long queues are scanned often
     else:
         placement = find_placement(state, job, seen, needed, now)
@@ -233,11 +245,10 @@ def find_placement(
 def find_whole_placement(state: State, job: Job, view: GridView, now: Instant) -> Placement | None:
     """Find sites for all components. If its largest ones cannot all fit, or an equal request was
     refused in this scan, the policy is not asked; the answer is recorded all the same."""
-    largest = [
-        component for component in job.spec.components if component.processors == job.largest
-    ]
-    if view.places(job.largest) < len(largest):
-        return _refused(state)
+    if job.spec.split is None:
+        largest = [one for one in job.spec.components if one.processors == job.largest]
+        if view.places(job.largest) < len(largest):
+            return _refused(state)
     shape = _shape(state, job)
     if view.has_refused(shape):
         return _refused(state)
@@ -267,6 +278,7 @@ def _shape(state: State, job: Job) -> Hashable:
         spec.length_mi,
         spec.preferred_mips,
         spec.distinct,
+        spec.split,
         tuple([(c.processors, c.site, c.inputs, _needs(c, state)) for c in spec.components]),
     )
 
@@ -284,7 +296,21 @@ def _needs(component: ComponentSpec, state: State) -> Hashable:
 
 
 def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
-    """Make the request for all components; files must reach a site before a job's deadline."""
+    """Make the request for all components; files must reach a site before a job's deadline. The
+    one part of a flexible job stands for all that it is split into."""
+    request = shaped_request(state, job, now)
+    split = job.spec.split
+    if split is None:
+        return request
+    part = request.parts[0]._replace(
+        processors=split.part_min, size_bytes=max([part.size_bytes for part in request.parts])
+    )
+    left = processors_left(state, job)
+    return replace(request, parts=(part,), split=replace(split, total=min(split.total, left)))
+
+
+def shaped_request(state: State, job: Job, now: Instant) -> PlacementRequest:
+    """Make the request for all components, those of a flexible job as it is split now."""
     return PlacementRequest(
         parts=tuple(
             Part(
@@ -341,8 +367,7 @@ def place_in_queues(state: State, job: Job, now: Instant) -> bool:
         return False
     asked: dict[SiteName, int] = {}
     for assignment in placement.assignments:
-        processors = job.spec.components[assignment.component].processors
-        asked[assignment.site] = asked.get(assignment.site, 0) + processors
+        asked[assignment.site] = asked.get(assignment.site, 0) + _size_of(job, assignment)
     if not any(are_others_in_the_way(state, site, asked[site]) for site in asked):
         return False
     view = _queues_view(state, job, closed)
@@ -380,7 +405,9 @@ def _find_queues(
         trial = view.copy()
         trial.close(every[count:])
         if not first:
-            return find_placement(state, job, trial, job.needed, now)
+            answer = find_placement(state, job, trial, job.needed, now)
+            is_too_many = answer is not None and len(answer.assignments) > tickets_left(state, job)
+            return None if is_too_many else answer
         answer = ask_placement(state, job, request, trial)
         return answer and Placement(assignments=(*first, *answer.assignments))
 
@@ -389,11 +416,22 @@ def _find_queues(
     while found is not None and low < high:
         middle = (low + high) // 2
         fewer = find(middle)
-        if fewer is None or len(fewer.assignments) < len(found.assignments):
+        if fewer is None or _worth(job, fewer) < _worth(job, found):
             low = middle + 1
         else:
             high, found = middle, fewer
     return found
+
+
+def _size_of(job: Job, assignment: Assignment) -> int:
+    """Return the processors of a component that is to be placed there."""
+    return assignment.processors or job.spec.components[assignment.component].processors
+
+
+def _worth(job: Job, placement: Placement) -> int:
+    """Return how much of a job is placed: components, or processors of a flexible one."""
+    placed = placement.assignments
+    return len(placed) if job.spec.split is None else sum([a.processors for a in placed])
 
 
 def _add_sites(state: State, job: Job, attempt: Attempt, view: GridView, now: Instant) -> None:
@@ -402,7 +440,7 @@ def _add_sites(state: State, job: Job, attempt: Attempt, view: GridView, now: In
     wanted = [max(job.spec.redundancy, len(one.sites)) for one in job.spec.components]
     if max(wanted) < 2:
         return
-    request = whole_request(state, job, now)
+    request = shaped_request(state, job, now)
     order = [site.name for site in by_expected_wait(state, job)]
     for number in range(1, max(wanted)):
         for member in attempt.members:
@@ -437,15 +475,14 @@ def move_to_idle_sites(state: State, now: Instant) -> None:
         fit = view_until_end(state, job, view, now)
         seen = without_closed_sites(state, job, fit, now) if job.refusals else fit
         again_at = attempt.placed_at + state.parameters.ticket_plan_s
-        if (job.attempts > 1 and now < again_at) or not seen.may_take(
-            job.largest, of=job.processors
-        ):
+        size, of = job.room_min
+        if (job.attempts > 1 and now < again_at) or not seen.may_take(size, of=of):
             continue
         placement = ask_placement(state, job, whole_request(state, job, now), seen)
         if placement is None:
             continue
         sites = [assignment.site for assignment in placement.assignments]
-        if all(site in sites_of(attempt.members[n]) for n, site in enumerate(sites)):
+        if _is_placed_so(state, job, attempt, placement):
             for assignment in placement.assignments:
                 take(state, job, assignment, view)
             expect_at_once(state, attempt, sites, now)
@@ -454,6 +491,18 @@ def move_to_idle_sites(state: State, now: Instant) -> None:
         stop_attempt(state, attempt, now)
         state.remove_attempt(job)
         place(state, job, placement, view, now)
+
+
+def _is_placed_so(state: State, job: Job, attempt: Attempt, placement: Placement) -> bool:
+    """Return True if the components of a queued job wait where they would be placed now."""
+    placed = placement.assignments
+    if len(placed) != len(attempt.members):
+        return False
+    return all(
+        stands_in_line(state, attempt.members[a.component], a.site)
+        and _size_of(job, a) == job.spec.components[a.component].processors
+        for a in placed
+    )
 
 
 def take(state: State, job: Job, assignment: Assignment, view: GridView) -> None:
@@ -467,7 +516,10 @@ def take(state: State, job: Job, assignment: Assignment, view: GridView) -> None
 def begin_attempt(
     state: State, job: Job, placement: Placement, view: GridView, now: Instant
 ) -> Attempt:
-    """Dequeue a placed job and start its attempt with the copies of its files."""
+    """Dequeue a placed job and start its attempt with the copies of its files. A flexible job gets
+    the components that it was split into."""
+    if job.spec.split is not None and placement.assignments:
+        job.respecify(job.spec.shaped(tuple([a.processors for a in placement.assignments])))
     by_component = {assignment.component: assignment for assignment in placement.assignments}
     transfer_s = max((a.transfer_s for a in placement.assignments), default=0.0)
     job.attempts = max(job.attempts + 1, job.attempt_min)

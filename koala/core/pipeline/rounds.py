@@ -103,9 +103,9 @@ def choose_queue(state: State, job: Job) -> QueueName:
     if not isinstance(policy, Discipline):
         return GLOBAL  # another discipline follows, and sorts all jobs again
     spec = job.spec
-    is_single = len(spec.components) == 1
+    is_single = spec.is_single
     asked = spec.queue or (spec.components[0].site if is_single else None)
-    if not policy.is_local(len(spec.components)):
+    if not policy.is_local(1 if is_single else max(2, len(spec.components))):
         return GLOBAL
     if asked is not None:
         return QueueName(asked)
@@ -197,5 +197,7 @@ def describe_head(state: State, head: Job, now: Instant) -> str:
     answer = placement_policy(state, head)(whole_request(state, head, now), grid_view_of(state))
     if not isinstance(answer, Unplaceable):
         return f"its head {head.id} has not been tried since something changed"
+    split = head.spec.split
     size = head.spec.components[answer.component].processors
-    return f"its head {head.id} does not fit: {size} processors, and {answer.reason}"
+    asked = f"{size} processors" if split is None else split.describe()
+    return f"its head {head.id} does not fit: {asked}, and {answer.reason}"

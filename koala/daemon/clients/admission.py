@@ -30,13 +30,14 @@ from koala.core.feasibility import (
     requirements_of,
 )
 from koala.core.model.grid import GridView, Part, PlacementRequest, Site, SiteView, Unplaceable
-from koala.core.model.job_spec import ComponentSpec, JobSpec, StartType
+from koala.core.model.job_spec import ComponentSpec, JobSpec, Split, StartType
 from koala.core.model.values import Instant, SiteName, UserName
 from koala.core.policy_api import PlacementPolicy
 from koala.core.queries import demand_of
 from koala.core.resources import able_sites, describe_cut, describe_lack, may_have_gpus, occupied
 from koala.core.scheduler import Scheduler
 from koala.core.sites import is_usable
+from koala.core.splitting import describe_unsplit, empty_rooms, most_of
 from koala.errors import Lack, RejectedError, SpecError
 from koala.job_descriptions.attributes import ATTRIBUTES, Treatment
 from koala.policies import BUILT_IN
@@ -86,7 +87,7 @@ VERDICTS_MAX = 1000
 def _shape(spec: JobSpec, unseen: tuple[SiteName, ...]) -> Hashable:
     """Cache key: the fields of a job that its verdict depends on."""
     return (
-        *(unseen, spec.owner, spec.queue, spec.quorum),
+        *(unseen, spec.owner, spec.queue, spec.quorum, spec.split),
         *(spec.hint, spec.length_mi, spec.preferred_mips, spec.distinct, spec.max_hold_s),
         tuple(map(_shape_of_component, spec.components)),
     )
@@ -130,6 +131,8 @@ def _evaluate(
     """Check a job against the empty grid."""
     sites = {name: site for name, site in scheduler.sites.items() if site.facts.admits(spec.owner)}
     try:
+        if spec.split is not None:
+            return Verdict(warnings=tuple(_check_split(spec, spec.split, scheduler, sites, unseen)))
         found = _check_components(spec, sites, set(unseen))
         found += _cut_warnings(spec, scheduler, sites)
         if spec.quorum is None:
@@ -273,6 +276,39 @@ def _check_together(
     return []
 
 
+def _check_split(
+    spec: JobSpec,
+    split: Split,
+    scheduler: Scheduler,
+    sites: Mapping[SiteName, Site],
+    unseen: tuple[SiteName, ...],
+) -> list[str]:
+    """Check that a flexible job can be split over the grid: the smallest component by itself, then
+    all, on the registered sites and on those that are usable now."""
+    smallest = spec.shaped((split.part_min,))
+    found = _check_components(smallest, sites, set(unseen))
+    found += _cut_warnings(smallest, scheduler, sites)
+    rooms = empty_rooms(spec, sites.values())
+    asked = f"{split.describe()}: {describe_unsplit(split, rooms)}"
+    if not most_of(split, rooms):
+        if unseen:
+            return [*found, f"{asked}; the job waits for sites that have not registered yet"]
+        if any(may_have_gpus(smallest.components[0], site) for site in sites.values()):
+            return found
+        raise RejectedError(
+            f"the job can never start: {asked} (expected bounds that fit when nothing else runs)",
+            Lack(wanted=split.least, had=most_of(replace(split, least=1), rooms)),
+        )
+    usable = [room for room in rooms if is_usable(sites[room.site])]
+    if not most_of(split, usable):
+        away = [_state(site) for site in sites.values() if not is_usable(site)]
+        found.append(
+            f"{split.describe()}: {describe_unsplit(split, usable)}; the job waits for sites that"
+            f" cannot be used now: {_few(away)}"
+        )
+    return found
+
+
 def _state(site: Site) -> str:
     """Describe a site that cannot be used, with the reason."""
     why = "disconnected" if not site.is_connected else "drained" if site.is_drained else "unusable"
@@ -327,7 +363,7 @@ def _placement_warnings(
 def bind_to_queue(spec: JobSpec, site: SiteName) -> JobSpec:
     """Bind a job to a site's local queue. Raises SpecError when it can only run elsewhere."""
     fixed = spec.components[0].site
-    if len(spec.components) == 1 and fixed not in (None, site):
+    if spec.is_single and fixed not in (None, site):
         raise SpecError(
             f"queue {site!r}: the job's component runs at {fixed} (resourceManagerContact) and"
             " nowhere else (expected that site's queue)"

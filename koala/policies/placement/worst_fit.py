@@ -68,7 +68,7 @@ def _fit(
     request: PlacementRequest, view: GridView, *, is_distinct: bool
 ) -> Placement | Unplaceable:
     idle, slots = view.idle(request.user), view.slots()
-    routes = _routes(request, view)
+    routes = routes_to(request, view)
     assignments: list[Assignment] = []
     used = [site for site in request.beside if is_distinct]
     for site in used:
@@ -86,7 +86,7 @@ def _fit(
     return Placement(assignments=tuple(sorted(assignments, key=lambda a: a.component)))
 
 
-def _routes(request: PlacementRequest, view: GridView) -> dict[Inputs | None, Routes | None]:
+def routes_to(request: PlacementRequest, view: GridView) -> dict[Inputs | None, Routes | None]:
     """Map the input files of the parts to the sites that they can reach; None without files."""
     routes: dict[Inputs | None, Routes | None] = {None: None}
     for part in request.parts:

@@ -8,6 +8,7 @@ from koala.common.protocol.messages import (
     Pace,
     PathsReport,
     Progress,
+    Resize,
     TryPaths,
 )
 from koala.common.protocol.names import ClaimId
@@ -36,6 +37,7 @@ from tests.agent.claims.table_script import (
     STOP,
     WELL,
     TableScript,
+    a_hold,
     an_arm,
     batch_ended,
     gone,
@@ -183,3 +185,25 @@ def test_progress_is_told_and_not_kept_and_a_share_is_said_again_to_who_comes_ba
     told = SendToStarter(claim=CLAIM, nonce="n", message=pace)
     assert script.tell(pace) == [told]
     assert told in script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=1.0))
+
+
+# Resizes ------------------------------------------------------------------------------------------
+
+
+def a_resize(number: int, leave_s: float | None = None) -> Resize:
+    return Resize(claim=CLAIM, number=number, peers=an_arm().peers, leave_s=leave_s)
+
+
+def test_the_newest_resize_is_kept_over_restarts_and_told_to_who_comes_back() -> None:
+    script = TableScript()
+    script.tell(a_hold())
+    assert script.tell(a_resize(1)) == []  # nobody is there yet
+    assert told(script.tell(CheckedIn(claim=CLAIM, nonce="n")))[-1] == a_resize(1)
+    assert told(script.tell(a_resize(3))) == [a_resize(3)]
+    assert script.tell(a_resize(2)) == []
+    assert told(script.tell(a_resize(3, leave_s=5.0))) == [a_resize(3, leave_s=5.0)]
+    script.restarted()
+    back = script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=1.0))
+    assert told(back)[-1] == a_resize(3, leave_s=5.0)
+    script.tell(STOP)
+    assert script.tell(a_resize(4)) == []

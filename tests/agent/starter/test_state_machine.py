@@ -28,6 +28,7 @@ from koala_agent.starter.events import (
     RankEnded,
     Ready,
     Received,
+    Resize,
     Send,
     SiteSignalled,
     Unexecutable,
@@ -410,3 +411,18 @@ def pinged(script: StarterScript) -> list[Action]:
         actions = script.woken(at)
         if any(isinstance(action, (Dial, Send)) for action in actions):
             return actions
+
+
+def test_a_resize_is_passed_on_once_and_only_if_it_is_newer() -> None:
+    script = StarterScript()
+    script.adopted()
+
+    def resized(at: float, number: int, leave_s: float | None = None) -> list[Action]:
+        actions = script.hear(at, "resize", number=number, bundle={"x": number}, leave_s=leave_s)
+        return [action for action in actions if isinstance(action, Resize)]
+
+    assert resized(1.0, 2) == [Resize(number=2, bundle={"x": 2})]
+    assert resized(1.1, 1) == resized(1.2, 2, leave_s=3.0) == []
+    assert resized(1.3, 3, leave_s=3.0) == [Resize(number=3, bundle={"x": 3}, leave_s=3.0)]
+    script.hear(2.0, "stop")
+    assert resized(2.1, 4) == []

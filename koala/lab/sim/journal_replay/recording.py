@@ -160,7 +160,7 @@ class Recording:
             for other in range(len(spec.components))
             if self.runs.get((job, other))
         ]
-        wall_s = spec.components[component].wall_time_s
+        wall_s = spec.component(component).wall_time_s
         if others:
             rule, run_s = "the run time of its job's other components", sum(others) / len(others)
         elif wall_s is not None:
@@ -170,7 +170,7 @@ class Recording:
         else:
             rule, run_s = f"{RUN_S:g} s", RUN_S
         self.guessed[rule] += 1
-        statuses = (0,) * spec.components[component].processes
+        statuses = (0,) * spec.component(component).processes
         end = ClaimEnd(kind=EndKind.EXITED, statuses=statuses)
         run_s = max(run_s, self.ran_s.get(part, 0.0))
         return ProgramRun(run_s=run_s, report_s=LATENCY_S, end=end)

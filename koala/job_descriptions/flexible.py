@@ -1,0 +1,168 @@
+"""Bounds of a flexible job: read from several attributes, checked together, and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from koala.core.model.job_spec import ComponentSpec, JobSpec, Split, StartType
+from koala.job_descriptions import fields
+from koala.job_descriptions.attributes import PROCESSORS_MAX
+from koala.job_descriptions.fields import AttributeText
+
+COMPONENTS_MAX = 1000
+_UNSAID = Split(total=0, least=0, part_min=0, part_max=0, parts_max=0)
+"""Bounds of which none is given yet: 0 for each."""
+
+
+def _bound(name: str, high: int, spec: JobSpec, attribute: AttributeText) -> JobSpec:
+    bound: dict[str, Any] = {name: fields.whole(attribute, low=1, high=high)}
+    return replace(spec, split=replace(spec.split or _UNSAID, **bound))
+
+
+def _malleable(spec: JobSpec, attribute: AttributeText) -> JobSpec:
+    is_malleable = fields.is_yes(attribute)
+    return replace(spec, split=replace(spec.split or _UNSAID, is_malleable=is_malleable))
+
+
+SPLIT_READERS: dict[str, Callable[[JobSpec, AttributeText], JobSpec]] = {
+    "totalcount": partial(_bound, "total", PROCESSORS_MAX),
+    "mincount": partial(_bound, "part_min", PROCESSORS_MAX),
+    "maxcount": partial(_bound, "part_max", PROCESSORS_MAX),
+    "maxcomponents": partial(_bound, "parts_max", COMPONENTS_MAX),
+    "malleable": _malleable,
+    "mintotalcount": partial(_bound, "least", PROCESSORS_MAX),
+}
+"""Readers of the attributes by canonical name."""
+
+_OF_ONE = {
+    "count": "give the processors of one of them",
+    "hostcount": "spread one of them",
+    "resourcemanagercontact": "fix its site (expected none: `sites` limits where they may run)",
+    "label": "name one of them (expected none: they are numbered)",
+}
+"""Attributes that cannot be of all components of a flexible job, and what they would do."""
+
+
+class SplitError(Exception):
+    """A bound contradicts another one, or an attribute; `at` is the name of the one to change."""
+
+    def __init__(self, at: str, message: str) -> None:
+        super().__init__(message)
+        self.at = at
+        self.message = message
+
+
+def flexible(spec: JobSpec, given: Mapping[str, object]) -> JobSpec:
+    """Complete the bounds of a flexible job and give it its nominal components; `given` are the
+    attributes of its description by canonical name. Raises SplitError."""
+    split = spec.split
+    assert split is not None
+    if not split.total:
+        at = next(name for name in SPLIT_READERS if name in given)
+        raise SplitError(at, f"{_SPELT[at]} needs totalCount, the processors of all components")
+    if len(spec.components) > 1:
+        raise SplitError(
+            "totalcount",
+            f"totalCount splits a job of one component, found {len(spec.components)} (expected one"
+            " & for all)",
+        )
+    for name, does in _OF_ONE.items():
+        if name in given:
+            raise SplitError(
+                name,
+                f"{_SPELT[name]} and totalCount contradict: the scheduler chooses the"
+                f" components, and this would {does}",
+            )
+    component = spec.components[0]
+    if component.start_type is not StartType.STRICT:
+        raise SplitError(
+            "subjobstarttype",
+            "totalCount needs all its components at the start (expected strict-barrier)",
+        )
+    if spec.quorum is not None:
+        raise SplitError(
+            "quorum",
+            "quorum counts components, and totalCount leaves their number open (expected"
+            " malleable and minTotalCount)",
+        )
+    completed = _completed(split, component)
+    for path in spec.connect:
+        if not {path.source, path.target} <= {"all", "0"}:
+            raise SplitError(
+                "connect",
+                "connect: the components of totalCount are numbered when it is placed"
+                " (expected all, or 0, the first)",
+            )
+    return replace(spec, split=completed).shaped(completed.nominal)
+
+
+def _completed(split: Split, component: ComponentSpec) -> Split:
+    """Fill in the bounds that were not given, and check that they leave a way."""
+    step = component.cpus_per_task or 1
+    for name, bound in (("totalcount", split.total), ("mincount", split.part_min),
+                        ("maxcount", split.part_max), ("mintotalcount", split.least)):  # fmt: skip
+        if bound % step:
+            message = f"{_SPELT[name]} is {bound} (expected a multiple of cpusPerTask, {step})"
+            raise SplitError(name, message)
+    part_min = split.part_min or step
+    part_max = min(split.part_max or split.total, split.total)
+    if part_min > part_max:
+        limit = "totalCount" if part_max == split.total else "maxCount"
+        at = "mincount" if split.part_min else limit.lower()
+        raise SplitError(at, f"minCount is {part_min} (expected at most {limit}, {part_max})")
+    if split.least and not split.is_malleable:
+        raise SplitError(
+            "mintotalcount",
+            "minTotalCount is of a job that may start with less (expected malleable=yes beside it)",
+        )
+    if split.least > split.total:
+        raise SplitError(
+            "mintotalcount",
+            f"minTotalCount is {split.least} (expected at most totalCount, {split.total})",
+        )
+    parts_max = min(split.parts_max or COMPONENTS_MAX, split.total // part_min)
+    least = (split.least or part_min) if split.is_malleable else split.total
+    completed = Split(
+        total=split.total,
+        least=least,
+        part_min=part_min,
+        part_max=part_max,
+        parts_max=parts_max,
+        step=step,
+        is_malleable=split.is_malleable,
+    )
+    if not completed.nominal:
+        raise SplitError(
+            "totalcount",
+            f"totalCount is {split.total} (expected a sum of at most {parts_max} components of"
+            f" {part_min} to {part_max})",
+        )
+    return completed
+
+
+def bounds_of(split: Split) -> list[tuple[str, str]]:
+    """Return the attributes that describe a flexible job, without those that follow from others."""
+    written = [("totalCount", str(split.total))]
+    if split.part_min != split.step:
+        written.append(("minCount", str(split.part_min)))
+    if split.part_max != split.total:
+        written.append(("maxCount", str(split.part_max)))
+    if split.parts_max != min(COMPONENTS_MAX, split.total // split.part_min):
+        written.append(("maxComponents", str(split.parts_max)))
+    if split.is_malleable:
+        written.append(("malleable", "yes"))
+        if split.least != split.part_min:
+            written.append(("minTotalCount", str(split.least)))
+    return written
+
+
+_SPELT = {
+    name.lower(): name
+    for name in (
+        "totalCount", "minCount", "maxCount", "maxComponents", "malleable", "minTotalCount",
+        "count", "hostCount", "resourceManagerContact", "label",
+    )
+}  # fmt: skip

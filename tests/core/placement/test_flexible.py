@@ -1,0 +1,126 @@
+"""Flexible jobs: the scheduler splits a total over the sites, anew at each placement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from koala.common.protocol.messages import SiteResources
+from koala.core.model.actions import ClaimProcessors, PublishOutputs, StopClaim
+from koala.core.model.allowances import Allowance, user_payer
+from koala.core.model.events import AllowancesSet
+from koala.core.model.job import Queued
+from koala.core.model.values import SiteName
+from koala.policies import chosen
+from tests.core.conftest import Begin
+from tests.harness.builders import a_flexible_job, a_job, a_site
+from tests.harness.script import Script
+
+
+def shape(script: Script, name: str) -> list[tuple[str, int]]:
+    """Expect the claims of a job: their sites and processors."""
+    asked = [a for _, a in script.open if isinstance(a, ClaimProcessors)]
+    mine = [(str(a.site), a.processors) for a in asked if a.claim.startswith(f"{name}/")]
+    script.claimed(name)
+    return mine
+
+
+def grid(script: Script, **sizes: int) -> Script:
+    return script.tell(*(a_site(name, size) for name, size in sizes.items()))
+
+
+def test_the_emptiest_sites_are_filled_first(script: Script) -> None:
+    grid(script, a=8, b=20, c=12).tell(a_flexible_job("j1", 24))
+    assert shape(script, "j1") == [("b", 20), ("c", 4)]
+
+
+def test_no_component_is_smaller_than_its_bound(script: Script) -> None:
+    """The first site gives way to what is left for the second."""
+    grid(script, a=8, b=20, c=12).tell(a_flexible_job("j1", 24, part_min=6))
+    assert shape(script, "j1") == [("b", 18), ("c", 6)]
+
+
+def test_a_site_gets_several_components_of_the_largest_size(script: Script) -> None:
+    grid(script, a=8, b=20).tell(a_flexible_job("j1", 24, part_max=7))
+    assert shape(script, "j1") == [("b", 7), ("b", 7), ("b", 6), ("a", 4)]
+
+
+def test_distinct_sites_have_one_component_each(script: Script) -> None:
+    grid(script, a=8, b=20, c=7).tell(a_flexible_job("j1", 18, part_max=7, distinct=True))
+    assert shape(script, "j1") == [("a", 7), ("b", 7), ("c", 4)]
+
+
+def test_a_job_waits_while_its_bounds_leave_no_way(script: Script) -> None:
+    grid(script, a=8, b=8, c=8).tell(a_flexible_job("j1", 20, parts_max=2))
+    assert script.phase("j1") == "Placing"
+    script.tell(a_site("d", 12))
+    assert shape(script, "j1") == [("d", 12), ("a", 8)]
+
+
+def test_processes_of_several_processors_stay_whole(script: Script) -> None:
+    job = a_flexible_job("j1", 24, step=4, component={"cpus_per_task": 4})
+    grid(script, a=11, b=18).tell(job)
+    assert shape(script, "j1") == [("b", 16), ("a", 8)]
+
+
+def test_a_site_of_whole_machines_is_filled_by_machines(script: Script) -> None:
+    machines = SiteResources(unit=8, host_processors=8)
+    script.tell(a_site("a", 32, idle=20, resources=machines), a_site("b", 6))
+    script.tell(a_flexible_job("j1", 20))
+    assert shape(script, "j1") == [("a", 16), ("b", 4)]
+
+
+def test_after_a_refusal_the_job_is_split_anew(script: Script) -> None:
+    """Claims of the older attempt, which had more components, are stopped."""
+    grid(script, a=8, b=8, c=8).tell(a_flexible_job("j1", 24))
+    assert shape(script, "j1") == [("a", 8), ("b", 8), ("c", 8)]
+    script.grant("j1/1/0/1", "j1/1/1/1").tell(a_site("d", 30))
+    script.refuse("j1/1/2/1").drop().at(300)
+    assert script.job("j1").attempts > 1, script.story("j1")
+    assert ("d", 24) in shape(script, "j1")
+    script.drop()
+    script.gone("j1/1/0/1").gone("j1/1/1/1").drop()
+
+
+def test_a_whole_run(script: Script) -> None:
+    grid(script, a=8, b=16).tell(a_flexible_job("j1", 20))
+    claims = script.running("j1")
+    assert len(claims) == 2
+    for claim in claims:
+        script.exits(claim)
+    script.expect(PublishOutputs)
+    assert script.phase("j1") == "Finished"
+
+
+def test_a_malleable_job_starts_with_what_it_can_have(script: Script) -> None:
+    job: dict[str, Any] = {"least": 6, "part_min": 4, "is_malleable": True}
+    grid(script, a=5, b=3).tell(a_flexible_job("j1", 24, **job))
+    assert script.phase("j1") == "Placing"
+    script.tell(a_site("c", 9, idle=7))
+    assert shape(script, "j1") == [("c", 7), ("a", 5)]
+    assert script.job("j1").processors == 12
+
+
+def test_the_limit_of_its_user_leaves_a_malleable_job_less(script: Script) -> None:
+    script.tell(AllowancesSet(allowances=((user_payer(""), Allowance(processors=10)),)))
+    grid(script, a=64).tell(a_flexible_job("j1", 24, least=8, is_malleable=True))
+    assert shape(script, "j1") == [("a", 10)]
+    script.tell(a_flexible_job("j2", 24, least=8, is_malleable=True))
+    assert script.phase("j2") == "Placing"
+
+
+def test_equal_jobs_of_one_scan_are_refused_together(script: Script) -> None:
+    grid(script, a=8).tell(a_flexible_job("j1", 12), a_flexible_job("j2", 12), a_job("j3", 8))
+    assert shape(script, "j3") == [("a", 8)]
+
+
+def test_in_local_queues_a_job_is_split_over_sites_as_if_they_were_idle(begin: Begin) -> None:
+    script = begin(chosen(tickets="dodge"))
+    for name, size in (("a", 8), ("b", 16)):
+        script.tell(a_site(name, size, idle=0, gate="qhold")).report(name, 0, local=size)
+    script.tell(a_flexible_job("j1", 20))
+    assert isinstance(script.job("j1").phase, Queued)
+    assert set(shape(script, "j1")) == {("b", 16), ("a", 4)}
+    script.tell(a_site("c", 32))
+    assert script.placed_on("j1") == [SiteName("c")], script.story("j1")
+    assert shape(script, "j1") == [("c", 20)]
+    script.take(StopClaim)
