@@ -65,7 +65,7 @@ class Number(click.ParamType[float]):
         return number
 
 
-class Words(click.ParamType[str]):
+class OneOf(click.ParamType[str]):
     """One of a few fixed words, in any case; also an enumeration of them."""
 
     name = "word"
@@ -106,7 +106,7 @@ def _name_of(param: click.Parameter | None) -> str:
     return param.opts[-1] if isinstance(param, click.Option) else (param.metavar or "").strip("[]")
 
 
-class Whole(Number):
+class WholeNumber(Number):
     """Whole number within bounds."""
 
     name = "n"
@@ -174,7 +174,7 @@ def option(
     notes = [f"default: {shown}"] if shown else []
     if isinstance(kind, Number) and (bounds := str(kind.bounds)):
         notes.append(bounds)
-    if isinstance(kind, Words) and "metavar" in attributes:
+    if isinstance(kind, OneOf) and "metavar" in attributes:
         notes.insert(0, f"one of {', '.join(kind.words)}")
     if attributes.get("multiple"):
         notes.append("may be repeated")

@@ -10,8 +10,8 @@ import click
 
 from koala.cli.admin.groups import limit_options, limits_of
 from koala.cli.arguments import (
-    Whole,
-    Words,
+    OneOf,
+    WholeNumber,
     daemon_options,
     examples,
     offered,
@@ -57,7 +57,7 @@ name_argument = click.argument("name", help="The user's name.", **offered(names_
 @click.command
 @name_argument
 @option(
-    "--role", type=Words(ROLES), default="user",
+    "--role", type=OneOf(ROLES), default="user",
     help="Rights: an operator manages sites and all jobs, an administrator also users.",
 )  # fmt: skip
 @option(
@@ -96,7 +96,7 @@ def add(*, name: str, role: str, expires: str, json: bool, address: str | None) 
 )
 @click.command
 @name_argument
-@option("--role", type=Words(ROLES), default="user", help="Rights, as in koala user add.")
+@option("--role", type=OneOf(ROLES), default="user", help="Rights, as in koala user add.")
 @option("--ttl", default="24h", metavar="TIME", help="Lifetime of the invitation: 30m, 12h, 7d.")
 @option(
     "--expires", default="0", metavar="TIME",
@@ -179,7 +179,7 @@ def login(*, out: str | None, json: bool) -> None:
 )
 @click.command("set")
 @name_argument
-@option("--role", type=Words(ROLES), help="New rights.", unset="unchanged")
+@option("--role", type=OneOf(ROLES), help="New rights.", unset="unchanged")
 @option(
     "--expires", metavar="TIME", help="New lifetime from now, such as 90d; 0: no expiry.",
     unset="unchanged",
@@ -235,7 +235,7 @@ def revoke(*, name: str, json: bool, address: str | None) -> None:
 
 
 @click.command
-@option("--last", type=Whole(1, LINES_MAX), default=50, help="Only the newest N.")
+@option("--last", type=WholeNumber(1, LINES_MAX), default=50, help="Only the newest N.")
 @option("--user", default="", metavar="USER", help="Only calls of this user.")
 @option("--since", metavar="INSTANT", help="Only calls since then: 12h, yesterday, or ISO 8601.")
 @option("--verb", default="", metavar="CALL", help="Only these calls, such as Submit or AddSite.")

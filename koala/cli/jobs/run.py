@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 from click.exceptions import Exit
 
-from koala.cli.arguments import Whole, daemon_options, examples, option, read_definitions
+from koala.cli.arguments import WholeNumber, daemon_options, examples, option, read_definitions
 from koala.cli.jobs.follow import newest_notice, wait_until_over
 from koala.cli.jobs.interrupt import InterruptNotice, offer_to_cancel
 from koala.cli.jobs.logs import show_logs_meanwhile
@@ -54,17 +54,17 @@ OPTIONS = {
 @option("--site", multiple=True, metavar="SITE", help="Run on this site.", unset="any")
 @option(
     "--sites",
-    type=Whole(1, 1000),
+    type=WholeNumber(1, 1000),
     metavar="N",
     help="Run on N different sites.",
     unset="1, or as many as --site",
 )
 @option(
-    "-n", "--processes", type=Whole(1), multiple=True, metavar="N",
+    "-n", "--processes", type=WholeNumber(1), multiple=True, metavar="N",
     help="Processes on each site, or on that of the --site in the same place.", unset="1",
 )  # fmt: skip
 @option(
-    "--total", type=Whole(1), metavar="N",
+    "--total", type=WholeNumber(1), metavar="N",
     help="Processes on all sites together, split over those with most idle processors; --site"
     " names the ones that may be used.",
 )  # fmt: skip
@@ -76,7 +76,7 @@ OPTIONS = {
     "--memory", metavar="SIZE", help="Memory that each process needs, such as 4G.",
     unset="that of the site's batch system",
 )  # fmt: skip
-@option("--gpus", type=Whole(1), metavar="N", help="GPUs on each site.", unset="none")
+@option("--gpus", type=WholeNumber(1), metavar="N", help="GPUs on each site.", unset="none")
 @option("--name", metavar="NAME", help="Name of the job.", unset="that of the command")
 @option("--env", multiple=True, metavar="NAME=VALUE", help="Set a variable.")
 @option(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.arguments import Number, Whole, Words, examples, file, option
+from koala.cli.arguments import Number, OneOf, WholeNumber, examples, file, option
 from koala.cli.extras import needs_sim
 from koala.common.runtime import clock
 from koala.common.runtime.progress_bar import progress
@@ -41,9 +41,9 @@ PAPERS: dict[str, str] = {
     "koala reproduce deadlines --figure 3",
 )
 @click.command
-@click.argument("name", type=Words(PAPERS), metavar="PAPER", help=f"One of {', '.join(PAPERS)}.")
+@click.argument("name", type=OneOf(PAPERS), metavar="PAPER", help=f"One of {', '.join(PAPERS)}.")
 @option(
-    "--figure", type=Whole(1), metavar="N",
+    "--figure", type=WholeNumber(1), metavar="N",
     help="Only this figure of the paper and the claims about it.",
     unset="all",
 )  # fmt: skip
@@ -53,7 +53,7 @@ PAPERS: dict[str, str] = {
 @given("seed")
 @option(
     "--reps",
-    type=Whole(1),
+    type=WholeNumber(1),
     help="Replications of each setting.",
     unset="those of --quick or --full",
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from koala.cli.arguments import Words, examples, file, option
+from koala.cli.arguments import OneOf, examples, file, option
 from koala.cli.extras import needs_sim
 from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import note
@@ -49,7 +49,7 @@ twin = LazyGroup(
 )
 @click.command("import")
 @click.argument(
-    "kind", type=Words(KINDS), metavar="sacct|qacct",
+    "kind", type=OneOf(KINDS), metavar="sacct|qacct",
     help="Command that wrote the files.",
 )  # fmt: skip
 @click.argument(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from koala.cli.arguments import Words, examples
+from koala.cli.arguments import OneOf, examples
 from koala.cli.extras import needs_sim
 from koala.errors import KoalaError
 from koala.lab.commands.options import given, with_options
@@ -26,7 +26,7 @@ Job = tuple[int, int, int, int]
 )
 @click.command
 @click.argument(
-    "model", type=Words(MODELS), metavar="MODEL",
+    "model", type=OneOf(MODELS), metavar="MODEL",
     help="lublin: the model of Lublin and Feitelson; das: the papers' local users, Poisson"
     " arrivals, sizes from D(q), exponential run times.",
 )  # fmt: skip
