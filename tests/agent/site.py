@@ -23,6 +23,7 @@ from koala.common.protocol.messages import (
     Peer,
     Ping,
     Pong,
+    PortsUsed,
     Program,
     Progress,
     Release,
@@ -156,6 +157,8 @@ class Daemon:
                 self.tried.append(problem)
             case KvGet():
                 self.waiting.append(message)
+            case PortsUsed():
+                pass
         for get in [get for get in self.waiting if get.name in self.values]:
             self.waiting.remove(get)
             value = self.values[get.name]

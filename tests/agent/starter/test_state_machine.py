@@ -239,8 +239,8 @@ def test_paths_are_tried_once_and_the_answer_is_always_the_same() -> None:
         )
     ]
     assert script.hear(1.1, "paths", **PATHS) == []
-    told = {"kind": "tried", "problem": "a1 -> b1:29500 refused", "reached": [], "ports": []}
-    answer = Send(message=told)
+    problem = "a1 -> b1:29500 refused"
+    answer = Send(message={"kind": "tried", "problem": problem, "reached": [], "ports": []})
     assert answer in script.tell(PathsProbed(problem="a1 -> b1:29500 refused"), 2.0)
     assert answer in script.hear(3.0, "paths", **PATHS)
 

@@ -37,7 +37,7 @@ async def calls(address: str) -> AsyncIterator[Any]:
     async with aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
 
         async def begin(purpose: Purpose, shown: str = "", port: str = PORT) -> Any:
-            call = channel.stream_stream(CARRY)()
+            call: Any = channel.stream_stream(CARRY)()
             start = files_pb2.PutStart(
                 name=port, token=shown or token(SECRET, purpose, port), label=purpose.value
             )

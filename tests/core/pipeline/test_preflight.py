@@ -259,7 +259,9 @@ def test_what_went_through_the_grid_is_charged(script: Script) -> None:
         name="DB", claim=ClaimId(A), connections=2, size_bytes=900, busy_s=3.0, rtt_s=0.02
     )
     script.tell(PortsUsed(claim=ClaimId(B), ports=(use,)))
-    assert script.scheduler.jobs[JobId("j1")].attempt.members[1].used == (use,)
+    attempt = script.scheduler.jobs[JobId("j1")].attempt
+    assert attempt is not None
+    assert attempt.members[1].used == (use,)
     end = ClaimEnd(kind=EndKind.EXITED, statuses=(0,), forwarded_bytes=1000)
     script.tell(ClaimGone(claim=ClaimId(B), end=end))
     (charge,) = script.scheduler.jobs[JobId("j1")].charges

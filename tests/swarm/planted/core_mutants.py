@@ -37,6 +37,7 @@ from koala.core.pipeline import (
     start_barrier,
     wanted,
 )
+from koala.daemon.files import transfer_tokens
 from koala.daemon.loop import action_dispatcher, group_commit
 from koala.policies import slots
 from tests.swarm import oracle
@@ -102,7 +103,7 @@ def one_token_for_all_ports() -> Patches:
     def common(secret: bytes, purpose: Any, _identity: str) -> str:
         return real(secret, purpose, "all")
 
-    real = action_dispatcher.token
+    real = transfer_tokens.token
     with replaced((action_dispatcher, "token"), by=common):
         yield
 
