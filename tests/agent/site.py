@@ -135,7 +135,7 @@ class Daemon:
     waiting: list[KvGet] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def hear(self, message: ToDaemon) -> None:
+    def hear(self, message: ToDaemon) -> None:  # noqa: C901 - a line a kind
         self.heard.append(message)
         match message:
             case Report():
