@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from koala.core.model.job_spec import ComponentSpec, JobSpec, Split, StartType
+from koala.core.model.job_spec import ComponentSpec, JobSpec, JobType, Split, StartType
 from koala.job_descriptions import fields
 from koala.job_descriptions.attributes import PROCESSORS_MAX
 from koala.job_descriptions.fields import AttributeText
@@ -82,6 +82,12 @@ def flexible(spec: JobSpec, given: Mapping[str, object]) -> JobSpec:
             "subjobstarttype",
             "totalCount needs all its components at the start (expected strict-barrier)",
         )
+    if split.is_malleable and component.job_type is JobType.MPI:
+        raise SplitError(
+            "malleable",
+            "malleable: an MPI_COMM_WORLD neither grows nor shrinks (expected jobType single or"
+            " multiple)",
+        )
     if spec.quorum is not None:
         raise SplitError(
             "quorum",
@@ -113,6 +119,12 @@ def _completed(split: Split, component: ComponentSpec) -> Split:
         limit = "totalCount" if part_max == split.total else "maxCount"
         at = "mincount" if split.part_min else limit.lower()
         raise SplitError(at, f"minCount is {part_min} (expected at most {limit}, {part_max})")
+    if component.ports and split.is_malleable:
+        raise SplitError(
+            "ports",
+            "ports are told at the start, and components of a malleable job join later (expected"
+            " malleable=no)",
+        )
     if split.least and not split.is_malleable:
         raise SplitError(
             "mintotalcount",

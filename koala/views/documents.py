@@ -35,6 +35,7 @@ from koala.core.sites import is_resting
 from koala.core.state import State
 from koala.views.accounting import claim_costs
 from koala.views.expected import expected_start
+from koala.views.ports import port_ways
 from koala.views.records import grid, jobs
 from koala.views.records.base import Moment, moment_of
 from koala.views.records.phases import Phase
@@ -134,6 +135,7 @@ def whole_document(
             processor_run_s=times.processor_run_s + run_s,
         ),
         transfers=_transfers(state, job, now),
+        ports=port_ways(job, job.attempt),
         charges=tuple(claim_costs(state, job, now)[-CHARGES_SHOWN:]),
     )
 
@@ -238,6 +240,7 @@ def job_document(state: State, job_id: JobId) -> jobs.JobDetails:
         claim_fraction=job.claim_fraction,
         timeline=timeline(job),
         deadline=_deadline(state, job),
+        total="" if job.spec.split is None else job.spec.split.describe(),
         parts=tuple(_part(state, job, index) for index in range(len(job.spec.components))),
         progress=_progress(job),
         size=job_size(job),
@@ -348,10 +351,13 @@ def _run_time(job: Job) -> tuple[Instant | None, Instant | None]:
 
 
 def _passes(attempt: Attempt | None) -> list[Instant]:
+    """Instants at which the components passed the barrier of the job's start. A malleable job keeps
+    its start when none of those that began are left."""
     if attempt is None:
         return []
-    start = [m for m in attempt.present if m.joined is None]
-    return [m.passed_at for m in start if m.passed_at is not None]
+    begun = [m for m in attempt.members if m.passed_at is not None and m.joined is None]
+    left = [m for m in begun if not m.is_dropped]
+    return [m.passed_at for m in left or begun if m.passed_at is not None]
 
 
 def _part(state: State, job: Job, index: int) -> jobs.Part:
@@ -457,6 +463,7 @@ def sites_document(state: State, now: Instant = 0.0) -> tuple[grid.SiteStatus, .
             links=tuple(links.get(site.name, ())),
             is_drained=site.is_drained,
             gate=site.facts.gate,
+            books=site.facts.books,
         )
         for site in state.sites.values()
     )

@@ -83,10 +83,11 @@ def sites_text(
 
 def more_lines(site: SiteStatus) -> str:
     """Describe what is shown of one site alone: how claims that wait there are kept from starting,
-    and what one job may have in its queues."""
+    how processors are booked, and what one job may have in its queues."""
     tried = f" ({clean(site.gate_tried)})" if site.gate_tried else ""
     gate = f"gate: {clean(site.gate)}{tried}" if site.gate else "gate: none"
-    return "\n".join([gate, *map(_queue, site.resources.queues)])
+    books = f"bookings: {clean(site.books) if site.books else 'none'}"
+    return "\n".join([gate, books, *map(_queue, site.resources.queues)])
 
 
 def _queue(queue: LocalQueue) -> str:
@@ -165,6 +166,7 @@ def job_text(
         ("submitted", moment(job.submitted_at, zone)),
         ("deadline", _deadline(job.deadline, zone)),
         *[("" if n else "size", clean(words)) for n, words in enumerate(_size(job))],
+        ("total", job.total),
         ("attempt", f"{job.attempts}, after {_tries(job.placement_tries, 'placement')} and"
                     f" {_tries(job.claiming_tries, 'claiming')}"),
         ("files", _transfer(timeline, job.transfers)),
@@ -174,6 +176,7 @@ def job_text(
         ("held", f"{processor_seconds(timeline.processor_wasted_s)} before the start,"
                  f" {timeline.processor_run_s:,.1f} after it"),
     ]  # fmt: skip
+    facts += [("" if n else "ports", clean(way.words)) for n, way in enumerate(job.ports)]
     if job.progress:
         facts += _progress(job.progress)
     if job.claims_stopping:
@@ -296,9 +299,15 @@ def report_text(
         column(">LARGEST", lambda row: milliseconds(row.skew_max_s), rank=5),
         column(">CLAIMS FAILED", "failed_claims", rank=6),
         column(">SETBACKS", "setbacks", rank=2),
+        *([column(">FORWARDED", _forwarded, rank=7)] if any(map(_forwarded, rows)) else []),
     )
     met = [line for row in rows if (line := _starts_met(row, subject(row)))]
     return "\n".join([table(heads, rows, width=width), COSTS_LEGEND, *met])
+
+
+def _forwarded(row: ReportRow | ClaimCost) -> str:
+    """Format what went through the grid; empty if nothing did."""
+    return units.size(row.forwarded_bytes) if row.forwarded_bytes else ""
 
 
 def _starts_met(row: ReportRow, subject: str) -> str:

@@ -32,6 +32,7 @@ PAPERS: dict[str, str] = {
     "deadlines": "koala.lab.papers.deadlines",
     "hints": "koala.lab.papers.hints",
     "sq": "koala.lab.papers.synchronous",
+    "malleable": "koala.lab.papers.malleable",
 }
 """Maps each paper to the module that defines its PAPER."""
 

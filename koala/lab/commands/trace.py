@@ -53,7 +53,8 @@ SIMULATION = Declared.of(ReplaySetting)
 @option(
     "--split", metavar="RULE",
     help="With --grid, how such a job is cut: equal (the fewest components as equal as possible),"
-    " fill (the largest sites whole), or N (equal, at most N processors each).", unset="equal",
+    " fill (the largest sites whole), or N (equal, at most N processors each); or flexible: the"
+    " scheduler splits each job over what is idle, as a total.", unset="equal",
 )  # fmt: skip
 @given(
     "as_json", "plot", "jobs_out",

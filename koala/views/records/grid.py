@@ -136,6 +136,8 @@ class SiteStatus(Record, frozen=True, kw_only=True):
     not at all."""
     gate_tried: str = ""
     """Result of the last probe of the gate, with its date; empty: unknown."""
+    books: str = ""
+    """How it books processors for a claim with a known start; empty: not at all."""
     trouble: str = ""
     """The reason, for its administrator, why it takes no new claims, or none of some accounts."""
     why_idle: str = ""

@@ -31,6 +31,7 @@ from koala_agent.starter.events import (
     Opened,
     PathsProbed,
     PauseProgram,
+    PortsMoved,
     Prepare,
     ProbePaths,
     ProcessEnded,
@@ -38,6 +39,7 @@ from koala_agent.starter.events import (
     ProgressMeasured,
     Ready,
     Received,
+    Resize,
     ResumeProgram,
     Send,
     Signal,
@@ -49,6 +51,7 @@ from koala_agent.starter.events import (
 )
 from koala_agent.starter.mailbox.client import Mailbox, MailboxClient
 from koala_agent.starter.mailbox.layout import POLL_S
+from koala_agent.starter.messages import PathsOrder
 from koala_agent.starter.program import Specification
 from koala_agent.starter.state_machine.starter import StarterMachine
 from koala_agent.starter_link import codec as starter_codec
@@ -99,6 +102,9 @@ class Witness(Protocol):
 
     def passed(self, site: SiteName, starter: Starter) -> None:
         """Receive a pass of the barrier: the program runs."""
+
+    def asked_to_leave(self, starter: Starter) -> None:
+        """Receive that a program was asked to end."""
 
     def stopped(self, starter: Starter) -> None:
         """Receive the death of a program; the starter may still report its end."""
@@ -205,8 +211,11 @@ class Starter(Process):
         self.is_free = bool(spec["no_barrier"])
         self.asked_paths = False
         self.tried: str | None = None
+        self.tried_ports: dict[tuple[str, int], str] = {}  # problem by claim and port
+        self.ports: list[Any] = []  # of its newest bundle
         self.armed: tuple[int, int] | None = None
         self.named: tuple[int, ...] = ()  # components in its newest bundle
+        self.resized = 0  # the newest number of its malleable job's members
         self.passed_at: Instant | None = None  # in true time
         self.has_ended_itself = False  # its program, of its own accord
         self.began_at: Instant = engine.now
@@ -321,19 +330,24 @@ class Starter(Process):
         elif isinstance(action, Prepare):
             members: Any = action.bundle.get("members", ())
             self.named = tuple(member["component"] for member in members)
+            self.ports = action.bundle.get("ports", [])  # type: ignore[assignment]
         elif isinstance(action, ProbePaths):
-            self._try_paths(action.order.limit_s)
+            self._try_paths(action.order)
         elif isinstance(action, Open):
             return self._open(action.not_after)
         elif isinstance(action, Signal):
             assert not self.is_held, f"{self.claim}: a program that is held does not hear TERM"
             self._signal(action.number)
+        elif isinstance(action, Resize):
+            self._resize(action)
         elif isinstance(action, MeasureProgress):
             return [self._measure()]
         elif isinstance(action, PauseProgram | ResumeProgram):
             self._hold(is_held=isinstance(action, PauseProgram))
         elif isinstance(action, CountProcesses):
-            return [ProcessesCounted(left=int(self._runs) + self._blocked, cpu_s=1.0)]
+            left = int(self._runs) + self._blocked
+            counted = ProcessesCounted(left=left, cpu_s=1.0, forwarded_bytes=100)
+            return [*self._port_use(), counted]
         elif isinstance(action, WriteEnd):
             self._write_end(action.end)
         elif isinstance(action, Exit):
@@ -341,6 +355,12 @@ class Starter(Process):
         else:
             assert isinstance(action, ClosePaths), action
         return []
+
+    def _port_use(self) -> list[Event]:
+        """Tell what went through the grid, for each port of another claim that is reached so."""
+        others = [one for one in self.ports if one["claim"] != self.claim and one["is_forwarded"]]
+        rows = tuple((one["name"], one["claim"], 1, 100, 1.0, 0.01) for one in others)
+        return [PortsMoved(ports=rows)] if rows else []
 
     # --- its progress ---
 
@@ -422,14 +442,32 @@ class Starter(Process):
             kill_s = float(self._spec["kill_s"])
             self._ends_in(self.plan.kill_s(kill_s, self.engine.now), -TERM)
 
-    def _ends_in(self, duration_s: Seconds, status: int) -> None:
+    def _resize(self, order: Resize) -> None:
+        """Let the program learn of its job's members. One that is asked to end does so within the
+        time or later, well or not, or never."""
+        members: Any = order.bundle["members"]
+        components = [member["component"] for member in members]
+        assert order.number > self.resized, f"{self.claim}: members {order.number} are told again"
+        assert int(self.claim.split("/")[2]) in components, f"{self.claim}: not among {components}"
+        self.resized = order.number
+        if order.leave_s is not None and self._runs:
+            self._node.witness.asked_to_leave(self)
+            random = self.plan.stream("give way")
+            share = random.choice((0.0, 0.3, 0.95, 1.05, 3.0, None))
+            status = random.choice((0, 0, 1))
+            if share is not None:
+                self._ends_in(order.leave_s * share, status, by_itself=True)
+
+    def _ends_in(self, duration_s: Seconds, status: int, *, by_itself: bool = False) -> None:
         """Return the longest time to its end; a program that ends by itself ends before."""
         now = self.engine.now
         if self._program_end is not None and self._program_end.at <= now + duration_s:
             return
         if self._program_end is not None:
             self._program_end.cancel()
-        self._program_end = self.engine.after(duration_s, lambda: self._program_ends(status))
+        self._program_end = self.engine.after(
+            duration_s, lambda: self._program_ends(status, by_itself=by_itself)
+        )
 
     def _program_ends(self, status: int, *, by_itself: bool = False) -> None:
         if self._runs:
@@ -442,13 +480,17 @@ class Starter(Process):
         self._runs = False
         self._node.witness.stopped(self)
 
-    def _try_paths(self, limit_s: float) -> None:
+    def _try_paths(self, order: PathsOrder) -> None:
         self.asked_paths = True
-        took_s, problem = self.plan.paths(self.engine.now, limit_s)
+        needed = order.listens or not all(target[4] for target in order.targets)
+        took_s, problem = self.plan.paths(self.engine.now, order.limit_s) if needed else (0.01, "")
+        named = [(claim, port) for _, _, port, claim, may_fail in order.targets if may_fail]
+        self.tried_ports = {port: self.plan.port(self.engine.now) for port in named}
 
         def tried() -> None:
             self.tried = problem
-            self._handle(PathsProbed(problem=problem))
+            ports = tuple((*port, 0.01, why) for port, why in self.tried_ports.items())
+            self._handle(PathsProbed(problem=problem, ports=ports))
 
         self.after(took_s, tried)
 
