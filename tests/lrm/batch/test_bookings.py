@@ -57,7 +57,7 @@ class BookableCluster(Cluster):
                 return super()._tell(argv)
 
     def looks(self) -> int:
-        """How often the bookings were listed."""
+        """Count the listings of bookings."""
         return self.said.count(("scontrol", "-o", "show", "reservation"))
 
 
