@@ -74,8 +74,8 @@ def numbers(system: System) -> list[str]:
 
 
 async def begun(witness: Witness, claim: str) -> None:
-    """Wait for a start, which OAR makes up to 44 s late."""
-    await witness.until(Running, lambda one: one.claim == claim, within_s=120.0)
+    """Wait for a start, which OAR makes up to a minute late."""
+    await witness.until(Running, lambda one: one.claim == claim, within_s=180.0)
 
 
 def left(system: System) -> list[str]:
