@@ -133,9 +133,10 @@ class BatchSystem:
         self._command(obey, answer, is_submission=True)
 
     def _book(self, job: Job) -> None:
-        """Book processors for a job. The site may delete the booking before it begins. Raises
-        RequestRefusedError."""
-        now, begin = self._engine.now, job.begins_at
+        """Book processors for a job, which may begin a little late. The site may delete the booking
+        before. Raises RequestRefusedError."""
+        now, late_s = self._engine.now, self._plan.stream("bookings").choice((0.0, 0.0, 5.0))
+        begin = job.begins_at + late_s
         end = begin + min(job.time_limit_s, 1e9)
         if begin < now or not self.queue.book(
             job.claim, processors=job.processors, begin=begin, end=end, now=now
@@ -302,6 +303,8 @@ class BatchSystem:
 
     def _start(self, job: Job) -> None:
         require(not job.is_shut, 9, f"{job.claim} starts at {self._site} and is gated")
+        early_s = job.begins_at - self._engine.now
+        require(early_s <= 0, 9, f"{job.claim} begins {early_s:g} s before it is booked")
         job.runs = job.begin(job)
         if job.time_limit_s < math.inf:
             limit = partial(self._end_by, job, EndCause.TIME_LIMIT)
