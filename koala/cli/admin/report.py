@@ -110,7 +110,8 @@ def csv_text(report: Report | ClaimReport) -> str:
     text = StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
-    writer.writerows({key: _cell(row[key]) for key in names} for row in report["rows"])
+    rows = [row.document for row in report["rows"]]
+    writer.writerows({key: _cell(row.get(key, 0)) for key in names} for row in rows)
     return text.getvalue()
 
 
