@@ -178,7 +178,7 @@ class Oracle:
         spec = self.jobs[parts(starter.claim)[0]].spec
         ports = {(port["claim"], port["port"]): port for port in starter.ports}
         for (claim, number), port in ports.items():
-            named = spec.components[parts(claim)[2]].ports
+            named = spec.component(parts(claim)[2]).ports
             require((port["name"], number) in named, 3, f"{claim} has no port {port['name']}")
             if claim != starter.claim:
                 problem = starter.tried_ports.get((claim, number), "")

@@ -97,19 +97,3 @@ def worlds_are_not_told_again() -> Patches:
 
     with replaced((scheduler, "wanted"), by=without):
         yield
-
-
-@mutant
-def additions_are_released_as_the_start_was() -> Patches:
-    """A site that comes back is told the release of the start for a component that joined later."""
-    real = wanted.release_claim
-
-    def release_claim(claim: Any, release: Any) -> Any:
-        return real(claim, FIRST.setdefault((claim.job, claim.attempt), release))
-
-    FIRST.clear()
-    with replaced((wanted, "release_claim"), by=release_claim):
-        yield
-
-
-FIRST: dict[Any, Any] = {}
