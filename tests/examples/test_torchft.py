@@ -22,6 +22,7 @@ from tests.tidy.sources import ROOT
 
 PAGE = ROOT / "docs" / "guides" / "lost-sites.md"
 DESCRIPTION = EXAMPLES / "frameworks" / "torchft.rsl"
+MALLEABLE = EXAMPLES / "frameworks" / "torchft-malleable.rsl"
 GROUP = EXAMPLES / "frameworks" / "torchft-group.rsl"
 PYTHON = ROOT / "build" / "frameworks" / "torch" / "bin" / "python"
 STEPS = 80
@@ -112,3 +113,21 @@ def _shown(end: str) -> list[str]:
 
 def test_the_page_shows_the_description() -> None:
     assert DESCRIPTION.read_text(encoding="utf-8") in [block.text for block in blocks(PAGE)]
+
+
+@pytest.mark.frameworks
+@pytest.mark.live
+def test_groups_of_a_malleable_job_come_and_go(grid: Up) -> None:
+    with Client(grid.address, timeout=LIMIT_S) as client:
+        job = client.job(_submit(grid, MALLEABLE))
+        _until(job, "0", r"^step \d+ with 3 groups")
+        client.resize(job.job, 2)
+        _until(job, "0", r" with 3 groups(.|\n)* with 2 groups")
+        client.resize(job.job, 3)
+        assert client.wait(job.job, timeout=LIMIT_S) == "Finished", job.why()
+    said = grid.koala("logs", "--stream", "stdout", job.job).stdout
+    oldest = _said(grid, job, "0")
+    made = re.findall(r"^step (\d+) with (\d) groups", oldest, re.MULTILINE)
+    assert [int(step) for step, _ in made] == list(range(int(made[0][0]), STEPS + 1)), oldest
+    assert re.fullmatch("[12]*3+2+3+[12]*", "".join(count for _, count in made)), oldest
+    assert re.search("gives way after step|healed: continues at step", said), said
