@@ -7,6 +7,7 @@ The rest of the Python interface is in `koala.client`, `koala.lab` and `koala.er
 Rooms, from the ground up; each knows only those below:
 
 errors            the exceptions
+job               for programs of malleable jobs, also where nothing else of Koala is installed
 common            foundations that daemon, agents and clients share
 core              the scheduler as a pure state machine
 queue_model       the queue of a site, for emulated sites and simulations

@@ -25,6 +25,7 @@ from koala.common.protocol.messages import (
     Pong,
     Release,
     Report,
+    Resize,
     Stop,
     ToDaemon,
     TryPaths,
@@ -110,7 +111,7 @@ WATERMARK_S = 10.0
 
 log = get_logger()
 
-Order = Hold | TryPaths | Arm | Release | Pace | Stop | Acknowledge | Pong | KvAnswer
+Order = Hold | TryPaths | Arm | Release | Resize | Pace | Stop | Acknowledge | Pong | KvAnswer
 
 
 class ClaimDriver:

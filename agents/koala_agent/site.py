@@ -283,6 +283,7 @@ class Site:
                 messages.TryPaths()
                 | messages.Arm()
                 | messages.Release()
+                | messages.Resize()
                 | messages.Pace()
                 | messages.Stop()
                 | messages.Pong()

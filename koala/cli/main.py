@@ -44,6 +44,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "wait": "koala.cli.jobs.follow:wait",
         "watch": "koala.cli.jobs.follow:watch",
         "cancel": "koala.cli.jobs.status:cancel",
+        "resize": "koala.cli.jobs.status:resize",
         "logs": "koala.cli.jobs.logs:logs",
         "outputs": "koala.cli.jobs.outputs:outputs",
     },
@@ -75,6 +76,7 @@ SECTIONS: dict[str, dict[str, str]] = {
 SHORT = {
     "Grid": "Manage sites, and the files that jobs read.",
     "People": "Users, groups, and limits of both.",
+    "Administration": "Run the daemon; queues, metrics, costs, backups.",
     "Research": "Simulations.",
 }
 """Sections whose commands share a line of the help text, for it to fit a small terminal."""

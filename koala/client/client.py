@@ -186,6 +186,12 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
             for r in reply.results
         ]
 
+    async def resize(self, job: str, total: int) -> JobSummary:
+        """Ask for another total of processors of a malleable job; one that runs grows or shrinks
+        when it can. Raises RejectedError."""
+        request = pb.ResizeRequest(job=job, total=total)
+        return await self._daemon.record(JobSummary, "Resize", request)
+
     async def list_jobs(
         self,
         *,
@@ -512,6 +518,10 @@ class AsyncJobHandle:
     async def cancel(self) -> CancelResult:
         """Cancel the job. If it is over, the result has an error."""
         return (await self._client.cancel(self._job))[0]
+
+    async def resize(self, total: int) -> JobSummary:
+        """Ask for another total of processors, as `resize` of the client."""
+        return await self._client.resize(self._job, total)
 
     def logs(
         self,

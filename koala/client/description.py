@@ -64,6 +64,7 @@ class Component:
     stage: bool | Sequence[str] = ()  # files of this machine that go along; True: the executable
     rate: float | None = None
     inputs: str | Sequence[str] | Mapping[str, int | str] | None = None  # beside the job's
+    resize_signal: str | None = None  # USR1 or USR2, of a malleable job
 
     def __post_init__(self) -> None:
         _check_types(self)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from koala.core.model.allowances import NO_LIMITS, Payer, Usage, payers_of
+from koala.core.model.allowances import NO_LIMITS, Payer, Usage, asked_by, payers_of
 from koala.core.model.job import Job
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Seconds
 from koala.core.state import State
+
+UNLIMITED = 2**31
 
 
 def usage_of(state: State, payer: Payer) -> Usage:
@@ -35,7 +37,7 @@ def _excess(state: State, spec: JobSpec, payer: Payer, used: Usage) -> str:
     if allowance is None:
         return ""
     asked = Usage()
-    asked.add(spec)
+    asked.add(*asked_by(spec))
     if spec.split is not None:
         asked.processors = spec.split.least
     for what, has, wants, most in (
@@ -48,6 +50,21 @@ def _excess(state: State, spec: JobSpec, payer: Payer, used: Usage) -> str:
             limit = used_now if has else f"may have {most} {what}"
             return f"{whose} {limit}, and this job needs {wants}"
     return ""
+
+
+def room_of(state: State, job: Job) -> int:
+    """Return the processors that a placed job may have beside its own, as far as the limits of its
+    user and group say."""
+    room = UNLIMITED
+    for payer in payers_of(job.spec) if state.allowances else ():
+        limit, used = state.allowances.get(payer, NO_LIMITS), usage_of(state, payer)
+        if limit.processors is not None:
+            room = min(room, limit.processors - used.processors)
+        gpus = job.spec.components[0].gpus or 0
+        if limit.gpus is not None and gpus:
+            parts = (limit.gpus - used.gpus) // gpus
+            room = min(room, parts * job.spec.components[0].processors)
+    return max(0, room)
 
 
 def processors_left(state: State, job: Job) -> int:

@@ -13,9 +13,12 @@ from typing import Any, TypeAlias
 
 from koala.core.model.grid import Assignment, Placement
 from koala.core.model.progress_reports import Correction
-from koala.core.policy_api import ClaimPlan, PartPlan, TicketPlan
+from koala.core.model.values import JobId
+from koala.core.policy_api import ClaimPlan, PartPlan, ResizePlan, ResizeShare, TicketPlan
 
-Answer: TypeAlias = Placement | ClaimPlan | TicketPlan | tuple[Correction, ...] | str | None
+Answer: TypeAlias = (
+    Placement | ClaimPlan | TicketPlan | ResizePlan | tuple[Correction, ...] | str | None
+)
 """None stands for Unplaceable: the reason is for people, and is computed again when they ask. A
 string names the queue to visit, a discipline, or jobs in their order."""
 
@@ -72,10 +75,12 @@ def _to_plain(answer: Answer) -> list[Any] | str | None:
             return ["placement", _rows(answer.assignments)]
         case tuple():
             return ["progress", [[item.component, item.weight] for item in answer]]
+        case ResizePlan():
+            return ["resizes", [[share.job, share.processors] for share in answer.shares]]
         case TicketPlan():
             parts = [
-                [part.component, part.site, part.tickets, part.open, part.gives_back]
-                for part in answer.parts
+                [p.component, p.site, p.tickets, p.open, p.gives_back, p.begin_s]
+                for p in answer.parts
             ]
             again_s = answer.again_s if answer.again_s < inf else None
             return ["tickets", parts, answer.hold_s, again_s]
@@ -100,10 +105,15 @@ def _from_plain(plain: list[Any] | str | None) -> Answer:
         return Placement(assignments=_assignments(plain[1]))
     if plain[0] == "progress":
         return tuple(Correction(component=index, weight=weight) for index, weight in plain[1])
+    if plain[0] == "resizes":
+        shares = [ResizeShare(job=JobId(job), processors=n) for job, n in plain[1]]
+        return ResizePlan(shares=tuple(shares))
     if plain[0] == "tickets":
         parts = tuple(
-            PartPlan(component=index, site=site, tickets=tickets, open=open_, gives_back=gives_back)
-            for index, site, tickets, open_, gives_back in plain[1]
+            PartPlan(
+                component=index, site=site, tickets=tickets, open=open_, gives_back=back, begin_s=at
+            )
+            for index, site, tickets, open_, back, at in plain[1]
         )
         return TicketPlan(
             parts=parts, hold_s=plain[2], again_s=inf if plain[3] is None else plain[3]

@@ -26,7 +26,7 @@ from koala.core.model.job_spec import Split
 from koala.core.model.tcp_paths import has_paths
 from koala.core.model.values import Instant
 from koala.core.queries import booked_bandwidth, claim_of, fixed_site, member_of, ticket_of
-from koala.core.state import State
+from koala.core.state import State, held_by
 
 _ROUNDING = 1e-6
 
@@ -106,7 +106,9 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
             _check_paths(job, starting)
         case Releasing(release=release) | Running(release=release):
             assert release is not None or not attempt.with_barrier, f"{job.id} runs unreleased"
-            open_ = [_phase(state, member) for member in attempt.at_barrier]
+            started = [m for m in attempt.at_barrier if m not in attempt.joining]
+            open_ = [_phase(state, member) for member in started]
+            _check_growth(state, job, attempt)
             assert all(isinstance(phase, Released | Passed) for phase in open_), (
                 f"{job.id} {open_}: {job.story}"
             )
@@ -125,7 +127,7 @@ def _check_split(job: Job, split: Split, attempt: Attempt) -> None:
     is_within = all(split.part_min <= n <= split.part_max and n % split.step == 0 for n in sizes)
     is_enough = split.least <= sum(sizes) <= split.total and len(sizes) <= split.parts_max
     assert is_within, text
-    assert is_enough, text
+    assert is_enough or split.is_malleable, text  # faults and its owner change what it has
 
 
 def _check_tickets(state: State, job: Job, attempt: Attempt) -> None:
@@ -142,6 +144,22 @@ def _check_tickets(state: State, job: Job, attempt: Attempt) -> None:
             assert ticket.is_ticket, f"{name} is not a ticket: {job.story}"
             sites = (member.site, *member.others)
             assert ticket.site in sites, f"{name} is at {ticket.site}: {job.story}"
+        booked = [one for name in member.tickets if (one := state.ledger[name]).begins_at]
+        assert len({one.site for one in booked}) == len(booked), f"{job.id} is booked twice"
+        assert not any(one.is_gated for one in booked), f"a booking of {job.id} is gated"
+
+
+def _check_growth(state: State, job: Job, attempt: Attempt) -> None:
+    """Check that no component joins a running job before all that join are armed, and that a
+    malleable job keeps its least processors but for faults."""
+    growth = attempt.growth
+    if growth is None:
+        return
+    assert job.spec.is_malleable, f"{job.id} grows: {job.story}"
+    for member in attempt.joining:
+        phase = _phase(state, member)
+        is_open = isinstance(phase, Released | Passed)
+        assert not is_open or growth.release is not None, f"{job.id} {phase}: {job.story}"
 
 
 def _check_paths(job: Job, starting: Starting) -> None:
@@ -220,9 +238,9 @@ def _check_usage(state: State) -> None:
     """Check that users and groups have what their placed jobs asked for."""
     sums: dict[Payer, Usage] = {}
     for name in state.placed:
-        spec = state.jobs[name].spec
-        for payer in payers_of(spec):
-            sums.setdefault(payer, Usage()).add(spec)
+        job = state.jobs[name]
+        for payer in payers_of(job.spec):
+            sums.setdefault(payer, Usage()).add(*held_by(job, state.placed[name]))
     assert sums == state.usage, f"placed jobs have {sums}, and {state.usage} are counted"
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from koala.core.model.claim import Released
 from koala.core.model.events import ClaimFenced
 from koala.core.model.values import ClaimId, Instant, Seconds, SiteName
+from koala.core.queries import member_of
 from koala.core.state import State
 
 REPORT_S: Seconds = 5.0
@@ -43,8 +44,11 @@ class AwaitedPasses:
         limits = state.parameters
         before, self._silent_from = self._silent_from, {}
         for claim in tuple(state.ledger.values()):
-            release = state.jobs[claim.job].release
-            if release is None or not isinstance(claim.phase, Released):
+            if not isinstance(claim.phase, Released):
+                continue
+            found = member_of(state, claim)
+            release = (found and found[1].joined) or state.jobs[claim.job].release
+            if release is None:
                 continue
             site = state.sites[claim.site]
             is_there = site.is_connected and is_heard(claim.site, now) and not stood_still

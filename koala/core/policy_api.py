@@ -169,6 +169,9 @@ class TicketPart:
     - `files_s`: time until its input files are there.
     - `given_back_s`: time since the component held, and gave back, at any site; None: never.
     - `can_gate`: the site has a gate.
+    - `books`: the site books processors. `begins_s`: time until its booking begins, less than 0 if
+      it is late; None: it has none. `not_booked_s`: time until the instant for which it was refused
+      one last.
     - `is_optional`: the job may start without it.
     """
 
@@ -182,6 +185,9 @@ class TicketPart:
     is_known: bool = True
     given_back_s: Seconds | None = None
     can_gate: bool = True
+    books: bool = False
+    begins_s: Seconds | None = None
+    not_booked_s: Seconds | None = None
     site: SiteName = NO_SITE
     is_optional: bool = False
 
@@ -204,13 +210,15 @@ class TicketQuestion:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartPlan:
     """Plan of one component at one of its sites: the `tickets` that shall wait in the queue; the
-    oldest `open` of them may start; whether it gives back what it holds there."""
+    oldest `open` of them may start; whether it gives back what it holds there; the time until its
+    booking there shall begin (None: it has none). Its `begins_s` keeps the booking as it is."""
 
     component: int
     tickets: int
     open: int
     gives_back: bool = False
     site: SiteName = NO_SITE
+    begin_s: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +231,59 @@ class TicketPlan:
     again_s: Seconds = FOREVER
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MalleableJob:
+    """A running malleable job in a question about a site: it has `processors` in all, at least
+    `least` of which it keeps, and at most `most`; `here` of them at the site. One component has
+    `part_min` at least.
+    """
+
+    job: JobId
+    started_at: Instant
+    processors: int
+    least: int
+    most: int
+    here: int = 0
+    part_min: int = 1
+
+    @property
+    def room(self) -> int:
+        """Processors by which it may grow."""
+        return max(0, self.most - self.processors)
+
+    @property
+    def spare(self) -> int:
+        """Processors that it can give back at the site."""
+        return max(0, min(self.here, self.processors - self.least))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeQuestion:
+    """Question of a resize: how running malleable jobs share the `processors` that are idle at a
+    site, or who gives them back there, for jobs that wait (`wants_back`)."""
+
+    site: SiteName
+    processors: int
+    jobs: tuple[MalleableJob, ...]
+    wants_back: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeShare:
+    """Processors by which a job grows at the site, or gives back there."""
+
+    job: JobId
+    processors: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizePlan:
+    """Shares of the jobs that grow, or give back."""
+
+    shares: tuple[ResizeShare, ...] = ()
+
+
+ResizePolicy: TypeAlias = Callable[[ResizeQuestion], ResizePlan]
 TicketPolicy: TypeAlias = Callable[[TicketQuestion], TicketPlan]
 ProgressPolicy: TypeAlias = Callable[[ProgressQuestion], tuple[Correction, ...]]
 TurnPolicy: TypeAlias = Callable[[int, int], Priority]
@@ -262,6 +323,7 @@ class Policies:
     claim: ClaimingPolicy
     claim_timed: ClaimingPolicy  # of jobs with a deadline
     queueing: QueueingPolicy
+    resize: ResizePolicy
     tickets: TicketPolicy | None = None  # None: no job waits in a local queue
     progress: Mapping[str, ProgressPolicy] = field(default_factory=dict)
     """Policies by the name, in lower case, that a job gives; other jobs run freely."""
@@ -274,5 +336,6 @@ NO_POLICIES = Policies(
     claim=_unasked,
     claim_timed=_unasked,
     queueing=HighLowScans(name="none", turn=_unasked),
+    resize=_unasked,
 )
 """The policies of a replay, which has all answers and must not ask."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from koala.common.protocol.queue_limits import END_S, hold_room_s, limit_of
 from koala.core.model.claim import Asked, Claim
 from koala.core.model.grid import (
@@ -43,9 +45,18 @@ def fixed_site(job: Job, component: int) -> SiteName | None:
 
 def is_optional_member(job: Job, component: int) -> bool:
     """Return True if the job can start without this component."""
-    if job.spec.quorum is not None:
+    if job.spec.quorum is not None or job.spec.is_malleable:
         return True
     return job.spec.components[component].start_type is not StartType.STRICT
+
+
+def is_enough(job: Job, members: Sequence[Member]) -> bool:
+    """Return True if a job can start, or go on, with these members: those of a malleable one have
+    its least processors together."""
+    if job.spec.split is not None and job.spec.is_malleable:
+        sizes = [job.spec.components[member.component].processors for member in members]
+        return sum(sizes) >= job.spec.split.least
+    return len(members) >= job.needed
 
 
 def placement_policy(state: State, job: Job) -> PlacementPolicy:

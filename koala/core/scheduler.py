@@ -19,7 +19,7 @@ from typing import Any
 from koala.core.model import events as ev
 from koala.core.model.actions import Action, Wanted
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job import Attempt, Claiming, Queued, Starting
+from koala.core.model.job import Attempt, Claiming, Queued, Running, Starting
 from koala.core.model.parameters import Parameters
 from koala.core.model.timers import Timer, TimerKind
 from koala.core.model.values import Instant, JobId, SiteName
@@ -38,6 +38,13 @@ from koala.core.pipeline.queueing import (
 )
 from koala.core.pipeline.refusals import on_back_off_over
 from koala.core.pipeline.requeueing import invalidate_after_loss
+from koala.core.pipeline.resizing.growth import (
+    on_growth_armed,
+    on_growth_granted,
+    on_growth_passed,
+    on_resize_due,
+)
+from koala.core.pipeline.resizing.managers import on_resize_requested
 from koala.core.pipeline.site_events import (
     on_declared_lost,
     on_disconnected,
@@ -114,17 +121,22 @@ class Scheduler(State):
                 on_submitted(self, event, now)
             case ev.JobCancelRequested():
                 on_cancel(self, event, now)
+            case ev.JobResizeRequested():
+                on_resize_requested(self, event, now)
             case ev.ClaimGranted():
                 on_granted(self, event, now)
                 on_ticket_started(self, event, now)
+                on_growth_granted(self, event, now)
             case ev.PathsTried():
                 on_paths_tried(self, event, now)
             case ev.ProgressReported():
                 on_progress(self, event, now)
             case ev.ClaimArmed():
                 on_armed(self, event, now)
+                on_growth_armed(self, event, now)
             case ev.ClaimPassed():
                 on_passed(self, event, now)
+                on_growth_passed(self, event, now)
             case ev.ClaimGone():
                 on_gone(self, event, now)
             case ev.ClaimFenced():
@@ -216,6 +228,7 @@ class Scheduler(State):
                 | TimerKind.ARM
                 | TimerKind.PATHS
                 | TimerKind.RELEASE
+                | TimerKind.RESIZE
             ):
                 attempt = self.placed.get(JobId(timer.key))
                 if attempt is not None:
@@ -232,6 +245,8 @@ class Scheduler(State):
                 plan_when_due(self, attempt, now)
             case Starting() as starting:
                 advance_start(self, starting, now)
+            case Running() if kind is TimerKind.RESIZE:
+                on_resize_due(self, attempt, now)
             case _:
                 pass
 

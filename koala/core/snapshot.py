@@ -8,8 +8,8 @@ without a full replay.
 - Most queued jobs are flat rows (`snapshot_rows`), and each description is kept once beside them.
 - An unknown class or field is an error, and so is a missing field without a default.
 
-Not saved: the recorder, the actions of the current event, the index of successors and the
-usage, which the jobs tell, and the policies, which come from the configuration.
+Not saved: the recorder, the actions of the current event, the index of successors, the usage and
+the malleable jobs, which the jobs tell, and the policies, which come from the configuration.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ TAGS: dict[str, type] = {
         *(claim.Released, claim.Stopped),
         *(files.ReplicaCatalogue, files.Transfer),
         *(grid.Replica, grid.Site, grid.SiteFacts, Queue, SiteResources),
-        *(ComponentSpec, Deadline, Hint, InputFile, InputMode, JobSpec, JobType, Notify, Split),
-        StartType,
-        *(job.ArmNumber, job.Arming, job.Attempt, job.ClaimEnd, job.EndKind, job.Job, job.Member),
-        *(job.PathTests, job.Release),
+        *(ComponentSpec, Deadline, Hint, InputFile, InputMode, JobSpec, JobType, Notify),
+        *(Split, StartType),
+        *(job.ArmNumber, job.Arming, job.Attempt, job.ClaimEnd, job.EndKind, job.Growth, job.Job),
+        *(job.Member, job.PathTests, job.Release),
         *(job.Cancelled, job.Claiming, job.Delayed, job.Failed, job.Finished, job.Placing),
         *(job.Queued, job.Releasing, job.Running, job.Starting, job.Stopping, job.Waiting),
         *(parameters.Parameters, progress.ProgressHistory, queues.Queues),
@@ -79,7 +79,7 @@ TAGS: dict[str, type] = {
 field is another format (`koala.common.runtime.disk_formats.JOURNAL`)."""
 _TAG_OF = {cls: tag for tag, cls in TAGS.items()}
 NOT_SAVED = frozenset(
-    {"policies", "recorder", "actions", "is_changed", "scanner", "successors", "usage"}
+    {"policies", "recorder", "actions", "is_changed", "scanner", "successors", "usage", "malleable"}
 )
 _LISTS: dict[str, type] = {"l": list, "t": tuple, "q": deque}
 _LETTERS = {kind: letter for letter, kind in _LISTS.items()}

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from koala.core.answer_recorder import AnswerRecorder
 from koala.core.model.actions import Action, Announce
-from koala.core.model.allowances import Allowance, Payer, Usage, payers_of
+from koala.core.model.allowances import Allowance, Payer, Usage, asked_by, payers_of
 from koala.core.model.claim import Claim
 from koala.core.model.grid import Replica, Site
 from koala.core.model.hold_budget import Budget
@@ -25,6 +25,13 @@ from koala.core.model.values import ClaimId, FileName, Instant, JobId, QueueName
 from koala.core.policy_api import Policies
 
 STORY_LINES_MAX = 60
+
+
+def held_by(job: Job, attempt: Attempt) -> tuple[int, int]:
+    """Return the processors and GPUs for which an attempt counts. A malleable job does not count
+    for components that have left."""
+    left = [m.component for m in attempt.members if m.is_dropped] if job.spec.is_malleable else ()
+    return asked_by(job.spec, left)
 
 
 class QueueScanner(Protocol):
@@ -62,6 +69,7 @@ class State:
         self.loss_epoch = 0  # epoch of the last accepted loss of events; 0: none
         self.jobs: dict[JobId, Job] = {}
         self.placed: dict[JobId, Attempt] = {}  # live attempts
+        self.malleable: dict[JobId, Attempt] = {}  # those of malleable jobs
         self.ledger: dict[ClaimId, Claim] = {}
         self.sites: dict[SiteName, Site] = {}  # in order of name
         self.keys: dict[str, tuple[JobId, str]] = {}  # idempotency key: job, digest of its text
@@ -105,14 +113,27 @@ class State:
     def add_attempt(self, job: Job, attempt: Attempt) -> None:
         """Add a live attempt: the job counts for its user and group from here on."""
         self.placed[job.id] = attempt
+        if job.spec.is_malleable:
+            self.malleable[job.id] = attempt
+        attempt.processors, attempt.gpus = held_by(job, attempt)
         for payer in payers_of(job.spec):
-            self.usage.setdefault(payer, Usage()).add(job.spec)
+            self.usage.setdefault(payer, Usage()).add(attempt.processors, attempt.gpus)
+
+    def recount(self, job: Job, attempt: Attempt) -> None:
+        """Count a malleable job for what it has now, after components came or went."""
+        processors, gpus = held_by(job, attempt)
+        for payer in payers_of(job.spec):
+            more = (processors - attempt.processors, gpus - attempt.gpus)
+            self.usage[payer].add(*more, jobs=0)
+        attempt.processors, attempt.gpus = processors, gpus
 
     def remove_attempt(self, job: Job) -> Attempt | None:
         """Remove and return the job's live attempt, if it has one."""
         attempt = self.placed.pop(job.id, None)
+        self.malleable.pop(job.id, None)
         for payer in payers_of(job.spec) if attempt is not None else ():
-            self.usage[payer].add(job.spec, -1)
+            assert attempt is not None
+            self.usage[payer].add(-attempt.processors, -attempt.gpus, jobs=-1)
             if not self.usage[payer].jobs:
                 del self.usage[payer]
         return attempt

@@ -50,7 +50,7 @@ def note_told_start(site: Site, claim: Claim, start_s: Seconds | None, now: Inst
 
 def note_start(site: Site, claim: Claim, now: Instant) -> None:
     """Compare the start of a claim with what was stated of it, and keep how long it waited."""
-    if claim.is_ticket and not claim.is_gated:
+    if claim.is_ticket and not claim.is_gated and not claim.begins_at:
         wait = (claim.processors, now - _open_since(claim))
         site.past_waits = (*site.past_waits, wait)[-RATIOS_KEPT:]
     stated = claim.stated

@@ -21,10 +21,23 @@ def sites_of(member: Member) -> tuple[SiteName, ...]:
 
 
 def tickets_at(state: State, member: Member, site: SiteName) -> list[ClaimId]:
-    """Return the tickets of a component in the queue of a site, the oldest first."""
-    if not member.others:
-        return list(member.tickets)
-    return [name for name in member.tickets if state.ledger[name].site == site]
+    """Return the tickets of a component in the queue of a site, the oldest first, without its
+    booking."""
+    tickets = [state.ledger[name] for name in member.tickets]
+    return [one.id for one in tickets if one.site == site and not one.begins_at]
+
+
+def booking_at(state: State, member: Member, site: SiteName) -> Claim | None:
+    """Return the booking of a component at a site that has not begun."""
+    tickets = [state.ledger[name] for name in member.tickets]
+    return next((one for one in tickets if one.site == site and one.begins_at), None)
+
+
+def stands_in_line(state: State, member: Member, site: SiteName) -> bool:
+    """Return True if a component would come up at a site as soon as nothing is in its way: it holds
+    or waits there, and not with a booking alone."""
+    is_booked = booking_at(state, member, site) is not None
+    return site in sites_of(member) and (not is_booked or bool(tickets_at(state, member, site)))
 
 
 def by_expected_wait(state: State, job: Job) -> list[Site]:

@@ -82,6 +82,10 @@ def _start_type(attribute: AttributeText) -> StartType:
     return fields.choice(attribute, {kind.value: kind for kind in StartType})
 
 
+def _resize_signal(attribute: AttributeText) -> str:
+    return fields.choice(attribute, {"usr1": "USR1", "usr2": "USR2"})
+
+
 def _ignored(name: str, note: str, origin: str = "GRAM") -> Attribute:
     return Attribute(name, "", note, origin, treatment=Treatment.IGNORED)
 
@@ -388,6 +392,14 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         field="inputs",
         read=fields.input_files,
         write=fields.input_files_text,
+    ),
+    Attribute(
+        "resizeSignal",
+        "USR1 or USR2",
+        "signal for processes that handle it, whenever components join or leave a malleable job",
+        "Koala",
+        field="resize_signal",
+        read=_resize_signal,
     ),
     _of_job("name", "string", "name of the job, for people; need not be unique"),
     _of_job("distinct", "yes or no", "no two components at one site (default: no)"),

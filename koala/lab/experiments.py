@@ -74,8 +74,8 @@ class Faults:
 class Experiment:
     """Jobs on a grid. Policies and parameters that are not given are the grid's.
 
-    - `placement`, `claiming`, `deadlines`, `queueing`, `tickets`, `progress`: policies, by name or
-      as functions (docs/policies.md).
+    - `placement`, `claiming`, `deadlines`, `queueing`, `tickets`, `resizing`, `progress`: policies,
+      by name or as functions (docs/policies.md).
     - `parameters`: parameters of the scheduler that differ from the grid's.
     - `split`: how a job that no site could hold is cut: equal, fill, flexible, or the most
       processors of a component.
@@ -91,6 +91,7 @@ class Experiment:
     deadlines: Policy | None = None
     queueing: Policy | None = None
     tickets: Policy | None = None
+    resizing: Policy | None = None
     progress: str | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     faults: Faults | None = None

@@ -60,8 +60,8 @@ class LocalUsers:
 class Site:
     """A site. `discipline` names its local scheduler: fcfs, easy, conservative, an order such as
     sjf, or module:function. A claim waits in its queue for `grace_s` at most, but a ticket as long
-    as it takes: gated, if it `has_gate`; when it would start is known if it `has_forecast`. Its own
-    users are synthetic, or submit the jobs of a log at the log's instants or those of a part of it
+    as it takes: gated, if it `has_gate`; when it would start is known if it `has_forecast`. If it
+    `books`, a claim may have its processors from a planned instant on. Its own users are synthetic, or submit the jobs of a log at the log's instants or those of a part of it
     (`begin_s` is 0), the same for every seed."""
 
     name: str
@@ -75,6 +75,7 @@ class Site:
     load_seed: int = 1
     has_gate: bool = True
     has_forecast: bool = True
+    books: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -99,6 +100,7 @@ class Site:
                 processors=self.processors,
                 grace_s=self.grace_s,
                 gate="simulated" if self.has_gate else "",
+                books="simulated" if self.books else "",
             ),
             discipline=local_scheduler(self.discipline),
             local_jobs=self._local_jobs(seed),

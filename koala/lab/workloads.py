@@ -13,11 +13,13 @@ from pathlib import Path
 from random import Random
 from typing import Protocol, runtime_checkable
 
+from koala.common.runtime.option_values import Bounds, bounds
 from koala.core.model.values import Priority
 from koala.errors import ConfigError
 from koala.lab.fields import check_fields
 from koala.lab.rows import Rows
 from koala.lab.sim.log_replay.multicluster import GridJob
+from koala.lab.sim.options import Option, declared, flag, number, require_declared, text
 from koala.lab.workload import gwf, lublin, papers, swf
 from koala.lab.workload import logs as log_files
 from koala.lab.workload.arrivals import Arrivals, Overrun, Summary
@@ -26,6 +28,7 @@ from koala.lab.workload.distributions import SizeDistribution
 FORMATS = {"swf": swf.FORMAT, "gwf": gwf.FORMAT}
 MODELS = ("lublin", "das")
 ANY_SIZE = 1 << 62
+POSITIVE = Bounds(above=0)
 Counts = Callable[[], Summary]
 Drawn = tuple[int, int, int, int]
 """Submit, processors, run time, queue."""
@@ -62,9 +65,9 @@ class Log:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _one_of("overrun", self.overrun, [one.value for one in Overrun], is_option=False)
+        _one_of("overrun", self.overrun, [one.value for one in Overrun])
         if self.format is not None:
-            _one_of("format", self.format, list(FORMATS), is_option=False)
+            _one_of("format", self.format, list(FORMATS))
         if not 0 <= self.begin_s < (inf if self.end_s is None else self.end_s):
             raise ConfigError(
                 f"begin_s = {self.begin_s}, end_s = {self.end_s} (expected an end after a begin"
@@ -99,9 +102,9 @@ class Log:
         first = None
         jobs = chain.from_iterable(found.sorted_blocks())
         within = takewhile(lambda job: job[0] < end, dropwhile(lambda job: job[0] < begin, jobs))
-        for at, number, size, run_s, estimate_s in islice(within, self.jobs):
+        for at, job, size, run_s, estimate_s in islice(within, self.jobs):
             first = at if first is None else first
-            yield GridJob(at - first, number, size, run_s, estimate_s)
+            yield GridJob(at - first, job, size, run_s, estimate_s)
         if first is None:
             raise ConfigError(f"{self}: no job that could be replayed from {begin:g} to {end:g} s")
 
@@ -173,36 +176,40 @@ def format_of(path: Path, name: str | None = None) -> log_files.Format:
 class Synthetic:
     """Jobs of a model: lublin (Lublin and Feitelson) or das (the papers' local users).
 
-    - `processors`: size of the machine that the jobs are for; None for all of the grid's.
-    - `overestimate`: estimates are run times times 1 to this; 0: exact ones.
-    - `stretch`: factor of the times between arrivals, of lublin; `kinds` separates its batch and
-      interactive jobs.
-    - `sizes`, `q`, `run_mean_s`, `utilization`: of das. `sizes` is 1 to the processors when None.
+    The fields are the options of `koala simulate workload`. `processors` is the size of the machine
+    that the jobs are for; None for all of the grid's.
     """
 
     model: str = "lublin"
-    jobs: int = 10_000
-    processors: int | None = None
-    overestimate: float = 0.0
-    stretch: float = 1.0
-    kinds: bool = False
-    sizes: tuple[int, int] | None = None
-    q: float = 0.9
-    run_mean_s: float = 600.0
-    utilization: float = 0.7
+    jobs: int = number(10_000, "Number of jobs.", bounds=Bounds(low=1))
+    processors: int | None = declared(
+        None,
+        Option(default=128, kind="whole", bounds=Bounds(low=2), help="Processors of the machine."),
+    )
+    kinds: bool = flag("lublin: separate batch (queue 1) and interactive (0) jobs.", name="kinds")
+    stretch: float = number(1.0, "lublin: factor of the times between arrivals.", bounds=POSITIVE)
+    sizes: tuple[int, int] | None = text(
+        None, bounds, "das: sizes.", metavar="LOW:HIGH", unset="1 to the processors"
+    )
+    q: float = number(
+        0.9, "das: q of D(q); the smaller q, the more small sizes.", bounds=Bounds(above=0, high=1)
+    )
+    run_mean_s: float = number(
+        600.0, "das: mean run time.", name="run", metavar="SECONDS", bounds=POSITIVE
+    )
+    utilization: float = number(0.7, "das: offered load; 1 is all processors.", bounds=POSITIVE)
+    overestimate: float = number(
+        0.0,
+        "Estimates: run time times 1 to this (uniform), 1 or more; 0: none.",
+        bounds=Bounds(low=0),
+    )
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _one_of("MODEL", self.model, MODELS, is_option=False)
-        if self.jobs < 0:
-            raise ConfigError(f"--jobs {self.jobs} (expected 0 or more)")
+        _one_of("MODEL", self.model, MODELS)
+        require_declared(self)
         if 0 < self.overestimate < 1:
-            raise ConfigError(f"--overestimate {self.overestimate} (expected 0, or 1 or more)")
-        if not self.stretch > 0:
-            raise ConfigError(f"--stretch {self.stretch} (expected more than 0)")
-        if not (self.run_mean_s > 0 and self.utilization > 0):
-            options = f"--run {self.run_mean_s}, --utilization {self.utilization}"
-            raise ConfigError(f"{options} (expected more than 0)")
+            raise ConfigError(f"overestimate = {self.overestimate} (expected 0, or 1 or more)")
         if self.sizes is not None and not 1 <= self.sizes[0] <= self.sizes[1]:
             raise ConfigError(
                 f"--sizes {self.sizes[0]}:{self.sizes[1]} (expected sizes of 1 or more, the smaller"
@@ -227,11 +234,11 @@ class Synthetic:
 
     def _jobs(self, seed: int, processors: int) -> Iterator[GridJob]:
         estimate, begin = self.estimates(seed), None
-        for number, (at, size, run_s, _) in enumerate(self.drawn(seed, processors), start=1):
+        for job, (at, size, run_s, _) in enumerate(self.drawn(seed, processors), start=1):
             begin = at if begin is None else begin
             run = run_s or 1
             estimate_s = estimate(run_s)
-            yield GridJob(at - begin, number, size, run, max(run, estimate_s))
+            yield GridJob(at - begin, job, size, run, max(run, estimate_s))
 
     def _lublin(self, processors: int, random: Random) -> Iterator[Drawn]:
         chosen = (lublin.BATCH, lublin.INTERACTIVE) if self.kinds else (lublin.ALL,)
@@ -245,10 +252,7 @@ class Synthetic:
         low, high = self.sizes or (1, processors)
         if high > processors:
             raise ConfigError(f"--sizes {low}:{high}: at most {processors}, all --processors")
-        try:
-            distribution = SizeDistribution(low=low, high=high, q=self.q)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
+        distribution = SizeDistribution(low=low, high=high, q=self.q)
         drawn = papers.jobs(
             distribution,
             processors=processors,
@@ -304,7 +308,7 @@ class Job:
                 f"job at {self.at} with processors {given} and sites {', '.join(self.sites)}"
                 " (expected a site for each of its components)"
             )
-        _one_of("priority", self.priority, [one.value for one in Priority], is_option=False)
+        _one_of("priority", self.priority, [one.value for one in Priority])
 
     def grid_job(self, number: int) -> GridJob:
         """Return it in the simulator's form."""
@@ -358,7 +362,6 @@ class Jobs:
         return self.name
 
 
-def _one_of(name: str, value: str, allowed: Sequence[str], *, is_option: bool = True) -> None:
+def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
-        dashes = "--" if is_option else ""
-        raise ConfigError(f"{dashes}{name} {value} (expected one of {', '.join(allowed)})")
+        raise ConfigError(f"{name} {value} (expected one of {', '.join(allowed)})")

@@ -9,7 +9,7 @@ slots      the record of each slot, from which all else is read
 answers    reads the answers of policies of other packages
 changes    changes of policies and parameters as KEY=VALUE
 conformance   checks a policy of another package before it is used
-placement, claiming, queueing, progress, tickets
+placement, claiming, queueing, progress, tickets, resizing
            the built-in policies
 """
 

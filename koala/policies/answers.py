@@ -30,6 +30,9 @@ from koala.core.policy_api import (
     ClaimQuestion,
     PartPlan,
     PendingPart,
+    ResizePlan,
+    ResizeQuestion,
+    ResizeShare,
     TicketPlan,
     TicketQuestion,
 )
@@ -385,7 +388,8 @@ def _require_distinct(moves: Iterable[Assignment], question: ClaimQuestion) -> N
 
 def read_ticket_plan(answer: object, question: TicketQuestion) -> TicketPlan:
     """Read a plan of tickets: each component at each of its sites once; no more tickets than
-    allowed, of which no more are open; only what is held is given back."""
+    allowed, of which no more are open; only what is held is given back, and only sites that book
+    are booked."""
     if not isinstance(answer, TicketPlan):
         raise InvalidAnswerError(f"answered {_kind(answer)} (expected a TicketPlan)")
     left = {(part.component, part.site): part for part in question.parts}
@@ -410,9 +414,21 @@ def read_ticket_plan(answer: object, question: TicketQuestion) -> TicketPlan:
         gives_back = read_permission(plan.gives_back)
         if gives_back and part.held_s is None:
             raise InvalidAnswerError(f"component {component} gives back what it does not hold")
+        begin_s = None if plan.begin_s is None else _number(plan.begin_s, "begin_s")
+        if begin_s is not None and begin_s != part.begins_s:
+            if not (part.books and 0 <= begin_s < inf):
+                raise InvalidAnswerError(
+                    f"component {component} books {begin_s:g} s from now (expected a site that"
+                    " books, and a time from 0 on)"
+                )
         parts.append(
             PartPlan(
-                component=component, site=site, tickets=tickets, open=open_, gives_back=gives_back
+                component=component,
+                site=site,
+                tickets=tickets,
+                open=open_,
+                gives_back=gives_back,
+                begin_s=begin_s,
             )
         )
     if left:
@@ -426,6 +442,33 @@ def read_ticket_plan(answer: object, question: TicketQuestion) -> TicketPlan:
     if not again_s > 0:
         raise InvalidAnswerError(f"again_s = {again_s:g} (expected more than 0)")
     return TicketPlan(parts=tuple(parts), hold_s=hold_s, again_s=again_s)
+
+
+# --- resizing ---
+
+
+def read_resize_plan(answer: object, question: ResizeQuestion) -> ResizePlan:
+    """Read a plan of a resize: each job once, within what it may take or give back, and no more
+    than there is."""
+    if not isinstance(answer, ResizePlan):
+        raise InvalidAnswerError(f"answered {_kind(answer)} (expected a ResizePlan)")
+    jobs = {job.job: job for job in question.jobs}
+    left, shares = question.processors, []
+    for item in _several(answer.shares, "shares", len(jobs)):
+        if not isinstance(item, ResizeShare):
+            raise InvalidAnswerError(f"{_kind(item)} among the shares (expected ResizeShare)")
+        name, processors = JobId(_text(item.job, "the job")), _whole(item.processors, "processors")
+        job = jobs.pop(name, None)
+        if job is None:
+            raise InvalidAnswerError(f"job {name} was not asked about, or comes twice")
+        most = job.spare if question.wants_back else job.room
+        if not 0 <= processors <= min(most, left):
+            raise InvalidAnswerError(
+                f"job {name} is given {processors} processors (expected 0 to {min(most, left)})"
+            )
+        left -= processors
+        shares.append(ResizeShare(job=name, processors=processors))
+    return ResizePlan(shares=tuple(shares))
 
 
 # --- progress ---

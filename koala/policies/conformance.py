@@ -325,6 +325,9 @@ def ticket_question(random: Random) -> tuple[TicketQuestion]:
                 is_known=random.random() < 0.8,
                 given_back_s=random.choice((None, 0.0, 1e4)),
                 can_gate=random.random() < 0.8,
+                books=(books := random.random() < 0.3),
+                begins_s=random.choice((None, -40.0, 1e4)) if books and not is_held else None,
+                not_booked_s=random.choice((None, 60.0, -60.0)) if books else None,
             )
         )
     question = TicketQuestion(

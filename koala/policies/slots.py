@@ -26,6 +26,7 @@ from koala.core.policy_api import (
     Ordering,
     PlacementPolicy,
     Policies,
+    ResizeQuestion,
     TicketPlan,
     TicketQuestion,
 )
@@ -36,6 +37,7 @@ from koala.policies.answers import (
     read_permission,
     read_placement,
     read_plan,
+    read_resize_plan,
     read_ticket_plan,
     read_turn,
 )
@@ -50,6 +52,8 @@ from koala.policies.progress.free import free, restored
 from koala.policies.progress.synchronous import synchronous, synchronous_as_printed
 from koala.policies.queueing.high_low import turn
 from koala.policies.queueing.multiqueue import DISCIPLINES, local_first
+from koala.policies.resizing.managers import equi_grow_and_shrink, favour_previously_started
+from koala.policies.tickets.booking import book
 from koala.policies.tickets.queues import dodge, spare, turns
 
 
@@ -238,7 +242,13 @@ TICKETS = Slot(
     name="tickets",
     decides="the claims that wait in the queues of busy sites, and which of them may start",
     attribute="tickets",
-    built_in={"none": no_tickets, "dodge": dodge, "turns": turns, "spare": spare},
+    built_in={
+        "none": no_tickets,
+        "book": book,
+        "dodge": dodge,
+        "turns": turns,
+        "spare": spare,
+    },
     default="none",
     forms={
         1: Form(
@@ -369,6 +379,31 @@ QUEUEING = Slot(
 )
 
 
+# --- resizing ---
+
+
+def _pose_resize(question: ResizeQuestion) -> Any:  # noqa: ANN401
+    return (question,), partial(read_resize_plan, question=question)
+
+
+RESIZING = Slot(
+    name="resizing",
+    decides="the running malleable jobs that grow into idle processors of a site, or give way",
+    attribute="resize",
+    built_in={"FPSMA": favour_previously_started, "EGS": equi_grow_and_shrink},
+    default="FPSMA",
+    forms={
+        1: Form(
+            arguments=("ResizeQuestion",),
+            answer="ResizePlan",
+            pose=_pose_resize,
+            fallback=favour_previously_started,
+            by="FPSMA",
+        )
+    },
+)
+
+
 # --- progress ---
 
 
@@ -397,7 +432,8 @@ PROGRESS = Slot(
 )
 
 SLOTS: dict[str, Slot] = {
-    slot.name: slot for slot in (PLACEMENT, CLAIMING, DEADLINES, TICKETS, PROGRESS, QUEUEING)
+    slot.name: slot
+    for slot in (PLACEMENT, CLAIMING, DEADLINES, TICKETS, RESIZING, PROGRESS, QUEUEING)
 }
 """Every slot by its name."""
 

@@ -5,6 +5,8 @@ Pure: standard library only, no clock and no I/O. `submit`, `withdraw` and `end`
 instant at which a pass is due even if nothing happens. The emulated manager runs it on the wall
 clock, the simulator on simulated time, with the same results.
 
+A job with a known start is booked (`book`): its processors are free then, whatever waits.
+
 Each discipline is a class in a module of its own, whose text defines it exactly: `fcfs`, `easy`,
 `conservative`; `ordered` takes a function of a job. `queue` is their base class, and
 `local_schedulers` finds them by name. `backfill_queue` and `profile` make backfilling fast.

@@ -29,6 +29,7 @@ class ConservativeQueue(LocalQueue[Key]):
     """
 
     discipline = Discipline.CONSERVATIVE
+    planned_max = math.inf
 
     def __init__(self, *, processors: int) -> None:
         super().__init__(processors=processors)
@@ -47,7 +48,7 @@ class ConservativeQueue(LocalQueue[Key]):
         self._is_void = False
         """Set when reservations must be made again."""
 
-    def advance(self, now: float) -> list[Key]:
+    def _pass(self, now: float) -> list[Key]:
         """Make one scheduling pass by the rule of the class."""
         self._profile.forget(now)
         for until, processors in self._ended:
@@ -67,7 +68,7 @@ class ConservativeQueue(LocalQueue[Key]):
         self.wake_at = self._next_start(now)
         return started
 
-    def startable(self, now: float, estimate_s: float = math.inf) -> int:
+    def _startable(self, now: float, estimate_s: float) -> int:
         """Return the idle processors that are not reserved for the length of the estimate."""
         return min(self.idle, self._profile.least(begin=now, end=now + estimate_s))
 

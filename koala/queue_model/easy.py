@@ -30,6 +30,7 @@ class EASYQueue(LocalQueue[Key]):
     """
 
     discipline = Discipline.EASY
+    planned_max = 1
 
     def __init__(self, *, processors: int) -> None:
         super().__init__(processors=processors)
@@ -41,7 +42,7 @@ class EASYQueue(LocalQueue[Key]):
         """Shadow, extra, and the processors that the head lacks before the shadow; None when they
         must be computed."""
 
-    def start_at_once(self, key: Key, *, processors: int, estimate_s: float, now: float) -> bool:
+    def _start_at_once(self, key: Key, *, processors: int, estimate_s: float, now: float) -> bool:
         """Start a job that arrives at an empty queue, if it fits; no head needs a reservation."""
         if self._waiting or not 0 < processors <= self.idle:
             return False
@@ -61,7 +62,7 @@ class EASYQueue(LocalQueue[Key]):
                 extra += processors if until > shadow_at else 0
                 self._reservation = (shadow_at, extra, lacking) if lacking > 0 else None
 
-    def advance(self, now: float) -> list[Key]:
+    def _pass(self, now: float) -> list[Key]:
         """Make one scheduling pass by the rule of the class."""
         started: list[Key] = []
         waiting = self._waiting
@@ -80,11 +81,11 @@ class EASYQueue(LocalQueue[Key]):
         self._newcomers.clear()
         return started
 
-    def is_settled(self) -> bool:
+    def _is_settled(self) -> bool:
         """Return True while no job waits."""
         return not self._waiting
 
-    def startable(self, now: float, estimate_s: float = math.inf) -> int:
+    def _startable(self, now: float, estimate_s: float) -> int:
         """Return the idle processors that a job with this estimate may take without delaying the
         head."""
         if not self._waiting:

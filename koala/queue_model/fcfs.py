@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 
 from koala.queue_model.queue import Discipline, Key, LocalQueue, Waiting
@@ -17,7 +16,7 @@ class FCFSQueue(LocalQueue[Key]):
         super().__init__(processors=processors)
         self._order: deque[Waiting[Key]] = deque()
 
-    def start_at_once(self, key: Key, *, processors: int, estimate_s: float, now: float) -> bool:
+    def _start_at_once(self, key: Key, *, processors: int, estimate_s: float, now: float) -> bool:
         """Start a job that arrives at an empty queue, if it fits."""
         if self._waiting or not 0 < processors <= self.idle:
             return False
@@ -25,7 +24,7 @@ class FCFSQueue(LocalQueue[Key]):
         self.idle -= processors
         return True
 
-    def advance(self, now: float) -> list[Key]:
+    def _pass(self, now: float) -> list[Key]:
         """Make one scheduling pass by the rule of the class."""
         started: list[Key] = []
         order = self._order
@@ -40,11 +39,11 @@ class FCFSQueue(LocalQueue[Key]):
             started.append(key)
         return started
 
-    def is_settled(self) -> bool:
+    def _is_settled(self) -> bool:
         """Return True while no job waits."""
         return not self._waiting
 
-    def startable(self, now: float, estimate_s: float = math.inf) -> int:
+    def _startable(self, now: float, estimate_s: float) -> int:
         """Return the idle processors; none while jobs wait, which nothing may overtake."""
         return 0 if self._waiting else self.idle
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable
 from heapq import heapify, heappop, heappush
 from typing import Any
@@ -77,7 +76,7 @@ class OrderedQueue(LocalQueue[Key]):
         super().occupy(key, processors=processors, until=until)
         self._count(key, processors)
 
-    def advance(self, now: float) -> list[Key]:
+    def _pass(self, now: float) -> list[Key]:
         """Make one scheduling pass by the rule of the class."""
         started: list[Key] = []
         if not self._waiting or not self.idle:
@@ -104,9 +103,20 @@ class OrderedQueue(LocalQueue[Key]):
                 self._changed.update(dict.fromkeys(self._all_of(user)))
         return started
 
-    def startable(self, now: float, estimate_s: float = math.inf) -> int:
+    def _startable(self, now: float, estimate_s: float) -> int:
         """Return the idle processors; none while jobs wait, which may sort before the new one."""
         return 0 if self._waiting else self.idle
+
+    def _in_order(self, now: float) -> list[Waiting[Key]]:
+        self._since.update(dict.fromkeys(self._unseen, now))
+        self._unseen.clear()
+        groups = sorted(self._place(group, now) for group in self._alike)
+        return [self._waiting[key] for place in groups for key in self._alike[place[2]]]
+
+    def _begin(self, job: Waiting[Key], until: float) -> None:
+        super()._begin(job, until)
+        self._forget(job[0])
+        self._count(job[0], job[1])
 
     def _next(self, now: float) -> _Place | None:
         """Return the place of the next job in the order."""

@@ -9,7 +9,9 @@ from collections.abc import Collection, Hashable, Iterator, KeysView
 from copy import copy
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
-from typing import Generic, TypeVar, cast
+from typing import ClassVar, Generic, NamedTuple, TypeVar, cast
+
+from koala.queue_model.profile import Profile
 
 Key = TypeVar("Key", bound=Hashable)
 Waiting = tuple[Key, int, float]
@@ -23,6 +25,14 @@ class Discipline(StrEnum):
     CONSERVATIVE = "conservative"
 
 
+class Booked(NamedTuple):
+    """Processors that are kept free for a job with a known start."""
+
+    begin: float
+    end: float
+    processors: int
+
+
 class LocalQueue(ABC, Generic[Key]):
     """N processors and the queue in front of them. Keys are the caller's, one for each job that
     waits or runs.
@@ -32,9 +42,16 @@ class LocalQueue(ABC, Generic[Key]):
 
     A waiting job may be gated: it does not start, reserves nothing and delays nobody, but keeps its
     place, so that it is before all later jobs once it is opened again.
+
+    A booked job has its start before it arrives. Others that would run into it do not start; those
+    that wait are passed over for it as the discipline plans ahead: not at all (the first that does
+    not fit ends the pass), for the first one, or for all. Its start is late while jobs overrun
+    their estimates.
     """
 
     discipline: Discipline
+    planned_max: ClassVar[float] = 0
+    """Waiting jobs whose starts are planned, and which others do not delay, beside bookings."""
 
     def __init__(self, *, processors: int) -> None:
         if processors < 1:
@@ -53,6 +70,9 @@ class LocalQueue(ABC, Generic[Key]):
         self._places: dict[Key, None] = {}
         """The order of all that wait, while some are gated; some in it may have started since."""
         self._running: dict[Key, tuple[float, int]] = {}
+        self._booked: dict[Key, Booked] = {}
+        self._left: Profile | None = None
+        """What was free for more jobs after the last pass beside bookings."""
         self.wake_at = math.inf
         """The next instant at which a pass is due even if nothing happens until then."""
 
@@ -85,7 +105,21 @@ class LocalQueue(ABC, Generic[Key]):
         """Start a job that arrives at an empty queue, if a pass at `now` would; return False if it
         must be submitted. Completions of that instant come before. Queues that cannot tell without
         a pass start nothing."""
-        return False
+        return not self._booked and self._start_at_once(
+            key, processors=processors, estimate_s=estimate_s, now=now
+        )
+
+    def book(self, key: Key, *, processors: int, begin: float, end: float, now: float) -> bool:
+        """Keep processors free for a job from `begin` until `end`; return False if running jobs, by
+        their estimates, or other bookings have them then."""
+        assert key not in self._waiting, key
+        assert key not in self._gated, key
+        assert key not in self._running, key
+        if self._free_at(now).least(begin=begin, end=end) < processors:
+            return False
+        self._booked[key] = Booked(begin, end, processors)
+        self._left = None
+        return True
 
     def put_back(self, key: Key, *, processors: int, estimate_s: float) -> None:
         """Queue a job at the head: one that was stopped to make room."""
@@ -99,8 +133,10 @@ class LocalQueue(ABC, Generic[Key]):
         self._queue_first(job)
 
     def withdraw(self, key: Key) -> None:
-        """Remove a waiting job from the queue."""
-        if key in self._gated:
+        """Remove a waiting job from the queue, or give back its booking."""
+        if key in self._booked:
+            self._unbook(key)
+        elif key in self._gated:
             del self._gated[key]
         else:
             self._unqueue(self._waiting.pop(key))
@@ -159,19 +195,28 @@ class LocalQueue(ABC, Generic[Key]):
 
     # What comes of it -------------------------------------------------------------------------
 
-    @abstractmethod
     def advance(self, now: float) -> list[Key]:
         """Make one scheduling pass; return the keys of the jobs that start at `now`, in order."""
+        if self._booked:
+            return self._pass_beside_bookings(now)
+        if self._left is not None:  # the last booking has begun
+            self._left, self.wake_at = None, math.inf
+        return self._pass(now)
 
     def is_settled(self) -> bool:
         """Return True if a pass would surely find nothing to do. Queues that cannot tell without a
         pass are never settled."""
-        return False
+        return not self._booked and self._is_settled()
 
-    @abstractmethod
     def startable(self, now: float, estimate_s: float = math.inf) -> int:
         """Return the size of the largest job with this estimate that would start if it were
         submitted at `now`, after a pass at `now`."""
+        if not self._booked:
+            return self._startable(now, estimate_s)
+        if self._waiting and not self.planned_max:
+            return 0
+        free = self._left if self._left is not None else self._free_at(now)
+        return max(0, min(self.idle, free.least(begin=now, end=now + estimate_s)))
 
     def forecast(self, keys: Collection[Key], now: float) -> dict[Key, float]:
         """Return the expected starts of waiting jobs if all jobs ran as long as their estimates and
@@ -180,6 +225,7 @@ class LocalQueue(ABC, Generic[Key]):
         now."""
         eligible = [key for key in keys if key in self._waiting]
         expected = self._run_on(eligible, now) if eligible else {}
+        expected |= {key: max(now, self._booked[key].begin) for key in keys if key in self._booked}
         for key in keys:
             if key in self._gated:
                 expected |= self._run_on([key], now)
@@ -207,6 +253,11 @@ class LocalQueue(ABC, Generic[Key]):
         """The waiting jobs that are gated."""
         return self._gated.keys()
 
+    @property
+    def booked(self) -> KeysView[Key]:
+        """The jobs that are booked, and have not started."""
+        return self._booked.keys()
+
     def order(self) -> Iterator[Key]:
         """Iterate over the waiting jobs, gated ones too, in the order of the queue."""
         if not self._gated:
@@ -214,6 +265,66 @@ class LocalQueue(ABC, Generic[Key]):
         return (key for key in self._places if key in self._waiting or key in self._gated)
 
     # How --------------------------------------------------------------------------------------
+
+    def _free_at(self, now: float) -> Profile:
+        """Return the processors that neither running jobs nor bookings have, from now on."""
+        profile = Profile(self.available)
+        profile.forget(now)
+        for until, processors in self._running.values():
+            profile.add(-processors, now, until)
+        for begin, end, processors in self._booked.values():
+            profile.add(-processors, max(begin, now), end)
+        return profile
+
+    def _pass_beside_bookings(self, now: float) -> list[Key]:
+        """Start the bookings that are due, then the waiting jobs that run into none of the others,
+        and delay none of the first that wait."""
+        started = []
+        for key, booked in sorted(self._booked.items(), key=_begin_of):
+            if booked.begin <= now and booked.processors <= self.idle:
+                self._unbook(key)
+                self.occupy(key, processors=booked.processors, until=booked.end)
+                started.append(key)
+        free, planned, starts = self._free_at(now), 0, [math.inf]
+        for job in self._in_order(now):
+            key, processors, estimate_s = job
+            start = free.earliest(processors, estimate_s, begin=now)
+            if start <= now and processors <= self.idle:
+                self._begin(job, now + estimate_s)
+                free.add(-processors, now, now + estimate_s)
+                started.append(key)
+                continue
+            starts.append(start)
+            if planned >= self.planned_max:
+                if not planned:
+                    break  # nothing overtakes the first
+                continue
+            planned += 1
+            if start < math.inf:
+                free.add(-processors, start, start + estimate_s)
+        self._left = free
+        begins = (booked.begin for booked in self._booked.values())
+        self.wake_at = min((at for at in (*starts, *begins) if at > now), default=math.inf)
+        self._disturb()
+        return started
+
+    def _unbook(self, key: Key) -> None:
+        del self._booked[key]
+        self.wake_at = math.inf  # a pass without bookings sets its own, if it needs any
+        self._disturb()
+
+    def _in_order(self, now: float) -> list[Waiting[Key]]:
+        """Return the jobs that may start, in the order of their starts."""
+        return [*self._waiting.values()]
+
+    def _begin(self, job: Waiting[Key], until: float) -> None:
+        """Start a waiting job, in any place of the queue."""
+        key, processors, _ = job
+        del self._waiting[key]
+        self._unqueue(job)
+        self._running[key] = release = (until, processors)
+        self.idle -= processors
+        self._hold(release)
 
     def _run_on(self, keys: Collection[Key], now: float) -> dict[Key, float]:
         """Run a copy of the queue forward on estimates until these jobs have started, opened if
@@ -240,7 +351,21 @@ class LocalQueue(ABC, Generic[Key]):
             now = min(ends[0][0] if ends else math.inf, queue.wake_at)
         return starts
 
-    # What a discipline keeps in its own way ---------------------------------------------------
+    # What a discipline does in its own way ----------------------------------------------------
+
+    @abstractmethod
+    def _pass(self, now: float) -> list[Key]:
+        """Make a scheduling pass while there are no bookings."""
+
+    def _is_settled(self) -> bool:
+        return False
+
+    @abstractmethod
+    def _startable(self, now: float, estimate_s: float) -> int:
+        """Return what is startable beside running and waiting jobs."""
+
+    def _start_at_once(self, key: Key, *, processors: int, estimate_s: float, now: float) -> bool:
+        return False
 
     @abstractmethod
     def _queue(self, job: Waiting[Key]) -> None:
@@ -277,3 +402,8 @@ class LocalQueue(ABC, Generic[Key]):
         self._gated = self._gated.copy()
         self._places = self._places.copy()
         self._running = self._running.copy()
+        self._booked = self._booked.copy()
+
+
+def _begin_of(item: tuple[object, Booked]) -> float:
+    return item[1].begin

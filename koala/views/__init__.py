@@ -7,6 +7,7 @@ documents    builders of the records of jobs, sites and files: `koala show`, `li
 queues       that of the placement queues
 explain      the sentences of `koala why`; `waiting` words those about claims in local queues, and
              `expected` those about the start of a job
+resizes      the size of malleable jobs, and the components that come and go
 accounting   the figures of `koala report`
 gantt        the course of a job as bars; `gantt_svg` draws it
 grid_timeline

@@ -38,6 +38,7 @@ from koala.views.expected import expected_start
 from koala.views.records import grid, jobs
 from koala.views.records.base import Moment, moment_of
 from koala.views.records.phases import Phase
+from koala.views.resizes import job_size
 from koala.views.waiting import ShortReasons, SiteQueues, no_queues, wait_of_member, waits_of
 
 CHARGES_SHOWN = 60
@@ -72,14 +73,15 @@ def summary(job: Job) -> jobs.JobSummary:
     attempt = job.attempt
     members = () if attempt is None else attempt.present
     started_at, ended_at = _run_time(job)
+    is_malleable = job.spec.is_malleable
     return jobs.JobSummary(
         job=job.id,
         name=job.spec.name,
         owner=job.spec.owner,
         phase=phase_of(job),
         priority=job.spec.priority.value,
-        processors=job.spec.processors,
-        components=len(job.spec.components),
+        processors=attempt.processors if attempt and is_malleable else job.spec.processors,
+        components=len(members) if is_malleable and members else len(job.spec.components),
         sites=tuple(member.site for member in members if member.site is not None),
         programs=tuple(dict.fromkeys(one.executable for one in job.spec.components)),
         submitted_at=Moment.of(job.submitted_at),
@@ -233,6 +235,7 @@ def job_document(state: State, job_id: JobId) -> jobs.JobDetails:
         total="" if job.spec.split is None else job.spec.split.describe(),
         parts=tuple(_part(state, job, index) for index in range(len(job.spec.components))),
         progress=_progress(job),
+        size=job_size(job),
         claims_stopping=stopping,
         setbacks=_setbacks(job),
         story=tuple(jobs.StoryLine(Moment.of(at), text) for at, text in job.story),
@@ -342,7 +345,8 @@ def _run_time(job: Job) -> tuple[Instant | None, Instant | None]:
 def _passes(attempt: Attempt | None) -> list[Instant]:
     if attempt is None:
         return []
-    return [m.passed_at for m in attempt.present if m.passed_at is not None]
+    start = [m for m in attempt.present if m.joined is None]
+    return [m.passed_at for m in start if m.passed_at is not None]
 
 
 def _part(state: State, job: Job, index: int) -> jobs.Part:

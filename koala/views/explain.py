@@ -52,6 +52,7 @@ from koala.core.sites import is_usable
 from koala.core.splitting import describe_unsplit, empty_rooms, most_of
 from koala.core.state import State
 from koala.views.expected import expected_start, missed_deadline
+from koala.views.resizes import job_size
 from koala.views.units import counted, size
 from koala.views.waiting import SiteQueues, component_at, no_queues, span, wait_of_member
 
@@ -82,6 +83,8 @@ def why(  # noqa: C901 - one line a phase
             return ["released; waits for all components to tell that they passed the barrier"]
         case Running(since=since, attempt=attempt):
             running = [f"running for {span(now - since)}", _running(job, attempt)]
+            sizes = job_size(job)
+            running += [] if sizes is None else sizes.words
             return [*running, *_placed(state, job, attempt)]
         case Stopping(reason=reason, attempt=attempt):
             return [f"being stopped: {reason}", *_fence(state, attempt)]
@@ -401,7 +404,8 @@ def _starting(state: State, job: Job, starting: Starting, now: Instant) -> list[
 
 
 def _running(job: Job, attempt: Attempt) -> str:
-    open_ = [m for m in attempt.present if m.end is None]
+    joining = attempt.joining
+    open_ = [m for m in attempt.present if m.end is None and m not in joining]
     names = ", ".join(
         component_at(job.spec.label(m.component), m.site or "").removeprefix("component ")
         for m in open_

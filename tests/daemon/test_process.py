@@ -159,19 +159,6 @@ def test_a_wrong_configuration_is_told_in_one_line(
     assert said in line
 
 
-def test_a_port_in_use_is_told(tmp_path: Path) -> None:
-    with started(configured(tmp_path)) as daemon:
-        other = tmp_path / "other"
-        other.mkdir()
-        config = other / "daemon.toml"
-        config.write_text(f'[daemon]\nlisten = "{daemon.address}"\nstate_dir = "state"\n')
-        run = run_daemon(config)
-        assert run.returncode == 2
-        (said,) = [line for line in run.stderr.splitlines() if not line.startswith("{")]
-        assert f"daemon.listen = '{daemon.address}': cannot listen there" in said
-        assert f"port {daemon.address.rpartition(':')[2]} is taken" in said
-
-
 def run_daemon(config: Path, release: str = "") -> subprocess.CompletedProcess[str]:
     """Run a daemon that does not start, with what it says on standard error."""
     with tempfile.TemporaryFile() as stderr:

@@ -16,7 +16,6 @@ from koala.errors import ConfigError
 from koala_agent.config import parse_config
 from koala_agent.conformance.checks import CHECKS
 from koala_agent.lrm.dialect import NAME_MAX
-from tests.examples.dialect_reference import written
 from tests.examples.toy import PAGE, ToyQueue, install, install_toy, toy_queue
 from tests.live.grid import ROOT, live_grid, until
 
@@ -79,7 +78,6 @@ def conformance(
 
 def test_the_page_has_what_the_code_says() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page == written(page), "python -m tests.examples.dialect_reference writes it"
     assert f"at most {NAME_MAX} characters" in page
     rows = re.findall(
         r"^\| (`[^|]*`) \| .* \|$", page.partition("| check | fails if")[2], re.MULTILINE

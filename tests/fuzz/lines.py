@@ -24,7 +24,7 @@ from koala_agent.starter.events import (
     Woken,
 )
 from koala_agent.starter.node.state_machine import NodeMachine
-from koala_agent.starter.state_machine import StarterMachine
+from koala_agent.starter.state_machine.starter import StarterMachine
 from koala_agent.starter_link import listener as starters
 from koala_agent.starter_link.codec import record_of
 from tests.fuzz.hostile_values import spoilt_line, spoilt_object

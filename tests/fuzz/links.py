@@ -152,8 +152,8 @@ def check_downward(case: list[bytes]) -> None:
             case messages.Hold() as hold:
                 require_storable(table.hold(hold))
             case (
-                messages.TryPaths() | messages.Arm() | messages.Release() | messages.Pace()
-                | messages.Stop() | messages.Acknowledge() | messages.Pong()
+                messages.TryPaths() | messages.Arm() | messages.Release() | messages.Resize()
+                | messages.Pace() | messages.Stop() | messages.Acknowledge() | messages.Pong()
                 | messages.KvAnswer() as order
             ):  # fmt: skip
                 require_storable(table.tell(order))

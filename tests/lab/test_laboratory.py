@@ -84,7 +84,7 @@ def test_a_function_of_the_session_places_and_measures() -> None:
         ({"split": True}, r"split = True \(expected"),
         ({"claim_fraction": "x"}, r"claim_fraction = 'x' \(expected float, got str"),
         ({"workload.jobs": "x"}, r"jobs = 'x' \(expected int, got str"),
-        ({"workload.jobs": -1}, r"--jobs -1 \(expected 0 or more"),
+        ({"workload.jobs": -1}, r"jobs = -1 \(expected 1 or more"),
         ({"faults.claim": "x"}, r"claim = 'x' \(expected"),
         ({"faults.outages": (("delft", 1.0),)}, r"outages = .* \(expected array of length 3"),
     ],
@@ -118,7 +118,7 @@ def test_values_of_a_wrong_type_are_refused_before_a_run(
         (lambda: lab.Log(__file__, begin_s=5, end_s=5), r"begin_s = 5, end_s = 5 \(expected"),
         (lambda: lab.Log(__file__, part_s=0), r"part_s = 0 \(expected more than 0"),
         (lambda: lab.Synthetic(model="das", sizes=(4, 2)), r"--sizes 4:2 \(expected"),
-        (lambda: lab.Synthetic(utilization=-1), r"--utilization -1 \(expected more than 0"),
+        (lambda: lab.Synthetic(utilization=-1), r"utilization = -1 \(expected more than 0"),
         (lambda: lab.Job(at=0, processors=1.5, run_s=1), r"processors = 1.5 \(expected int"),  # type: ignore[arg-type]
         (
             lambda: lab.Job(at=0, processors=(1, 2), run_s=1, sites=("a",)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import signal
 import sys
 
@@ -16,7 +15,6 @@ from koala_agent.lrm.claim_processes import (
     groups_of,
     identify,
     is_alive,
-    kill_group,
     members,
     scan,
     send,
@@ -24,7 +22,7 @@ from koala_agent.lrm.claim_processes import (
     tag_of,
 )
 from koala_agent.starter.process_tree import TAG
-from tests.lrm.harness import LIMIT_S, Pipe, find_by_claim, python
+from tests.lrm.harness import Pipe, find_by_claim
 
 
 def a_process(
@@ -137,22 +135,3 @@ def test_a_signal_never_reaches_a_process_with_another_start() -> None:
     impostor = ProcessIdentity(own.pid, own.start_ticks + 1)
     assert not is_alive(impostor)
     assert not send(impostor, signal.SIGKILL)
-
-
-@pytest.mark.live
-async def test_a_group_is_killed_as_a_whole(pipe: Pipe) -> None:
-    fork = f"import os, signal; os.fork(); open({str(pipe.path)!r}, 'a').write('up\\n')"
-    process = await asyncio.create_subprocess_exec(
-        *python(f"{fork}; signal.pause()"), start_new_session=True
-    )
-    assert [await pipe.line(), await pipe.line()] == ["up", "up"]
-    group = [seen.identity for seen in scan().seen if seen.group == process.pid]
-    (child,) = [identity for identity in group if identity.pid != process.pid]
-    assert len(group) == 2
-    watched = os.pidfd_open(child.pid)
-    kill_group(process.pid)
-    assert await process.wait() == -signal.SIGKILL
-    await asyncio.to_thread(select.select, [watched], [], [], LIMIT_S)
-    os.close(watched)
-    assert not is_alive(child)
-    kill_group(process.pid)

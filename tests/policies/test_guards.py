@@ -38,7 +38,11 @@ from koala.core.model.visiting import Discipline, LocalJobs
 from koala.core.policy_api import (
     ClaimPlan,
     ClaimQuestion,
+    MalleableJob,
     PendingPart,
+    ResizePlan,
+    ResizeQuestion,
+    ResizeShare,
     TicketPart,
     TicketQuestion,
     Victim,
@@ -139,6 +143,14 @@ TICKETS = TicketQuestion(
     hold_min_s=600.0,
     hold_max_s=3600.0,
 )
+RESIZE = ResizeQuestion(
+    site=DELFT,
+    processors=6,
+    jobs=(
+        MalleableJob(job=JobId("j1"), started_at=5.0, processors=4, least=2, most=12),
+        MalleableJob(job=JobId("j2"), started_at=9.0, processors=4, least=2, most=12),
+    ),
+)
 CASES: dict[str, tuple[str, Callable[..., Any], Callable[[Any], Any], Any]] = {
     "placement": (
         "placement",
@@ -163,6 +175,12 @@ CASES: dict[str, tuple[str, Callable[..., Any], Callable[[Any], Any], Any]] = {
         lambda f: lambda question: f(),
         lambda policy: policy(TICKETS),
         dodge(TICKETS),
+    ),
+    "resizing": (
+        "resizing",
+        lambda f: lambda question: f(),
+        lambda policy: policy(RESIZE),
+        ResizePlan(shares=(ResizeShare(job=JobId("j1"), processors=6),)),
     ),
     "progress": (
         "progress",

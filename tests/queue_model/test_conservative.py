@@ -15,12 +15,6 @@ def starts(*jobs: TraceJob, discipline: Discipline = Discipline.CONSERVATIVE) ->
     return start_times(local_queue(processors=8, discipline=discipline), list(jobs))
 
 
-def test_a_job_backfills_when_it_ends_by_the_next_reservation_and_not_when_it_ends_later() -> None:
-    head = (TraceJob(0, 6, 10, 10), TraceJob(0, 8, 5, 5))  # reserved for 10
-    assert starts(*head, TraceJob(0, 2, 10, 10)) == [0, 10, 0]
-    assert starts(*head, TraceJob(0, 2, 11, 11)) == [0, 10, 15]
-
-
 def test_no_reservation_is_delayed_where_easy_protects_only_the_head() -> None:
     jobs = (
         TraceJob(0, 5, 10, 10),
@@ -31,16 +25,6 @@ def test_no_reservation_is_delayed_where_easy_protects_only_the_head() -> None:
     )
     assert starts(*jobs) == [0, 10, 15, 15, 25]
     assert starts(*jobs, discipline=Discipline.EASY) == [0, 10, 15, 20, 0]
-
-
-def test_an_early_end_moves_reservations_forward_in_queue_order() -> None:
-    jobs = (
-        TraceJob(0, 8, 3, 100),  # ends at 3
-        TraceJob(0, 4, 10, 10),  # 100 becomes 3
-        TraceJob(0, 8, 5, 5),  # 110 becomes 13
-        TraceJob(0, 4, 10, 10),  # 100, beside the second, becomes 3
-    )
-    assert starts(*jobs) == [0, 3, 13, 3]
 
 
 def test_an_early_end_never_puts_a_reservation_off() -> None:
@@ -72,16 +56,6 @@ def test_a_job_starts_at_its_reservation_though_nothing_happens_then() -> None:
     assert queue.advance(60) == []
     assert queue.advance(queue.wake_at) == ["whole"]
     assert queue.wake_at == math.inf
-
-
-def test_arrivals_of_an_instant_find_what_its_completions_left() -> None:
-    jobs = (
-        TraceJob(0, 8, 5, 100),  # ends at 5
-        TraceJob(0, 6, 10, 10),  # 100 becomes 5
-        TraceJob(5, 2, 10, 10),  # beside it, at once
-        TraceJob(5, 1, 10, 10),  # behind both
-    )
-    assert starts(*jobs) == [0, 5, 5, 15]
 
 
 def test_a_job_that_overruns_is_expected_to_leave_at_once() -> None:

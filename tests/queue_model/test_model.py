@@ -86,22 +86,6 @@ def test_easy_starts_a_short_job_that_ends_at_the_shadow_and_not_one_that_ends_l
     assert start_times(jobs, processors=8, discipline=Discipline.EASY) == [0, 10, 15, 0]
 
 
-def test_easy_starts_long_jobs_on_the_processors_that_the_head_leaves_over() -> None:
-    jobs = [
-        TraceJob(0, 5, 10, 10),
-        TraceJob(0, 6, 5, 5),  # the head: at 10 all 8 are free, so extra is 2
-        TraceJob(0, 1, 99, 99),  # takes one of the extra
-        TraceJob(0, 2, 99, 99),  # one extra is left: not now; at 15 it fits
-        TraceJob(0, 1, 99, 99),  # takes the other
-    ]
-    assert start_times(jobs, processors=8, discipline=Discipline.EASY) == [0, 10, 0, 15, 0]
-
-
-def test_all_completions_of_an_instant_come_before_its_arrivals() -> None:
-    jobs = [TraceJob(0, 8, 10, 10), TraceJob(10, 8, 1, 1)]
-    assert start_times(jobs, processors=8, discipline=Discipline.FCFS) == [0, 10]
-
-
 # The machine --------------------------------------------------------------------------------------
 
 
@@ -115,47 +99,6 @@ def test_a_job_larger_than_the_site_is_refused_and_changes_nothing() -> None:
         queue.submit("large", processors=9, estimate_s=1)
     assert queue.waiting == 0
     assert queue.advance(0) == []
-
-
-def test_withdrawing_the_head_lets_those_behind_it_start() -> None:
-    queue = a_queue(Discipline.FCFS)
-    queue.submit("running", processors=4, estimate_s=100)
-    queue.submit("head", processors=8, estimate_s=1)
-    queue.submit("next", processors=4, estimate_s=100)
-    assert queue.advance(0) == ["running"]
-    queue.withdraw("head")
-    assert queue.advance(1) == ["next"]
-
-
-def test_occupied_processors_are_not_given_twice() -> None:
-    queue = a_queue()
-    queue.occupy("adopted", processors=5, until=7)
-    queue.submit("head", processors=4, estimate_s=1)
-    queue.submit("small", processors=3, estimate_s=8)
-    assert queue.advance(0) == ["small"]  # extra at the shadow 7 is 4
-    assert queue.idle == 0
-    queue.end("adopted")
-    assert queue.advance(3) == ["head"]
-
-
-@pytest.mark.parametrize(
-    ("discipline", "estimate_s", "expected"),
-    [
-        (Discipline.FCFS, 1, 0),
-        (Discipline.EASY, math.inf, 1),  # extra is 8 - 7
-        (Discipline.EASY, 11, 1),
-        (Discipline.EASY, 10, 3),  # gone by the shadow: all idle ones
-    ],
-)
-def test_startable_is_what_would_start_behind_those_who_wait(
-    discipline: Discipline, estimate_s: float, expected: int
-) -> None:
-    queue = a_queue(discipline)
-    assert queue.startable(0, estimate_s) == 8
-    queue.submit("running", processors=5, estimate_s=10)
-    queue.submit("head", processors=7, estimate_s=1)
-    assert queue.advance(0) == ["running"]
-    assert queue.startable(0, estimate_s) == expected
 
 
 @given(
@@ -277,26 +220,6 @@ def test_gates_in_a_deep_queue_are_those_of_a_plain_one(discipline: Discipline, 
     asked = [*random.sample(sorted(plain.gated), 3), *random.sample(sorted(plain.eligible), 3)]
     starts = {each: expected_start(plain, each, 900) for each in asked}
     assert queue.forecast(asked, 900) == starts
-
-
-@pytest.mark.parametrize("discipline", list(Discipline))
-def test_a_gated_job_delays_nobody_and_goes_before_later_ones_once_opened(
-    discipline: Discipline,
-) -> None:
-    queue = a_queue(discipline)
-    queue.submit("running", processors=8, estimate_s=10)
-    queue.submit("ticket", processors=8, estimate_s=20)
-    queue.submit("later", processors=8, estimate_s=5)
-    assert queue.advance(0) == ["running"]
-    queue.gate("ticket")
-    assert queue.forecast(["ticket", "later"], 0) == {"ticket": 10, "later": 10}
-    queue.submit("last", processors=8, estimate_s=5)
-    queue.end("running")
-    assert queue.advance(10) == ["later"]
-    queue.open("ticket")
-    queue.end("later")
-    assert queue.advance(15) == ["ticket"]
-    assert [*queue.order()] == ["last"]
 
 
 def test_a_job_put_back_is_the_head_of_its_queue() -> None:

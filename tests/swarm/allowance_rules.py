@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from koala.core.model.allowances import Allowance, Payer, Usage, payers_of
 from koala.core.scheduler import Scheduler
+from koala.core.state import held_by
 from tests.swarm.breach import require
 
 
@@ -17,10 +18,10 @@ class Allowances:
         """Require that no placement exceeds a limit; what was placed before it was set may."""
         for payer, allowance in scheduler.allowances.items():
             used = Usage()
-            for job in scheduler.placed:
-                spec = scheduler.jobs[job].spec
-                if payer in payers_of(spec):
-                    used.add(spec)
+            for name, attempt in scheduler.placed.items():
+                job = scheduler.jobs[name]
+                if payer in payers_of(job.spec):
+                    used.add(*held_by(job, attempt))
             is_within = _is_within(used, allowance)
             require(is_within or payer not in self._within, 6, f"{payer} of {allowance} has {used}")
             if is_within:

@@ -12,7 +12,14 @@ from koala.core.model.grid import Assignment, Placement
 from koala.core.model.progress_reports import Correction
 from koala.core.model.values import JobId, SiteName
 from koala.core.model.visiting import Discipline
-from koala.core.policy_api import ClaimPlan, PartPlan, Policies, TicketPlan
+from koala.core.policy_api import (
+    ClaimPlan,
+    PartPlan,
+    Policies,
+    ResizePlan,
+    ResizeShare,
+    TicketPlan,
+)
 from koala.policies import chosen
 from koala.policies.slots import SLOTS
 
@@ -134,12 +141,19 @@ def gives_back_all(right: Any, _question: Any) -> Any:
     return replace(right, parts=tuple(replace(one, gives_back=True) for one in right.parts))
 
 
+def gives_all(_right: Any, question: Any) -> Any:
+    """Give each job all that there is, and more."""
+    shares = [ResizeShare(job=job.job, processors=question.processors) for job in question.jobs]
+    return ResizePlan(shares=(*shares, ResizeShare(job=JobId("j99"), processors=1)))
+
+
 COMMON: dict[str, Misdeed] = {"errs": errs, "ends": ends, "is silent": is_silent}
 OF_SLOT: dict[str, dict[str, Misdeed]] = {
     "placement": {"crowds": crowds, "is late": late},
     "claiming": {"claims": claims_all, "moves": moves_away, "preempts": preempts_all},
     "deadlines": {"claims": claims_all, "moves": moves_away, "preempts": preempts_all},
     "tickets": {"queues many": queues_many, "gives back": gives_back_all},
+    "resizing": {"gives all": gives_all},
     "progress": {"overweights": overweights},
     "queueing": {"nonsense": lambda *_: ("x", float("nan"))},
 }

@@ -10,6 +10,7 @@ from tests.tidy.sources import ROOT, Module, imports, is_within, top_level
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "koala.errors": (),
+    "koala.job": (),
     "koala.common": ("koala.errors",),
     "koala.core": ("koala.common",),
     "koala.queue_model": ("koala.common",),

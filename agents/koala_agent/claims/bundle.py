@@ -25,6 +25,7 @@ def build_bundle(claim: ClaimId, peers: tuple[Peer, ...]) -> dict[str, object]:
             "hosts": [name for name, _count in peer.hosts] or [peer.address],
             "slots": [count for _name, count in peer.hosts] or [peer.processors],
             "address": peer.address,
+            "port": peer.port,
         }
         for i, peer in enumerate(peers)
     ]

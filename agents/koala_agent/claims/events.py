@@ -26,6 +26,7 @@ from koala.common.protocol.messages import (
     Pong,
     Progress,
     Release,
+    Resize,
     Stop,
     ToDaemon,
     TryPaths,
@@ -181,6 +182,7 @@ Event: TypeAlias = (
     | TryPaths
     | Arm
     | Release
+    | Resize
     | Pace
     | Stop
     | Acknowledge
@@ -277,7 +279,17 @@ class EndNoted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ToStarter: TypeAlias = (
-    Adopted | Dismissed | EndNoted | TryPaths | Arm | Release | Pace | Stop | Pong | KvAnswer
+    Adopted
+    | Dismissed
+    | EndNoted
+    | TryPaths
+    | Arm
+    | Release
+    | Resize
+    | Pace
+    | Stop
+    | Pong
+    | KvAnswer
 )
 
 

@@ -21,6 +21,7 @@ from koala.common.protocol.messages import (
     Release,
     Report,
     ReportState,
+    Resize,
 )
 from koala.common.protocol.names import ClaimId
 
@@ -115,12 +116,14 @@ BOUND = (Granted, Armed, Passed)
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """One claim as it is stored. `values` are the values that its processes put for the others,
-    `address` and `hosts` the place at which its starter checked in."""
+    `address` and `hosts` the place at which its starter checked in, `resize` the newest order of
+    its kind."""
 
     hold: Hold
     secret: str
     state: State
     release: Release | None = None
+    resize: Resize | None = None
     values: dict[str, str] = {}
     address: str = ""
     hosts: Hosts = ()

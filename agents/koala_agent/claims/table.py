@@ -20,7 +20,8 @@ Events in, outputs out; no I/O, clock or randomness. Guarantees:
   place, so that a large output does not look like silence (Ended, Collecting).
 
 Arms are not stored: an Arm that finds no starter is lost, and the daemon arms again. Releases and
-the end of a Stop are stored, because both are final. Instants are of this machine's CLOCK_BOOTTIME;
+the end of a Stop are stored, because both are final, and so is the newest Resize, because the
+daemon may be away when its starter connects again. Instants are of this machine's CLOCK_BOOTTIME;
 they are reset when a table is restored, because the machine may have restarted.
 """
 
@@ -51,6 +52,7 @@ from koala.common.protocol.messages import (
     Release,
     Report,
     ReportState,
+    Resize,
     Stop,
     ToDaemon,
     TryPaths,
@@ -219,7 +221,9 @@ class ClaimTable:
 
     def _dispatch(self, event: Event) -> None:
         match event:
-            case HoldOrdered() | TryPaths() | Arm() | Release() | Pace() | Stop() | Acknowledge():
+            case HoldOrdered() | TryPaths() | Arm() | Release() | Resize() | Pace():
+                self._on_order(event)
+            case Stop() | Acknowledge():
                 self._on_order(event)
             case WantedComplete() | LeasesSet():
                 self._on_session(event)
@@ -252,8 +256,8 @@ class ClaimTable:
             case LeasesSet(leases=leases):
                 self._set_leases(leases)
 
-    def _on_order(
-        self, order: HoldOrdered | TryPaths | Arm | Release | Pace | Stop | Acknowledge
+    def _on_order(  # noqa: C901 - a line a kind
+        self, order: HoldOrdered | TryPaths | Arm | Release | Resize | Pace | Stop | Acknowledge
     ) -> None:
         if isinstance(order, HoldOrdered):
             self._hold(order)
@@ -271,6 +275,8 @@ class ClaimTable:
                 self._arm(claim, order)
             case Release():
                 self._release(claim, order)
+            case Resize():
+                self._resize(claim, order)
             case Pace():
                 self._pace(claim, order)
             case Stop():
@@ -347,6 +353,18 @@ class ClaimTable:
                 self._report(claim)
             case Asked() | Withdrawing() | Armed() | Stopping() | Ended() | Collecting():
                 pass
+
+    def _resize(self, claim: Claim, order: Resize) -> None:
+        """Keep the newest resize before it is passed on; one of the same number is repeated, with
+        what is left of the time to give way."""
+        if not isinstance(claim.state, (Asked, *BOUND)):
+            return
+        if claim.resize is not None and order.number < claim.resize.number:
+            return
+        if order != claim.resize:
+            self._store(msgspec.structs.replace(claim, resize=order))
+        if isinstance(claim.state, BOUND):
+            self._to_starter(claim.id, claim.state.nonce, order)
 
     def _pace(self, claim: Claim, order: Pace) -> None:
         if isinstance(claim.state, BOUND):
@@ -482,6 +500,8 @@ class ClaimTable:
         paths = self._paths.get(claim.id)
         if paths is not None and isinstance(now.state, Granted):
             self._to_starter(claim.id, event.nonce, paths)
+        if now.resize is not None and isinstance(now.state, BOUND):
+            self._to_starter(claim.id, event.nonce, now.resize)
         if claim.id in self._paces:
             self._to_starter(claim.id, event.nonce, self._paces[claim.id])
         if now.release is not None and isinstance(now.state, Granted | Armed):

@@ -22,6 +22,7 @@ _OF_A_CLAIM = (
     messages.TryPaths,
     messages.Arm,
     messages.Release,
+    messages.Resize,
     messages.Pace,
     messages.Stop,
     messages.Acknowledge,

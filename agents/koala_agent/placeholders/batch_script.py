@@ -55,7 +55,7 @@ else:
             file.write(text)
     sys.path.insert(0, base)
 sys.argv = [os.path.join(base, "starter.py")]
-from koala_agent.starter.driver import unpacked
+from koala_agent.starter.commands import unpacked
 sys.exit(unpacked(given, folder))
 """
 """Code for the interpreter: imports the starter from memory and runs it. One whose program has

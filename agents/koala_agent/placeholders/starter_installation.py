@@ -29,7 +29,7 @@ BOOT = """\
 import gc, os, sys
 gc.set_threshold(50000)
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from koala_agent.starter.driver import main
+from koala_agent.starter.commands import main
 sys.exit(main(sys.argv))
 """
 

@@ -14,6 +14,8 @@ import json
 import os
 import sys
 from dataclasses import dataclass, fields
+from functools import cache
+from importlib import resources
 from pathlib import Path
 
 from koala.common.files.archives import unpack
@@ -32,6 +34,7 @@ from koala_agent.placeholders.batch_script import body
 from koala_agent.placeholders.file_sync import SPEC_BYTES_MAX
 from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.logs import LogSource
+from koala_agent.placeholders.portable_source import portable
 from koala_agent.placeholders.starter_installation import starter_archive
 from koala_agent.starter.messages import END_FILE, PASS_FILE
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER
@@ -153,7 +156,14 @@ def specification(
         "bundle": build_bundle(claim.id, (itself,)),
         "shared": settings.shared,
         "fetches": bool(input_path) and not settings.shared,
+        "job_module": job_module() if program.is_malleable else "",
     }
+
+
+@cache
+def job_module() -> str:
+    """Return the text of `koala.job` for the interpreters of compute nodes."""
+    return portable((resources.files("koala") / "job.py").read_text(encoding="utf-8"))
 
 
 def _by_name(value: Program | LeaseTimes) -> dict[str, object]:

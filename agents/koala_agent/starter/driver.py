@@ -26,6 +26,7 @@ from koala_agent.starter.events import (
     ProbePaths,
     ProcessesCounted,
     Ready,
+    Resize,
     ResumeProgram,
     Send,
     Settings,
@@ -43,11 +44,13 @@ from koala_agent.starter.process_tree import MARK
 from koala_agent.starter.processes import Served
 from koala_agent.starter.procfs import boot_id
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER, ClaimProgram, Specification
-from koala_agent.starter.state_machine import StarterMachine
+from koala_agent.starter.state_machine.starter import StarterMachine
 from koala_agent.starter.subreaper import keep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from koala_agent.starter.events import Action, Event
     from koala_agent.starter.mailbox.client import MailboxConnector
     from koala_agent.starter.node.remote_nodes import RemoteNodes
@@ -82,6 +85,7 @@ class StarterDriver:
             from koala_agent.starter.node.remote_nodes import RemoteNodes  # noqa: PLC0415 - late: few have any
 
             self._nodes = RemoteNodes(spec, self._program, self.watch, nonce=nonce)
+        self._resize: Resize | None = None
         self._paths: PathProbes | None = None
         self._passing = -1
         self._is_pass_unsynced = False
@@ -111,7 +115,8 @@ class StarterDriver:
         return Served(is_empty=is_empty, memory_bytes=processes.memory_bytes)
 
     def wake_at(self) -> float | None:
-        dues = [self._machine.wake_at, None if self._paths is None else self._paths.wake_at]
+        dues = [self._machine.wake_at, self._process_host.wake_at]
+        dues.append(None if self._paths is None else self._paths.wake_at)
         return min((due for due in dues if due is not None), default=None)
 
     def _sync_pass(self) -> None:
@@ -184,7 +189,7 @@ class StarterDriver:
             return self._on_processes(action)
         return []
 
-    def _on_processes(self, action: Action) -> list[Event]:
+    def _on_processes(self, action: Action) -> list[Event]:  # noqa: C901 - a line a kind
         if isinstance(action, Fork):
             return self._fork()
         if isinstance(action, Prepare):
@@ -193,6 +198,9 @@ class StarterDriver:
             return self._open(action)
         if isinstance(action, Signal):
             self._signal(action.number)
+        elif isinstance(action, Resize):
+            self._resize = action
+            self._announce(action)
         elif isinstance(action, MeasureProgress):
             host = self._process_host
             return [*host.reap(), host.work_meter.measure(self._excluded())]
@@ -245,7 +253,15 @@ class StarterDriver:
             return [MachineLost(kind="vanished", reason=f"cannot prepare its processes: {error}")]
         if self._nodes is not None:
             self._nodes.broadcast("prepare", bundle=bundle)
+        if self._resize is not None:
+            self._announce(self._resize)
         return []
+
+    def _announce(self, resize: Resize) -> None:
+        """Let the processes of all machines know of their job's members."""
+        self._process_host.resize(resize, self._excluded())
+        if self._nodes is not None:
+            self._nodes.broadcast("resize", **vars(resize))
 
     def _write_end(self, end: dict[str, object]) -> None:
         try:
@@ -371,59 +387,22 @@ def settings_of(
     )
 
 
-def main(arguments: list[str]) -> int:
-    """Run a starter, a helper or a launcher, by the arguments.
-
-    - `starter.py SPEC`: the starter of one claim; the exit status is always 0, the end says the
-      rest.
-    - `starter.py machine`: its helper on another machine.
-    - `starter.py resident ...`: the parent of the starters of an agent on this machine.
-    - `starter.py VERB STATE ...`: a program's launcher.
-    """
-    if arguments[1] == "resident":
-        from koala_agent.starter.resident import parent  # noqa: PLC0415 - late: no starter waits for it
-
-        return parent.serve(lambda path: _run(path).served())
-    if arguments[1] == "machine":
-        from koala_agent.starter.node import driver as node  # noqa: PLC0415 - late: no starter waits for it
-
-        return node.from_stdin()
-    if len(arguments) > 2:
-        from koala_agent.starter import mpi_launchers as runners  # noqa: PLC0415 - late: no starter waits for it
-
-        return runners.main(arguments)
-    _run(arguments[1])
-    os._exit(0)  # the interpreter would take 5 ms to clean up
-
-
-def _run(path: str) -> StarterDriver:
+def run(path: str) -> StarterDriver:
     """Run the starter of this specification to its end."""
     spec = to_object(loads(read_file(path)))
-    _keep_for(spec)
+    keep_for(spec)
     driver = StarterDriver(spec, os.urandom(12).hex())
     driver.run()
     return driver
 
 
-def _keep_for(spec: dict[str, object]) -> None:
-    """Leave a keeper behind where the batch system needs one."""
-    if rules_of(spec).needs_keeper:
-        keep()
-
-
-def unpacked(given: dict[str, object], folder: str) -> int:
-    """Run a starter or a helper that a batch script carried into this folder."""
-    state = os.path.join(folder, STATE_FOLDER)
-    os.mkdir(state, 0o700)
-    if "spec" not in given:
-        from koala_agent.starter.node import driver as node  # noqa: PLC0415 - late: no starter waits for it
-
-        return node.main(given, folder)
+def run_carried(given: dict[str, object], folder: str) -> NoReturn:
+    """Run a starter that its batch script carried into this folder, to its end."""
     spec = to_object(given.pop("spec"))
     spec["folder"] = folder
-    with open(os.path.join(state, SPECIFICATION), "wb") as file:
+    with open(os.path.join(folder, STATE_FOLDER, SPECIFICATION), "wb") as file:
         file.write(dumps(spec))
-    _keep_for(spec)
+    keep_for(spec)
     driver = StarterDriver({**spec, "carried": given}, os.urandom(12).hex())
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     log_file = os.open(os.path.join(folder, LOG_FILE), flags, 0o600)
@@ -432,3 +411,9 @@ def unpacked(given: dict[str, object], folder: str) -> int:
     os.close(log_file)
     driver.run()
     os._exit(0)
+
+
+def keep_for(spec: dict[str, object]) -> None:
+    """Leave a keeper behind where the batch system needs one."""
+    if rules_of(spec).needs_keeper:
+        keep()

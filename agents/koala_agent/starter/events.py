@@ -161,6 +161,15 @@ class ValueRequested:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorldRequested:
+    """A process waits for members of its malleable job with a greater number than `after`."""
+
+    question: int
+    after: int
+    wait_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProgressMeasured:
     """Progress of the program: processor-seconds, or its own report (`is_told`)."""
 
@@ -227,6 +236,17 @@ class Prepare:
     """Write the bundle and send the environment to the blocked processes."""
 
     bundle: dict[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resize:
+    """Let the program know which members its job has now, here and on other machines. With
+    `leave_s` it shall end within so many seconds.
+    """
+
+    number: int
+    bundle: dict[str, object]
+    leave_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,7 +332,7 @@ if TYPE_CHECKING:
         " | ValueRequested | ProgressMeasured | PathsProbed | Delivered | Woken"
     )
     Action: TypeAlias = (
-        "Dial | Send | Begin | Fork | Prepare | ProbePaths | ClosePaths | Open | Signal"
+        "Dial | Send | Begin | Fork | Prepare | Resize | ProbePaths | ClosePaths | Open | Signal"
         " | CountProcesses | Deliver | MeasureProgress | PauseProgram | ResumeProgram | WriteEnd"
         " | Answer | Exit"
     )

@@ -214,6 +214,17 @@ class ReleaseOrder:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ResizeOrder:
+    """Tell the program which components its job has now. The greatest number counts; with `leave_s`
+    this component shall end within so many seconds."""
+
+    KIND = "resize"
+    number: int
+    bundle: dict[str, object]
+    leave_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class PaceOrder:
     """Limit the program to this share of the time, above 0 and up to 1."""
 

@@ -35,8 +35,8 @@ from koala_agent.starter.compat import (
     to_shell,
     to_texts,
 )
+from koala_agent.starter.node.state_machine import POLL_S
 from koala_agent.starter.program import SPECIFICATION, ClaimProgram, again, machines, rendezvous
-from koala_agent.starter.state_machine.starter import POLL_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,16 +16,20 @@ from koala_agent.starter.events import (
     Ready,
     SiteSignalled,
     Unexecutable,
+    WorldRequested,
 )
-from koala_agent.starter.kv_socket import KeyValueSocket
+from koala_agent.starter.exchange.kv_socket import KeyValueSocket
 from koala_agent.starter.light import dumps, signal
 from koala_agent.starter.processes import Processes
 from koala_agent.starter.work_meter import WorkMeter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from koala_agent.starter.connection import Watch
-    from koala_agent.starter.events import Event
+    from koala_agent.starter.events import Event, Resize
+    from koala_agent.starter.exchange.job_world import JobWorld
     from koala_agent.starter.files.file_sync import FileSyncClient, SyncRequest
     from koala_agent.starter.program import ClaimProgram
 
@@ -82,6 +86,7 @@ class ProcessHost:
         self.processes = Processes(program, nonce)
         self.work_meter = WorkMeter(program, self.processes)
         self.kv_socket: KeyValueSocket | None = None
+        self._job_world: JobWorld | None = None
         self._nonce = nonce
         self._watch = watch
         self._sync_request = sync_request
@@ -110,7 +115,8 @@ class ProcessHost:
         return others
 
     def gather(self) -> list[Event]:
-        """Return the events of processes, and their puts and gets."""
+        """Return the events of processes, and their puts and gets; what they ask about the members
+        of their job is answered here."""
         for pid, status in self.processes.pop_others():
             if self._file_sync is not None and pid == self._file_sync.pid:
                 self._file_sync_ended()
@@ -118,9 +124,20 @@ class ProcessHost:
                 self._others.append((pid, status))
         events, self._events = self._events, []
         if self.kv_socket is not None:
-            events += self.kv_socket.received
+            for asked in self.kv_socket.received:
+                if isinstance(asked, WorldRequested):
+                    self._ask_world(asked)
+                else:
+                    events.append(asked)
             self.kv_socket.received.clear()
+        if self._job_world is not None:
+            self._job_world.tick()
         return events
+
+    @property
+    def wake_at(self) -> float | None:
+        """The next instant at which `gather` answers a request."""
+        return None if self._job_world is None else self._job_world.wake_at
 
     def close(self) -> None:
         """Remove the socket, end the file sync, and close the pipe of the processes."""
@@ -214,6 +231,8 @@ class ProcessHost:
         path = self.write("bundle.json", bundle)
         assert self.kv_socket is not None
         shared = {"KOALA_BUNDLE": path, "KOALA_KV": self.kv_socket.path}
+        if self.program.spec.is_malleable:
+            shared.update(self._begin_world(bundle))
         mains = self.program.mains
         environments = {
             main.index: {**self.program.bundle_variables(bundle, main), **shared} for main in mains
@@ -227,12 +246,38 @@ class ProcessHost:
             self.write("launch.json", launch)
         self.processes.prepare(environments)
 
+    def _begin_world(self, bundle: dict[str, object]) -> dict[str, str]:
+        from koala_agent.starter.exchange.job_world import JobWorld  # noqa: PLC0415 - late: few jobs need it
+
+        if self._job_world is None:
+            self._job_world = JobWorld(self.program, write=self.write, answer=self.answer)
+        return self._job_world.begin(bundle)
+
+    def resize(self, order: Resize, excluded: Collection[int]) -> None:
+        """Let the processes know of the members of their job; before they are prepared there is
+        nobody to know it."""
+        if self._job_world is None:
+            return
+        self._job_world.change(order)
+        name = self.program.spec.resize_signal
+        if name and self.processes.are_released:
+            self.processes.signal(getattr(signal, "SIG" + name), excluded, is_notice=True)
+
+    def _ask_world(self, asked: WorldRequested) -> None:
+        if self._job_world is not None:
+            self._job_world.ask(asked)
+        else:
+            text = "the members of this job do not change (expected one with malleable=yes)"
+            self.answer(asked.question, {"ok": False, "error": text})
+
     def answer(self, question: int, answer: dict[str, object]) -> None:
         """Answer a process's put or get."""
         if self.kv_socket is not None:
             self.kv_socket.answer(question, answer)
 
-    def write(self, name: str, content: dict[str, object], *, is_durable: bool = False) -> str:
+    def write(
+        self, name: str, content: dict[str, object] | bytes, *, is_durable: bool = False
+    ) -> str:
         """Write a small file atomically; return its path. Raises OSError."""
         path = os.path.join(self.program.state_folder, name)
         new = f"{path}.{self._nonce}.new"
@@ -241,7 +286,7 @@ class ProcessHost:
             os.unlink(new)
         opened = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            write_all(opened, dumps(content))
+            write_all(opened, content if isinstance(content, bytes) else dumps(content))
             if is_durable:
                 os.fsync(opened)
         finally:

@@ -7,6 +7,7 @@ import os
 from koala_agent.starter.blocked.process import RELEASE, start, to_order
 from koala_agent.starter.compat import dataclass, to_exit_code
 from koala_agent.starter.process_tree import become_subreaper, find_tree, has_no_child
+from koala_agent.starter.procfs import catches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Processes:
         self._pids: dict[int, int] = {}
         self._go: dict[int, int] = {}
         self._environments: dict[int, bytes] = {}
+        self.are_released = False
         self._is_subreaper = False
         self._has_forked = False
         self.error_pipe, self._error_pipe_in = os.pipe()
@@ -87,6 +89,7 @@ class Processes:
         for writing in self._go.values():
             os.close(writing)
         self._go.clear()
+        self.are_released = True
 
     def reap(self) -> list[tuple[int, int]]:
         """Reap ended children; return (index, status) of the main processes.
@@ -147,9 +150,15 @@ class Processes:
         is_parent_of_all = self._is_subreaper or not self._has_forked
         return is_parent_of_all and not self._program.is_launched and has_no_child()
 
-    def signal(self, number: int, excluded: Collection[int] = ()) -> None:
-        """Send a signal to all processes that are left."""
+    def signal(
+        self, number: int, excluded: Collection[int] = (), *, is_notice: bool = False
+    ) -> None:
+        """Send a signal to all processes that are left; as a notice to those that handle it, as it
+        would end the others.
+        """
         for pid in self.left(excluded):
+            if is_notice and not catches(pid, number):
+                continue
             try:
                 os.kill(pid, number)
             except (ProcessLookupError, PermissionError):

@@ -38,6 +38,14 @@ def own_environment() -> dict[str, str]:
     return environment
 
 
+def catches(pid: int, number: int) -> bool:
+    """Return True for a process that has a handler of its own for this signal."""
+    for line in read_quietly(pid, "status").splitlines():
+        if line.startswith(b"SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
 def pids() -> list[int]:
     """List all processes."""
     # Path objects for all processes would cost as much as reading them.

@@ -38,7 +38,8 @@ class Specification:
     default; those of the program have the names that they have on the link.
 
     `agents` are the addresses of the agent, or `mailbox` is the folder of messages for it; a
-    relative one begins at the home directory. `input` is the path of the input file, `inputs` are
+    relative one begins at the home directory. `job_module` is the text of `koala.job` if the job
+    `is_malleable`. `input` is the path of the input file, `inputs` are
     the names of all input files in the folder `inputs`, from agents that tell them. The starter
     `fetches` them, and the files that were `staged`, where the agent cannot show them; files are
     `shared` or brought.
@@ -70,6 +71,9 @@ class Specification:
     stdout: str = ""
     stderr: str = ""
     job_name: str = ""
+    is_malleable: bool = False
+    resize_signal: str = ""
+    job_module: str = ""
     processes: int = 1
     cpus_per_task: int = 1
     gpus: int = 0

@@ -80,6 +80,10 @@ def _message(message: ToStarter) -> starter_messages.Message:  # noqa: C901 - a 
         case messages.Release(number=number, release_at=release_at):
             armed = (number.epoch, number.counter)
             return starter_messages.ReleaseOrder(number=armed, release_at=release_at)
+        case messages.Resize(claim=claim, number=revision, peers=peers, leave_s=leave_s):
+            return starter_messages.ResizeOrder(
+                number=revision, bundle=build_bundle(claim, peers), leave_s=leave_s
+            )
         case messages.Pace(share=share):
             return starter_messages.PaceOrder(share=share)
         case messages.Stop():

@@ -230,6 +230,22 @@ def _write_picture(text: str, path: Path) -> None:
 
 
 @examples(
+    "koala resize j12 24",
+)
+@click.command
+@job_argument
+@click.argument("processors", type=click.IntRange(min=1))
+@daemon_options
+def resize(*, job: str, processors: int, json: bool, address: str | None) -> None:
+    """Ask for another size of a malleable job.
+
+    It grows up to so many PROCESSORS when they are idle. To shrink, its newest components are asked
+    to give way."""
+    shown = ask(address, lambda client: client.resize(job, processors))
+    print_answer(shown, lambda: f"{shown.job}  {processors} processors wanted", as_json=json)
+
+
+@examples(
     "koala cancel j12 j13",
 )
 @click.command

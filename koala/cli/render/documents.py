@@ -165,6 +165,7 @@ def job_text(
         ("submitted", moment(job.submitted_at, zone)),
         ("deadline", _deadline(job.deadline, zone)),
         ("total", job.total),
+        *[("" if n else "size", clean(words)) for n, words in enumerate(_size(job))],
         ("attempt", f"{job.attempts}, after {_tries(job.placement_tries, 'placement')} and"
                     f" {_tries(job.claiming_tries, 'claiming')}"),
         ("files", _transfer(timeline, job.transfers)),
@@ -388,6 +389,11 @@ def size(size_bytes: float | None) -> str:
 
 def _tries(count: int, kind: str) -> str:
     return units.counted(count, f"{kind} try", f"{kind} tries")
+
+
+def _size(job: JobDetails) -> tuple[str, ...]:
+    """Return the size of a malleable job that is not over, in sentences."""
+    return () if job.size is None or job.is_over else job.size.words
 
 
 def _deadline(deadline: Deadline | None, zone: tzinfo | None) -> str:

@@ -127,6 +127,7 @@ TO_AGENT: Direction[pb.ToAgent, ToAgent] = Direction(
         try_paths=messages.TryPaths,
         arm=messages.Arm,
         release=messages.Release,
+        resize=messages.Resize,
         pace=messages.Pace,
         stop=messages.Stop,
         acknowledge=messages.Acknowledge,
@@ -366,6 +367,14 @@ def _check_arm(arm: messages.Arm) -> messages.Arm:
     return arm
 
 
+def _check_resize(resize: messages.Resize) -> messages.Resize:
+    if resize.claim not in {peer.claim for peer in resize.peers}:
+        raise SpecError(f"a Resize of {resize.claim} whose members do not include it")
+    if resize.number < 1:
+        raise SpecError(f"a Resize of {resize.claim} with number 0 (expected 1 or more)")
+    return resize
+
+
 def _check_report(report: messages.Report) -> messages.Report:
     """Reject a state without what it rests on; drop an end of a claim that is not gone."""
     field = _NEEDED.get(report.state)
@@ -387,6 +396,7 @@ _RULES: dict[type, Convert] = {
     messages.Hold: _check_hold,
     messages.Program: _check_program,
     messages.Arm: _check_arm,
+    messages.Resize: _check_resize,
     messages.Report: _check_report,
 }
 

@@ -47,7 +47,7 @@ from koala.common.protocol.limits import (
     WATERMARK_BYTES_MAX,
     WORK_MAX,
 )
-from koala.common.protocol.names import SITE, TRANSFER, ClaimId, SiteName
+from koala.common.protocol.names import RESIZE_SIGNAL, SITE, TRANSFER, ClaimId, SiteName
 
 Reason: TypeAlias = Annotated[str, Truncated(REASON_MAX)]
 Size: TypeAlias = Annotated[int, Count()]
@@ -251,15 +251,17 @@ class ProgramSpec(Resources):
     outputs: tuple[str, ...] = ()  # patterns of further files
     stage: tuple[str, ...] = ()  # files of the user's machine that go along
     archive: str = ""  # with these files: `checksum:size`
+    resize_signal: Annotated[str | None, Matching(RESIZE_SIGNAL)] = None  # after each Resize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program(ProgramSpec):
-    """Program of a claim."""
+    """Program of a claim; of a malleable job it learns of each Resize."""
 
     label: str = ""
     job_name: str = ""
     processes: int = 1
+    is_malleable: bool = False
 
     def resources(self) -> Resources:
         """Return what it asks of its site."""
@@ -315,9 +317,10 @@ class Facts:
 
     They are constant for the life of the agent's process, except `starts_after_stop` and `gate`.
     Empty or 0: none, or unknown. `gate` is how the site keeps a waiting claim from starting, with
-    its place in the queue. Its owner allows holds of `hold_max_s`, `tickets_max` waiting claims,
-    and those that came up to hold a share `held_share_max` of the processors. `notice` is for the
-    site's users, and so is `system`, the name of its batch system; no decision depends on them.
+    its place in the queue, `books` how it books processors for a known start. Its owner allows
+    holds of `hold_max_s`, `tickets_max` waiting claims, and those that came up to hold a share
+    `held_share_max` of the processors. `notice` is for the site's users, and so is `system`, the
+    name of its batch system; no decision depends on them.
     """
 
     processors: Processors = 0
@@ -337,6 +340,7 @@ class Facts:
     tickets_max: Processors = 0
     held_share_max: Annotated[float, Amount()] = 0.0
     system: Annotated[str, Printable()] = ""
+    books: Annotated[str, Printable()] = ""
 
 
 # The session -------------------------------------------------------------------------------------
@@ -516,6 +520,9 @@ class Hold:
     - `wake_s`: its machines may have to be powered up, so its grace time is so much longer.
     - `is_gated`: it must not start, and keeps its place in the queue. The same Hold with another
       value is the order to gate or to open it; one that is granted ignores that.
+    - `begins_at`: its processors are booked from then on, for `hold_s` and the run, and its batch
+      job runs in the booking. The same Hold with another value does not move it. 0: as soon as it
+      can.
     """
 
     claim: ClaimId
@@ -540,6 +547,7 @@ class Hold:
     waits: bool = False
     is_gated: bool = False
     wake_s: Annotated[float, Duration(zero=True)] = 0.0
+    begins_at: Annotated[float, Amount()] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -572,6 +580,22 @@ class Release:
     claim: ClaimId
     number: ArmNumber
     release_at: Annotated[float, Finite()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resize:
+    """Change of the members of a malleable job: `peers` are those that run or join by now, with the
+    claim itself.
+
+    Each change of an attempt has a greater `number`, from 1 on. Only the greatest counts, so the
+    order may be repeated. With `leave_s` this component is asked to end within so many seconds. It
+    is not answered: the program ends, or is stopped.
+    """
+
+    claim: ClaimId
+    number: Size
+    peers: tuple[Peer, ...]
+    leave_s: Annotated[float | None, Duration(zero=True)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -839,6 +863,7 @@ ToAgent: TypeAlias = (
     | TryPaths
     | Arm
     | Release
+    | Resize
     | Pace
     | Stop
     | Acknowledge

@@ -16,6 +16,7 @@ TRANSFER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}/[0-9]{1,9}/t[0-9]{1,9}")
 _SPOOLED = re.compile(r"(?P<claim>[^/]+(/[^/]+){3})/(?P<kind>output|log)/(?P<name>.*)", re.DOTALL)
 _UPLOAD = re.compile(r"[0-9a-f]{64}/0/t[0-9]{1,9}")
 SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+RESIZE_SIGNAL = re.compile("USR1|USR2")
 
 
 SILENT, AWAY = "the batch system gives no answer", "it cannot be reached"

@@ -45,6 +45,13 @@ class ReleaseClaim(messages.Release):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeClaim(messages.Resize):
+    """Tell a component which members its malleable job has now, or ask it to give way."""
+
+    site: SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PaceClaim(messages.Pace):
     """Limit the component to a share of the time; its starter pauses it for the rest."""
 
@@ -113,6 +120,7 @@ Action: TypeAlias = (
     | TryPaths
     | ArmClaim
     | ReleaseClaim
+    | ResizeClaim
     | PaceClaim
     | StopClaim
     | AcknowledgeClaim
@@ -125,13 +133,14 @@ Action: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Wanted state of a site: claims to hold, paths to try, releases, paces and stops; copies to
-    fetch and to serve.
+    """Wanted state of a site: claims to hold, paths to try, releases, resizes, paces and stops;
+    copies to fetch and to serve.
     """
 
     holds: tuple[ClaimProcessors, ...] = ()
     paths: tuple[TryPaths, ...] = ()
     releases: tuple[ReleaseClaim, ...] = ()
+    resizes: tuple[ResizeClaim, ...] = ()
     paces: tuple[PaceClaim, ...] = ()
     stops: tuple[StopClaim, ...] = ()
     fetches: tuple[StartTransfer, ...] = ()

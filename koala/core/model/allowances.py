@@ -6,6 +6,7 @@ its owner and for the group.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NewType
 
@@ -42,12 +43,21 @@ class Usage:
     processors: int = 0
     gpus: int = 0
 
-    def add(self, spec: JobSpec, sign: int = 1) -> None:
-        """Add a placed job; with the sign -1, take one away."""
-        self.jobs += sign
-        for component in spec.components:
-            self.processors += sign * component.processors
-            self.gpus += sign * (component.gpus or 0)
+    def add(self, processors: int, gpus: int, *, jobs: int = 1) -> None:
+        """Add what a placed job has; with negative numbers, take it away."""
+        self.jobs += jobs
+        self.processors += processors
+        self.gpus += gpus
+
+
+def asked_by(spec: JobSpec, left_out: Collection[int] = ()) -> tuple[int, int]:
+    """Return the processors and GPUs of a request, but for the components that are left out."""
+    processors = gpus = 0
+    for component, part in enumerate(spec.components):
+        if component not in left_out:
+            processors += part.processors
+            gpus += part.gpus or 0
+    return processors, gpus
 
 
 def user_payer(name: str) -> Payer:

@@ -6,7 +6,7 @@ A phase carries exactly the data that exists in it. A claim without a barrier go
 Passed. A claim that is gone leaves the ledger.
 
 A *ticket* is a claim that waits in the local queue as long as it takes. While it is *gated* it
-cannot start, and keeps its place there.
+cannot start, and keeps its place there. A *booking* is a ticket that begins at a known instant.
 """
 
 from __future__ import annotations
@@ -108,6 +108,7 @@ class Claim:
     may_kill: bool = False  # local jobs may be killed for it
     is_ticket: bool = False
     is_gated: bool = False
+    begins_at: Instant = 0.0  # of a booking; 0: when its turn comes
     start_at: Instant | None = None  # when it would start if it were eligible now, as was told
     stated: StatedStart | None = None  # of an open one, as it was told first
     opened_at: Instant | None = None  # None: it was asked for open, or is gated

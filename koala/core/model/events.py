@@ -83,6 +83,15 @@ class JobCancelRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobResizeRequested:
+    """The owner or an operator asked for another total of a malleable job."""
+
+    job: JobId
+    total: int
+    by: UserName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteRegistered:
     """A site's agent has a session with the daemon; its inventory follows as ordinary events."""
 
@@ -280,6 +289,7 @@ Event: TypeAlias = (
     | AllowancesSet
     | JobSubmitted
     | JobCancelRequested
+    | JobResizeRequested
     | SiteRegistered
     | SiteDisconnected
     | SiteReported

@@ -48,6 +48,7 @@ class SiteFacts:
     - `resources`: what it has beside processors, by its newest report.
     - `gate`: name of the gate by which a waiting claim cannot start, and keeps its place in the
       local queue; empty where there is none.
+    - `books`: how it books processors for a claim with a known start; empty where it does not.
     - `hold_max_s`: longest hold before the barrier that its owner allows, None for no limit.
     - `tickets_max`, `held_share_max`: limits of its owner on the claims that wait in its queue, and
       on the share of its processors that such claims hold before the barrier; None for no limit.
@@ -66,6 +67,7 @@ class SiteFacts:
     users: tuple[UserName, ...] = ()
     resources: SiteResources = NO_RESOURCES
     gate: str = ""
+    books: str = ""
     hold_max_s: Seconds | None = None
     tickets_max: int | None = None
     held_share_max: float | None = None

@@ -204,14 +204,18 @@ class Member:
     claim: ClaimId | None = None
     claims: int = 0
     others: tuple[SiteName, ...] = ()  # at which it waits, too (redundancy)
-    tickets: tuple[ClaimId, ...] = ()  # in the local queues, the oldest first
+    tickets: tuple[ClaimId, ...] = ()  # in the local queues, the oldest first, and bookings
     tickets_max: dict[SiteName, int] | None = None  # more were refused there
+    not_booked: dict[SiteName, Instant] | None = None  # begins that were refused there last
     given_back_at: Instant | None = None  # the last time that a ticket held, and was given back
     is_dropped: bool = False
     claimed_at: Instant | None = None
     passed_at: Instant | None = None
     end: ClaimEnd | None = None
     refusal: str = ""  # the last answer that was no grant, for `why`
+    joined: Release | None = None  # of a growth; None: it was there from the start
+    leave_s: Seconds | None = None  # it was asked to give way within this time ...
+    leave_at: Instant | None = None  # ... by this instant
 
     @property
     def transfers(self) -> tuple[TransferId, ...]:
@@ -259,6 +263,17 @@ class Release:
     at: Instant
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """Components that join a running malleable job, at a barrier of their own. Its arming and
+    release are as those of a start."""
+
+    components: tuple[int, ...]
+    arms: int = 0
+    arming: Arming | None = None
+    release: Release | None = None
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Attempt:
     """One placement of a job and all that follows from it; `number` is a fencing number. The data
@@ -278,6 +293,11 @@ class Attempt:
     fetch_s: Seconds = 0.0
     fetch_bytes: int = 0
     copied: list[Transfer] = field(default_factory=list)  # for people; their files may be gone
+    processors: int = 0  # for which its user and group count ...
+    gpus: int = 0  # ... and GPUs
+    growth: Growth | None = None  # of a malleable job, under way
+    resizes: int = 0  # changes of its components that the running ones were told
+    resized_at: Instant = 0.0  # the last growth or shrinking began
 
     @property
     def present(self) -> list[Member]:
@@ -294,6 +314,20 @@ class Attempt:
     def at_barrier(self) -> list[Member]:
         """Members that start at the barrier and have not ended."""
         return [member for member in self.with_barrier if member.end is None]
+
+    @property
+    def joining(self) -> list[Member]:
+        """Members of the growth under way that have not passed its barrier."""
+        if self.growth is None:
+            return []
+        added = [self.members[component] for component in self.growth.components]
+        return [m for m in added if not m.is_dropped and m.passed_at is None]
+
+    @property
+    def world(self) -> list[Member]:
+        """Members of a running job that neither ended nor are asked to give way, nor join yet."""
+        joining = self.joining
+        return [m for m in self.at_barrier if m.leave_at is None and m not in joining]
 
 
 # --- jobs ---
@@ -340,7 +374,7 @@ class Job:
     def __post_init__(self) -> None:
         spec = self.spec
         self.deadline_at = None if spec.deadline is None else spec.deadline_at(self.submitted_at)
-        self.processors, self.largest, self.needed = spec.sizes()
+        self.respecify(spec)
 
     def respecify(self, spec: JobSpec) -> None:
         """Give the job these components; only a flexible one gets others than it came with."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from operator import attrgetter
@@ -86,10 +87,18 @@ class ComponentSpec(messages.ProgramSpec):
             return 1
         return self.processors // (self.cpus_per_task or 1)
 
-    def program(self, label: str, job_name: str = "") -> messages.Program:
+    def program(
+        self, label: str, job_name: str = "", *, is_malleable: bool = False
+    ) -> messages.Program:
         """Return the program as the component's site gets it."""
         spec = dict(zip(_PROGRAM_FIELDS, _program_values(self), strict=True))
-        return messages.Program(label=label, job_name=job_name, processes=self.processes, **spec)
+        return messages.Program(
+            label=label,
+            job_name=job_name,
+            processes=self.processes,
+            is_malleable=is_malleable,
+            **spec,
+        )
 
 
 _PROGRAM_FIELDS = tuple(field.name for field in fields(messages.ProgramSpec))
@@ -209,6 +218,11 @@ class JobSpec:
         """Return True if its components are kept together while they run."""
         return self.progress not in (None, "free")
 
+    @property
+    def is_malleable(self) -> bool:
+        """Return True if components may come and go while it runs."""
+        return self.split is not None and self.split.is_malleable
+
     def with_inputs(self, files: tuple[InputFile, ...]) -> JobSpec:
         """Copy of the request with these input files, at least one."""
         return replace(self, input_file=files[0], more_files=files[1:])
@@ -249,7 +263,20 @@ class JobSpec:
                 strict += 1
         if self.quorum is not None:
             return processors, largest, min(self.quorum, len(self.components))
+        if self.is_malleable:
+            return processors, largest, self._enough()
         return processors, largest, strict or 1
+
+    def _enough(self) -> int:
+        """Return a number of components that together have the least processors, whichever they
+        are."""
+        assert self.split is not None
+        processors = 0
+        for number, size in enumerate(sorted(c.processors for c in self.components), 1):
+            processors += size
+            if processors >= self.split.least:
+                return number
+        return len(self.components)
 
     def in_queue_of(self, site: SiteName) -> JobSpec:
         """Copy of the request for a site's local queue; a job of one component runs only there."""
@@ -263,10 +290,14 @@ class JobSpec:
         """Return True if it has one component, whatever the scheduler does."""
         return self.split is None and len(self.components) == 1
 
-    def shaped(self, sizes: tuple[int, ...]) -> JobSpec:
+    def shaped(self, sizes: Sequence[int]) -> JobSpec:
         """Copy of a flexible request whose components have these numbers of processors."""
         part = self.components[0]
         return replace(self, components=tuple([replace(part, processors=n) for n in sizes]))
+
+    def grown(self, sizes: Sequence[int]) -> JobSpec:
+        """Copy of a malleable request with further components of these sizes."""
+        return self.shaped([*[part.processors for part in self.components], *sizes])
 
     def component(self, index: int) -> ComponentSpec:
         """Return a component, also one that a flexible job had in an earlier shape, which differs

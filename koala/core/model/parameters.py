@@ -73,6 +73,11 @@ class Parameters:
     kill_s: Seconds = 5.0
     pause_max_s: Seconds = 5.0
     clock_rate_error: float = 0.001  # rho
+    # resize malleable jobs while they run (Buisson et al. 2007)
+    resize_first: str = "waiting"  # jobs that wait take what is idle, and make others give way;
+    # or "running": jobs that run grow first, and none gives way
+    resize_step_s: Seconds = 10.0  # between two resizes of a job, at least
+    give_way_s: Seconds = 60.0  # for a component that is asked to
     # run (SQ 4)
     progress_cycle_s: Seconds = 0.25  # between two reports of a component's progress
     # faults (KOALA 3.4)
@@ -175,6 +180,8 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "kill_s": (0.0, 3600.0),
     "pause_max_s": (0.0, 3600.0),
     "clock_rate_error": (0.0, 0.1),
+    "resize_step_s": (0.0, 86_400.0),
+    "give_way_s": (0.1, 86_400.0),
     "progress_cycle_s": (0.05, 3600.0),
     "consecutive_errors_max": (1, 1_000_000),
     "probe_after_s": (0.0, FOREVER),
@@ -185,6 +192,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "start": ("early", "jst"),
     "at_deadline": ("fail", "kill"),
     "errors_counted": ("jobs", "all"),
+    "resize_first": ("waiting", "running"),
 }
 NAMES = tuple(f.name for f in fields(Parameters))
 SYMBOLS: dict[str, str] = {

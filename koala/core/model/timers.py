@@ -23,6 +23,7 @@ class TimerKind(StrEnum):
     MISS = "miss"  # such a job's deadline and the time by which it may be missed
     ARM = "arm"  # a job whose JST is near
     PATHS = "paths"  # the time by which a job's TCP paths must have been tried
+    RESIZE = "resize"  # of a running job: a claim that joins, an Arm, a component that gives way
     RELEASE = "release"  # T of an arming: released by then, or armed again
     SILENT = "silent"  # a site that may have come back
     PROBE = "probe"  # a site that has rested

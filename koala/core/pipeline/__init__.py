@@ -9,6 +9,7 @@ claiming_schedule, claiming  schedule claiming tries; claim, preempt, receive an
 tickets                      wait in the queues of busy sites, and come up together
 start_barrier                try TCP paths; arm, release, pass: the barrier
 progress_control             keep the components of a running job together
+resizing                     let components of malleable jobs join and leave while they run
 claim_end, ending            end a claim; finish, fail, cancel
 requeueing                   set a job back: stop its attempt, queue it again behind the fence
 site_events                  handle registrations and reports of sites

@@ -37,9 +37,11 @@ from koala.core.pipeline.refusals import (
     note_refusal,
 )
 from koala.core.pipeline.requeueing import requeue_if_fenced, set_back
+from koala.core.pipeline.resizing.growth import lose_addition, on_resize_gone
+from koala.core.pipeline.resizing.leaving import tell_world
 from koala.core.pipeline.start_barrier import advance_start, run_if_passed
 from koala.core.pipeline.tickets import on_hold_lost, on_ticket_gone, plan_tickets
-from koala.core.queries import describe, is_optional_member, member_of, ticket_of
+from koala.core.queries import describe, is_enough, is_optional_member, member_of, ticket_of
 from koala.core.sites import decrease_window, note_gone
 from koala.core.state import State
 
@@ -136,15 +138,18 @@ def on_member_gone(
         member.refusal = end.reason or "refused: not started within the grace time"
         note_refusal(state, job, claim, end, now)
         after_answer(state, attempt, now)
+    elif not is_ending and on_resize_gone(state, attempt, member, claim, end, now):
+        pass  # the job goes on
     elif end.succeeded or is_ending:
         lacked_file = member.lacks_file
         member.end = end
         restore_full_speed(state, attempt)
+        tell_world(state, attempt)
         after_answer(state, attempt, now)
         if lacked_file and isinstance(job.phase, Starting):
             advance_start(state, job.phase, now)
         finish_if_over(state, attempt, now)
-    elif end.is_program and job.spec.quorum is None:
+    elif end.is_program and job.spec.quorum is None and not job.spec.is_malleable:
         member.end = end
         program_failed(state, attempt, member, end, now)
     else:
@@ -158,13 +163,18 @@ def lose_member(
     go on without it, or set the job back.
     """
     job = state.jobs[attempt.job]
+    if member in attempt.joining:
+        lose_addition(state, attempt, member, end.describe(), now)
+        return
     member.end = end
     text = f"{describe(job, member)}: {end.describe()}"
-    left = len(attempt.present) - 1
+    left = [m for m in attempt.present if m not in (member, *attempt.joining)]
     is_optional = is_optional_member(job, member.component) and job.release is None
-    if (is_optional or job.spec.quorum is not None) and left >= job.needed:
+    may_lose = is_optional or job.spec.quorum is not None or job.spec.is_malleable
+    if may_lose and is_enough(job, left):
         drop_member(state, attempt, member, end.describe(), now)
         restore_full_speed(state, attempt)
+        tell_world(state, attempt)
         proceed_without_member(state, attempt, now)
     elif end.is_program:
         program_failed(state, attempt, member, end, now)

@@ -47,6 +47,7 @@ from koala.core.queries import (
     grid_view_of,
     hold_before_start_s,
     hold_max_s,
+    is_enough,
     is_held,
     is_optional_member,
     member_of,
@@ -485,9 +486,9 @@ def evaluate_try(state: State, attempt: Attempt, now: Instant) -> None:
     """
     job = state.jobs[attempt.job]
     missing = [member for member in attempt.present if not is_held(state, member)]
-    held = len(attempt.present) - len(missing)
+    held = [member for member in attempt.present if member not in missing]
     strict = [m for m in missing if not is_optional_member(job, m.component)]
-    if strict or held < job.needed or held == 0:
+    if strict or not held or not is_enough(job, held):
         names = ", ".join(describe(job, member) for member in strict or missing)
         if job.deadline_at is not None:
             text = f"not claimed in {job.claiming_tries} tries before its deadline: {names}"

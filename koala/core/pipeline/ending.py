@@ -29,7 +29,7 @@ from koala.core.model.job import (
 )
 from koala.core.model.replicas import Transfer
 from koala.core.model.timers import TimerKind
-from koala.core.model.values import Instant, SiteName, TransferId
+from koala.core.model.values import ClaimId, Instant, SiteName, TransferId
 from koala.core.pipeline.claiming_schedule import deadline_missed_at
 from koala.core.pipeline.dependencies import remove_dependencies, resolve_successors
 from koala.core.pipeline.queue_entry import admit, set_timer
@@ -127,13 +127,13 @@ def stop_member(state: State, member: Member) -> None:
 
 
 def withdraw_tickets(
-    state: State, member: Member, *, at: SiteName | None = None, keep: int = 0
+    state: State, member: Member, *, at: SiteName | None = None, keep: Collection[ClaimId] = ()
 ) -> None:
-    """Withdraw the tickets of a member, at all sites or one, but the oldest ones."""
+    """Withdraw the tickets and bookings of a member, at all sites or one, but some."""
     if not member.tickets:
         return
     tickets = [state.ledger[name] for name in member.tickets]
-    unwanted = [ticket for ticket in tickets if at in (None, ticket.site)][keep:]
+    unwanted = [one for one in tickets if at in (None, one.site) and one.id not in keep]
     member.tickets = tuple([ticket.id for ticket in tickets if ticket not in unwanted])
     for ticket in unwanted:
         stop_claim(state, ticket)
@@ -153,6 +153,8 @@ def drop_member(state: State, attempt: Attempt, member: Member, reason: str, now
     member.is_dropped = True
     stop_member(state, member)
     drop_copies(state, attempt, member, member.transfers, now)
+    if job.spec.is_malleable:
+        state.recount(job, attempt)
     state.announce(job, f"goes on without {describe(job, member)}: {reason}", now)
 
 
@@ -177,8 +179,9 @@ def finish(state: State, attempt: Attempt, text: str, now: Instant) -> None:
 
 def deciding_members(attempt: Attempt) -> list[Member]:
     """Return the members whose ends decide the job's: those with a barrier, or all if there are
-    none."""
-    return attempt.with_barrier or attempt.present
+    none. One that is about to join a running job does not count yet."""
+    joining = attempt.joining
+    return [m for m in attempt.with_barrier if m not in joining] or attempt.present
 
 
 def cancel_transfer(state: State, transfer_id: TransferId, now: Instant) -> None:

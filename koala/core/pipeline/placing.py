@@ -55,6 +55,7 @@ from koala.core.ticket_sites import (
     full_queues,
     held_room,
     sites_of,
+    stands_in_line,
 )
 
 
@@ -489,7 +490,7 @@ def move_to_idle_sites(state: State, now: Instant) -> None:
         if placement is None:
             continue
         sites = [assignment.site for assignment in placement.assignments]
-        if _is_placed_so(job, attempt, placement):
+        if _is_placed_so(state, job, attempt, placement):
             for assignment in placement.assignments:
                 take(state, job, assignment, view)
             expect_at_once(state, attempt, sites, now)
@@ -500,13 +501,13 @@ def move_to_idle_sites(state: State, now: Instant) -> None:
         place(state, job, placement, view, now)
 
 
-def _is_placed_so(job: Job, attempt: Attempt, placement: Placement) -> bool:
+def _is_placed_so(state: State, job: Job, attempt: Attempt, placement: Placement) -> bool:
     """Return True if the components of a queued job wait where they would be placed now."""
     placed = placement.assignments
     if len(placed) != len(attempt.members):
         return False
     return all(
-        a.site in sites_of(attempt.members[a.component])
+        stands_in_line(state, attempt.members[a.component], a.site)
         and _size_of(job, a) == job.spec.components[a.component].processors
         for a in placed
     )

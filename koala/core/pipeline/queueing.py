@@ -20,6 +20,7 @@ from koala.core.pipeline.placing import (
     try_to_place,
 )
 from koala.core.pipeline.queue_entry import admit, await_try, enqueue, set_timer
+from koala.core.pipeline.resizing.managers import resize_after_scan, resize_before_scan
 from koala.core.pipeline.rounds import RoundsScanner
 from koala.core.policy_api import HighLowScans, Ordering
 from koala.core.queries import grid_view_of
@@ -189,8 +190,10 @@ def on_scan_due(state: State, now: Instant) -> None:
     if state.has_tickets and state.is_grid_changed:
         move_to_idle_sites(state, now)
     state.is_grid_changed = False
+    resize_before_scan(state, now)
     if state.is_paced or len(state.queues):
         state.scanner.scan(state, now, is_whole=is_whole)
+    resize_after_scan(state, now)
     if len(state.queues) and is_overdue and not state.is_paced:
         state.rescan_at = now + state.parameters.scan_interval_s
         state.timers.set(state.rescan_at, TimerKind.SCAN)

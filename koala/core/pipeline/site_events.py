@@ -7,13 +7,14 @@ from koala.core.model import events as ev
 from koala.core.model.actions import CancelTransfer
 from koala.core.model.charges import Trouble
 from koala.core.model.grid import Site
-from koala.core.model.job import ClaimEnd, Claiming, EndKind, Queued, Starting
+from koala.core.model.job import ClaimEnd, Claiming, EndKind, Queued, Running, Starting
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import FOREVER, Instant, SiteName
 from koala.core.pipeline.claim_end import on_gone
 from koala.core.pipeline.claiming import reschedule_claiming_try
 from koala.core.pipeline.refusals import count_error, note_error
 from koala.core.pipeline.requeueing import set_back
+from koala.core.pipeline.resizing.growth import advance_growth, lose_addition
 from koala.core.pipeline.start_barrier import advance_start
 from koala.core.pipeline.tickets import leave_silent_site, leave_without_files, on_starts_told
 from koala.core.queries import claims_of, copies_under_way, live_attempt
@@ -46,6 +47,8 @@ def on_transfer_finished(state: State, event: ev.TransferFinished, now: Instant)
         state.announce(job, "input files are there", now)
     if isinstance(job.phase, Starting):
         advance_start(state, job.phase, now)
+    elif isinstance(job.phase, Running):
+        advance_growth(state, attempt, now)
     else:
         reschedule_claiming_try(state, job, now)
 
@@ -86,6 +89,10 @@ def on_transfer_failed(state: State, event: ev.TransferFailed, now: Instant) -> 
         leave_without_files(state, phase.attempt, transfer, text, now)
     elif isinstance(phase, Claiming | Starting):
         set_back(state, phase.attempt, text, now)
+    elif isinstance(phase, Running):
+        for member in phase.attempt.joining:
+            if event.transfer in member.transfers:
+                lose_addition(state, phase.attempt, member, text, now)
 
 
 def on_registered(state: State, event: ev.SiteRegistered, now: Instant) -> None:

@@ -28,14 +28,14 @@ from koala.core.model.job import (
     Starting,
     Stopping,
 )
-from koala.core.model.tcp_paths import has_paths, master_port
+from koala.core.model.tcp_paths import has_paths
 from koala.core.model.timeline import lead_s
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, Seconds
 from koala.core.pipeline.ending import fail, finish_if_over, refund_hold
 from koala.core.pipeline.requeueing import set_back
-from koala.core.pipeline.wanted import release_claim, try_paths
-from koala.core.queries import address_of, claims_of, describe, member_of, starts_early
+from koala.core.pipeline.wanted import peers_of, release_claim, try_paths
+from koala.core.queries import claims_of, describe, member_of, starts_early
 from koala.core.state import State
 
 ARMED_AHEAD = 4
@@ -59,11 +59,12 @@ def advance_start(state: State, starting: Starting, now: Instant) -> None:
         return
     if starts_early(state, job):
         attempt.start_at = min(attempt.start_at, now)
-    lead = release_lead_s(state, attempt, round_trips=ARMED_AHEAD, arms=tested.arms)
+    members = attempt.at_barrier
+    lead = release_lead_s(state, members, round_trips=ARMED_AHEAD, arms=tested.arms)
     if now < attempt.start_at - lead:
         state.timers.set(attempt.start_at - lead, TimerKind.ARM, job.id)
     elif tested.arming is None or now >= arm_expires_at(state, tested.arming):
-        asked_lead = release_lead_s(state, attempt, round_trips=1, arms=tested.arms)
+        asked_lead = release_lead_s(state, members, round_trips=1, arms=tested.arms)
         release_at = max(attempt.start_at, now + asked_lead)
         late_at = latest_start_at(state, job, release_at)
         if late_at < release_at + min(lead, state.parameters.late_max_s):
@@ -120,11 +121,11 @@ def _block_start(state: State, starting: Starting, problem: str, now: Instant) -
     set_back(state, starting.attempt, reason, now)
 
 
-def release_lead_s(state: State, attempt: Attempt, *, round_trips: int, arms: int) -> Seconds:
+def release_lead_s(state: State, members: list[Member], *, round_trips: int, arms: int) -> Seconds:
     """Return the lead of a T over its Arm, by the round trips that were measured to the members'
     sites.
     """
-    sites = [member.site for member in attempt.at_barrier if member.site is not None]
+    sites = [member.site for member in members if member.site is not None]
     return lead_s(
         max((state.sites[site].rtt_s for site in sites), default=0.0),
         round_trips=round_trips,
@@ -156,47 +157,37 @@ def arm(state: State, starting: Starting, release_at: Instant, now: Instant) -> 
         set_back(state, attempt, f"not all components armed in {starting.arms} rounds", now)
         return
     job = state.jobs[attempt.job]
-    state.arms += 1
-    number = ArmNumber(epoch=state.epoch, counter=state.arms)
     claims = claims_of(state, attempt.at_barrier)
-    waiting = tuple(claim.id for claim in claims)
-    arming = Arming(number=number, asked_at=now, release_at=release_at, waiting=waiting)
+    arming = begin_arming(state, claims, release_at, now)
     state.enter(job, replace(starting, arms=starting.arms + 1, arming=arming), "", now)
     late_s = latest_start_at(state, job, release_at) - now
-    peers = peers_of(state, job, claims)
+    send_arms(state, arming, claims, peers_of(state, job, claims), late_s)
+    state.timers.set(arm_expires_at(state, arming), TimerKind.RELEASE, job.id)
+
+
+def begin_arming(state: State, claims: list[Claim], release_at: Instant, now: Instant) -> Arming:
+    """Begin a round of Arm messages to these claims, with a number of its own."""
+    state.arms += 1
+    number = ArmNumber(epoch=state.epoch, counter=state.arms)
+    waiting = tuple(claim.id for claim in claims)
+    return Arming(number=number, asked_at=now, release_at=release_at, waiting=waiting)
+
+
+def send_arms(
+    state: State, arming: Arming, claims: list[Claim], peers: tuple[Peer, ...], late_s: Seconds
+) -> None:
+    """Send the Arm messages of a round."""
     for claim in claims:
         state.actions.append(
             ArmClaim(
                 claim=claim.id,
                 site=claim.site,
-                number=number,
-                release_at=release_at,
+                number=arming.number,
+                release_at=arming.release_at,
                 late_s=late_s,
                 peers=peers,
             )
         )
-    state.timers.set(arm_expires_at(state, arming), TimerKind.RELEASE, job.id)
-
-
-def peers_of(state: State, job: Job, claims: list[Claim]) -> tuple[Peer, ...]:
-    """Return the members that meet at the barrier. Components without a barrier began before, each
-    as its own world; they are left out, or ranks would wait for processes outside of theirs."""
-    components = job.spec.components
-    return tuple(
-        Peer(
-            component=claim.component,
-            label=job.spec.label(claim.component),
-            site=claim.site,
-            processors=components[claim.component].processors,
-            processes=components[claim.component].processes,
-            address=address_of(state, claim),
-            port=master_port(job, claim.attempt),
-            claim=claim.id,
-            hosts=claim.grant.hosts if claim.grant is not None else (),
-            job_type=components[claim.component].job_type,
-        )
-        for claim in claims
-    )
 
 
 def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
@@ -236,12 +227,18 @@ def on_armed(state: State, event: ev.ClaimArmed, now: Instant) -> None:
                 return
         case _:
             return
-    claim.phase = Armed(grant=claim.phase.grant)
-    arming = replace(arming, waiting=tuple(left for left in arming.waiting if left != claim.id))
+    arming = note_armed(claim, arming)
     starting = replace(starting, arming=arming)
     state.enter(job, starting, "", now)
     if not arming.waiting and now < arm_expires_at(state, arming):
         release(state, starting, arming, now)
+
+
+def note_armed(claim: Claim, arming: Arming) -> Arming:
+    """Note the promise of a claim; return the round without it among those that are awaited."""
+    assert isinstance(claim.phase, Granted | Armed), f"{claim.id} is {claim.phase}"
+    claim.phase = Armed(grant=claim.phase.grant)
+    return replace(arming, waiting=tuple(left for left in arming.waiting if left != claim.id))
 
 
 def release(state: State, starting: Starting, arming: Arming, now: Instant) -> None:
@@ -250,23 +247,27 @@ def release(state: State, starting: Starting, arming: Arming, now: Instant) -> N
     """
     attempt = starting.attempt
     job = state.jobs[attempt.job]
-    decision = Release(number=arming.number, at=choose_release_at(state, starting, arming, now))
+    decision = Release(number=arming.number, at=choose_release_at(state, job, arming, now))
     attempt.may_run = True
-    for claim in claims_of(state, attempt.at_barrier):
-        assert isinstance(claim.phase, Armed), f"{claim.id} is {claim.phase}"
-        claim.phase = Released(grant=claim.phase.grant)
-        state.actions.append(release_claim(claim, decision))
+    release_claims(state, claims_of(state, attempt.at_barrier), decision)
     state.enter(job, Releasing(attempt=attempt, release=decision), "released", now)
 
 
-def choose_release_at(state: State, starting: Starting, arming: Arming, now: Instant) -> Instant:
+def release_claims(state: State, claims: list[Claim], decision: Release) -> None:
+    """Release armed claims: they may pass."""
+    for claim in claims:
+        assert isinstance(claim.phase, Armed), f"{claim.id} is {claim.phase}"
+        claim.phase = Released(grant=claim.phase.grant)
+        state.actions.append(release_claim(claim, decision))
+
+
+def choose_release_at(state: State, job: Job, arming: Arming, now: Instant) -> Instant:
     """Choose T at the decision.
 
     T is ahead by the time that this round of Arm messages took: it contains the way of a Release to
     the slowest member, and the way back as a margin. A Release that arrives after T makes a start
     uneven. T is not before the T of the Arm, and early enough before D.
     """
-    job = state.jobs[starting.attempt.job]
     limits = state.parameters
     way_s = max(limits.lead_min_s, limits.lead_rounds * (now - arming.asked_at))
     latest_at = latest_start_at(state, job, arming.release_at) - limits.late_max_s / 2

@@ -3,7 +3,8 @@
 A job that no idle processors can take now, because jobs of others are in the way, gets tickets in
 the local queues of the sites that could take it: there its wait counts. A policy plans which of
 them may start. The others are gated, and keep their places. A ticket that comes up holds its
-processors for a short time, or is given back; a younger one has the next place.
+processors for a short time, or is given back; a younger one has the next place. At sites that book
+processors it may also have a booking: a ticket that begins at a planned instant.
 
 A plan is made when a ticket is queued, starts, ends or has its first expected start, and at least
 once in `ticket_plan_s`. All tickets are withdrawn as soon as each component is held that the job
@@ -50,6 +51,7 @@ from koala.core.sites import is_usable
 from koala.core.state import State
 from koala.core.stated_starts import note_start, note_told_start
 from koala.core.ticket_sites import (
+    booking_at,
     may_hold,
     sites_of,
     tickets_at,
@@ -66,6 +68,8 @@ TOLD_AGAIN_S = 6 * 3600.0
 (`koala_agent.claims.table.TICKET_S`)."""
 LOSSES = (EndKind.REFUSED, EndKind.FAILED, EndKind.SITE)
 """Ends of tickets after which no other is queued in their place."""
+SAME_S = 1.0
+"""A booking is moved only by more."""
 
 
 def adopt_tickets(state: State) -> None:
@@ -243,6 +247,8 @@ def _part(
     start_at = None if oldest is None else oldest.start_at
     back_at = member.given_back_at
     held_at = member.claimed_at if site == member.site else None
+    booking = booking_at(state, member, site)
+    not_booked_at = (member.not_booked or {}).get(site)
     return TicketPart(
         component=member.component,
         site=site,
@@ -255,6 +261,9 @@ def _part(
         is_known=oldest is not None and oldest.has_told_start,
         given_back_s=None if back_at is None else now - back_at,
         can_gate=bool(state.sites[site].facts.gate),
+        books=bool(state.sites[site].facts.books) and is_usable(state.sites[site]),
+        begins_s=None if booking is None else booking.begins_at - now,
+        not_booked_s=None if not_booked_at is None else not_booked_at - now,
         is_optional=is_optional_member(job, member.component),
     )
 
@@ -279,21 +288,42 @@ def _apply(state: State, attempt: Attempt, plan: PartPlan, hold_s: Seconds, now:
     most = plan.tickets
     if member.tickets_max is not None:
         most = min(most, member.tickets_max.get(site.name, most))
-    withdraw_tickets(state, member, at=site.name, keep=most)
+    tickets = tickets_at(state, member, site.name)[:most]
+    booking, begins_at = booking_at(state, member, site.name), now + (plan.begin_s or 0.0)
+    if booking and (plan.begin_s is None or abs(booking.begins_at - begins_at) > SAME_S):
+        booking = None
+    kept = tickets if booking is None else [*tickets, booking.id]
+    withdraw_tickets(state, member, at=site.name, keep=kept)
     open_ = plan.open
     if open_ and not _may_open(state, attempt, member, site, hold_s, now):
         open_ = 0
     can_gate = bool(site.facts.gate)
-    tickets = tickets_at(state, member, site.name)
     for place, ticket in enumerate(tickets):
         is_gated = can_gate and place >= open_
         _set_gate(state, attempt, state.ledger[ticket], now, is_gated=is_gated)
+    if booking is not None:
+        _set_gate(state, attempt, booking, now, is_gated=False)
     if not is_usable(site):
         return
+    if plan.begin_s is not None and booking is None:
+        _book(state, attempt, member, site, begins_at, hold_s, now)
     for place in range(len(tickets), most if can_gate else min(most, open_)):
         if not _may_queue(state, attempt, member, site):
             return
         _queue_ticket(state, attempt, member, site, hold_s, now, is_gated=place >= open_)
+
+
+def _book(
+    state: State, attempt: Attempt, member: Member, site: Site,
+    begins_at: Instant, hold_s: Seconds, now: Instant,
+) -> None:  # fmt: skip
+    """Book a site for a component, unless it could not hold there."""
+    is_allowed = _may_open(state, attempt, member, site, hold_s, now)
+    if is_allowed and _may_queue(state, attempt, member, site):
+        _queue_ticket(state, attempt, member, site, hold_s, now, begins_at=begins_at)
+        job = state.jobs[attempt.job]
+        label, in_s = job.spec.label(member.component), begins_at - now
+        state.announce(job, f"component {label} books {site.name} for in {in_s:.0f} s", now)
 
 
 def _may_open(
@@ -345,12 +375,14 @@ def _queue_ticket(
     hold_s: Seconds,
     now: Instant,
     *,
-    is_gated: bool,
+    is_gated: bool = False,
+    begins_at: Instant = 0.0,
 ) -> None:
     hold_s += 2 * _arming_s(state)
     ticket = new_claim(state, attempt, member, site, now, hold_s=hold_s)
     ticket.is_ticket = True
     ticket.is_gated = is_gated
+    ticket.begins_at, ticket.start_at = begins_at, begins_at or None
     ticket.told_at = now
     member.tickets = (*member.tickets, ticket.id)
     order_claim(state, attempt, ticket)
@@ -417,13 +449,22 @@ def on_ticket_gone(
     state: State, attempt: Attempt, member: Member, ticket: Claim, end: ClaimEnd, now: Instant
 ) -> None:
     """Replace a ticket that has ended without a start; one that was refused is not replaced. Where
-    a site cancels what it sees gated, the last one is: its agent uses another gate then."""
+    a site cancels what it sees gated, the last one is: its agent uses another gate then. A booking
+    that was refused or is lost is made again for a later instant, as the policy plans it."""
     job = state.jobs[attempt.job]
     member.tickets = tuple([queued for queued in member.tickets if queued != ticket.id])
-    if end.kind in LOSSES:
+    if ticket.begins_at:
+        if end.kind in LOSSES:
+            member.refusal = end.reason or end.kind.value
+            member.not_booked = {**(member.not_booked or {}), ticket.site: ticket.begins_at}
+        label = job.spec.label(member.component)
+        text = f"component {label} has no booking at {ticket.site}: {end.describe()}"
+        state.announce(job, text, now)
+    elif end.kind in LOSSES:
         left = len(tickets_at(state, member, ticket.site))
         is_purged = end.kind is EndKind.SITE and ticket.is_gated
-        is_lost = not left and member.claim is None and not is_purged
+        is_booked = booking_at(state, member, ticket.site) is not None
+        is_lost = not (left or is_booked or is_purged) and member.claim is None
         member.refusal = end.reason or end.kind.value
         limits = {} if member.tickets_max is None else member.tickets_max
         member.tickets_max = {**limits, ticket.site: max(left, int(is_purged))}
@@ -468,7 +509,7 @@ def give_back(state: State, attempt: Attempt, member: Member, reason: str, now: 
 
 def _end_hold(member: Member, now: Instant) -> None:
     """Note that a component holds no more; what was refused a while ago may be asked again."""
-    member.claim = member.claimed_at = member.tickets_max = None
+    member.claim = member.claimed_at = member.tickets_max = member.not_booked = None
     member.given_back_at = now
 
 
@@ -480,7 +521,7 @@ def on_starts_told(
     news: dict[JobId, Attempt] = {}
     for name, start_s in starts:
         ticket = state.ledger.get(name)
-        if ticket is None or not isinstance(ticket.phase, Asked):
+        if ticket is None or ticket.begins_at or not isinstance(ticket.phase, Asked):
             continue
         note_told_start(state.sites[ticket.site], ticket, start_s, now)
         found = ticket_of(state, ticket)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from koala.common.protocol.messages import HeldFile, PathTarget
+from koala.common.protocol.messages import HeldFile, PathTarget, Peer
 from koala.core.model.actions import (
     ClaimProcessors,
     PaceClaim,
     ReleaseClaim,
+    ResizeClaim,
     StartTransfer,
     StopClaim,
     TryPaths,
     Wanted,
 )
-from koala.core.model.claim import Asked, Claim, Stopped
+from koala.core.model.claim import Asked, Claim, Passed, Released, Stopped
 from koala.core.model.job import (
     Attempt,
     Job,
@@ -38,6 +39,7 @@ def wanted(state: State, site: SiteName) -> Wanted:
     paths: list[TryPaths] = []
     releases: list[ReleaseClaim] = []
     paced: list[PaceClaim] = []
+    resizes: list[ResizeClaim] = []
     stops: list[StopClaim] = []
     for claim in state.ledger.values():
         if claim.site != site:
@@ -54,7 +56,11 @@ def wanted(state: State, site: SiteName) -> Wanted:
             case _ if claim.start_type is StartType.NONE:
                 pass
             case Releasing(release=release) | Running(release=Release() as release):
-                releases.append(release_claim(claim, release))
+                if isinstance(claim.phase, Released | Passed):  # a growth has its own
+                    joined = attempt.members[claim.component].joined
+                    releases.append(release_claim(claim, joined or release))
+                if attempt.resizes and isinstance(claim.phase, Passed):
+                    resizes.append(resize_claim(state, attempt, claim))
             case Starting(tests=PathTests(waiting=untried)) if claim.id in untried:
                 paths.append(try_paths(state, attempt, claim))
             case _:
@@ -65,6 +71,7 @@ def wanted(state: State, site: SiteName) -> Wanted:
         paths=tuple(paths),
         releases=tuple(releases),
         paces=tuple(paced),
+        resizes=tuple(resizes),
         stops=tuple(stops),
         fetches=tuple(start_transfer(state, t) for t in transfers if t.target == site),
         serves=tuple(
@@ -91,6 +98,7 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
         is_preempting=claim.is_preempting,
         waits=claim.is_ticket,
         is_gated=claim.is_gated,
+        begins_at=claim.begins_at,
         wake_s=claim.wake_s,
         may_kill=claim.may_kill,
         owner=job.spec.owner,
@@ -98,7 +106,7 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
         hold_s=claim.hold_s,
         no_barrier=claim.start_type is StartType.NONE,
         program=job.spec.components[claim.component].program(
-            job.spec.label(claim.component), job.spec.name
+            job.spec.label(claim.component), job.spec.name, is_malleable=job.spec.is_malleable
         ),
         progress_s=state.parameters.progress_cycle_s
         if job.spec.is_controlled and claim.start_type is not StartType.NONE
@@ -172,6 +180,41 @@ def _world_port(job: Job, attempt: Attempt, claim: Claim) -> tuple[int, int] | N
     if claim.component not in world or len(world) < 2:
         return None
     return world[0], master_port(job, claim.attempt)
+
+
+def peers_of(state: State, job: Job, claims: list[Claim]) -> tuple[Peer, ...]:
+    """Return the members that meet at a barrier, or run after it. Components without a barrier
+    began before, each as its own world; they are left out, or ranks would wait for processes
+    outside of theirs."""
+    components = job.spec.components
+    return tuple(
+        Peer(
+            component=claim.component,
+            label=job.spec.label(claim.component),
+            site=claim.site,
+            processors=components[claim.component].processors,
+            processes=components[claim.component].processes,
+            address=address_of(state, claim),
+            port=master_port(job, claim.attempt),
+            claim=claim.id,
+            hosts=claim.grant.hosts if claim.grant is not None else (),
+            job_type=components[claim.component].job_type,
+        )
+        for claim in claims
+    )
+
+
+def resize_claim(state: State, attempt: Attempt, claim: Claim) -> ResizeClaim:
+    """Make the newest world of a malleable job, as a running claim of it must know it."""
+    job, member = state.jobs[claim.job], attempt.members[claim.component]
+    world = attempt.world if member in attempt.world else [*attempt.world, member]
+    return ResizeClaim(
+        claim=claim.id,
+        site=claim.site,
+        number=attempt.resizes,
+        peers=peers_of(state, job, claims_of(state, world)),
+        leave_s=member.leave_s,
+    )
 
 
 def start_transfer(state: State, transfer: Transfer) -> StartTransfer:

@@ -123,6 +123,7 @@ RULES: dict[str, Rule] = {
     "Koala/Hello": Rule(Role.USER),
     "Koala/Submit": Rule(Role.USER, _submitted),
     "Koala/Cancel": Rule(Role.USER, lambda request, _: _jobs(request.jobs)),
+    "Koala/Resize": Rule(Role.USER, lambda request, _: f"{request.job} {request.total}"),
     "Koala/List": Rule(Role.USER),
     "Koala/Show": Rule(Role.USER),
     "Koala/Why": Rule(Role.USER),

@@ -24,6 +24,7 @@ from koala.common.wire.v1.files_pb2 import Frame
 from koala.common.wire.v1.koala_pb2_grpc import KoalaServicer
 from koala.core.model.events import (
     JobCancelRequested,
+    JobResizeRequested,
     ReplicaRemoved,
     SiteDeclaredLost,
     SiteDrained,
@@ -153,6 +154,14 @@ class Service(KoalaServicer):
         if past is None:
             return result
         return _cancel(read_only_batch(state_of_jobs(past), past.submitted_at), past.id, by)
+
+    async def Resize(self, request: pb.ResizeRequest, _: Context) -> pb.Document:  # noqa: N802
+        caller = caller_of_call()
+
+        def resize(batch: BatchContext) -> jobs.JobSummary:
+            return _resize(batch, _known(batch, request.job, caller), request.total, caller)
+
+        return _document(await self._query_job(request.job, resize))
 
     # --- queries ----------------------------------------------------------------------------------
 
@@ -442,6 +451,23 @@ def _cancel(batch: BatchContext, job: JobId, by: Caller) -> pb.Cancelled:
     if not found.has_ended:
         batch.emit(JobCancelRequested(job=job, by=UserName(by.name)))
     return pb.Cancelled(job=job, phase=found.phase_name)
+
+
+def _resize(batch: BatchContext, name: JobId, total: int, by: Caller) -> jobs.JobSummary:
+    """Ask for another total of a job, and return its summary. Raises RejectedError."""
+    job = batch.scheduler.jobs[name]
+    split = job.spec.split
+    if split is None or not split.is_malleable:
+        raise RejectedError(f"{name} is not malleable (expected a job with malleable=yes)")
+    if job.has_ended:
+        raise RejectedError(f"{name} is {job.phase_name} already (expected a job that is not over)")
+    if not split.least <= total <= split.parts_max * split.part_max:
+        raise RejectedError(
+            f"{total} processors for {name} (expected {split.least} to"
+            f" {split.parts_max * split.part_max}, its bounds)"
+        )
+    batch.emit(JobResizeRequested(job=name, total=total, by=UserName(by.name)))
+    return summary(job)
 
 
 def _change_site(batch: BatchContext, site: SiteName, verb: str, by: UserName) -> None:

@@ -67,7 +67,8 @@ class ActionDispatcher:
     def messages(self, wanted: Wanted) -> Iterable[ToAgent]:
         """Return the messages for the whole wanted state of a site."""
         yield from chain.from_iterable(map(self.hold, wanted.holds))
-        yield from chain(wanted.paths, wanted.releases, wanted.paces, wanted.stops)
+        yield from chain(wanted.paths, wanted.releases, wanted.resizes)
+        yield from chain(wanted.paces, wanted.stops)
         yield from map(self.fetch, wanted.fetches)
         yield from map(self.serve, wanted.serves)
 

@@ -6,7 +6,7 @@ and end 20 days later.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -56,7 +56,7 @@ class Machine:
         """Return what results depend on: the jobs, not the name of their file."""
         return [self.log.identity(), self.processors]
 
-    def site(self, *, has_gate: bool, has_forecast: bool) -> Site:
+    def site(self, *, has_gate: bool, has_forecast: bool, books: bool) -> Site:
         """Return the site under EASY."""
         return Site(
             self.name,
@@ -64,6 +64,7 @@ class Machine:
             users=self.log,
             has_gate=has_gate,
             has_forecast=has_forecast,
+            books=books,
         )
 
     def __str__(self) -> str:
@@ -84,9 +85,15 @@ class Scene:
                 " names or days)"
             )
 
-    def grid(self, *, has_gate: bool = True, has_forecast: bool = True) -> Grid:
-        """Return the sites, whose names are those of the machines."""
-        sites = (one.site(has_gate=has_gate, has_forecast=has_forecast) for one in self.machines)
+    def grid(
+        self, *, has_gate: bool = True, has_forecast: bool = True, books: Sequence[bool] = ()
+    ) -> Grid:
+        """Return the sites, whose names are those of the machines, and which of them book."""
+        booked = books or [False] * len(self.machines)
+        sites = [
+            one.site(has_gate=has_gate, has_forecast=has_forecast, books=is_booked)
+            for one, is_booked in zip(self.machines, booked, strict=True)
+        ]
         return Grid(sites=tuple(sites), name=self.name)
 
     @property

@@ -38,7 +38,8 @@ METRICS = {name: partial(_metric, name) for name in (*RATIOS, "in_72h_percent")}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """Settings of a comparison: scenes, their jobs, and policies of tickets."""
+    """Settings of a comparison: scenes, their jobs, and policies of tickets. A share `bookable` of
+    all machines books processors, evenly spread over them."""
 
     scenes: tuple[Scene, ...]
     percent: float = 10.0
@@ -49,6 +50,7 @@ class Campaign:
     policies: tuple[str, ...]
     has_gate: bool = True
     has_forecast: bool = True
+    bookable: float = 0.0
     reps: int = 1
 
     def jobs(self, scene: Scene) -> Coallocated:
@@ -65,8 +67,15 @@ class Campaign:
     def points(self) -> tuple[Point, ...]:
         """List each scene under each policy. Raises ConfigError."""
         found = []
+        machines = 0
         for scene in self.scenes:
-            grid = scene.grid(has_gate=self.has_gate, has_forecast=self.has_forecast)
+            numbers = range(machines, machines + len(scene.machines))
+            machines = numbers.stop
+            grid = scene.grid(
+                has_gate=self.has_gate,
+                has_forecast=self.has_forecast,
+                books=[int(n * self.bookable) < int((n + 1) * self.bookable) for n in numbers],
+            )
             base = Experiment(
                 grid=grid,
                 workload=self.jobs(scene),
@@ -98,6 +107,7 @@ class Campaign:
             words.append(f"{self.components} components, redundancy {self.redundancy}")
         words += [] if self.has_gate else ["no gates"]
         words += [] if self.has_forecast else ["no expected starts"]
+        words += [f"{100 * self.bookable:g} % of the sites book"] if self.bookable else []
         return ", ".join(words)
 
 
@@ -116,6 +126,7 @@ def full(scenes: tuple[Scene, ...]) -> tuple[Campaign, ...]:
         replace(often, percent=25),
         chosen,
         replace(chosen, redundancy=2),
+        *(replace(base, bookable=share, policies=("book",)) for share in (0.25, 0.5, 1.0)),
     )
     return tuple(one for one in found if one.scenes)
 

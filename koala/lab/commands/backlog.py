@@ -59,6 +59,10 @@ VERSION = 2
 @option("--no-gate", is_flag=True, help="The sites have no gates.")
 @option("--no-forecast", is_flag=True, help="The sites do not tell when claims would start.")
 @option(
+    "--bookable", type=Number(0, 1), default=0.0, metavar="SHARE",
+    help="Share of all sites that book processors for a planned start.",
+)  # fmt: skip
+@option(
     "--full", is_flag=True,
     help="All settings of the page instead: shares, run times, rates, with and without gates.",
 )  # fmt: skip
@@ -82,6 +86,7 @@ def backlog(
     redundancy: int,
     no_gate: bool,
     no_forecast: bool,
+    bookable: float,
     full: bool,
     reps: int | None,
     out: Path | None,
@@ -118,6 +123,7 @@ def backlog(
         redundancy=redundancy,
         has_gate=not no_gate,
         has_forecast=not no_forecast,
+        bookable=bookable,
     )
     campaigns = [
         replace(campaign, reps=reps or campaign.reps)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.arguments import Whole, examples, file, option
+from koala.cli.arguments import examples, file, option
 from koala.cli.extras import needs_sim
 from koala.common.runtime import clock
 from koala.errors import ConfigError
@@ -34,8 +34,8 @@ USUAL_METRICS = ("wait.mean", "response.mean", "bounded_slowdown.mean", "utiliza
 )
 @click.command
 @click.argument("source", type=file, metavar="FILE.toml", help="The sweep (docs/guides/sweeps.md).")
-@option("--reps", type=Whole(1), help="Replications of each setting.", unset="the file's")
-@option("--seed", type=Whole(0), help="Seed of the first replication.", unset="the file's")
+@given("reps", default=None, help="Replications of each setting.", unset="the file's")
+@given("seed", default=None, help="Seed of the first replication.", unset="the file's")
 @option("--out", type=file, metavar="DIR", help="Output folder.", unset="the file's name")
 @option("--dry-run", is_flag=True, help="List the runs and make none.")
 @given("part", "merge")

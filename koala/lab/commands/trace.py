@@ -6,23 +6,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from koala.cli.arguments import Whole, Words, examples, option
+from koala.cli.arguments import Words, examples, option
 from koala.cli.arguments import file as path_type
 from koala.cli.extras import needs_sim
 from koala.common.runtime.foreign.guards import noting_replacements
 from koala.common.runtime.progress_bar import progress
 from koala.errors import ConfigError
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.options import given
-from koala.lab.workload.arrivals import Overrun
+from koala.lab.commands.options import given, with_options
+from koala.lab.sim.log_replay.replay import Replay, ReplaySetting
+from koala.lab.sim.options import Declared
 
 if TYPE_CHECKING:
     from koala.lab.sim.log_replay.events import Change
-    from koala.lab.sim.log_replay.replay import Replay
     from koala.lab.workload.logs import Format
 
 FORMATS = ("swf", "gwf")
+SIMULATION = Declared.of(ReplaySetting)
 
 
 @examples(
@@ -34,32 +36,10 @@ FORMATS = ("swf", "gwf")
     "file", type=path_type, metavar="FILE|-",
     help="Log of jobs: SWF or GWF, gzipped or not; - is standard input.",
 )  # fmt: skip
-@option(
-    "--policy", metavar="NAME",
-    help="fcfs, easy, conservative, sjf, priorities, fair-share, or your own as module:function.",
-    unset="easy",
-    words=("fcfs", "easy", "conservative", "sjf", "priorities", "fair-share"),
-)  # fmt: skip
-@option(
-    "--processors", type=Whole(1),
-    help="Processors of the site.", unset="what the log says, else its largest job",
-)  # fmt: skip
-@option(
-    "--overrun", type=Words(Overrun), default=Overrun.RAISE,
-    help="A job longer than its estimate: raise the estimate, kill the job at it, or extend: let"
-    " it run on, expected to end at any moment.",
-)  # fmt: skip
+@with_options(SIMULATION.options)
 @option(
     "--format", "log_format", type=Words(FORMATS), help="Form of the log.",
     unset="by the file's name",
-)  # fmt: skip
-@option(
-    "--jobs-out", type=path_type, metavar="FILE",
-    help="Write the jobs to this file: *.csv, or *.swf for a log that other tools read.",
-)  # fmt: skip
-@option(
-    "--until", type=Whole(0), metavar="SECONDS",
-    help="Stop at this simulated time; show running and waiting jobs.", unset="the last end",
 )  # fmt: skip
 @option(
     "--events", type=path_type, metavar="FILE.toml",
@@ -76,24 +56,26 @@ FORMATS = ("swf", "gwf")
     " fill (the largest sites whole), or N (equal, at most N processors each); or flexible: the"
     " scheduler splits each job over what is idle, as a total.", unset="equal",
 )  # fmt: skip
-@given("as_json", "plot")
+@given(
+    "as_json", "plot", "jobs_out",
+    metavar="FILE",
+    help="Write the jobs to this file: *.csv, or *.swf for a log that other tools read.",
+)  # fmt: skip
 @click.pass_context
 @needs_sim
 def trace(
     context: click.Context,
+    /,
     *,
     file: Path,
-    policy: str | None,
-    processors: int | None,
-    overrun: str,
     log_format: str | None,
     jobs_out: Path | None,
-    until: int | None,
     events: Path | None,
     grid: Path | None,
     split: str | None,
     as_json: bool,
     plot: Path | None,
+    **values: Any,  # noqa: ANN401 - declared options
 ) -> None:
     """Replay a log of jobs on one site or on several.
 
@@ -103,49 +85,33 @@ def trace(
     --jobs-out lists the jobs in the order of their ends, or as a log in SWF with the waits of the
     replay.
     """
-    from koala.lab.sim.log_replay.replay import Replay, ReplaySetting
-
+    chosen = SIMULATION.values(values)
     shared.check_distinct((file, events, grid), {"jobs-out": jobs_out, "plot": plot})
     if grid is not None:
         from koala.lab.commands.trace_grid import on_grid
 
-        given = {
-            "policy": policy,
-            "processors": processors,
-            "events": events,
-            "plot": plot,
-        }
-        for option, value in given.items():
-            if value is not None:
+        for name in ("discipline", "processors", "events", "plot"):
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                option = "policy" if name == "discipline" else name
+                value = context.params[name]
                 raise ConfigError(f"--{option} {value}: not allowed with --grid")
         on_grid(
             context.with_resource(shared.rereadable(file)),
             _format(file, log_format),
             grid=grid,
             split=split or "equal",
-            overrun=Overrun(overrun),
-            until=until,
+            overrun=chosen["overrun"],
+            until=chosen["until"],
             jobs_out=jobs_out,
             as_json=as_json,
         )
         return
     if split is not None:
         raise ConfigError(f"--split {split}: needs --grid")
-    from koala.lab.sim.options import local_scheduler_name
-
-    scheduler = local_scheduler_name("policy", policy or "easy")
     form = _format(file, log_format)
     changes = _changes(events)
     file = context.with_resource(shared.rereadable(file))
-    setting = ReplaySetting(
-        path=file,
-        form=form,
-        discipline=scheduler,
-        processors=processors,
-        overrun=Overrun(overrun),
-        changes=changes,
-        until=until,
-    )
+    setting = ReplaySetting(path=file, form=form, changes=changes, **chosen)
     shared.check_outputs(jobs_out, plot)
     series = None
     if plot is not None:

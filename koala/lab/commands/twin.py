@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from koala.cli.arguments import Number, Whole, Words, examples, file, option
+from koala.cli.arguments import Words, examples, file, option
 from koala.cli.extras import needs_sim
 from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import note
+from koala.common.runtime.option_values import Bounds
 from koala.common.runtime.progress_bar import progress
 from koala.errors import ConfigError
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.options import Place, campaign_options, given
+from koala.lab.commands.options import Place, campaign_options, given, with_options
+from koala.lab.sim.options import Declared
+from koala.lab.twin.questions import Stream
 from koala.views.units import counted
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 LINE_BYTES = 120
 DISTINCT = "WF-distinct"
 KINDS = ("sacct", "qacct")
+STREAM = Declared.of(Stream)
 
 twin = LazyGroup(
     "twin",
@@ -155,13 +159,7 @@ def _imported(found: Twin, out: Path) -> str:
 )
 @click.command("report")
 @click.argument("folder", type=file, metavar="DIR", help="Folder of `koala twin import`.")
-@option("--components", type=Whole(1), default=2, help="Components of each co-allocated job.")
-@option("--processors", type=Whole(1), default=16, help="Processors of each component.")
-@option("--run", type=Number(1), default=3600.0, metavar="SECONDS", help="Run time.")
-@option(
-    "--every", type=Number(1), default=21600.0, metavar="SECONDS",
-    help="Mean time between two such jobs.",
-)  # fmt: skip
+@with_options(STREAM.options)
 @option("--jobs", type=file, metavar="LOG", help="Your own jobs instead: a log (SWF or GWF).")
 @option(
     "--split", default="equal", metavar="RULE",
@@ -172,8 +170,7 @@ def _imported(found: Twin, out: Path) -> str:
     "--placement", metavar="NAME", help="Placement policy.",
     unset="WF-distinct, each component at a site of its own; with --jobs that of grid.toml",
 )  # fmt: skip
-@option("--reps", type=Whole(2), default=5, help="Replications, with seeds SEED, SEED + 1, ...")
-@given("seed")
+@given("seed", "reps", bounds=Bounds(low=2))
 @option("--out", type=file, metavar="FILE.md", help="Write the page there, too.")
 @campaign_options
 @given("as_json")
@@ -181,10 +178,6 @@ def _imported(found: Twin, out: Path) -> str:
 def report(
     *,
     folder: Path,
-    components: int,
-    processors: int,
-    run: float,
-    every: float,
     jobs: Path | None,
     split: str,
     placement: str | None,
@@ -193,6 +186,7 @@ def report(
     out: Path | None,
     place: Place,
     as_json: bool,
+    **values: Any,  # noqa: ANN401 - declared options
 ) -> None:
     """Report what co-allocation would have cost on the clusters of a twin.
 
@@ -206,7 +200,7 @@ def report(
     from koala.lab import Jobs, Log
     from koala.lab.sweeps import sweep
     from koala.lab.twin.answers import answer, document, page
-    from koala.lab.twin.questions import Stream, read_folder, with_jobs, without
+    from koala.lab.twin.questions import read_folder, with_jobs, without
 
     if out is not None:
         shared.check_output("out", out)
@@ -214,16 +208,10 @@ def report(
     found = read_folder(folder)
     workload: Workload
     if jobs is None:
-        stream = Stream(
-            components=components,
-            processors=processors,
-            run_s=run,
-            every_s=every,
-            period_s=float(found.period_s),
-        )
+        stream = STREAM.make(**STREAM.values(values), period_s=float(found.period_s))
         workload, question = Jobs(stream, name=str(stream)), str(stream)
         placement = placement or DISTINCT
-        _check_sizes(found, components, processors, placement)
+        _check_sizes(found, stream, placement)
     else:
         workload, question = Log(jobs), f"the jobs of {jobs.name}"
     experiment = replace(with_jobs(found, workload, split=split), placement=placement)
@@ -242,8 +230,9 @@ def report(
         shared.leave(f": {len(runs.rows())} of {counted(reps, 'run')}")
 
 
-def _check_sizes(found: Folder, components: int, processors: int, placement: str) -> None:
+def _check_sizes(found: Folder, stream: Stream, placement: str) -> None:
     """Check that the empty sites could hold a job. Raises ConfigError."""
+    components, processors = stream.components, stream.processors
     rooms = [site.processors // processors for site in found.sites]
     room = sum(min(one, 1) for one in rooms) if placement == DISTINCT else sum(rooms)
     if room < components:

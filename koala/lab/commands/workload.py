@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
-from koala.cli.arguments import Number, Whole, Words, examples, option
+from koala.cli.arguments import Words, examples
 from koala.cli.extras import needs_sim
-from koala.common.runtime.option_values import bounds
 from koala.errors import KoalaError
-from koala.lab.commands.options import given
+from koala.lab.commands.options import given, with_options
+from koala.lab.sim.options import Declared
+from koala.lab.workload import swf
+from koala.lab.workloads import MODELS, Synthetic
 
-MODELS = ("lublin", "das")
+GENERATOR = Declared.of(Synthetic)
 
 Job = tuple[int, int, int, int]
 """Submit, processors, run time, queue."""
@@ -27,80 +30,32 @@ Job = tuple[int, int, int, int]
     help="lublin: the model of Lublin and Feitelson; das: the papers' local users, Poisson"
     " arrivals, sizes from D(q), exponential run times.",
 )  # fmt: skip
-@option("--jobs", type=Whole(1), default=10_000, help="Number of jobs.")
-@option("--processors", type=Whole(2), default=128, help="Processors of the machine.")
-@option("--kinds", is_flag=True, help="lublin: separate batch (queue 1) and interactive (0) jobs.")
-@option(
-    "--stretch",
-    type=Number(above=0),
-    default=1.0,
-    help="lublin: factor of the times between arrivals.",
-)
-@option("--sizes", metavar="LOW:HIGH", help="das: sizes.", unset="1 to the processors")
-@option(
-    "--q", type=Number(high=1, above=0), default=0.9,
-    help="das: q of D(q); the smaller q, the more small sizes.",
-)  # fmt: skip
-@option("--run", type=Number(above=0), default=600.0, metavar="SECONDS", help="das: mean run time.")
-@option(
-    "--utilization", type=Number(above=0), default=0.7,
-    help="das: offered load; 1 is all processors.",
-)  # fmt: skip
-@option(
-    "--overestimate", type=Number(0), default=0.0,
-    help="Estimates: run time times 1 to this (uniform), 1 or more; 0: none.",
-)  # fmt: skip
+@with_options(GENERATOR.options)
 @given("seed")
 @needs_sim
-def workload(
-    *,
-    model: str,
-    jobs: int,
-    processors: int,
-    kinds: bool,
-    stretch: float,
-    sizes: str | None,
-    q: float,
-    run: float,
-    utilization: float,
-    overestimate: float,
-    seed: int,
-) -> None:
+def workload(*, model: str, seed: int, **values: Any) -> None:  # noqa: ANN401 - declared options
     """Write a synthetic log of jobs to standard output.
 
     The same seed gives the same log. `koala simulate trace` replays it.
     """
-    from koala.lab import Synthetic
-    from koala.lab.workload import swf
-
-    between = (1, processors) if sizes is None else bounds("sizes", sizes)
+    made = GENERATOR.make(model=model, **GENERATOR.values(values))
+    assert isinstance(made.processors, int)
     if model == "lublin":
-        parameters = f"kinds {kinds}, stretch {stretch:g}"
+        parameters = f"kinds {made.kinds}, stretch {made.stretch:g}"
     else:
-        low, high = between
-        parameters = f"sizes {low}:{high}, q {q:g}, run {run:g}, utilization {utilization:g}"
-    made = Synthetic(
-        model=model,
-        jobs=jobs,
-        processors=processors,
-        overestimate=overestimate,
-        stretch=stretch,
-        kinds=kinds,
-        sizes=between,
-        q=q,
-        run_mean_s=run,
-        utilization=utilization,
-    )
+        low, high = made.sizes or (1, made.processors)
+        parameters = f"sizes {low}:{high}, q {made.q:g}, run {made.run_mean_s:g}"
+        parameters += f", utilization {made.utilization:g}"
     estimate = made.estimates(seed)
     lines = (
         _line(number, job, estimate(job[2]))
-        for number, job in enumerate(made.drawn(seed, processors), start=1)
+        for number, job in enumerate(made.drawn(seed, made.processors), start=1)
     )
     comments = (
         "Version: 2.2",
-        f"MaxJobs: {jobs}",
-        f"MaxProcs: {processors}",
-        f"Note: synthetic: {model}, {parameters}, overestimate {overestimate:g}, seed {seed}",
+        f"MaxJobs: {made.jobs}",
+        f"MaxProcs: {made.processors}",
+        f"Note: synthetic: {model}, {parameters}, overestimate {made.overestimate:g}, seed {seed}",
     )
     try:
         swf.write(sys.stdout, lines, comments=comments)

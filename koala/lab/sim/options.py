@@ -103,7 +103,7 @@ def number(
         bounds=bounds,
         read=read,
     )
-    return _field(default, option)
+    return declared(default, option)
 
 
 def choice(
@@ -131,7 +131,7 @@ def choice(
         words=tuple(values),
         values=tuple(values.values()),
     )
-    return _field(default, option)
+    return declared(default, option)
 
 
 def policy(default: str, slot: str, help: str, *, name: str = "") -> str:  # noqa: A002
@@ -163,7 +163,7 @@ def flag(help: str, *, name: str, default: bool = False) -> bool:  # noqa: A002
     option = Option(
         default=False, help=help, kind="flag", name=name, read=lambda _, is_on: is_on is not default
     )
-    return _field(default, option)
+    return declared(default, option)
 
 
 def text(
@@ -190,10 +190,11 @@ def text(
         words=words,
         unset=unset,
     )
-    return _field(read_given(name, default), option)
+    return declared(read_given(name, default), option)
 
 
-def _field(default: T, option: Option) -> T:
+def declared(default: T, option: Option) -> T:
+    """Declare a field whose default is not the option's."""
     made: T = field(default=default, metadata={"option": option})
     return made
 

@@ -7,17 +7,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
+from koala.common.runtime.option_values import Bounds
 from koala.errors import ConfigError
 from koala.lab.experiments import Experiment
 from koala.lab.fields import check_fields
 from koala.lab.grids import Grid
 from koala.lab.reading import read_grid
 from koala.lab.sim.metrics import JobRecord
+from koala.lab.sim.options import number, require, require_declared
 from koala.lab.twin.durations import DAY_S, HOUR_S, duration
 from koala.lab.twin.folders import GRID
 from koala.lab.workload import swf
 from koala.lab.workloads import Job, Jobs, Log, Workload
 from koala.views.units import counted
+
+ONE_OR_MORE = Bounds(low=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,17 +29,16 @@ class Stream:
     """Jobs that come at random instants (Poisson), one every `every_s` in the mean over `period_s`,
     each with `components` of `processors` processors and an exact run time of `run_s`."""
 
-    components: int = 2
-    processors: int = 16
-    run_s: float = HOUR_S
-    every_s: float = 6 * HOUR_S
+    components: int = number(2, "Components of each co-allocated job.", bounds=ONE_OR_MORE)
+    processors: int = number(16, "Processors of each component.", bounds=ONE_OR_MORE)
+    run_s: float = number(HOUR_S, "Run time.", bounds=ONE_OR_MORE)
+    every_s: float = number(6 * HOUR_S, "Mean time between two such jobs.", bounds=ONE_OR_MORE)
     period_s: float = DAY_S
 
     def __post_init__(self) -> None:
         check_fields(self)
-        given = (self.components, self.processors, self.run_s, self.every_s, self.period_s)
-        if min(given) <= 0:
-            raise ConfigError(f"jobs with {self} (expected numbers above 0)")
+        require_declared(self)
+        require(self.period_s > 0, "period_s", self.period_s, "more than 0")
 
     def __call__(self, seed: int) -> list[Job]:
         """Draw the jobs of a seed; there is one at least."""

@@ -41,7 +41,7 @@ def dodge(question: TicketQuestion) -> TicketPlan:
     one holds. Where a component is expected at none of its sites, all take turns; of several, those
     that tell nothing are open while another component holds. Starts that may still be told are
     waited for, unless one holds: then the others are open whatever is told."""
-    held = _held(question)
+    held = held_components(question)
     waiting = [part for part in question.parts if part.component not in held]
     queued = [part for part in waiting if part.tickets or part.given_back_s is None]
     silent = [part for part in queued if part.start_s is None and not _may_be_told(part, question)]
@@ -50,8 +50,8 @@ def dodge(question: TicketQuestion) -> TicketPlan:
         return turns(question)
     if not held and any(_may_be_told(part, question) for part in queued):
         return _closed(question)
-    hold_s = _hold_s(question)
-    last_s = _last_s(question)
+    hold_s = hold_of(question)
+    last_s = expected_last_s(question)
     plans = [
         _plan(
             part,
@@ -72,10 +72,10 @@ def dodge(question: TicketQuestion) -> TicketPlan:
 
 def turns(question: TicketQuestion) -> TicketPlan:
     """Open the components that gave back longest ago, or all while one holds."""
-    hold_s = _hold_s(question) / 2
+    hold_s = hold_of(question) / 2
     first_s = max(_since_turn_s(part) for part in question.parts)
     is_early = _files_s(question) > hold_s
-    is_one_held = bool(_held(question))
+    is_one_held = bool(held_components(question))
     plans = [
         _plan(
             part,
@@ -94,8 +94,8 @@ def turns(question: TicketQuestion) -> TicketPlan:
 
 def spare(question: TicketQuestion) -> TicketPlan:
     """Let tickets come up when they do; queue further ones behind those that come up too early."""
-    hold_s = _hold_s(question)
-    last_s = _last_s(question)
+    hold_s = hold_of(question)
+    last_s = expected_last_s(question)
     far_s = FAR_HOLDS_UNGATED * hold_s
     plans = [
         _plan(replace(part, can_gate=False), question, hold_s, last_s, far_s=far_s, is_open=True)
@@ -104,12 +104,12 @@ def spare(question: TicketQuestion) -> TicketPlan:
     return TicketPlan(parts=tuple(plans), hold_s=hold_s, again_s=_again_s(question, hold_s))
 
 
-def _held(question: TicketQuestion) -> set[int]:
+def held_components(question: TicketQuestion) -> set[int]:
     """Return the components that hold at one of their sites."""
     return {part.component for part in question.parts if part.held_s is not None}
 
 
-def _last_s(question: TicketQuestion) -> Seconds:
+def expected_last_s(question: TicketQuestion) -> Seconds:
     """Return the time until the last component that the job needs is expected with its files, each
     at the site where that is first."""
     told = {part.component for part in question.parts if part.start_s is not None}
@@ -138,7 +138,7 @@ def _files_s(question: TicketQuestion) -> Seconds:
 
 def _counting(question: TicketQuestion) -> list[TicketPart]:
     """Return the components at the sites where they may start: one that holds at its site alone."""
-    held = _held(question)
+    held = held_components(question)
     return [p for p in question.parts if p.held_s is not None or p.component not in held]
 
 
@@ -158,7 +158,7 @@ def _plan(
     is_open: bool,
 ) -> PartPlan:
     is_held = part.held_s is not None
-    is_elsewhere = not is_held and part.component in _held(question)
+    is_elsewhere = not is_held and part.component in held_components(question)
     held_s = part.held_s or 0.0
     gives_back = is_held and (held_s >= hold_s or (last_s > far_s and held_s >= _look_s(question)))
     if part.can_gate:
@@ -185,7 +185,7 @@ def _plan(
 
 def _closed(question: TicketQuestion) -> TicketPlan:
     """Queue all tickets gated, until their sites have told when they would start."""
-    hold_s = _hold_s(question)
+    hold_s = hold_of(question)
     plans = [
         _plan(part, question, hold_s, 0.0, far_s=FOREVER, is_open=False) for part in question.parts
     ]
@@ -197,7 +197,7 @@ def _look_s(question: TicketQuestion) -> Seconds:
     return min(LOOK_S, question.slack_s)
 
 
-def _hold_s(question: TicketQuestion) -> Seconds:
+def hold_of(question: TicketQuestion) -> Seconds:
     run_s = question.run_s / HOLDS_OF_A_RUN
     return min(max(run_s, question.hold_min_s), question.hold_max_s)
 

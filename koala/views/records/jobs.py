@@ -310,6 +310,27 @@ class JobProgress(Record, frozen=True, kw_only=True):
     """Pairs of seconds since the start and skew."""
 
 
+class JobSize(Record, frozen=True, kw_only=True):
+    """Size of a malleable job, in processors, and the components that come and go."""
+
+    processors: int
+    """Processors of the components that run."""
+    least: int
+    """It starts with so many, and keeps them."""
+    total: int
+    """It grows to so many."""
+    resizes: int = 0
+    """Changes that its components were told in this attempt."""
+    joining: tuple[str, ...] = ()
+    """Labels of components that are about to join."""
+    leaving: tuple[str, ...] = ()
+    """Labels of components that were asked to give way."""
+    leave_at: Moment | None = None
+    """When the first of these is stopped; null: none."""
+    words: tuple[str, ...] = ()
+    """All of this as sentences."""
+
+
 class Setback(Record, frozen=True, kw_only=True):
     """An attempt that was given up."""
 
@@ -354,6 +375,8 @@ class JobDetails(JobSummary, frozen=True, kw_only=True):
     """Its expected start; null: no claim of it waits in a local queue."""
     progress: JobProgress | None = None
     """Progress of components that are kept together; null: they are not."""
+    size: JobSize | None = None
+    """Size of a malleable job in its attempt; null: the job is not, or is not placed."""
     transfers: tuple[Transfer, ...] = ()
     """Copies of input files in the last attempt."""
     claims_stopping: int = 0

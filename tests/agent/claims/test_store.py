@@ -13,9 +13,8 @@ import pytest
 from koala.common.protocol.messages import ArmNumber, Hold, Program, Release
 from koala.common.protocol.names import ClaimId
 from koala.errors import ConfigError, DiskError, JournalError
-from koala_agent.claims.events import Forget, StoreClaim
-from koala_agent.claims.settings import LeaseTimes
-from koala_agent.claims.states import Asked, Claim, Passed
+from koala_agent.claims.events import StoreClaim
+from koala_agent.claims.states import Claim, Passed
 from koala_agent.claims.store import Store
 from tests.harness.failing_disk import limit_pages
 
@@ -34,33 +33,6 @@ def a_claim(name: str = "j1/1/0/1") -> Claim:
         release=Release(claim=claim, number=ArmNumber(epoch=2, counter=3), release_at=12.0),
         values={"addr/0": "127.0.0.1:1"},
     )
-
-
-def test_what_was_committed_is_there_after_a_restart(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.commit([StoreClaim(claim=a_claim()), StoreClaim(claim=a_claim("j2/1/0/1"))])
-    store.commit([Forget(claim=ClaimId("j2/1/0/1"))])
-    store.set_epoch(7)
-    store.set_epoch(5)
-    store.set_port(4711)
-    leases = LeaseTimes(hold_lease_s=1.0, run_lease_s=float("inf"), kill_s=0.5)
-    store.set_leases(leases)
-    store.close()
-    store = Store(tmp_path)
-    assert store.claims() == [a_claim()]
-    assert store.forgotten() == ["j2/1/0/1"]
-    assert (store.epoch, store.port, store.leases) == (7, 4711, leases)
-    store.close()
-
-
-def test_the_last_write_of_a_turn_counts(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    asked = Claim(hold=a_claim().hold, secret="s", state=Asked(grace_until=1.0))
-    store.commit([StoreClaim(claim=asked), StoreClaim(claim=a_claim())])
-    assert store.claims() == [a_claim()]
-    store.commit([StoreClaim(claim=asked), Forget(claim=asked.id)])
-    assert store.claims() == []
-    store.close()
 
 
 def test_only_this_user_can_read_it(tmp_path: Path) -> None:

@@ -7,16 +7,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from koala.common.protocol.messages import Acknowledge, ClaimEnd, EndKind, Report, ReportState
+from koala.common.protocol.messages import ClaimEnd, EndKind, Report, ReportState
 from koala_agent.claims.events import (
     Adopted,
     BatchFound,
     CheckedIn,
     Collect,
     Collected,
-    Dismissed,
-    Event,
-    Forget,
     SendToDaemon,
     SendToStarter,
     StarterEnded,
@@ -25,7 +22,6 @@ from koala_agent.claims.events import (
     Submit,
     SubmitFailed,
     Withdraw,
-    Woken,
 )
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import LeaseTimes
@@ -34,13 +30,10 @@ from koala_agent.lrm.local_manager import EndCause
 from tests.agent.claims.table_script import (
     CLAIM,
     LOST,
-    RELEASE,
-    STOP,
     TELL_STOP,
     WELL,
     TableScript,
     a_hold,
-    an_arm,
     batch_ended,
     gone,
     reports,
@@ -55,13 +48,6 @@ def test_a_hold_is_written_down_and_then_submitted(script: TableScript) -> None:
     assert [type(output) for output in outputs] == [StoreClaim, Submit]
 
 
-def test_a_hold_said_twice_is_submitted_once(script: TableScript) -> None:
-    script.tell(a_hold())
-    outputs = script.tell(a_hold())
-    assert [report.state for report in reports(outputs)] == [ReportState.ASKED]
-    assert len(outputs) == 1
-
-
 def test_a_check_in_is_written_before_it_is_told(script: TableScript) -> None:
     script.tell(a_hold())
     outputs = script.table.handle(CheckedIn(claim=CLAIM, nonce="n"), 1.0)
@@ -69,19 +55,6 @@ def test_a_check_in_is_written_before_it_is_told(script: TableScript) -> None:
     (report,) = reports(outputs)
     assert (report.state, report.nonce) == (ReportState.GRANTED, "n")
     assert told(outputs) == [Adopted(leases=LeaseTimes())]
-
-
-def test_another_starter_of_a_bound_claim_is_sent_away(script: TableScript) -> None:
-    """A batch job that the site started again must not run."""
-    script.held()
-    (dismissed,) = script.tell(CheckedIn(claim=CLAIM, nonce="other"))
-    assert isinstance(dismissed, SendToStarter)
-    assert dismissed.nonce == "other"
-    assert isinstance(dismissed.message, Dismissed)
-
-
-def test_a_starter_of_an_unknown_claim_is_sent_away(script: TableScript) -> None:
-    assert isinstance(told(script.tell(CheckedIn(claim=CLAIM, nonce="n")))[0], Dismissed)
 
 
 def test_a_claim_that_nobody_checks_in_for_is_refused_when_nothing_is_left(
@@ -98,27 +71,6 @@ def test_a_refusal_has_the_batch_systems_words_for_the_wait(script: TableScript)
     script.wake()
     over = replace(batch_ended(EndCause.WITHDRAWN), waited_for="no match found")
     assert gone(script.tell(over)).reason == "not started within 5 s: no match found"
-
-
-def test_a_check_in_after_the_withdrawal_was_written_is_sent_away(script: TableScript) -> None:
-    script.tell(a_hold())
-    script.wake()
-    assert isinstance(told(script.tell(CheckedIn(claim=CLAIM, nonce="n")))[0], Dismissed)
-    assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.REFUSED
-
-
-def test_a_check_in_before_the_grace_time_ends_wins(script: TableScript) -> None:
-    script.tell(a_hold())
-    script.at = 4.9
-    script.tell(CheckedIn(claim=CLAIM, nonce="n"))
-    script.at = 6.0
-    assert script.tell(Woken()) == []
-
-
-def test_a_withdrawal_that_is_not_confirmed_is_ordered_again(script: TableScript) -> None:
-    script.tell(a_hold())
-    script.wake()
-    assert script.wake() == [Withdraw(claim=CLAIM)]
 
 
 def test_what_the_site_does_not_allow_is_refused_at_once() -> None:
@@ -165,20 +117,6 @@ def test_where_a_starter_checked_in_is_told_for_as_long_as_it_may_matter(
 
 
 # Unknown claims -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("order", [STOP, RELEASE, an_arm(), a_hold(is_granted=True)])
-def test_an_order_about_an_unknown_claim_is_answered_gone(
-    script: TableScript, order: Event
-) -> None:
-    assert gone(script.tell(order)).kind is EndKind.UNKNOWN
-    assert script.stored == {}
-
-
-def test_a_claim_that_is_over_never_comes_back(script: TableScript) -> None:
-    script.tell(a_hold(), SubmitFailed(claim=CLAIM, reason="no", is_transient=False))
-    assert script.tell(Acknowledge(claim=CLAIM)) == [Forget(claim=CLAIM)]
-    assert gone(script.tell(a_hold())).kind is EndKind.UNKNOWN
 
 
 # The local manager --------------------------------------------------------------------------------
@@ -266,10 +204,6 @@ def test_a_batch_job_that_was_over_before_its_starter_ran_could_not_begin(
 ) -> None:
     end = gone(script.tell(a_hold(), batch_ended(EndCause.CANCELLED_BEGUN)))
     assert (end.kind, "prolog" in end.reason) == (EndKind.LAUNCH, True)
-
-
-def test_a_batch_job_that_its_manager_lost_is_an_error_like_others(script: TableScript) -> None:
-    assert gone(script.tell(a_hold(), batch_ended(EndCause.LOST))).kind is EndKind.FAILED
 
 
 def test_a_program_that_its_site_cut_at_a_time_limit_brings_its_outputs_back(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from koala.common.protocol.messages import (
-    Acknowledge,
     ClaimEnd,
     EndKind,
     KvAnswer,
@@ -11,18 +10,14 @@ from koala.common.protocol.messages import (
     KvPut,
     Ping,
     Pong,
-    Report,
-    ReportState,
 )
 from koala_agent.claims.events import (
     Adopted,
     BatchEnded,
     BatchUnlisted,
     CheckedIn,
-    Collect,
     Collected,
     Event,
-    Forget,
     LeasesSet,
     SendToDaemon,
     SendToStarter,
@@ -30,8 +25,6 @@ from koala_agent.claims.events import (
     StarterEnded,
     StarterPassed,
     StarterSaid,
-    Submit,
-    SubmitFailed,
     Withdraw,
     Woken,
 )
@@ -54,32 +47,6 @@ from tests.agent.claims.table_script import (
 )
 
 # The end ------------------------------------------------------------------------------------------
-
-
-def test_gone_is_told_again_until_it_is_acknowledged(script: TableScript) -> None:
-    script.tell(a_hold(), SubmitFailed(claim=CLAIM, reason="no", is_transient=False))
-    assert gone(script.wake()).kind is EndKind.FAILED
-    assert gone(script.tell(STOP)).kind is EndKind.FAILED
-    script.restarted()
-    (report,) = script.table.inventory()
-    assert isinstance(report, Report)
-    assert report.state is ReportState.GONE
-    assert script.tell(Acknowledge(claim=CLAIM)) == [Forget(claim=CLAIM)]
-    assert script.table.wake_at is None
-
-
-def test_an_acknowledgement_of_what_is_not_gone_changes_nothing(script: TableScript) -> None:
-    script.held()
-    assert script.tell(Acknowledge(claim=CLAIM)) == []
-    assert CLAIM in script.stored
-
-
-def test_outputs_are_brought_back_before_gone_is_told(script: TableScript) -> None:
-    script.passed()
-    assert reports(script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL))) == []
-    (collect,) = script.tell(batch_ended())
-    assert isinstance(collect, Collect)
-    assert gone(script.tell(Collected(claim=CLAIM))) == WELL
 
 
 def test_an_output_that_is_missing_is_the_end_of_a_program_that_ended_well(
@@ -146,32 +113,6 @@ def test_outputs_of_what_failed_are_not_brought_back_after_a_stop(script: TableS
     assert gone(script.tell(STOP)) == failed
 
 
-def test_collecting_begins_again_after_a_restart(script: TableScript) -> None:
-    script.passed()
-    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL), batch_ended())
-    script.restarted()
-    (collect,) = script.tell(BatchUnlisted(claim=CLAIM))
-    assert isinstance(collect, Collect)
-
-
-def test_a_batch_job_that_lingers_after_its_end_is_withdrawn(script: TableScript) -> None:
-    script.passed()
-    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=WELL))
-    assert script.wake() == [Withdraw(claim=CLAIM)]
-    assert script.at == 30.0
-
-
-def test_a_claim_written_but_not_submitted_is_submitted_after_a_restart(
-    script: TableScript,
-) -> None:
-    script.tell(a_hold())
-    script.at = 1_000.0
-    script.restarted()
-    (submit,) = script.tell(BatchUnlisted(claim=CLAIM))
-    assert isinstance(submit, Submit)
-    assert script.table.wake_at == 1_005.0
-
-
 def test_a_claim_whose_starter_is_over_is_not_submitted_again_after_a_restart(
     script: TableScript,
 ) -> None:
@@ -189,22 +130,6 @@ def test_a_claim_whose_starter_is_over_is_not_submitted_again_after_a_restart(
 # Pings and values ---------------------------------------------------------------------------------
 
 
-def test_pings_of_the_bound_starter_are_passed_on_and_answered(script: TableScript) -> None:
-    script.held()
-    (output,) = script.tell(
-        StarterSaid(nonce="n", message=Ping(claim=CLAIM, nonce="n", sent_at=7.0))
-    )
-    assert output == SendToDaemon(message=Ping(claim=CLAIM, nonce="n", sent_at=7.0))
-    assert (
-        script.tell(
-            StarterSaid(nonce="other", message=Ping(claim=CLAIM, nonce="other", sent_at=7.0))
-        )
-        == []
-    )
-    pong = Pong(claim=CLAIM, nonce="n", sent_at=7.0, now=100.0)
-    assert told(script.tell(pong)) == [pong]
-
-
 def test_starters_get_what_answered_pings_measured_here_whatever_they_say_of_their_clock(
     script: TableScript,
 ) -> None:
@@ -218,21 +143,6 @@ def test_starters_get_what_answered_pings_measured_here_whatever_they_say_of_the
     (adopted,) = [one.message for one in sent if isinstance(one, SendToStarter)]
     assert isinstance(adopted, Adopted)
     assert adopted.clock == (4.0, 1.0, 100.0)
-
-
-def test_new_leases_reach_the_starters_that_are_there(script: TableScript) -> None:
-    script.held()
-    leases = LeaseTimes(hold_lease_s=10.0, run_lease_s=20.0, kill_s=1.0)
-    assert told(script.tell(LeasesSet(leases=leases))) == [Adopted(leases=leases)]
-    assert script.tell(LeasesSet(leases=leases)) == []
-
-
-def test_a_value_is_stored_and_said_again_in_the_inventory(script: TableScript) -> None:
-    script.held()
-    script.tell(StarterSaid(nonce="n", message=KvPut(claim=CLAIM, request=3, name="a", value="x")))
-    script.restarted()
-    put = KvPut(claim=CLAIM, request=0, name="a", value="x")
-    assert put in script.table.inventory()
 
 
 def test_an_answer_goes_back_under_the_starters_own_number(script: TableScript) -> None:

@@ -6,7 +6,6 @@ from koala.common.protocol.messages import ClaimEnd, EndKind, ReportState, Wait
 from koala.common.protocol.names import ClaimId
 from koala_agent.claims.events import (
     BatchFound,
-    BatchUnlisted,
     CheckedIn,
     GateFailed,
     HoldOrdered,
@@ -22,7 +21,7 @@ from koala_agent.claims.events import (
 from koala_agent.claims.states import Granted, Withdrawing
 from koala_agent.claims.table import REFUSED_TOLD_S, TICKET_RETRY_MAX_S, TICKET_S
 from koala_agent.claims.tickets import waits
-from tests.agent.claims.table_script import CLAIM, STOP, TableScript, a_hold, reports
+from tests.agent.claims.table_script import CLAIM, TableScript, a_hold, reports
 
 TICKET = a_hold(waits=True)
 GATED = a_hold(waits=True, is_gated=True)
@@ -55,13 +54,6 @@ def is_at_rest(script: TableScript) -> bool:
     return wake_at is None or wake_at >= TICKET_S
 
 
-def test_a_ticket_waits_until_it_is_stopped(script: TableScript) -> None:
-    script.tell(TICKET)
-    script.restarted()
-    script.at = TICKET_S - 1
-    assert orders(script.tell(STOP)) == [Withdraw(claim=CLAIM)]
-
-
 def test_a_ticket_that_nobody_asks_for_any_more_is_withdrawn(script: TableScript) -> None:
     script.tell(GATED)
     script.at = 0.9 * TICKET_S
@@ -78,13 +70,6 @@ def test_a_hold_with_another_gate_is_stored_and_then_carried_out(script: TableSc
     (report,) = reports(outputs)
     assert report.state is ReportState.ASKED
     assert orders(script.tell(TICKET)) == [OPEN]
-
-
-def test_a_hold_with_the_same_gate_orders_nothing(script: TableScript) -> None:
-    (submit,) = script.tell(GATED)
-    assert isinstance(submit, Submit)
-    assert submit.claim.hold.is_gated
-    assert orders(script.tell(GATED)) == []
 
 
 def test_a_gate_that_failed_is_set_again_later_and_later(script: TableScript) -> None:
@@ -120,14 +105,6 @@ def test_the_gate_of_a_listed_claim_is_set_again_after_a_restart(script: TableSc
     assert script.tell(LISTED) == [OPEN]
 
 
-def test_a_claim_that_is_not_listed_is_submitted_with_its_gate(script: TableScript) -> None:
-    script.tell(TICKET, GATED)
-    script.restarted()
-    (submit,) = script.tell(BatchUnlisted(claim=CLAIM))
-    assert isinstance(submit, Submit)
-    assert submit.claim.hold.is_gated
-
-
 def test_a_gate_is_in_the_submission_that_is_tried_again(script: TableScript) -> None:
     script.tell(TICKET, NO_ANSWER)
     assert orders(script.tell(GATED)) == [GATE], "the first one may have got through"
@@ -146,29 +123,6 @@ def test_a_submission_and_a_gate_that_failed_are_both_repeated(script: TableScri
 def test_a_submission_of_a_ticket_is_tried_later_and_later(script: TableScript) -> None:
     script.tell(TICKET)
     assert pauses(script, NO_ANSWER, 4) == [1.0, 2.0, 4.0, 8.0]
-
-
-def test_a_bound_claim_ignores_gates(script: TableScript) -> None:
-    script.tell(TICKET, CheckedIn(claim=CLAIM, nonce="n"))
-    (report,) = reports(script.tell(GATED))
-    assert report.state is ReportState.GRANTED
-    assert not script.stored[CLAIM].hold.is_gated
-    assert orders(script.tell(FAILED)) == []
-    assert orders(script.tell(LISTED)) == []
-    assert is_at_rest(script)
-
-
-def test_a_gated_claim_whose_job_started_all_the_same_is_granted(script: TableScript) -> None:
-    script.tell(GATED)
-    (report,) = reports(script.tell(CheckedIn(claim=CLAIM, nonce="n")))
-    assert report.state is ReportState.GRANTED
-
-
-def test_a_claim_that_is_withdrawn_is_not_gated_any_more(script: TableScript) -> None:
-    script.tell(TICKET, GATED, FAILED, STOP)
-    assert orders(script.tell(FAILED)) == []
-    assert orders(script.tell(TICKET)) == []
-    assert orders(script.wake()) == [Withdraw(claim=CLAIM)]
 
 
 def another(number: int) -> HoldOrdered:

@@ -8,7 +8,7 @@ from koala.common.protocol.messages import (
     Pace,
     PathsReport,
     Progress,
-    ReportState,
+    Resize,
     TryPaths,
 )
 from koala.common.protocol.names import ClaimId
@@ -17,17 +17,14 @@ from koala_agent.claims.events import (
     CheckedIn,
     Collect,
     Collected,
-    Dismissed,
     EndNoted,
     SendToDaemon,
     SendToStarter,
     StarterArmed,
     StarterEnded,
     StarterLost,
-    StarterPassed,
     StarterSaid,
     StoreClaim,
-    WantedComplete,
     Withdraw,
 )
 from koala_agent.claims.folder import StarterRecord
@@ -68,26 +65,7 @@ def test_a_release_waits_here_for_a_starter_that_is_away(script: TableScript) ->
     assert told(script.tell(back)) == [Adopted(leases=LeaseTimes()), RELEASE]
 
 
-def test_a_pass_is_heard_from_a_starter_that_comes_back(script: TableScript) -> None:
-    script.armed()
-    script.restarted()
-    outputs = script.tell(CheckedIn(claim=CLAIM, nonce="n", armed=NUMBER, passed_at=100.0))
-    assert [report.state for report in reports(outputs)] == [ReportState.PASSED]
-
-
-def test_armed_from_another_nonce_is_not_believed(script: TableScript) -> None:
-    script.held()
-    outputs = script.tell(StarterArmed(claim=CLAIM, nonce="other", number=NUMBER))
-    assert reports(outputs) == []
-    assert isinstance(told(outputs)[0], Dismissed)
-
-
 # Stop ---------------------------------------------------------------------------------------------
-
-
-def test_a_stop_before_the_check_in_withdraws(script: TableScript) -> None:
-    assert script.tell(a_hold(), STOP) == [Withdraw(claim=CLAIM)]
-    assert gone(script.tell(batch_ended(EndCause.WITHDRAWN))).kind is EndKind.STOPPED
 
 
 def test_a_stop_is_told_to_the_starter_and_gone_waits_for_the_local_manager(
@@ -136,29 +114,6 @@ def test_what_a_starter_wrote_down_before_the_stop_came_counts(script: TableScri
     outputs = script.tell(batch_ended(EndCause.WITHDRAWN, record=record))
     assert [type(output) for output in outputs if isinstance(output, Collect)] == [Collect]
     assert gone(script.tell(Collected(claim=CLAIM))) == WELL
-
-
-def test_a_starter_that_comes_back_hears_the_stop(script: TableScript) -> None:
-    script.passed()
-    script.tell(STOP)
-    script.restarted()
-    assert told(script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=100.0))) == [STOP]
-
-
-def test_a_pass_that_a_stop_did_not_prevent_is_told(script: TableScript) -> None:
-    script.armed()
-    script.tell(RELEASE, STOP)
-    outputs = script.tell(StarterPassed(claim=CLAIM, nonce="n", passed_at=100.0))
-    assert reports(outputs)[0].passed_at == 100.0
-    stopped = ClaimEnd(kind=EndKind.STOPPED)
-    script.tell(StarterEnded(claim=CLAIM, nonce="n", end=stopped))
-    assert reports(script.tell(batch_ended()))[0].passed_at == 100.0
-
-
-def test_what_the_daemon_does_not_name_is_stopped(script: TableScript) -> None:
-    script.held()
-    assert script.tell(WantedComplete(claims=frozenset([CLAIM]))) == []
-    assert told(script.tell(WantedComplete(claims=frozenset()))) == [STOP]
 
 
 def test_a_program_that_the_sites_cancel_killed_did_not_fail(script: TableScript) -> None:
@@ -230,3 +185,25 @@ def test_progress_is_told_and_not_kept_and_a_share_is_said_again_to_who_comes_ba
     told = SendToStarter(claim=CLAIM, nonce="n", message=pace)
     assert script.tell(pace) == [told]
     assert told in script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=1.0))
+
+
+# Resizes ------------------------------------------------------------------------------------------
+
+
+def a_resize(number: int, leave_s: float | None = None) -> Resize:
+    return Resize(claim=CLAIM, number=number, peers=an_arm().peers, leave_s=leave_s)
+
+
+def test_the_newest_resize_is_kept_over_restarts_and_told_to_who_comes_back() -> None:
+    script = TableScript()
+    script.tell(a_hold())
+    assert script.tell(a_resize(1)) == []  # nobody is there yet
+    assert told(script.tell(CheckedIn(claim=CLAIM, nonce="n")))[-1] == a_resize(1)
+    assert told(script.tell(a_resize(3))) == [a_resize(3)]
+    assert script.tell(a_resize(2)) == []
+    assert told(script.tell(a_resize(3, leave_s=5.0))) == [a_resize(3, leave_s=5.0)]
+    script.restarted()
+    back = script.tell(CheckedIn(claim=CLAIM, nonce="n", passed_at=1.0))
+    assert told(back)[-1] == a_resize(3, leave_s=5.0)
+    script.tell(STOP)
+    assert script.tell(a_resize(4)) == []

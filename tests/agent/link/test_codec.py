@@ -30,6 +30,7 @@ FACTS = codec.SiteDescription(
         may_kill_local=True,
         notice="its dialect is new",
         gate="hold",
+        books="qrsub",
     ),
 )
 CLAIM = ClaimId("j1/2/0/1")
@@ -114,6 +115,7 @@ def test_a_registration_has_the_facts_of_the_site() -> None:
         may_kill_local=True,
         notice="its dialect is new",
         gate="hold",
+        books="qrsub",
     )
 
 

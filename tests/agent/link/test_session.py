@@ -116,27 +116,6 @@ class SessionScript:
         self.receive(WantedEnd(), StopOthers(claims=frozenset(), transfers=frozenset()))
 
 
-def test_a_session_registers_tells_everything_and_then_believes_the_daemon() -> None:
-    script = SessionScript()
-    script.register("claim a", "claim b")
-    script.welcome(1)
-    hold = Order(body="hold", claim="j1/1/0/1")
-    fetch = Order(body="fetch", transfer="j1/1/t1")
-    script.receive(hold, Apply(hold))
-    script.receive(fetch, Apply(fetch))
-    everything = StopOthers(claims=frozenset({"j1/1/0/1"}), transfers=frozenset({"j1/1/t1"}))
-    script.receive(WantedEnd(), everything)
-    assert script.session.is_live
-    script.tell(Reported("granted"), Send("granted"))
-
-
-def test_a_higher_epoch_is_stored_before_anything_is_done_for_it() -> None:
-    script = SessionScript(epoch=4)
-    script.register()
-    script.receive(welcome(5), StoreEpoch(5), BeginSession(welcome(5)))
-    assert script.session.epoch == 5
-
-
 def test_a_daemon_of_an_older_epoch_is_told_so_and_left() -> None:
     script = SessionScript(epoch=7)
     script.register()
@@ -144,42 +123,6 @@ def test_a_daemon_of_an_older_epoch_is_told_so_and_left() -> None:
     script.receive(welcome(6), Send(Goodbye(reason=why)), HangUp(1, why, is_orderly=True))
     script.receive(Order(body="stop", claim="j1/1/0/1"))  # still in the pipe: ignored
     script.register()
-
-
-def test_orders_before_welcome_end_the_session() -> None:
-    """Its epoch is not known yet, so nothing of it may be believed."""
-    script = SessionScript()
-    script.register()
-    script.receive(Order(body="stop", claim="j1/1/0/1"), HangUp(1, "an order before Welcome"))
-
-
-def test_a_cut_before_the_end_of_what_is_wanted_stops_nothing() -> None:
-    script = SessionScript()
-    script.register()
-    script.welcome(1)
-    hold = Order(body="hold", claim="j1/1/0/1")
-    script.receive(hold, Apply(hold))
-    script.tell(Cut(connection=1, reason="gone"))
-    script.register()
-    script.welcome(1)
-    script.receive(WantedEnd(), StopOthers(claims=frozenset(), transfers=frozenset()))
-
-
-def test_reports_without_a_link_are_dropped_because_the_inventory_will_say_them() -> None:
-    script = SessionScript()
-    script.tell(Reported("a"))
-    script.wake(Dial(1))
-    script.tell(Reported("b"))
-    script.tell(
-        Dialled(connection=1, session="s", idle=3),
-        Send(Register(protocol=PROTOCOL, session="s", epoch_seen=0, idle=3)),
-        TakeInventory(1),
-    )
-    script.tell(Reported("c"))
-    script.tell(InventoryTaken(connection=1, reports=("abc",)), Send("abc"), Send(InventoryEnd()))
-    script.tell(Reported("d"), Send("d"))
-    script.tell(Cut(connection=1, reason="gone"))
-    script.tell(Reported("e"))
 
 
 def test_what_comes_before_our_inventory_is_taken_waits_for_it() -> None:
@@ -201,24 +144,6 @@ def test_what_comes_before_our_inventory_is_taken_waits_for_it() -> None:
         StopOthers(claims=frozenset({"j1/1/0/1"}), transfers=frozenset()),
     )
     assert script.session.is_live
-
-
-def test_what_came_before_our_inventory_does_not_outlive_its_session() -> None:
-    script = SessionScript()
-    script.wake(Dial(1))
-    script.session.handle(Dialled(connection=1, session="s", idle=3), script.now)
-    script.receive(welcome(1))
-    script.tell(Cut(connection=1, reason="gone"))
-    script.wake(Dial(2))
-    script.session.handle(Dialled(connection=2, session="s", idle=3), script.now)
-    script.tell(InventoryTaken(connection=2, reports=()), Send(InventoryEnd()))
-
-
-def test_a_beat_is_echoed_at_once() -> None:
-    script = SessionScript()
-    script.register()
-    beat = Beat(number=4, sent_at=12.5)
-    script.receive(beat, Send(beat))
 
 
 def test_a_silent_daemon_is_cut_and_dialled_again() -> None:
@@ -267,13 +192,6 @@ def test_a_refusal_is_tried_again_unless_it_is_final() -> None:
     assert script.session.wake_at is None
 
 
-def test_goodbye_of_the_daemon_is_no_end_of_ours() -> None:
-    script = SessionScript()
-    script.go_live()
-    script.receive(Goodbye(reason="restart"), HangUp(1, "the daemon said goodbye: restart"))
-    script.wake(Dial(2))
-
-
 @pytest.mark.parametrize(
     ("message", "why"),
     [
@@ -302,22 +220,6 @@ def test_an_orderly_end_says_goodbye_and_nothing_after_it() -> None:
         Finish(reason="SIGTERM", is_refused=False),
     )
     script.tell(Reported("late"))
-
-
-def test_an_end_without_a_link_needs_no_goodbye() -> None:
-    script = SessionScript()
-    script.tell(Closed("SIGTERM"), Finish(reason="SIGTERM", is_refused=False))
-
-
-def test_events_of_an_earlier_connection_are_ignored() -> None:
-    script = SessionScript()
-    script.go_live()
-    script.tell(Cut(connection=1, reason="gone"))
-    script.go_live()
-    script.tell(Cut(connection=1, reason="told twice"))
-    script.tell(Received(connection=1, message=Order(body="stop", claim="j1/1/0/1")))
-    script.tell(InventoryTaken(connection=1, reports=("old",)))
-    assert script.session.is_live
 
 
 @pytest.mark.parametrize("message", [welcome(1), WantedEnd()])
@@ -360,18 +262,6 @@ def test_site_figures_are_due_after_an_ask_even_when_they_are_the_same() -> None
     script.tell(SiteChanged(figures(3, through=2)), Send(figures(3, through=2)))
     script.now += 1.0
     script.tell(SiteChanged(figures(3, through=2), is_due=True), Send(figures(3, through=2)))
-
-
-def test_site_figures_are_told_again_in_each_session() -> None:
-    script = SessionScript()
-    script.tell(SiteChanged(figures(5)))
-    for number in (1, 2):
-        script.wake(Dial(number))
-        script.session.handle(Dialled(connection=number, session="s", idle=5), script.now)
-        script.tell(
-            InventoryTaken(connection=number, reports=()), Send(InventoryEnd()), Send(figures(5))
-        )
-        script.tell(Cut(connection=number, reason="gone"))
 
 
 # Any interleaving ---------------------------------------------------------------------------------

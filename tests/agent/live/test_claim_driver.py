@@ -10,9 +10,8 @@ from random import Random
 import pytest
 
 from koala.common.protocol import messages
-from koala.common.protocol.messages import LogChunk, SiteFigures, Watermark, Welcome
+from koala.common.protocol.messages import LogChunk, Watermark, Welcome
 from koala.common.protocol.names import ClaimId, SiteName
-from koala.common.protocol.versions import PROTOCOL
 from koala.common.runtime import clock
 from koala.common.wire.v1 import link_pb2
 from koala_agent.link import codec
@@ -20,7 +19,7 @@ from koala_agent.link.session import Session, Timing
 from koala_agent.link.session_driver import SessionDriver
 from koala_agent.link.session_events import Order
 from koala_agent.link.stream import StreamFactory
-from tests.agent.live.fake_daemon import GRANTED, FakeDaemon, fake_daemon, hold, patiently
+from tests.agent.live.fake_daemon import FakeDaemon, fake_daemon, patiently
 
 pytestmark = pytest.mark.live
 
@@ -98,34 +97,6 @@ async def linked(
         group.create_task(link.run())
         yield link
         link.close("the test is over")
-
-
-async def test_a_session_over_sockets_tells_the_inventory_and_takes_what_is_wanted() -> None:
-    agent = NotedAgent()
-    agent.reports = (messages.Report(claim=CLAIM, state=messages.ReportState.GRANTED, nonce="n"),)
-    async with fake_daemon() as daemon, linked(daemon, agent) as link:
-        session = await daemon.session()
-        assert daemon.metadata["koala-protocol"] == str(PROTOCOL)
-        assert session.register.site == "delft"
-        assert session.register.idle == 6
-        assert session.register.facts.starts_after_stop
-        found = await session.inventory()
-        assert found[CLAIM].state == GRANTED
-        assert found[CLAIM].nonce == "n"
-        session.welcome()
-        session.want(hold(CLAIM, "-c", "true"))
-        await agent.until(lambda: len(agent.named) == 1)
-        assert agent.named == [frozenset({CLAIM})]
-        assert [order.claim for order in agent.orders if isinstance(order, messages.Hold)] == [
-            CLAIM
-        ]
-        assert link.is_live
-        figures = SiteFigures(idle=3, through=1, processors=8, local_processors=2, queued_jobs=4)
-        link.send_figures(figures)
-        report = await session.next("site")
-        assert (report.idle, report.through, report.local_processors) == (3, 1, 2)
-        link.close("the test is over")
-        assert (await session.next("goodbye")).reason == "the test is over"
 
 
 async def test_what_cannot_be_meant_ends_the_session_and_not_the_agent() -> None:

@@ -17,38 +17,12 @@ from koala.common.identity.credentials import (
     RUNTIME_VARIABLE,
     TOKEN_VARIABLE,
 )
-from koala.common.wire.v1 import link_pb2
 from tests.agent.live.agent_process import a_job, agent_process, until
 from tests.agent.live.claim_steps import FOREVER, passed, running
 from tests.agent.live.fake_daemon import GONE, GRANTED, fake_daemon, hold
+from tests.harness.forked import serve_children
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
-
-
-async def test_a_claim_goes_through_its_whole_life_and_is_forgotten(tmp_path: Path) -> None:
-    job = a_job()
-    claim = f"{job}/1/0/1"
-    async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job) as agent:
-        session = await daemon.live(hold(claim, "-c", "exit 3"))
-        assert session.register.site == "delft"
-        assert session.register.facts.processors == 4
-        assert session.register.idle == 4
-        granted = await session.claim(claim, GRANTED)
-        assert granted.nonce
-        site = await session.next("site", lambda report: report.through == 1)
-        assert site.idle == 3
-        told = await passed(session, claim)
-        assert told.nonce == granted.nonce
-        gone = await session.claim(claim, GONE)
-        assert gone.nonce == granted.nonce
-        assert gone.passed_at == told.passed_at
-        assert (gone.end.kind, list(gone.end.statuses)) == ("exited", [3])
-        await agent.nothing_left()
-        await session.next("site", lambda report: report.idle == 4)
-        session.say(acknowledge=link_pb2.Acknowledge(claim=claim))
-        session.end()
-        again = await daemon.session()
-        assert claim not in await again.inventory()
 
 
 async def test_programs_get_nothing_of_the_credentials_that_started_their_agent(
@@ -56,6 +30,7 @@ async def test_programs_get_nothing_of_the_credentials_that_started_their_agent(
 ) -> None:
     """Theirs may be other users; what else it has in its environment they have, too."""
     known = (FILE_VARIABLE, TOKEN_VARIABLE, AUTHORITY_VARIABLE, RUNTIME_VARIABLE, ADDRESS_VARIABLE)
+    serve_children()  # while the folder of the test's own processes has its name
     for name in (*known, "KOALA_DEBUG", "TEST_MARK"):
         monkeypatch.setenv(name, "the agent's own")
     job = a_job()

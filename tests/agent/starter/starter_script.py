@@ -18,7 +18,7 @@ from koala_agent.starter.events import (
     Woken,
     WriteEnd,
 )
-from koala_agent.starter.state_machine import StarterMachine
+from koala_agent.starter.state_machine.starter import StarterMachine
 
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event

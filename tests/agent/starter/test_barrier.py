@@ -12,7 +12,6 @@ from koala_agent.starter.events import (
     Prepare,
     ProcessesCounted,
     Ready,
-    TooLate,
 )
 from tests.agent.starter.starter_script import OFFSET_S, StarterScript, ends, opens, said, the_end
 
@@ -23,13 +22,6 @@ def test_it_promises_when_lease_and_hold_outlast_d() -> None:
     actions = script.arm(1.0, late_s=3.0)
     assert Prepare(bundle={"x": 1}) in actions
     assert said(actions) == ["armed"]
-
-
-@pytest.mark.parametrize(("at", "late_s"), [(58.0, 3.0), (1.0, 60.0)])
-def test_it_does_not_promise_beyond_its_lease(at: float, late_s: float) -> None:
-    script = StarterScript()
-    script.adopted()
-    assert said(script.arm(at, late_s=late_s)) == []
 
 
 def test_it_passes_at_t() -> None:
@@ -51,13 +43,6 @@ def test_it_knows_whether_others_pass_at_the_same_instant(members: int) -> None:
     script.release(1.5)
     (action,) = [a for a in script.woken(2.0) if isinstance(a, Open)]
     assert action.has_peers is (members > 1)
-
-
-def test_it_passes_at_once_when_the_release_comes_after_t() -> None:
-    script = StarterScript()
-    script.adopted()
-    script.arm(1.0, release_at=2.0)
-    assert opens(script.release(3.0))
 
 
 def test_it_does_not_pass_before_t_where_a_release_may_be_late_for_a_moment_only() -> None:
@@ -109,30 +94,6 @@ def test_a_release_of_another_number_is_ignored() -> None:
     assert opens(script.release(2.1, counter=2))
 
 
-def test_an_arm_of_an_earlier_number_is_ignored() -> None:
-    script = StarterScript()
-    script.adopted()
-    script.arm(1.0, counter=2)
-    assert said(script.arm(1.1, counter=1)) == []
-    assert opens(script.release(2.0, counter=2))
-
-
-def test_a_release_does_not_open_what_was_not_promised() -> None:
-    script = StarterScript()
-    script.adopted()
-    script.arm(58.0, counter=1, late_s=3.0)
-    assert not opens(script.release(58.5, counter=1))
-
-
-def test_at_d_it_aborts_and_a_release_after_that_is_in_vain() -> None:
-    script = StarterScript()
-    script.adopted()
-    script.arm(1.0, late_s=3.0)
-    assert ends(script.woken(4.0))
-    assert not opens(script.release(4.0))
-    assert the_end(script.tell(ProcessesCounted(left=0), 4.1))["kind"] == "late"
-
-
 def test_what_went_wrong_meanwhile_is_told_at_d_and_nothing_is_promised_any_more() -> None:
     script = StarterScript()
     script.adopted()
@@ -143,44 +104,6 @@ def test_what_went_wrong_meanwhile_is_told_at_d_and_nothing_is_promised_any_more
     assert ends(script.woken(4.0))
     end = the_end(script.tell(ProcessesCounted(left=0), 4.1))
     assert (end["kind"], end["reason"]) == (lost.kind, lost.reason)
-
-
-def test_an_arm_that_is_said_again_at_d_is_not_promised_again() -> None:
-    script = StarterScript()
-    script.adopted()
-    assert "armed" in said(script.arm(1.0, late_s=3.0))
-    assert "armed" in said(script.arm(3.9, late_s=3.0))
-    actions = script.arm(4.0, late_s=3.0)
-    assert "armed" not in said(actions)
-    assert ends(actions)
-
-
-def test_a_release_that_comes_after_d_was_slept_through_is_in_vain() -> None:
-    script = StarterScript()
-    script.adopted()
-    script.arm(1.0, late_s=3.0)
-    actions = script.release(4.0)
-    assert ends(actions)
-    assert not opens(actions)
-
-
-def test_a_last_look_at_the_clock_that_forbids_it_ends_it() -> None:
-    script = StarterScript()
-    script.adopted()
-    script.arm(1.0, release_at=2.0)
-    script.release(1.5)
-    assert opens(script.woken(2.0))
-    assert ends(script.tell(TooLate(), 9.0))
-    assert not opens(script.release(9.1))
-
-
-def test_a_new_arm_extends_the_promise() -> None:
-    script = StarterScript()
-    script.adopted()
-    script.arm(1.0, counter=1, late_s=3.0)
-    script.arm(3.0, counter=2, late_s=3.0)
-    assert not ends(script.woken(5.0))
-    assert ends(script.woken(6.0))
 
 
 def test_a_new_arm_withdraws_the_release_of_a_starter_that_has_lost_a_machine() -> None:
@@ -212,16 +135,6 @@ def test_the_sample_with_the_shortest_round_trip_counts() -> None:
     assert script.machine.to_daemons(0.0) == pytest.approx(OFFSET_S)
 
 
-def test_a_stop_before_t_keeps_it_from_passing() -> None:
-    script = StarterScript()
-    script.adopted()
-    script.arm(1.0, release_at=2.0)
-    script.release(1.5)
-    assert ends(script.hear(1.6, "stop"))
-    assert not opens(script.woken(2.0))
-    assert the_end(script.tell(ProcessesCounted(left=0), 2.0))["kind"] == "stopped"
-
-
 def test_without_a_barrier_it_passes_when_the_daemon_answers_its_ping() -> None:
     script = StarterScript(no_barrier=True)
     assert not opens(script.adopted())  # by an agent whose daemon may have given the claim up
@@ -236,11 +149,3 @@ def test_without_a_barrier_it_passes_when_its_processes_are_ready_after_the_firs
     script.hear(0.1, "adopted", **leases)
     assert not opens(script.pong(0.2, 0.1))
     assert opens(script.tell(Ready(), 0.3))
-
-
-def test_without_a_barrier_and_without_an_answer_it_ends_with_its_lease() -> None:
-    script = StarterScript(no_barrier=True)
-    script.adopted()
-    actions = script.woken(60.0)
-    assert ends(actions)
-    assert not opens(actions)

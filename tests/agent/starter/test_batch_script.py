@@ -17,6 +17,7 @@ import pytest
 from koala_agent.placeholders import starter_installation
 from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.starter_installation import install_starter
+from koala_agent.starter.node.remote_nodes import helpers_archive
 
 INPUT_BYTES_MAX = 65_536
 """Most that `qrsh` passes on before its other end reads: with more it hangs (measured)."""
@@ -24,13 +25,24 @@ ROOM_BYTES = 12_000
 """For what comes beside it: specification, addresses, hosts."""
 
 
-@pytest.mark.parametrize(("by_files", "room_bytes"), [(False, ROOM_BYTES), (True, 11_000)])
-def test_it_fits_into_what_grid_engine_passes_on_to_a_helper(
-    by_files: bool, room_bytes: int
-) -> None:
+@pytest.mark.parametrize("by_files", [False, True])
+def test_it_fits_into_what_grid_engine_passes_on_to_a_helper(by_files: bool) -> None:
     """`qrsh` waits for ever with more on its standard input than it passes on unread."""
-    carried = starter_installation.starter_archive(by_files=by_files)
-    assert len(carried) + room_bytes < INPUT_BYTES_MAX
+    carried = helpers_archive(starter_installation.starter_archive(by_files=by_files))
+    assert len(carried) + ROOM_BYTES < INPUT_BYTES_MAX
+
+
+def test_what_a_helper_is_sent_needs_nothing_else() -> None:
+    archive = helpers_archive(starter_installation.starter_archive(by_files=True))
+    sent = json.loads(zlib.decompress(base64.b85decode(archive)))
+    names = {name.removesuffix(".py").replace("/", ".") for name in sent}
+    names |= {name.removesuffix(".__init__") for name in names}
+    for path in sorted(sent.keys() - {"starter.py", "koala_agent/starter/commands.py"}):
+        for node in ast.walk(ast.parse(sent[path])):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("koala_agent"):
+                is_package = node.module == "koala_agent.starter"
+                modules = {f"{node.module}.{alias.name}" for alias in node.names}
+                assert (modules if is_package else {node.module}) <= names, path
 
 
 @pytest.mark.parametrize("by_files", [False, True])

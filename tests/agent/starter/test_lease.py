@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from koala_agent.starter.events import Connected, Disconnected, Opened, ProcessesCounted
+from koala_agent.starter.events import Connected, Disconnected, ProcessesCounted
 from tests.agent.starter.starter_script import StarterScript, ends, the_end
-
-
-def test_the_lease_counts_from_the_sending_of_the_newest_answered_ping() -> None:
-    script = StarterScript()
-    script.adopted(0.1)
-    script.pong(20.0, sent_at=10.0)
-    assert not ends(script.woken(69.9))
-    assert ends(script.woken(70.0))
-    assert the_end(script.tell(ProcessesCounted(left=0), 70.1))["kind"] == "lease"
 
 
 def test_an_answer_out_of_order_does_not_shorten_the_lease() -> None:
@@ -21,14 +12,6 @@ def test_an_answer_out_of_order_does_not_shorten_the_lease() -> None:
     script.pong(20.0, sent_at=19.0)
     script.pong(21.0, sent_at=5.0)
     assert script.machine.lease_until() == 79.0
-
-
-def test_the_hold_deadline_ends_it_though_its_lease_goes_on() -> None:
-    script = StarterScript(hold_s=50.0)
-    script.adopted()
-    script.pong(40.0, sent_at=40.0)
-    assert ends(script.woken(50.0))
-    assert the_end(script.tell(ProcessesCounted(left=0), 50.0))["kind"] == "hold"
 
 
 def test_after_the_pass_the_run_lease_counts() -> None:
@@ -55,14 +38,3 @@ def test_a_lease_that_an_administrator_made_shorter_counts_from_the_next_answer(
     script.hear(152.0, "adopted", hold_lease_s=10.0, run_lease_s=600.0, kill_s=5.0)
     assert script.machine.lease_until() == 750.5
     assert not ends(script.woken(170.0))
-
-
-def test_an_infinite_run_lease_never_ends() -> None:
-    script = StarterScript(run_lease_s=float("inf"))
-    script.tell(Connected(), 0.1)
-    script.hear(0.1, "adopted", hold_lease_s=60.0, run_lease_s=float("inf"), kill_s=5.0)
-    script.arm(1.0, release_at=2.0)
-    script.release(1.5)
-    script.woken(2.0)
-    script.tell(Opened(at=2.0), 2.0)
-    assert not ends(script.woken(1e9))

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from koala.common.protocol.messages import EndKind
+from koala.common.protocol.messages import EndKind, Resize
 from koala.common.protocol.names import ClaimId
 from koala_agent.placeholders.launch_settings import LaunchSettings
 from koala_agent.placeholders.portable_source import portable
 from koala_agent.placeholders.starter_installation import install_starter
-from tests.agent.site import Site, a_shell_hold, a_site, an_arm
+from tests.agent.site import Site, a_hold, a_shell_hold, a_site, an_arm
 from tests.harness.programs import interpreters
 
 pytestmark = pytest.mark.live
@@ -153,3 +153,23 @@ class Record:
         "  self.left = left",
         "  return sum(left)",
     ]
+
+
+LEARNS = "from koala import job; it = next(job.resizes(after=0)); print(it.number, it.world_size)"
+
+
+@pytest.mark.usefixtures("two_machines")
+async def test_programs_on_all_machines_learn_of_a_resize(
+    tmp_path: Path, python: Path, scratch: Path | None
+) -> None:
+    hold = a_hold(executable=str(python), arguments=("-c", LEARNS), processes=2, is_malleable=True)
+    async with a_site(tmp_path, python=python, scratch=scratch, kind="slurm") as site:
+        await site.passed(hold)
+        peers = an_arm(hold, peers=1).peers
+        site.claims.order(Resize(claim=hold.claim, number=1, peers=peers))
+        end = (await site.gone()).end
+        assert end is not None
+        folder = site.folders.folder(hold.claim)
+        assert end.succeeded, (end, (folder / "placeholder.out").read_text())
+        said = [(folder / f"stdout.{number}").read_text() for number in range(2)]
+    assert said == ["1 4\n", "1 4\n"]

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from koala_agent.starter import kv_socket as exchange
 from koala_agent.starter import light
 from koala_agent.starter.batch_rules import BatchRules
 from koala_agent.starter.connection import Watch
 from koala_agent.starter.events import ProcessEnded
-from koala_agent.starter.kv_socket import KeyValueSocket
+from koala_agent.starter.exchange import kv_socket as exchange
+from koala_agent.starter.exchange.kv_socket import KeyValueSocket
 from koala_agent.starter.process_host import ProcessHost
 from koala_agent.starter.work_meter import WorkMeter
 

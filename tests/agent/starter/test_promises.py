@@ -31,8 +31,8 @@ from koala_agent.starter.events import (
     Unexecutable,
     Woken,
 )
-from koala_agent.starter.state_machine import StarterMachine
 from koala_agent.starter.state_machine.phases import Holding
+from koala_agent.starter.state_machine.starter import StarterMachine
 from tests.harness.properties import holds_for
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.common.protocol.messages import ClaimEnd, EndKind, Hold, LogRequest, ReportState, Stop
+from koala.common.protocol.messages import ClaimEnd, EndKind, Hold, LogRequest, Stop
 from koala.common.protocol.names import ClaimId
 from koala_agent import claim_driver
 from koala_agent.claims.settings import LeaseTimes
@@ -22,7 +22,7 @@ from koala_agent.placeholders.cleanup import remove_all
 from koala_agent.placeholders.logs import LogSource, read_log
 from koala_agent.placeholders.starter_installation import STARTERS
 from tests.agent.live.agent_process import until
-from tests.agent.site import Site, a_hold, a_shell_hold, a_site, an_arm
+from tests.agent.site import Site, a_hold, a_shell_hold, a_site
 from tests.agent.watching import Ear, process_ended
 
 pytestmark = pytest.mark.live
@@ -49,15 +49,6 @@ async def end_of(site: Site, claim: str = "j1/1/0/1") -> ClaimEnd:
     return report.end
 
 
-async def test_a_program_runs_after_the_barrier_and_its_end_is_told(tmp_path: Path) -> None:
-    async with a_site(tmp_path) as site:
-        passed = await site.passed(a_shell_hold("echo hello; exit 0"))
-        assert passed.passed_at is not None
-        end = await end_of(site)
-    assert end.succeeded, end
-    assert (folder(tmp_path) / "stdout.0").read_text() == "hello\n"
-
-
 async def test_claims_that_wait_for_their_archives_take_no_place_of_another(tmp_path: Path) -> None:
     comes = asyncio.Event()
 
@@ -71,22 +62,6 @@ async def test_claims_that_wait_for_their_archives_take_no_place_of_another(tmp_
             site.claims.order(replace(a_hold(f"j1/1/{number + 1}/1"), archive="t"))
         await site.granted(a_hold("j1/1/0/1"))
         comes.set()
-
-
-async def test_nothing_of_a_program_runs_before_the_release(tmp_path: Path, ear: Ear) -> None:
-    hold = a_shell_hold(f"echo ran > {ear.path}")
-    async with a_site(tmp_path) as site:
-        arm = an_arm(hold)
-        await site.armed(hold, arm)
-        assert not (folder(tmp_path) / ".koala" / "passed.json").read_text().strip()
-        state = await site.daemon.wait_for(ReportState.ARMED)
-        assert state.armed == arm.number
-        site.release(arm)
-        assert await ear.line() == "ran"
-        passed = await site.daemon.wait_for(ReportState.PASSED)
-        assert passed.passed_at is not None
-        assert passed.passed_at >= arm.release_at - 0.01
-        await site.gone()
 
 
 async def test_a_program_that_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> None:
@@ -111,15 +86,6 @@ async def test_the_end_of_the_run_lease_ends_an_escaped_daemon_as_well(
         site.daemon.is_answering = False
         await process_ended(escaped)
         assert (await end_of(site)).kind is EndKind.LEASE
-
-
-async def test_an_armed_starter_without_release_aborts_at_d(tmp_path: Path, ear: Ear) -> None:
-    hold = a_shell_hold(f"echo ran > {ear.path}")
-    async with a_site(tmp_path) as site:
-        await site.armed(hold, an_arm(hold, late_s=2.0))
-        end = await end_of(site)
-    assert end.kind is EndKind.LATE
-    assert not (folder(tmp_path) / ".koala" / "passed.json").read_text().strip()
 
 
 async def test_a_stop_ends_a_program_and_nothing_is_left(tmp_path: Path, ear: Ear) -> None:
@@ -244,20 +210,6 @@ async def test_limits_of_time_and_memory_reach_the_program(tmp_path: Path) -> No
         await site.passed(hold)
         assert (await end_of(site)).succeeded
     assert (folder(tmp_path) / "stdout.0").read_text().split() == ["7", str(512 * 1024)]
-
-
-async def test_a_second_starter_of_a_claim_exits_and_runs_nothing(tmp_path: Path, ear: Ear) -> None:
-    """As a site makes one that runs a batch job again: while the first runs, and afterwards."""
-    hold = a_shell_hold(f"echo $$ > {ear.path}; echo ran >> ran; exec sleep 600")
-    async with a_site(tmp_path) as site:
-        await site.passed(hold)
-        program = int(await ear.line())
-        again = command_of(parent_of(program))
-        assert await ended(again) == 0
-        os.kill(program, signal.SIGTERM)
-        await site.gone()
-        assert await ended(again) == 0
-    assert (folder(tmp_path) / "ran").read_text() == "ran\n"
 
 
 def parent_of(pid: int) -> int:

@@ -28,8 +28,8 @@ from koala_agent.starter.events import (
     RankEnded,
     Ready,
     Received,
+    Resize,
     Send,
-    Signal,
     SiteSignalled,
     Unexecutable,
     ValueRequested,
@@ -44,27 +44,6 @@ if TYPE_CHECKING:
 
 
 # Check in -----------------------------------------------------------------------------------------
-
-
-def test_it_dials_says_hello_and_forks_when_it_is_adopted() -> None:
-    script = StarterScript()
-    assert script.woken(0.0) == [Dial()]
-    hello, ping = script.tell(Connected(), 0.01)
-    assert isinstance(hello, Send)
-    assert hello.message["kind"] == "hello"
-    assert hello.message["armed"] is hello.message["passed_at"] is hello.message["end"] is None
-    assert isinstance(ping, Send)
-    assert ping.message["kind"] == "ping"
-    assert Fork() in script.adopted(0.02)
-
-
-def test_a_dismissed_one_ends_and_exits_without_a_word() -> None:
-    script = StarterScript()
-    script.tell(Connected(), 0.1)
-    assert ends(script.hear(0.2, "dismissed", reason="withdrawn"))
-    actions = script.tell(ProcessesCounted(left=0), 0.2)
-    assert said(actions) == []
-    assert Exit() in actions
 
 
 def test_one_that_was_dismissed_brings_no_files_though_its_program_could_not_start() -> None:
@@ -148,20 +127,6 @@ def test_another_machines_or_a_bad_measurement_spares_no_pings(boot: str, half_s
 # Running and ending -------------------------------------------------------------------------------
 
 
-def test_the_end_is_told_until_it_is_noted() -> None:
-    script = StarterScript()
-    script.running()
-    assert CountProcesses() in script.tell(ProcessEnded(index=0, status=0), 5.0)
-    actions = script.tell(ProcessesCounted(left=0, cpu_s=1.0, memory_bytes=7), 5.0)
-    assert said(actions) == ["ended"]
-    assert the_end(actions)["statuses"] == [0]
-    script.tell(Disconnected(), 5.1)
-    (hello, *_) = script.tell(Connected(), 6.0)
-    assert isinstance(hello, Send)
-    assert hello.message["end"] == the_end(actions)
-    assert Exit() in script.hear(6.1, "noted")
-
-
 def test_an_end_that_nobody_hears_is_not_told_for_ever() -> None:
     script = StarterScript()
     script.running()
@@ -171,26 +136,6 @@ def test_an_end_that_nobody_hears_is_not_told_for_ever() -> None:
     assert Exit() in script.woken(5.0 + 60.0)
 
 
-def test_the_pass_is_told_to_an_agent_that_comes_back() -> None:
-    script = StarterScript()
-    script.running()
-    script.tell(Disconnected(), 3.0)
-    (hello, *_) = script.tell(Connected(), 4.0)
-    assert isinstance(hello, Send)
-    assert hello.message["passed_at"] == OFFSET_S + 2.0
-    assert hello.message["armed"] == [1, 1]
-
-
-def test_what_outlives_the_main_processes_is_ended_by_term_and_then_kill() -> None:
-    script = StarterScript()
-    script.running()
-    script.tell(ProcessEnded(index=0, status=0), 5.0)
-    assert Signal(number=signal.SIGTERM) in script.tell(ProcessesCounted(left=2), 5.0)
-    assert script.tell(ProcessesCounted(left=1), 9.9) == [] or not ends(script.woken(9.9))
-    assert Signal(number=signal.SIGKILL) in script.tell(ProcessesCounted(left=1), 10.0)
-    assert the_end(script.tell(ProcessesCounted(left=0), 10.1))["kind"] == "exited"
-
-
 def test_a_failed_process_ends_the_others() -> None:
     script = StarterScript(processes=2)
     script.running()
@@ -198,39 +143,6 @@ def test_a_failed_process_ends_the_others() -> None:
     script.tell(ProcessEnded(index=0, status=-signal.SIGTERM), 5.1)
     end = the_end(script.tell(ProcessesCounted(left=0), 5.1))
     assert (end["kind"], end["statuses"]) == ("exited", [-15, 3])
-
-
-def test_a_process_that_ends_well_leaves_the_others() -> None:
-    script = StarterScript(processes=2)
-    script.running()
-    assert not ends(script.tell(ProcessEnded(index=1, status=0), 5.0))
-
-
-def test_the_wall_time_counts_from_the_pass() -> None:
-    script = StarterScript(wall_time_s=10.0)
-    script.running()
-    assert not ends(script.woken(11.9))
-    assert ends(script.woken(12.0))
-    assert the_end(script.tell(ProcessesCounted(left=0), 12.0))["kind"] == "wall-time"
-
-
-def test_the_sites_signal_ends_it_even_when_armed() -> None:
-    script = StarterScript()
-    script.adopted()
-    script.arm(1.0)
-    assert ends(script.tell(SiteSignalled(reason="SIGTERM from the site"), 1.1))
-    assert the_end(script.tell(ProcessesCounted(left=0), 1.1))["kind"] == "site"
-
-
-def test_an_unexecutable_program_is_told_with_the_check_in() -> None:
-    script = StarterScript()
-    script.tell(Unexecutable(reason="/nowhere: no such file"), 0.0)
-    script.tell(ProcessesCounted(left=0), 0.0)
-    (hello, *_) = script.tell(Connected(), 0.1)
-    assert isinstance(hello, Send)
-    end = hello.message["end"]
-    assert isinstance(end, dict)
-    assert (end["kind"], end["statuses"]) == ("unexecutable", [])
 
 
 def test_a_blocked_process_that_dies_is_forked_again() -> None:
@@ -390,13 +302,6 @@ def test_no_pass_is_told_while_another_machine_is_frozen() -> None:
     assert said(script.tell(ProcessesCounted(left=0), 4.2)) == ["passed", "ended"]
 
 
-def test_a_program_that_ends_at_once_has_told_its_pass() -> None:
-    script = running_on_machines()
-    script.tell(Opened(at=2.0, is_everywhere=False), 2.0)
-    script.tell(ProcessEnded(index=0, status=3), 2.0)
-    assert said(script.tell(ProcessesCounted(left=0), 2.1)) == ["passed", "ended"]
-
-
 def test_a_lost_machine_ends_the_component_but_not_between_armed_and_d() -> None:
     script = StarterScript()
     script.adopted()
@@ -506,3 +411,18 @@ def pinged(script: StarterScript) -> list[Action]:
         actions = script.woken(at)
         if any(isinstance(action, (Dial, Send)) for action in actions):
             return actions
+
+
+def test_a_resize_is_passed_on_once_and_only_if_it_is_newer() -> None:
+    script = StarterScript()
+    script.adopted()
+
+    def resized(at: float, number: int, leave_s: float | None = None) -> list[Action]:
+        actions = script.hear(at, "resize", number=number, bundle={"x": number}, leave_s=leave_s)
+        return [action for action in actions if isinstance(action, Resize)]
+
+    assert resized(1.0, 2) == [Resize(number=2, bundle={"x": 2})]
+    assert resized(1.1, 1) == resized(1.2, 2, leave_s=3.0) == []
+    assert resized(1.3, 3, leave_s=3.0) == [Resize(number=3, bundle={"x": 3}, leave_s=3.0)]
+    script.hear(2.0, "stop")
+    assert resized(2.1, 4) == []

@@ -36,12 +36,6 @@ def test_output_is_labelled_by_site_and_process(grid: Up) -> None:
     assert "submitted j" in done.stderr
 
 
-def test_the_status_is_that_of_the_command(grid: Up) -> None:
-    done = grid.koala("run", "--site", "delft", "--site", "vu", "--", "sh", "-c", "exit 3")
-    assert done.returncode == 3
-    assert "exit status 3" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [

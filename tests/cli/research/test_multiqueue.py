@@ -38,11 +38,6 @@ def test_the_document_has_the_keys_that_others_read() -> None:
     assert found["saturated"] is False
 
 
-def test_the_same_seed_gives_the_same_result_in_any_number_of_processes() -> None:
-    words = ("--policy", "LP-RD", "--reps", "2", "--utilization", "0.7", "--json")
-    assert simulate(*words) == simulate(*words, "--workers", "2")
-
-
 def test_saturation_is_said() -> None:
     status, out, _ = simulate("--policy", "GP", "--utilization", "1.1", "--reps", "2")
     assert status == 0

@@ -38,7 +38,7 @@ def test_a_synthetic_log_is_replayed(tmp_path: Path, words: tuple[str, ...]) -> 
         (("das", "--q", "2"), "--q 2 (expected a number more than 0, at most 1"),
         (("das", "--run", "0"), "--run 0 (expected a number more than 0"),
         (("lublin", "--stretch", "0"), "--stretch 0 (expected a number more than 0"),
-        (("lublin", "--overestimate", "0.5"), "--overestimate 0.5 (expected 0, or 1 or more)"),
+        (("lublin", "--overestimate", "0.5"), "overestimate = 0.5 (expected 0, or 1 or more)"),
         (("lublin", "--jobs", "0"), "0"),
     ],
 )

@@ -11,16 +11,8 @@ import pytest
 
 from tests.cli.command import koala
 from tests.cli.grids import Up
-from tests.cli.verbs.jobs import SLEEP
 
 pytestmark = pytest.mark.live
-
-
-@pytest.mark.parametrize("verb", ["show", "why", "timeline", "wait", "cancel", "logs", "outputs"])
-def test_an_unknown_job_exits_with_1_and_is_named(grid: Up, verb: str) -> None:
-    run = grid.koala(verb, "j999999")
-    assert (run.returncode, run.stdout) == (1, "")
-    assert "j999999" in run.stderr
 
 
 @pytest.mark.parametrize("verb", [("drain",), ("resume",), ("sites", "lost"), ("site",)])
@@ -31,15 +23,6 @@ def test_an_unknown_site_exits_with_1_and_the_known_ones_are_named(
     assert (run.returncode, run.stdout) == (1, "")
     assert "mars" in run.stderr
     assert "delft" in run.stderr
-
-
-def test_a_job_is_shown_as_text_and_as_json(grid: Up, finished: str) -> None:
-    assert "Finished" in grid.koala("show", finished).stdout
-    picture = json.loads(grid.koala("show", finished, "--json").stdout)
-    assert [part["label"] for part in picture["parts"]] == ["first", "second"]
-    assert picture["timeline"]["start_skew_s"] >= 0
-    assert "TWT  total waiting time" in grid.koala("timeline", finished).stdout
-    assert json.loads(grid.koala("timeline", finished, "--json").stdout)["phase"] == "Finished"
 
 
 def test_logs_are_labelled_or_those_of_one_component(grid: Up, finished: str) -> None:
@@ -149,14 +132,6 @@ def test_a_list_is_narrowed_by_user_site_and_time_and_has_the_asked_columns(
     assert table.splitlines()[0].split() == ["JOB", "PROGRAM", "ELAPSED"]
 
 
-def test_a_running_job_is_cancelled_and_then_stays_so(grid: Up) -> None:
-    job = grid.submit(SLEEP)
-    first = grid.koala("cancel", job, "--json")
-    assert first.returncode == 0
-    assert json.loads(first.stdout)["jobs"][0]["job"] == job
-    assert grid.koala("wait", job).stdout == f"{job}  Cancelled\n"
-
-
 def test_sites_files_and_metrics_answer_as_text_and_as_json(grid: Up) -> None:
     assert [site["site"] for site in json.loads(grid.koala("sites", "--json").stdout)["sites"]] == [
         "delft",
@@ -170,17 +145,6 @@ def test_sites_files_and_metrics_answer_as_text_and_as_json(grid: Up) -> None:
     assert json.loads(grid.koala("files", "list", "--json").stdout)["files"] == []
     assert json.loads(grid.koala("metrics", "--json").stdout)["sites"]["connected"] == 2
     assert "sites.connected" in grid.koala("metrics").stdout
-
-
-def test_a_drained_site_says_so_until_it_is_resumed(grid: Up) -> None:
-    drained = grid.koala("drain", "vu", "--json")
-    assert json.loads(drained.stdout)["state"] == "drained"
-    assert "drained" in grid.koala("sites").stdout
-    assert json.loads(grid.koala("resume", "vu", "--json").stdout)["state"] == "usable"
-    for words, state in ((("drain", "--wait"), "drained"), (("resume",), "usable")):
-        told = json.loads(grid.koala(*words, "--all", "--json").stdout)["sites"]
-        assert {site["state"] for site in told} == {state}
-        assert len(told) > 1
 
 
 @pytest.mark.parametrize("words", [("drain",), ("drain", "vu", "--all"), ("resume",)])

@@ -11,14 +11,14 @@ import grpc
 import pytest
 from grpc import aio
 
-from koala.common.files.orders import Uploaded, UploadOrder
+from koala.common.files.orders import UploadOrder
 from koala.common.files.uploads import UploadLimits
 from koala.common.protocol.messages import ClaimEnd, EndKind, Hold, Program
 from koala.common.protocol.names import ClaimId, SpooledName
 from koala.common.wire.v1 import files_pb2, files_pb2_grpc
 from koala.daemon.files.spool import AttemptComponent, EndedJob, Spool
 from koala.daemon.files.transfer_tokens import Purpose, token
-from koala.errors import RejectedError, SpecError
+from koala.errors import SpecError
 from koala_agent.claim_surroundings import check_outputs
 from koala_agent.claims.states import Claim, Gone
 from koala_agent.placeholders.result_files import upload_order
@@ -87,32 +87,6 @@ def a_claim_of(program: Program, token: str) -> Claim:
 def named(*names: str) -> dict[str, str]:
     """Files of a claim whose program runs in the claim's own folder."""
     return dict(zip(names, names, strict=True))
-
-
-async def test_outputs_and_logs_reach_the_spool_whole(tmp_path: Path) -> None:
-    content = some_bytes(2_000_000)
-    async with a_finished_claim(tmp_path) as (delft, order):
-        order.folder.joinpath("results").mkdir()
-        order.folder.joinpath("results", "model.bin").write_bytes(content)
-        order.folder.joinpath("empty").write_bytes(b"")
-        order.folder.joinpath("stdout.0").write_bytes(b"hello\n")
-        uploaded = await delft.files.upload(
-            replace(
-                order,
-                outputs=named("results/model.bin", "empty"),
-                logs=named("stdout.0"),
-            )
-        )
-    assert uploaded == (
-        Uploaded(name="results/model.bin", is_log=False, size_bytes=len(content)),
-        Uploaded(name="empty", is_log=False, size_bytes=0),
-        Uploaded(name="stdout.0", is_log=True, size_bytes=6),
-    )
-    spool = Spool(tmp_path / "spool")
-    assert spool.outputs(PLACE).joinpath("results", "model.bin").read_bytes() == content
-    assert spool.outputs(PLACE).joinpath("empty").read_bytes() == b""
-    assert spool.log(PLACE, "stdout.0").read_bytes() == b"hello\n"
-    assert list(spool.incoming.iterdir()) == []
 
 
 async def test_files_that_are_no_outputs_are_named_and_the_others_still_come(
@@ -323,33 +297,6 @@ async def test_a_name_under_a_file_that_exists_is_refused(tmp_path: Path) -> Non
         order.folder.joinpath("a", "b").write_bytes(b"file")
         (uploaded,) = await delft.files.upload(replace(order, outputs=named("a/b")))
     assert "INVALID_ARGUMENT" in uploaded.error
-
-
-async def test_outputs_of_the_attempt_that_finished_are_published_under_their_labels(
-    tmp_path: Path,
-) -> None:
-    async with a_finished_claim(tmp_path) as (delft, order):
-        for claim, label in (
-            ("j1/1/0/1", "left"),  # an earlier attempt, which did not finish
-            ("j1/2/0/1", "left"),
-            ("j1/2/1/1", "a label/with ../all"),
-            ("j1/2/2/1", ""),
-        ):
-            order.folder.joinpath("model.bin").write_bytes(claim.encode())
-            upload = an_upload(order.folder, order.relay, claim=claim, label=label)
-            await delft.files.upload(replace(upload, outputs=named("model.bin")))
-    spool = Spool(tmp_path / "spool")
-    assert not spool.published("j1").exists()
-    names = ("left/model.bin", "a%20label%2Fwith%20..%2Fall/model.bin", "2/model.bin")
-    assert spool.publish("j1", 2) == names
-    assert spool.publish("j1", 2) == names
-    assert [spool.published("j1").joinpath(name).read_bytes() for name in names] == [
-        b"j1/2/0/1",
-        b"j1/2/1/1",
-        b"j1/2/2/1",
-    ]
-    with pytest.raises(RejectedError, match="attempt 2 of j1 are published; attempt 1 cannot be"):
-        spool.publish("j1", 1)
 
 
 def test_an_output_that_came_late_or_again_is_published_by_doing_it_again(tmp_path: Path) -> None:

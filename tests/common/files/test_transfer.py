@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 
 from koala.common.files.retries import RetryLimits
 from koala.common.files.transfer import (
-    SPOILT_MAX,
     Cancelled,
     Checking,
     Ended,
     Fault,
     Keeping,
-    Queued,
     Reading,
     State,
     Transfer,
@@ -81,23 +79,6 @@ def failure(transfer: Transfer) -> TransferFailed:
     return transfer.state.report
 
 
-def test_a_copy_without_trouble_finishes_and_counts_from_its_order() -> None:
-    transfer = Transfer(ORDER, target="leiden", limits=LIMITS, now=0.0)
-    transfer.begin(10)
-    assert state_of(transfer) == Queued(since=10)
-    transfer.admit(15)
-    transfer.arrive(60, 16)
-    transfer.arrive(40, 18)
-    transfer.end("good", 18)
-    assert state_of(transfer) == Checking(promised="good")
-    transfer.compare("good", 19)
-    assert state_of(transfer) == Keeping(took_s=9)
-    transfer.finish()
-    report = TransferFinished(transfer="j1/1/t1", size_bytes=100, took_s=9)
-    assert state_of(transfer) == Ended(report=report)
-    assert transfer.is_over
-
-
 def progress(transfer: Transfer, now: float) -> tuple[int, float] | None:
     """A byte arrives; what is told of the copy then."""
     transfer.arrive(1, now)
@@ -140,21 +121,6 @@ def test_a_copy_of_an_earlier_life_goes_on_and_counts_the_time_it_took() -> None
     transfer.end("good", 13)
     transfer.compare("good", 14)
     assert transfer.state == Keeping(took_s=9)
-
-
-def test_more_bytes_than_ordered_from_an_earlier_life_are_thrown_away() -> None:
-    assert begun(have_bytes=101).offset == 0
-
-
-def test_after_a_cut_the_next_try_reads_on_where_the_bytes_ended() -> None:
-    transfer = begun()
-    transfer.arrive(60, 1)
-    cut(transfer, 2)
-    assert transfer.state == Waiting(retry_at=3)
-    transfer.retry(2.5)
-    assert transfer.state == Waiting(retry_at=3)
-    try_again(transfer)
-    assert transfer.offset == 60
 
 
 def test_pauses_double_up_to_their_limit_and_begin_again_after_progress() -> None:
@@ -215,19 +181,6 @@ def test_a_refusal_is_final() -> None:
     assert failure(transfer).at == "delft"
 
 
-def test_a_spoilt_copy_is_thrown_away_and_read_again_a_few_times() -> None:
-    transfer, now = begun(have_bytes=100), 0.0
-    for spoilt in range(1, SPOILT_MAX + 1):
-        transfer.end("good", now)
-        transfer.compare("bad", now)
-        if spoilt < SPOILT_MAX:
-            now = try_again(transfer)
-            assert transfer.offset == 0
-            transfer.arrive(100, now)
-    assert failure(transfer).at == ""
-    assert f"{SPOILT_MAX} spoilt copies" in failure(transfer).reason
-
-
 def test_a_whole_file_other_than_the_catalogues_is_the_sources_fault() -> None:
     transfer = begun(have_bytes=100)
     transfer.end("other", 1)
@@ -250,38 +203,11 @@ def test_more_bytes_than_ordered_from_the_source_are_its_fault() -> None:
     assert failure(transfer).at == "delft"
 
 
-def test_a_stream_that_ends_early_counts_as_a_cut() -> None:
-    transfer = begun()
-    transfer.arrive(99, 1)
-    transfer.end("good", 2)
-    assert transfer.state == Waiting(retry_at=3)
-
-
 def test_an_error_of_the_own_disk_while_checking_is_tried_again() -> None:
     transfer = begun(have_bytes=100)
     transfer.end("good", 1)
     transfer.cut(Fault.TARGET, "disk full", 2)
     assert isinstance(transfer.state, Waiting)
-
-
-def test_what_comes_after_a_cancellation_changes_nothing() -> None:
-    transfer = begun()
-    transfer.cancel()
-    transfer.arrive(1, 2)
-    transfer.end("good", 2)
-    cut(transfer, 2)
-    transfer.retry(2)
-    assert transfer.state == Cancelled()
-
-
-def test_ordered_again_it_reads_from_the_new_address_and_keeps_its_bytes() -> None:
-    transfer = begun()
-    transfer.arrive(60, 1)
-    transfer.redirect(replace(ORDER, address="relay:2", token="other"))
-    cut(transfer, 2)
-    try_again(transfer)
-    assert transfer.offset == 60
-    assert transfer.order.address == "relay:2"
 
 
 BYTES = st.integers(0, 60)

@@ -97,19 +97,6 @@ async def renewed(stage: Secured, identity: Identity) -> Identity:
 # --- join tokens ----------------------------------------------------------------------------------
 
 
-async def test_a_site_joins_and_registers_as_itself(tmp_path: Path) -> None:
-    async with secured(tmp_path) as stage:
-        token = await stage.token("delft")
-        path = await join(token, "delft", tmp_path / "agent")
-        assert path == identity_path(tmp_path / "agent")
-        assert path.stat().st_mode & 0o777 == 0o600
-        async with linked(stage, Identity.read(path), "delft") as call, stage.client() as client:
-            await first(call, "welcome")
-            assert [site["site"] for site in await client.sites()] == ["delft"]
-            (enrolment,) = await client.enrolments()
-            assert (enrolment["site"], enrolment["state"]) == ("delft", "enrolled")
-
-
 async def test_a_token_is_good_once(tmp_path: Path) -> None:
     async with secured(tmp_path) as stage:
         token = await stage.token("delft")
@@ -352,20 +339,6 @@ def test_tries_to_renew_are_seldom_at_first_and_many_at_the_end() -> None:
         left_s -= pause_s(left_s)
         tries += 1
     assert tries > 20, "of the shortest certificate's last third"
-
-
-def test_enrolments_are_the_same_when_read_again(tmp_path: Path) -> None:
-    tmp_path.chmod(0o700)
-    one = CredentialStore(tmp_path)
-    one.add_site("delft", owner="ann", by="root")
-    one.enrol("leiden", serial="ab", expires_at=9e9)
-    token = one.add_user("ann", Role.USER, by="root")
-    two = CredentialStore(tmp_path)
-    assert (two.sites, two.users) == (one.sites, one.users)
-    assert two.user_of_token(token).name == "ann"
-    text = (tmp_path / "enrolments.json").read_text()
-    assert token not in text
-    assert token[-20:] not in text
 
 
 # --- changes that are refused ---------------------------------------------------------------------

@@ -124,18 +124,6 @@ async def test_everything_a_daemon_writes_is_private(tmp_path: Path) -> None:
     assert wrong == {}
 
 
-def test_an_agent_does_not_use_a_key_that_others_may_read(tmp_path: Path) -> None:
-    path = identity_path(tmp_path)
-    private_folder(path.parent)
-    with pytest.raises(ConfigError, match=r"site delft has no certificate yet .*koala site add"):
-        find_identity(tmp_path, "delft")
-    Forge(tmp_path / "daemon").identity("delft").write(path)
-    find_identity(tmp_path, "delft")
-    path.chmod(0o640)
-    with pytest.raises(ConfigError, match="mode 0640"):
-        find_identity(tmp_path, "delft")
-
-
 def spoilt_identities(folder: Path) -> dict[str, bytes]:
     """A site's identity, spoilt in several ways, by what is said of it."""
     good, other = (Forge(folder / name).identity("delft") for name in ("daemon", "other"))

@@ -40,6 +40,7 @@ ALLOWED: dict[Role | CallerKind | None, tuple[str, ...]] = {
 LEAST = {
     "Koala/Submit": Role.USER,
     "Koala/Cancel": Role.USER,
+    "Koala/Resize": Role.USER,
     "Koala/ChangeSite": Role.USER,
     "Koala/AddSite": Role.USER,
     "Koala/RevokeSite": Role.USER,

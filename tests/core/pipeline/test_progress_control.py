@@ -11,7 +11,6 @@ from koala.core.model.events import ProgressReported
 from koala.core.model.progress_reports import POINTS_MAX, MemberReport
 from koala.core.model.values import JobId, SiteName
 from koala.core.pipeline.progress_control import cycles_between_questions
-from koala.core.policy_api import Policies
 from koala.policies import chosen
 from tests.harness.builders import FREE, a_component, a_job, a_site
 from tests.harness.script import Script
@@ -147,13 +146,6 @@ def test_what_was_slowed_down_for_one_that_is_over_runs_freely(script: Script) -
 
 def test_a_policy_that_is_gone_corrects_nothing() -> None:
     policies = chosen()
-    script = Script(
-        Policies(
-            place=policies.place,
-            claim=policies.claim,
-            claim_timed=policies.claim_timed,
-            queueing=policies.queueing,
-        )
-    )
+    script = Script(replace(policies, progress={}))
     told(begun(script), 8, 4.0, 1.0)
     script.close()

@@ -41,14 +41,6 @@ async def round_trip(agent: FakeAgent) -> None:
     await agent.until("kv_answer", count + 1)
 
 
-async def test_a_ping_of_a_wanted_claim_is_answered_with_its_own_instant(tmp_path: Path) -> None:
-    async with running_job(tmp_path) as (agent, _, _, claim):
-        agent.tell(ping=pb.Ping(claim=claim, nonce=f"n-{claim}", sent_at=123.25))
-        (pong,) = await agent.until("pong")
-        assert (pong.pong.claim, pong.pong.sent_at) == (claim, 123.25)
-        assert pong.pong.now > 1e9
-
-
 async def test_a_ping_of_another_starter_is_not_answered(tmp_path: Path) -> None:
     async with running_job(tmp_path) as (agent, _, _, claim):
         agent.tell(ping=pb.Ping(claim=claim, nonce="somebody else", sent_at=1.0))
@@ -64,42 +56,6 @@ async def test_a_ping_of_a_claim_that_is_to_stop_is_not_answered(tmp_path: Path)
         agent.tell(ping=pb.Ping(claim=claim, nonce=f"n-{claim}", sent_at=1.0))
         await round_trip(agent)
         assert agent.heard_of("pong") == []
-
-
-async def test_a_ping_of_an_unknown_claim_brings_its_stop(tmp_path: Path) -> None:
-    async with running_job(tmp_path) as (agent, _, _, _):
-        agent.tell(ping=pb.Ping(claim="j7/1/0/1", nonce="n", sent_at=1.0))
-        (stop,) = await agent.until("stop")
-        assert stop.stop.claim == "j7/1/0/1"
-        await agent.until("acknowledge")  # the agent says it is gone: that is well
-        assert agent.acknowledged == ["j7/1/0/1"]
-
-
-async def test_an_end_said_again_is_acknowledged_again(tmp_path: Path) -> None:
-    async with running_job(tmp_path) as (agent, client, job, claim):
-        agent.end(claim)
-        agent.end(claim)
-        await agent.until("acknowledge", 2)
-        assert await client.wait(job) == "Finished"
-
-
-async def test_values_travel_between_components_of_a_live_attempt(tmp_path: Path) -> None:
-    async with running_job(tmp_path) as (agent, client, job, claim):
-        agent.tell(kv_get=pb.KvGet(claim=claim, request=1, name="port", wait_s=30.0))
-        agent.tell(kv_put=pb.KvPut(claim=claim, request=2, name="port", value="4242"))
-        answers = {a.kv_answer.request: a.kv_answer for a in await agent.until("kv_answer", 2)}
-        assert answers[2].ok
-        assert (answers[1].ok, answers[1].value) == (True, "4242")
-        agent.tell(kv_get=pb.KvGet(claim=claim, request=3, name="never", wait_s=0.2))
-        agent.tell(kv_put=pb.KvPut(claim=claim, request=4, name="port", value="1"))
-        answers = {a.kv_answer.request: a.kv_answer for a in await agent.until("kv_answer", 4)}
-        assert answers[3].error == "no value for 'never' after 0.2 s"
-        assert "another value" in answers[4].error
-        agent._take = lambda message: None  # type: ignore[method-assign]
-        await client.cancel(job)
-        agent.tell(kv_get=pb.KvGet(claim=claim, request=5, name="port", wait_s=9.0))
-        answers = {a.kv_answer.request: a.kv_answer for a in await agent.until("kv_answer", 5)}
-        assert "not of a live attempt" in answers[5].error
 
 
 async def test_a_catalogue_follows_the_sites_files(tmp_path: Path) -> None:

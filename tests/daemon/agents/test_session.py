@@ -9,7 +9,6 @@ from koala.common.protocol.messages import (
     Beat,
     Facts,
     FromAgent,
-    Goodbye,
     InventoryEnd,
     Register,
     Reject,
@@ -129,30 +128,11 @@ def test_a_site_whose_two_ends_name_different_users_is_refused_for_good() -> Non
     assert told(users=(UserName("ann"), *others)) == told(owner=UserName("ann")) == told() == []
 
 
-def test_another_protocol_is_refused_for_good() -> None:
-    reason, is_final = rejection(session().receive(registration(protocol=1), 0.0))
-    told = f"the agent speaks protocol 1 (version 1), this daemon {PROTOCOL}: install the same"
-    assert reason.startswith(told)
-    assert is_final
-
-
-def test_an_unknown_site_is_told_the_known_ones() -> None:
-    reason, is_final = rejection(session().receive(registration(site="leiden"), 0.0))
-    assert reason == "unknown site 'leiden': the configuration lists delft"
-    assert is_final
-
-
 def test_an_open_daemon_takes_any_site() -> None:
     allowlist = Allowlist(epoch=5, sites={}, is_open=True)
     machine = Session(allowlist, Timing(), now=0.0)
     assert machine.receive(registration(site="leiden"), 0.0) == []
     assert machine.site == "leiden"
-
-
-def test_an_agent_that_served_a_later_epoch_is_refused_but_may_come_again() -> None:
-    reason, is_final = rejection(session().receive(registration(epoch_seen=6), 0.0))
-    assert "epoch 6" in reason
-    assert not is_final
 
 
 def test_words_at_a_wrong_place_end_the_session() -> None:
@@ -169,11 +149,6 @@ def test_words_at_a_wrong_place_end_the_session() -> None:
         assert kinds(machine.receive(script[-1], 0.0)) == ["reject", "EndSession"]
         assert machine.receive(GRANTED, 0.0) == []
         assert machine.wake_at is None
-
-
-def test_a_goodbye_ends_the_session_without_fault() -> None:
-    outputs = live().receive(Goodbye(reason="maintenance"), 1.0)
-    assert outputs == [EndSession(reason="the agent said goodbye: maintenance", is_fault=False)]
 
 
 def test_a_beat_goes_out_in_time_and_measures_the_round_trip() -> None:
@@ -195,13 +170,6 @@ def test_beats_that_an_agent_never_echoes_are_forgotten() -> None:
     assert machine.receive(Beat(number=2 * BEATS_MAX, sent_at=0.0), now + 0.5) == [
         RoundTripMeasured(2.5)
     ]
-
-
-def test_a_silent_agent_is_cut_and_a_beating_one_is_not() -> None:
-    machine = live()
-    machine.receive(Beat(number=1, sent_at=0.0), 10.0)
-    assert kinds(machine.wake(24.9)) == ["beat"]
-    assert machine.wake(25.0) == [EndSession(reason="silent for 15 s", is_fault=True)]
 
 
 def test_a_stream_that_never_registers_is_cut() -> None:

@@ -56,16 +56,6 @@ async def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
         assert await client.list_jobs() == []
 
 
-async def test_a_full_queue_delays_or_refuses_as_the_client_wants(tmp_path: Path) -> None:
-    config = config_of(tmp_path, parameters="queue_jobs_max = 1")
-    async with running(config) as daemon, AsyncClient(daemon.address) as client:
-        await client.submit(ONE)
-        with pytest.raises(RejectedError, match="full"):
-            await client.submit(ONE, reject_if_full=True)
-        delayed = await client.submit(ONE)
-        assert (await client.show(delayed.job))["phase"] == "Delayed"
-
-
 async def test_components_that_never_fit_together_are_refused_however_they_are_submitted(
     tmp_path: Path,
 ) -> None:

@@ -50,24 +50,6 @@ async def lot(since: AsyncGenerator[Sequence[Notice], None]) -> list[int]:
     return [notice.number for notice in await anext(since)]
 
 
-async def test_old_notices_come_from_the_journal_and_new_ones_follow(tmp_path: Path) -> None:
-    async with hub(tmp_path, past=2500) as (the, journal):
-        publish(the, journal, 2501, 2510)
-        assert await take(the, the.start(0), 2510) == list(range(1, 2511))
-        assert await take(the, the.start(2505), 5) == [2506, 2507, 2508, 2509, 2510]
-        assert the.watchers == 0
-
-
-async def test_a_watcher_of_only_new_ones_waits_for_them(tmp_path: Path) -> None:
-    async with hub(tmp_path, past=5) as (the, journal), asyncio.TaskGroup() as group:
-        taking = group.create_task(take(the, the.start(-1), 2))
-        await asyncio.sleep(0)
-        publish(the, journal, 6, 6)
-        await asyncio.sleep(0)
-        publish(the, journal, 7, 7)
-        assert await taking == [6, 7]
-
-
 async def test_one_that_fell_behind_is_cut_and_resumes_without_a_gap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from koala.core.digest import digest
-from koala.core.model.actions import ClaimProcessors
 from koala.core.model.events import JobSubmitted
 from koala.core.model.parameters import Parameters
 from koala.core.scheduler import Scheduler
@@ -19,29 +18,6 @@ from koala.daemon.storage.journal import Journal
 from koala.errors import JournalError, UnreachableError
 from koala.policies import chosen
 from tests.daemon.loop.bench import REGISTERED, SlowClock, bench, kinds, register, submit
-
-
-async def test_an_answer_comes_when_its_event_is_durable(tmp_path: Path) -> None:
-    async with bench(tmp_path) as the:
-        job = await the.event_loop.ask(submit)
-        assert job == "j1"
-        assert the.journal.seq >= 1
-        assert [notice.job for notice in the.received.notices] == ["j1"]
-    assert kinds(tmp_path)[0] == "JobSubmitted"
-
-
-async def test_an_action_leaves_after_the_commit_of_its_event(tmp_path: Path) -> None:
-    async with bench(tmp_path) as the:
-        the.event_loop.post(register)
-        await the.event_loop.ask(submit)
-        async with asyncio.timeout(90):
-            while not the.received.actions:
-                await the.event_loop.ask(lambda turn: None)
-        durable, action = the.received.actions[0]
-        assert isinstance(action, ClaimProcessors)
-    story = kinds(tmp_path)  # in which a busy machine may have more than one Woken
-    scan = story.index("Woken", story.index("JobSubmitted"))
-    assert durable >= scan + 1, story
 
 
 async def test_what_came_is_handled_before_woken_of_the_same_instant(tmp_path: Path) -> None:

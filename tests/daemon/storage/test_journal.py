@@ -2,11 +2,7 @@
 
 import json
 import os
-import signal
 import sqlite3
-import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import get_args
 
@@ -14,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala.core.model.events import EVENTS, Event, ParametersChanged, SiteDrained, Woken
+from koala.core.model.events import EVENTS, Event, ParametersChanged, SiteDrained
 from koala.core.model.parameters import PAPER, Parameters
 from koala.core.model.values import SiteName, UserName
 from koala.daemon.storage import journal as journal_module
@@ -102,23 +98,6 @@ def written(folder: Path, count: int) -> Path:
     return folder / FILE
 
 
-def test_what_was_committed_is_read_with_its_answers_in_order(tmp_path: Path) -> None:
-    journal, none = opened(tmp_path / "state")
-    assert none == []
-    answers = [3, ["placement", [[0, "delft", None, 0.0]]]]
-    told = [record(1), record(2, answers=answers), record(3)]
-    journal.append(Batch(records=told[:2], digest="d2"))
-    journal.append(Batch(records=told[2:]))
-    journal.close()
-    again, found = opened(tmp_path / "state")
-    assert found == told
-    assert (again.seq, again.last_at) == (3, 103.0)
-    assert again.last_digest() == (2, "d2")
-    again.append(Batch(records=[record(4)]))
-    again.close()
-    assert read(tmp_path / "state") == [*told, record(4)]
-
-
 async def test_notices_keep_their_numbers_over_a_restart(tmp_path: Path) -> None:
     journal, _ = opened(tmp_path)
     notices = [Notice(number=n, at=1.0, job=f"j{n}", phase="Placing", text="t") for n in (1, 2, 3)]
@@ -145,28 +124,6 @@ async def test_only_the_newest_notices_are_kept(
     journal.close()
 
 
-def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
-    before = os.umask(0o022)
-    try:
-        journal, _ = opened(tmp_path / "state")
-        journal.append(Batch(records=[record(1)]))
-    finally:
-        os.umask(before)
-    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "state").iterdir()}
-    assert {"journal.db", "journal.db-wal", "journal.mark", "lock"} <= set(modes)
-    assert set(modes.values()) == {0o600}
-    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
-    journal.close()
-
-
-def test_a_second_opener_is_told_who_has_the_state_directory(tmp_path: Path) -> None:
-    journal, _ = opened(tmp_path)
-    with pytest.raises(JournalError, match=rf"{tmp_path}.*another daemon.*pid {os.getpid()}"):
-        Journal.open(tmp_path)
-    journal.close()
-    opened(tmp_path)[0].close()
-
-
 def test_another_format_is_refused_with_both_numbers(tmp_path: Path) -> None:
     file = written(tmp_path, 1)
     with sqlite3.connect(file) as connection:
@@ -182,88 +139,6 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "journal.db").write_bytes(b"what is this\n" * 100)
     with pytest.raises(JournalError, match="damaged: it cannot be read: file is not a database"):
         Journal.open(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ("UPDATE event SET body = replace(body, 'user 2', 'user 9') WHERE seq = 2", "event 2"),
-        ("DELETE FROM event WHERE seq = 2", "event 2 is missing"),
-        ("DELETE FROM event WHERE seq = 3", "ends with event 2, but event 3 had been committed"),
-        ("DELETE FROM event", "ends with event 0, but event 3 had been committed"),
-        ("UPDATE event SET at = 5.0 WHERE seq = 3", "event 3"),
-    ],
-)
-def test_a_changed_row_is_found(tmp_path: Path, change: str, said: str) -> None:
-    file = written(tmp_path, 3)
-    with sqlite3.connect(file) as connection:
-        connection.execute(change)
-    connection.close()
-    with pytest.raises(JournalError, match=said):
-        opened(tmp_path)
-    with pytest.raises(JournalError, match=r"event \d"):
-        read(tmp_path)
-
-
-def test_a_lost_write_ahead_log_is_found(tmp_path: Path) -> None:
-    """SQLite itself opens what is left and says that all is well."""
-    journal, _ = opened(tmp_path / "state")
-    for seq in range(1, 6):
-        journal.append(Batch(records=[record(seq)]))
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for name in ("journal.db", "journal.mark"):
-        copy.joinpath(name).write_bytes((tmp_path / "state" / name).read_bytes())
-    journal.close()
-    with pytest.raises(JournalError, match=r"damaged|format 0"):
-        opened(copy)
-
-
-def test_a_database_deleted_under_the_daemon_is_noticed(tmp_path: Path) -> None:
-    journal, _ = opened(tmp_path)
-    journal.append(Batch(records=[record(1)]))
-    journal.path.unlink()
-    with pytest.raises(JournalError, match="cannot be written"):
-        journal.append(Batch(records=[record(2)]))
-    journal.close()
-
-
-WRITER = """
-import sys
-from pathlib import Path
-from koala.core.model.events import Woken
-from koala.daemon.storage.folder import FILE, POSITION_FILE
-from koala.daemon.storage.journal import Journal
-from koala.daemon.storage.records import Batch, Record
-journal = Journal.open(Path(sys.argv[1]))
-assert list(journal.records()) is not None
-seq = journal.seq
-while True:
-    seq += 1
-    journal.append(Batch(records=[Record(seq=seq, at=float(seq), event=Woken(), answers=[])]))
-    print(seq, flush=True)
-"""
-
-
-def test_a_killed_writer_loses_no_acknowledged_event(tmp_path: Path) -> None:
-    acknowledged = 0
-    for _ in range(2):  # the second one goes on after the first
-        writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(tmp_path)],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-        assert writer.stdout is not None
-        for _ in range(30):
-            acknowledged = int(writer.stdout.readline())
-        writer.send_signal(signal.SIGKILL)
-        acknowledged = max([acknowledged, *map(int, writer.stdout.read().split())])
-        writer.wait(30)
-        writer.stdout.close()
-        journal, found = opened(tmp_path)
-        assert len(found) >= acknowledged
-        assert found[-1] == Record(seq=len(found), at=float(len(found)), event=Woken(), answers=[])
-        journal.close()
 
 
 @pytest.mark.parametrize("is_empty", [False, True])

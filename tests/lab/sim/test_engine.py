@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from koala.lab.sim.engine import Engine, Rank
-
-
-def test_outcomes_go_before_wake_ups_and_both_by_number() -> None:
-    engine, seen = Engine(), list[str]()
-    engine.at(5.0, lambda: seen.append("wake"), rank=Rank.WAKE)
-    engine.at(5.0, lambda: seen.append("first"))
-    engine.at(5.0, lambda: seen.append("second"))
-    engine.at(4.0, lambda: seen.append("before"))
-    engine.run(5.0)
-    assert seen == ["before", "first", "second", "wake"]
+from koala.lab.sim.engine import Engine
 
 
 def test_a_call_that_was_taken_back_is_not_made() -> None:

@@ -27,7 +27,7 @@ from koala_agent.lrm.local_manager import (
     RequestRefusedError,
 )
 from koala_agent.transport.interface import Answer, Command
-from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Job, Listener, Serve, listed
+from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Listener, Serve, listed
 from tests.lrm.harness import serving
 
 
@@ -39,19 +39,6 @@ async def submit_unheard(manager: BatchManager, cluster: Cluster, placeholder: P
     assert caught.value.transient
     cluster.is_deaf_to_submissions = False
     cluster.now += FIRST_S
-
-
-async def test_a_submission_whose_answer_was_lost_is_found_by_its_name_and_not_repeated(
-    serve: Serve, cluster: Cluster, placeholder: Placeholder
-) -> None:
-    async with serve() as (manager, _):
-        await submit_unheard(manager, cluster, placeholder)
-    async with serve() as (manager, witness):  # the agent was killed meanwhile
-        await manager.submit(placeholder)
-        assert list(cluster.jobs) == ["1"]
-        assert manager.number(CLAIM) == "1"
-        cluster.job("1").state = "RUNNING"
-        await witness.running(CLAIM)
 
 
 async def test_a_listing_that_began_before_a_submission_says_nothing_against_it(
@@ -96,23 +83,6 @@ async def test_a_submission_that_never_arrived_was_none(
         await manager.submit(placeholder)
         cluster.job("1").state = "RUNNING"
         await witness.running(CLAIM)
-
-
-async def test_a_submission_that_arrives_after_its_repetition_is_cancelled(
-    serve: Serve, cluster: Cluster, placeholder: Placeholder
-) -> None:
-    async with serve() as (manager, _):
-        await submit_unheard(manager, cluster, placeholder)
-        late = cluster.jobs.pop("1")
-        await cluster.polls()
-        cluster.jobs["9"] = Job("other")  # so that the numbers differ
-        await manager.submit(placeholder)
-        assert manager.number(CLAIM) == "2"
-        cluster.jobs["1"] = late
-        async with asyncio.timeout(90):
-            while late.state == "PENDING":
-                await cluster.polls(1)
-        assert set(cluster.cancelled()) == {"1"}
 
 
 async def test_a_request_that_is_refused_when_asked_is_never_queued(
@@ -200,32 +170,6 @@ async def test_a_job_that_can_never_start_is_taken_out_and_an_agents_death_forge
     assert job.state == "CANCELLED"
 
 
-@pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
-async def test_a_job_that_is_put_back_into_the_queue_does_not_run_again(
-    serve: Serve, cluster: Cluster, placeholder: Placeholder, state: str
-) -> None:
-    """In spite of --no-requeue: an administrator can change a job."""
-    async with serve() as (manager, witness):
-        await manager.submit(placeholder)
-        job = cluster.job("1")
-        job.state = "RUNNING"
-        await witness.running(CLAIM)
-        job.state, job.restarts = state, 1
-        end = await witness.ended(CLAIM)
-        assert end.cause is EndCause.CANCELLED_BY_SITE
-        assert "put it back" in end.reason
-        assert set(cluster.cancelled()) == {"1"}
-
-
-async def test_a_node_that_does_not_answer_is_no_end_that_is_known(
-    serve: Serve, cluster: Cluster, placeholder: Placeholder
-) -> None:
-    async with serve() as (manager, witness):
-        await manager.submit(placeholder)
-        cluster.job("1").state = "NODE_FAIL"
-        assert (await witness.ended(CLAIM)).cause is EndCause.UNREACHABLE
-
-
 async def test_a_user_who_may_not_have_more_has_nothing_startable(
     serve: Serve, cluster: Cluster, placeholder: Placeholder
 ) -> None:
@@ -240,27 +184,6 @@ async def test_a_user_who_may_not_have_more_has_nothing_startable(
         assert (await manager.idle()).startable == 0  # till it may have changed
         cluster.now += 60.0
         assert (await manager.idle()).startable == 16
-
-
-async def test_a_double_is_cancelled_till_it_is_gone_and_not_after(
-    serve: Serve, cluster: Cluster, placeholder: Placeholder
-) -> None:
-    """Its number may be somebody else's next time."""
-    async with serve() as (manager, _):
-        await manager.submit(placeholder)
-        cluster.jobs["2"] = Job(cluster.job("1").name)
-        cluster.jobs["3"] = Job("koala-cd-j1.1.0.1")  # of another agent
-        cluster.jobs["4"] = Job("koala-ab-j1.1.0")  # like ours, and none of ours
-        cluster.forgets = True  # what is cancelled is in no listing any more
-        async with asyncio.timeout(90):
-            while "2" in cluster.jobs:
-                await cluster.polls(1)
-        await cluster.polls()
-        cancelled = cluster.cancelled()
-        assert set(cancelled) == {"2"}
-        await cluster.polls()
-        assert cluster.cancelled() == cancelled
-        assert [job.state for job in cluster.jobs.values()] == ["PENDING"] * 3
 
 
 class Telling(Slurm):

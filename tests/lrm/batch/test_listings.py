@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
-from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.local_manager import EndCause, Ended, Idle, Placeholder, Running
+from koala_agent.lrm.local_manager import EndCause, Idle, Placeholder, Running
 from koala_agent.transport.command_budget import WINDOW_S, CommandBudget
 from tests.lrm.batch.imitated_slurm import (
     CLAIM,
@@ -35,21 +32,6 @@ async def test_a_listing_that_leaves_out_a_running_job_ends_nothing(
         cluster.now += 100 * MISSING_S
         await cluster.polls()
         assert await manager.listing() == (Running(claim=CLAIM),)
-
-
-async def test_a_job_that_nobody_knows_any_more_has_ended_some_time_later(
-    serve: Serve, cluster: Cluster, placeholder: Placeholder
-) -> None:
-    async with serve() as (manager, witness):
-        await manager.submit(placeholder)
-        cluster.job("1").state = "RUNNING"
-        await witness.running(CLAIM)
-        cluster.jobs.clear()
-        await cluster.polls()
-        assert not any(isinstance(told, Ended) for told in witness.reports)
-        cluster.now += MISSING_S
-        end = await witness.ended(CLAIM)
-        assert (end.cause, end.exit_status) == (EndCause.EXITED, None)
 
 
 async def test_a_number_that_was_given_to_another_job_is_ours_no_more(
@@ -102,41 +84,6 @@ async def test_a_second_job_under_our_name_does_not_hide_the_end_of_the_first(
         await cluster.polls()
         cluster.now += MISSING_S
         assert (await witness.ended(CLAIM)).cause is EndCause.EXITED
-
-
-async def test_a_job_that_was_forgotten_and_is_there_again_is_cancelled(
-    serve: Serve, cluster: Cluster, placeholder: Placeholder
-) -> None:
-    """It counted as ended meanwhile, and its claim is nobody's any more."""
-    async with serve() as (manager, witness):
-        await manager.submit(placeholder)
-        cluster.job("1").state = "RUNNING"
-        await witness.running(CLAIM)
-        forgotten = cluster.jobs.pop("1")
-        await cluster.polls()
-        cluster.now += MISSING_S
-        await witness.ended(CLAIM)
-        cluster.jobs["1"] = forgotten
-        async with asyncio.timeout(90):
-            while forgotten.state == "RUNNING":
-                await cluster.polls(1)
-
-
-async def test_silence_changes_nothing_however_long_it_lasts(
-    serve: Serve, cluster: Cluster, placeholder: Placeholder
-) -> None:
-    async with serve() as (manager, witness):
-        await manager.submit(placeholder)
-        cluster.job("1").state = "RUNNING"
-        await witness.running(CLAIM)
-        cluster.is_away = True
-        cluster.now += 3600.0
-        await cluster.polls()
-        with pytest.raises(LocalManagerError) as caught:
-            await manager.listing()
-        assert caught.value.transient
-        cluster.is_away = False
-        assert await manager.listing() == (Running(claim=CLAIM),)
 
 
 async def test_commands_that_disappear_are_the_site_s_trouble(

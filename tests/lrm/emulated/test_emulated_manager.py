@@ -40,16 +40,6 @@ from tests.lrm.harness import (
 pytestmark = pytest.mark.live
 
 
-async def test_a_job_runs_where_it_was_told_with_what_it_was_given(serve: Serve, ask: Ask) -> None:
-    placeholder = ask("j1/1/0/1", "sh", "-c", "pwd; echo $KOALA_CLAIM; cat; exit 3")
-    async with serve() as (manager, witness):
-        await manager.submit(placeholder)
-        end = await witness.ended("j1/1/0/1")
-    assert (end.cause, end.exit_status) == (EndCause.EXITED, 3)
-    output = (placeholder.directory / OUTPUT_FILE).read_text().splitlines()
-    assert output == [str(placeholder.directory), "j1/1/0/1"]
-
-
 async def test_a_claim_is_run_once_however_often_it_is_submitted(serve: Serve, ask: Ask) -> None:
     placeholder = ask("a", "sh", "-c", "echo ran")
     async with serve() as (manager, witness):
@@ -123,14 +113,6 @@ async def test_a_job_that_flees_from_process_to_process_is_caught(
         assert [seen for seen in scan().seen if seen.claim == claim] == []
 
 
-async def test_a_job_is_ended_at_its_time_limit(serve: Serve, ask: Ask, pipe: Pipe) -> None:
-    async with serve() as (manager, witness):
-        await manager.submit(ask("a", *python(ESCAPE, pipe.path, "lasting"), time_limit_s=2.0))
-        end = await witness.ended("a")
-        assert (end.cause, end.reason) == (EndCause.TIME_LIMIT, "time limit of 2 s")
-        assert identify(int(await pipe.line())) is None
-
-
 async def test_closing_leaves_jobs_running_unless_told_to_kill(
     serve: Serve, ask: Ask, pipe: Pipe
 ) -> None:
@@ -197,22 +179,6 @@ async def test_a_withdrawn_claim_leaves_the_queue_and_those_behind_it_start(
         assert manager.starts_after_stop
 
 
-async def test_easy_starts_what_does_not_delay_the_head_and_says_how_much_would_start(
-    serve: Serve, ask: Ask
-) -> None:
-    async with serve(discipline=Discipline.EASY) as (manager, witness):
-        await manager.submit(ask("first", processors=5, time_limit_s=100))
-        await manager.submit(ask("head", processors=7, time_limit_s=100))
-        idle = await manager.idle()
-        assert (idle.idle, idle.startable, idle.queued_jobs) == (3, 1, 1)
-        assert idle.holes == ()  # the head starts in 100 s
-        await manager.submit(ask("too-long", processors=2, time_limit_s=500))
-        await manager.submit(ask("short", processors=2, time_limit_s=50))
-        await witness.running("short")
-        assert Queued(claim="too-long") in await manager.listing()
-        assert (await manager.idle()).startable == 1
-
-
 async def test_the_youngest_local_jobs_make_room_for_a_claim_that_may_kill(
     serve: Serve, ask: Ask
 ) -> None:
@@ -246,27 +212,6 @@ async def test_no_local_job_is_killed_unless_site_and_claim_say_so_and_it_helps(
         await manager.submit(replace(ask("c2", processors=processors), may_kill=asked))
         assert (await manager.idle()).local_processors == before
         assert Queued(claim="c2") in await manager.listing()
-
-
-async def test_claims_queue_behind_the_jobs_of_local_users(serve: Serve, ask: Ask) -> None:
-    """At a hundred times the speed: whole-site claims get their turn among local jobs, and never a
-    processor that somebody has."""
-    load = LoadParameters(
-        arrivals_per_hour=60_000, run_mean_s=10, run_max_s=20, size_max=6, speed=100, waiting_max=4
-    )
-    async with serve(discipline=Discipline.FCFS, load=load) as (manager, witness):
-        busy = await witness.until(Idle, lambda idle: idle.local_processors >= 4)
-        assert busy.local_processors + busy.idle == 8
-        claims = [f"c{number}" for number in range(5)]
-        for claim in claims:
-            await manager.submit(ask(claim, "true", processors=8))
-        for claim in claims:
-            await witness.ended(claim)
-    reports = [told for told in witness.reports if isinstance(told, Idle)]
-    assert all(0 <= told.idle <= 8 - told.local_processors for told in reports)
-    assert max(told.queued_jobs for told in reports) >= 2
-    started = [told.claim for told in witness.reports if isinstance(told, Running)]
-    assert started == claims
 
 
 # Faults -----------------------------------------------------------------------------------------
@@ -331,3 +276,11 @@ async def test_gpus_stay_with_their_claims_when_the_agent_is_restarted(
         await manager.submit(wanting(ask("c", "sh", "-c", show), 1))
         assert await pipe.line() == "2"
         await witness.ended("c")
+
+
+async def test_a_job_is_ended_at_its_time_limit(serve: Serve, ask: Ask, pipe: Pipe) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(ask("a", *python(ESCAPE, pipe.path, "lasting"), time_limit_s=2.0))
+        end = await witness.ended("a")
+        assert (end.cause, end.reason) == (EndCause.TIME_LIMIT, "time limit of 2 s")
+        assert identify(int(await pipe.line())) is None

@@ -27,18 +27,6 @@ async def waits(manager: EmulatedLocalManager) -> dict[str, float | None]:
     }
 
 
-async def test_a_gated_claim_starts_when_it_is_opened(serve: Serve, ask: Ask) -> None:
-    async with serve() as (manager, witness):
-        assert manager.gate
-        await manager.submit(gated(ask("a", "true", processors=8)))
-        idle = await manager.idle()
-        assert (idle.idle, idle.startable, idle.queued_jobs) == (8, 8, 1)
-        assert manager.starts_after_stop
-        assert await manager.listing() == (Queued(claim="a"),)
-        await manager.set_gate("a", is_gated=False)
-        assert (await witness.ended("a")).exit_status == 0
-
-
 @pytest.mark.parametrize("discipline", list(Discipline))
 async def test_a_gated_claim_is_passed_over_and_keeps_its_place(
     serve: Serve, ask: Ask, discipline: Discipline
@@ -54,32 +42,6 @@ async def test_a_gated_claim_is_passed_over_and_keeps_its_place(
         await manager.withdraw("second")
         await witness.running("early")
         assert Queued(claim="third") in await manager.listing()
-
-
-async def test_a_gate_changes_nothing_but_waiting_claims(serve: Serve, ask: Ask) -> None:
-    async with serve() as (manager, witness):
-        await manager.submit(ask("ended", "true"))
-        await witness.ended("ended")
-        await manager.submit(ask("running"))
-        await witness.running("running")
-        await manager.submit(ask("waiting", processors=8))
-        before = await manager.listing()
-        for is_gated in (True, True, False, False):
-            for claim in ("ended", "running", "waiting", "unknown"):
-                await manager.set_gate(claim, is_gated=is_gated)
-            assert await manager.listing() == before
-        await manager.withdraw("running")
-        await witness.running("waiting")
-
-
-async def test_a_gated_claim_can_be_withdrawn(serve: Serve, ask: Ask) -> None:
-    async with serve() as (manager, witness):
-        await manager.submit(gated(ask("a", processors=8)))
-        await manager.withdraw("a")
-        await witness.ended("a")
-        assert (await manager.idle()).queued_jobs == 0
-        await manager.submit(ask("b", "true", processors=8))
-        await witness.ended("b")
 
 
 async def test_a_gate_outlives_its_agent_with_the_place_of_the_claim(

@@ -158,17 +158,6 @@ def leaders(claim: str) -> list[int]:
     ]
 
 
-async def test_the_time_limit_of_an_adopted_job_counts_from_its_start(
-    serve: Serve, ask: Ask, launch: Launch
-) -> None:
-    async with launch() as agent:
-        await agent.submit(ask("a", time_limit_s=1.0))
-        await agent.until("Running a")
-        await agent.kill()
-    async with serve() as (_, witness):
-        assert (await witness.ended("a")).cause is EndCause.TIME_LIMIT
-
-
 async def test_killed_at_any_moment_the_agent_runs_no_claim_twice(
     serve: Serve, ask: Ask, tmp_path: Path, launch: Launch
 ) -> None:
@@ -243,15 +232,6 @@ async def test_after_a_reboot_what_had_not_ended_is_lost(
                 ("waited", EndCause.LOST),
                 ("left", EndCause.LOST),
             ]
-
-
-async def test_two_agents_cannot_share_a_state_directory(serve: Serve) -> None:
-    async with serve():
-        with pytest.RaisesGroup(
-            pytest.RaisesExc(JournalError, match="cannot be used: database is locked")
-        ):
-            async with serve():
-                raise AssertionError("opened twice")
 
 
 async def test_a_table_of_another_format_is_refused(serve: Serve, tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from koala_agent.claims import ends as claim_ends
 from koala_agent.claims import table as claims
 from koala_agent.claims.events import Withdraw
 from koala_agent.claims.states import Armed, Asked, Granted, Passed, Withdrawing
-from koala_agent.starter import state_machine
 from koala_agent.starter.messages import PingAnswered, ReleaseOrder
 from koala_agent.starter.state_machine import pacing
+from koala_agent.starter.state_machine import starter as state_machine
 from koala_agent.starter.state_machine.phases import Holding
 from tests.swarm.planted.mutating import Patches, mutant, replaced
 

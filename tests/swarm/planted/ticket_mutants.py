@@ -39,7 +39,7 @@ def tickets_outlive_the_start() -> Patches:
     """Tickets stay in the local queues when all components are held."""
 
     def withdraw_tickets(
-        state: Any, member: Member, *, at: SiteName | None = None, keep: int = 0
+        state: Any, member: Member, *, at: SiteName | None = None, keep: Any = ()
     ) -> None:
         if at is not None:
             really_withdraw(state, member, at=at, keep=keep)

@@ -50,7 +50,7 @@ from koala_agent.starter.events import (
 from koala_agent.starter.mailbox.client import Mailbox, MailboxClient
 from koala_agent.starter.mailbox.layout import POLL_S
 from koala_agent.starter.program import Specification
-from koala_agent.starter.state_machine import StarterMachine
+from koala_agent.starter.state_machine.starter import StarterMachine
 from koala_agent.starter_link import codec as starter_codec
 from tests.swarm.system.faults import FaultPlan
 from tests.swarm.system.machines import Machine, Process, Timer

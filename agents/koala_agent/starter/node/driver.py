@@ -23,6 +23,7 @@ from koala_agent.starter.events import (
     Opened,
     Prepare,
     ProcessesCounted,
+    Resize,
     Send,
     Signal,
     TooLate,
@@ -73,7 +74,9 @@ class NodeDriver:
             self._process_host.close()
 
     def wake_at(self) -> float | None:
-        return self._machine.wake_at
+        host = self._process_host
+        dues = [self._machine.wake_at, None if host is None else host.wake_at]
+        return min((due for due in dues if due is not None), default=None)
 
     def gather(self) -> list[Event]:
         events = [*self._connection.events]
@@ -102,6 +105,8 @@ class NodeDriver:
             except (OSError, ValueError) as error:
                 log(f"cannot prepare its processes: {error}")
                 self.is_over = True  # so that the starter sees this machine as lost
+        elif isinstance(action, Resize):
+            host.resize(action, host.excluded)
         elif isinstance(action, Open):
             at = boot_now()
             if at > action.not_after:

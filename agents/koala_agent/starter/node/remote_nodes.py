@@ -35,7 +35,7 @@ from koala_agent.starter.events import (
     Unexecutable,
     ValueRequested,
 )
-from koala_agent.starter.light import accept, dumps, signal, socket
+from koala_agent.starter.light import accept, dumps, loads, signal, socket
 from koala_agent.starter.process_tree import is_alive
 from koala_agent.starter.program import again
 
@@ -54,6 +54,11 @@ KILLS_MAX = 40
 """KILLs sent over the connections before the launchers of the helpers are killed themselves."""
 STRANGERS_MAX = 64
 """Most unauthenticated connections, besides one for each machine; the oldest is closed."""
+STARTERS_OWN = ("/starter/driver.py", "/path_probes.py", "/remote_nodes.py", "/state_machine/")
+STARTERS_EXCEPT = ("/__init__.py", "/clock_offset.py")
+"""Modules, by parts of their names, that only a starter runs, and those among them that its helpers
+run as well.
+"""
 END_S = 10.0
 """Time limit for the end of helpers that have nothing left."""
 
@@ -231,7 +236,8 @@ class RemoteNodes:
         if not self._carried:
             return dumps(given).decode() + "\n"
         names = [str(self._carried[name]) for name in ("scratch", "python")]
-        text = dumps({**self._carried, **given}).decode()
+        archive = helpers_archive(str(self._carried["archive"]))
+        text = dumps({**self._carried, "archive": archive, **given}).decode()
         how = [to_shell(["set", "--", *names]), str(self._carried["shell"])]
         return "\n".join(["exec 3<<'KOALA'", text, "KOALA", *how])
 
@@ -422,6 +428,20 @@ class _Caller:
     def _lost(self, reason: str) -> None:
         if self._node is not None and self.on_lost is not None:
             self.on_lost(self._node, reason)
+
+
+def helpers_archive(archive: str) -> str:
+    """Return the archive of a helper: `qrsh` passes on little of its standard input."""
+    import base64  # noqa: PLC0415 - late: most have installed starters
+    import zlib  # noqa: PLC0415 - see above
+
+    files = to_object(loads(zlib.decompress(base64.b85decode(archive))))
+    kept = {
+        name: text
+        for name, text in files.items()
+        if name.endswith(STARTERS_EXCEPT) or not any(own in name for own in STARTERS_OWN)
+    }
+    return base64.b85encode(zlib.compress(dumps(kept), 9)).decode()
 
 
 def _become_launcher(path: str, command: list[str], stdin: int) -> NoReturn:

@@ -34,6 +34,7 @@ from koala_agent.starter.events import (
     RankEnded,
     Ready,
     Received,
+    Resize,
     Send,
     Signal,
     SiteSignalled,
@@ -160,6 +161,8 @@ class NodeMachine:
             self._emit(Fork())
         elif kind == "prepare":
             self._emit(Prepare(bundle=to_object(message.get("bundle"))))
+        elif kind == "resize":
+            self._emit(_resize_of(message))
         elif kind == "go":
             self._go(to_number(message, "not_after"))
         elif kind == "signal":
@@ -312,3 +315,12 @@ class NodeMachine:
 
     def _emit(self, action: Action) -> None:
         self._actions.append(action)
+
+
+def _resize_of(message: dict[str, object]) -> Resize:
+    """Read a resize. Raises ValueError."""
+    return Resize(
+        number=to_whole(message, "number"),
+        bundle=to_object(message.get("bundle")),
+        leave_s=None if message.get("leave_s") is None else to_number(message, "leave_s"),
+    )

@@ -10,5 +10,3 @@ kv_requests    puts and gets of the program
 exit_statuses  exit statuses of processes and ranks
 clock_offset   the daemon's clock as this machine sees it; a helper measures its starter's so
 """
-
-from koala_agent.starter.state_machine.starter import StarterMachine as StarterMachine

@@ -36,6 +36,7 @@ from koala_agent.starter.events import (
     RankEnded,
     Ready,
     Received,
+    Resize,
     Send,
     Settings,
     Signal,
@@ -62,6 +63,7 @@ from koala_agent.starter.messages import (
     PingAnswered,
     ReleaseOrder,
     RequestAnswered,
+    ResizeOrder,
     StopOrder,
     read,
     to_json,
@@ -118,6 +120,7 @@ class StarterMachine:
         self._kv_requests = KvRequests()
         self._statuses = ExitStatuses(settings, now)
         self._pacing = Pacing(settings.progress_s)
+        self._resized = 0  # the greatest number of a Resize
         self._is_pass_told = False
         self._pass_offset_s: float | None = None  # the daemon's time minus ours, at the pass
 
@@ -199,6 +202,8 @@ class StarterMachine:
             self._release(read(ReleaseOrder, message))
         elif kind == RequestAnswered.KIND:
             self._actions += self._kv_requests.answer(read(RequestAnswered, message))
+        elif kind == ResizeOrder.KIND:
+            self._resize(read(ResizeOrder, message))
         elif kind == PaceOrder.KIND and isinstance(self.phase, Running):
             self._pacing.set_share(read(PaceOrder, message).share, self._now)
         elif kind == StopOrder.KIND:
@@ -283,6 +288,12 @@ class StarterMachine:
         ):
             assert self._barrier.arming is not None
             self._measure_clock(has_peers=self._barrier.arming.has_peers)
+
+    def _resize(self, order: ResizeOrder) -> None:
+        """Let the program know of a change, once; a later start learns of it as well."""
+        if order.number > self._resized and isinstance(self.phase, (Holding, Running)):
+            self._resized = order.number
+            self._emit(Resize(number=order.number, bundle=order.bundle, leave_s=order.leave_s))
 
     def _dismiss(self, reason: str) -> None:
         phase = self.phase

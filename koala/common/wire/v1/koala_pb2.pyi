@@ -380,6 +380,31 @@ class CancelRequest(_message.Message):
 Global___CancelRequest: _TypeAlias = CancelRequest  # noqa: Y015
 
 @_typing.final
+class ResizeRequest(_message.Message):
+    """Another total of a malleable job; one that runs grows or shrinks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
+    job: _builtins.str
+    total: _builtins.int
+    """processors"""
+    def __init__(
+        self,
+        *,
+        job: _builtins.str = ...,
+        total: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "total", b"total"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResizeRequest: _TypeAlias = ResizeRequest  # noqa: Y015
+
+@_typing.final
 class CancelReply(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -37,6 +37,8 @@ class KoalaStub:
     Hello: _grpc.UnaryUnaryMultiCallable[_koala_pb2.HelloRequest, _koala_pb2.HelloReply]
     Submit: _grpc.UnaryUnaryMultiCallable[_koala_pb2.SubmitRequest, _koala_pb2.SubmitReply]
     Cancel: _grpc.UnaryUnaryMultiCallable[_koala_pb2.CancelRequest, _koala_pb2.CancelReply]
+    Resize: _grpc.UnaryUnaryMultiCallable[_koala_pb2.ResizeRequest, _koala_pb2.Document]
+    """a summary of the job"""
     List: _grpc.UnaryUnaryMultiCallable[_koala_pb2.ListRequest, _koala_pb2.Document]
     Show: _grpc.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]
     Why: _grpc.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]
@@ -80,6 +82,8 @@ class KoalaAsyncStub(KoalaStub):
     Hello: _aio.UnaryUnaryMultiCallable[_koala_pb2.HelloRequest, _koala_pb2.HelloReply]  # type: ignore[assignment]
     Submit: _aio.UnaryUnaryMultiCallable[_koala_pb2.SubmitRequest, _koala_pb2.SubmitReply]  # type: ignore[assignment]
     Cancel: _aio.UnaryUnaryMultiCallable[_koala_pb2.CancelRequest, _koala_pb2.CancelReply]  # type: ignore[assignment]
+    Resize: _aio.UnaryUnaryMultiCallable[_koala_pb2.ResizeRequest, _koala_pb2.Document]  # type: ignore[assignment]
+    """a summary of the job"""
     List: _aio.UnaryUnaryMultiCallable[_koala_pb2.ListRequest, _koala_pb2.Document]  # type: ignore[assignment]
     Show: _aio.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]  # type: ignore[assignment]
     Why: _aio.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]  # type: ignore[assignment]
@@ -138,6 +142,14 @@ class KoalaServicer(metaclass=_abc_1.ABCMeta):
         request: _koala_pb2.CancelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_koala_pb2.CancelReply, _abc.Awaitable[_koala_pb2.CancelReply]]: ...
+
+    @_abc_1.abstractmethod
+    def Resize(
+        self,
+        request: _koala_pb2.ResizeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]:
+        """a summary of the job"""
 
     @_abc_1.abstractmethod
     def List(

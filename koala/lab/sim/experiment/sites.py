@@ -157,6 +157,9 @@ class Site:
         self._waiting_claims += 1
         self._pass_soon()
         wall_time_s = order.program.wall_time_s or WALL_TIME_S
+        if order.begins_at:
+            self._book(held, order.begins_at + order.hold_s + wall_time_s)
+            return
         self.queue.submit(
             claim,
             processors=order.processors,
@@ -172,6 +175,16 @@ class Site:
         held.next = self._engine.after(
             grace_s, lambda: self._end(claim, EndKind.REFUSED, "not started within the grace time")
         )
+
+    def _book(self, held: _Held, end: Instant) -> None:
+        """Keep processors free for a claim until it ends, or refuse it."""
+        order, now = held.order, self._engine.now
+        if not self.queue.book(
+            order.claim, processors=order.processors, begin=order.begins_at, end=end, now=now
+        ):
+            del self.claims[order.claim]
+            self._waiting_claims -= 1
+            self._gone(held, EndKind.REFUSED, "its processors are not free then")
 
     def _set_gate(self, order: ClaimProcessors) -> None:
         """Gate or open a claim, unless it has started."""
@@ -375,7 +388,7 @@ class Site:
             self._next_forecast = None
         oldest: dict[str, ClaimId] = {}
         for claim, held in self.claims.items():
-            if held.order.waits and held.hold_until is None:
+            if held.order.waits and held.hold_until is None and not held.order.begins_at:
                 oldest.setdefault(claim.rpartition("/")[0], claim)
         now = self._engine.now
         starts: tuple[tuple[ClaimId, Seconds | None], ...]

@@ -153,10 +153,10 @@ class Grid:
                 case act.CancelTransfer():
                     latency_s = self.sites[action.target].setting.latency_s
                     self._engine.after(latency_s, partial(self.copies.cancel, action.transfer))
-                case (
-                    act.PaceClaim() | act.AcknowledgeClaim() | act.PublishOutputs() | act.Announce()
-                ):
-                    pass  # programs do not report their progress here
+                case act.ResizeClaim() | act.PaceClaim():
+                    pass  # programs do neither learn of it nor report their progress here
+                case act.AcknowledgeClaim() | act.PublishOutputs() | act.Announce():
+                    pass
 
     def _lose(self, name: SiteName) -> None:
         self.sites[name].break_down()

@@ -168,6 +168,7 @@ class RunHistory:
                 | ev.PathsTried()
                 | ev.JobSubmitted()
                 | ev.JobCancelRequested()
+                | ev.JobResizeRequested()
                 | ev.SiteRegistered()
                 | ev.SiteDisconnected()
                 | ev.SiteDrained()
@@ -231,6 +232,7 @@ class RunHistory:
                 self.copies[action.transfer] = CopyNote(order=action, started_at=now)
             case (
                 act.CancelTransfer()
+                | act.ResizeClaim()
                 | act.PaceClaim()
                 | act.AcknowledgeClaim()
                 | act.PublishOutputs()

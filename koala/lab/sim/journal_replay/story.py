@@ -89,6 +89,8 @@ class Narrator:
                 return job, f"submitted{owner}: {_components(parts)}"
             case ev.JobCancelRequested(job=job, by=by):
                 return job, f"is to be cancelled, says {by or 'somebody'}"
+            case ev.JobResizeRequested(job=job, total=total, by=by):
+                return job, f"is to have {total} processors, says {by or 'somebody'}"
             case ev.ClaimGranted() | ev.ClaimArmed() | ev.ClaimPassed() | ev.ClaimGone():
                 return _answer(event)
             case ev.PathsTried(claim=claim, problem=problem):
@@ -174,6 +176,10 @@ def _order(action: act.Action, now: Instant) -> Line | None:  # noqa: C901 - a l
             return _job_of(claim), f"arms {claim} at {site} for a start in {at - now:.3f} s"
         case act.ReleaseClaim(claim=claim, site=site, release_at=at):
             return _job_of(claim), f"releases {claim} at {site} for a start in {at - now:.3f} s"
+        case act.ResizeClaim(claim=claim, site=site, peers=peers, leave_s=leave_s):
+            asks = "" if leave_s is None else f", and asks it to give way within {leave_s:g} s"
+            count = counted(len(peers), "component")
+            return _job_of(claim), f"tells {claim} at {site} of {count}{asks}"
         case act.PaceClaim(claim=claim, site=site, share=share):
             return _job_of(claim), f"lets {claim} at {site} run {share:.1%} of the time"
         case act.StopClaim(claim=claim, site=site):

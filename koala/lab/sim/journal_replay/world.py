@@ -162,8 +162,8 @@ class ReplayWorld:
                 self.sites[action.site].send(action)
             case act.StartTransfer() | act.CancelTransfer():
                 self.sites[action.target].send(action)
-            case act.PaceClaim() | act.PublishOutputs() | act.Announce():
-                pass  # programs do not report their progress here
+            case act.ResizeClaim() | act.PaceClaim() | act.PublishOutputs() | act.Announce():
+                pass  # programs do neither learn of it nor report their progress here
 
     def _bandwidth(self, order: act.StartTransfer) -> float:
         """Return the core's estimate for a link on which nothing was ever copied."""

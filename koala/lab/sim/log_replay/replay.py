@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from koala.common.runtime.atomic_file import atomic_file
+from koala.common.runtime.option_values import Bounds
 from koala.lab.sim.log_replay.events import Change, check_changes
 from koala.lab.sim.log_replay.job_files import COLUMNS, CsvRows, JobRows, OutcomeLog, is_log
 from koala.lab.sim.log_replay.run import TraceRun
 from koala.lab.sim.log_replay.series import Series
+from koala.lab.sim.options import Option, choice, declared, policy
 from koala.lab.workload.arrivals import Arrival, Arrivals, DisorderError, Overrun, machine
 from koala.lab.workload.logs import Format, Log
 from koala.queue_model import Discipline, local_scheduler
@@ -25,13 +27,35 @@ class ReplaySetting:
 
     path: Path
     form: Format
-    discipline: str
-    """Name of the local scheduler (`koala.queue_model.local_schedulers`)."""
-    processors: int | None = None
-    """None: as in the header of the log, or else the largest job's."""
-    overrun: Overrun = Overrun.RAISE
+    discipline: str = policy("easy", "local", "Local scheduler:", name="policy")
+    processors: int | None = declared(
+        None,
+        Option(
+            default=None,
+            kind="whole",
+            bounds=Bounds(low=1),
+            help="Processors of the site.",
+            unset="what the log says, else its largest job",
+        ),
+    )
+    overrun: Overrun = choice(
+        Overrun.RAISE,
+        {one.value: one for one in Overrun},
+        "A job longer than its estimate: raise the estimate, kill the job at it, or extend: let it"
+        " run on, expected to end at any moment.",
+    )
+    until: int | None = declared(
+        None,
+        Option(
+            default=None,
+            kind="whole",
+            bounds=Bounds(low=0),
+            metavar="SECONDS",
+            help="Stop at this simulated time; show running and waiting jobs.",
+            unset="the last end",
+        ),
+    )
     changes: tuple[Change, ...] = ()
-    until: int | None = None
 
 
 class Replay:

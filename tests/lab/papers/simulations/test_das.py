@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -108,27 +105,6 @@ def test_instants_count_from_the_first_moment_at_which_a_job_may_come() -> None:
         [job.submitted_at for job in other.jobs]
     )
     assert one.spans[0].begin_at == other.spans[0].begin_at == 0.0
-
-
-def test_a_run_is_a_function_of_setting_and_seed_under_any_hash_seed() -> None:
-    assert _told("4242") == _printed()  # the hash seed of this process is random
-
-
-def _printed() -> str:
-    found = run(SMALL, 5)
-    return f"{sorted(found.values.items())} {found.jobs} {found.spans}\n"
-
-
-def _told(hash_seed: str) -> str:
-    path = os.pathsep.join((str(ROOT), str(ROOT / "agents")))
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
-    ).stdout
 
 
 def test_a_run_at_its_horizon_is_broken_off_and_says_so() -> None:

@@ -17,7 +17,7 @@ from koala.lab.sim.experiment.setting import (
     Submission,
 )
 from koala.queue_model import Discipline
-from tests.harness.builders import FREE, HIGH, a_component
+from tests.harness.builders import HIGH
 from tests.lab.sim.experiment.small import Watched, local, outage, same, site, submission
 
 ARMING_S = 0.05
@@ -109,33 +109,6 @@ def test_a_claim_whose_file_does_not_come_is_given_back_at_its_hold_deadline() -
 # --- trouble ---
 
 
-class Once(NoFaults):
-    """The first claim errs, or the first component is lost after 20 s."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__()
-        self.left = [what]
-
-    def claim_errs(self, site: SiteName, now: float) -> bool:
-        return bool(self.left and self.left[0] == "claim" and self.left.pop())
-
-    def fails_after(self, site: SiteName, run_s: float, now: float) -> float | None:
-        return 20.0 if self.left and self.left[0] == "component" and self.left.pop() else None
-
-
-def test_a_wall_time_ends_a_run() -> None:
-    job = submission("j1", 10.0, a_component(4, wall_time_s=30.0), run_s=50.0)
-    found = Watched([site("a", 4)], job).play()["j1"]
-    assert found.phase == "Failed"
-    assert found.ended_at == pytest.approx(10.0 + ARMING_S + 30.0)
-
-
-def test_a_component_without_a_barrier_runs_from_its_check_in_on() -> None:
-    job = submission("j1", 10.0, a_component(4, start_type=FREE), run_s=50.0)
-    found = Watched([site("a", 4)], job).play()["j1"]
-    assert (found.started_at, found.ended_at, found.processor_wasted_s) == (10.0, 60.0, 0.0)
-
-
 def test_a_site_that_breaks_down_swallows_jobs_until_it_is_found_unusable() -> None:
     """j1 runs at both; delft breaks down at 30. Its errors: j1's component, and a claim each at 240
     and 480. From then on the scheduler counts 4 processors, and j1 waits for the repair."""
@@ -219,12 +192,6 @@ def test_copies_on_a_shared_link_get_equal_parts_of_it(
     assert copies(world) == ends
     if is_shared:  # the barrier stays closed until the file is there
         assert jobs["j1"].start_lateness_s == pytest.approx(50.0 + ARMING_S)
-
-
-def test_a_link_has_its_own_bandwidth_in_each_direction() -> None:
-    pair = (SiteName("home"), SiteName("delft"))
-    world = Watched([site("home", 1), site("delft", 8)], far(), links=Links(bandwidth={pair: 40.0}))
-    assert world.play()["j1"].start_at == 35.0
 
 
 # --- what is measured ---

@@ -132,11 +132,6 @@ def test_until_shows_who_runs_and_who_waits_after_that_second(tmp_path: Path) ->
     assert rows(tmp_path / "out.csv") == []
 
 
-def test_until_beyond_the_end_stops_nothing(tmp_path: Path) -> None:
-    found = replay(a_setting(tmp_path, [(0, 6, 10, 10)], until=10))
-    assert (found["stopped"], found["jobs"], found["makespan"]) == (None, 1, 10)
-
-
 def test_a_breakpoint_changes_nothing(tmp_path: Path) -> None:
     """Overruns most of all: a pass more than the definition has could start what must wait."""
     jobs = crowded(2, 200, overrun=True)

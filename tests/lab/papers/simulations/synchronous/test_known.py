@@ -54,12 +54,6 @@ def test_a_rounding_error_costs_no_quantum() -> None:
     assert whole_quanta(600.001) == 601
 
 
-def test_the_same_seed_gives_the_same_run() -> None:
-    setting = Setting(tasks=50)
-    assert simulate(setting, 3) == simulate(setting, 3)
-    assert simulate(setting, 3) != simulate(setting, 4)
-
-
 def test_control_reduces_the_skew_when_the_system_is_not_full() -> None:
     setting = Setting(tasks=40, interarrival_s=500.0)
     controlled = simulate(setting, 1)

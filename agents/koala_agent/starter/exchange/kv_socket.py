@@ -1,4 +1,4 @@
-"""UNIX socket on which processes put and get values."""
+"""UNIX socket on which processes put and get values, and wait for a change of their job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import stat
 import time
 
 from koala_agent.starter.compat import log, to_number, to_whole
-from koala_agent.starter.events import RankEnded, ValueRequested
+from koala_agent.starter.events import RankEnded, ValueRequested, WorldRequested
 from koala_agent.starter.light import accept, dumps, loads, socket
 
 TYPE_CHECKING = False
@@ -26,14 +26,14 @@ STALE_S = 60.0
 
 
 class KeyValueSocket:
-    """Server of puts and gets on a UNIX socket: one JSON line a request and answer."""
+    """Server of requests on a UNIX socket: one JSON line a request and answer."""
 
     def __init__(self, folder: str, nonce: str, watch: Watch) -> None:
         self._temporary = ""
         self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.path = self._bind(folder, nonce)
-        self.received: list[ValueRequested | RankEnded] = []
+        self.received: list[ValueRequested | WorldRequested | RankEnded] = []
         self._watch = watch
         self._callers: dict[int, _Caller] = {}
         self._numbers: dict[int, _Caller] = {}
@@ -130,15 +130,21 @@ class KeyValueSocket:
             caller.is_waiting = True
             self._numbers[received.question] = caller
 
-    def _parse(self, line: bytes) -> ValueRequested | RankEnded:
+    def _parse(self, line: bytes) -> ValueRequested | WorldRequested | RankEnded:
         """Parse a request. Raises ValueError that names the error and what is allowed."""
         request = loads(line)
         if isinstance(request, dict) and request.get("op") == "ended":  # from our own launcher
             rank, status = (to_whole(request, key) for key in ("rank", "status"))
             return RankEnded(rank=rank, status=status)
-        if not isinstance(request, dict) or request.get("op") not in ("put", "get"):
-            text = 'not a request (expected a JSON object with "op": "put" or "get")'
+        if not isinstance(request, dict) or request.get("op") not in ("put", "get", "world"):
+            text = 'not a request (expected a JSON object with "op": "put", "get" or "world")'
             raise ValueError(text)
+        wait_s = to_number(request, "wait_s") if "wait_s" in request else 30.0
+        wait_s = max(0.0, min(wait_s, WAIT_MAX_S))
+        if request["op"] == "world":
+            after = to_whole(request, "after")
+            self._asked += 1
+            return WorldRequested(question=self._asked, after=after, wait_s=wait_s)
         name = request.get("name")
         if not isinstance(name, str):
             raise ValueError(f"name = {name!r} (expected a string)")  # noqa: TRY004 - one kind
@@ -148,10 +154,7 @@ class KeyValueSocket:
             if not isinstance(value, str):
                 raise ValueError(f"value = {value!r} (expected a string)")
             return ValueRequested(question=self._asked, name=name, value=value)
-        wait_s = to_number(request, "wait_s") if "wait_s" in request else 30.0
-        return ValueRequested(
-            question=self._asked, name=name, wait_s=max(0.0, min(wait_s, WAIT_MAX_S))
-        )
+        return ValueRequested(question=self._asked, name=name, wait_s=wait_s)
 
     def _send(self, caller: _Caller, answer: dict[str, object]) -> None:
         try:

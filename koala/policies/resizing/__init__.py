@@ -1,0 +1,1 @@
+"""Managers of malleable jobs: who grows into idle processors, and who gives back."""
