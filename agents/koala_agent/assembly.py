@@ -107,6 +107,7 @@ def live_site(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> L
             processors_max=config.site.largest_claim,
             hold_max_s=config.site.longest_hold_s,
             tickets_max=config.site.tickets_max,
+            booking_ahead_s=config.site.booking_ahead_s,
             held_max=None if share is None else int(share * config.site.processors),
             users=site.users,
             users_key=site.key,
@@ -315,6 +316,7 @@ def _local_manager(
             seed=config.lrm.seed,
             load=local_load(config, speed=config.lrm.speed),
             may_kill_local=config.lrm.may_kill_local,
+            books=config.site.booking_ahead_s > 0,
             environment=environments.of_programs(outer=outer_job_variables(os.environ)),
             umask=umask,
             switches=site.switches,
@@ -333,6 +335,7 @@ def _local_manager(
         account=account_at(config),
         accounts=tuple(site.switches),
         is_gate_probed=config.lrm.gate_probe,
+        books=config.site.booking_ahead_s > 0,
         make_room=disk.give_up_ballast,
     )
     per_minute = config.lrm.commands_per_minute
@@ -367,6 +370,7 @@ def _description(
         notice=config.system.notice,
         system="" if config.system.is_emulated else config.system.title,
         gate=manager.gate,
+        books=manager.books,
         hold_max_s=longest_s if math.isfinite(longest_s := config.site.longest_hold_s) else 0.0,
         tickets_max=config.site.tickets_max or 0,
         held_share_max=config.site.held_share_max or 0.0,
@@ -399,7 +403,7 @@ def dialect_of(config: Config) -> Dialect:
         native = (EVERY,) if config.accounts.mode == "user" else ()
     make = config.system.dialect
     assert make is not None, config.lrm.kind
-    user = account_at(config) if config.accounts.mode == "user" else ""
+    user = "" if config.accounts.mode == "site" else account_at(config)
     settings = DialectSettings(native=native, gpus=config.site.gpus, user=user)
     return guarded(make(config.lrm, settings))
 

@@ -249,7 +249,12 @@ class ClaimDriver:
         """Queue an order of the daemon. `shortage` is why a new claim is refused now."""
         if isinstance(order, Hold):
             self._committed.note_ask(order, is_known=order.claim in self._table.claims)
-            hold = HoldOrdered(hold=order, secret=secrets.token_hex(16), shortage=shortage)
+            hold = HoldOrdered(
+                hold=order,
+                secret=secrets.token_hex(16),
+                shortage=shortage,
+                begins_in_s=order.begins_at - self._surroundings.calendar(),
+            )
             self._inbox.put_nowait(hold)
         else:
             self._inbox.put_nowait(order)

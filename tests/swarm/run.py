@@ -89,6 +89,7 @@ class Run:
             "placement": drawn.placement,
             "queueing": drawn.queueing,
             "tickets": drawn.tickets,
+            "resizing": drawn.resizing,
         }
 
     def _program(self, claim: ClaimId) -> tuple[Seconds, int]:
@@ -136,6 +137,9 @@ class Run:
             world.engine.at(at, arrive)
         for job, at in scenario.cancels.items():
             world.engine.at(at, partial(world.cancel, job))
+        for at, job, total in scenario.resizes:
+            self.oracle.totals[job] = max(total, self.oracle.totals.get(job, 0))
+            world.engine.at(at, partial(world.resize, job, total))
         world.engine.after(CHECK_S, self._check_again)
         world.engine.run(
             scenario.faults_s + 60.0
@@ -194,6 +198,8 @@ class Run:
         for name, site in self.world.sites.items():
             if not daemon.scheduler.sites[name].is_connected:
                 continue
+            holds = [claim.hold for claim in site.agent.claims.values()]
+            self.oracle.tickets.require_instants(daemon.scheduler, holds)
             for claim, is_gated in site.batch.gates().items():
                 self.oracle.tickets.require_gate(
                     daemon.scheduler, ClaimId(claim), now, is_gated=is_gated

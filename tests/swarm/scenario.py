@@ -60,6 +60,8 @@ BANDWIDTH_BPS = 1_000_000.0
 FLEXIBLE_FIRST = 2000
 BUSY_FIRST = 1000
 """First seed that may draw busy sites: most seeds that find mutants are below."""
+BOOKED_FIRST = 2000
+"""First seed in which busy sites may book: those that find mutants of tickets are below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,8 @@ class Scenario:
     only: frozenset[Fault] | None = None
     again: Mapping[JobId, tuple[Instant, ...]] = field(default_factory=dict)
     cancels: Mapping[JobId, Instant] = field(default_factory=dict)
+    resizes: tuple[tuple[Instant, JobId, int], ...] = ()  # totals that owners ask for
+    resizing: str = "FPSMA"
     foreign: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     """Slots whose policy is another package's, which misbehaves after some answers."""
 
@@ -133,7 +137,8 @@ def draw(seed: int) -> Scenario:
     scenario = _rush(random, scenario) if random.random() < 0.15 else scenario
     drawn = _hinted(seed, _pathed(seed, _timed(seed, _line_up(seed, scenario))))
     drawn = _sorted(seed, _in_turn(seed, _kept_together(seed, drawn)))
-    drawn = _shared(seed, _busy(seed, _owning(seed, focused(seed, _paced(seed, drawn)))))
+    drawn = _busy(seed, _owning(seed, focused(seed, _paced(seed, drawn))))
+    drawn = _shared(seed, _bookable(seed, drawn))
     drawn = _flexible(seed, drawn)
     counted = Random(f"{seed}/counted").choice(("jobs", "jobs", "all"))
     return replace(
@@ -194,7 +199,31 @@ def _flexible(seed: int, drawn: Scenario) -> Scenario:
             continue
         flexible = replace(spec, components=(part,), split=split, connect=())
         specs[job] = flexible.shaped(split.nominal)
-    return replace(drawn, specs=specs, placement=random.choice((drawn.placement, "FCM", "CM")))
+    drawn = replace(drawn, specs=specs, placement=random.choice((drawn.placement, "FCM", "CM")))
+    return _resized(seed, drawn)
+
+
+def _resized(seed: int, drawn: Scenario) -> Scenario:
+    """Draw other totals of malleable jobs, and how fast these are resized; from a stream of its
+    own."""
+    random = Random(f"{seed}/resized")
+    resizes = []
+    for job, spec in drawn.specs.items():
+        if spec.split is not None and spec.split.is_malleable:
+            most = spec.split.parts_max * spec.split.part_max
+            totals = (spec.split.least, spec.split.total, 2 * spec.split.total)
+            resizes += [
+                (random.uniform(0.0, FAULTS_S_MAX), job, min(most, random.choice(totals)))
+                for _ in range(random.choice((0, 1, 3, 8)))
+            ]
+    limits = replace(
+        drawn.parameters,
+        resize_first=random.choice(("waiting", "waiting", "running")),
+        resize_step_s=random.choice((0.0, 1.0, 10.0)),
+        give_way_s=random.choice((0.5, 5.0, 30.0)),
+    )
+    resizing = random.choice(("FPSMA", "EGS"))
+    return replace(drawn, resizes=tuple(resizes), parameters=limits, resizing=resizing)
 
 
 def _shared(seed: int, drawn: Scenario) -> Scenario:
@@ -272,6 +301,35 @@ def _busy(seed: int, drawn: Scenario) -> Scenario:
         ),
         chances=replace(drawn.chances, gate_lost=random.choice((0.0, 0.0, 0.2))),
         locals_=(*drawn.locals_, *crowd),
+    )
+
+
+def _bookable(seed: int, drawn: Scenario) -> Scenario:
+    """Draw busy sites that book processors, in half of those with queues that jobs enter; from a
+    stream of its own."""
+    random = Random(f"{seed}/bookings")
+    if seed < BOOKED_FIRST or drawn.tickets == "none" or random.random() < 0.5:
+        return drawn
+    return replace(
+        drawn,
+        tickets="book",
+        specs={
+            job: replace(
+                spec,
+                components=tuple(
+                    one
+                    if one.wall_time_s
+                    else replace(one, wall_time_s=random.choice((20.0, 200.0)))
+                    for one in spec.components
+                ),
+            )
+            for job, spec in drawn.specs.items()
+        },
+        settings=tuple(
+            replace(s, facts=replace(s.facts, books=random.choice(("calendar", "calendar", ""))))
+            for s in drawn.settings
+        ),
+        chances=replace(drawn.chances, booking_revoked=random.choice((0.0, 0.1, 0.5))),
     )
 
 

@@ -11,12 +11,12 @@ from functools import partial
 
 import pytest
 
-from tests.agent.claims import test_table, test_table_gates
+from tests.agent.claims import test_table, test_table_gates, test_table_orders
 from tests.agent.claims.table_script import TableScript
-from tests.agent.starter import test_barrier
+from tests.agent.starter import test_barrier, test_state_machine
 from tests.core import test_leases
-from tests.core.pipeline import test_tickets
 from tests.core.placement import test_flexible
+from tests.core.tickets import test_booked_claims, test_tickets
 from tests.harness.script import Script
 from tests.swarm.mutants import MUTANTS, found_by
 
@@ -88,6 +88,10 @@ FOUND_BY = {
     "a_rest_is_smaller_than_its_bound": 2063,
     "a_split_that_needs_less": 2012,
     "sizes_that_are_not_recorded": 2001,
+    "bookings_outlive_their_attempt": 2028,
+    "a_moved_booking_is_not_given_back": 2028,
+    "sites_that_do_not_book_are_booked": 2002,
+    "bookings_begin_before_their_instant": 2028,
 }
 FOUND_BY_FILES = {
     "a_start_after_d": 101,
@@ -104,6 +108,12 @@ GUARDS: dict[str, Callable[[], None]] = {
     "pings_that_are_answered_and_not_noted": (
         test_leases.test_a_released_claim_is_fenced_when_silent_since_its_last_answer
     ),
+    "a_resize_that_is_passed_on_again": (
+        test_state_machine.test_a_resize_is_passed_on_once_and_only_if_it_is_newer
+    ),
+    "a_restarted_agent_forgets_resizes": (
+        test_table_orders.test_the_newest_resize_is_kept_over_restarts_and_told_to_who_comes_back
+    ),
     "a_refusal_after_silence_is_the_end": partial(
         test_table.test_a_refusal_after_a_submission_without_an_answer_is_confirmed_first,
         TableScript(),
@@ -117,6 +127,15 @@ GUARDS: dict[str, Callable[[], None]] = {
     ),
     "all_gates_open_after_a_cut": lambda: test_tickets.test_tickets_outlive_a_cut_and_a_restart(
         test_tickets.a_queued_pair(Script)
+    ),
+    "instants_of_bookings_are_lost_by_a_cut": (
+        lambda: test_booked_claims.test_bookings_outlive_a_restart_with_their_instants(
+            test_booked_claims.a_mixed_pair(Script)
+        )
+    ),
+    "refused_bookings_are_asked_for_again_at_once": partial(
+        test_booked_claims.test_all_sites_that_book_are_booked_for_one_instant_that_they_accept,
+        Script,
     ),
     "a_hold_over_budget_is_kept": partial(
         test_tickets.test_a_hold_over_budget_is_given_back_at_once, Script
@@ -138,6 +157,7 @@ GUARDS: dict[str, Callable[[], None]] = {
   for a faulty daemon.
 - The swarm finds the second by one seed in ten thousand, the third by one in a thousand: too rare
   for a named seed.
+- No restart of an agent needs a kept resize while a daemon repeats it, and none repeats an old one.
 - Tickets are short in the swarm and planned often: a wrong gate does not last, few agents crash
   between the store of a gate and its order, no budget is used up, few jobs hold at one site, and no
   ticket starts while its Stop is under way and the next attempt waits.

@@ -42,11 +42,13 @@ from koala_agent.lrm.local_manager import EndCause
 
 class HoldOrdered(msgspec.Struct, frozen=True, kw_only=True):
     """Hold of the daemon, with the secret that a starter of this claim must prove. `shortage` is
-    why the site can accept no new claim now, empty when it can."""
+    why the site can accept no new claim now, empty when it can. A booked one begins in
+    `begins_in_s`."""
 
     hold: Hold
     secret: str
     shortage: str = ""
+    begins_in_s: float = 0.0
 
 
 class WantedComplete(msgspec.Struct, frozen=True, kw_only=True):

@@ -308,3 +308,5 @@ def run_if_passed(state: State, attempt: Attempt, now: Instant) -> None:
     if all(member.passed_at is not None for member in attempt.with_barrier):
         running = Running(attempt=attempt, since=now, release=job.phase.release)
         state.enter(job, running, "all components passed the barrier", now)
+        if job.spec.is_malleable:
+            state.request_scan()  # what is idle by now may join it

@@ -93,6 +93,7 @@ class Chances:
     manager_late: float = 0.0
     manager_forgets: float = 0.0
     gate_lost: float = 0.0  # the batch system says that it gated or opened a job, and did not
+    booking_revoked: float = 0.0  # by the site, some time before its begin
     transfer_error: float = 0.0
     transfer_cut: float = 0.0
     transfer_spoilt: float = 0.0
