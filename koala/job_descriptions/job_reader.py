@@ -166,9 +166,7 @@ class _JobReader:
             self._warn("retry", message, self._job_relations["retry"])
         unused = None if spec.is_malleable else self._relations.get("resizesignal")
         if unused is not None:
-            message = (
-                "resizeSignal means nothing without malleable=yes"
-            )
+            message = "resizeSignal means nothing without malleable=yes"
             self._warn("resizeSignal", message, unused)
         warnings = tuple(self._warnings.values())
         return JobReading(spec=spec, warnings=warnings, is_dry_run=self._is_dry_run)
