@@ -91,7 +91,7 @@ FOUND_BY = {
     "gates_are_not_changed": 1041,
     "gates_that_do_not_hold": 1016,
     "jobs_give_way_below_their_least": 2063,
-    "a_rest_is_smaller_than_its_bound": 2063,
+    "a_rest_is_smaller_than_its_bound": 2080,
     "a_split_that_needs_less": 2012,
     "sizes_that_are_not_recorded": 2001,
     "bookings_outlive_their_attempt": 2028,
