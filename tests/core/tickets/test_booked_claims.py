@@ -215,3 +215,17 @@ def test_a_job_with_bookings_alone_goes_where_processors_are_idle_now(begin: Beg
 def test_what_is_booked_is_told_with_its_instant(mixed: Script) -> None:
     assert "component a: asks a for a booking, begins in 2.0 h" in told(mixed)
     assert "estimated start in 2.0 h: component a is last" in told(mixed)
+
+
+def test_where_an_earlier_instant_is_refused_the_one_before_is_booked_again(mixed: Script) -> None:
+    mixed.ignore(StopClaim)
+    tell(mixed, "b", c1n1=HOUR)
+    mixed.after(300.0)
+    assert begins(mixed) == {"j1/1/0/2": HOUR - 300 + MARGIN_S}
+    refuse(mixed, "j1/1/0/2")
+    assert begins(mixed) == {"j1/1/0/3": HOUR - 300 + 2 * MARGIN_S}
+    for number in range(3, 8):
+        refuse(mixed, f"j1/1/0/{number}")
+    assert begins(mixed) == {"j1/1/0/8": 2 * HOUR - 300 + MARGIN_S}
+    refuse(mixed, "j1/1/0/8")
+    assert begins(mixed)["j1/1/0/9"] > 2.5 * HOUR
