@@ -162,6 +162,13 @@ def _hints(setting: Any, seed: int, _has_jobs: bool) -> Measured:  # noqa: ANN40
     return metrics(setting, found), False, found.jobs
 
 
+def _malleable(setting: Any, seed: int, _has_jobs: bool) -> Measured:  # noqa: ANN401, FBT001
+    from koala.lab.papers.malleable.simulation.run import run  # noqa: PLC0415
+
+    found = run(setting, seed)
+    return found.values, False, found.jobs
+
+
 KINDS: dict[str, SimulationKind] = {
     name: SimulationKind(
         f"koala.lab.papers.{paper}.{options}", f"koala.lab.papers.{paper}.simulation.{module}", run
@@ -172,6 +179,7 @@ KINDS: dict[str, SimulationKind] = {
         ("deadlines", "deadlines", "simulation.setting", "counting", _deadlines),
         ("sq", "synchronous", "simulation.setting", "run", _sq),
         ("hints", "hints", "options", "counting", _hints),
+        ("malleable", "malleable", "simulation.setting", "run", _malleable),
     )
 }
 """Simulations by name."""

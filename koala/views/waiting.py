@@ -163,12 +163,12 @@ def wait_of_member(state: State, job: Job, member: Member, queues: SiteQueues, n
     if not waits:
         return f"no claim waits at {member.site}" if member.end is None else ""
     first = min(waits, key=start_of)
-    others = [one for one in waits if one is not first]
-    behind = sum(one.site == first.site and one.source != BOOKED for one in others)
-    elsewhere = dict.fromkeys(one.site for one in others if one.site != first.site)
+    others = [wait for wait in waits if wait is not first]
+    behind = sum(wait.site == first.site and wait.source != BOOKED for wait in others)
+    elsewhere = dict.fromkeys(wait.site for wait in others if wait.site != first.site)
     words = [describe_wait(first, now)]
     words += [f"{counted(behind, 'further claim')} behind it"] if behind else []
-    words += [describe_wait(one, now) for one in others if one.source == BOOKED]
+    words += [describe_wait(wait, now) for wait in others if wait.source == BOOKED]
     words += [f"also queued at {', '.join(elsewhere)}"] if elsewhere else []
     return "; ".join(words)
 
@@ -250,8 +250,8 @@ def _short_waits(
         claim = _held(state, member)
         if claim is not None:
             held[claim.site] = held.get(claim.site, 0) + claim.processors
-        elif found := waits_of(state, job, member.component, queues, now):
-            first = min(found, key=start_of)
+        elif member_waits := waits_of(state, job, member.component, queues, now):
+            first = min(member_waits, key=start_of)
             _, at = start_of(first)
             when = "" if at == FOREVER else f"start about {clock_time(max(at, now), now)}"
             waits.append((at, _short(first, when)))

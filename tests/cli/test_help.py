@@ -61,7 +61,10 @@ def test_every_metavar_says_something() -> None:
         (("logs", "j1", "--stream"), "--stream x (expected one of stdout, stderr, both"),
         (("admin", "report", "--by"), "--by x (expected one of user, group, site, day, job, claim"),
         (("site", "connect", "host", "--agent"), "--agent x (expected one of here, there"),
-        (("reproduce",), "PAPER x (expected one of koala, multiqueue, deadlines, hints, sq"),
+        (
+            ("reproduce",),
+            "PAPER x (expected one of koala, multiqueue, deadlines, hints, sq, malleable",
+        ),
         (("simulate", "workload"), "MODEL x (expected one of lublin, das"),
         (("simulate", "sq", "--beta"), "--beta 'x' (expected a number)"),
         (("list", "--last"), "--last 'x' (expected a whole number)"),

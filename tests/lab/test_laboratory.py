@@ -285,7 +285,7 @@ def test_a_sweep_is_stored_and_repeated_without_a_run(tmp_path: Path) -> None:
     assert first.rows() == second.rows()
 
 
-@pytest.mark.parametrize("name", ["koala", "multiqueue", "deadlines", "sq", "hints"])
+@pytest.mark.parametrize("name", ["koala", "multiqueue", "deadlines", "sq", "hints", "malleable"])
 def test_a_model_has_the_numbers_of_its_command(name: str) -> None:
     options: dict[str, dict[str, Any]] = {
         "koala": {"jobs": 5, "local_load": 0.1, "bandwidth": 200, "run": "30:60"},
@@ -293,6 +293,7 @@ def test_a_model_has_the_numbers_of_its_command(name: str) -> None:
         "deadlines": {"time": 20000, "warmup": 1000, "policy": "LP"},
         "sq": {"tasks": 4, "machines": 5},
         "hints": {"jobs": 20, "policy": "Service"},
+        "malleable": {"jobs": 6, "interval": 15, "manager": "EGS"},
     }
     given = options[name]
     words = [
@@ -308,6 +309,7 @@ def test_a_model_has_the_numbers_of_its_command(name: str) -> None:
         "deadlines": ("success_rate", printed.get("success_rate", {})),
         "sq": ("skew_finish", printed.get("skew_finish", {})),
         "hints": ("response.all", printed.get("response", {}).get("all", {})),
+        "malleable": ("response.all", printed.get("response", {}).get("all", {})),
     }
     metric, document = shown[name]
     assert found[metric] == pytest.approx(document["mean"], rel=1e-12)

@@ -11,10 +11,11 @@ from functools import partial
 
 import pytest
 
-from tests.agent.claims import test_table, test_table_gates
+from tests.agent.claims import test_table, test_table_gates, test_table_orders
 from tests.agent.claims.table_script import TableScript
-from tests.agent.starter import test_barrier
+from tests.agent.starter import test_barrier, test_state_machine
 from tests.core import test_leases
+from tests.core.placement import test_flexible
 from tests.core.tickets import test_booked_claims, test_tickets
 from tests.harness.script import Script
 from tests.swarm.mutants import MUTANTS, found_by
@@ -84,6 +85,9 @@ FOUND_BY = {
     "a_ticket_has_a_grace_time": 1237,
     "gates_are_not_changed": 1041,
     "gates_that_do_not_hold": 1016,
+    "a_rest_is_smaller_than_its_bound": 2063,
+    "a_split_that_needs_less": 2012,
+    "sizes_that_are_not_recorded": 2001,
     "bookings_outlive_their_attempt": 2028,
     "a_moved_booking_is_not_given_back": 2028,
     "sites_that_do_not_book_are_booked": 2002,
@@ -103,6 +107,12 @@ GUARDS: dict[str, Callable[[], None]] = {
     ),
     "pings_that_are_answered_and_not_noted": (
         test_leases.test_a_released_claim_is_fenced_when_silent_since_its_last_answer
+    ),
+    "a_resize_that_is_passed_on_again": (
+        test_state_machine.test_a_resize_is_passed_on_once_and_only_if_it_is_newer
+    ),
+    "a_restarted_agent_forgets_resizes": (
+        test_table_orders.test_the_newest_resize_is_kept_over_restarts_and_told_to_who_comes_back
     ),
     "a_refusal_after_silence_is_the_end": partial(
         test_table.test_a_refusal_after_a_submission_without_an_answer_is_confirmed_first,
@@ -133,6 +143,9 @@ GUARDS: dict[str, Callable[[], None]] = {
     "a_site_is_held_as_a_whole": partial(
         test_tickets.test_what_owners_allow_is_not_exceeded, Script
     ),
+    "the_first_split_is_kept": lambda: test_flexible.test_after_a_refusal_the_job_is_split_anew(
+        Script()
+    ),
     "a_ticket_of_another_attempt_holds": partial(
         test_tickets.test_a_ticket_of_an_earlier_attempt_holds_nothing, Script
     ),
@@ -144,9 +157,11 @@ GUARDS: dict[str, Callable[[], None]] = {
   for a faulty daemon.
 - The swarm finds the second by one seed in ten thousand, the third by one in a thousand: too rare
   for a named seed.
+- No restart of an agent needs a kept resize while a daemon repeats it, and none repeats an old one.
 - Tickets are short in the swarm and planned often: a wrong gate does not last, few agents crash
   between the store of a gate and its order, no budget is used up, few jobs hold at one site, and no
   ticket starts while its Stop is under way and the next attempt waits.
+- A split that is kept is within its bounds; sites refuse what does not fit any more.
 - The swarm finds pings that are not noted as a run without end, which takes ten seconds (seed 43).
 """
 

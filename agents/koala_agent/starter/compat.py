@@ -228,6 +228,9 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "tuple[tuple[str, int], ...]": lambda value: tuple(
         [_to_tuple(pair, to_text, to_count) for pair in to_list(value)]
     ),
+    "tuple[tuple[str, float], ...]": lambda value: tuple(
+        [_to_tuple(pair, to_text, _to_real) for pair in to_list(value)]
+    ),
     "tuple[tuple[str, str, int, str], ...]": lambda value: tuple(
         [_to_tuple(row, to_text, to_text, to_count, to_text) for row in to_list(value)]
     ),

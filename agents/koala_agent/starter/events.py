@@ -180,9 +180,11 @@ class ProgressMeasured:
 
 @dataclass(frozen=True, kw_only=True)
 class PathsProbed:
-    """The TCP paths were probed; `problem` is empty when all are open."""
+    """The TCP paths were probed; `problem` is empty when all are open. `reached` are claims and
+    round trips to them, in seconds."""
 
     problem: str
+    reached: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

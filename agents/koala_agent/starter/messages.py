@@ -92,10 +92,12 @@ class PingSent:
 
 @dataclass(frozen=True, kw_only=True)
 class PathsTried:
-    """TCP paths were probed; `problem` is empty when all are open."""
+    """TCP paths were probed; `problem` is empty when all are open. `reached` are claims and round
+    trips to them, in seconds."""
 
     KIND = "tried"
     problem: str
+    reached: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

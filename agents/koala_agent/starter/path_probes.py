@@ -38,6 +38,8 @@ class PathProbes:
         self._again_at: dict[int, float] = {}  # by target, when it is dialled
         self._open = dict.fromkeys(range(len(order.targets)), f"no answer in {order.limit_s:g} s")
         self._sockets: dict[int, socket.socket] = {}
+        self._dialled_at: dict[int, float] = {}
+        self._round_trips: dict[str, float] = {}  # by claim
         self._is_over = False
         for port in order.listens:
             try:
@@ -81,7 +83,8 @@ class PathProbes:
         self._is_over = True
         self._open.clear()
         self._again_at.clear()
-        self.events.append(PathsProbed(problem=problem))
+        reached = tuple(self._round_trips.items())
+        self.events.append(PathsProbed(problem=problem, reached=reached))
 
     def _reason(self, index: int, why: str) -> str:
         label, _address, port, _claim = self._order.targets[index]
@@ -126,6 +129,7 @@ class PathProbes:
             return
         dialled.settimeout(0)
         self._sockets[dialled.fileno()] = dialled
+        self._dialled_at[index] = boot_now()
         dialled.connect_ex(address)
         self._watch.add(
             dialled.fileno(), select.POLLIN, lambda _events: self._answered(index, dialled)
@@ -149,6 +153,9 @@ class PathProbes:
             self._retry(index, "was hung up")
         elif received == f"koala {self._order.targets[index][3]}\n".encode():
             self._open.pop(index, None)
+            claim = self._order.targets[index][3]
+            took_s = (boot_now() - self._dialled_at[index]) / 2  # the line comes after two
+            self._round_trips[claim] = min(took_s, self._round_trips.get(claim, took_s))
             self.tick()
         elif received.startswith(b"koala "):  # perhaps of an earlier attempt, about to end
             self._retry(index, "was answered by another component")

@@ -130,7 +130,11 @@ def _for_daemon(
             return Ping(claim=claim, nonce=nonce, sent_at=sent_at)
         case starter_messages.PathsTried.KIND:
             tried = starter_messages.read(starter_messages.PathsTried, message)
-            return PathsReport(claim=claim, problem=_text("problem", tried.problem, most=2000))
+            reached = tuple(
+                [(ClaimId(one), _bounded("a round trip", trip)) for one, trip in tried.reached]
+            )
+            problem = _text("problem", tried.problem, most=2000)
+            return PathsReport(claim=claim, problem=problem, reached=reached)
         case starter_messages.ProgressReported.KIND:
             report = starter_messages.read(starter_messages.ProgressReported, message)
             return Progress(

@@ -644,10 +644,12 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathsReport:
-    """Result of a starter's TCP paths; `problem` is empty when all are open."""
+    """Result of a starter's TCP paths; `problem` is empty when all are open. `reached` are the
+    claims that it reached, with the round trips to them."""
 
     claim: ClaimId
     problem: Reason = ""
+    reached: Annotated[tuple[tuple[ClaimId, Took], ...], Truncated(HOSTS_MAX)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -191,11 +191,12 @@ class ClaimGranted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathsTried:
     """The claim's starter listens on its ports and reached all its targets, or reports a
-    `problem`.
+    `problem`; the claims that it `reached` come with the round trips to them.
     """
 
     claim: ClaimId
     problem: str = ""
+    reached: tuple[tuple[ClaimId, Seconds], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

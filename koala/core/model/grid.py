@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -282,6 +282,8 @@ class GridView:
         bandwidth: Mapping[Link, float],
         bandwidth_default: float,
         free: Mapping[Link, float] | None = None,
+        round_trips: Mapping[Link, Seconds] | None = None,
+        known: Mapping[SiteName, Site] | None = None,
     ) -> None:
         self.sites: tuple[SiteView, ...] = tuple(sites)
         self._idle: dict[SiteName, int] = {}
@@ -315,6 +317,8 @@ class GridView:
         self._replicas = replicas
         self._bandwidth = bandwidth
         self._bandwidth_default = bandwidth_default
+        self._round_trips = round_trips or {}
+        self._known = known or {}  # for their round trips, which few policies ask for
         self._routes: dict[
             tuple[Inputs, UserName | None], tuple[tuple[float, SiteName | None, SiteName], ...]
         ] = {}
@@ -403,6 +407,16 @@ class GridView:
         """Return the estimate of a link between two sites, in bytes a second."""
         return self._bandwidth.get(link, self._bandwidth_default)
 
+    def round_trip_s(self, link: Link) -> Seconds:
+        """Return the round trip between two sites: as programs saw it, else by way of the
+        daemon."""
+        source, target = min(link), max(link)
+        known = self._round_trips.get((source, target))
+        if known is not None:
+            return known
+        ends = [self._known[site].rtt_s for site in (source, target) if site in self._known]
+        return sum(ends)
+
     def copy(self) -> GridView:
         """Copy the view for a tentative placement."""
         view = copy(self)
@@ -419,6 +433,8 @@ class GridView:
             _probing=dict(self._probing),
             _replicas=MappingProxyType(self._replicas),
             _bandwidth=MappingProxyType(self._bandwidth),
+            _round_trips=MappingProxyType(self._round_trips),
+            _known={name: replace(site) for name, site in self._known.items()},
             _routes={},
         )
         return view

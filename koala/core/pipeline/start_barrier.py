@@ -196,6 +196,10 @@ def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
     claim = state.ledger.get(event.claim)
     if claim is None or member_of(state, claim) is None:
         return
+    for name, trip_s in event.reached:
+        reached = state.ledger.get(name)
+        if reached is not None and reached.job == claim.job:
+            state.files.learn_trip(claim.site, reached.site, trip_s)
     job = state.jobs[claim.job]
     match job.phase:
         case Starting(tests=PathTests() as tests) as starting if claim.id in tests.waiting:
@@ -304,3 +308,5 @@ def run_if_passed(state: State, attempt: Attempt, now: Instant) -> None:
     if all(member.passed_at is not None for member in attempt.with_barrier):
         running = Running(attempt=attempt, since=now, release=job.phase.release)
         state.enter(job, running, "all components passed the barrier", now)
+        if job.spec.is_malleable:
+            state.request_scan()  # what is idle by now may join it

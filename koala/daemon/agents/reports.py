@@ -87,7 +87,7 @@ def report_events(
         case PathsReport():
             claim = scheduler.ledger.get(report.claim)
             if claim is not None and claim.site == site:
-                yield ev.PathsTried(claim=claim.id, problem=report.problem)
+                yield ev.PathsTried(claim=claim.id, problem=report.problem, reached=report.reached)
         case SiteFigures():
             yield from _of_site(report, site, scheduler, rtt_s)
         case TransferProgress() | TransferFinished() | TransferFailed():

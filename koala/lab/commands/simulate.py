@@ -14,6 +14,7 @@ SIMULATIONS: dict[str, str] = {
     "deadlines": "koala.lab.commands.papers.deadlines:deadlines",
     "sq": "koala.lab.commands.papers.synchronous:sq",
     "hints": "koala.lab.commands.papers.hints:hints",
+    "malleable": "koala.lab.commands.papers.malleable:malleable",
     "trace": "koala.lab.commands.trace:trace",
     "backlog": "koala.lab.commands.backlog:backlog",
     "workload": "koala.lab.commands.workload:workload",

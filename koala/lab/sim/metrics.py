@@ -48,6 +48,8 @@ class JobRecord:
     processor_run_s: float
     start_delay_s: Seconds | None
     start_lateness_s: Seconds | None
+    sizes: tuple[tuple[Instant, int], ...] = ()
+    """Processors of a malleable job over time: from when, and how many."""
 
     @property
     def is_finished(self) -> bool:
@@ -82,6 +84,16 @@ class JobRecord:
         return self.ended_at - self.started_at
 
     @property
+    def mean_processors(self) -> float | None:
+        """Mean over the time that it ran, of a malleable job that has ended."""
+        if not self.sizes or self.ended_at is None:
+            return None
+        ends = [*[at for at, _ in self.sizes[1:]], self.ended_at]
+        spans = [(until - at, size) for (at, size), until in zip(self.sizes, ends, strict=True)]
+        running_s = sum(span_s for span_s, _ in spans)
+        return sum(span_s * size for span_s, size in spans) / running_s if running_s else None
+
+    @property
     def bounded_slowdown(self) -> float | None:
         """Response time divided by the run time or 10 s, the larger one; at least 1."""
         if self.running_s is None or self.response_s is None:
@@ -95,7 +107,7 @@ class JobRecord:
 
 
 DERIVED = ("waiting_s", "running_s", "response_s", "bounded_slowdown")
-COLUMNS = (*(field.name for field in fields(JobRecord)), *DERIVED)
+COLUMNS = (*(field.name for field in fields(JobRecord) if field.name != "sizes"), *DERIVED)
 
 
 def record_of(job: Job) -> JobRecord:
@@ -103,11 +115,12 @@ def record_of(job: Job) -> JobRecord:
     times = timeline(job)
     attempt = job.attempt
     members = [] if attempt is None else attempt.present
+    split = job.spec.split
     return JobRecord(
         job=job.id,
         phase=job.phase_name,
         priority=job.spec.priority.value,
-        processors=job.spec.processors,
+        processors=job.spec.processors if split is None else split.total,
         components=len(job.spec.components),
         file_bytes=sum(file.size_bytes or 0 for file in job.spec.all_inputs),
         sites=tuple(str(member.site) for member in members if member.site is not None),

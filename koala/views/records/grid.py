@@ -56,7 +56,7 @@ class LocalQueue(Record, frozen=True, kw_only=True):
     processors: int | None = None
     """Most processors."""
     hosts: int | None = None
-    """Most machines."""
+    """Most nodes."""
 
 
 class Resources(Record, frozen=True, kw_only=True):
@@ -65,17 +65,17 @@ class Resources(Record, frozen=True, kw_only=True):
     gpu_types: tuple[str, ...] = ()
     """Types of its GPUs."""
     host_gpus: int = 0
-    """Most GPUs of one machine; 0: unknown."""
+    """Most GPUs of one node; 0: unknown."""
     features: tuple[str, ...] = ()
-    """Features of its machines."""
+    """Features of its nodes."""
     licenses: Mapping[str, int] = {}
     """Licences by name, with their number."""
     queues: tuple[LocalQueue, ...] = ()
     """Queues of its batch system."""
     host_memory_mb: int = 0
-    """Most memory of one machine, in megabytes; 0: unknown."""
+    """Most memory of one node, in megabytes; 0: unknown."""
     host_processors: int = 0
-    """Processors of its smallest machine; 0: unknown."""
+    """Processors of its smallest node; 0: unknown."""
     unit: int = 0
     """A claim gets a multiple of so many processors; 0: what it asks for."""
 

@@ -367,6 +367,8 @@ class JobDetails(JobSummary, frozen=True, kw_only=True):
     """Points A to E, and the times between them."""
     deadline: Deadline | None = None
     """Its deadline; null: none."""
+    total: str = ""
+    """What a flexible job asks for, of which `parts` is how it is split; empty for others."""
     parts: tuple[Part, ...] = ()
     """Its components."""
     expected: ExpectedStart | None = None

@@ -23,6 +23,7 @@ SAMPLES: dict[str, Any] = {
     "tuple[int, int]": (1, 2),
     "tuple[int, int] | None": (1, 2),
     "tuple[tuple[str, int], ...]": (("a", 1),),
+    "tuple[tuple[str, float], ...]": (("a", 1.5),),
     "tuple[tuple[str, str, int, str], ...]": (("a", "b", 1, "c"),),
 }
 """A value for each type of field."""

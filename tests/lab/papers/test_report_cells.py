@@ -67,7 +67,7 @@ def test_reasons_are_parts_of_a_sentence(name: str) -> None:
     assert not any(reason.endswith(".") for reason in reasons)
 
 
-LENGTHS = {"koala": 12, "multiqueue": 200, "deadlines": 4000, "hints": 12, "sq": 1}
+LENGTHS = {"koala": 12, "multiqueue": 200, "deadlines": 4000, "hints": 12, "sq": 1, "malleable": 8}
 
 
 @pytest.mark.parametrize("name", PAPERS)

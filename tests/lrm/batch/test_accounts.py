@@ -11,7 +11,7 @@ from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.batch_settings import BatchSettings
-from koala_agent.lrm.batch.idle_processors import idle_of
+from koala_agent.lrm.batch.figures.idle_processors import idle_of
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.dialect import Figures, job_name
 from koala_agent.lrm.local_manager import (

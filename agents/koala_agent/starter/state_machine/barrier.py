@@ -181,6 +181,7 @@ class PathProbing:
     def __init__(self) -> None:
         self._is_listening = False
         self._problem: str | None = None
+        self._reached: tuple[tuple[str, float], ...] = ()
 
     def begin(self, order: PathsOrder) -> list[Action]:
         """Begin the probes; a repeated order gets the same answer. Raises ValueError."""
@@ -194,14 +195,14 @@ class PathProbing:
         self._is_listening = True
         return [ProbePaths(order=order)]
 
-    def end(self, problem: str) -> None:
-        """Note the result; empty when all paths are open."""
-        self._problem = problem
+    def end(self, problem: str, reached: tuple[tuple[str, float], ...]) -> None:
+        """Note the result: no problem when all paths are open, and the round trips."""
+        self._problem, self._reached = problem, reached
 
     @property
     def report(self) -> dict[str, object]:
         """The report of the result."""
-        return to_message(PathsTried(problem=self._problem or ""))
+        return to_message(PathsTried(problem=self._problem or "", reached=self._reached))
 
     def close(self) -> list[Action]:
         """Stop listening: the ports are the program's from here on."""

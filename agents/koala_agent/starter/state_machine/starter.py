@@ -335,7 +335,7 @@ class StarterMachine:
         elif isinstance(event, ProcessesCounted):
             self._processes_counted(event)
         elif isinstance(event, PathsProbed):
-            self._paths.end(event.problem)
+            self._paths.end(event.problem, event.reached)
             self._send(self._paths.report)
         elif isinstance(event, Delivered) and isinstance(self.phase, Delivering):
             if event.is_lost:

@@ -98,9 +98,12 @@ def grow_running(state: State, now: Instant) -> None:
 
 
 def _may_grow(state: State, attempt: Attempt, now: Instant) -> bool:
-    """Return True if a job runs, is below its total, and no other resize of it is under way."""
+    """Return True if a job runs, is below its total, and no other resize of it is under way. One
+    whose components have begun to end by themselves is about to be over."""
     job = state.jobs[attempt.job]
     if not isinstance(job.phase, Running) or attempt.growth is not None:
+        return False
+    if any(member.end is not None for member in attempt.present):
         return False
     if leaving_members(attempt) or _room(state, job, attempt) <= 0:
         return False

@@ -8,8 +8,9 @@ of the core is answered by its outcome at the site:
   withdrawn after the grace time.
 - A copy takes the time that its link needs.
 - Faults are those of the papers: claims, components, whole sites.
+- Components of malleable jobs come and go; the job's speed follows.
 
-`setting` defines the parameters, `sites` and `copies` answer, `world` drives, `usage` counts
-processors. A run is a function of its inputs; random inputs use one generator for each purpose
-(`koala.lab.workload.random_streams`).
+`setting` defines the parameters, `sites` and `copies` answer, `programs` run, `world` drives,
+`usage` counts processors. A run is a function of its inputs; random inputs use one generator for
+each purpose (`koala.lab.workload.random_streams`).
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -43,16 +43,27 @@ class SiteSetting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MalleableProgram:
+    """Program of a malleable job. `run_s` is how long it would run with so many processors, in all
+    components together, from the beginning to the end. A component that is asked to give way does
+    so after `leave_s`."""
+
+    run_s: Callable[[int], Seconds]
+    leave_s: Seconds = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A job of the grid. `run_s` and `statuses` are for its components in order; `replicas` are
-    sites that hold its input file from the submission on."""
+    """A job of the grid. `run_s` and `statuses` are for its components in order, unless it has a
+    malleable `program`; `replicas` are sites that hold its input file from the submission on."""
 
     job: JobId
     at: Instant
     spec: JobSpec
-    run_s: tuple[Seconds, ...]
+    run_s: tuple[Seconds, ...] = ()
     statuses: tuple[int, ...] = ()
     replicas: tuple[SiteName, ...] = ()
+    program: MalleableProgram | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

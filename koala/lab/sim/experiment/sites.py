@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from koala.core.model.actions import ArmClaim, ClaimProcessors, ReleaseClaim, StopClaim, TryPaths
+from koala.core.model.actions import (
+    ArmClaim,
+    ClaimProcessors,
+    ReleaseClaim,
+    ResizeClaim,
+    StopClaim,
+    TryPaths,
+)
 from koala.core.model.events import (
     ClaimArmed,
     ClaimGone,
@@ -24,13 +31,12 @@ from koala.core.model.events import (
 from koala.core.model.job import ArmNumber, ClaimEnd, EndKind
 from koala.core.model.values import ClaimId, Instant, Seconds
 from koala.lab.sim.engine import Engine, Entry, Rank
+from koala.lab.sim.experiment.programs import Programs
 from koala.lab.sim.experiment.setting import Faults, LocalJob, SiteSetting
 from koala.lab.sim.experiment.usage import Usage, Use
 from koala.queue_model import LocalQueue, local_queue
 
-Order = ClaimProcessors | TryPaths | ArmClaim | ReleaseClaim | StopClaim
-Program = Callable[[ClaimId], tuple[Seconds, int]]
-"""Returns the run time and the exit status of a claim's component."""
+Order = ClaimProcessors | TryPaths | ArmClaim | ReleaseClaim | ResizeClaim | StopClaim
 
 _LOCAL = int(Use.LOCAL)  # a member takes four times as long to read
 FORECAST_S = 300.0
@@ -61,6 +67,7 @@ class _Held:
     hold_until: Instant | None = None  # None: not started
     armed: ArmNumber | None = None
     passed_at: Instant | None = None
+    gives_way: bool = False
 
 
 class Site:
@@ -72,7 +79,7 @@ class Site:
         setting: SiteSetting,
         *,
         faults: Faults,
-        program: Program,
+        programs: Programs,
         usage: Usage,
         emit: Callable[[Event], None],
     ) -> None:
@@ -91,7 +98,7 @@ class Site:
         self.queue = self._empty_queue()
         self._engine = engine
         self._faults = faults
-        self._program = program
+        self._programs = programs
         self._usage = usage
         self._emit = emit
         self._arriving: Iterator[LocalJob] = iter(setting.local_jobs)
@@ -135,6 +142,9 @@ class Site:
                 self._arm(order)
             case ReleaseClaim():
                 self._release(order)
+            case ResizeClaim(claim=claim, leave_s=leave_s):
+                if leave_s is not None:
+                    self._give_way(claim)
             case StopClaim(claim=claim):
                 if claim in self.claims:
                     self._end(claim, EndKind.STOPPED, "stopped")
@@ -236,7 +246,7 @@ class Site:
         self._usage.add(self.name, Use.HELD, -processors, now)
         self._usage.add(self.name, Use.RUNNING, processors, now)
         self._send(ClaimPassed(claim=claim, passed_at=now))
-        run_s, status = self._program(claim)
+        run_s, status = self._programs.begin(claim, processors, lambda: self._exit(claim))
         wall_time_s = held.order.program.wall_time_s
         kind, reason = EndKind.EXITED, ""
         if wall_time_s is not None and wall_time_s < run_s:
@@ -245,6 +255,21 @@ class Site:
         if fails_after_s is not None:
             kind, reason, run_s = EndKind.VANISHED, "its processor was lost", fails_after_s
         held.next = self._engine.after(run_s, lambda: self._end(claim, kind, reason, status))
+
+    def _exit(self, claim: ClaimId) -> None:
+        """End a component whose program is over."""
+        self._end(claim, EndKind.EXITED, "")
+
+    def _give_way(self, claim: ClaimId) -> None:
+        """Let a component give way, unless it does already or ends sooner."""
+        held = self.claims.get(claim)
+        if held is None or held.passed_at is None or held.gives_way:
+            return
+        held.gives_way = True
+        leave_at = self._engine.now + self._programs.leave_s(claim)
+        if held.next is None or held.next.at > leave_at:
+            self._cancel_next(held)
+            held.next = self._engine.at(leave_at, lambda: self._exit(claim))
 
     def _end(self, claim: ClaimId, kind: EndKind, reason: str, status: int = 0) -> None:
         """Remove a claim that was here."""
@@ -257,6 +282,7 @@ class Site:
             self.queue.withdraw(claim)
         else:
             self.queue.end(claim)
+            self._programs.note_end(claim)
             self.given_back += held.passed_at is None
             use = Use.HELD if held.passed_at is None else Use.RUNNING
             self._usage.add(self.name, use, -held.order.processors, self._engine.now)

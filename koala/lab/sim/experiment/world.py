@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
 from koala.core.model import actions as act
 from koala.core.model import events as ev
-from koala.core.model.job import TERMINAL_PHASES, Running
+from koala.core.model.job import TERMINAL_PHASES, Job, Running
 from koala.core.model.parameters import Parameters
-from koala.core.model.values import FOREVER, ClaimId, Instant, JobId, Seconds, SiteName, UserName
+from koala.core.model.values import FOREVER, Instant, JobId, Seconds, SiteName, UserName
 from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
 from koala.core.sites import is_usable
 from koala.lab.sim.engine import Engine
 from koala.lab.sim.experiment.copies import Copies
+from koala.lab.sim.experiment.programs import Programs
 from koala.lab.sim.experiment.setting import Faults, Links, NoFaults, SiteSetting, Submission
 from koala.lab.sim.experiment.sites import LocalUsers, Site
 from koala.lab.sim.experiment.usage import Span, Usage
@@ -71,7 +72,7 @@ class Grid:
         self._links = links
         self._faults = faults
         self._parameters = parameters
-        self._programs: dict[JobId, Submission] = {}
+        self.programs = Programs(engine)
         self.usage = Usage({s.name: s.facts.processors for s in settings}, bin_s=bin_s)
         self.copies = Copies(engine, links, default_bps=parameters.bandwidth_default_bps, emit=emit)
         self.sites = {
@@ -79,7 +80,7 @@ class Grid:
                 engine,
                 setting,
                 faults=faults,
-                program=self._program,
+                programs=self.programs,
                 usage=self.usage,
                 emit=emit,
             )
@@ -102,23 +103,13 @@ class Grid:
 
     def submit(self, submission: Submission) -> None:
         """Submit a job now; its input files are at its sites."""
-        self._programs[submission.job] = submission
+        self.programs.add(submission)
         for file in submission.spec.all_inputs:
             for site in submission.replicas:
                 self._emit(
                     ev.ReplicaAdded(file=file.name, site=site, size_bytes=file.size_bytes or 0)
                 )
         self._emit(ev.JobSubmitted(job=submission.job, spec=submission.spec))
-
-    def forget(self, job: JobId) -> None:
-        """Forget a job that is over."""
-        self._programs.pop(job, None)
-
-    def _program(self, claim: ClaimId) -> tuple[Seconds, int]:
-        job, _, component, _ = claim.rsplit("/", 3)
-        submission, index = self._programs[JobId(job)], int(component)
-        status = submission.statuses[index] if submission.statuses else 0
-        return submission.run_s[index], status
 
     def report_on_request(self) -> None:
         """Switch to reports on request: a site reports only at `request_reports`. Most reports
@@ -142,6 +133,7 @@ class Grid:
                     | act.TryPaths()
                     | act.ArmClaim()
                     | act.ReleaseClaim()
+                    | act.ResizeClaim()
                     | act.StopClaim()
                 ):
                     site = self.sites[action.site]
@@ -153,8 +145,8 @@ class Grid:
                 case act.CancelTransfer():
                     latency_s = self.sites[action.target].setting.latency_s
                     self._engine.after(latency_s, partial(self.copies.cancel, action.transfer))
-                case act.ResizeClaim() | act.PaceClaim():
-                    pass  # programs do neither learn of it nor report their progress here
+                case act.PaceClaim():
+                    pass  # programs do not report their progress here
                 case act.AcknowledgeClaim() | act.PublishOutputs() | act.Announce():
                     pass
 
@@ -271,7 +263,7 @@ class World:
                 self.running.discard(announced.job)
             if announced.phase in TERMINAL_PHASES:
                 self.over += 1
-                self.grid.forget(announced.job)
+                self.grid.programs.forget(announced.job)
 
     def _await_submission(self) -> None:
         submission = next(self._arriving, None)
@@ -293,7 +285,7 @@ class World:
         usage.advance(self.engine.now)
         local_s, held_s, running_s = usage.totals_s
         return ExperimentReport(
-            jobs=tuple(record_of(job) for job in self.scheduler.jobs.values()),
+            jobs=tuple(self._record(job) for job in self.scheduler.jobs.values()),
             unfinished=self.submitted - self.over,
             ended_at=self.engine.now,
             events=self.events,
@@ -305,6 +297,10 @@ class World:
             given_back=sum(site.given_back for site in self.grid.sites.values()),
             waiting=self._waiting(),
         )
+
+    def _record(self, job: Job) -> JobRecord:
+        sizes = self.grid.programs.sizes_of(job.id)
+        return replace(record_of(job), sizes=sizes) if sizes else record_of(job)
 
     def whereabouts(self) -> str:
         """Say where the run is, in a line."""

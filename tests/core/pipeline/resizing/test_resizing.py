@@ -18,6 +18,7 @@ from koala.core.model.job import EndKind
 from koala.core.model.job_spec import Split
 from koala.core.model.values import JobId, SiteName, UserName
 from koala.policies import chosen
+from koala.views.documents import timeline
 from tests.core.conftest import Begin
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
@@ -77,6 +78,14 @@ def test_idle_processors_join_at_a_barrier_of_their_own(small: Script) -> None:
     assert small.drop().phase("m") == "Finished"
 
 
+def test_a_job_that_begins_takes_at_once_what_became_idle_meanwhile(begin: Begin) -> None:
+    script = begin().tell(a_site("a", 4), a_site("b", 4))
+    script.tell(malleable("m", 4, 4, total=16, least=4))
+    claims = script.started("m")
+    script.report("a", 0).report("b", 0).tell(a_site("c", 4)).expect_nothing()
+    assert script.passed(*claims).claimed("m") == [ADDED]
+
+
 def test_all_that_join_are_released_together(small: Script) -> None:
     small.tell_together(a_site("c", 4), a_site("d", 4))
     claims = small.claimed("m")
@@ -133,6 +142,24 @@ def test_a_job_may_end_while_it_grows(small: Script) -> None:
     assert small.phase("m") == "Running"  # until nothing of it is left
     small.gone(ADDED)
     assert small.drop().phase("m") == "Finished"
+
+
+def test_a_job_whose_components_end_by_themselves_grows_no_more(small: Script) -> None:
+    small.exits(FIRST).drop().report("a", 4).tell(a_site("c", 4)).after(20.0)
+    assert small.take(ClaimProcessors) == []
+    small.exits(SECOND)
+    assert small.drop().phase("m") == "Finished"
+
+
+def test_the_start_of_a_job_is_that_of_the_components_it_began_with(grown: Script) -> None:
+    job = grown.scheduler.jobs[JobId("m")]
+    assert timeline(job).start_skew_s == 0
+    for claim in (FIRST, SECOND):
+        grown.gone(claim, EndKind.VANISHED).drop()
+        assert grown.phase("m") == "Running"
+        begun_at = timeline(job).started_at
+        assert begun_at is not None
+        assert float(begun_at) == 1.0
 
 
 def test_a_site_that_comes_back_is_told_the_release_and_the_world(grown: Script) -> None:

@@ -11,6 +11,7 @@ from koala.core.model.events import ClaimGone, ClaimGranted, Event, SiteReported
 from koala.core.model.job import EndKind
 from koala.core.model.values import ClaimId, SiteName, UserName
 from koala.lab.sim.engine import Engine
+from koala.lab.sim.experiment.programs import Programs
 from koala.lab.sim.experiment.setting import LocalJob, NoFaults
 from koala.lab.sim.experiment.sites import FORECAST_S, Order, Site
 from koala.lab.sim.experiment.usage import Usage
@@ -50,7 +51,7 @@ def told_by(
         engine,
         setting,
         faults=NoFaults(),
-        program=lambda _: (5.0, 0),
+        programs=Programs(engine),
         usage=Usage({DELFT: 8}, bin_s=60.0),
         emit=lambda event: told.append((engine.now, event)),
     )
