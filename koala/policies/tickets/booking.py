@@ -147,10 +147,10 @@ def _kept_or_moved(
     after_s = max([_margin_s(question), *(_refused_until(part, others_s) for part in bookable)])
     first_s = others_s + after_s
     hold_s = hold_of(question)
-    if current_s is None or current_s < -hold_s:
+    if current_s is None:
         return first_s
     refused = [part.not_booked_s for part in bookable if part.not_booked_s is not None]
     is_refused = max(refused, default=-FOREVER) > current_s - 1.0
-    is_missed = others_s > current_s + hold_s
+    is_missed = others_s > current_s + hold_s  # also where it should have begun long ago
     is_far = first_s + max(hold_s, EARLIER * current_s) < current_s
     return first_s if is_refused or is_missed or is_far else current_s

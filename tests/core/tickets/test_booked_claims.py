@@ -168,10 +168,11 @@ def test_bookings_outlive_a_restart_with_their_instants(mixed: Script) -> None:
     assert (wanted.claim, wanted.begins_at) == ("j1/1/0/1", 2 * HOUR + MARGIN_S)
 
 
-def test_bookings_count_as_tickets_of_their_user_and_their_site(begin: Begin) -> None:
-    script = two_sites(begin, tickets_user_max=2).tell(a_pair())
+def test_bookings_count_as_tickets_of_their_user(begin: Begin) -> None:
+    script = two_sites(begin, gate="hold", tickets_user_max=3).tell(a_pair())
     tell(script, "b", c1n1=2 * HOUR)
-    assert sorted(gates(script)) == ["j1/1/0/1", "j1/1/1/1"]
+    assert sorted(gates(script)) == ["j1/1/0/1", "j1/1/0/2", "j1/1/1/1"]
+    assert begins(script) == {}
 
 
 def test_nothing_is_booked_that_could_not_hold(begin: Begin) -> None:
@@ -198,6 +199,7 @@ def test_a_drained_site_is_not_booked(begin: Begin) -> None:
     script = two_sites(begin).tell(a_pair(), SiteDrained(site=SiteName("a"), by=OPERATOR))
     tell(script, "b", c1n1=2 * HOUR)
     assert begins(script) == {}
+    assert opened(script) == []  # nor counted on
     script.tell(SiteResumed(site=SiteName("a"), by=OPERATOR)).after(300.0)
     assert begins(script) == {"j1/1/0/1": 2 * HOUR - 300 + MARGIN_S}
 
