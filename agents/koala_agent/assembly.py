@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from koala.common.files.bandwidth_limits import BandwidthLimits
+from koala.common.files.channels import Channels
 from koala.common.files.incoming import Incoming
 from koala.common.identity.tls import IdentityFile
 from koala.common.protocol import messages
@@ -61,6 +62,7 @@ from koala_agent.site_access import (
     ssh_transport,
 )
 from koala_agent.starter_link.mailbox import Mailbox
+from koala_agent.starter_link.ports import Ports
 from koala_agent.state_folder import check_state, lrm_folder
 from koala_agent.transport.command_budget import CommandBudget
 from koala_agent.transport.interface import Transport
@@ -184,6 +186,12 @@ def _make_surroundings(
         on_file_report,
         relay=lambda: session_status.relay,
     )
+    ports = Ports(
+        lambda: session_status.relay,
+        Channels(identity),
+        connections_max=config.site.ports_max,
+        bytes_per_s=config.site.ports_rate,
+    )
     manager = _local_manager(
         config,
         site,
@@ -233,7 +241,11 @@ def _make_surroundings(
         identity=identity,
         log_source=folders.log_source,
         forward_starters=ssh.run_beside if ssh else None,
-        helpers=(site.switches.run,) if isinstance(site.switches, AccountSwitches) else (),
+        helpers=(
+            ports.run,
+            *((site.switches.run,) if isinstance(site.switches, AccountSwitches) else ()),
+        ),
+        carry=ports.carry,
     )
 
 
@@ -374,6 +386,7 @@ def _description(
         hold_max_s=longest_s if math.isfinite(longest_s := config.site.longest_hold_s) else 0.0,
         tickets_max=config.site.tickets_max or 0,
         held_share_max=config.site.held_share_max or 0.0,
+        forwards=not mailbox_of(config) and config.site.ports_max > 0,
     )
     name = SiteName(config.agent.site)
     return codec.SiteDescription(version=version, site=name, facts=facts)

@@ -63,6 +63,7 @@ class Component:
     outputs: Sequence[str] = ()  # patterns, such as "results/*.csv"
     stage: bool | Sequence[str] = ()  # files of this machine that go along; True: the executable
     rate: float | None = None
+    ports: Mapping[str, int] | None = None  # at which its program listens, by name
     inputs: str | Sequence[str] | Mapping[str, int | str] | None = None  # beside the job's
     resize_signal: str | None = None  # USR1 or USR2, of a malleable job
 

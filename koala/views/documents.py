@@ -35,6 +35,7 @@ from koala.core.sites import is_resting
 from koala.core.state import State
 from koala.views.accounting import claim_costs
 from koala.views.expected import expected_start
+from koala.views.ports import port_ways
 from koala.views.records import grid, jobs
 from koala.views.records.base import Moment, moment_of
 from koala.views.records.phases import Phase
@@ -134,6 +135,7 @@ def whole_document(
             processor_run_s=times.processor_run_s + run_s,
         ),
         transfers=_transfers(state, job, now),
+        ports=port_ways(job, job.attempt),
         charges=tuple(claim_costs(state, job, now)[-CHARGES_SHOWN:]),
     )
 

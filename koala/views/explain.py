@@ -52,6 +52,7 @@ from koala.core.sites import is_usable
 from koala.core.splitting import describe_unsplit, empty_rooms, most_of
 from koala.core.state import State
 from koala.views.expected import expected_start, missed_deadline
+from koala.views.ports import port_ways
 from koala.views.resizes import job_size
 from koala.views.units import counted, size
 from koala.views.waiting import SiteQueues, component_at, no_queues, span, wait_of_member
@@ -85,6 +86,7 @@ def why(  # noqa: C901 - one line a phase
             running = [f"running for {span(now - since)}", _running(job, attempt)]
             sizes = job_size(job)
             running += [] if sizes is None else sizes.words
+            running += [way.words for way in port_ways(job, attempt)]
             return [*running, *_placed(state, job, attempt)]
         case Stopping(reason=reason, attempt=attempt):
             return [f"being stopped: {reason}", *_fence(state, attempt)]
@@ -402,7 +404,7 @@ def _starting(state: State, job: Job, starting: Starting, now: Instant) -> list[
         return [f"all components claimed; starts in {span(attempt.start_at - now)}"]
     waiting = ", ".join(starting.arming.waiting)
     prepared = f"all components claimed; the start is prepared (round {starting.arms})"
-    return [f"{prepared}: waits for {waiting}"]
+    return [f"{prepared}: waits for {waiting}", *[way.words for way in port_ways(job, attempt)]]
 
 
 def _running(job: Job, attempt: Attempt) -> str:

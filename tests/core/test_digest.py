@@ -24,7 +24,7 @@ from koala.core.state import State
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
-KNOWN = "7620e0ac0fd93c79ff8feaef81ea2f6634bda513ff71ecd9d49fda84a9f02fb0"
+KNOWN = "126f9126eaf7181769192ac61114466f35270fdca6599cee79dbbb4fadb61579"
 NOT_COVERED = {"policies", "recorder", "actions", "is_changed", "successors", "usage", "malleable"}
 """Attributes of the state that the next event needs not, or that the jobs tell."""
 COUNTED = {"jobs", "ended", "forgotten", "keys", "keys_forgotten", "scanner"}

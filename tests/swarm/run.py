@@ -49,6 +49,7 @@ class Run:
         self.scenario = scenario
         parameters = scenario.parameters
         self.oracle = Oracle(parameters, scenario.specs)
+        self.oracle.carries = {one.name: one.facts.forwards for one in scenario.settings}
         plan = FaultPlan(
             scenario.seed,
             chances=scenario.chances,

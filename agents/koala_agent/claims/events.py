@@ -24,6 +24,7 @@ from koala.common.protocol.messages import (
     PathsReport,
     Ping,
     Pong,
+    PortsUsed,
     Progress,
     Release,
     Resize,
@@ -112,7 +113,7 @@ class StarterSaid(msgspec.Struct, frozen=True, kw_only=True):
     numbers."""
 
     nonce: str
-    message: PathsReport | Progress | Ping | KvPut | KvGet
+    message: PathsReport | PortsUsed | Progress | Ping | KvPut | KvGet
 
     @property
     def claim(self) -> ClaimId:

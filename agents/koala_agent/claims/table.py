@@ -151,6 +151,9 @@ USERS_SHOWN = 5
 """Users that are named in a refusal."""
 
 
+RESTARTED = "submitted again after a restart of the agent"
+
+
 class ClaimTable:
     """State machine over all claims of a site. One for each run of an agent; `restored` are the
     claims from before the restart."""
@@ -720,8 +723,10 @@ class ClaimTable:
     def _unlisted(self, claim: Claim, record: StarterRecord | None) -> None:
         if isinstance(claim.state, Asked):
             if record is None:
-                # The agent ended after the store and before the submission.
-                self._emit(Submit(claim=claim))
+                # The agent ended after the store and before the submission, or its command is on
+                # its way yet: if this one is refused, the first may have got through.
+                again = msgspec.structs.replace(claim.state, trouble=RESTARTED)
+                self._emit(Submit(claim=self._store(claim, again)))
             else:
                 # It was submitted, and its starter has reported an end: do not start a second.
                 reason = "the starter ended before it checked in"

@@ -84,6 +84,7 @@ class Specification:
     output_files: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     staged: tuple[tuple[str, int], ...] = ()
+    ports: tuple[tuple[str, int], ...] = ()
 
 
 class ClaimProgram:

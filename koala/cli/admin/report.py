@@ -26,6 +26,7 @@ FIGURES = (
     "skew_max_s",
     "failed_claims",
     "setbacks",
+    "forwarded_bytes",
 )
 CLAIM = (
     "claim",
@@ -40,6 +41,7 @@ CLAIM = (
     "run_s",
     "held_s",
     "wasted_s",
+    "forwarded_bytes",
 )
 
 FORMULAS = ("=", "+", "-", "@")

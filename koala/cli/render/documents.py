@@ -176,6 +176,7 @@ def job_text(
         ("held", f"{processor_seconds(timeline.processor_wasted_s)} before the start,"
                  f" {timeline.processor_run_s:,.1f} after it"),
     ]  # fmt: skip
+    facts += [("" if n else "ports", clean(way.words)) for n, way in enumerate(job.ports)]
     if job.progress:
         facts += _progress(job.progress)
     if job.claims_stopping:
@@ -298,9 +299,15 @@ def report_text(
         column(">LARGEST", lambda row: milliseconds(row.skew_max_s), rank=5),
         column(">CLAIMS FAILED", "failed_claims", rank=6),
         column(">SETBACKS", "setbacks", rank=2),
+        *([column(">FORWARDED", _forwarded, rank=7)] if any(map(_forwarded, rows)) else []),
     )
     met = [line for row in rows if (line := _starts_met(row, subject(row)))]
     return "\n".join([table(heads, rows, width=width), COSTS_LEGEND, *met])
+
+
+def _forwarded(row: ReportRow | ClaimCost) -> str:
+    """Format what went through the grid; empty if nothing did."""
+    return units.size(row.forwarded_bytes) if row.forwarded_bytes else ""
 
 
 def _starts_met(row: ReportRow, subject: str) -> str:

@@ -52,6 +52,7 @@ class SiteFacts:
     - `hold_max_s`: longest hold before the barrier that its owner allows, None for no limit.
     - `tickets_max`, `held_share_max`: limits of its owner on the claims that wait in its queue, and
       on the share of its processors that such claims hold before the barrier; None for no limit.
+    - `forwards`: it carries connections to ports of programs through the grid.
     """
 
     processors: int
@@ -71,6 +72,7 @@ class SiteFacts:
     hold_max_s: Seconds | None = None
     tickets_max: int | None = None
     held_share_max: float | None = None
+    forwards: bool = False
 
     def admits(self, user: UserName | None) -> bool:
         """Return True if this user's jobs may see the site; None is an unknown user."""
@@ -126,6 +128,9 @@ class Site:
     narrowed_at_ask: int = 0  # the last ask number when a refusal decreased the window
     start_ratios: tuple[float, ...] = ()  # of claims' waits to what was stated, the newest last
     past_waits: tuple[tuple[int, Seconds], ...] = ()  # of open tickets, with their processors
+    unreached: dict[SiteName, Instant] = field(
+        default_factory=dict
+    )  # by its nodes, when tried last
 
     def idle(self) -> int:
         """Return the idle processors of the last report minus the claims asked or granted since."""

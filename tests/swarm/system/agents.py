@@ -115,6 +115,7 @@ class Agent(Process):
             books=facts.books,
             tickets_max=facts.tickets_max or 0,
             held_share_max=facts.held_share_max or 0.0,
+            forwards=facts.forwards,
         )
         self.description = codec.SiteDescription(version="simulated", site=site, facts=told)
         self._settings = SiteSettings(name=site, daemon="daemon", limits=limits)
