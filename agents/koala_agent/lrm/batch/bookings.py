@@ -26,7 +26,7 @@ from koala_agent.lrm.batch.guarded_dialect import guarded
 from koala_agent.lrm.dialect import LATE_S, Booker, Booking, Dialect, JobState, claim_of
 from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
 
-LEARN_S, UNKNOWN_S = 3600.0, 60.0
+LEARN_S, UNKNOWN_S = 86_400.0, 60.0
 """How often is asked whether our account may book; the same after an answer that could not be had.
 """
 TROUBLE_S = 60.0
