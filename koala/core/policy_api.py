@@ -171,7 +171,7 @@ class TicketPart:
     - `can_gate`: the site has a gate.
     - `books`: the site books processors. `begins_s`: time until its booking begins, less than 0 if
       it is late; None: it has none. `not_booked_s`: time until the instant for which it was refused
-      one last.
+      one last; `moved_from_s`: until the begin of the booking that was moved last.
     - `is_optional`: the job may start without it.
     """
 
@@ -188,6 +188,7 @@ class TicketPart:
     books: bool = False
     begins_s: Seconds | None = None
     not_booked_s: Seconds | None = None
+    moved_from_s: Seconds | None = None
     site: SiteName = NO_SITE
     is_optional: bool = False
 

@@ -1,4 +1,4 @@
-"""Crash two scenarios at every point: `python -m tests.swarm.crash_points [--pairs 5000]`.
+"""Crash three scenarios at every point: `python -m tests.swarm.crash_points [--pairs 5000]`.
 
 The first has three components on four sites, a copy of an input file, a preemption and a cancel. In
 the second a job waits in the queues of two busy sites: claims are gated, opened, held, given back

@@ -19,7 +19,7 @@ from multiprocessing import get_context
 
 from koala.common.runtime.child_lifetime import serve
 from tests.swarm.run import Run
-from tests.swarm.scenario import BOOKED_FIRST, BUSY_FIRST, draw
+from tests.swarm.scenario import BOOKED_FIRST, BUSY_FIRST, Scenario, draw
 
 BUSY_SHARE = 20
 """One seed in so many of a short campaign is of busy sites: it takes three times as long."""
@@ -75,8 +75,12 @@ def seeds_of(first: int, seeds: int) -> list[int]:
         return [*range(first, first + seeds)]
     share = seeds // BUSY_SHARE
     busy = islice((s for s in count(BUSY_FIRST) if draw(s).tickets != "none"), share - share // 2)
-    booked = islice((s for s in count(BOOKED_FIRST) if draw(s).tickets == "book"), share // 2)
+    booked = islice((s for s in count(BOOKED_FIRST) if _all_book(draw(s))), share // 2)
     return [*range(seeds - share), *busy, *booked]
+
+
+def _all_book(drawn: Scenario) -> bool:
+    return drawn.tickets == "book" and all(setting.facts.books for setting in drawn.settings)
 
 
 def verdicts(seeds: Sequence[int], jobs: int) -> Iterator[Verdict]:

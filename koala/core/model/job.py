@@ -207,6 +207,7 @@ class Member:
     tickets: tuple[ClaimId, ...] = ()  # in the local queues, the oldest first, and bookings
     tickets_max: dict[SiteName, int] | None = None  # more were refused there
     not_booked: dict[SiteName, Instant] | None = None  # begins that were refused there last
+    moved_from: dict[SiteName, Instant] | None = None  # begins of bookings that were moved last
     given_back_at: Instant | None = None  # the last time that a ticket held, and was given back
     is_dropped: bool = False
     claimed_at: Instant | None = None

@@ -256,6 +256,7 @@ def _part(
     held_at = member.claimed_at if site == member.site else None
     booking = booking_at(state, member, site)
     not_booked_at = (member.not_booked or {}).get(site)
+    moved_from_at = (member.moved_from or {}).get(site)
     return TicketPart(
         component=member.component,
         site=site,
@@ -271,6 +272,7 @@ def _part(
         books=_may_book(state.sites[site], job, member),
         begins_s=None if booking is None else booking.begins_at - now,
         not_booked_s=None if not_booked_at is None else not_booked_at - now,
+        moved_from_s=None if moved_from_at is None else moved_from_at - now,
         is_optional=is_optional_member(job, member.component),
     )
 
@@ -324,11 +326,15 @@ def _apply(state: State, attempt: Attempt, plan: PartPlan, hold_s: Seconds, now:
 
 
 def _good_bookings(state: State, member: Member, plan: PartPlan, now: Instant) -> list[ClaimId]:
-    """Return the booking of a component at a site, unless it shall be moved or given back."""
+    """Return the booking of a component at a site, unless it shall be moved, which is noted, or
+    given back."""
     booking = booking_at(state, member, plan.site)
     if booking is None or plan.begin_s is None:
         return []
-    return [booking.id] if abs(booking.begins_at - now - plan.begin_s) <= SAME_S else []
+    if abs(booking.begins_at - now - plan.begin_s) <= SAME_S:
+        return [booking.id]
+    member.moved_from = {**(member.moved_from or {}), plan.site: booking.begins_at}
+    return []
 
 
 def _book(
@@ -527,7 +533,8 @@ def give_back(state: State, attempt: Attempt, member: Member, reason: str, now: 
 
 def _end_hold(member: Member, now: Instant) -> None:
     """Note that a component holds no more; what was refused a while ago may be asked again."""
-    member.claim = member.claimed_at = member.tickets_max = member.not_booked = None
+    member.claim = member.claimed_at = member.tickets_max = None
+    member.not_booked = member.moved_from = None
     member.given_back_at = now
 
 

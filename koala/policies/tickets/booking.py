@@ -7,8 +7,8 @@ knows the bookings as expected starts. A ticket of a booked component may still 
 
 A site that refuses is asked for a later instant, each time twice as far behind the others. All
 bookings move along: to a later instant where the others will not be there while a booking holds,
-and to an earlier one where much is gained. A job whose sites all book starts at the first instant
-that all of them accept.
+and to an earlier one where much is gained; where that is refused, back to the one before. A job
+whose sites all book starts at the first instant that all of them accept.
 """
 
 from __future__ import annotations
@@ -127,10 +127,12 @@ def _others_s(question: TicketQuestion, bookable: Collection[TicketPart]) -> Sec
 
 def _refused_until(part: TicketPart, others_s: Seconds | None) -> Seconds:
     """Return the time after the others until the next instant for which a site is asked: twice as
-    long as the one that was refused last."""
-    if part.not_booked_s is None or others_s is None:
+    long as the one that was refused last, but not beyond a later one that it had accepted."""
+    refused_s, had_s = part.not_booked_s, part.moved_from_s
+    if refused_s is None or others_s is None:
         return 0.0
-    return 2 * max(0.0, part.not_booked_s - others_s)
+    next_s = 2 * max(0.0, refused_s - others_s)
+    return next_s if had_s is None or had_s <= refused_s else min(next_s, had_s - others_s)
 
 
 def _kept_or_moved(
@@ -145,10 +147,10 @@ def _kept_or_moved(
     after_s = max([_margin_s(question), *(_refused_until(part, others_s) for part in bookable)])
     first_s = others_s + after_s
     hold_s = hold_of(question)
-    if current_s is None or current_s < -hold_s:
+    if current_s is None:
         return first_s
     refused = [part.not_booked_s for part in bookable if part.not_booked_s is not None]
     is_refused = max(refused, default=-FOREVER) > current_s - 1.0
-    is_missed = others_s > current_s + hold_s
+    is_missed = others_s > current_s + hold_s  # also where it should have begun long ago
     is_far = first_s + max(hold_s, EARLIER * current_s) < current_s
     return first_s if is_refused or is_missed or is_far else current_s

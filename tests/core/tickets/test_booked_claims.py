@@ -168,10 +168,11 @@ def test_bookings_outlive_a_restart_with_their_instants(mixed: Script) -> None:
     assert (wanted.claim, wanted.begins_at) == ("j1/1/0/1", 2 * HOUR + MARGIN_S)
 
 
-def test_bookings_count_as_tickets_of_their_user_and_their_site(begin: Begin) -> None:
-    script = two_sites(begin, tickets_user_max=2).tell(a_pair())
+def test_bookings_count_as_tickets_of_their_user(begin: Begin) -> None:
+    script = two_sites(begin, gate="hold", tickets_user_max=3).tell(a_pair())
     tell(script, "b", c1n1=2 * HOUR)
-    assert sorted(gates(script)) == ["j1/1/0/1", "j1/1/1/1"]
+    assert sorted(gates(script)) == ["j1/1/0/1", "j1/1/0/2", "j1/1/1/1"]
+    assert begins(script) == {}
 
 
 def test_nothing_is_booked_that_could_not_hold(begin: Begin) -> None:
@@ -198,6 +199,7 @@ def test_a_drained_site_is_not_booked(begin: Begin) -> None:
     script = two_sites(begin).tell(a_pair(), SiteDrained(site=SiteName("a"), by=OPERATOR))
     tell(script, "b", c1n1=2 * HOUR)
     assert begins(script) == {}
+    assert opened(script) == []  # nor counted on
     script.tell(SiteResumed(site=SiteName("a"), by=OPERATOR)).after(300.0)
     assert begins(script) == {"j1/1/0/1": 2 * HOUR - 300 + MARGIN_S}
 
@@ -215,3 +217,17 @@ def test_a_job_with_bookings_alone_goes_where_processors_are_idle_now(begin: Beg
 def test_what_is_booked_is_told_with_its_instant(mixed: Script) -> None:
     assert "component a: asks a for a booking, begins in 2.0 h" in told(mixed)
     assert "estimated start in 2.0 h: component a is last" in told(mixed)
+
+
+def test_where_an_earlier_instant_is_refused_the_one_before_is_booked_again(mixed: Script) -> None:
+    mixed.ignore(StopClaim)
+    tell(mixed, "b", c1n1=HOUR)
+    mixed.after(300.0)
+    assert begins(mixed) == {"j1/1/0/2": HOUR - 300 + MARGIN_S}
+    refuse(mixed, "j1/1/0/2")
+    assert begins(mixed) == {"j1/1/0/3": HOUR - 300 + 2 * MARGIN_S}
+    for number in range(3, 8):
+        refuse(mixed, f"j1/1/0/{number}")
+    assert begins(mixed) == {"j1/1/0/8": 2 * HOUR - 300 + MARGIN_S}
+    refuse(mixed, "j1/1/0/8")
+    assert begins(mixed)["j1/1/0/9"] > 2.5 * HOUR

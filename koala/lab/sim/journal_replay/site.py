@@ -2,9 +2,9 @@
 
 There is no local queue to model (see `others`). A claim begins when the processors that others
 leave idle suffice within the grace time; otherwise it is refused. A ticket waits for that as long
-as it takes, and while it is not gated; when that will be is not known. Latencies, errors and losses
-come from the recording, by instant. While the site is cut off, its reports wait, orders get lost,
-and leases run out, as they do live.
+as it takes, and while it is not gated; when that will be is not known. One that is booked waits for
+its instant, too. Latencies, errors and losses come from the recording, by instant. While the site
+is cut off, its reports wait, orders get lost, and leases run out, as they do live.
 """
 
 from __future__ import annotations
@@ -168,6 +168,8 @@ class ReplaySite:
             )
             if not waits or claim.is_stopping or claim.order.is_gated:
                 continue
+            if claim.order.begins_at > self._engine.now:
+                continue
             self._make_room(claim)
             if claim.order.processors <= self.idle:
                 claim.has_begun = True
@@ -321,6 +323,8 @@ class ReplaySite:
         elif answer.kind is not AnswerKind.GRANTED and answer.end is not None:
             end = answer.end
             self._after(claim, answer.after_s, lambda: self._leave(claim, end))
+        elif order.begins_at > now:
+            self._engine.at(order.begins_at, self._advance)
         elif order.waits:
             self._report_event(
                 ev.SiteReported(

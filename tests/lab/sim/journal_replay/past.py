@@ -116,13 +116,17 @@ class Grid:
     run_s: Mapping[str, Seconds] = field(default_factory=dict)  # by job; 10 else
     starts_after_stop: bool = False
     gate: str = ""
+    books: str = ""
     chances: Chances = field(default_factory=Chances)
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         facts = {
             name: SiteFacts(
-                processors=processors, starts_after_stop=self.starts_after_stop, gate=self.gate
+                processors=processors,
+                starts_after_stop=self.starts_after_stop,
+                gate=self.gate,
+                books=self.books,
             )
             for name, processors in self.sites.items()
         }

@@ -100,6 +100,21 @@ def test_tickets_come_up_when_the_recorded_users_have_gone(gate: str, holds: int
     assert held_s == pytest.approx(holds * 4 * 300.0, abs=20.0)
 
 
+def test_what_is_booked_begins_when_it_should_and_others_leave_room() -> None:
+    """Both sites are booked from 68 on. Delft is full until 100, so that its booking begins late,
+    while the other one holds."""
+    grid = Grid(sites={"delft": 8, "leiden": 8}, gate="", books="calendar")
+    grid.local_job("delft", 6, at=5.0, run_s=95.0)
+    grid.local_job("leiden", 6, at=5.0, run_s=5.0)
+    parts = [a_component(4, site, wall_time_s=1800.0) for site in ("delft", "leiden")]
+    grid.submit("j1", a_spec(*parts), at=8.0)
+    comparison = grid.told(2000.0).compare(tickets="book")
+    for row in rows(comparison, "j1").values():
+        assert row["started_at"] == pytest.approx(100.0, abs=1.5)
+    held_s = comparison.document()["figures"]["what_if"]["held_processor_s"]
+    assert held_s == pytest.approx(4 * 32.0, abs=20.0)
+
+
 def test_ways_to_wait_are_compared_over_one_run() -> None:
     """Each site has room for a while, but both have it only from 1500 on. Where claims wait in
     queues they hold at delft from 100 to 400 or so; idle-only holds nothing."""
