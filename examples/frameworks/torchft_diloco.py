@@ -5,7 +5,8 @@ steps; then the groups that are there average what they have learnt, which is on
 group that comes later gets weights and optimizers from another one, and takes part from then on.
 
 The lighthouse is the first component, at MASTER_ADDR:MASTER_PORT. A group in another job is told
-where it is by --lighthouse.
+where it is by --lighthouse. In a malleable job all components are groups (`any`), and the oldest
+has the lighthouse, too; a group that is asked to give way ends after its outer step.
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ from torchft import Manager, ProcessGroupGloo
 from torchft.coordination import LighthouseServer
 from torchft.local_sgd import DiLoCo
 
+from koala import job
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rendezvous import Rendezvous
 
+LIGHTHOUSE = "torchft/lighthouse"
+"""The name in the exchange that gets the address of the lighthouse of a malleable job."""
 ENDED = "torchft/ended"
 """The name in the exchange that gets a value when a group has done all outer steps."""
 SILENCE_S = 3.0
@@ -41,8 +46,8 @@ INNER_STEPS = 10
 """Steps that a group makes alone before each outer step."""
 
 
-def watch_over(world: Rendezvous, groups_min: int, limit_s: float) -> None:
-    """Run the lighthouse until a group of this job has done all its steps."""
+def light(groups_min: int) -> LighthouseServer:
+    """Start the lighthouse."""
     address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
     lighthouse = LighthouseServer(
         bind=f"[::]:{port}",
@@ -51,6 +56,12 @@ def watch_over(world: Rendezvous, groups_min: int, limit_s: float) -> None:
         heartbeat_timeout_ms=int(SILENCE_S * 1000),
     )
     print(f"lighthouse http://{address}:{port}", flush=True)
+    return lighthouse
+
+
+def watch_over(world: Rendezvous, groups_min: int, limit_s: float) -> None:
+    """Run the lighthouse until a group of this job has done all its steps."""
+    lighthouse = light(groups_min)
     try:
         world.exchange.get(ENDED, wait_s=limit_s)
         time.sleep(LINGER_S)
@@ -113,6 +124,10 @@ def train(world: Rendezvous, lighthouse: str, groups_min: int, steps: int, pace_
                 groups = manager.num_participants()
                 print(f"step {step} with {groups} groups, loss {loss.item():.5f}", flush=True)
             done = step
+            if "KOALA_WORLD" in os.environ and job.is_leaving():
+                print(f"gives way after step {step}", flush=True)
+                manager.shutdown()
+                return
     weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
     print(f"weights {[round(weight, 5) for weight in weights.tolist()]}", flush=True)
     manager.shutdown()
@@ -120,10 +135,27 @@ def train(world: Rendezvous, lighthouse: str, groups_min: int, steps: int, pace_
         raise SystemExit("the groups did not learn")
 
 
+def join(world: Rendezvous, groups_min: int, steps: int, pace_s: float) -> None:
+    """Train in a malleable job. The oldest component has the lighthouse."""
+    members = job.world()
+    if members.component == 0:
+        lighthouse = light(groups_min)
+        address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+        world.exchange.put(LIGHTHOUSE, f"http://{address}:{port}")
+        try:
+            train(world, f"http://{address}:{port}", groups_min, steps, pace_s)
+            time.sleep(LINGER_S)
+        finally:
+            lighthouse.shutdown()
+    else:
+        where = world.exchange.get(LIGHTHOUSE, wait_s=LIMIT_S)
+        train(world, where, groups_min, steps, pace_s)
+
+
 def main() -> None:
     """Run the part that the description asks for."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("part", choices=["lighthouse", "group"])
+    options.add_argument("part", choices=["lighthouse", "group", "any"])
     options.add_argument("--lighthouse", help="its address; default: the job's first component")
     options.add_argument("--groups-min", type=int, default=2, help="needed for an outer step")
     options.add_argument("--steps", type=int, default=60, help="outer steps in all")
@@ -133,6 +165,9 @@ def main() -> None:
     world = Rendezvous.from_environment("torchft")
     if given.part == "lighthouse":
         watch_over(world, given.groups_min, given.limit)
+        return
+    if given.part == "any":
+        join(world, given.groups_min, given.steps, given.pace)
         return
     default = f"http://{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
     train(world, given.lighthouse or default, given.groups_min, given.steps, given.pace)

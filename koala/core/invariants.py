@@ -106,7 +106,8 @@ def _check_attempt(state: State, job: Job, attempt: Attempt) -> None:
             _check_paths(job, starting)
         case Releasing(release=release) | Running(release=release):
             assert release is not None or not attempt.with_barrier, f"{job.id} runs unreleased"
-            started = [m for m in attempt.at_barrier if m not in attempt.joining]
+            joining = attempt.joining
+            started = [m for m in attempt.at_barrier if m not in joining and m.leave_at is None]
             open_ = [_phase(state, member) for member in started]
             _check_growth(state, job, attempt)
             assert all(isinstance(phase, Released | Passed) for phase in open_), (

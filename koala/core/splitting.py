@@ -187,6 +187,13 @@ def empty_rooms(spec: JobSpec, sites: Iterable[Site]) -> list[Room]:
     ]
 
 
+def has_place(spec: JobSpec, total: int, sites: Iterable[Site]) -> bool:
+    """Return True if a malleable job with another total could be placed at sites where nothing
+    runs."""
+    assert spec.split is not None
+    return most_of(replace(spec.split, total=total), empty_rooms(spec, sites)) > 0
+
+
 def within_rooms(
     place: PlacementPolicy, spec: JobSpec, sites: Mapping[SiteName, Site]
 ) -> PlacementPolicy:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from koala.core.model.job_spec import ComponentSpec, JobSpec, Split, StartType
+from koala.core.model.job_spec import ComponentSpec, JobSpec, JobType, Split, StartType
 from koala.job_descriptions import fields
 from koala.job_descriptions.attributes import PROCESSORS_MAX
 from koala.job_descriptions.fields import AttributeText
@@ -81,6 +81,12 @@ def flexible(spec: JobSpec, given: Mapping[str, object]) -> JobSpec:
         raise SplitError(
             "subjobstarttype",
             "totalCount needs all its components at the start (expected strict-barrier)",
+        )
+    if split.is_malleable and component.job_type is JobType.MPI:
+        raise SplitError(
+            "malleable",
+            "malleable: an MPI_COMM_WORLD neither grows nor shrinks (expected jobType single or"
+            " multiple)",
         )
     if spec.quorum is not None:
         raise SplitError(

@@ -164,6 +164,12 @@ class _JobReader:
         if spec.retries and not spec.rerun:
             message = "retry means nothing with rerun=no: a program that failed has started"
             self._warn("retry", message, self._job_relations["retry"])
+        unused = None if spec.is_malleable else self._relations.get("resizesignal")
+        if unused is not None:
+            message = (
+                "resizeSignal means nothing without malleable=yes"
+            )
+            self._warn("resizeSignal", message, unused)
         warnings = tuple(self._warnings.values())
         return JobReading(spec=spec, warnings=warnings, is_dry_run=self._is_dry_run)
 

@@ -41,6 +41,7 @@ class Exchange:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.values: dict[str, str] = {}
+        self.number = -1
         self._changed = threading.Condition()
         exchange = self
 
@@ -63,6 +64,10 @@ class Exchange:
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer one request, waiting as long as it says."""
+        if request["op"] == "world":
+            with self._changed:
+                self._changed.wait_for(lambda: self.number > request["after"], request["wait_s"])
+                return {"ok": True, "number": self.number}
         name = request["name"]
         with self._changed:
             if request["op"] == "put":
@@ -74,6 +79,12 @@ class Exchange:
             if self._changed.wait_for(lambda: name in self.values, wait_s):
                 return {"ok": True, "value": self.values[name]}
             return {"ok": False, "error": f"no value for {name!r} after {wait_s:.3g} s"}
+
+    def changed(self) -> None:
+        """Let those know that wait for the next members of the job."""
+        with self._changed:
+            self.number += 1
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Stop answering."""
@@ -158,6 +169,7 @@ class Stage:
             "KOALA_PROCESS": str(process),
             "KOALA_BUNDLE": str(bundle_path),
             "KOALA_KV": str(self.exchange.path),
+            **({"KOALA_WORLD": str(world)} if (world := self._world(index)).exists() else {}),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": "29500",
             "NNODES": str(len(self.members)),
@@ -166,6 +178,31 @@ class Stage:
             "RANK": str(sum(self.processes[:index]) + process),
             "LOCAL_RANK": str(process),
         }
+
+    def resize(self, present: Iterable[int], leaving: Iterable[int] = ()) -> None:
+        """Let these members, all of one process, know that they are the job from now on; those that
+        leave are asked to."""
+        chosen = list(present)
+        names = ("component", "label", "site", "processors", "processes", "address")
+        components = [
+            {**{name: self.members[index][name] for name in names}, "port": 29500, "first_rank": at}
+            for at, index in enumerate(chosen)
+        ]
+        for index in chosen:
+            world = {
+                "number": self.exchange.number + 1,
+                "component": self.components[index],
+                "components": components,
+                "world_size": len(chosen),
+                "leave_by": 4e9 if index in leaving else None,
+            }
+            draft = self._world(index).with_suffix(".new")
+            draft.write_text(json.dumps(world), encoding="utf-8")
+            draft.replace(self._world(index))
+        self.exchange.changed()
+
+    def _world(self, index: int) -> Path:
+        return self.folder / f"world-{index}.json"
 
     def start(
         self, program: str, *arguments: str, ranks: Iterable[int] | None = None, **more: str
@@ -195,6 +232,17 @@ class Stage:
         output = self.running[rank].stdout
         assert output is not None
         assert output.readline().startswith(f"rank {rank} ")
+
+    def until(self, rank: int, words: str) -> list[str]:
+        """Return what a rank prints up to the line with these words."""
+        output = self.running[rank].stdout
+        assert output is not None
+        lines = []
+        while line := output.readline():
+            lines.append(line)
+            if words in line:
+                return lines
+        raise AssertionError(f"rank {rank} has ended without {words!r}: {lines}")
 
     def finish(self) -> list[Ended]:
         """Wait for all processes to end by themselves."""

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from koala.job_descriptions import read_job
 from koala.job_descriptions.evaluation import canonical_name, evaluate
 from koala.job_descriptions.parser import parse
 from koala.job_descriptions.tree import canonical_json
-from tests.examples.programs import ADVANCE, ALLREDUCE, FEDAVG, POISSON
+from tests.examples.programs import ADVANCE, ALLREDUCE, DILOCO, FEDAVG, POISSON
 from tests.examples.stage import EXAMPLES
 
 DEFINITIONS = {
@@ -22,6 +23,9 @@ DEFINITIONS = {
     "LIGHTHOUSE": "http://127.0.0.1:29500",
 }
 DESCRIPTIONS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.rsl"))
+MALLEABLE = {"diloco/diloco.rsl": 4, "frameworks/torchft-malleable.rsl": 3}
+"""They have one clause, which the scheduler splits: their processors in all."""
+FIXED = [name for name in DESCRIPTIONS if name not in MALLEABLE]
 SITES = {"vu": 144, "delft": 64, "leiden": 64, "amsterdam": 64, "utrecht": 64}
 """The grid that the descriptions are written for (KOALA 2.1): the DAS."""
 TWO = {"quiet": 2, "busy": 2}
@@ -34,6 +38,7 @@ SHELL = ("deadline.rsl", "gpus.rsl", "hello.rsl", "mpi/mpi.rsl", *FRAMEWORKS)
 """They start programs that every site has, or that their user installs."""
 PROGRAMS: dict[str, Any] = {
     "allreduce.py": ALLREDUCE,
+    "diloco.py": DILOCO,
     "fedavg.py": FEDAVG,
     "poisson.py": POISSON,
     "advance.py": ADVANCE,
@@ -73,7 +78,21 @@ def _clauses(name: str) -> tuple[dict[str, list[Any]], list[dict[str, list[Any]]
     return wide, components
 
 
-@pytest.mark.parametrize("name", DESCRIPTIONS)
+@pytest.mark.parametrize("name", MALLEABLE)
+def test_a_malleable_job_starts_with_one_processor(name: str) -> None:
+    definitions = {**DEFINITIONS, "HERE": str((EXAMPLES / name).parent)}
+    reading = read_job((EXAMPLES / name).read_text(encoding="utf-8"), definitions=definitions)
+    assert reading.warnings == ()
+    split = reading.spec.split
+    assert split is not None
+    assert (split.is_malleable, split.total, split.least) == (True, MALLEABLE[name], 1)
+    program, *arguments = reading.spec.components[0].arguments
+    assert Path(program).is_file()
+    if Path(program).name in PROGRAMS:
+        PROGRAMS[Path(program).name]._options(arguments)
+
+
+@pytest.mark.parametrize("name", FIXED)
 def test_a_description_uses_known_attributes_and_fits_the_grid(name: str) -> None:
     wide, components = _clauses(name)
     assert set(wide) <= JOB_WIDE
@@ -87,7 +106,7 @@ def test_a_description_uses_known_attributes_and_fits_the_grid(name: str) -> Non
         assert int(component["maxwalltime"][0]) >= 1
 
 
-@pytest.mark.parametrize("name", [name for name in DESCRIPTIONS if name not in SHELL])
+@pytest.mark.parametrize("name", [name for name in FIXED if name not in SHELL])
 def test_a_program_understands_the_arguments_that_its_description_gives(name: str) -> None:
     for component in _clauses(name)[1]:
         path, *arguments = component["arguments"]

@@ -87,6 +87,8 @@ def test_the_same_in_yaml_and_in_python() -> None:
         ("(totalCount=23)(cpusPerTask=4)", "expected a multiple of cpusPerTask, 4"),
         ("(totalCount=9)(minTotalCount=4)", "expected malleable=yes beside it"),
         ("(totalCount=9)(malleable=yes)(minTotalCount=10)", "expected at most totalCount, 9"),
+        ("(totalCount=9)(malleable=yes)(jobType=mpi)", "expected jobType single or multiple"),
+        ("(count=9)(resizeSignal=HUP)", "found 'HUP', expected usr1 or usr2"),
         ("(totalCount=9)(quorum=1)", "expected malleable and minTotalCount"),
         ("(totalCount=9)(subjobStartType=no-barrier)", "expected strict-barrier"),
         ("(totalCount=9)(connect=(all 1 5000))", "expected all, or 0, the first"),

@@ -95,7 +95,9 @@ class Oracle:
         self.sizes: dict[ClaimId, int] = {}  # as they were asked for
         self.processors: dict[SiteName, int] = {}
         self.promises: dict[ClaimId, list[ArmNumber]] = {}
-        self.releases: dict[tuple[JobId, int], ArmNumber] = {}
+        self.releases: dict[tuple[JobId, int], ArmNumber] = {}  # the first of an attempt
+        self.totals: dict[JobId, int] = {}  # largest ones that owners of malleable jobs ask for
+        self.barriers: dict[object, ArmNumber] = {}  # of an attempt, or what joins a malleable job
         self.arms: dict[
             tuple[ClaimId, ArmNumber], tuple[Instant, Seconds, tuple[ClaimId, ...]]
         ] = {}
@@ -173,6 +175,8 @@ class Oracle:
         late_at = self.frozen.get((job, attempt))
         if late_at is None or (job, attempt) not in self.releases:
             return
+        if self.jobs[job].spec.is_malleable:
+            return  # the others go on without it
         limits = self.parameters
         due_at = late_at + max(limits.pause_max_s, TOLD_S) + LOOK_S + limits.kill_s
         if not is_program:
@@ -235,6 +239,7 @@ class Oracle:
             if spec.component(component).start_type is StartType.NONE:
                 continue
             is_armed = number in self.promises.get(ClaimId(peer), [])
+            is_armed |= spec.is_malleable and peer in truth.passed.values()  # it joins these
             claim = starter.claim
             require(is_armed, 3, f"{claim} passes and {peer} has not armed {number}")
         strict = [
@@ -256,16 +261,20 @@ class Oracle:
             require(len(named | ran) >= spec.quorum, 3, text)
 
     def _require_within(self, starter: Starter, split: Split, peers: tuple[ClaimId, ...]) -> None:
-        """Require that a flexible job starts within its bounds, with all that it was split into."""
+        """Require that a flexible job starts within its bounds, with all that it was split into. A
+        malleable one may leave out what is not claimed, and joins what runs."""
         sizes = [self.sizes[peer] for peer in peers]
         asked = [c for c in self.sizes if parts(c)[:2] == parts(starter.claim)[:2]]
         names = {parts(claim)[2] for claim in asked}
         is_whole = names == {parts(peer)[2] for peer in peers}
         text = f"{starter.claim} passes with {sizes} of components {names}: {split.describe()}"
-        require(is_whole and split.least <= sum(sizes) <= split.total, 3, text)
+        require(is_whole or split.is_malleable, 3, text)
+        most = max(split.total, self.totals.get(parts(starter.claim)[0], 0))
+        require(split.least <= sum(sizes) <= most, 3, text)
         require(all(split.part_min <= size <= split.part_max for size in sizes), 3, text)
         require(len(sizes) <= split.parts_max, 3, text)
-        self.count("flexible")
+        joins = number_of(starter) != self.releases[parts(starter.claim)[:2]]
+        self.count("joined" if joins else "flexible")
 
     def _require_in_time(self, site: SiteName, starter: Starter, truth: Truth) -> None:
         """Require a pass in time: never before the deadline, as far as clocks agree, nor later than
@@ -299,6 +308,10 @@ class Oracle:
         is_needed = not killed or without_last < processors
         require(is_needed, 6, f"{killed} die for {processors} processors beside {idle}")
         self.count("killed" if killed else "room without a kill")
+
+    def asked_to_leave(self, starter: Starter) -> None:
+        """Count the programs that are asked to give way."""
+        self.count("asked to leave")
 
     def stopped(self, starter: Starter) -> None:
         """Record that a program is dead."""
@@ -388,7 +401,9 @@ class Oracle:
                     self._require_timed(action.claim, release_at)
                 case ReleaseClaim():
                     job, attempt, _ = parts(action.claim)
-                    known = self.releases.setdefault((job, attempt), action.number)
+                    self.releases.setdefault((job, attempt), action.number)
+                    barrier = action.claim if self.jobs[job].spec.is_malleable else (job, attempt)
+                    known = self.barriers.setdefault(barrier, action.number)
                     text = f"{action.claim} is released under {action.number} after {known}"
                     require(known == action.number, 3, text)
                     self.free.setdefault((job, attempt), self._free_of(job, attempt))
@@ -468,6 +483,7 @@ class Oracle:
             truth.is_finished = True
             undone = [claim for claim in self._released(job) if self.well_since(claim) is None]
             is_well = len(undone) <= self._spare(truth.spec) or truth.is_restored
+            is_well |= self._did_its_least(job, truth)
             require(is_well, 3, f"{job} is Finished and {undone} did not end well")
         if said.phase == "Stopping":
             self.count(said.text.split(":", 1)[0].split(" by ", 1)[0][:24])
@@ -502,6 +518,16 @@ class Oracle:
             if armed == number and parts(claim)[:2] == (job, attempt):
                 return peers
         return ()
+
+    def _did_its_least(self, job: JobId, truth: Truth) -> bool:
+        """Return True if the components of a malleable job that ended well have its least
+        processors; others were lost, or gave way."""
+        split = truth.spec.split
+        if split is None or not split.is_malleable:
+            return False
+        mine = [c for c in self.sizes if parts(c)[:2] == (job, truth.newest_passed)]
+        well = [claim for claim in mine if self.well_since(claim) is not None]
+        return sum([self.sizes[claim] for claim in well]) >= split.least
 
     def _spare(self, spec: JobSpec) -> int:
         """Count the released claims that a quorum can do without."""

@@ -89,6 +89,7 @@ class Run:
             "placement": drawn.placement,
             "queueing": drawn.queueing,
             "tickets": drawn.tickets,
+            "resizing": drawn.resizing,
         }
 
     def _program(self, claim: ClaimId) -> tuple[Seconds, int]:
@@ -136,6 +137,9 @@ class Run:
             world.engine.at(at, arrive)
         for job, at in scenario.cancels.items():
             world.engine.at(at, partial(world.cancel, job))
+        for at, job, total in scenario.resizes:
+            self.oracle.totals[job] = max(total, self.oracle.totals.get(job, 0))
+            world.engine.at(at, partial(world.resize, job, total))
         world.engine.after(CHECK_S, self._check_again)
         world.engine.run(
             scenario.faults_s + 60.0

@@ -88,6 +88,8 @@ class Scenario:
     only: frozenset[Fault] | None = None
     again: Mapping[JobId, tuple[Instant, ...]] = field(default_factory=dict)
     cancels: Mapping[JobId, Instant] = field(default_factory=dict)
+    resizes: tuple[tuple[Instant, JobId, int], ...] = ()  # totals that owners ask for
+    resizing: str = "FPSMA"
     foreign: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     """Slots whose policy is another package's, which misbehaves after some answers."""
 
@@ -194,7 +196,31 @@ def _flexible(seed: int, drawn: Scenario) -> Scenario:
             continue
         flexible = replace(spec, components=(part,), split=split, connect=())
         specs[job] = flexible.shaped(split.nominal)
-    return replace(drawn, specs=specs, placement=random.choice((drawn.placement, "FCM", "CM")))
+    drawn = replace(drawn, specs=specs, placement=random.choice((drawn.placement, "FCM", "CM")))
+    return _resized(seed, drawn)
+
+
+def _resized(seed: int, drawn: Scenario) -> Scenario:
+    """Draw other totals of malleable jobs, and how fast these are resized; from a stream of its
+    own."""
+    random = Random(f"{seed}/resized")
+    resizes = []
+    for job, spec in drawn.specs.items():
+        if spec.split is not None and spec.split.is_malleable:
+            most = spec.split.parts_max * spec.split.part_max
+            totals = (spec.split.least, spec.split.total, 2 * spec.split.total)
+            resizes += [
+                (random.uniform(0.0, FAULTS_S_MAX), job, min(most, random.choice(totals)))
+                for _ in range(random.choice((0, 1, 3, 8)))
+            ]
+    limits = replace(
+        drawn.parameters,
+        resize_first=random.choice(("waiting", "waiting", "running")),
+        resize_step_s=random.choice((0.0, 1.0, 10.0)),
+        give_way_s=random.choice((0.5, 5.0, 30.0)),
+    )
+    resizing = random.choice(("FPSMA", "EGS"))
+    return replace(drawn, resizes=tuple(resizes), parameters=limits, resizing=resizing)
 
 
 def _shared(seed: int, drawn: Scenario) -> Scenario:

@@ -11,9 +11,9 @@ from functools import partial
 
 import pytest
 
-from tests.agent.claims import test_table, test_table_gates
+from tests.agent.claims import test_table, test_table_gates, test_table_orders
 from tests.agent.claims.table_script import TableScript
-from tests.agent.starter import test_barrier
+from tests.agent.starter import test_barrier, test_state_machine
 from tests.core import test_leases
 from tests.core.pipeline import test_tickets
 from tests.harness.script import Script
@@ -100,6 +100,12 @@ GUARDS: dict[str, Callable[[], None]] = {
     "pings_that_are_answered_and_not_noted": (
         test_leases.test_a_released_claim_is_fenced_when_silent_since_its_last_answer
     ),
+    "a_resize_that_is_passed_on_again": (
+        test_state_machine.test_a_resize_is_passed_on_once_and_only_if_it_is_newer
+    ),
+    "a_restarted_agent_forgets_resizes": (
+        test_table_orders.test_the_newest_resize_is_kept_over_restarts_and_told_to_who_comes_back
+    ),
     "a_refusal_after_silence_is_the_end": partial(
         test_table.test_a_refusal_after_a_submission_without_an_answer_is_confirmed_first,
         TableScript(),
@@ -131,6 +137,7 @@ GUARDS: dict[str, Callable[[], None]] = {
   for a faulty daemon.
 - The swarm finds the second by one seed in ten thousand, the third by one in a thousand: too rare
   for a named seed.
+- No restart of an agent needs a kept resize while a daemon repeats it, and none repeats an old one.
 - Tickets are short in the swarm and planned often: a wrong gate does not last, few agents crash
   between the store of a gate and its order, no budget is used up, few jobs hold at one site, and no
   ticket starts while its Stop is under way and the next attempt waits.

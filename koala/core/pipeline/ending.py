@@ -165,7 +165,10 @@ def finish_if_over(state: State, attempt: Attempt, now: Instant) -> None:
     if any(member.end is None for member in deciding_members(attempt)):
         return
     running = [member for member in attempt.present if member.end is None]
+    joining = attempt.joining
     for member in running:
+        if member in joining:
+            member.leave_at = now  # it may still pass, and is not waited for to end well
         stop_member(state, member)
     if not running:
         finish(state, attempt, "", now)

@@ -35,6 +35,7 @@ from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant, JobId, SiteName, UserName
 from koala.core.purge import state_of_jobs
 from koala.core.scheduler import Scheduler
+from koala.core.splitting import has_place
 from koala.daemon.auth.access_rules import Caller, caller_of_call
 from koala.daemon.auth.enrolment_service import Registrar
 from koala.daemon.clients.file_service import FileService
@@ -465,6 +466,11 @@ def _resize(batch: BatchContext, name: JobId, total: int, by: Caller) -> jobs.Jo
         raise RejectedError(
             f"{total} processors for {name} (expected {split.least} to"
             f" {split.parts_max * split.part_max}, its bounds)"
+        )
+    if not has_place(job.spec, total, batch.scheduler.sites.values()):
+        raise RejectedError(
+            f"{total} processors for {name}: no split of them has a place at the sites (expected"
+            f" another number: {split.describe()})"
         )
     batch.emit(JobResizeRequested(job=name, total=total, by=UserName(by.name)))
     return summary(job)

@@ -6,17 +6,14 @@ from typing import Any
 
 import pytest
 
-from koala.core.model.actions import ArmClaim, ClaimProcessors, StopClaim
-from koala.core.model.events import DaemonStarted, SiteDrained, SiteResumed
+from koala.core.model.actions import ClaimProcessors, StopClaim
 from koala.core.model.job import EndKind
-from koala.core.model.values import ClaimId, SiteName, UserName
-from koala.core.pipeline.claiming import BUDGET_IS_USED
+from koala.core.model.values import SiteName, UserName
 from koala.policies import chosen
 from koala.policies.tickets.booking import MARGIN_S
-from koala.views.explain import why
 from tests.core.conftest import Begin
-from tests.core.pipeline.test_tickets import a_pair, busy, gates, idle_now, opened, tell, told
-from tests.harness.builders import a_component, a_job, a_site
+from tests.core.pipeline.test_tickets import a_pair, opened, tell, told
+from tests.harness.builders import a_site
 from tests.harness.script import Script
 
 HOUR = 3600.0

@@ -334,3 +334,28 @@ def a_program_that_stays_held() -> Patches:
     """A program whose time share is used up is not resumed to end."""
     with replaced((pacing.Pacing, "end"), by=lambda self: []):
         yield
+
+
+@mutant
+def a_restarted_agent_forgets_resizes() -> Patches:
+    """A resize is passed on and not kept, so a starter that was away never learns of it."""
+
+    def resize(self: Any, claim: Any, order: Any) -> None:
+        if isinstance(claim.state, Granted | Armed | Passed):
+            self._to_starter(claim.id, claim.state.nonce, order)
+
+    with replaced((claims.ClaimTable, "_resize"), by=resize):
+        yield
+
+
+@mutant
+def a_resize_that_is_passed_on_again() -> Patches:
+    """A starter passes on to its program each order of the same number."""
+    real = state_machine.StarterMachine._resize
+
+    def resize(self: Any, order: Any) -> None:
+        self._resized = order.number - 1
+        real(self, order)
+
+    with replaced((state_machine.StarterMachine, "_resize"), by=resize):
+        yield

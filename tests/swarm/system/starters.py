@@ -38,6 +38,7 @@ from koala_agent.starter.events import (
     ProgressMeasured,
     Ready,
     Received,
+    Resize,
     ResumeProgram,
     Send,
     Signal,
@@ -99,6 +100,9 @@ class Witness(Protocol):
 
     def passed(self, site: SiteName, starter: Starter) -> None:
         """Receive a pass of the barrier: the program runs."""
+
+    def asked_to_leave(self, starter: Starter) -> None:
+        """Receive that a program was asked to end."""
 
     def stopped(self, starter: Starter) -> None:
         """Receive the death of a program; the starter may still report its end."""
@@ -207,6 +211,7 @@ class Starter(Process):
         self.tried: str | None = None
         self.armed: tuple[int, int] | None = None
         self.named: tuple[int, ...] = ()  # components in its newest bundle
+        self.resized = 0  # the newest number of its malleable job's members
         self.passed_at: Instant | None = None  # in true time
         self.has_ended_itself = False  # its program, of its own accord
         self.began_at: Instant = engine.now
@@ -328,6 +333,8 @@ class Starter(Process):
         elif isinstance(action, Signal):
             assert not self.is_held, f"{self.claim}: a program that is held does not hear TERM"
             self._signal(action.number)
+        elif isinstance(action, Resize):
+            self._resize(action)
         elif isinstance(action, MeasureProgress):
             return [self._measure()]
         elif isinstance(action, PauseProgram | ResumeProgram):
@@ -422,14 +429,32 @@ class Starter(Process):
             kill_s = float(self._spec["kill_s"])
             self._ends_in(self.plan.kill_s(kill_s, self.engine.now), -TERM)
 
-    def _ends_in(self, duration_s: Seconds, status: int) -> None:
+    def _resize(self, order: Resize) -> None:
+        """Let the program learn of its job's members. One that is asked to end does so within the
+        time or later, well or not, or never."""
+        members: Any = order.bundle["members"]
+        components = [member["component"] for member in members]
+        assert order.number > self.resized, f"{self.claim}: members {order.number} are told again"
+        assert int(self.claim.split("/")[2]) in components, f"{self.claim}: not among {components}"
+        self.resized = order.number
+        if order.leave_s is not None and self._runs:
+            self._node.witness.asked_to_leave(self)
+            random = self.plan.stream("give way")
+            share = random.choice((0.0, 0.3, 0.95, 1.05, 3.0, None))
+            status = random.choice((0, 0, 1))
+            if share is not None:
+                self._ends_in(order.leave_s * share, status, by_itself=True)
+
+    def _ends_in(self, duration_s: Seconds, status: int, *, by_itself: bool = False) -> None:
         """Return the longest time to its end; a program that ends by itself ends before."""
         now = self.engine.now
         if self._program_end is not None and self._program_end.at <= now + duration_s:
             return
         if self._program_end is not None:
             self._program_end.cancel()
-        self._program_end = self.engine.after(duration_s, lambda: self._program_ends(status))
+        self._program_end = self.engine.after(
+            duration_s, lambda: self._program_ends(status, by_itself=by_itself)
+        )
 
     def _program_ends(self, status: int, *, by_itself: bool = False) -> None:
         if self._runs:

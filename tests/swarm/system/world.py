@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from koala.core.model.events import (
     Event,
     JobCancelRequested,
+    JobResizeRequested,
     JobSubmitted,
     SiteDrained,
     SiteResumed,
@@ -25,6 +26,7 @@ from koala.core.model.job_spec import JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import ClaimId, FileName, Instant, JobId, Seconds, SiteName, UserName
 from koala.core.policy_api import Policies
+from koala.core.splitting import has_place
 from koala.daemon.agents.session import Timing
 from koala.daemon.clients.submit_service import check_predecessors
 from koala.daemon.loop.group_commit import BatchContext
@@ -315,6 +317,16 @@ class World:
         def decide(turn: BatchContext) -> None:
             if job in turn.scheduler.jobs:
                 turn.emit(JobCancelRequested(job=job, by=OPERATOR))
+
+        self.insist_on(decide)
+
+    def resize(self, job: JobId, total: int) -> None:
+        """Ask for another total of a malleable job as its owner."""
+
+        def decide(turn: BatchContext) -> None:
+            jobs, sites = turn.scheduler.jobs, turn.scheduler.sites.values()
+            if job in jobs and has_place(jobs[job].spec, total, sites):
+                turn.emit(JobResizeRequested(job=job, total=total, by=OPERATOR))
 
         self.insist_on(decide)
 

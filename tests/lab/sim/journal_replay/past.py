@@ -98,6 +98,9 @@ class Blind:
     def ended(self, site: SiteName, starter: Starter) -> None:
         """Nothing to do."""
 
+    def asked_to_leave(self, starter: Starter) -> None:
+        """Nothing to do."""
+
     def stopped(self, starter: Starter) -> None:
         """Nothing to do."""
 
