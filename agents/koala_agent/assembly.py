@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from koala.common.files.bandwidth_limits import BandwidthLimits
+from koala.common.files.channels import Channels
 from koala.common.files.incoming import Incoming
 from koala.common.identity.tls import IdentityFile
 from koala.common.protocol import messages
@@ -61,6 +62,7 @@ from koala_agent.site_access import (
     ssh_transport,
 )
 from koala_agent.starter_link.mailbox import Mailbox
+from koala_agent.starter_link.ports import Ports
 from koala_agent.state_folder import check_state, lrm_folder
 from koala_agent.transport.command_budget import CommandBudget
 from koala_agent.transport.interface import Transport
@@ -107,6 +109,7 @@ def live_site(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> L
             processors_max=config.site.largest_claim,
             hold_max_s=config.site.longest_hold_s,
             tickets_max=config.site.tickets_max,
+            booking_ahead_s=config.site.booking_ahead_s,
             held_max=None if share is None else int(share * config.site.processors),
             users=site.users,
             users_key=site.key,
@@ -183,6 +186,12 @@ def _make_surroundings(
         on_file_report,
         relay=lambda: session_status.relay,
     )
+    ports = Ports(
+        lambda: session_status.relay,
+        Channels(identity),
+        connections_max=config.site.ports_max,
+        bytes_per_s=config.site.ports_rate,
+    )
     manager = _local_manager(
         config,
         site,
@@ -232,7 +241,11 @@ def _make_surroundings(
         identity=identity,
         log_source=folders.log_source,
         forward_starters=ssh.run_beside if ssh else None,
-        helpers=(site.switches.run,) if isinstance(site.switches, AccountSwitches) else (),
+        helpers=(
+            ports.run,
+            *((site.switches.run,) if isinstance(site.switches, AccountSwitches) else ()),
+        ),
+        carry=ports.carry,
     )
 
 
@@ -315,6 +328,7 @@ def _local_manager(
             seed=config.lrm.seed,
             load=local_load(config, speed=config.lrm.speed),
             may_kill_local=config.lrm.may_kill_local,
+            books=config.site.booking_ahead_s > 0,
             environment=environments.of_programs(outer=outer_job_variables(os.environ)),
             umask=umask,
             switches=site.switches,
@@ -333,6 +347,7 @@ def _local_manager(
         account=account_at(config),
         accounts=tuple(site.switches),
         is_gate_probed=config.lrm.gate_probe,
+        books=config.site.booking_ahead_s > 0,
         make_room=disk.give_up_ballast,
     )
     per_minute = config.lrm.commands_per_minute
@@ -367,9 +382,11 @@ def _description(
         notice=config.system.notice,
         system="" if config.system.is_emulated else config.system.title,
         gate=manager.gate,
+        books=manager.books,
         hold_max_s=longest_s if math.isfinite(longest_s := config.site.longest_hold_s) else 0.0,
         tickets_max=config.site.tickets_max or 0,
         held_share_max=config.site.held_share_max or 0.0,
+        forwards=not mailbox_of(config) and config.site.ports_max > 0,
     )
     name = SiteName(config.agent.site)
     return codec.SiteDescription(version=version, site=name, facts=facts)
@@ -399,7 +416,7 @@ def dialect_of(config: Config) -> Dialect:
         native = (EVERY,) if config.accounts.mode == "user" else ()
     make = config.system.dialect
     assert make is not None, config.lrm.kind
-    user = account_at(config) if config.accounts.mode == "user" else ""
+    user = "" if config.accounts.mode == "site" else account_at(config)
     settings = DialectSettings(native=native, gpus=config.site.gpus, user=user)
     return guarded(make(config.lrm, settings))
 

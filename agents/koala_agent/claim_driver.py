@@ -82,7 +82,7 @@ from koala_agent.lrm.local_manager import (
 from koala_agent.placeholders.allowed_programs import NotAllowedError
 from koala_agent.placeholders.file_sync import FileSyncServer, Message
 from koala_agent.placeholders.submission import Preparation
-from koala_agent.starter_link.listener import StarterListener
+from koala_agent.starter_link.listener import Carry, StarterListener
 from koala_agent.starter_link.mailbox import Mailbox, too_short
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ COLLECTS_MAX = 32
 LISTING_S = 5.0
 """How long an inventory waits for the first listing: well below the silence that ends a session."""
 RECONCILE_AGAIN_S = 2.0
+STRAYS_S = 120.0
+"""After the start: no command of a life before takes longer."""
 RECORD_TRIES, RECORD_AGAIN_S = 60, 1.0
 """Tries to read a starter's record when our own disk or process fails, and the pause between them.
 """
@@ -127,9 +129,10 @@ class ClaimDriver:
         listen: str = "127.0.0.1",
         port: int = 0,
         keep_s: float = math.inf,
+        carry: Carry | None = None,
     ) -> None:
-        """`send_report` receives reports. `changed` is called when `trouble` or `asked_through`
-        may have changed."""
+        """`send_report` receives reports, `carry` connections to ports of programs. `changed` is
+        called when `trouble` or `asked_through` may have changed."""
         store, manager, folders = surroundings.store, surroundings.manager, surroundings.folders
         restored = store.claims()
         self.port = 0
@@ -176,6 +179,7 @@ class ClaimDriver:
             now=surroundings.clock,
             ask=None if folders.is_shared else self._handle_file_request,
             machines=self._machines,
+            carry=carry,
         )
         self._unstored: list[StoreClaim | Forget] = []  # changes that may be lost
         self._tasks = asyncio.TaskGroup()
@@ -249,7 +253,12 @@ class ClaimDriver:
         """Queue an order of the daemon. `shortage` is why a new claim is refused now."""
         if isinstance(order, Hold):
             self._committed.note_ask(order, is_known=order.claim in self._table.claims)
-            hold = HoldOrdered(hold=order, secret=secrets.token_hex(16), shortage=shortage)
+            hold = HoldOrdered(
+                hold=order,
+                secret=secrets.token_hex(16),
+                shortage=shortage,
+                begins_in_s=order.begins_at - self._surroundings.calendar(),
+            )
             self._inbox.put_nowait(hold)
         else:
             self._inbox.put_nowait(order)
@@ -528,12 +537,17 @@ class ClaimDriver:
     # At the start, and from time to time ---------------------------------------------------------
 
     async def _reconcile(self) -> None:
-        """Reconcile the stored claims with the local manager's listing, once after the start."""
+        """Reconcile the stored claims with the local manager's listing, once after the start. A
+        submission of the last life may still be on its way then: what it made is found later."""
         await self._manager.opened()
         listed = await self._listing()
         await self._compare({ClaimId(entry.claim): entry for entry in listed})
         log.info("claims.reconciled", restored=len(self._restored), listed=len(listed))
         self._reconciled.set()
+        await asyncio.sleep(STRAYS_S)
+        for entry in await self._listing():
+            if not isinstance(entry, Ended) and entry.claim not in self._table.claims:
+                self._inbox.put_nowait(BatchFound(claim=ClaimId(entry.claim)))
 
     async def _listing(self) -> tuple[Listed, ...]:
         """Return the local manager's listing; retry until it answers: silence is no empty list."""

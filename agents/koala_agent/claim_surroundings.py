@@ -52,6 +52,7 @@ async def nothing_to_copy(_hold: Hold) -> None:
 class ClaimSurroundings:
     """Everything around a site's claims, real or simulated.
 
+    `calendar` gives the seconds since the epoch, as the site's batch system counts them.
     `commit` writes to the store, one batch after the other.
     `input_path` returns the path at which the claim's program will read its input file, empty when
     it has none; the file may come later. `input_named` returns that of one of several input files.
@@ -67,6 +68,7 @@ class ClaimSurroundings:
     commit: Callable[[Sequence[StoreClaim | Forget]], Awaitable[None]]
     manager: LocalManager
     folders: ClaimFolders
+    calendar: Callable[[], float] = clock.unix_now
     clock: Callable[[], float] = clock.now
     input_path: Callable[[Hold], str] = no_input
     input_named: Callable[[Hold, str], str] = no_input

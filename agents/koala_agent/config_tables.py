@@ -68,7 +68,9 @@ class SiteTable(Table, frozen=True):
     a batch system that does not list GPUs are all that it has. With `executables`, programs must
     lie below these folders, and jobs may set no environment variables but `variables`.
     `tickets_max` bounds the claims that wait in the local queue for hours, `held_share_max` what
-    those hold before the barrier.
+    those hold before the barrier. Processors are booked at most `booking_ahead_s` before the start;
+    0: never. `ports_max` bounds the connections to ports of programs that go through the grid,
+    `ports_rate` their bytes per second in all.
     """
 
     processors: Count
@@ -79,6 +81,9 @@ class SiteTable(Table, frozen=True):
     largest_claim: Count | None = None
     tickets_max: Count | None = None
     held_share_max: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    booking_ahead_s: Annotated[float, msgspec.Meta(ge=0)] = 604_800.0
+    ports_max: Annotated[int, msgspec.Meta(ge=0)] = 256
+    ports_rate: Rate | None = None
     mips: Positive = 1000.0
     gpus: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
     slots: Count | None = None

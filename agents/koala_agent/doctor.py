@@ -214,13 +214,16 @@ async def ask_batch_system(config: Config, dialect: Dialect, runner: CommandRunn
         dialect.read_jobs(await runner.run(dialect.list_jobs()))
         answers = tuple([await runner.run(command) for command in dialect.figures()])
         figures = dialect.read_figures(answers)
+        rights = tuple([await runner.run(command) for command in dialect.booking()])
+        booker = dialect.read_booking(rights) if config.site.booking_ahead_s else None
     except LocalManagerError as error:
         if isinstance(error, SiteAwayError) or not (advice := _variables_left_out(config)):
             raise
         raise LocalManagerError(f"{error}; {advice}") from error
     label = f"tried with {system.tried_with}" if system.tried_with else system.notice
     budget = f"an agent asks at most {config.lrm.commands_per_minute} times a minute"
-    return f"{system.kind} answers: {_in_words(figures, config)} ({label}); {budget}"
+    books = f"bookings by {booker.name}" if booker is not None else "no bookings"
+    return f"{system.kind} answers: {_in_words(figures, config)} ({label}); {books}; {budget}"
 
 
 def _in_words(figures: Figures | None, config: Config) -> str:

@@ -42,6 +42,7 @@ from koala_agent.link.session_status import SessionStatus
 from koala_agent.lrm.local_manager import Idle, Listed
 from koala_agent.placeholders.input_references import InputReferences
 from koala_agent.placeholders.logs import LogSource, read_log
+from koala_agent.starter_link.listener import Carry
 
 LISTED_WAIT_S = 2.0
 """Longest wait of a registration for the first scan of the site's files."""
@@ -98,8 +99,8 @@ class Surroundings:
     `link_events` and `local_reports` are the inboxes of the link and of the local manager's
     reports: files and manager were built with their ends. `stream` makes the stream of a
     connection. With an `identity` its certificate is renewed. `close` is called at the end,
-    `helpers` run meanwhile, and `forward_starters`, which gets the port of the agent to which it
-    forwards starters from elsewhere.
+    `carry` takes connections to ports of programs, `helpers` run meanwhile, and `forward_starters`,
+    which gets the port of the agent to which it forwards starters from elsewhere.
     """
 
     claims: ClaimSurroundings
@@ -115,6 +116,7 @@ class Surroundings:
     log_source: Callable[[ClaimId, Claim | None], LogSource | None] = no_logs
     forward_starters: Callable[[int], Coroutine[Any, Any, None]] | None = None
     helpers: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
+    carry: Carry | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +152,7 @@ class Site:
             listen=settings.listen,
             port=settings.port,
             keep_s=settings.keep_s,
+            carry=surroundings.carry,
         )
         self._input_references = InputReferences(self._claims.claims)
         self._link = SessionDriver(

@@ -1,7 +1,8 @@
 """Estimate pi with Dask: be the scheduler and the client of workers at other sites.
 
-Runs as the first component of dask.rsl. Workers dial MASTER_ADDR:MASTER_PORT, which Koala gives to
-all components. Closing the cluster ends the workers, and with them the job.
+Runs as the first component of dask.rsl. Scheduler and workers dial each other at the ports that
+they name, directly or through the grid. Closing the cluster ends the workers, and with them the
+job.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def main() -> None:
     options.add_argument("--wait", type=float, default=120, help="longest wait for workers, in s")
     given = options.parse_args()
 
-    address = {"host": os.environ["MASTER_ADDR"], "port": int(os.environ["MASTER_PORT"])}
+    host, port = os.environ["KOALA_LISTEN_SCHEDULER"].rsplit(":", 1)
+    address = {"host": host, "port": int(port)}
     scheduler = {"cls": Scheduler, "options": {**address, "dashboard": False}}
     with SpecCluster(scheduler=scheduler, workers={}) as cluster, Client(cluster) as client:
         client.wait_for_workers(given.workers, timeout=given.wait)

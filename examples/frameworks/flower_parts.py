@@ -1,6 +1,6 @@
 """Run one part of a Flower federation: SuperLink, SuperNode or SuperExec, as a component of a job.
 
-The first component is the SuperLink, at MASTER_ADDR:MASTER_PORT. It submits the app in the folder
+The first component is the SuperLink, at the port FLEET. It submits the app in the folder
 flower, and its end is the end of the federation. A SuperNode publishes the address of its own port,
 and a secret, in the exchange of the job. The SuperExec of the same site reads them there, so the
 two can be different machines, and jobs of a batch system that start together.
@@ -51,16 +51,18 @@ FLOWER = Path(sys.executable).parent
 
 def superlink(world: Rendezvous, folder: Path, supernodes: int) -> None:
     """Start the SuperLink, run the app, and tell all parts that the federation has ended."""
-    address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
-    certificate, options = certified(folder, address)
-    text = f'[superlink]\ndefault = "job"\n\n[superlink.job]\naddress = "{address}:{port}"\n'
+    address, port = os.environ["KOALA_LISTEN_FLEET"].rsplit(":", 1)
+    contact = os.environ["KOALA_CONTACT_FLEET"].rsplit(":", 1)[0]
+    local = "127.0.0.1"
+    certificate, options = certified(folder, local, contact)
+    text = f'[superlink]\ndefault = "job"\n\n[superlink.job]\naddress = "{local}:{port}"\n'
     text += f'root-certificates = "{certificate}"\n'
     (folder / "config.toml").write_text(text, encoding="utf-8")
     world.exchange.put(SUPERLINK, certificate.read_text(encoding="ascii"))
     words = ["flower-superlink", *options, "--host", address, "--port", port]
     link = started([*words, "--disable-runtime-dependency-installation"])
     try:
-        await_health(f"https://{address}:{port}/health", certificate, link)
+        await_health(f"https://{local}:{port}/health", certificate, link)
         print(flower("run", str(APP), "--run-config", f"supernodes={supernodes}", "--stream"))
         (run,) = json.loads(flower("ls", "--format", "json"))["runs"]
     finally:
@@ -85,7 +87,7 @@ def supernode(world: Rendezvous, folder: Path) -> list[str]:
     superlink = kept(folder / "superlink.pem", world.exchange.get(SUPERLINK, wait_s=WAIT_S))
     words = ["flower-supernode", *options, "--root-certificates", str(superlink)]
     words += ["--isolation", "process"]
-    words += ["--superlink", f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"]
+    words += ["--superlink", os.environ["KOALA_ADDRESS_FLEET"]]
     words += ["--host", host, "--port", port, "--node-config", f'site="{site}"']
     return [*words, "--superexec-auth-secret-file", str(kept(folder / "secret", secret))]
 
@@ -139,10 +141,11 @@ def await_health(url: str, certificate: Path, process: subprocess.Popen[str]) ->
     raise SystemExit("the SuperLink does not answer")
 
 
-def certified(folder: Path, address: str) -> tuple[Path, list[str]]:
-    """Make a key, and a certificate of it for an address; return the latter, and the options."""
+def certified(folder: Path, *addresses: str) -> tuple[Path, list[str]]:
+    """Make a key, and a certificate of it for addresses; return the latter, and the options."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, address)])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, addresses[0])])
+    names = [alternative(address) for address in dict.fromkeys(addresses)]
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder(issuer_name=name, subject_name=name, public_key=key.public_key())
@@ -150,7 +153,7 @@ def certified(folder: Path, address: str) -> tuple[Path, list[str]]:
         .not_valid_before(now - timedelta(hours=1))  # clocks of other sites may be behind
         .not_valid_after(now + VALID)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(x509.SubjectAlternativeName([alternative(address)]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM

@@ -40,9 +40,9 @@ class Number(click.ParamType[float]):
     @classmethod
     def within(cls, bounds: Bounds) -> Self:
         """Make the type of numbers within these bounds."""
-        made = cls()
-        made.bounds = bounds
-        return made
+        number_type = cls()
+        number_type.bounds = bounds
+        return number_type
 
     def convert(
         self,
@@ -65,7 +65,7 @@ class Number(click.ParamType[float]):
         return number
 
 
-class Words(click.ParamType[str]):
+class OneOf(click.ParamType[str]):
     """One of a few fixed words, in any case; also an enumeration of them."""
 
     name = "word"
@@ -96,7 +96,7 @@ class Words(click.ParamType[str]):
         """Offer the words that begin like the incomplete one."""
         from click.shell_completion import CompletionItem
 
-        return [CompletionItem(one) for one in begun(self.words, incomplete)]
+        return [CompletionItem(word) for word in begun(self.words, incomplete)]
 
 
 def _name_of(param: click.Parameter | None) -> str:
@@ -106,7 +106,7 @@ def _name_of(param: click.Parameter | None) -> str:
     return param.opts[-1] if isinstance(param, click.Option) else (param.metavar or "").strip("[]")
 
 
-class Whole(Number):
+class WholeNumber(Number):
     """Whole number within bounds."""
 
     name = "n"
@@ -151,7 +151,7 @@ def _files_too(
 
 def begun(words: Iterable[str], incomplete: str) -> list[str]:
     """Return the words that begin like the incomplete one, in any case."""
-    return [one for one in words if one.lower().startswith(incomplete.lower())]
+    return [word for word in words if word.lower().startswith(incomplete.lower())]
 
 
 def option(
@@ -174,7 +174,7 @@ def option(
     notes = [f"default: {shown}"] if shown else []
     if isinstance(kind, Number) and (bounds := str(kind.bounds)):
         notes.append(bounds)
-    if isinstance(kind, Words) and "metavar" in attributes:
+    if isinstance(kind, OneOf) and "metavar" in attributes:
         notes.insert(0, f"one of {', '.join(kind.words)}")
     if attributes.get("multiple"):
         notes.append("may be repeated")

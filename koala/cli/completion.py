@@ -44,7 +44,7 @@ def names_of(kind: str, address: str | None) -> list[str]:
 
     async def ask() -> list[str]:
         async with asyncio.timeout(ANSWER_S), AsyncClient(address) as client:
-            return [str(getattr(one, kind)) for one in await REQUESTS[kind](client)]
+            return [str(getattr(record, kind)) for record in await REQUESTS[kind](client)]
 
     with suppress(KoalaError, OSError, TimeoutError):
         return asyncio.run(ask())[::-1]

@@ -141,8 +141,8 @@ def where(*, name: str, json: bool, address: str | None) -> None:
             entry
             for entry in found
             if any(
-                entry.file == one or (one.endswith("/") and entry.file.startswith(one))
-                for one in wanted
+                entry.file == name or (name.endswith("/") and entry.file.startswith(name))
+                for name in wanted
             )
         ]
         if not chosen:
@@ -171,8 +171,8 @@ def remove(*, name: str, site: str, json: bool, address: str | None) -> None:
     if json:
         print_json(removed)
     else:
-        for one in removed.removed:
-            print(f"{removed.file}  removed from {one}")
+        for site_name in removed.removed:
+            print(f"{removed.file}  removed from {site_name}")
     if removed.left:
         note(f"{removed.file} is still at {', '.join(removed.left)}, which did not answer:"
              " try again when it is connected")  # fmt: skip

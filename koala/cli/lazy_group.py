@@ -41,7 +41,9 @@ class LazyGroup(click.Group):
     ) -> None:
         super().__init__(name, **attributes)
         self.sections = sections
-        self.places = {name: place for one in sections.values() for name, place in one.items()}
+        self.places = {
+            name: place for section in sections.values() for name, place in section.items()
+        }
         self._hidden = hidden or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.arguments import Words, daemon_options, examples, option
+from koala.cli.arguments import OneOf, daemon_options, examples, option
 from koala.cli.output import print_answer
 from koala.cli.requests import ask
 from koala.errors import SpecError
@@ -30,7 +30,7 @@ NONE = "none"
 @option("--mail", metavar="ADDRESS", help="Tell by mail; none: no more.", unset="unchanged")
 @option("--webhook", metavar="URL", help="Post to this URL; none: no more.", unset="unchanged")
 @option(
-    "--on", multiple=True, type=Words(EVENTS),
+    "--on", multiple=True, type=OneOf(EVENTS),
     help="Events, with --mail or --webhook. setback: the job goes back to its queue; expiry: your"
     " credentials expire in a week.", unset="end and expiry",
 )  # fmt: skip

@@ -45,7 +45,7 @@ def json_text(document: Mapping[str, object] | Record, indent: int | None = None
 def clean_lines(text: str) -> str:
     """Remove control characters from several lines, keeping the line breaks."""
     return "\n".join(
-        "".join(c if c.isprintable() else "?" for c in one) for one in text.split("\n")
+        "".join(c if c.isprintable() else "?" for c in line) for line in text.split("\n")
     )
 
 

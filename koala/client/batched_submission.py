@@ -27,10 +27,10 @@ Answer: TypeAlias = pb.Submitted | KoalaError
 
 
 async def submit_one(
-    daemon: Connection, one: Submission, *, dry_run: bool = False, retry_for_s: float = 0.0
+    daemon: Connection, submission: Submission, *, dry_run: bool = False, retry_for_s: float = 0.0
 ) -> pb.Submitted:
     """Submit one description, with the files that it stages. Raises KoalaError."""
-    message, warnings = await staged_message(daemon, one, dry_run=dry_run)
+    message, warnings = await staged_message(daemon, submission, dry_run=dry_run)
     (answer,) = await submit_messages(daemon, [message], dry_run=dry_run, retry_for_s=retry_for_s)
     if isinstance(answer, KoalaError):
         raise answer
@@ -39,12 +39,12 @@ async def submit_one(
 
 
 async def staged_message(
-    daemon: Connection, one: Submission | Job | str, *, dry_run: bool
+    daemon: Connection, submission: Submission | Job | str, *, dry_run: bool
 ) -> tuple[pb.Submission, list[str]]:
     """Make the message of a submission, and upload what it stages unless it is a dry run; return
     the warnings about that, too."""
-    message = submission_message(one)
-    text, definitions = text_of(one)
+    message = submission_message(submission)
+    text, definitions = text_of(submission)
     if STAGE not in text.lower() or dry_run:
         return message, []
     from koala.client.staging import stage  # noqa: PLC0415 - late, for commands to start fast

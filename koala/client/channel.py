@@ -61,10 +61,10 @@ class DaemonEndpoint:
 
     def metadata(self, user: str) -> tuple[tuple[str, str], ...]:
         """Call metadata that authenticates the caller; a token is sent over TLS only."""
-        found = self._credentials
-        if found is None or found.is_plain:
+        credentials = self._credentials
+        if credentials is None or credentials.is_plain:
             return ((USER_KEY, user),)
-        return ((TOKEN_KEY, TOKEN_SCHEME + found.token),)
+        return ((TOKEN_KEY, TOKEN_SCHEME + credentials.token),)
 
     def unlock(self) -> None:
         """Allow `open`, until `close`."""
@@ -94,17 +94,17 @@ class DaemonEndpoint:
     # --- connecting -------------------------------------------------------------------------------
 
     async def _connect(self) -> grpc.aio.Channel:
-        found = self._credentials or await self._find_late_credentials()
-        self._credentials = found
-        self._check_plain(found)
-        if found.is_plain:
+        credentials = self._credentials or await self._find_late_credentials()
+        self._credentials = credentials
+        self._check_plain(credentials)
+        if credentials.is_plain:
             return grpc.aio.insecure_channel(self._address, options=self._options)
         return secure_channel(
-            self._address, DAEMON_HOST, authority=found.authority, options=self._options
+            self._address, DAEMON_HOST, authority=credentials.authority, options=self._options
         )
 
-    def _check_plain(self, found: Credentials) -> None:
-        if found.is_plain and not is_loopback(self._address):
+    def _check_plain(self, credentials: Credentials) -> None:
+        if credentials.is_plain and not is_loopback(self._address):
             raise ConfigError(
                 f"plain text to {self._address} (expected a loopback address, since anybody on"
                 " the way could read and change it)"
@@ -142,20 +142,20 @@ class DaemonEndpoint:
         """Find why the connection fails; None when nothing is wrong and it is only slow."""
         from koala.common.wire.connection_diagnosis import speaks_tls, why_not  # noqa: PLC0415 - rarely needed
 
-        found = self._credentials
-        assert found is not None
-        if found.is_plain:
+        credentials = self._credentials
+        assert credentials is not None
+        if credentials.is_plain:
             if await speaks_tls(self._address):
                 return UnauthenticatedError(
                     f"the daemon at {self._address} speaks TLS, and was dialled in plain text:"
                     f" {_search_order()}"
                 )
             return UnreachableError(unreachable_text(self._address))
-        finding = await why_not(self._address, DAEMON_HOST, authority=found.authority)
+        finding = await why_not(self._address, DAEMON_HOST, authority=credentials.authority)
         if finding.is_refusal:
             return UnauthenticatedError(
                 f"no connection with the daemon at {self._address}: {finding.text}"
-                f" (credentials: {found.source})"
+                f" (credentials: {credentials.source})"
             )
         return UnreachableError(unreachable_text(self._address)) if finding.text else None
 
@@ -181,8 +181,8 @@ class DaemonEndpoint:
     def _neighbour(self) -> str:
         """Name a daemon at another port of the same host for which there are credentials."""
         host = self._address.rpartition(":")[0]
-        known = [one for one in (default_address(), *own_daemons()) if one]
-        near = next((one for one in known if one.rpartition(":")[0] == host), "")
+        known = [address for address in (default_address(), *own_daemons()) if address]
+        near = next((address for address in known if address.rpartition(":")[0] == host), "")
         return f" (you have some for {near}; agents have a port of their own)" if near else ""
 
 

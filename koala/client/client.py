@@ -127,7 +127,7 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
 
         Raises SpecError, RejectedError; ExhaustedError if there is no room after `retry_for_s`.
         """
-        one = Submission(
+        submission = Submission(
             rsl=rsl,
             definitions=definitions or {},
             key=key,
@@ -136,7 +136,7 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
             after=after,
             group=group,
         )
-        results = await self.submit_many([one], dry_run=dry_run, retry_for_s=retry_for_s)
+        results = await self.submit_many([submission], dry_run=dry_run, retry_for_s=retry_for_s)
         result = results[0]
         if isinstance(result, KoalaError):
             raise result
@@ -154,14 +154,16 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
         Submissions for which the daemon has no room are retried for `retry_for_s` seconds, at the
         intervals that the daemon asks for.
         """
-        given = list(submissions)
-        staged = [await staged_message(self._daemon, one, dry_run=dry_run) for one in given]
+        wanted = list(submissions)
+        staged = [
+            await staged_message(self._daemon, submission, dry_run=dry_run) for submission in wanted
+        ]
         messages = [message for message, _ in staged]
         answers = await submit_messages(
             self._daemon, messages, dry_run=dry_run, retry_for_s=retry_for_s
         )
         return [
-            _in_words_of(one, answer)
+            _in_words_of(submission, answer)
             if isinstance(answer, KoalaError)
             else AsyncJobHandle(
                 self,
@@ -170,7 +172,7 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
                 is_known=answer.is_known,
                 expected=answer.expected,
             )
-            for one, answer, (_, warnings) in zip(given, answers, staged, strict=True)
+            for submission, answer, (_, warnings) in zip(wanted, answers, staged, strict=True)
         ]
 
     def job(self, job: str) -> AsyncJobHandle:
@@ -205,7 +207,7 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
 
         `jobs` restricts the list to these ids; unknown ones are left out.
         """
-        found: Records[JobSummary] = Records()
+        listed: Records[JobSummary] = Records()
         after, page = "", 0 if last or past else PAGE
         while True:
             request = pb.ListRequest(
@@ -218,10 +220,10 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
                 jobs=jobs,
             )
             one_page = await self._daemon.record(JobPage, "List", request)
-            found += one_page.jobs
+            listed += one_page.jobs
             after = one_page.next or ""
             if not after:
-                return found
+                return listed
 
     async def show(self, job: str) -> JobDetails:
         """Show all of one job. Raises UnknownJobError."""
@@ -385,7 +387,7 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
         `timeout` seconds; files that were complete by then stay.
         """
         files = await self.list_outputs(job, component=component)
-        target = prepare_folder(folder, [] if force else [one.name for one in files])
+        target = prepare_folder(folder, [] if force else [file.name for file in files])
         parts = self.outputs(job, component=component, timeout=timeout)
         return await write_files(parts, target, progress)
 
@@ -445,9 +447,9 @@ def _notice(notice: pb.Notice) -> Notice:
     )
 
 
-def _in_words_of(one: Submission | Job | str, error: KoalaError) -> KoalaError:
+def _in_words_of(submission: Submission | Job | str, error: KoalaError) -> KoalaError:
     """Leave out places in a text that was made of a `Job`."""
-    described = one.rsl if isinstance(one, Submission) else one
+    described = submission.rsl if isinstance(submission, Submission) else submission
     if isinstance(described, Job) and isinstance(error, SpecError):
         return without_places(error, described.text)
     return error
@@ -503,9 +505,9 @@ class AsyncJobHandle:
 
     async def show(self) -> JobDetails:
         """Show all of the job."""
-        found = await self._client.show(self._job)
-        self._phase = found.phase
-        return found
+        details = await self._client.show(self._job)
+        self._phase = details.phase
+        return details
 
     async def why(self) -> Explanation:
         """Explain why the job waits, or how it ended."""

@@ -59,11 +59,11 @@ class Connection:
         """Find the address and the credentials. Raises SpecError, ConfigError."""
         if not timeout > 0:
             raise SpecError(f"timeout = {timeout!r} (expected seconds above 0)")
-        given = address or os.environ.get(ADDRESS_VARIABLE)
+        address = address or os.environ.get(ADDRESS_VARIABLE)
         if credentials is None:
-            given = given or default_address() or own_daemon(DEFAULT_ADDRESS) or DEFAULT_ADDRESS
-            credentials = find_credentials(given)
-        self.address = given or (credentials and credentials.address) or DEFAULT_ADDRESS
+            address = address or default_address() or own_daemon(DEFAULT_ADDRESS) or DEFAULT_ADDRESS
+            credentials = find_credentials(address)
+        self.address = address or (credentials and credentials.address) or DEFAULT_ADDRESS
         self.endpoint = DaemonEndpoint(self.address, credentials, options=CHANNEL_OPTIONS)
         self.timeout = timeout
         self._user = _sendable(_user() if user is None else user)
@@ -146,12 +146,12 @@ class Connection:
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
             return self._late()
         trailing = [(str(key), value) for key, value in error.trailing_metadata() or ()]
-        found = from_status(error.code(), error.details(), trailing)
-        if isinstance(found, UnreachableError):
+        failure = from_status(error.code(), error.details(), trailing)
+        if isinstance(failure, UnreachableError):
             has_answered = any(key == ERROR_KEY for key, _ in trailing)
             place = self.address if has_answered else unreachable_text(self.address)
-            return UnreachableError(f"{place}: {found}")
-        return found
+            return UnreachableError(f"{place}: {failure}")
+        return failure
 
     def _late(self) -> NoAnswerError:
         return NoAnswerError(f"{self.address}: no answer within timeout = {self.timeout:g} s")

@@ -63,6 +63,7 @@ class Component:
     outputs: Sequence[str] = ()  # patterns, such as "results/*.csv"
     stage: bool | Sequence[str] = ()  # files of this machine that go along; True: the executable
     rate: float | None = None
+    ports: Mapping[str, int] | None = None  # at which its program listens, by name
     inputs: str | Sequence[str] | Mapping[str, int | str] | None = None  # beside the job's
     resize_signal: str | None = None  # USR1 or USR2, of a malleable job
 
@@ -112,7 +113,7 @@ class Job:
         from koala.job_descriptions.document import VERSION, dump_document  # noqa: PLC0415 - late, for clients to start fast
 
         job = _attributes(self)
-        job["components"] = components = [_attributes(one) for one in self.components]
+        job["components"] = components = [_attributes(component) for component in self.components]
         if self.total_processors is not None:
             for component in components:
                 if component["processors"] == 1:  # not given
@@ -142,11 +143,11 @@ def without_places(error: SpecError, text: str) -> SpecError:
         above = text.splitlines()[:line]
         if COMPONENTS not in above:
             return message
-        count = sum(one.startswith("- ") for one in above[above.index(COMPONENTS) :])
+        count = sum(line.startswith("- ") for line in above[above.index(COMPONENTS) :])
         return f"components[{count - 1}]: {message}"
 
-    def place(other: SpecError) -> SpecError:
-        message, line = other.message, other.position.line if other.position else 0
+    def place(mistake: SpecError) -> SpecError:
+        message, line = mistake.message, mistake.position.line if mistake.position else 0
         if (found := PLACE.match(message)) is not None:
             message, line = message[found.end() :], int(found[1])
         return SpecError(named(message, line))
@@ -195,12 +196,12 @@ def _fits(value: object, hint: Any) -> bool:  # noqa: ANN401 - a type of the fie
 
 def _attributes(described: Component | Job) -> dict[str, object]:
     """Return the attributes that are set, in the order of the fields."""
-    found: dict[str, object] = {}
+    attributes: dict[str, object] = {}
     for field in fields(described):
         value = getattr(described, field.name)
         if field.name != "components" and value is not None and not _is_empty(value):
-            found[field.name] = _plain(value)
-    return found
+            attributes[field.name] = _plain(value)
+    return attributes
 
 
 def _is_empty(value: object) -> bool:

@@ -166,26 +166,26 @@ class GridModel:
             self._dirty.clear()
             self._is_stale = False
             try:
-                found = await self._read_jobs()
+                jobs = await self._read_jobs()
             except BaseException:
                 self._is_stale = True
                 raise
             self._whole_due_s = clock.now() + QUIET * (clock.now() - began_s)
         else:
-            found = await self._read_jobs(dirty) if dirty else []
+            jobs = await self._read_jobs(dirty) if dirty else []
             for job in dirty:
                 self._dirty.pop(job, None)
             pause_s = QUIET * (clock.now() - began_s)
         sites = await self._read_sites()
         is_whole = not self.is_loaded.is_set()
-        self._store(found, sites, number if not self._dirty else self.number, is_whole=is_whole)
+        self._store(jobs, sites, number if not self._dirty else self.number, is_whole=is_whole)
         self.is_loaded.set()
         return pause_s
 
     def _mark_waiting(self) -> None:
         if clock.now() >= self._waiting_due_s:
             self._waiting_due_s = clock.now() + WAITING_S
-            waiting = (job for job, one in self.jobs.items() if one.phase in WAITING_PHASES)
+            waiting = (job for job, summary in self.jobs.items() if summary.phase in WAITING_PHASES)
             self._dirty.update(dict.fromkeys(islice(waiting, WAITING_MAX)))
 
     async def _read_sites(self) -> list[SiteStatus]:
@@ -202,10 +202,12 @@ class GridModel:
         return await self._client.list_jobs(jobs=jobs)
 
     def _store(
-        self, found: list[JobSummary], sites: list[SiteStatus], number: int, *, is_whole: bool
+        self, jobs: list[JobSummary], sites: list[SiteStatus], number: int, *, is_whole: bool
     ) -> None:
-        changed = [one for one in map(_interned, found) if self.jobs.get(one.job) != one]
-        self.jobs.update((one.job, one) for one in changed)
+        changed = [
+            summary for summary in map(_interned, jobs) if self.jobs.get(summary.job) != summary
+        ]
+        self.jobs.update((summary.job, summary) for summary in changed)
         for job in list(self.jobs)[: max(0, len(self.jobs) - JOBS_MAX)]:
             del self.jobs[job]
         moved = [site for site in sites if self.sites.get(site.site) != site]
@@ -235,8 +237,8 @@ class GridModel:
         trouble: str | None = None,
     ) -> None:
         self._serial += 1
-        for one in jobs:
-            self._versions[one.job] = self._serial
+        for job in jobs:
+            self._versions[job.job] = self._serial
         self._changes.append(
             Change(
                 serial=self._serial,
@@ -261,7 +263,9 @@ class GridModel:
             return self._serial
         if not self._changes or number < self._changes[0].number or number > self.number:
             return None
-        return next((one.serial - 1 for one in self._changes if one.number >= number), self._serial)
+        return next(
+            (change.serial - 1 for change in self._changes if change.number >= number), self._serial
+        )
 
     async def changes(self, after: int) -> AsyncGenerator[Change, None]:
         """Yield the changes after a serial; end when a reader is too slow."""
@@ -269,7 +273,7 @@ class GridModel:
             wake = self._wake
             if self._changes and after < self._changes[0].serial - 1:
                 return
-            for change in [one for one in self._changes if one.serial > after]:
+            for change in [entry for entry in self._changes if entry.serial > after]:
                 yield change
                 after = change.serial
             if after >= self._serial:

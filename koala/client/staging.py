@@ -58,16 +58,16 @@ async def _archive(
     daemon: Connection, words: tuple[str, ...], progress: Progress, left_out: list[str]
 ) -> str:
     """Pack and upload files; return the archive's `checksum:size`. What is `left_out` is added."""
-    found: dict[str, Path] = {}
+    named: dict[str, Path] = {}
     for word in words:
         files, links = await asyncio.to_thread(files_below, Path(word))
         left_out += links
         for path, name in files:
-            if found.setdefault(name, path) != path:
-                raise SpecError(f"stage: {path} and {found[name]} have the same name, {name}")
+            if named.setdefault(name, path) != path:
+                raise SpecError(f"stage: {path} and {named[name]} have the same name, {name}")
     with tempfile.TemporaryDirectory(prefix="koala-stage-") as folder:
         target = Path(folder, "archive.tar")
-        await asyncio.to_thread(pack, [(path, name) for name, path in found.items()], target)
+        await asyncio.to_thread(pack, [(path, name) for name, path in named.items()], target)
         local = await LocalFile.read(target)
         await send(daemon, local, progress)
     return f"{local.checksum}:{local.size_bytes}"

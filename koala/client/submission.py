@@ -26,26 +26,26 @@ class Submission:
     group: str = ""
 
 
-def submission_message(one: Submission | Job | str) -> pb.Submission:
+def submission_message(submission: Submission | Job | str) -> pb.Submission:
     """Make the message of a submission."""
-    if not isinstance(one, Submission):
-        return pb.Submission(rsl=_text(one))
+    if not isinstance(submission, Submission):
+        return pb.Submission(rsl=_text(submission))
     return pb.Submission(
-        rsl=_text(one.rsl),
-        definitions=dict(one.definitions),
-        key=one.key,
-        reject_if_full=one.reject_if_full,
-        queue=one.queue,
-        after=one.after,
-        group=one.group,
+        rsl=_text(submission.rsl),
+        definitions=dict(submission.definitions),
+        key=submission.key,
+        reject_if_full=submission.reject_if_full,
+        queue=submission.queue,
+        after=submission.after,
+        group=submission.group,
     )
 
 
-def text_of(one: Submission | Job | str) -> tuple[str, Mapping[str, str]]:
+def text_of(submission: Submission | Job | str) -> tuple[str, Mapping[str, str]]:
     """Return the text of a description, and the definitions of its variables."""
-    if isinstance(one, Submission):
-        return _text(one.rsl), one.definitions
-    return _text(one), {}
+    if isinstance(submission, Submission):
+        return _text(submission.rsl), submission.definitions
+    return _text(submission), {}
 
 
 def _text(description: str | Job) -> str:

@@ -71,8 +71,10 @@ class JobHandle:
     outputs = blocking(AsyncJobHandle.outputs)
 
 
-def _handles(found: list[AsyncJobHandle | KoalaError]) -> list[JobHandle | KoalaError]:
-    return [JobHandle(one) if isinstance(one, AsyncJobHandle) else one for one in found]
+def _handles(results: list[AsyncJobHandle | KoalaError]) -> list[JobHandle | KoalaError]:
+    return [
+        JobHandle(result) if isinstance(result, AsyncJobHandle) else result for result in results
+    ]
 
 
 class Client:

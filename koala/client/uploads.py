@@ -63,16 +63,16 @@ def files_below(path: Path) -> tuple[list[tuple[Path, str]], list[str]]:
     left_out: list[str] = []
 
     def walk(folder: Path, above: tuple[Path, ...]) -> None:
-        for found in sorted(folder.iterdir()) if os.access(folder, os.R_OK | os.X_OK) else ():
-            name = f"{root.name}/{found.relative_to(path).as_posix()}"
-            target = found.resolve()
-            if found.is_symlink() and (not target.is_relative_to(root) or target in above):
+        for entry in sorted(folder.iterdir()) if os.access(folder, os.R_OK | os.X_OK) else ():
+            name = f"{root.name}/{entry.relative_to(path).as_posix()}"
+            target = entry.resolve()
+            if entry.is_symlink() and (not target.is_relative_to(root) or target in above):
                 left_out.append(name)
-            elif found.is_dir():
-                walk(found, (*above, target))
-            elif found.is_file():
-                files.append((found, name))
-            elif found.is_symlink():
+            elif entry.is_dir():
+                walk(entry, (*above, target))
+            elif entry.is_file():
+                files.append((entry, name))
+            elif entry.is_symlink():
                 left_out.append(name)
 
     walk(path, (root,))

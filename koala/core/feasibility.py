@@ -98,6 +98,7 @@ def empty_view(
         views,
         replicas={} if files is None else files.replicas,
         bandwidth={} if files is None else files.bandwidth,
+        round_trips={} if files is None else files.round_trips,
         bandwidth_default=bandwidth_default,
         free=files.bookable if free is None and files is not None else free,
     )

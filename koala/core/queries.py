@@ -283,6 +283,8 @@ def grid_view_of(state: State, asking: Job | None = None) -> GridView:
         bandwidth=state.files.bandwidth,
         bandwidth_default=state.parameters.bandwidth_default_bps,
         free=free_bandwidth(state),
+        round_trips=state.files.round_trips,
+        known=state.sites,
     )
 
 

@@ -58,7 +58,13 @@ from koala.core.pipeline.site_events import (
     on_transfer_finished,
     on_transfer_progressed,
 )
-from koala.core.pipeline.start_barrier import advance_start, on_armed, on_passed, on_paths_tried
+from koala.core.pipeline.start_barrier import (
+    advance_start,
+    on_armed,
+    on_passed,
+    on_paths_tried,
+    on_ports_used,
+)
 from koala.core.pipeline.tickets import adopt_tickets, on_ticket_started, plan_when_due
 from koala.core.pipeline.wanted import wanted
 from koala.core.policy_api import Policies
@@ -129,6 +135,8 @@ class Scheduler(State):
                 on_growth_granted(self, event, now)
             case ev.PathsTried():
                 on_paths_tried(self, event, now)
+            case ev.PortsUsed():
+                on_ports_used(self, event)
             case ev.ProgressReported():
                 on_progress(self, event, now)
             case ev.ClaimArmed():

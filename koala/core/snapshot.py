@@ -23,7 +23,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, TypeAlias, cast
 
-from koala.common.protocol.messages import Queue, SiteResources
+from koala.common.protocol.messages import PortPath, PortUse, Queue, SiteResources
 from koala.core.model import allowances, charges, claim, grid, job, parameters, timers, values
 from koala.core.model import hold_budget as budget
 from koala.core.model import placement_queues as queues
@@ -67,7 +67,7 @@ TAGS: dict[str, type] = {
         *(ComponentSpec, Deadline, Hint, InputFile, InputMode, JobSpec, JobType, Notify),
         *(Split, StartType),
         *(job.ArmNumber, job.Arming, job.Attempt, job.ClaimEnd, job.EndKind, job.Growth, job.Job),
-        *(job.Member, job.PathTests, job.Release),
+        *(job.Member, job.PathTests, job.Release, PortPath, PortUse),
         *(job.Cancelled, job.Claiming, job.Delayed, job.Failed, job.Finished, job.Placing),
         *(job.Queued, job.Releasing, job.Running, job.Starting, job.Stopping, job.Waiting),
         *(parameters.Parameters, progress.ProgressHistory, queues.Queues),

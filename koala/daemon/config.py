@@ -95,7 +95,7 @@ class PoliciesTable(Table, frozen=True):
     placement: str = "CF"
     claiming: str = "ICP"
     deadlines: str = "RPP"
-    tickets: str = "dodge"
+    tickets: str = "book"
     queueing: str = "koala"
     progress: str = "free"
 

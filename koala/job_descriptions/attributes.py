@@ -394,6 +394,16 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         write=fields.input_files_text,
     ),
     Attribute(
+        "ports",
+        "NAME:NUMBER ...",
+        "ports at which its program listens; the others find each as $KOALA_ADDRESS_NAME, directly"
+        " or through the grid",
+        "Koala",
+        field="ports",
+        read=fields.ports,
+        write=fields.ports_text,
+    ),
+    Attribute(
         "resizeSignal",
         "USR1 or USR2",
         "signal for processes that handle it, whenever components join or leave a malleable job",

@@ -34,6 +34,8 @@ SITES_MAX = 8
 MINUTES_MAX = 5_256_000  # ten years
 YEAR_MIN, YEAR_MAX = 1970, 9998  # so that every zone can write it
 PORT_MAX = 65_535
+PORTS_MAX = 64
+"""Most ports of a component that have a name."""
 AMOUNT_MAX = 10**15
 FILE_BYTES_MAX = 2**63 - 1
 SIZE_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
@@ -54,6 +56,7 @@ _WHOLE = re.compile(r"[0-9]{1,19}")
 _DECIMAL = re.compile(r"[0-9]{1,19}(\.[0-9]{1,400})?")
 _SIZE = re.compile(r"([0-9]{1,19})([KMG]?)", re.IGNORECASE)
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PORT_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 _WORD = re.compile(r"[^\s\-]\S*")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 
@@ -275,6 +278,34 @@ def environment(attribute: AttributeText) -> tuple[tuple[str, str], ...]:
     if size_bytes > ENVIRONMENT_BYTES_MAX:
         raise attribute.error(f"found {size_bytes} bytes, expected at most {ENVIRONMENT_BYTES_MAX}")
     return tuple(pairs.items())
+
+
+def ports(attribute: AttributeText) -> tuple[tuple[str, int], ...]:
+    """Read named ports, NAME:NUMBER or (NAME NUMBER), each name and number once."""
+    found: dict[str, int] = {}
+    expected = "NAME:NUMBER, a name of capital letters, digits and _, and a port from 1 to 65535"
+    for value in attribute.relation.values:
+        match value:
+            case Sequence(values=(Literal() as literal, Literal(text=number))):
+                name = literal.text
+            case Literal() as literal:
+                name, _colon, number = literal.text.partition(":")
+            case _:
+                raise attribute.error(f"found another form, expected {expected}", value)
+        is_port = re.fullmatch(r"[1-9][0-9]{0,4}", number) and int(number) <= PORT_MAX
+        if not _PORT_NAME.fullmatch(name) or not is_port:
+            raise attribute.wrong(literal, expected)
+        if name in found or int(number) in found.values():
+            raise attribute.wrong(literal, "each name and each port once in a component")
+        found[name] = int(number)
+    if len(found) > PORTS_MAX:
+        raise attribute.error(f"found {len(found)} ports, expected at most {PORTS_MAX}")
+    return tuple(found.items())
+
+
+def ports_text(value: tuple[tuple[str, int], ...]) -> list[str]:
+    """Format named ports as the values that read back as these."""
+    return [f"{name}:{number}" for name, number in value]
 
 
 def stage(attribute: AttributeText) -> tuple[str, ...]:

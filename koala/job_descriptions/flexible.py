@@ -119,6 +119,12 @@ def _completed(split: Split, component: ComponentSpec) -> Split:
         limit = "totalCount" if part_max == split.total else "maxCount"
         at = "mincount" if split.part_min else limit.lower()
         raise SplitError(at, f"minCount is {part_min} (expected at most {limit}, {part_max})")
+    if component.ports and split.is_malleable:
+        raise SplitError(
+            "ports",
+            "ports are told at the start, and components of a malleable job join later (expected"
+            " malleable=no)",
+        )
     if split.least and not split.is_malleable:
         raise SplitError(
             "mintotalcount",

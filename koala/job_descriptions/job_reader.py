@@ -321,6 +321,14 @@ class _JobReader:
             else:
                 self._warn("maxtime", "maxTime is ignored: maxWallTime is given", relation)
 
+    def _check_needs(self, spec: ComponentSpec, relations: dict[str, Relation]) -> None:
+        """Check attributes that need another one."""
+        if spec.gpu_type is not None and spec.gpus is None:
+            raise self._error("gpuType needs gpus, their number", relations["gputype"])
+        if spec.ports and spec.start_type is StartType.NONE:
+            message = "ports of a component without a barrier: the others are told of them there"
+            raise self._error(f"{message} (expected another startType)", relations["ports"])
+
     def _check(self, spec: ComponentSpec, clause: Compound, relations: dict[str, Relation]) -> None:
         """Check constraints between several attributes, or several components."""
         has_count = "totalcount" not in self._job_relations
@@ -331,8 +339,7 @@ class _JobReader:
         if has_count and each is not None and spec.processors % each:
             message = f"cpusPerTask is {each}, expected a divisor of count, {spec.processors}"
             raise self._error(message, relations["cpuspertask"])
-        if spec.gpu_type is not None and spec.gpus is None:
-            raise self._error("gpuType needs gpus, their number", relations["gputype"])
+        self._check_needs(spec, relations)
         low, high = spec.memory_min_mb, spec.memory_max_mb
         if low is not None and high is not None and low > high:
             message = f"minMemory is {low}, expected at most maxMemory, {high}"

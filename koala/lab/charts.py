@@ -50,8 +50,8 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """Words of a picture, and the scale of its numbers."""
+class ChartTexts:
+    """ChartTexts of a picture, and the scale of its numbers."""
 
     x: str
     y: Measure
@@ -61,19 +61,19 @@ class Words:
     """Further line at the y axis."""
 
 
-def draw_means(charts: Sequence[Chart], words: Words, ax: Axes | None = None) -> Picture:
+def draw_means(charts: Sequence[Chart], words: ChartTexts, ax: Axes | None = None) -> Picture:
     """Draw means from 0: lines over numbers, bars over words, side by side."""
     return _draw(charts, words, ax, is_difference=False)
 
 
-def draw_differences(charts: Sequence[Chart], words: Words, ax: Axes | None = None) -> Picture:
+def draw_differences(charts: Sequence[Chart], words: ChartTexts, ax: Axes | None = None) -> Picture:
     """Draw differences with their intervals around a line at 0."""
     return _draw(charts, words, ax, is_difference=True)
 
 
 def draw_distributions(
     charts: Mapping[str, Mapping[str, Sequence[float | None]]],
-    words: Words,
+    words: ChartTexts,
     ax: Axes | None = None,
 ) -> Picture:
     """Draw the share of values that are at most so large: a chart for each name, with a line for
@@ -124,7 +124,7 @@ def _axes(count: int, ax: Axes | None, *, title: str) -> Iterator[tuple[Picture,
 
 
 def _draw(
-    charts: Sequence[Chart], words: Words, ax: Axes | None, *, is_difference: bool
+    charts: Sequence[Chart], words: ChartTexts, ax: Axes | None, *, is_difference: bool
 ) -> Picture:
     with _axes(len(charts), ax, title=words.title) as (picture, all_axes):
         for axes, chart in zip(all_axes, charts, strict=True):

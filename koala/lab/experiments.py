@@ -77,8 +77,8 @@ class Experiment:
     - `placement`, `claiming`, `deadlines`, `queueing`, `tickets`, `resizing`, `progress`: policies,
       by name or as functions (docs/policies.md).
     - `parameters`: parameters of the scheduler that differ from the grid's.
-    - `split`: how a job that no site could hold is cut: equal, fill, or the most processors of a
-      component.
+    - `split`: how a job that no site could hold is cut: equal, fill, flexible, or the most
+      processors of a component.
     - `until_s`: end of the run; without it the last job ends it.
     - `is_whole`: the run goes on until the jobs of the sites' own logs have ended, too.
     - `metrics`: own metrics by name, functions of all jobs' records.

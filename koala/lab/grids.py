@@ -61,8 +61,9 @@ class Site:
     """A site. `discipline` names its local scheduler: fcfs, easy, conservative, an order such as
     sjf, or module:function. A claim waits in its queue for `grace_s` at most, but a ticket as long
     as it takes: gated, if it `has_gate`; when it would start is known if it `has_forecast`. If it
-    `books`, a claim may have its processors from a planned instant on. Its own users are synthetic, or submit the jobs of a log at the log's instants or those of a part of it
-    (`begin_s` is 0), the same for every seed."""
+    `books`, a claim may have its processors from a planned instant on. Its own users are synthetic,
+    or submit the jobs of a log at the log's instants or those of a part of it (`begin_s` is 0), the
+    same for every seed."""
 
     name: str
     processors: int

@@ -9,7 +9,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any, Self
 
 from koala.errors import ConfigError
-from koala.lab.charts import Words, draw_distributions
+from koala.lab.charts import ChartTexts, draw_distributions
 from koala.lab.drawing import Drawing, Picture
 from koala.lab.measures import measure_of, setting_name
 from koala.lab.rows import Rows
@@ -137,7 +137,7 @@ def distributions(
                 title_of = f"{setting_name(by or '')} {shown}" if shown else ""
                 charts.setdefault(title_of, {})[name] = group
     measure = measure_of(chosen or "")
-    words = Words(
+    words = ChartTexts(
         x=label or (measure.name if measure.unit == "s" else str(measure)),
         y=measure,
         legend=setting_name(by) if by and len(runs) == 1 else "run",

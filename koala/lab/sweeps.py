@@ -16,7 +16,7 @@ from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 from koala.errors import ConfigError
-from koala.lab.charts import Chart, Dot, Words, draw_differences, draw_means
+from koala.lab.charts import Chart, ChartTexts, Dot, draw_differences, draw_means
 from koala.lab.drawing import Picture
 from koala.lab.engines import engine_of
 from koala.lab.experiments import Experiment, label
@@ -332,7 +332,7 @@ class Sweep:
             dots.append((dict(point.labels), (found.mean, found.low, found.high), is_saturated))
         charts, x, by = _charts(dots, self.names, x=x, by=by, series=metric)
         measure = _measure(metric, (mean for _, (mean, _, _), _ in dots), label)
-        words = Words(
+        words = ChartTexts(
             x=setting_name(x),
             y=measure,
             legend=setting_name(by or ""),
@@ -419,7 +419,7 @@ class ComparisonRows(Rows):
         by = None if x == over else over
         charts, x, by = _charts(dots, self._names, x=x, by=by, series=self._metric)
         measure = _measure(self._metric, (mean for _, (mean, _, _), _ in dots), label)
-        words = Words(
+        words = ChartTexts(
             x=setting_name(x),
             y=measure if label else replace(measure, name=f"difference in {measure.name}"),
             note=f"to {setting_name(over)} {self._baseline}, 95 % interval",

@@ -11,7 +11,7 @@ import sys
 
 import click
 
-from koala.cli.arguments import Whole, json_option, option
+from koala.cli.arguments import WholeNumber, json_option, option
 from koala.cli.output import note, print_json, say, terminal_width
 from koala.errors import ConfigError, KoalaError
 
@@ -23,8 +23,8 @@ class DemoFailedError(KoalaError):
 
 
 @click.command
-@option("--jobs", type=Whole(1, 500), default=JOBS, help="Number of jobs.")
-@option("--seed", type=Whole(0), default=1, help="Seed of sites and times.")
+@option("--jobs", type=WholeNumber(1, 500), default=JOBS, help="Number of jobs.")
+@option("--seed", type=WholeNumber(0), default=1, help="Seed of sites and times.")
 @option("--keep", is_flag=True, help="Keep journals, outputs and logs at the end.")
 @option("--plain", is_flag=True, help="Print lines instead of the live view, also on a terminal.")
 @option("--no-web", is_flag=True, help="Start no web page.")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.arguments import Words, examples, file, option
+from koala.cli.arguments import OneOf, examples, file, option
 from koala.cli.output import note
 from koala.errors import ConfigError, LocalManagerError
 
@@ -42,7 +42,7 @@ SYSTEMS = "SYSTEMS"
 """Line of the help text in place of which the batch systems are listed."""
 
 
-class Kinds(Words):
+class Kinds(OneOf):
     """A kind of file: one of the templates, or a batch system."""
 
     def __init__(self) -> None:

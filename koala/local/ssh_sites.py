@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.arguments import Number, Whole, Words, address_option, examples, file, option
+from koala.cli.arguments import Number, OneOf, WholeNumber, address_option, examples, file, option
 from koala.cli.output import note
 from koala.cli.requests import ask
 from koala.common.protocol.names import SITE
@@ -80,13 +80,13 @@ def _connection_of(site: str) -> tuple[SSHSettings, tuple[int, ...]]:
 @option(
     "--agent",
     "where",
-    type=Words(("here", "there")),
+    type=OneOf(("here", "there")),
     default="here",
     help="Run the agent here, and nothing at HOST; or install it there.",
 )
 @option(
     "--processors",
-    type=Whole(1),
+    type=WholeNumber(1),
     metavar="N",
     help="Processors that Koala may use there.",
     unset="all, where the batch system or the machine tells them",
@@ -109,7 +109,7 @@ def _connection_of(site: str) -> tuple[SSHSettings, tuple[int, ...]]:
 @option(
     "--tunnel",
     multiple=True,
-    type=Whole(1, 65_535),
+    type=WholeNumber(1, 65_535),
     metavar="PORT",
     help="Forward this port of HOST to this machine.",
 )

@@ -24,7 +24,7 @@ from koala.core.model.grid import (
 )
 from koala.core.model.job_spec import Split
 from koala.core.model.progress_reports import Correction, ProgressQuestion
-from koala.core.model.values import JobId, Priority, SiteName
+from koala.core.model.values import JobId, Priority, Seconds, SiteName
 from koala.core.policy_api import (
     ClaimPlan,
     ClaimQuestion,
@@ -33,6 +33,7 @@ from koala.core.policy_api import (
     ResizePlan,
     ResizeQuestion,
     ResizeShare,
+    TicketPart,
     TicketPlan,
     TicketQuestion,
 )
@@ -414,13 +415,6 @@ def read_ticket_plan(answer: object, question: TicketQuestion) -> TicketPlan:
         gives_back = read_permission(plan.gives_back)
         if gives_back and part.held_s is None:
             raise InvalidAnswerError(f"component {component} gives back what it does not hold")
-        begin_s = None if plan.begin_s is None else _number(plan.begin_s, "begin_s")
-        if begin_s is not None and begin_s != part.begins_s:
-            if not (part.books and 0 <= begin_s < inf):
-                raise InvalidAnswerError(
-                    f"component {component} books {begin_s:g} s from now (expected a site that"
-                    " books, and a time from 0 on)"
-                )
         parts.append(
             PartPlan(
                 component=component,
@@ -428,7 +422,7 @@ def read_ticket_plan(answer: object, question: TicketQuestion) -> TicketPlan:
                 tickets=tickets,
                 open=open_,
                 gives_back=gives_back,
-                begin_s=begin_s,
+                begin_s=_begin_s(plan.begin_s, part),
             )
         )
     if left:
@@ -469,6 +463,20 @@ def read_resize_plan(answer: object, question: ResizeQuestion) -> ResizePlan:
         left -= processors
         shares.append(ResizeShare(job=name, processors=processors))
     return ResizePlan(shares=tuple(shares))
+
+
+def _begin_s(answer: object, part: TicketPart) -> Seconds | None:
+    """Read the time until a booking begins."""
+    if answer is None:
+        return None
+    begin_s = _number(answer, "begin_s")
+    is_possible = part.books and part.held_s is None and 0 <= begin_s < inf
+    if begin_s != part.begins_s and not is_possible:
+        raise InvalidAnswerError(
+            f"component {part.component} is booked {begin_s:g} s from now (expected a site that"
+            " books and is not held, and a time from 0 on)"
+        )
+    return begin_s
 
 
 # --- progress ---

@@ -45,6 +45,7 @@ from koala.policies.claiming.incremental import incremental
 from koala.policies.claiming.repeated import repeated
 from koala.policies.placement.close_to_files import close_to_files
 from koala.policies.placement.cluster_minimization import cm, fcm
+from koala.policies.placement.communication import communication
 from koala.policies.placement.hints import no_network, prefer_local, service
 from koala.policies.placement.worst_fit import worst_fit, worst_fit_distinct
 from koala.policies.progress.free import free, restored
@@ -152,6 +153,7 @@ PLACEMENT = Slot(
         "WF-distinct": worst_fit_distinct,
         "CM": cm,
         "FCM": fcm,
+        "communication": communication,
         "NoNetwork": no_network,
         "PreferLocal": prefer_local,
         "Service": service,

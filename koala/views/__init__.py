@@ -13,6 +13,7 @@ gantt        the course of a job as bars; `gantt_svg` draws it
 grid_timeline
              the claims of all jobs over the sites; `grid_chart` draws them
 spans        the course of a job that is over as spans, for traces
+ports        the ways to ports of components
 units        amounts as text
 cells, barrier, usage
              records as the pages and `koala top` show them

@@ -169,6 +169,7 @@ class _Row:
     seconds: dict[str, Seconds] = field(default_factory=dict)
     skews: list[Seconds] = field(default_factory=list)
     failed_claims: int = 0
+    forwarded_bytes: int = 0
     setbacks: int = 0
     starts_stated: int = 0
     starts_met: int = 0
@@ -186,6 +187,7 @@ class _Row:
             skew_median_s=median(self.skews) if self.skews else None,
             skew_max_s=max(self.skews, default=None),
             failed_claims=self.failed_claims,
+            forwarded_bytes=self.forwarded_bytes,
             setbacks=self.setbacks,
             starts_stated=self.starts_stated,
             starts_met=self.starts_met,
@@ -225,9 +227,9 @@ class _Table:
             if charge.stated is not None and charge.granted_at is not None:
                 row.starts_stated += 1
                 row.starts_met += charge.stated.has(charge.granted_at)
-        if charge.end in SITE_FAULTS:
-            for row in self._rows(job, charge.ended_at, at_site):
-                row.failed_claims += 1
+        for row in self._rows(job, charge.ended_at, at_site):
+            row.failed_claims += charge.end in SITE_FAULTS
+            row.forwarded_bytes += charge.forwarded_bytes
         for kind, since, until in _spans(charge, self._period, self._now, is_given_up=is_given_up):
             for begin, end in self._pieces(since, until):
                 for row in self._rows(job, begin, at_site):
@@ -321,5 +323,6 @@ def _claim_row(job: Job, charge: Charge, period: Period, now: Instant) -> accoun
         stated_at=None if stated is None else Moment.of(stated.at),
         earliest_at=None if stated is None else Moment.of(stated.earliest_at),
         latest_at=None if stated is None else Moment.of(stated.latest_at),
+        forwarded_bytes=charge.forwarded_bytes,
         **seconds,
     )

@@ -86,5 +86,5 @@ def barrier(job: JobDetails, now_at: float) -> Barrier:
         start_at=seconds_of(job.timeline.start_at),
         skew_s=skew_s,
         ticks=ticks,
-        missing=tuple(one.label for one in arrivals if one.state == "missing"),
+        missing=tuple(arrival.label for arrival in arrivals if arrival.state == "missing"),
     )

@@ -165,7 +165,7 @@ def trouble(site: SiteStatus) -> str:
 def link_cells(sites: Sequence[SiteStatus]) -> list[LinkCells]:
     """Fill the cells of all links; links with copies under way first."""
     links = [(site.site, link) for site in sites for link in site.links]
-    links.sort(key=lambda found: -found[1].copies)
+    links.sort(key=lambda pair: -pair[1].copies)
     return [
         LinkCells(
             link=f"{source} → {link.to}",

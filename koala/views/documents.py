@@ -35,6 +35,7 @@ from koala.core.sites import is_resting
 from koala.core.state import State
 from koala.views.accounting import claim_costs
 from koala.views.expected import expected_start
+from koala.views.ports import port_ways
 from koala.views.records import grid, jobs
 from koala.views.records.base import Moment, moment_of
 from koala.views.records.phases import Phase
@@ -54,17 +55,17 @@ def phase_of(job: Job) -> Phase:
 
 
 def listed(
-    state: State, found: Iterable[Job], queues: SiteQueues, now: Instant
+    state: State, chosen: Iterable[Job], queues: SiteQueues, now: Instant
 ) -> list[jobs.JobSummary]:
     """Make the summaries of jobs of the state for a list."""
     reasons = ShortReasons(state, queues, now)
     return [
         replace(
-            one := summary(job),
+            brief := summary(job),
             copying=copying(state, job, now),
-            reason=one.reason or reasons.of(job),
+            reason=brief.reason or reasons.of(job),
         )
-        for job in found
+        for job in chosen
     ]
 
 
@@ -83,7 +84,7 @@ def summary(job: Job) -> jobs.JobSummary:
         processors=attempt.processors if attempt and is_malleable else job.spec.processors,
         components=len(members) if is_malleable and members else len(job.spec.components),
         sites=tuple(member.site for member in members if member.site is not None),
-        programs=tuple(dict.fromkeys(one.executable for one in job.spec.components)),
+        programs=tuple(dict.fromkeys(component.executable for component in job.spec.components)),
         submitted_at=Moment.of(job.submitted_at),
         started_at=moment_of(started_at),
         ended_at=moment_of(ended_at),
@@ -96,14 +97,18 @@ def copying(state: State, job: Job, now: Instant) -> jobs.Copying | None:
     """Sum up the copies under way for a job, by their last reports; None if there are none."""
     attempt = None if job.has_ended else job.attempt
     members = () if attempt is None else attempt.present
-    wanted = dict.fromkeys(one for member in members for one in member.transfers)
-    found = [state.files.transfers[one] for one in wanted if one in state.files.transfers]
-    if all(transfer.is_done for transfer in found):
+    wanted = dict.fromkeys(transfer_id for member in members for transfer_id in member.transfers)
+    copies = [
+        state.files.transfers[transfer_id]
+        for transfer_id in wanted
+        if transfer_id in state.files.transfers
+    ]
+    if all(transfer.is_done for transfer in copies):
         return None
-    left_s = max(transfer.expected_at for transfer in found) - now
+    left_s = max(transfer.expected_at for transfer in copies) - now
     return jobs.Copying(
-        moved_bytes=sum(transfer.moved_bytes for transfer in found),
-        size_bytes=sum(transfer.size_bytes for transfer in found),
+        moved_bytes=sum(transfer.moved_bytes for transfer in copies),
+        size_bytes=sum(transfer.size_bytes for transfer in copies),
         left_s=left_s if 0 <= left_s < FOREVER else None,
     )
 
@@ -130,6 +135,7 @@ def whole_document(
             processor_run_s=times.processor_run_s + run_s,
         ),
         transfers=_transfers(state, job, now),
+        ports=port_ways(job, job.attempt),
         charges=tuple(claim_costs(state, job, now)[-CHARGES_SHOWN:]),
     )
 
@@ -187,7 +193,9 @@ def _transfers(state: State, job: Job, now: Instant) -> tuple[jobs.Transfer, ...
         for transfer in state.files.transfers.values()
         if transfer.job == job.id and transfer.attempt == attempt.number and not transfer.is_done
     ]
-    return tuple(_transfer(job, attempt, one, now) for one in (*attempt.copied, *under_way))
+    return tuple(
+        _transfer(job, attempt, transfer, now) for transfer in (*attempt.copied, *under_way)
+    )
 
 
 def _transfer(job: Job, attempt: Attempt, transfer: Transfer, now: Instant) -> jobs.Transfer:
@@ -232,6 +240,7 @@ def job_document(state: State, job_id: JobId) -> jobs.JobDetails:
         claim_fraction=job.claim_fraction,
         timeline=timeline(job),
         deadline=_deadline(state, job),
+        total="" if job.spec.split is None else job.spec.split.describe(),
         parts=tuple(_part(state, job, index) for index in range(len(job.spec.components))),
         progress=_progress(job),
         size=job_size(job),
@@ -398,11 +407,11 @@ def _waiting_part(
 
 def _booked_bps(state: State, member: Member) -> float:
     """Bandwidth now booked for the member: on the link of its copy, or on its site's own link."""
-    found = [state.files.transfers.get(one) for one in member.transfers]
-    transfers = [transfer for transfer in found if transfer is not None]
+    known = [state.files.transfers.get(transfer_id) for transfer_id in member.transfers]
+    transfers = [transfer for transfer in known if transfer is not None]
     if not transfers:
         return member.booked_bps
-    return max([0.0 if one.is_done else one.booked_bps for one in transfers])
+    return max([0.0 if transfer.is_done else transfer.booked_bps for transfer in transfers])
 
 
 def _end(end: ClaimEnd) -> jobs.PartEnd:
@@ -454,6 +463,7 @@ def sites_document(state: State, now: Instant = 0.0) -> tuple[grid.SiteStatus, .
             links=tuple(links.get(site.name, ())),
             is_drained=site.is_drained,
             gate=site.facts.gate,
+            books=site.facts.books,
         )
         for site in state.sites.values()
     )

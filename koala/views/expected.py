@@ -52,7 +52,7 @@ def expected_start(
     for member in attempt.present:
         claims += waiting_claims(state, attempt, member.component)
         waits = waits_of(state, job, member.component, queues, now)
-        if waits and (member.claim is None or member.claim in {one.claim for one in waits}):
+        if waits and (member.claim is None or member.claim in {wait.claim for wait in waits}):
             firsts[member.component] = min(waits, key=start_of)
     is_queued = isinstance(job.phase, Queued)
     if not firsts or not (is_queued or any(wait.start_at for wait in firsts.values())):
@@ -66,43 +66,46 @@ def expected_start(
     )
     left_s = hold_left_of(state, job)
     round_s = sum({claim.component: claim.processors * claim.hold_s for claim in claims}.values())
-    found = jobs.ExpectedStart(
+    expected = jobs.ExpectedStart(
         start_at=last.start_at,
         earliest_at=last.earliest_at,
         latest_at=last.latest_at,
         component=job.spec.label(slow),
         site=last.site,
-        is_place_kept=is_queued and all(state.sites[claim.site].facts.gate for claim in claims),
+        is_place_kept=is_queued
+        and all(one.begins_at or state.sites[one.site].facts.gate for one in claims),
         held_s=held_s,
         round_s=round_s,
         budget_left_s=None if left_s == FOREVER else left_s,
         sooner=tuple(_sooner(state, attempt, slow, last, queues, now))[:SOONER_MAX],
     )
-    return replace(found, words=tuple(_words(found, now)))
+    return replace(expected, words=tuple(_words(expected, now)))
 
 
-def _words(found: jobs.ExpectedStart, now: Instant) -> Iterator[str]:
+def _words(expected: jobs.ExpectedStart, now: Instant) -> Iterator[str]:
     """Say when a job is expected to start, what holding costs, and what would start sooner."""
-    yield _describe(found, now)
-    cost = f"holding has cost {found.held_s:,.0f} processor-seconds so far"
-    budget = found.budget_left_s
+    yield _describe(expected, now)
+    cost = f"holding has cost {expected.held_s:,.0f} processor-seconds so far"
+    budget = expected.budget_left_s
     left = "" if budget is None else f"; the hold budget has {budget:,.0f} left today"
-    yield f"{cost}, and costs at most {found.round_s:,.0f} more each time{left}"
+    yield f"{cost}, and costs at most {expected.round_s:,.0f} more each time{left}"
     kept = "waits with its place kept: what comes up too early is gated, or given back"
-    yield kept if found.is_place_kept else "its place is not kept: claims end, and are made again"
-    yield from (f"would start sooner: {words}" for words in found.sooner)
+    yield (
+        kept if expected.is_place_kept else "its place is not kept: claims end, and are made again"
+    )
+    yield from (f"would start sooner: {words}" for words in expected.sooner)
 
 
-def _describe(found: jobs.ExpectedStart, now: Instant) -> str:
+def _describe(expected: jobs.ExpectedStart, now: Instant) -> str:
     """Describe the expected start of a job in one sentence."""
-    last = f"{component_at(found.component, found.site)} is last"
+    last = f"{component_at(expected.component, expected.site)} is last"
     between = ""
-    if found.earliest_at is not None and found.latest_at is not None:
-        between = interval(float(found.earliest_at) - now, float(found.latest_at) - now)
-    if found.start_at is None:
+    if expected.earliest_at is not None and expected.latest_at is not None:
+        between = interval(float(expected.earliest_at) - now, float(expected.latest_at) - now)
+    if expected.start_at is None:
         usual = f"; in {between} if it waits as claims did before" if between else ""
         return f"its start is unknown: {last}, and the site does not tell when{usual}"
-    start = f"estimated start {from_now(float(found.start_at) - now)}"
+    start = f"estimated start {from_now(float(expected.start_at) - now)}"
     return f"{start} ({between}): {last}" if between else f"{start}: {last}"
 
 
@@ -135,15 +138,15 @@ def _earliest(state: State, spec: JobSpec, queues: SiteQueues) -> tuple[Seconds 
     last_s, words = 0.0, ""
     for index, component in enumerate(spec.components):
         label = spec.label(index)
-        found = [
+        starts = [
             (start_s, site.name)
             for site in _open_sites(state, spec, component)
             if component.site in (None, site.name)
             if (start_s := start_at_site(site, queues(site.name), component)) is not None
         ]
-        if not found:
+        if not starts:
             return None, f"no site tells when component {label} could start"
-        start_s, name = min(found)
+        start_s, name = min(starts)
         if start_s >= last_s:
             last_s, words = start_s, f"{component_at(label, name)} is last"
     return last_s, words
@@ -200,7 +203,7 @@ def _sooner(
         if site.name not in taken and there_s is not None and there_s <= soon_s:
             yield f"component {label} at {site.name}, {from_now(there_s)}"
     sizes = {row.processors for row in queue.outlook} | {here.idle()}
-    for processors in sorted((one for one in sizes if 0 < one < spec.processors), reverse=True):
+    for processors in sorted((size for size in sizes if 0 < size < spec.processors), reverse=True):
         less_s = _start_of_size(here, queue, processors, run_s)
         if less_s is not None and less_s <= soon_s:
             yield f"component {label} with {counted(processors, 'processor')}, {from_now(less_s)}"
@@ -212,6 +215,6 @@ def _sooner(
         if less_s is not None and less_s <= soon_s:
             yield f"component {label} with a wall time of {span(shorter_s)}, {from_now(less_s)}"
             break
-    others = [one for one in attempt.members if one.given_back_at is not None]
+    others = [member for member in attempt.members if member.given_back_at is not None]
     if others and job.spec.max_hold_s is not None:
         yield f"a longer maxHold: {job.spec.label(others[0].component)} was given back too early"

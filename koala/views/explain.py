@@ -52,6 +52,7 @@ from koala.core.sites import is_usable
 from koala.core.splitting import describe_unsplit, empty_rooms, most_of
 from koala.core.state import State
 from koala.views.expected import expected_start, missed_deadline
+from koala.views.ports import port_ways
 from koala.views.resizes import job_size
 from koala.views.units import counted, size
 from koala.views.waiting import SiteQueues, component_at, no_queues, span, wait_of_member
@@ -85,6 +86,7 @@ def why(  # noqa: C901 - one line a phase
             running = [f"running for {span(now - since)}", _running(job, attempt)]
             sizes = job_size(job)
             running += [] if sizes is None else sizes.words
+            running += [way.words for way in port_ways(job, attempt)]
             return [*running, *_placed(state, job, attempt)]
         case Stopping(reason=reason, attempt=attempt):
             return [f"being stopped: {reason}", *_fence(state, attempt)]
@@ -124,7 +126,7 @@ def _fate(member: Member) -> str:
 
 def _awaited(state: State, job: Job, before: JobId) -> str:
     """Explain the wait for a job; its owner may be another than that of the waiting one."""
-    wanted = next(one for one in job.spec.after if one.job == before)
+    wanted = next(predecessor for predecessor in job.spec.after if predecessor.job == before)
     return f"waits for {wanted.describe()}; {before} is {state.jobs[before].phase_name} now"
 
 
@@ -170,7 +172,7 @@ def _placing(state: State, job: Job, queues: SiteQueues, now: Instant) -> list[s
     ]
     if away:
         lines.append(f"sites not usable: {', '.join(away)}")
-    lines += [_left(site, one, now) for site, one in avoided_sites(state, job, now).items()]
+    lines += [_left(site, refusal, now) for site, refusal in avoided_sites(state, job, now).items()]
     last = next((text for _, text in reversed(job.story) if "back in its" in text), "")
     return [*lines, last] if last else lines
 
@@ -245,16 +247,16 @@ def _holders_of(state: State, job: Job, name: FileName) -> str:
     return f"{name} is at {names} only; the job waits until one of them can be used again"
 
 
-def _left(site: SiteName, one: Refusal, now: Instant) -> str:
+def _left(site: SiteName, refusal: Refusal, now: Instant) -> str:
     """Explain the back-off of the job from a site."""
-    pause = span(one.again_at - now)
-    match one.trouble:
+    pause = span(refusal.again_at - now)
+    match refusal.trouble:
         case Trouble.REFUSED:
-            return f"not tried at {site} for {pause}: it refused the job ({one.reason})"
+            return f"not tried at {site} for {pause}: it refused the job ({refusal.reason})"
         case Trouble.ERRED:
-            return f"not tried at {site} for {pause}: it erred with the job ({one.reason})"
+            return f"not tried at {site} for {pause}: it erred with the job ({refusal.reason})"
         case Trouble.UNSENT:
-            return f"no file is copied from {site} for {pause}: {one.reason}"
+            return f"no file is copied from {site} for {pause}: {refusal.reason}"
 
 
 def _pause(job: Job, now: Instant) -> str:
@@ -369,8 +371,10 @@ def _fetching(state: State, job: Job, attempt: Attempt, now: Instant) -> list[st
     for member in attempt.present:
         if member.lacks_file:
             label = job.spec.label(member.component)
-            copies = [state.files.transfers.get(one) for one in member.transfers]
-            for transfer in [one for one in copies if one is not None and not one.is_done]:
+            copies = [state.files.transfers.get(transfer_id) for transfer_id in member.transfers]
+            for transfer in [
+                transfer for transfer in copies if transfer is not None and not transfer.is_done
+            ]:
                 what = transfer.file if len(job.spec.all_inputs) > 1 else "its input file"
                 way = f"{what} travels from {transfer.source} to {transfer.target}"
                 lines.append(f"component {label}: {way}: {_far(transfer, now)}")
@@ -400,7 +404,7 @@ def _starting(state: State, job: Job, starting: Starting, now: Instant) -> list[
         return [f"all components claimed; starts in {span(attempt.start_at - now)}"]
     waiting = ", ".join(starting.arming.waiting)
     prepared = f"all components claimed; the start is prepared (round {starting.arms})"
-    return [f"{prepared}: waits for {waiting}"]
+    return [f"{prepared}: waits for {waiting}", *[way.words for way in port_ways(job, attempt)]]
 
 
 def _running(job: Job, attempt: Attempt) -> str:

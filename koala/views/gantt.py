@@ -98,8 +98,8 @@ class Gantt:
     @property
     def kinds(self) -> tuple[BarKind, ...]:
         """Kinds of bars that occur, in the order of the legend."""
-        found = {bar.kind for row in self.rows for bar in row.bars}
-        return tuple(kind for kind in KINDS if kind in found)
+        drawn = {bar.kind for row in self.rows for bar in row.bars}
+        return tuple(kind for kind in KINDS if kind in drawn)
 
 
 class _Axis:

@@ -12,7 +12,7 @@ _MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 
 def visible(text: str) -> str:
     """Replace control characters, most of which XML does not allow."""
-    return "".join(one if one.isprintable() else "?" for one in text)
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Element:
         return self.children[-1]
 
     def __str__(self) -> str:
-        attributes = "".join(f' {key}="{_value(one)}"' for key, one in self.attributes.items())
+        attributes = "".join(f' {key}="{_value(value)}"' for key, value in self.attributes.items())
         inside = _escaped(self.text) + "".join(map(str, self.children))
         return f"<{self.name}{attributes}>{inside}</{self.name}>"
 

@@ -489,8 +489,8 @@ class GridChart:
 
     def _make_reachable(self) -> None:
         """Let the Tab key come to one claim; arrow keys lead to the others."""
-        first = next((one for one in _below(self.element) if one.name == "a"
-                      and one.attributes.get("class") == "claim"), None)  # fmt: skip
+        first = next((element for element in _below(self.element) if element.name == "a"
+                      and element.attributes.get("class") == "claim"), None)  # fmt: skip
         if first is not None:
             first.attributes = {**first.attributes, "tabindex": "0"}
 

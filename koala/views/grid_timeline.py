@@ -57,10 +57,10 @@ class LocalHistory:
         many."""
         points = self._points.get(site, [])
         before = [use for at, use in points if at <= since]
-        found = [(at, use) for at, use in points if since < at < until]
-        step = 1 + len(found) // POINTS_MAX
+        inner = [(at, use) for at, use in points if since < at < until]
+        step = 1 + len(inner) // POINTS_MAX
         begin = [(since, before[-1])] if before else []
-        return begin + found[step - 1 :: step]
+        return begin + inner[step - 1 :: step]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

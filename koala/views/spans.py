@@ -76,7 +76,7 @@ def _whole(job: Job, ended: Terminal) -> Span:
 
 def _placements(job: Job, ended: Terminal, attempts: Sequence[Attempt]) -> Iterator[Span]:
     """Yield the time in the placement queue before each known attempt and a queued job's end."""
-    queued_at = {one.attempt + 1: one.at for one in job.setbacks}
+    queued_at = {setback.attempt + 1: setback.at for setback in job.setbacks}
     for attempt in attempts:
         since = queued_at.get(attempt.number)
         if since is None:

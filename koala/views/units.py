@@ -29,8 +29,10 @@ def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     whole = round(seconds)
-    for one, unit, below, less in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min")):
-        if whole >= one:
-            rest = whole % one // below
-            return f"{whole // one} {unit} {rest} {less}" if rest else f"{whole // one} {unit}"
+    for unit_s, unit, below, less in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min")):
+        if whole >= unit_s:
+            rest = whole % unit_s // below
+            return (
+                f"{whole // unit_s} {unit} {rest} {less}" if rest else f"{whole // unit_s} {unit}"
+            )
     return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"

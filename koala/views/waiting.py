@@ -24,6 +24,8 @@ from koala.views.units import counted
 
 DAY_S = 86_400.0
 PAST = "past waits at the site"
+BOOKED = "booked"
+"""Source of a start that is known because it was booked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,9 @@ def _wait(state: State, claim: Claim, queue: SiteQueue, now: Instant) -> jobs.Qu
     site = state.sites[claim.site]
     source = "" if told is None else told.source
     between: tuple[Seconds, Seconds] | None
-    if claim.start_at is not None:
+    if claim.begins_at:
+        between, source = None, BOOKED
+    elif claim.start_at is not None:
         between = stated_interval(site, max(0.0, claim.start_at - now))
     else:
         between = usual_interval(site, claim, now)
@@ -106,7 +110,8 @@ def _wait(state: State, claim: Claim, queue: SiteQueue, now: Instant) -> jobs.Qu
 def describe_wait(wait: jobs.QueueWait, now: Instant) -> str:
     """Describe the wait of a claim for people."""
     waited = span(now - float(wait.asked_at))
-    words = [f"{_place(wait)}{_reason(wait)} for {waited}"]
+    words = [f"{_place(wait)}{_reason(wait)}"]
+    words[0] += "" if wait.source == BOOKED else f" for {waited}"
     if wait.is_gated:
         words.append("gated, with its place kept")
     if wait.start_at is not None:
@@ -125,6 +130,10 @@ def _place(wait: jobs.QueueWait) -> str:
     if not (wait.batch_job or wait.reason) and wait.source in ("", PAST):
         return f"waits for the answer of {wait.site}"
     job = f" as {f'{wait.system} job' if wait.system else 'batch job'} {wait.batch_job}"
+    if wait.source == BOOKED:
+        return (
+            f"booked at {wait.site}{job}" if wait.batch_job else f"asks {wait.site} for a booking"
+        )
     return f"queued at {wait.site}{job if wait.batch_job else ''}"
 
 
@@ -135,6 +144,8 @@ def _reason(wait: jobs.QueueWait) -> str:
 def _start(wait: jobs.QueueWait, now: Instant) -> str:
     """Describe the expected start of a claim, also of a gated one."""
     assert wait.start_at is not None
+    if wait.source == BOOKED:
+        return f"begins {from_now(float(wait.start_at) - now)}"
     verb = "would start" if wait.is_gated else "estimated start"
     details = [wait.source] if wait.source else []
     if wait.earliest_at is not None and wait.latest_at is not None:
@@ -152,10 +163,12 @@ def wait_of_member(state: State, job: Job, member: Member, queues: SiteQueues, n
     if not waits:
         return f"no claim waits at {member.site}" if member.end is None else ""
     first = min(waits, key=start_of)
-    behind = sum(one.site == first.site for one in waits) - 1
-    elsewhere = dict.fromkeys(one.site for one in waits if one.site != first.site)
+    others = [wait for wait in waits if wait is not first]
+    behind = sum(wait.site == first.site and wait.source != BOOKED for wait in others)
+    elsewhere = dict.fromkeys(wait.site for wait in others if wait.site != first.site)
     words = [describe_wait(first, now)]
     words += [f"{counted(behind, 'further claim')} behind it"] if behind else []
+    words += [describe_wait(wait, now) for wait in others if wait.source == BOOKED]
     words += [f"also queued at {', '.join(elsewhere)}"] if elsewhere else []
     return "; ".join(words)
 
@@ -237,8 +250,8 @@ def _short_waits(
         claim = _held(state, member)
         if claim is not None:
             held[claim.site] = held.get(claim.site, 0) + claim.processors
-        elif found := waits_of(state, job, member.component, queues, now):
-            first = min(found, key=start_of)
+        elif member_waits := waits_of(state, job, member.component, queues, now):
+            first = min(member_waits, key=start_of)
             _, at = start_of(first)
             when = "" if at == FOREVER else f"start about {clock_time(max(at, now), now)}"
             waits.append((at, _short(first, when)))

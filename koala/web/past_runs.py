@@ -23,7 +23,7 @@ from koala.errors import ConfigError, ExhaustedError, KoalaError, RejectedError
 from koala.policies.changes import parse_changes
 from koala.web.playback import PastRun
 
-Words: TypeAlias = tuple[str, ...]
+Chosen: TypeAlias = tuple[str, ...]
 
 PROCESSES_MAX = 2
 TIME_MAX_S = 300.0
@@ -57,8 +57,8 @@ class PastRuns:
         self._journal = journal
         self._group = group
         self._time_max_s = time_max_s
-        self._known: OrderedDict[Words, PastRun] = OrderedDict()
-        self._replays: dict[Words, _Replay] = {}
+        self._known: OrderedDict[Chosen, PastRun] = OrderedDict()
+        self._replays: dict[Chosen, _Replay] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,7 +79,9 @@ class PastRuns:
             raise RejectedError("no past run is shown here: start `koala web --journal STATE`")
         return self._journal
 
-    async def read(self, changes: Words = (), *, is_gone: Callable[[], Awaitable[bool]]) -> PastRun:
+    async def read(
+        self, changes: Chosen = (), *, is_gone: Callable[[], Awaitable[bool]]
+    ) -> PastRun:
         """Return the run, or with changes (KEY=VALUE) the what-if beside it.
 
         Raises RejectedError, ConfigError for wrong changes, ExhaustedError at a limit, and
@@ -114,7 +116,7 @@ class PastRuns:
             raise found
         return found
 
-    async def _run(self, journal: Path, changes: Words) -> PastRun | KoalaError:
+    async def _run(self, journal: Path, changes: Chosen) -> PastRun | KoalaError:
         try:
             found = await _replayed(journal, changes, self._time_max_s)
         except KoalaError as error:
@@ -127,7 +129,7 @@ class PastRuns:
         return found
 
 
-def checked(changes: Words) -> Words:
+def checked(changes: Chosen) -> Chosen:
     """Check changes before a process is started for them. Raises ConfigError.
 
     Functions of modules are refused: to import one would run code that the account of the web
@@ -151,12 +153,12 @@ def checked(changes: Words) -> Words:
     return tuple(dict.fromkeys(changes))
 
 
-def command(journal: Path, changes: Words) -> list[str]:
+def command(journal: Path, changes: Chosen) -> list[str]:
     """Return the command that gives the same numbers in a terminal."""
     return ["koala", "replay", str(journal), *(word for one in changes for word in ("--with", one))]
 
 
-async def _replayed(journal: Path, changes: Words, time_max_s: float) -> PastRun:
+async def _replayed(journal: Path, changes: Chosen, time_max_s: float) -> PastRun:
     """Run the command in a process. Raises RejectedError, ConfigError."""
     words = [*command(journal, changes)[1:], "--summary", "--claims", "--json"]
     process = await asyncio.create_subprocess_exec(

@@ -23,6 +23,7 @@ from koala.common.protocol.messages import (
     Peer,
     Ping,
     Pong,
+    PortsUsed,
     Program,
     Progress,
     Release,
@@ -134,7 +135,7 @@ class Daemon:
     waiting: list[KvGet] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def hear(self, message: ToDaemon) -> None:
+    def hear(self, message: ToDaemon) -> None:  # noqa: C901 - a line a kind
         self.heard.append(message)
         match message:
             case Report():
@@ -156,6 +157,8 @@ class Daemon:
                 self.tried.append(problem)
             case KvGet():
                 self.waiting.append(message)
+            case PortsUsed():
+                pass
         for get in [get for get in self.waiting if get.name in self.values]:
             self.waiting.remove(get)
             value = self.values[get.name]

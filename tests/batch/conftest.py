@@ -18,6 +18,8 @@ from koala_agent.conformance.witness import Witness
 from koala_agent.environments import of_commands
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.batch_settings import BatchSettings
+from koala_agent.lrm.dialect import Dialect
+from koala_agent.transport.interface import CommandRunner
 from koala_agent.transport.shell import Shell
 from tests.agent.transport.servers import a_server
 from tests.batch.systems.gridengine import grid_engine_cells
@@ -187,12 +189,17 @@ def serve(system: System, tmp_path: Path, shell: Shell) -> Serve:
 
     @asynccontextmanager
     async def run(
-        *, kill: bool = True, processors: int = 16
+        *,
+        kill: bool = True,
+        processors: int = 16,
+        dialect: Dialect | None = None,
+        runner: CommandRunner | None = None,
+        scope: str = "",
     ) -> AsyncIterator[tuple[BatchManager, Witness]]:
         settings = BatchSettings(
             processors=processors,
             state_directory=tmp_path / "state",
-            scope=f"{abs(hash(str(tmp_path))) % 16**8:08x}",
+            scope=scope or f"{abs(hash(str(tmp_path))) % 16**8:08x}",
             poll_s=0.2,
             figures_s=0.5,
             waits_s=0.5,
@@ -200,7 +207,13 @@ def serve(system: System, tmp_path: Path, shell: Shell) -> Serve:
             account=pwd.getpwuid(os.geteuid()).pw_name,
         )
         witness = Witness()
-        manager = BatchManager(settings, system.dialect, shell, on_report=witness, clock=boot_clock)
+        manager = BatchManager(
+            settings,
+            dialect or system.dialect,
+            runner or shell,
+            on_report=witness,
+            clock=boot_clock,
+        )
         async with serving(manager, kill=kill):
             yield manager, witness
 

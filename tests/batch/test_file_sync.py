@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,46 @@ def job(program: str, *, sites: tuple[str, ...] = ("epsilon", "zeta"), more: str
         for site in sites
     )
     return "+" + "".join(parts)
+
+
+GREET = """import os, socket
+host, port = os.environ['KOALA_LISTEN_HELLO'].rsplit(':', 1)
+listener = socket.create_server((host, int(port)))
+for _ in range(6):
+    caller, _ = listener.accept()
+    caller.sendall(b'hello')
+    caller.close()
+"""
+HEAR = """import os, socket
+host, port = os.environ['KOALA_ADDRESS_HELLO'].rsplit(':', 1)
+own = socket.create_connection((host, int(port)))
+print(own.makefile().read())
+"""
+
+
+async def test_all_machines_reach_a_port_through_the_grid(grid: tuple[Grid, Path]) -> None:
+    live, _scratch = grid
+    for site in live.sites:  # whose addresses are nobody's from now on (RFC 5737)
+        live.terminate(site)
+        config = live.config(site)
+        text = config.read_text(encoding="utf-8")
+        config.write_text(text.replace("[site]\n", '[site]\naddress = "192.0.2.1"\n'))
+        live.start(site)
+    parts = (
+        f'+(&(executable={sys.executable})(arguments=-c "{GREET}")(count=1)(maxWallTime=5)'
+        "(label=zeta)(resourceManagerContact=zeta)(ports=HELLO:9107))"
+        f'(&(executable={sys.executable})(arguments=-c "{HEAR}")(count=6)(maxWallTime=5)'
+        "(label=epsilon)(resourceManagerContact=epsilon))"
+    )
+    async with live.client() as client:
+        await live.ready(client)
+        shown = await finished(client, parts)
+        said = await log_of(client, shown["job"], component="epsilon", stream="stdout")
+        assert said.split() == ["hello"] * 6
+        (way,) = [way for way in shown["ports"] if way["component"] == "epsilon"]
+        assert (way["is_forwarded"], way["connections"] <= 6) == (True, True)
+        moved = {charge["site"]: charge["forwarded_bytes"] for charge in shown["charges"]}
+        assert moved == {"epsilon": 6 * len("hello"), "zeta": 0}
 
 
 async def log_of(client: AsyncClient, job: str, **chosen: Any) -> str:

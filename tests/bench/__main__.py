@@ -20,7 +20,7 @@ from typing import Any
 
 from koala.common.runtime.atomic_file import write_atomically
 from koala.common.runtime.child_lifetime import end_once, ended_by
-from tests.bench import core, identity, live, multiqueue, peers, references, starts, traces
+from tests.bench import core, forwarding, live, multiqueue, peers, references, starts, traces
 from tests.bench.figures import Figure, Measurement, columns, document, machine, table
 
 MEASUREMENTS: dict[str, Measurement] = {
@@ -28,13 +28,13 @@ MEASUREMENTS: dict[str, Measurement] = {
     "peers": peers.measure,
     "scan": core.measure,
     "submissions": live.submissions,
-    "identity": identity.measure,
     "command": starts.command,
     "starts": starts.queues,
     "launches": live.launches,
     "costs": live.costs,
     "latency": live.latency,
     "barrier": live.barrier,
+    "forwarding": forwarding.measure,
     "thousand": live.thousand,
     "multiqueue": multiqueue.measure,
     "traces": traces.measure,

@@ -24,7 +24,7 @@ from koala.core.state import State
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
-KNOWN = "21ed53cfcce40f94e59d13c2221ffba10e355a796758a45189d0ada8b6a2cedd"
+KNOWN = "f6d81a4c16f6d1d6be96df484cb5108c5384f4a3106cb5882273020853fbf705"
 NOT_COVERED = {"policies", "recorder", "actions", "is_changed", "successors", "usage", "malleable"}
 """Attributes of the state that the next event needs not, or that the jobs tell."""
 COUNTED = {"jobs", "ended", "forgotten", "keys", "keys_forgotten", "scanner"}

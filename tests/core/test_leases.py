@@ -116,12 +116,6 @@ def test_an_unreleased_claim_is_fenced_after_the_hold_lease_where_its_site_is_aw
     assert is_fenced(Leases(0.0), held, 90.0, is_connected=False)
 
 
-def test_a_daemons_start_counts_as_the_last_answer() -> None:
-    leases = Leases(1000.0)
-    assert not is_fenced(leases, ledger(), 1099.0)
-    assert is_fenced(leases, ledger(), 1100.0)
-
-
 def test_the_grant_counts_as_an_answer() -> None:
     assert not is_fenced(Leases(0.0), ledger(granted_at=70.0), 169.0)
     assert is_fenced(Leases(0.0), ledger(granted_at=70.0), 170.0)

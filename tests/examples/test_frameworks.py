@@ -44,10 +44,10 @@ def test_a_framework_runs_over_several_sites(name: str, grid: Up) -> None:
     shown = _shown(name)
     assert len(shown) >= 2
     assert missing(shown, said) == [], said
-    _check(name, said)
+    check(name, said)
 
 
-def _check(name: str, said: str) -> None:
+def check(name: str, said: str) -> None:
     """Check what the numbers say: the page's lines are compared by their form only."""
     checks = {
         "dask": _check_dask,

@@ -13,7 +13,6 @@ import pytest
 from koala.common.runtime.foreign.guards import Guarded
 from koala.daemon.config import parse_config
 from tests.examples.stage import EXAMPLES
-from tests.live.grid import live_grid
 
 PACKAGE = EXAMPLES / "policies"
 DAEMON = '[daemon]\nstate_dir = "state"\n[policies]\nplacement = "{}"\n'
@@ -52,32 +51,3 @@ def test_a_daemon_finds_it_by_name_and_guards_it(tmp_path: Path) -> None:
     config = parse_config(DAEMON.format("best-fit"), source="test.toml", folder=tmp_path)
     assert isinstance(config.policies.place, Guarded)
     assert ("placement", "best-fit") in config.policy_names
-
-
-@pytest.mark.live
-@pytest.mark.slow
-@pytest.mark.long
-async def test_a_live_grid_places_by_it_and_goes_on_when_it_errs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The smaller site is the better fit; a policy that errs instead is replaced by the default."""
-    errs = tmp_path / "errs.py"
-    errs.write_text("def place(request, view):\n    return 1 / 0\n", encoding="utf-8")
-    (tmp_path / "found").mkdir()
-    paths = install(tmp_path / "found", {"placement.errs": "errs:place"})
-    monkeypatch.setenv("KOALA_TEST_PATH", os.pathsep.join((paths, str(tmp_path))))
-    for policy, site in (("best-fit", "small"), ("errs", "large")):
-        more = {"daemon": f'[policies]\nplacement = "{policy}"\n'}
-        with live_grid(tmp_path / policy, sites={"large": 8, "small": 2}, more=more) as grid:
-            async with grid.client() as client:
-                await grid.ready(client)
-                job = (await client.submit("&(executable=/bin/true)(count=2)")).job
-                assert await client.wait(job) == "Finished"
-                shown = await client.show(job)
-                replaced = (await client.metrics())["replaced_policies"]
-        assert [part["site"] for part in shown["parts"]] == [site]
-        assert replaced == (
-            {}
-            if policy == "best-fit"
-            else {"placement.errs": "ZeroDivisionError: division by zero"}
-        )

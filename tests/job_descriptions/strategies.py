@@ -109,6 +109,13 @@ _licenses = st.dictionaries(
 ).map(lambda counts: tuple(counts.items()))
 
 
+_ports = st.lists(
+    st.tuples(st.sampled_from(["DB", "A_1"]), st.integers(1, 65_535)),
+    max_size=2,
+    unique_by=(lambda port: port[0], lambda port: port[1]),
+).map(tuple)
+
+
 _input_files = st.builds(
     InputFile,
     name=st.text("abc/é ", min_size=1, max_size=8).filter(str.strip).map(FileName),
@@ -123,6 +130,7 @@ _inputs = st.lists(_input_files, max_size=2, unique_by=lambda file: visible_name
 def components(draw: st.DrawFn) -> ComponentSpec:
     """A component that can be written."""
     processors = draw(st.integers(1, 1000))
+    start_type = draw(st.sampled_from(StartType))
     gpus = draw(st.none() | st.integers(1, 1000))
     low, high = sorted(draw(st.tuples(st.integers(1, 10**9), st.integers(1, 10**9))))
     return ComponentSpec(
@@ -138,7 +146,8 @@ def components(draw: st.DrawFn) -> ComponentSpec:
         job_type=draw(st.sampled_from(JobType)),
         site=draw(st.none() | st.sampled_from(["delft", "fs0.das2.org", "a_b-c"]).map(SiteName)),
         sites=draw(st.sampled_from([(), ("delft",), ("delft", "vu")])),
-        start_type=draw(st.sampled_from(StartType)),
+        start_type=start_type,
+        ports=() if start_type is StartType.NONE else draw(_ports),
         wall_time_s=draw(_minutes),
         cpu_time_s=draw(_minutes),
         memory_min_mb=draw(st.sampled_from([None, low])),

@@ -419,3 +419,34 @@ def test_a_job_names_who_learns_of_its_end(text: str) -> None:
 def test_what_cannot_be_notified_is_refused(wrong: str, expected: str) -> None:
     with pytest.raises(SpecError, match=expected):
         read_job(f"&(executable=x)(notify={wrong})")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "&(executable=x)(ports=DB:5432 (WEB 80))",
+        "executable: x\nports: {DB: 5432, WEB: 80}",
+        '{"executable": "x", "ports": ["DB:5432", "WEB:80"]}',
+    ],
+)
+def test_a_component_names_its_ports(text: str) -> None:
+    assert read_job(text).spec.components[0].ports == (("DB", 5432), ("WEB", 80))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ("(ports=DB)", "expected NAME:NUMBER"),
+        ("(ports=db:80)", "a name of capital letters"),
+        ("(ports=DB:65536)", "a port from 1 to 65535"),
+        ("(ports=DB:0)", "a port from 1 to 65535"),
+        ("(ports=DB:80 DB:81)", "each name and each port once"),
+        ("(ports=DB:80 WEB:80)", "each name and each port once"),
+        ("(ports=(A B C))", "found another form"),
+        ("(ports=DB:80)(subjobStartType=no-barrier)", "expected another startType"),
+        ("(ports=DB:80)(totalCount=4)(malleable=yes)", "expected malleable=no"),
+    ],
+)
+def test_what_is_no_port_is_refused(wrong: str, expected: str) -> None:
+    with pytest.raises(SpecError, match=expected):
+        read_job(f"&(executable=x){wrong}")

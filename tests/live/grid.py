@@ -46,6 +46,7 @@ from koala.views.records.phases import TerminalPhase
 from tests.harness.children import program_of
 from tests.harness.forked import Process, Surroundings, start
 from tests.harness.moments import LOOK_S, moment
+from tests.harness.namespaces import Namespace
 from tests.harness.ports import free_port
 from tests.live.evidence import Evidence
 
@@ -105,7 +106,10 @@ class Grid:
         more: Mapping[str, str] | None = None,
         speeds: Mapping[str, float] | None = None,
         gpus: Mapping[str, int] | None = None,
+        host: str = "127.0.0.1",
+        spaces: Mapping[str, Namespace] | None = None,
     ) -> None:
+        """The daemon is at this host; agents run in these namespaces."""
         self.folder = folder
         self.sites = tuple(sites)
         self.processors = dict(sites)
@@ -117,7 +121,8 @@ class Grid:
         """Variables of the shells in which agents are started."""
         self._processes: dict[str, Process] = {}
         self._was_killed = False
-        self.address = f"127.0.0.1:{free_port()}"
+        self._spaces = spaces or {}
+        self.address = f"{host}:{free_port()}"
         self.state = folder / "state"
         self.spool = self.state / "daemon" / "spool" / "jobs"
         self.state.mkdir(parents=True, exist_ok=True)
@@ -225,7 +230,13 @@ class Grid:
                 is_session=True,
             )
             # Another release must be made before anything is imported.
-            return start(program, str(self.config(name)), around=around, by_exec=bool(release))
+            return start(
+                program,
+                str(self.config(name)),
+                around=around,
+                prefix=self._spaces[name].prefix if name in self._spaces else (),
+                by_exec=bool(release),
+            )
 
     def environment(self) -> dict[str, str]:
         """Return the environment of a shell in which nothing is installed, and the grid's mark."""

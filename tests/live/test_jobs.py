@@ -6,9 +6,7 @@ The programs are real processes; each says in a file when it starts and ends (te
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import sys
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -21,7 +19,7 @@ from koala.client.records import JobDetails
 from koala.errors import KoalaError, RejectedError
 from tests.examples.stage import EXAMPLES
 from tests.live.conftest import INPUT, INPUT_FILE, SLOW_FILE
-from tests.live.grid import ROOT, UMASK, Grid, until
+from tests.live.grid import UMASK, Grid, until
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -192,24 +190,6 @@ async def test_an_input_file_is_brought_whole_to_each_site(client: AsyncClient) 
     said = await output(client, shown["job"], stream="stdout")
     assert list(said.values()) == [digest(INPUT) + b"\n"] * 3
     assert shown["timeline"]["transfer_bytes"] == 2 * len(INPUT)  # delft has it
-
-
-async def test_poisson_solves_its_equation_over_three_sites(
-    calm_grid: Grid, client: AsyncClient
-) -> None:
-    """Addresses go through the key-value exchange, ranks through the bundle."""
-    program = ROOT / "examples" / "poisson" / "poisson.py"
-    parts = "".join(
-        f'(&(executable="{sys.executable}")(arguments="{program}" "--grid" "48")(count=1)'
-        f"(resourceManagerContact={site})(label={site}){output_file}"
-        "(environment=(OPENBLAS_NUM_THREADS 1)))"
-        for site, output_file in (("delft", "(outputFile=result.json)"), ("leiden", ""), ("vu", ""))
-    )
-    shown = await run(client, f"+{parts}")
-    assert shown["phase"] == "Finished", (shown, await output(client, shown["job"]))
-    result = calm_grid.spool / shown["job"] / "output" / "delft" / "result.json"
-    await until(result.exists)
-    assert json.loads(result.read_text())["ok"] is True
 
 
 # --- cancel ---------------------------------------------------------------------------------------

@@ -37,6 +37,16 @@ waiting_max = 2
 }
 """Local users who fill a site and stay, and a short queue of others. Those of Leiden stay longer by
 far."""
+SHORT = """
+[load]
+arrivals_per_hour = 36000
+run_mean_s = 2.0
+run_max_s = 10.0
+size_min = 4
+size_max = 4
+waiting_max = 30
+"""
+"""Local users with short jobs and a long queue."""
 GATED = "gated, with its place kept"
 PARAMETERS: dict[str, Any] = {
     **CALM,
@@ -50,7 +60,7 @@ PARAMETERS: dict[str, Any] = {
 
 @asynccontextmanager
 async def queued_pair(
-    folder: Path, *busy: str, tickets: str, **parameters: float
+    folder: Path, *busy: str, tickets: str, crowd: str = "", **parameters: float
 ) -> AsyncIterator[tuple[Grid, AsyncClient, str]]:
     """A grid with crowds at some of its two sites, and a job in the queues of both."""
     policies = f'[policies]\ntickets = "{tickets}"\n'
@@ -58,7 +68,7 @@ async def queued_pair(
         folder,
         sites={"delft": PROCESSORS, "leiden": PROCESSORS},
         parameters={**PARAMETERS, **parameters},
-        more={"daemon": policies, **{site: CROWDS[site] for site in busy}},
+        more={"daemon": policies, **{site: crowd or CROWDS[site] for site in busy}},
     ) as grid:
         async with grid.client() as client:
             await grid.ready(client)
@@ -159,7 +169,7 @@ async def test_what_came_up_first_holds_over_kills_until_the_other_comes_up(tmp_
 
 async def test_what_came_up_too_early_is_given_back_and_gated(tmp_path: Path) -> None:
     """Then its site is idle, and its next claim starts when the other part holds."""
-    short: dict[str, float] = {"ticket_hold_max_s": 4.0}
+    short: dict[str, Any] = {"ticket_hold_max_s": 4.0}
     async with queued_pair(tmp_path, "leiden", tickets="turns", **short) as (grid, client, job):
         await why(client, job, "component delft: queued at delft", GATED)
         story = [text for _, text in (await client.show(job))["story"]]
@@ -195,3 +205,22 @@ async def test_a_job_in_two_queues_goes_where_processors_become_idle(tmp_path: P
             grid.evidence.finished(job, processes=4)
             shown = await client.show(job)
             assert {part["site"] for part in shown["parts"]} == {"delft"}
+
+
+async def test_busy_sites_are_booked_for_a_common_start_over_a_kill(tmp_path: Path) -> None:
+    """Both are full of short jobs, and book for the first instant that both accept."""
+    sites = ("delft", "leiden")
+    short: dict[str, Any] = {"ticket_hold_max_s": 8.0}
+    async with queued_pair(tmp_path, *sites, tickets="book", crowd=SHORT, **short) as (
+        grid,
+        client,
+        job,
+    ):
+        await why(client, job, "begins in")
+        grid.kill("delft", "daemon")
+        grid.start()
+        await grid.ready(client)
+        await comes_up(grid, client, job)
+        story = " ".join(text for _, text in (await client.show(job))["story"])
+        assert "books delft, to begin in" in story
+        assert "books leiden, to begin in" in story

@@ -39,11 +39,13 @@ from koala.core.policy_api import (
     ClaimPlan,
     ClaimQuestion,
     MalleableJob,
+    PartPlan,
     PendingPart,
     ResizePlan,
     ResizeQuestion,
     ResizeShare,
     TicketPart,
+    TicketPlan,
     TicketQuestion,
     Victim,
 )
@@ -537,6 +539,21 @@ def test_an_impossible_plan_is_not_believed(
     with pytest.raises(InvalidAnswerError) as error:
         read_plan(ClaimPlan(**plan), a_claim(**words), view(), {MOVE, at("delft")})
     assert trouble in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("part", "begin_s"),
+    [({}, 60.0), ({"books": True}, -1.0), ({"books": True}, float("inf")),
+     ({"books": True, "held_s": 1.0}, 60.0), ({"begins_s": 60.0}, 61.0)],
+)  # fmt: skip
+def test_an_impossible_booking_is_not_believed(part: dict[str, Any], begin_s: float) -> None:
+    asked = TicketPart(component=0, processors=4, tickets=0, **part)
+    plan = PartPlan(component=0, tickets=0, open=0, begin_s=begin_s)
+    policy = SLOTS["tickets"].guarded(
+        lambda _question: TicketPlan(parts=(plan,), hold_s=600.0), "theirs", live()
+    )
+    policy(replace(TICKETS, parts=(asked,)))
+    assert "component 0 is booked" in policy.guard.trouble
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 The first has three components on four sites, a copy of an input file, a preemption and a cancel. In
 the second a job waits in the queues of two busy sites: claims are gated, opened, held, given back
-and started.
+and started. In the third one of these sites is booked, refuses, and begins late.
 
 A *point* is an observable step of a process: before and after each durable write, before each
 message that leaves it, at each command to a batch system; or a message with which its connection
@@ -132,7 +132,30 @@ def queued() -> Scenario:
     )
 
 
-STORIES: dict[str, Callable[[], Scenario]] = {"preempted": preempted, "queued": queued}
+def booked() -> Scenario:
+    """Return the scenario: a pair waits in the queue of a site, and for a booking at another, which
+    is full until later, and where the booking is moved."""
+    waiting = queued()
+    first, last, *_ = SITES
+    (pair,) = waiting.specs.values()
+    limited = tuple(replace(one, wall_time_s=20.0) for one in pair.components)
+    return replace(
+        waiting,
+        settings=tuple(
+            Setting(name=name, facts=SiteFacts(processors=4, grace_s=2.0, gate=gate, books=books))
+            for name, gate, books in ((first, "", "calendar"), (last, "queue", ""))
+        ),
+        specs={LOW: replace(pair, components=limited)},
+        locals_=((0.0, first, 4, 70.0), (0.0, last, 4, 50.0)),
+        tickets="book",
+    )
+
+
+STORIES: dict[str, Callable[[], Scenario]] = {
+    "preempted": preempted,
+    "queued": queued,
+    "booked": booked,
+}
 
 
 def _components(*sizes: int) -> tuple[ComponentSpec, ...]:

@@ -94,6 +94,8 @@ class Oracle:
         self.alive: dict[SiteName, dict[str, int]] = {}
         self.sizes: dict[ClaimId, int] = {}  # as they were asked for
         self.processors: dict[SiteName, int] = {}
+        self.carries: dict[SiteName, bool] = {}  # connections to ports, through the grid
+        self._token_ways: dict[str, tuple[str, str, bool]] = {}
         self.promises: dict[ClaimId, list[ArmNumber]] = {}
         self.releases: dict[tuple[JobId, int], ArmNumber] = {}  # the first of an attempt
         self.totals: dict[JobId, int] = {}  # largest ones that owners of malleable jobs ask for
@@ -159,7 +161,28 @@ class Oracle:
         text = f"{starter.claim} arms before its paths are open: {starter.tried}"
         spec = self.jobs[parts(starter.claim)[0]].spec
         require(is_tried or (not starter.asked_paths and not needs_all(spec)), 3, text)
+        self._check_ports(site, starter)
         self.armed_list(starter.claim).append(number)
+
+    def _check_ports(self, site: SiteName, starter: Starter) -> None:
+        """Check that a starter is told the way to each port that its own test has found, with a
+        token that belongs to this port and way alone."""
+        spec = self.jobs[parts(starter.claim)[0]].spec
+        ports = {(port["claim"], port["port"]): port for port in starter.ports}
+        for (claim, number), port in ports.items():
+            named = spec.components[parts(claim)[2]].ports
+            require((port["name"], number) in named, 3, f"{claim} has no port {port['name']}")
+            if claim != starter.claim:
+                problem = starter.tried_ports.get((claim, number), "")
+                text = f"{starter.claim} is told {port}, and found {problem!r}"
+                require(port["is_forwarded"] == bool(problem), 3, text)
+                require(not problem or self.carries[site], 3, f"{site} carries nothing: {text}")
+            require(bool(port["token"]) == port["is_forwarded"], 3, f"{starter.claim}: {port}")
+            way = (claim, port["name"], claim == starter.claim)
+            if port["token"]:
+                self.count("told of a forwarded port")
+                known = self._token_ways.setdefault(port["token"], way)
+                require(known == way, 3, f"one token opens {known} and {way}")
 
     def froze(self, site: SiteName, starter: Starter, late_at: Instant) -> None:
         """Record that a starter is stopped for long: promise 3 has a bound from its D on."""
@@ -487,8 +510,9 @@ class Oracle:
             require(is_well, 3, f"{job} is Finished and {undone} did not end well")
         if said.phase == "Stopping":
             self.count(said.text.split(":", 1)[0].split(" by ", 1)[0][:24])
-        if "gives back" in said.text:
-            self.count("gives back")
+        for what in ("gives back", "books", "no booking"):
+            if what in said.text:
+                self.count(what)
         if "preempted by" in said.text and said.phase == "Stopping":
             other = JobId(said.text.rsplit(" ", 1)[1])
             priorities = (truth.spec.priority, self.jobs[other].spec.priority)

@@ -49,6 +49,7 @@ class Run:
         self.scenario = scenario
         parameters = scenario.parameters
         self.oracle = Oracle(parameters, scenario.specs)
+        self.oracle.carries = {one.name: one.facts.forwards for one in scenario.settings}
         plan = FaultPlan(
             scenario.seed,
             chances=scenario.chances,
@@ -198,6 +199,8 @@ class Run:
         for name, site in self.world.sites.items():
             if not daemon.scheduler.sites[name].is_connected:
                 continue
+            holds = [claim.hold for claim in site.agent.claims.values()]
+            self.oracle.tickets.require_instants(daemon.scheduler, holds)
             for claim, is_gated in site.batch.gates().items():
                 self.oracle.tickets.require_gate(
                     daemon.scheduler, ClaimId(claim), now, is_gated=is_gated

@@ -60,6 +60,8 @@ BANDWIDTH_BPS = 1_000_000.0
 FLEXIBLE_FIRST = 2000
 BUSY_FIRST = 1000
 """First seed that may draw busy sites: most seeds that find mutants are below."""
+BOOKED_FIRST = 2000
+"""First seed in which busy sites may book: those that find mutants of tickets are below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,9 +135,11 @@ def draw(seed: int) -> Scenario:
         latency_s=random.choice((0.001, 0.01, 0.05)),
     )
     scenario = _rush(random, scenario) if random.random() < 0.15 else scenario
-    drawn = _hinted(seed, _pathed(seed, _timed(seed, _line_up(seed, scenario))))
+    pathed = _pathed(seed, _timed(seed, _line_up(seed, scenario)))
+    drawn = _hinted(seed, _with_ports(seed, pathed))
     drawn = _sorted(seed, _in_turn(seed, _kept_together(seed, drawn)))
-    drawn = _shared(seed, _busy(seed, _owning(seed, focused(seed, _paced(seed, drawn)))))
+    drawn = _busy(seed, _owning(seed, focused(seed, _paced(seed, drawn))))
+    drawn = _shared(seed, _bookable(seed, drawn))
     drawn = _flexible(seed, drawn)
     counted = Random(f"{seed}/counted").choice(("jobs", "jobs", "all"))
     return replace(
@@ -298,6 +302,35 @@ def _busy(seed: int, drawn: Scenario) -> Scenario:
         ),
         chances=replace(drawn.chances, gate_lost=random.choice((0.0, 0.0, 0.2))),
         locals_=(*drawn.locals_, *crowd),
+    )
+
+
+def _bookable(seed: int, drawn: Scenario) -> Scenario:
+    """Draw busy sites that book processors, in half of those with queues that jobs enter; from a
+    stream of its own."""
+    random = Random(f"{seed}/bookings")
+    if seed < BOOKED_FIRST or drawn.tickets == "none" or random.random() < 0.5:
+        return drawn
+    return replace(
+        drawn,
+        tickets="book",
+        specs={
+            job: replace(
+                spec,
+                components=tuple(
+                    one
+                    if one.wall_time_s
+                    else replace(one, wall_time_s=random.choice((20.0, 200.0)))
+                    for one in spec.components
+                ),
+            )
+            for job, spec in drawn.specs.items()
+        },
+        settings=tuple(
+            replace(s, facts=replace(s.facts, books=random.choice(("calendar", "calendar", ""))))
+            for s in drawn.settings
+        ),
+        chances=replace(drawn.chances, booking_revoked=random.choice((0.0, 0.1, 0.5))),
     )
 
 
@@ -465,6 +498,33 @@ def _pathed(seed: int, drawn: Scenario) -> Scenario:
             blocked_max=random.choice((1, 3, 1000)),
         ),
         chances=replace(drawn.chances, closed_path=random.choice((0.0, 0.1, 0.5))),
+    )
+
+
+def _with_ports(seed: int, drawn: Scenario) -> Scenario:
+    """Draw components with named ports, paths to which are closed, and sites that carry no
+    connections, in a quarter of the seeds; from a stream of its own."""
+    random = Random(f"{seed}/ports")
+    if random.random() >= 0.25:
+        return drawn
+    specs: dict[JobId, JobSpec] = {}
+    for job, spec in drawn.specs.items():
+        components = list(spec.components)
+        for index, component in enumerate(components):
+            if component.start_type is not StartType.NONE and random.random() < 0.5:
+                ports = (("DATA", 7000 + index), ("CONTROL", 8000 + index))
+                components[index] = replace(component, ports=ports[: random.choice((1, 1, 2))])
+        specs[job] = replace(spec, components=tuple(components))
+    settings = tuple(
+        replace(setting, facts=replace(setting.facts, forwards=random.random() < 0.8))
+        for setting in drawn.settings
+    )
+    return replace(
+        drawn,
+        specs=specs,
+        settings=settings,
+        parameters=replace(drawn.parameters, paths_limit_s=random.choice((0.5, 5.0))),
+        chances=replace(drawn.chances, closed_port=random.choice((0.1, 0.5, 1.0))),
     )
 
 

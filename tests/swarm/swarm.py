@@ -19,7 +19,7 @@ from multiprocessing import get_context
 
 from koala.common.runtime.child_lifetime import serve
 from tests.swarm.run import Run
-from tests.swarm.scenario import BUSY_FIRST, draw
+from tests.swarm.scenario import BOOKED_FIRST, BUSY_FIRST, draw
 
 BUSY_SHARE = 20
 """One seed in so many of a short campaign is of busy sites: it takes three times as long."""
@@ -69,11 +69,14 @@ def begin(parent: int) -> None:
 
 def seeds_of(first: int, seeds: int) -> list[int]:
     """List the seeds of a campaign. One from the beginning that is too short for the first seeds in
-    which jobs wait in the queues of busy sites has some of these in place of its last twentieth."""
+    which jobs wait in the queues of busy sites, some of which book processors, has some of these in
+    place of its last twentieth."""
     if first or seeds > BUSY_FIRST:
         return [*range(first, first + seeds)]
-    busy = (seed for seed in count(BUSY_FIRST) if draw(seed).tickets != "none")
-    return [*range(seeds - seeds // BUSY_SHARE), *islice(busy, seeds // BUSY_SHARE)]
+    share = seeds // BUSY_SHARE
+    busy = islice((s for s in count(BUSY_FIRST) if draw(s).tickets != "none"), share - share // 2)
+    booked = islice((s for s in count(BOOKED_FIRST) if draw(s).tickets == "book"), share // 2)
+    return [*range(seeds - share), *busy, *booked]
 
 
 def verdicts(seeds: Sequence[int], jobs: int) -> Iterator[Verdict]:

@@ -9,11 +9,12 @@ import pytest
 
 from tests.swarm.crash_points import STORIES, Result, command, pairs, play
 
-STEPS = {"preempted": 63, "queued": 21}
+STEPS = {"preempted": 63, "queued": 21, "booked": 21}
 PAIRS = 12
 REACHED = {
     "preempted": ("preempted", "Cancelled", "Finished"),
     "queued": ("gated", "opened", "gives back", "Finished"),
+    "booked": ("books", "no booking", "Finished"),
 }
 
 

@@ -15,13 +15,17 @@ from tests.agent.claims import test_table, test_table_gates, test_table_orders
 from tests.agent.claims.table_script import TableScript
 from tests.agent.starter import test_barrier, test_state_machine
 from tests.core import test_leases
-from tests.core.pipeline import test_tickets
+from tests.core.placement import test_flexible
+from tests.core.tickets import test_booked_claims, test_tickets
 from tests.harness.script import Script
 from tests.swarm.mutants import MUTANTS, found_by
 
 FOUND_BY = {
     "release_before_the_last_armed": 21,
     "paths_count_as_open": 6,
+    "closed_ports_count_as_reached": 48,
+    "sites_that_carry_nothing_are_asked_to": 68,
+    "one_token_for_all_ports": 480,
     "no_fence": 20,
     "early_fence": 2,
     "predecessors_are_ignored": 9,
@@ -84,6 +88,13 @@ FOUND_BY = {
     "a_ticket_has_a_grace_time": 1237,
     "gates_are_not_changed": 1041,
     "gates_that_do_not_hold": 1016,
+    "a_rest_is_smaller_than_its_bound": 2063,
+    "a_split_that_needs_less": 2012,
+    "sizes_that_are_not_recorded": 2001,
+    "bookings_outlive_their_attempt": 2028,
+    "a_moved_booking_is_not_given_back": 2028,
+    "sites_that_do_not_book_are_booked": 2002,
+    "bookings_begin_before_their_instant": 2028,
 }
 FOUND_BY_FILES = {
     "a_start_after_d": 101,
@@ -120,11 +131,23 @@ GUARDS: dict[str, Callable[[], None]] = {
     "all_gates_open_after_a_cut": lambda: test_tickets.test_tickets_outlive_a_cut_and_a_restart(
         test_tickets.a_queued_pair(Script)
     ),
+    "instants_of_bookings_are_lost_by_a_cut": (
+        lambda: test_booked_claims.test_bookings_outlive_a_restart_with_their_instants(
+            test_booked_claims.a_mixed_pair(Script)
+        )
+    ),
+    "refused_bookings_are_asked_for_again_at_once": partial(
+        test_booked_claims.test_all_sites_that_book_are_booked_for_one_instant_that_they_accept,
+        Script,
+    ),
     "a_hold_over_budget_is_kept": partial(
         test_tickets.test_a_hold_over_budget_is_given_back_at_once, Script
     ),
     "a_site_is_held_as_a_whole": partial(
         test_tickets.test_what_owners_allow_is_not_exceeded, Script
+    ),
+    "the_first_split_is_kept": lambda: test_flexible.test_after_a_refusal_the_job_is_split_anew(
+        Script()
     ),
     "a_ticket_of_another_attempt_holds": partial(
         test_tickets.test_a_ticket_of_an_earlier_attempt_holds_nothing, Script
@@ -141,6 +164,7 @@ GUARDS: dict[str, Callable[[], None]] = {
 - Tickets are short in the swarm and planned often: a wrong gate does not last, few agents crash
   between the store of a gate and its order, no budget is used up, few jobs hold at one site, and no
   ticket starts while its Stop is under way and the next attempt waits.
+- A split that is kept is within its bounds; sites refuse what does not fit any more.
 - The swarm finds pings that are not noted as a run without end, which takes ten seconds (seed 43).
 """
 

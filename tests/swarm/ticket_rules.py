@@ -4,10 +4,11 @@ came up holds longer than a plan may let it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from koala.common.protocol.messages import Hold
 from koala.core.model.actions import Action, ClaimProcessors, StopClaim
-from koala.core.model.claim import Armed, Asked, Granted
+from koala.core.model.claim import Armed, Asked, Claim, Granted
 from koala.core.model.events import ClaimFenced, ClaimGone, ClaimGranted, Event
 from koala.core.model.job import Queued
 from koala.core.model.values import FOREVER, ClaimId, Instant, JobId, Seconds, SiteName
@@ -91,6 +92,7 @@ class Tickets:
             owners, ours = [site.facts.processors * (share or 1.0) for share in shares]
             is_allowed = len(early) <= 1 or sum(early.values()) <= ours
             require(is_allowed and sum(held.values()) <= owners, 5, f"{held} hold at {name}")
+        self._require_one_booking(scheduler, tickets)
         waits: dict[tuple[JobId, int, int], set[SiteName]] = {}
         for one in tickets:
             if isinstance(one.phase, Asked):
@@ -98,6 +100,25 @@ class Tickets:
         for (job, *_), sites in waits.items():
             most = scheduler.jobs[job].spec.redundancy
             require(len(sites) <= most, 5, f"a component of {job} waits at {len(sites)} sites")
+
+    def _require_one_booking(self, scheduler: Scheduler, tickets: Sequence[Claim]) -> None:
+        """Require that a component has one booking, at a site that books, and never a gated one."""
+        booked: set[tuple[JobId, int, int]] = set()
+        for one in tickets:
+            if not one.begins_at or not isinstance(one.phase, Asked):
+                continue
+            component = (one.job, one.attempt, one.component)
+            require(component not in booked, 5, f"a component of {one.job} is booked twice")
+            booked.add(component)
+            books = bool(scheduler.sites[one.site].facts.books)
+            require(books and not one.is_gated, 9, f"{one.id} is booked at {one.site}")
+
+    def require_instants(self, scheduler: Scheduler, holds: Iterable[Hold]) -> None:
+        """Require that a site has the instants at which the daemon wants bookings to begin."""
+        for hold in holds:
+            wanted = scheduler.ledger.get(ClaimId(hold.claim))
+            is_other = wanted is not None and wanted.begins_at != hold.begins_at
+            require(not is_other, 9, f"{hold.claim} begins at {hold.begins_at:g} at its site")
 
     def require_gate(
         self, scheduler: Scheduler, claim: ClaimId, now: Instant, *, is_gated: bool

@@ -156,7 +156,8 @@ VAGUE_VARIABLES = re.compile(r"\bfor (one|given|made) in\b|\b(one|given|made) = 
 NOUN_ROOMS = (
     "koala.policies", "koala.job_descriptions", "koala.common.wire", "koala.common.identity",
     "koala.common.runtime", "koala.daemon.auth", "koala.daemon.storage", "koala.daemon.state",
-    "koala.daemon.agents", "koala_agent.claims", "koala_agent.link",
+    "koala.daemon.agents", "koala_agent.claims", "koala_agent.link", "koala.views", "koala.cli",
+    "koala.client", "koala.lab.twin",
 )  # fmt: skip
 
 

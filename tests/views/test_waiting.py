@@ -20,7 +20,7 @@ from koala.views.expected import expected_of_spec, missed_deadline
 from koala.views.explain import why
 from koala.views.records.base import Moment
 from koala.views.records.jobs import QueueWait
-from koala.views.waiting import NO_QUEUE, SiteQueue, describe_wait
+from koala.views.waiting import BOOKED, NO_QUEUE, SiteQueue, describe_wait
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script
 
@@ -180,6 +180,16 @@ def test_a_site_that_tells_no_start_is_judged_by_past_waits() -> None:
     assert describe_wait(usual, 60.0).endswith(
         ", start unknown, in 30 s to 10 min if it waits as claims did before"
     )
+
+
+def test_a_booked_claim_is_told_with_its_begin() -> None:
+    at, begin = Moment.of(0.0), Moment.of(7260.0)
+    wait = QueueWait(
+        claim=OCEAN, site="a", asked_at=at, system="OAR", start_at=begin, source=BOOKED
+    )
+    assert describe_wait(wait, 60.0) == "asks a for a booking, begins in 2.0 h"
+    made = replace(wait, batch_job="12")
+    assert describe_wait(made, 60.0) == "booked at a as OAR job 12, begins in 2.0 h"
 
 
 def test_a_list_says_in_short_why_jobs_are_not_placed(grid: Script) -> None:

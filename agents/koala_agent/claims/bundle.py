@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from koala.common.protocol.messages import Peer
+from koala.common.protocol.messages import Peer, PortAddress
 from koala.common.protocol.names import ClaimId
 
 
-def build_bundle(claim: ClaimId, peers: tuple[Peer, ...]) -> dict[str, object]:
+def build_bundle(
+    claim: ClaimId, peers: tuple[Peer, ...], ports: tuple[PortAddress, ...] = ()
+) -> dict[str, object]:
     """Build the rendezvous bundle that a component reads.
 
     The daemon tries the master's port for an MPI world (koala.core.model.tcp_paths).
@@ -38,4 +40,15 @@ def build_bundle(claim: ClaimId, peers: tuple[Peer, ...]) -> dict[str, object]:
         "members": members,
         "master": {"address": peers[0].address, "port": peers[0].port},
         "world_size": sum(peer.processes for peer in peers),
+        "ports": [
+            {
+                "name": port.name,
+                "claim": port.claim,
+                "address": port.address,
+                "port": port.port,
+                "is_forwarded": port.is_forwarded,
+                "token": port.token,
+            }
+            for port in ports
+        ],
     }

@@ -24,6 +24,7 @@ from koala.common.protocol.messages import (
     PathsReport,
     Ping,
     Pong,
+    PortsUsed,
     Progress,
     Release,
     Resize,
@@ -42,11 +43,13 @@ from koala_agent.lrm.local_manager import EndCause
 
 class HoldOrdered(msgspec.Struct, frozen=True, kw_only=True):
     """Hold of the daemon, with the secret that a starter of this claim must prove. `shortage` is
-    why the site can accept no new claim now, empty when it can."""
+    why the site can accept no new claim now, empty when it can. A booked one begins in
+    `begins_in_s`."""
 
     hold: Hold
     secret: str
     shortage: str = ""
+    begins_in_s: float = 0.0
 
 
 class WantedComplete(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +113,7 @@ class StarterSaid(msgspec.Struct, frozen=True, kw_only=True):
     numbers."""
 
     nonce: str
-    message: PathsReport | Progress | Ping | KvPut | KvGet
+    message: PathsReport | PortsUsed | Progress | Ping | KvPut | KvGet
 
     @property
     def claim(self) -> ClaimId:

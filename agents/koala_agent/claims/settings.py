@@ -26,6 +26,7 @@ class Limits:
       other than `users`, set by the configuration's `users_key`. None: all accounts are accepted.
     - At most `tickets_max` claims wait in the local queue without a grace time, and those that came
       up from there hold at most `held_max` processors before the barrier. None: no limit.
+    - Claims are booked at most `booking_ahead_s` before their start. 0: none are.
     - Outputs are brought back within `collect_max_s`.
     - Jobs that should be over are withdrawn after `linger_s`.
     - Reports not acknowledged and orders not confirmed are repeated after `again_s`.
@@ -36,6 +37,7 @@ class Limits:
     hold_max_s: float = float("inf")
     tickets_max: int | None = None
     held_max: int | None = None
+    booking_ahead_s: float = float("inf")
     users: tuple[str, ...] | None = None
     users_key: str = "accounts.user"
     collect_max_s: float = 300.0

@@ -14,6 +14,7 @@ Events in, outputs out; no I/O, clock or randomness. Guarantees:
   repeated until it is acknowledged; then the claim is forgotten but for its name.
 - The agent ends claims on its own only by its site's rules. The grace time of a ticket is a day
   from the last time that the daemon asked for it.
+- The start of a booking is fixed: the same Hold with another one moves nothing.
 - The gate that the daemon wants for a ticket is stored, and set again until the local manager has
   taken it, also after a restart. A bound claim has none.
 - While files of an ended program are collected, no starter is left to ping. The agent pings in its
@@ -148,6 +149,9 @@ REFUSED_TOLD_S = 3600.0
 
 USERS_SHOWN = 5
 """Users that are named in a refusal."""
+
+
+RESTARTED = "submitted again after a restart of the agent"
 
 
 class ClaimTable:
@@ -293,7 +297,7 @@ class ClaimTable:
             self._report(claim)
         elif hold.is_granted or hold.claim in self._forgotten:
             self._report_unknown(hold.claim)
-        elif reason := self._refusal(hold) or order.shortage:
+        elif reason := self._refusal(hold) or self._booking_refusal(order) or order.shortage:
             self._note_refused(hold, reason)
             end = ClaimEnd(kind=EndKind.REFUSED, reason=reason)
             self._to_daemon(_gone(hold.claim, end))
@@ -314,7 +318,7 @@ class ClaimTable:
 
     def _ask_again(self, claim: Claim, state: Asked, hold: Hold) -> Claim:
         """Renew the time of a ticket; change the gate of a claim if the daemon does."""
-        if hold.waits:
+        if hold.waits or hold.begins_at:
             state = msgspec.structs.replace(state, grace_until=self._now + self._grace_s(hold))
         if hold.is_gated == claim.hold.is_gated:
             return self._replace_state(claim, state)
@@ -322,9 +326,9 @@ class ClaimTable:
 
     def _grace_s(self, hold: Hold) -> float:
         """Return the grace time of a claim: that of its site, longer when it preempts other jobs or
-        machines have to be powered up. A ticket waits until its daemon has not asked for it for a
-        day."""
-        if hold.waits:
+        machines have to be powered up. A ticket or a booking waits until its daemon has not asked
+        for it for a day."""
+        if hold.waits or hold.begins_at:
             return TICKET_S
         preemption_s = self._leases.kill_s if hold.is_preempting else 0.0
         return self._limits.grace_s + hold.wake_s + preemption_s
@@ -343,6 +347,20 @@ class ClaimTable:
             allowed = f"site.longest_hold_s allows {limits.hold_max_s:g} s here"
             return f"a hold of {hold.hold_s:g} s: {allowed}"
         return tickets.refusal(hold, self.claims.values(), limits)
+
+    def _booking_refusal(self, order: HoldOrdered) -> str:
+        """Return why a claim with a known start may not be booked; empty when it may."""
+        hold, ahead_s = order.hold, self._limits.booking_ahead_s
+        if not hold.begins_at:
+            return ""
+        if not ahead_s:
+            return "this site books no processors (site.booking_ahead_s = 0)"
+        if order.begins_in_s > ahead_s:
+            allowed = f"site.booking_ahead_s allows {ahead_s:g} s here"
+            return f"a booking {order.begins_in_s:.0f} s ahead: {allowed}"
+        if order.begins_in_s <= 0:
+            return f"a booking that was to begin {-order.begins_in_s:.0f} s ago"
+        return ""
 
     def _try_paths(self, claim: Claim, order: TryPaths) -> None:
         match claim.state:
@@ -705,8 +723,10 @@ class ClaimTable:
     def _unlisted(self, claim: Claim, record: StarterRecord | None) -> None:
         if isinstance(claim.state, Asked):
             if record is None:
-                # The agent ended after the store and before the submission.
-                self._emit(Submit(claim=claim))
+                # The agent ended after the store and before the submission, or its command is on
+                # its way yet: if this one is refused, the first may have got through.
+                again = msgspec.structs.replace(claim.state, trouble=RESTARTED)
+                self._emit(Submit(claim=self._store(claim, again)))
             else:
                 # It was submitted, and its starter has reported an end: do not start a second.
                 reason = "the starter ended before it checked in"

@@ -11,6 +11,7 @@ import math
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from koala.common.runtime import clock
 from koala.common.runtime.checkup import NotableError
@@ -24,7 +25,7 @@ from koala_agent.conformance.bench import (
     expect,
 )
 from koala_agent.conformance.plain_words import end_text, jobs_text, listed_text
-from koala_agent.lrm.dialect import Dialect, JobState
+from koala_agent.lrm.dialect import LATE_S, Dialect, JobState
 from koala_agent.lrm.local_manager import CANCELLED, EndCause, Ended, Listed, Queued, Running
 from koala_agent.transport.interface import CommandRunner
 
@@ -40,6 +41,8 @@ ROUNDED_MAX_S = 300.0
 LIMITLESS_S = 1e9
 """Time limits up to here must make different submissions."""
 NEAR_S = 0.01
+BOOKED_S = 20.0
+"""How long before its start a job is booked."""
 
 
 async def lists_by_name(bench: Bench) -> str:
@@ -273,6 +276,32 @@ async def keeps_gated(bench: Bench) -> str:
     return f"{seen}, before a later one"
 
 
+async def keeps_booking(bench: Bench) -> str:
+    """Check that a booked job begins in time, and that nothing of its booking is left."""
+    booker = bench.dialect.read_booking(await bench.answers(bench.dialect.booking()))
+    if booker is None:
+        return "this account books nothing"
+    async with bench.serving() as (manager, witness):
+        begins_at = clock.unix_now() + BOOKED_S
+        job = bench.job(time_limit_s=bench.settings.time_limit_s)
+        await manager.submit(replace(job, begins_at=begins_at))
+        await witness.running(CLAIM)
+        late_s = clock.unix_now() - begins_at
+        expect(-NEAR_S <= late_s < LATE_S, f"it began {late_s:.0f} s after its booking")
+        await manager.withdraw(CLAIM)
+        await witness.ended(CLAIM)
+
+        async def left() -> list[str]:
+            assert booker.list is not None
+            (answer,) = await bench.answers((booker.list,))
+            names = [booking.name for booking in booker.read_list(answer)]
+            return [name for name in names if name == bench.name()]
+
+        if booker.list is not None:
+            await bench.until(left, lambda names: not names, "no booking of an ended claim")
+    return f"{booker.name}: a booked job began after {late_s:.0f} s, and gave the rest back"
+
+
 async def keeps_time_limit(bench: Bench) -> str:
     """Check that a job is ended at its time limit, never before, and is told as such."""
     limit_s = bench.settings.time_limit_s
@@ -329,6 +358,7 @@ CHECKS: dict[str, Check] = {
     "odd names": survives_odd_names,
     "figures": counts,
     "gate": keeps_gated,
+    "booking": keeps_booking,
     "time limit": keeps_time_limit,
 }
 """All checks, by the words that stand for them."""

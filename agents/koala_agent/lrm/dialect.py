@@ -178,6 +178,44 @@ class Gate:
     under: str = ""
 
 
+LATE_S = 60.0
+"""Time by which a job may begin after the begin of its booking, which is so much longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booking:
+    """Booking of our account, as a listing has it. `trouble` is why it cannot be had as things are
+    now, as when one of its machines has failed; empty for none."""
+
+    number: str
+    name: str
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Booker:
+    """Means to keep processors free for a claim from a known instant on.
+
+    - `name`: a word for people, as in "qrsub".
+    - `book` makes the command for a placeholder, under the name of its batch job, and `read_booked`
+      returns the number of the booking, with which `submit` gets the placeholder then. It raises
+      RequestRefusedError where the processors cannot be had, and a transient LocalManagerError
+      where they may be booked after all. The booking is `LATE_S` longer than the time limit.
+      Without `book`, `submit` itself books, and the job is the booking.
+    - `list`, `read_list`: the bookings of the account.
+    - `delete` makes the command that gives one back, after the end of its job; `read_deleted`
+      checks the answer, for which a booking that is gone is no error.
+    """
+
+    name: str
+    book: Callable[[Placeholder, str], Command] | None = None
+    read_booked: Callable[[Answer], str] = lambda _answer: ""
+    list: Command | None = None
+    read_list: Callable[[Answer], Sequence[Booking]] = lambda _answer: ()
+    delete: Callable[[str], Command] | None = None
+    read_deleted: Callable[[Answer], None] = lambda _answer: None
+
+
 class Dialect(ABC):
     """Commands of one batch system. Parsers raise LocalManagerError for an invalid answer.
 
@@ -280,6 +318,14 @@ class Dialect(ABC):
     def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
         """Return the gates, the best first. With none our claims wait in no queue for long."""
         return ()
+
+    def booking(self) -> tuple[Command, ...]:
+        """Query what decides whether our account may book; empty where nothing decides it."""
+        return ()
+
+    def read_booking(self, answers: tuple[Answer, ...]) -> Booker | None:
+        """Return the means to book processors; None where our account has none."""
+        return None
 
 
 def user_hold(shut: Sequence[str], open_: Sequence[str], *, read: Callable[[Answer], None]) -> Gate:

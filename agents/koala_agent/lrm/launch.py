@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from koala_agent.lrm.claim_processes import (
     identify_child,
     tag_of,
 )
-from koala_agent.lrm.local_manager import OUTPUT_FILE, Placeholder
+from koala_agent.lrm.local_manager import OUTPUT_FILE, Placeholder, RequestRefusedError
 from koala_agent.starter.process_tree import TAG
 from koala_agent.transport.shell import AccountSwitch
 
@@ -32,6 +33,9 @@ def check(placeholder: Placeholder, processors: int) -> None:
     if not placeholder.time_limit_s > 0:
         message = f"{claim} has a time limit of {placeholder.time_limit_s} s, it must be above 0"
         raise LocalManagerError(message)
+    if placeholder.begins_at and placeholder.time_limit_s == math.inf:
+        message = f"{claim} is booked without a time limit (expected maxWallTime of its component)"
+        raise RequestRefusedError(message)
     if not placeholder.argv:
         raise LocalManagerError(f"{claim} has no program to run")
     for name, value in placeholder.environment:

@@ -57,6 +57,11 @@ class Placeholder:
 
     One that `is_gated` does not start before it is opened, also where a manager must submit it
     first and gate it then.
+
+    With `begins_at`, an instant of the site's clock (seconds since the epoch), its processors are
+    booked from then on for its time limit, and it runs in the booking; `booking` is the number of
+    that, once the manager has made it. A booking is given back with the end of its job, whether it
+    has begun or not.
     """
 
     claim: str
@@ -71,6 +76,8 @@ class Placeholder:
     processes: int = 1
     account: str = ""
     is_gated: bool = False
+    begins_at: float = 0.0
+    booking: str = ""
 
     def has_resource_requests(self) -> bool:
         """Return True when a refusal of the manager may be the job's own fault."""
@@ -220,6 +227,11 @@ class LocalManager(Protocol):
     def gate(self) -> str:
         """Name of the means by which `set_gate` keeps a claim from starting; empty when there is
         none, and claims are not gated."""
+
+    @property
+    def books(self) -> str:
+        """Name of the way in which claims with a known start are booked; empty when there is none,
+        and `submit` refuses them."""
 
     def times(self, resources: Resources) -> Times:
         """Return the times that a batch job with these wishes may have, as far as is known."""

@@ -111,6 +111,7 @@ def prepare(
         processes=program.processes,
         account=account,
         is_gated=claim.hold.is_gated,
+        begins_at=claim.hold.begins_at,
     )
 
 

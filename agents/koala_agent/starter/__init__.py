@@ -12,6 +12,7 @@ installed: `placeholders` puts these modules beside a small `starter.py`, which 
 - `mailbox` is the connection by files, where nobody can dial.
 - `blocked` has the processes at the barrier, forks of the starter.
 - `resident` has the parent of starters on the agent's machine, and its forks.
+- `ports` has the connections to ports of other components that go through the grid.
 - `node` has the helpers on other machines of the component. Starter and helper share
   `machine_driver` and `process_host`.
 - `mpi_launchers` run where the program is not the starter's own child.

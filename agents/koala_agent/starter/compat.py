@@ -228,8 +228,20 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "tuple[tuple[str, int], ...]": lambda value: tuple(
         [_to_tuple(pair, to_text, to_count) for pair in to_list(value)]
     ),
-    "tuple[tuple[str, str, int, str], ...]": lambda value: tuple(
-        [_to_tuple(row, to_text, to_text, to_count, to_text) for row in to_list(value)]
+    "tuple[tuple[str, float], ...]": lambda value: tuple(
+        [_to_tuple(pair, to_text, _to_real) for pair in to_list(value)]
+    ),
+    "tuple[tuple[str, str, int, str, bool], ...]": lambda value: tuple(
+        [_to_tuple(row, to_text, to_text, to_count, to_text, to_flag) for row in to_list(value)]
+    ),
+    "tuple[tuple[str, int, float, str], ...]": lambda value: tuple(
+        [_to_tuple(row, to_text, to_count, _to_real, to_text) for row in to_list(value)]
+    ),
+    "tuple[tuple[str, str, int, int, float, float], ...]": lambda value: tuple(
+        [
+            _to_tuple(row, to_text, to_text, to_count, to_count, _to_real, _to_real)
+            for row in to_list(value)
+        ]
     ),
 }
 """Parsers by the text of an annotation, without OPTIONAL."""

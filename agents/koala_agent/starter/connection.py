@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from koala_agent.starter.events import Event
     from koala_agent.starter.mailbox.client import MailboxConnector
 
-    _Found: TypeAlias = "tuple[int, tuple[Any, ...]]"
+    Found: TypeAlias = "tuple[int, tuple[Any, ...]]"
     """A family of addresses and one of them."""
 
 _READ = bytearray(65536)
@@ -58,7 +58,7 @@ class Watch:
                 call(events)
 
 
-def find_address(host: str, port: int) -> _Found:
+def find_address(host: str, port: int) -> Found:
     """Return an address of a host. Raises OSError."""
     try:
         socket.inet_pton(socket.AF_INET, host)
@@ -220,7 +220,7 @@ class Connection:
         self._identity = identity
         self._files = files
         self._prover: Prover | None = None
-        self._resolved: dict[tuple[str, int], _Found] = {}
+        self._resolved: dict[tuple[str, int], Found] = {}
         self._has_orders = False
         self._next = 0
         self._watch = watch
@@ -298,7 +298,7 @@ class Connection:
             return
         self._authenticate(opened)
 
-    def _resolve(self, host: str, port: int) -> _Found | None:
+    def _resolve(self, host: str, port: int) -> Found | None:
         try:
             found = find_address(host, port)
         except OSError as error:

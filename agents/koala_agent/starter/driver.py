@@ -22,6 +22,7 @@ from koala_agent.starter.events import (
     Open,
     Opened,
     PauseProgram,
+    PortsMoved,
     Prepare,
     ProbePaths,
     ProcessesCounted,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from koala_agent.starter.mailbox.client import MailboxConnector
     from koala_agent.starter.node.remote_nodes import RemoteNodes
     from koala_agent.starter.path_probes import PathProbes
+    from koala_agent.starter.ports.carried import Counts
 
 
 class StarterDriver:
@@ -149,6 +151,8 @@ class StarterDriver:
     def _together(self, event: Event) -> Event | None:
         """Merge the events of all machines: an event passes when all machines have reported it."""
         nodes = self._nodes
+        if isinstance(event, PortsMoved):
+            return PortsMoved(ports=self._port_counts())
         if isinstance(event, Ready) and nodes is not None:
             return event if self._process_host.is_ready and nodes.is_ready else None
         if isinstance(event, (Delivered, MachineLost)):
@@ -308,13 +312,27 @@ class StarterDriver:
             left += nodes.left
             cpu_s += nodes.cpu_s
             memory_bytes = max(memory_bytes, nodes.memory_bytes)
+        is_carrying = left == 0 and self._process_host.finish_ports()
         looked = ProcessesCounted(
-            left=left,
-            is_known=nodes is None or nodes.is_known(),
+            left=left + is_carrying,
+            is_known=not is_carrying and (nodes is None or nodes.is_known()),
             cpu_s=cpu_s,
             memory_bytes=memory_bytes,
+            forwarded_bytes=sum([row[3] for row in self._port_counts()]),
         )
         return [*self._process_host.reap(), looked]
+
+    def _port_counts(self) -> Counts:
+        """Return what all machines have moved to ports of others, by port."""
+        machines = [self._process_host.port_counts]
+        if self._nodes is not None:
+            machines += self._nodes.port_counts
+        merged: dict[tuple[str, str], list[float]] = {}
+        for name, claim, *counts in [row for rows in machines for row in rows]:
+            known = merged.setdefault((name, claim), [0, 0, 0.0, 0.0])
+            known[:3] = [one + more for one, more in zip(known, counts[:3])]
+            known[3] = max(known[3], counts[3])
+        return tuple([(*port, *counts) for port, counts in merged.items()])  # type: ignore[misc]
 
 
 RELEASE_PAUSE_S = 0.002

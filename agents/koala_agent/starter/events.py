@@ -148,6 +148,7 @@ class ProcessesCounted:
     is_known: bool = True
     cpu_s: float = 0.0
     memory_bytes: int = 0
+    forwarded_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,9 +181,20 @@ class ProgressMeasured:
 
 @dataclass(frozen=True, kw_only=True)
 class PathsProbed:
-    """The TCP paths were probed; `problem` is empty when all are open."""
+    """The TCP paths were probed; `problem` is empty when all are open. `reached` are claims and
+    round trips to them, in seconds. `ports` are the results of paths that may be closed: claim,
+    port, round trip and problem."""
 
     problem: str
+    reached: tuple[tuple[str, float], ...] = ()
+    ports: tuple[tuple[str, int, float, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortsMoved:
+    """Ports of others were used through the grid, so much so far (`messages.PortsCounted`)."""
+
+    ports: tuple[tuple[str, str, int, int, float, float], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,7 +339,7 @@ if TYPE_CHECKING:
     Event: TypeAlias = (
         "Connected | Disconnected | Received | Ready | Unexecutable | ProcessEnded | RankEnded"
         " | MachineLost | Opened | OpenedEverywhere | TooLate | SiteSignalled | ProcessesCounted"
-        " | ValueRequested | ProgressMeasured | PathsProbed | Delivered | Woken"
+        " | ValueRequested | ProgressMeasured | PathsProbed | PortsMoved | Delivered | Woken"
     )
     Action: TypeAlias = (
         "Dial | Send | Begin | Fork | Prepare | Resize | ProbePaths | ClosePaths | Open | Signal"

@@ -49,6 +49,7 @@ class End:
     ended_at: float | None = None
     cpu_s: float | None = None
     memory_bytes: int | None = None
+    forwarded_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,10 +93,23 @@ class PingSent:
 
 @dataclass(frozen=True, kw_only=True)
 class PathsTried:
-    """TCP paths were probed; `problem` is empty when all are open."""
+    """TCP paths were probed; `problem` is empty when all are open but those that may fail.
+    `reached` are claims and round trips to them, in seconds. Of each path that may fail `ports` has
+    claim, port, round trip and problem."""
 
     KIND = "tried"
     problem: str
+    reached: tuple[tuple[str, float], ...] = ()
+    ports: tuple[tuple[str, int, float, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortsCounted:
+    """Use of ports through the grid so far: name, claim, connections, bytes, busy seconds, round
+    trip."""
+
+    KIND = "ports"
+    ports: tuple[tuple[str, str, int, int, float, float], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,14 +194,14 @@ class ClockSample:
 
 @dataclass(frozen=True, kw_only=True)
 class PathsOrder:
-    """Probe TCP paths: listen on these ports, and reach each target (label, address, port, claim)
-    within the limit."""
+    """Probe TCP paths: listen on these ports, and reach each target (label, address, port, claim,
+    may fail) within the limit."""
 
     KIND = "paths"
     label: str = ""
     address: str = ""
     listens: tuple[int, ...]
-    targets: tuple[tuple[str, str, int, str], ...]
+    targets: tuple[tuple[str, str, int, str, bool], ...]
     limit_s: float
 
 

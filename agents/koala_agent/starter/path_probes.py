@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import select
 import struct
 
@@ -38,6 +39,9 @@ class PathProbes:
         self._again_at: dict[int, float] = {}  # by target, when it is dialled
         self._open = dict.fromkeys(range(len(order.targets)), f"no answer in {order.limit_s:g} s")
         self._sockets: dict[int, socket.socket] = {}
+        self._dialled_at: dict[int, float] = {}
+        self._round_trips: dict[str, float] = {}  # by claim
+        self._results: dict[int, tuple[float, str]] = {}  # of targets that may fail, or did
         self._is_over = False
         for port in order.listens:
             try:
@@ -62,9 +66,10 @@ class PathProbes:
         for index in [i for i, at in self._again_at.items() if at <= now]:
             del self._again_at[index]
             self._dial(index)
-        if self._open and now >= self._until:
-            self._over(self._reason(*next(iter(self._open.items()))))
-        elif not self._open and not self._is_over:
+        if now >= self._until:
+            for index, why in list(self._open.items()):
+                self._give_up(index, why)
+        if not self._open and not self._is_over:
             self._over("")
 
     def close(self) -> None:
@@ -81,10 +86,27 @@ class PathProbes:
         self._is_over = True
         self._open.clear()
         self._again_at.clear()
-        self.events.append(PathsProbed(problem=problem))
+        reached = tuple(self._round_trips.items())
+        ports = tuple(
+            [
+                (self._order.targets[index][3], self._order.targets[index][2], *result)
+                for index, result in sorted(self._results.items())
+            ]
+        )
+        self.events.append(PathsProbed(problem=problem, reached=reached, ports=ports))
+
+    def _give_up(self, index: int, why: str) -> None:
+        """Note that a path is closed, which ends all unless it may fail."""
+        if self._is_over:
+            return
+        self._open.pop(index, None)
+        self._again_at.pop(index, None)
+        self._results[index] = (0.0, why)
+        if not self._order.targets[index][4]:
+            self._over(self._reason(index, why))
 
     def _reason(self, index: int, why: str) -> str:
-        label, _address, port, _claim = self._order.targets[index]
+        label, _address, port, _claim, _may_fail = self._order.targets[index]
         return f"{self._order.label} -> {label}:{port} {why}"
 
     # The ports of this component
@@ -115,7 +137,7 @@ class PathProbes:
     # The ports of others
 
     def _dial(self, index: int) -> None:
-        _label, host, port, _claim = self._order.targets[index]
+        _label, host, port, _claim, may_fail = self._order.targets[index]
         try:
             family, kind, _proto, _name, address = socket.getaddrinfo(
                 host, port, type=socket.SOCK_STREAM
@@ -126,7 +148,16 @@ class PathProbes:
             return
         dialled.settimeout(0)
         self._sockets[dialled.fileno()] = dialled
-        dialled.connect_ex(address)
+        self._dialled_at[index] = boot_now()
+        number = dialled.connect_ex(address)
+        if number not in (0, errno.EINPROGRESS):
+            self._hang_up(dialled.fileno())
+            why = os.strerror(number).lower()
+            if may_fail and number == errno.ENETUNREACH:  # no try will change that
+                self._give_up(index, why)
+            else:
+                self._retry(index, why)
+            return
         self._watch.add(
             dialled.fileno(), select.POLLIN, lambda _events: self._answered(index, dialled)
         )
@@ -149,11 +180,17 @@ class PathProbes:
             self._retry(index, "was hung up")
         elif received == f"koala {self._order.targets[index][3]}\n".encode():
             self._open.pop(index, None)
+            claim = self._order.targets[index][3]
+            took_s = (boot_now() - self._dialled_at[index]) / 2  # the line comes after two
+            self._round_trips[claim] = min(took_s, self._round_trips.get(claim, took_s))
+            if self._order.targets[index][4]:
+                self._results[index] = (took_s, "")
             self.tick()
         elif received.startswith(b"koala "):  # perhaps of an earlier attempt, about to end
             self._retry(index, "was answered by another component")
         else:
-            self._over(self._reason(index, "was answered by somebody else"))
+            self._give_up(index, "was answered by somebody else")
+            self.tick()
 
     def _retry(self, index: int, why: str) -> None:
         if index in self._open:

@@ -12,6 +12,7 @@ from koala_agent.starter.compat import log, write_all
 from koala_agent.starter.events import (
     Delivered,
     MachineLost,
+    PortsMoved,
     ProcessEnded,
     Ready,
     SiteSignalled,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from koala_agent.starter.events import Event, Resize
     from koala_agent.starter.exchange.job_world import JobWorld
     from koala_agent.starter.files.file_sync import FileSyncClient, SyncRequest
+    from koala_agent.starter.ports.carried import Counts
+    from koala_agent.starter.ports.forwarder import PortForwarder
     from koala_agent.starter.program import ClaimProgram
 
 DEATHS_MAX = 5
@@ -91,6 +94,7 @@ class ProcessHost:
         self._watch = watch
         self._sync_request = sync_request
         self._file_sync: FileSyncClient | None = None
+        self._forwarder: PortForwarder | None = None
         self._is_forked = False
         self._is_fetched = sync_request is None
         self._is_delivering = False
@@ -107,7 +111,18 @@ class ProcessHost:
     @property
     def excluded(self) -> list[int]:
         """Processes that are the starter's own, and not the program's."""
-        return [] if self._file_sync is None else [self._file_sync.pid]
+        pids = [0 if own is None else own.pid for own in (self._file_sync, self._forwarder)]
+        return [pid for pid in pids if pid]
+
+    @property
+    def port_counts(self) -> Counts:
+        """Counts of what this machine's processes have moved to ports of others."""
+        return () if self._forwarder is None else self._forwarder.counts
+
+    def finish_ports(self) -> bool:
+        """Let the connections through the grid end, as nothing is left that uses them; False once
+        they have."""
+        return self._forwarder is not None and self._forwarder.finish()
 
     def pop_others(self) -> list[tuple[int, int]]:
         """Return and clear the ended children that were no main processes, with their statuses."""
@@ -120,9 +135,14 @@ class ProcessHost:
         for pid, status in self.processes.pop_others():
             if self._file_sync is not None and pid == self._file_sync.pid:
                 self._file_sync_ended()
+            elif self._forwarder is not None and pid == self._forwarder.pid:
+                self._forwarder.ended()
             else:
                 self._others.append((pid, status))
         events, self._events = self._events, []
+        if self._forwarder is not None and self._forwarder.has_news:
+            self._forwarder.has_news = False
+            events.append(PortsMoved(ports=self._forwarder.counts))
         if self.kv_socket is not None:
             for asked in self.kv_socket.received:
                 if isinstance(asked, WorldRequested):
@@ -146,6 +166,8 @@ class ProcessHost:
             self.kv_socket.close()
         if self._file_sync is not None:
             self._file_sync.close()
+        if self._forwarder is not None:
+            self._forwarder.close()
 
     def deliver(self, *, is_whole: bool) -> list[Event]:
         """Start the delivery of logs, and with `is_whole` of outputs, to the agent."""
@@ -228,9 +250,10 @@ class ProcessHost:
         Raises OSError when there is no room for it, and ValueError for what no environment can
         hold: a program that cannot find its members must not start.
         """
-        path = self.write("bundle.json", bundle)
+        variables = self._open_ports(bundle)
+        path = self.write("bundle.json", {**bundle, "ports": variables})
         assert self.kv_socket is not None
-        shared = {"KOALA_BUNDLE": path, "KOALA_KV": self.kv_socket.path}
+        shared = {"KOALA_BUNDLE": path, "KOALA_KV": self.kv_socket.path, **variables}
         if self.program.spec.is_malleable:
             shared.update(self._begin_world(bundle))
         mains = self.program.mains
@@ -245,6 +268,27 @@ class ProcessHost:
             }
             self.write("launch.json", launch)
         self.processes.prepare(environments)
+
+    def _open_ports(self, bundle: dict[str, object]) -> dict[str, str]:
+        """Open what leads to the ports of the attempt; return the program's variables. Raises
+        OSError, ValueError."""
+        if not bundle.get("ports"):
+            return {}
+        from koala_agent.starter.ports.carried import ports_of  # noqa: PLC0415 - late: few jobs have any
+        from koala_agent.starter.ports.forwarder import PortForwarder  # noqa: PLC0415 - as above
+
+        if self._forwarder is None:
+            spec = self.program.spec
+            self._forwarder = PortForwarder(
+                ports_of(bundle),
+                agents=list(spec.agents),
+                identity={"claim": spec.claim, "secret": spec.secret, "nonce": self._nonce},
+                mark=self._nonce,
+                is_first=self.program.machine == 0,
+                watch=self._watch,
+            )
+        self._forwarder.start()
+        return self._forwarder.variables
 
     def _begin_world(self, bundle: dict[str, object]) -> dict[str, str]:
         from koala_agent.starter.exchange.job_world import JobWorld  # noqa: PLC0415 - late: few jobs need it

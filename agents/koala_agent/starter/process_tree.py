@@ -196,3 +196,15 @@ def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
 def _carries(pid: int, mark: bytes) -> bool:
     content = read_quietly(pid, "environ")
     return content.startswith(mark) or b"\0" + mark in content
+
+
+def family(starter: int, mark: str) -> list[int]:
+    """Find the processes of a starter's program, for another process of that starter."""
+    parents = _parents()
+    content = f"{MARK}={mark}\0".encode()
+    return [
+        pid
+        for pid in parents
+        if pid not in (starter, os.getpid())
+        and (_descends(pid, starter, parents) or _carries(pid, content))
+    ]

@@ -84,6 +84,7 @@ class Specification:
     output_files: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     staged: tuple[tuple[str, int], ...] = ()
+    ports: tuple[tuple[str, int], ...] = ()
 
 
 class ClaimProgram:
@@ -306,6 +307,7 @@ def rendezvous(bundle: dict[str, object], process: int) -> dict[str, str]:
     index = to_count(bundle["index"])
     master = to_object(bundle["master"])
     first = sum(to_count(member["processes"]) for member in members[:index])
+    sizes = [to_count(member["processors"]) for member in members]
     nodes = [machines(member) for member in members]
     local, node = process, 0
     while node + 1 < len(nodes[index]) and local >= nodes[index][node]:
@@ -318,6 +320,9 @@ def rendezvous(bundle: dict[str, object], process: int) -> dict[str, str]:
         "KOALA_LABEL": str(bundle["label"]),
         "KOALA_SITE": str(members[index]["site"]),
         "KOALA_PROCESS": str(process),
+        "KOALA_COUNT": str(sizes[index]),
+        "KOALA_OFFSET": str(sum(sizes[:index])),
+        "KOALA_TOTAL": str(sum(sizes)),
         "MASTER_ADDR": str(master["address"]),
         "MASTER_PORT": str(master["port"]),
         "NNODES": str(sum(len(counts) for counts in nodes)),

@@ -2,6 +2,7 @@
 
 listener               the port at which starters and file syncs check in, and their connections
 mailbox                the same connections by files, for starters that can dial nobody
+ports                  connections to ports of programs, between starters and the relay
 authentication         proofs, in both directions, that the other end knows the claim's secret
 codec                  JSON lines of starters as events of the claim table
 """

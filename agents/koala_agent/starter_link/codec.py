@@ -9,7 +9,14 @@ daemon, which ends the session of a whole site over one invalid message.
 from __future__ import annotations
 
 from koala.common.protocol import messages
-from koala.common.protocol.limits import AMOUNT_MAX, HOSTS_MAX, INSTANT_MAX, STATUSES_MAX, WORK_MAX
+from koala.common.protocol.limits import (
+    AMOUNT_MAX,
+    HOSTS_MAX,
+    INSTANT_MAX,
+    PORTS_MAX,
+    STATUSES_MAX,
+    WORK_MAX,
+)
 from koala.common.protocol.messages import (
     REPORTED_ENDS,
     ArmNumber,
@@ -19,6 +26,9 @@ from koala.common.protocol.messages import (
     KvPut,
     PathsReport,
     Ping,
+    PortPath,
+    PortsUsed,
+    PortUse,
     Progress,
 )
 from koala.common.protocol.names import ClaimId, is_claim_id
@@ -37,6 +47,7 @@ from koala_agent.claims.events import (
 )
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.starter import messages as starter_messages
+from koala_agent.starter.state_machine.barrier import PORT_MAX
 
 Message = dict[str, object]
 
@@ -62,7 +73,9 @@ def _message(message: ToStarter) -> starter_messages.Message:  # noqa: C901 - a 
         case EndNoted():
             return starter_messages.EndAcknowledged()
         case messages.TryPaths(label=label, address=address, listens=listens, limit_s=limit_s):
-            targets = tuple((t.label, t.address, t.port, t.claim) for t in message.targets)
+            targets = tuple(
+                (t.label, t.address, t.port, t.claim, t.may_fail) for t in message.targets
+            )
             return starter_messages.PathsOrder(
                 label=label,
                 address=address,
@@ -75,7 +88,7 @@ def _message(message: ToStarter) -> starter_messages.Message:  # noqa: C901 - a 
                 number=(number.epoch, number.counter),
                 release_at=message.release_at,
                 late_s=message.late_s,
-                bundle=build_bundle(claim, peers),
+                bundle=build_bundle(claim, peers, message.ports),
             )
         case messages.Release(number=number, release_at=release_at):
             armed = (number.epoch, number.counter)
@@ -121,7 +134,7 @@ def decode(claim: ClaimId, nonce: str, message: Message) -> Event:
 
 def _for_daemon(
     claim: ClaimId, nonce: str, message: Message
-) -> Ping | PathsReport | Progress | KvPut | KvGet:
+) -> Ping | PathsReport | PortsUsed | Progress | KvPut | KvGet:
     """Decode a message that the daemon gets. Raises ValueError."""
     match message.get("kind"):
         case starter_messages.PingSent.KIND:
@@ -130,7 +143,18 @@ def _for_daemon(
             return Ping(claim=claim, nonce=nonce, sent_at=sent_at)
         case starter_messages.PathsTried.KIND:
             tried = starter_messages.read(starter_messages.PathsTried, message)
-            return PathsReport(claim=claim, problem=_text("problem", tried.problem, most=2000))
+            reached = tuple(
+                [(ClaimId(one), _bounded("a round trip", trip)) for one, trip in tried.reached]
+            )
+            return PathsReport(
+                claim=claim,
+                problem=_text("problem", tried.problem, most=2000),
+                reached=reached,
+                ports=tuple(map(_port_path, tried.ports[:PORTS_MAX])),
+            )
+        case starter_messages.PortsCounted.KIND:
+            counted = starter_messages.read(starter_messages.PortsCounted, message)
+            return PortsUsed(claim=claim, ports=tuple(map(_port_use, counted.ports[:PORTS_MAX])))
         case starter_messages.ProgressReported.KIND:
             report = starter_messages.read(starter_messages.ProgressReported, message)
             return Progress(
@@ -158,6 +182,32 @@ def _for_daemon(
             )
         case kind:
             raise ValueError(f"a message of kind {str(kind)[:40]!r}")
+
+
+def _port_path(tried: tuple[str, int, float, str]) -> PortPath:
+    """Check the result of one path to a port. Raises ValueError."""
+    owner, port, rtt_s, problem = tried
+    if not is_claim_id(owner) or not 1 <= port <= PORT_MAX:
+        raise ValueError(f"{owner[:80]!r}, port {port} (expected a claim and 1 to {PORT_MAX})")
+    rtt_s = _bounded("rtt_s", rtt_s)
+    return PortPath(
+        claim=ClaimId(owner), port=port, rtt_s=rtt_s, problem=_text("problem", problem, most=2000)
+    )
+
+
+def _port_use(counted: tuple[str, str, int, int, float, float]) -> PortUse:
+    """Check the use of one port. Raises ValueError."""
+    name, owner, connections, size_bytes, busy_s, rtt_s = counted
+    if not is_claim_id(owner):
+        raise ValueError(f"{owner[:80]!r} is not a claim")
+    return PortUse(
+        name=_text("name", name, most=64),
+        claim=ClaimId(owner),
+        connections=_whole("connections", connections),
+        size_bytes=_whole("size_bytes", size_bytes),
+        busy_s=_bounded("busy_s", busy_s),
+        rtt_s=_bounded("rtt_s", rtt_s),
+    )
 
 
 def checked_in(message: Message, address: str = "") -> CheckedIn:
@@ -213,6 +263,9 @@ def _end(reported: Message) -> ClaimEnd:
         ended_at=_optional("ended_at", end.ended_at, most=INSTANT_MAX),
         cpu_s=_optional("cpu_s", end.cpu_s),
         memory_bytes=None if end.memory_bytes is None else _whole("memory_bytes", end.memory_bytes),
+        forwarded_bytes=None
+        if end.forwarded_bytes is None
+        else _whole("forwarded_bytes", end.forwarded_bytes),
     )
 
 

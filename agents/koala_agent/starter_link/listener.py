@@ -17,6 +17,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from koala.common.protocol.names import ClaimId
@@ -75,6 +76,19 @@ def one_machine(_claim: ClaimId) -> int:
     return 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarryOrder:
+    """Wish of a starter: that its connection be one end of one to a port, the end that `dials` or
+    the one that offers it."""
+
+    claim: ClaimId
+    port: str
+    token: str
+    dials: bool
+
+
+Carry = Callable[[asyncio.Transport, CarryOrder], None]
+"""Takes over a connection from which nothing more is read here."""
 Ask = Callable[[ClaimId, str, Message, Callable[[Message], None]], None]
 """Asynchronous answer to a file sync's request."""
 
@@ -91,6 +105,7 @@ class StarterListener:
         now: Callable[[], float] = clock.now,
         ask: Ask | None = None,
         machines: Callable[[ClaimId], int] = one_machine,
+        carry: Carry | None = None,
     ) -> None:
         """`machines` returns the number of machines of a claim: each has a file sync."""
         self.later = later
@@ -99,6 +114,7 @@ class StarterListener:
         self._secret = secret
         self._ask = ask
         self._machines = machines
+        self._carry = carry
         self._connections: dict[tuple[str, str], StarterConnection] = {}
         self._program_tokens = TokenBucket(PROGRAMS_PER_S, burst=PROGRAMS_BURST, now=now())
         self._own_tokens = RateLimits[ClaimId](OWN_PER_S, burst=OWN_BURST)
@@ -256,6 +272,29 @@ class StarterListener:
             claim, nonce = identity
             self._emit(StarterLost(claim=claim, nonce=nonce))
 
+    def carry(
+        self, connection: StarterConnection, message: Message, transport: asyncio.Transport
+    ) -> None:
+        """Hand over a connection that carries another one of a program. Raises ValueError."""
+        claim = ClaimId(text(message, "claim", most=256))
+        known = self._secret(claim)
+        if known is None or not connection.authentication.is_valid(message, known):
+            log.warning("port.refused", claim=claim, reason="wrong secret")
+            connection.abort()
+        elif self._carry is None:
+            connection.send({"error": "this agent carries no connections"})
+            connection.close()
+        else:
+            self._carry(
+                transport,
+                CarryOrder(
+                    claim=claim,
+                    port=text(message, "port", most=512),
+                    token=text(message, "token", most=256),
+                    dials=message.get("dials") is True,
+                ),
+            )
+
     def _unregister_file_sync(self, connection: StarterConnection, claim: ClaimId) -> None:
         file_syncs = self._file_syncs[claim]
         if connection in file_syncs:
@@ -406,6 +445,11 @@ class StarterConnection(asyncio.Protocol):
             return
         if message.get("kind") == "courier":
             self._begin_file_sync(message)
+            return
+        if message.get("kind") == "carry":
+            assert self._transport is not None
+            self._mark_authenticated()
+            self._listener.carry(self, message, self._transport)
             return
         self._identity = self._listener.authenticate_starter(self, message)
         if self._identity is not None:

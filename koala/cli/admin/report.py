@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.arguments import Words, daemon_options, examples, option, read_instant
+from koala.cli.arguments import OneOf, daemon_options, examples, option, read_instant
 from koala.cli.output import print_answer, terminal_width
 from koala.cli.requests import ask
 from koala.errors import SpecError
@@ -26,6 +26,7 @@ FIGURES = (
     "skew_max_s",
     "failed_claims",
     "setbacks",
+    "forwarded_bytes",
 )
 CLAIM = (
     "claim",
@@ -40,6 +41,7 @@ CLAIM = (
     "run_s",
     "held_s",
     "wasted_s",
+    "forwarded_bytes",
 )
 
 FORMULAS = ("=", "+", "-", "@")
@@ -54,7 +56,7 @@ BY = ("user", "group", "site", "day", "job", "claim")
     "koala admin report --by site --since 2026-11-01",
 )
 @click.command
-@option("--by", type=Words(BY), default="user", help="Subject of the rows; days are UTC days.")
+@option("--by", type=OneOf(BY), default="user", help="Subject of the rows; days are UTC days.")
 @option("--since", metavar="INSTANT", help="Start of the period (ISO 8601).", unset="the first job")
 @option("--until", metavar="INSTANT", help="End of the period (ISO 8601).", unset="now")
 @option("--user", default="", metavar="USER", help="Only jobs of this user.")

@@ -10,8 +10,8 @@ import click
 
 from koala.cli.admin.groups import limit_options, limits_of
 from koala.cli.arguments import (
-    Whole,
-    Words,
+    OneOf,
+    WholeNumber,
     daemon_options,
     examples,
     offered,
@@ -57,7 +57,7 @@ name_argument = click.argument("name", help="The user's name.", **offered(names_
 @click.command
 @name_argument
 @option(
-    "--role", type=Words(ROLES), default="user",
+    "--role", type=OneOf(ROLES), default="user",
     help="Rights: an operator manages sites and all jobs, an administrator also users.",
 )  # fmt: skip
 @option(
@@ -96,7 +96,7 @@ def add(*, name: str, role: str, expires: str, json: bool, address: str | None) 
 )
 @click.command
 @name_argument
-@option("--role", type=Words(ROLES), default="user", help="Rights, as in koala user add.")
+@option("--role", type=OneOf(ROLES), default="user", help="Rights, as in koala user add.")
 @option("--ttl", default="24h", metavar="TIME", help="Lifetime of the invitation: 30m, 12h, 7d.")
 @option(
     "--expires", default="0", metavar="TIME",
@@ -119,8 +119,8 @@ def invite(
     expires_s = read_duration("--expires", expires)
 
     async def request(client: AsyncClient) -> tuple[User, str]:
-        made = await client.add_user(name, role=role, expires_s=expires_s, invited_s=ttl_s)
-        return made, client.address
+        user = await client.add_user(name, role=role, expires_s=expires_s, invited_s=ttl_s)
+        return user, client.address
 
     made, dialled = ask(address, request)
     there = made.address or dialled
@@ -158,19 +158,19 @@ def login(*, out: str | None, json: bool) -> None:
     path = own_file() if out is None else Path(out)
     if path.exists():
         raise SpecError(f"{path} exists (expected a new file: move it away, or use --out)")
-    shown = Credentials(
+    credentials = Credentials(
         address=invitation.address,
         user=invitation.user,
         token=invitation.token,
         authority=invitation.authority,
     )
-    made = ask(invitation.address, lambda client: client.renew_token(), credentials=shown)
-    assert made.token is not None
-    write_credentials(path, replace(shown, token=made.token))
+    user = ask(invitation.address, lambda client: client.renew_token(), credentials=credentials)
+    assert user.token is not None
+    write_credentials(path, replace(credentials, token=user.token))
     if json:
-        print_json({"user": made.user, "role": made.role, "credentials": str(path)})
+        print_json({"user": user.user, "role": user.role, "credentials": str(path)})
         return
-    print(f"{made.user}, {made.role}: credentials are in {path}")
+    print(f"{user.user}, {user.role}: credentials are in {path}")
 
 
 @examples(
@@ -179,7 +179,7 @@ def login(*, out: str | None, json: bool) -> None:
 )
 @click.command("set")
 @name_argument
-@option("--role", type=Words(ROLES), help="New rights.", unset="unchanged")
+@option("--role", type=OneOf(ROLES), help="New rights.", unset="unchanged")
 @option(
     "--expires", metavar="TIME", help="New lifetime from now, such as 90d; 0: no expiry.",
     unset="unchanged",
@@ -235,7 +235,7 @@ def revoke(*, name: str, json: bool, address: str | None) -> None:
 
 
 @click.command
-@option("--last", type=Whole(1, LINES_MAX), default=50, help="Only the newest N.")
+@option("--last", type=WholeNumber(1, LINES_MAX), default=50, help="Only the newest N.")
 @option("--user", default="", metavar="USER", help="Only calls of this user.")
 @option("--since", metavar="INSTANT", help="Only calls since then: 12h, yesterday, or ISO 8601.")
 @option("--verb", default="", metavar="CALL", help="Only these calls, such as Submit or AddSite.")

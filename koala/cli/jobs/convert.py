@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import click
 
 from koala.cli.arguments import (
+    OneOf,
     SourceError,
-    Words,
     define_option,
     definitions_of,
     option,
@@ -20,7 +20,7 @@ from koala.errors import SpecError
 
 @click.command
 @source_argument()
-@option("--to", type=Words(("rsl", "yaml", "json")), required=True, help="Form of the result.")
+@option("--to", type=OneOf(("rsl", "yaml", "json")), required=True, help="Form of the result.")
 @define_option
 def convert(*, source: str, to: str, define: Sequence[str]) -> None:
     """Convert a job description between RSL, YAML and JSON.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 from click.exceptions import Exit
 
-from koala.cli.arguments import Whole, daemon_options, examples, jobs_argument, option
+from koala.cli.arguments import WholeNumber, daemon_options, examples, jobs_argument, option
 from koala.cli.jobs.interrupt import InterruptNotice
 from koala.cli.output import is_coloured, note, print_json, say
 from koala.cli.requests import ask
@@ -55,7 +55,7 @@ def wait(*, jobs: Sequence[str], json: bool, address: str | None) -> None:
 )
 @click.command
 @option(
-    "--after", type=Whole(-1), default=-1,
+    "--after", type=WholeNumber(-1), default=-1,
     help="Start after event N: 0 is the oldest one kept, -1 means only new ones.",
 )  # fmt: skip
 @option("--job", default="", metavar="JOB", help="Only this job.")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import click
 
 from koala.cli.arguments import (
-    Whole,
-    Words,
+    OneOf,
+    WholeNumber,
     chosen_component,
     component_option,
     daemon_options,
@@ -40,8 +40,8 @@ STREAMS = ("stdout", "stderr", "both")
 @job_argument
 @option("-f", "--follow", is_flag=True, help="Follow the logs until the job is over.")
 @component_option
-@option("-p", "--process", type=Whole(-1), default=-1, help="One process; -1: all.")
-@option("--stream", type=Words(STREAMS), default="both", help="Stream of the programs.")
+@option("-p", "--process", type=WholeNumber(-1), default=-1, help="One process; -1: all.")
+@option("--stream", type=OneOf(STREAMS), default="both", help="Stream of the programs.")
 @daemon_options
 def logs(
     *,

@@ -57,14 +57,14 @@ def outputs(
         files = await client.list_outputs(job, component=chosen)
         if to is None or not files:
             return files
-        with progress(job, sum(one.size_bytes for one in files)) as update:
+        with progress(job, sum(file.size_bytes for file in files)) as update:
             return await client.fetch_outputs(
                 job, to, component=chosen, force=force, progress=update
             )
 
     files = ask(address, request)
     if json:
-        print_json({"job": job, "files": [_plain(one) for one in files]})
+        print_json({"job": job, "files": [_plain(file) for file in files]})
     elif files:
         print(outputs_text(files, width=terminal_width()))
     else:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 from click.exceptions import Exit
 
-from koala.cli.arguments import Whole, daemon_options, examples, option, read_definitions
+from koala.cli.arguments import WholeNumber, daemon_options, examples, option, read_definitions
 from koala.cli.jobs.follow import newest_notice, wait_until_over
 from koala.cli.jobs.interrupt import InterruptNotice, offer_to_cancel
 from koala.cli.jobs.logs import show_logs_meanwhile
@@ -54,17 +54,17 @@ OPTIONS = {
 @option("--site", multiple=True, metavar="SITE", help="Run on this site.", unset="any")
 @option(
     "--sites",
-    type=Whole(1, 1000),
+    type=WholeNumber(1, 1000),
     metavar="N",
     help="Run on N different sites.",
     unset="1, or as many as --site",
 )
 @option(
-    "-n", "--processes", type=Whole(1), multiple=True, metavar="N",
+    "-n", "--processes", type=WholeNumber(1), multiple=True, metavar="N",
     help="Processes on each site, or on that of the --site in the same place.", unset="1",
 )  # fmt: skip
 @option(
-    "--total", type=Whole(1), metavar="N",
+    "--total", type=WholeNumber(1), metavar="N",
     help="Processes on all sites together, split over those with most idle processors; --site"
     " names the ones that may be used.",
 )  # fmt: skip
@@ -76,7 +76,7 @@ OPTIONS = {
     "--memory", metavar="SIZE", help="Memory that each process needs, such as 4G.",
     unset="that of the site's batch system",
 )  # fmt: skip
-@option("--gpus", type=Whole(1), metavar="N", help="GPUs on each site.", unset="none")
+@option("--gpus", type=WholeNumber(1), metavar="N", help="GPUs on each site.", unset="none")
 @option("--name", metavar="NAME", help="Name of the job.", unset="that of the command")
 @option("--env", multiple=True, metavar="NAME=VALUE", help="Set a variable.")
 @option(
@@ -126,7 +126,7 @@ def run(
 
     if site and sites is not None:
         raise SpecError(f"--sites {sites} and --site {site[0]} (expected only one of them)")
-    if twice := next((one for one in site if site.count(one) > 1), None):
+    if twice := next((site_name for site_name in site if site.count(site_name) > 1), None):
         raise SpecError(
             f"--site {twice} is given twice (expected once; -n N runs more processes there)"
         )
@@ -138,9 +138,9 @@ def run(
     if total is not None:
         names = [None]
     if len(processes) > 1 and len(processes) != len(site):
-        given = " ".join(f"-n {one}" for one in processes)
+        words = " ".join(f"-n {count}" for count in processes)
         raise SpecError(
-            f"{given} (expected one, or one for each --site, as in --site atlas -n 3 --site"
+            f"{words} (expected one, or one for each --site, as in --site atlas -n 3 --site"
             " boreas -n 4)"
         )
     sizes = processes if len(processes) > 1 else [*processes, 1][:1] * len(names)
@@ -148,18 +148,18 @@ def run(
         Component(
             executable=command[0],
             arguments=command[1:],
-            site=one,
+            site=site_name,
             sites=allowed,
             processors=size,
             environment=read_definitions(env, option="--env"),
             wall_time=wall_time,
             memory=memory,
             gpus=gpus,
-            output_files=[one for one in output if not _is_pattern(one)],
-            outputs=[one for one in output if _is_pattern(one)],
+            output_files=[pattern for pattern in output if not _is_pattern(pattern)],
+            outputs=[pattern for pattern in output if _is_pattern(pattern)],
             stage=stage,
         )
-        for one, size in zip(names, sizes, strict=True)
+        for site_name, size in zip(names, sizes, strict=True)
     ]
     job = Job(
         name=name or Path(command[0]).name,
@@ -191,8 +191,8 @@ def run(
 def _in_options(error: SpecError) -> SpecError:
     """Name options in place of a description's attributes and lines, and each mistake once."""
     mistakes = []
-    for one in (error, *error.others):
-        attribute, colon, text = one.message.partition(":")
+    for mistake in (error, *error.others):
+        attribute, colon, text = mistake.message.partition(":")
         mistakes.append(f"{OPTIONS.get(attribute, attribute)}{colon}{text}")
     return SpecError("\n".join(dict.fromkeys(mistakes)))
 

@@ -11,8 +11,8 @@ from click.exceptions import Exit
 
 from koala.cli.arguments import (
     STANDARD_INPUT,
-    Whole,
-    Words,
+    OneOf,
+    WholeNumber,
     daemon_options,
     examples,
     file,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 )
 @click.command("list")
 @option(
-    "--phase", type=Words(PHASES), multiple=True, metavar="PHASE",
+    "--phase", type=OneOf(PHASES), multiple=True, metavar="PHASE",
     help="Only jobs in this phase.",
 )  # fmt: skip
 @option("--mine", is_flag=True, help="Only your own jobs.")
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     help="Only jobs submitted since then: 12h, 7d, yesterday, or ISO 8601.",
 )
 @option("--site", metavar="SITE", help="Only jobs placed at this site.")
-@option("--last", type=Whole(0), default=0, help="Only the newest N; 0 means all.")
+@option("--last", type=WholeNumber(0), default=0, help="Only the newest N; 0 means all.")
 @option("--all", "past", is_flag=True, help="Also archived jobs, which ended long ago.")
 @option(
     "--format", "form", metavar="COLUMNS",

@@ -160,8 +160,8 @@ def submit(
         from koala.client.batched_submission import submit_one
         from koala.client.submission import Submission
 
-        one = Submission(rsl=text, **settings)
-        answer = submit_one(daemon, one, dry_run=dry_run, retry_for_s=retry_for)
+        submission = Submission(rsl=text, **settings)
+        answer = submit_one(daemon, submission, dry_run=dry_run, retry_for_s=retry_for)
         await _announced(answer, interrupt, source=source, key=key, json=json, dry_run=dry_run)
 
     async def submit_and_wait(client: AsyncClient) -> bool:

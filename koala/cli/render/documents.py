@@ -83,10 +83,11 @@ def sites_text(
 
 def more_lines(site: SiteStatus) -> str:
     """Describe what is shown of one site alone: how claims that wait there are kept from starting,
-    and what one job may have in its queues."""
+    how processors are booked, and what one job may have in its queues."""
     tried = f" ({clean(site.gate_tried)})" if site.gate_tried else ""
     gate = f"gate: {clean(site.gate)}{tried}" if site.gate else "gate: none"
-    return "\n".join([gate, *map(_queue, site.resources.queues)])
+    books = f"bookings: {clean(site.books) if site.books else 'none'}"
+    return "\n".join([gate, books, *map(_queue, site.resources.queues)])
 
 
 def _queue(queue: LocalQueue) -> str:
@@ -94,7 +95,7 @@ def _queue(queue: LocalQueue) -> str:
         f"{units.duration(queue.longest_s)} at most" if queue.longest_s else "no limit of time",
         f"{units.duration(queue.usual_s)} without a request" if queue.usual_s else "",
         f"{queue.processors} processors" if queue.processors else "",
-        f"{queue.hosts} machines" if queue.hosts else "",
+        f"{queue.hosts} nodes" if queue.hosts else "",
     ]
     name = f"queue {clean(queue.name)}{' (default)' if queue.is_default else ''}"
     return f"{name}: {', '.join(filter(None, limits))}"
@@ -165,6 +166,7 @@ def job_text(
         ("submitted", moment(job.submitted_at, zone)),
         ("deadline", _deadline(job.deadline, zone)),
         *[("" if n else "size", clean(words)) for n, words in enumerate(_size(job))],
+        ("total", job.total),
         ("attempt", f"{job.attempts}, after {_tries(job.placement_tries, 'placement')} and"
                     f" {_tries(job.claiming_tries, 'claiming')}"),
         ("files", _transfer(timeline, job.transfers)),
@@ -174,6 +176,7 @@ def job_text(
         ("held", f"{processor_seconds(timeline.processor_wasted_s)} before the start,"
                  f" {timeline.processor_run_s:,.1f} after it"),
     ]  # fmt: skip
+    facts += [("" if n else "ports", clean(way.words)) for n, way in enumerate(job.ports)]
     if job.progress:
         facts += _progress(job.progress)
     if job.claims_stopping:
@@ -296,9 +299,15 @@ def report_text(
         column(">LARGEST", lambda row: milliseconds(row.skew_max_s), rank=5),
         column(">CLAIMS FAILED", "failed_claims", rank=6),
         column(">SETBACKS", "setbacks", rank=2),
+        *([column(">FORWARDED", _forwarded, rank=7)] if any(map(_forwarded, rows)) else []),
     )
     met = [line for row in rows if (line := _starts_met(row, subject(row)))]
     return "\n".join([table(heads, rows, width=width), COSTS_LEGEND, *met])
+
+
+def _forwarded(row: ReportRow | ClaimCost) -> str:
+    """Format what went through the grid; empty if nothing did."""
+    return units.size(row.forwarded_bytes) if row.forwarded_bytes else ""
 
 
 def _starts_met(row: ReportRow, subject: str) -> str:
@@ -407,11 +416,11 @@ def _deadline(deadline: Deadline | None, zone: tzinfo | None) -> str:
 
 
 def _transfer(timeline: Timeline, transfers: Sequence[Transfer]) -> str:
-    under_way = [one for one in transfers if not one.is_done]
+    under_way = [transfer for transfer in transfers if not transfer.is_done]
     if under_way:
-        moved = sum(one.moved_bytes for one in transfers)
-        whole = sum(one.size_bytes for one in transfers)
-        lefts = [one.left_s for one in under_way if one.left_s is not None]
+        moved = sum(transfer.moved_bytes for transfer in transfers)
+        whole = sum(transfer.size_bytes for transfer in transfers)
+        lefts = [transfer.left_s for transfer in under_way if transfer.left_s is not None]
         is_late = len(lefts) < len(under_way)
         left = "longer than was expected" if is_late else f"{seconds(max(lefts))} left"
         return f"{size(moved)} of {size(whole)} moved, {left}"
@@ -543,11 +552,11 @@ def notifications_text(found: Notifications) -> str:
         lines = [f"mail     {found.mail or NOTHING}", f"webhook  {found.webhook or NOTHING}"]
         lines += [f"on       {', '.join(found.on)}"]
         lines += [f"key      {found.key}"] if found.webhook else []
-    for one in found.waiting:
-        again = "given up" if one.next_at is None else f"again at {moment(one.next_at)}"
+    for late in found.waiting:
+        again = "given up" if late.next_at is None else f"again at {moment(late.next_at)}"
         lines.append(
-            f"not delivered since {moment(one.since)}: {one.channel} {clean(one.target)}:"
-            f" {clean(one.trouble)}; {counted(one.tries, 'try', 'tries')}, {again}"
+            f"not delivered since {moment(late.since)}: {late.channel} {clean(late.target)}:"
+            f" {clean(late.trouble)}; {counted(late.tries, 'try', 'tries')}, {again}"
         )
     return "\n".join(lines)
 

@@ -24,7 +24,7 @@ def read_format(option: str, text: str | None, *, now: float) -> Render:
             _line(option, text, job.document) for job in jobs
         )
     names = [] if text is None else text.lower().split(",")
-    known = {one.name: one for one in job_columns()}
+    known = {head.name: head for head in job_columns()}
     if unknown := [name for name in names if name not in known]:
         raise SpecError(f"{option} {unknown[0]!r} (expected one of {', '.join(known)})")
     return lambda jobs, width, is_coloured: jobs_text(
@@ -55,7 +55,7 @@ def jobs_text(
     coloured: bool = False,
 ) -> str:
     """Format `koala list`: one line a job; with `names` only these columns, in this order."""
-    known = {one.name: one for one in job_columns(now=now, zone=zone)}
+    known = {head.name: head for head in job_columns(now=now, zone=zone)}
     chosen = [replace(known[name], is_optional=False) for name in names] or list(known.values())
     return table(chosen, jobs, width=width, coloured=coloured)
 

@@ -106,7 +106,7 @@ def table(
 
     Where they are wider than `width`, drop the least important columns, and say so below.
     """
-    rows = [[head.cell(one) for head in heads] for one in records]
+    rows = [[head.cell(record) for head in heads] for record in records]
     shown = [
         index
         for index, head in enumerate(heads)

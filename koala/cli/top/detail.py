@@ -34,34 +34,36 @@ def job_lines(scene: TopScene, width: int, *, coloured: bool) -> list[str]:
 
 def barrier_lines(job: JobDetails, now_at: float, width: int) -> list[str]:
     """Draw the components that have come to the barrier, and their passes, in milliseconds."""
-    found = barrier(job, now_at)
-    if found.first_at is None:
+    state = barrier(job, now_at)
+    if state.first_at is None:
         return ["barrier: no component has checked in yet"]
     rows = [
         (
-            one.label,
-            one.site,
-            one.state,
-            "" if one.arrived_at is None else f"+{milliseconds(one.arrived_at - found.first_at)}",
-            one.passed_text,
+            arrival.label,
+            arrival.site,
+            arrival.state,
+            ""
+            if arrival.arrived_at is None
+            else f"+{milliseconds(arrival.arrived_at - state.first_at)}",
+            arrival.passed_text,
         )
-        for one in found.arrivals
+        for arrival in state.arrivals
     ]
     heads = columns("COMPONENT", "SITE", "STATE", "ARRIVED", "PASSED")
-    head = f"barrier: {_barrier_words(found, job, now_at)}"
+    head = f"barrier: {_barrier_words(state, job, now_at)}"
     return [cut(head, width), *table(heads, rows, width=width).split("\n")]
 
 
-def _barrier_words(found: Barrier, job: JobDetails, now_at: float) -> str:
-    if found.skew_s is not None:
-        return f"the programs started within {milliseconds(found.skew_s)}"
+def _barrier_words(state: Barrier, job: JobDetails, now_at: float) -> str:
+    if state.skew_s is not None:
+        return f"the programs started within {milliseconds(state.skew_s)}"
     if job.ended_at is not None:
         return "it was not passed"
-    missing = ", ".join(clean(one) for one in found.missing)
+    missing = ", ".join(clean(label) for label in state.missing)
     words = f"waits for {missing}" if missing else "all components are here"
-    if found.start_at is None or found.start_at < now_at:
+    if state.start_at is None or state.start_at < now_at:
         return words
-    return f"{words}; planned start in {duration(found.start_at - now_at)}"
+    return f"{words}; planned start in {duration(state.start_at - now_at)}"
 
 
 def why_lines(scene: TopScene, width: int) -> list[str]:

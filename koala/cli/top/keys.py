@@ -32,7 +32,7 @@ def read_keys(data: bytes) -> list[str]:
     """
     keys: list[str] = []
     while data:
-        found = next((one for one in _LONGEST_FIRST if data.startswith(one)), None)
+        found = next((sequence for sequence in _LONGEST_FIRST if data.startswith(sequence)), None)
         if found == b"\x1b" and data[1:2] in (b"[", b"O"):
             data = _after_sequence(data)
         elif found is not None:

@@ -20,11 +20,15 @@ from koala.common.wire.connection_limits import BACK_OFF
 _KEEPALIVE_MS = 10_000
 _TIMEOUT_MS = 5_000
 _MESSAGE_BYTES_MAX = 2 * CHUNK_BYTES
+_FRAME_BYTES_MAX = CHUNK_BYTES // 2
+"""Each frame costs as much as its bytes at the default of 16 kB. A larger one would delay the pings
+behind it too long on a slow line."""
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
     ("grpc.http2.lookahead_bytes", CHUNK_BYTES),
+    ("grpc.http2.max_frame_size", _FRAME_BYTES_MAX),
     ("grpc.http2.bdp_probe", 0),
     ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", _TIMEOUT_MS),

@@ -160,6 +160,7 @@ FROM_AGENT: Direction[pb.FromAgent, FromAgent] = Direction(
             goodbye=messages.Goodbye,
             paths=messages.PathsReport,
             progress=messages.Progress,
+            ports_used=messages.PortsUsed,
         ),
         messages.TransferFinished: ("transfer", frozenset({"is_finished"})),
         messages.TransferFailed: ("transfer", frozenset({"is_failed"})),

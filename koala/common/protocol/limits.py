@@ -39,6 +39,8 @@ HOLES_MAX = 8
 """Holes of one site that are reported."""
 WAITS_MAX = 10_000
 """Claims of one site whose waits are reported."""
+PORTS_MAX = 4096
+"""Most paths to ports of one claim."""
 OUTLOOK_MAX = 100
 WATERMARK_BYTES_MAX = 64
 """Bytes of a watermark's chain, and of its seal."""

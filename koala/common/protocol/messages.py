@@ -39,6 +39,7 @@ from koala.common.protocol.limits import (
     HOSTS_MAX,
     NAMES_MAX,
     OUTLOOK_MAX,
+    PORTS_MAX,
     PROCESSORS_MAX,
     REASON_MAX,
     STATUSES_MAX,
@@ -129,6 +130,7 @@ class ClaimEnd:
     ended_at: Annotated[float | None, Instant()] = None
     cpu_s: Annotated[float | None, Amount()] = None
     memory_bytes: Annotated[int | None, Truncated(BYTES_MAX)] = None
+    forwarded_bytes: Annotated[int | None, Truncated(BYTES_MAX)] = None  # to ports of others
 
     @property
     def succeeded(self) -> bool:
@@ -252,6 +254,7 @@ class ProgramSpec(Resources):
     stage: tuple[str, ...] = ()  # files of the user's machine that go along
     archive: str = ""  # with these files: `checksum:size`
     resize_signal: Annotated[str | None, Matching(RESIZE_SIGNAL)] = None  # after each Resize
+    ports: tuple[tuple[str, Annotated[int, Port()]], ...] = ()  # at which it listens, by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,12 +296,51 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathTarget:
-    """Starter to be reached; it answers with its claim."""
+    """Starter to be reached; it answers with its claim. A job starts without the path to a port
+    that `may_fail`."""
 
     label: str
     address: str
     port: Annotated[int, Port()]
     claim: ClaimId
+    may_fail: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortPath:
+    """Result of the test of the path to a port of another claim: the round trip that was measured,
+    or the `problem`."""
+
+    claim: ClaimId
+    port: Annotated[int, Port()]
+    rtt_s: Annotated[float, Amount()] = 0.0
+    problem: Reason = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortAddress:
+    """Port of a component, as one component of its attempt is told of it: where it listens, and
+    whether it is reached through the grid, with this token."""
+
+    name: str
+    claim: ClaimId
+    address: str
+    port: Annotated[int, Port()]
+    is_forwarded: bool = False
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortUse:
+    """Use of a port through the grid by one component since its pass: bytes in both directions, in
+    `busy_s` seconds in which any moved, and the newest round trip."""
+
+    name: Annotated[str, Printable()]
+    claim: ClaimId
+    connections: Size
+    size_bytes: Annotated[int, Truncated(BYTES_MAX)]
+    busy_s: Annotated[float, Amount()]
+    rtt_s: Annotated[float, Amount()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,8 +361,9 @@ class Facts:
     Empty or 0: none, or unknown. `gate` is how the site keeps a waiting claim from starting, with
     its place in the queue, `books` how it books processors for a known start. Its owner allows
     holds of `hold_max_s`, `tickets_max` waiting claims, and those that came up to hold a share
-    `held_share_max` of the processors. `notice` is for the site's users, and so is `system`, the
-    name of its batch system; no decision depends on them.
+    `held_share_max` of the processors. A site that `forwards` carries connections to ports of
+    programs through the grid. `notice` is for the site's users, and so is `system`, the name of its
+    batch system; no decision depends on them.
     """
 
     processors: Processors = 0
@@ -341,6 +384,7 @@ class Facts:
     held_share_max: Annotated[float, Amount()] = 0.0
     system: Annotated[str, Printable()] = ""
     books: Annotated[str, Printable()] = ""
+    forwards: bool = False
 
 
 # The session -------------------------------------------------------------------------------------
@@ -564,13 +608,15 @@ class TryPaths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """Order not to abort for `late_s` (D) from receipt; T is `release_at`."""
+    """Order not to abort for `late_s` (D) from receipt; T is `release_at`. `ports` are those of the
+    attempt, as this claim's program may use them."""
 
     claim: ClaimId
     number: ArmNumber
     release_at: Annotated[float, Finite()]
     late_s: Annotated[float, Duration()]
     peers: tuple[Peer, ...] = ()
+    ports: tuple[PortAddress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -644,10 +690,22 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathsReport:
-    """Result of a starter's TCP paths; `problem` is empty when all are open."""
+    """Result of a starter's TCP paths; `problem` is empty when all are open, but those to `ports`,
+    which have results of their own. `reached` are the claims that it reached, with the round trips
+    to them."""
 
     claim: ClaimId
     problem: Reason = ""
+    reached: Annotated[tuple[tuple[ClaimId, Took], ...], Truncated(HOSTS_MAX)] = ()
+    ports: Annotated[tuple[PortPath, ...], Truncated(PORTS_MAX)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortsUsed:
+    """Use of ports by a claim's program, through the grid, so far."""
+
+    claim: ClaimId
+    ports: Annotated[tuple[PortUse, ...], Truncated(PORTS_MAX)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -718,7 +776,7 @@ class KvAnswer:
     error: str = ""
 
 
-ToDaemon: TypeAlias = Report | PathsReport | Progress | Ping | KvPut | KvGet
+ToDaemon: TypeAlias = Report | PathsReport | PortsUsed | Progress | Ping | KvPut | KvGet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -876,7 +934,7 @@ ToAgent: TypeAlias = (
     | Goodbye
 )
 """Messages that a daemon sends."""
-ClaimReports: TypeAlias = Report | PathsReport | Progress
+ClaimReports: TypeAlias = Report | PathsReport | PortsUsed | Progress
 CopyReports: TypeAlias = TransferProgress | TransferFinished | TransferFailed
 FileReports: TypeAlias = FileFound | FileRemoved
 AgentReport: TypeAlias = (

@@ -24,8 +24,8 @@ def boot_id() -> str:
 
 
 def unix_now() -> float:
-    """Return wall-clock time, for people, ages of files, and the expiry of certificates and
-    tokens only; it may jump."""
+    """Return wall-clock time, for people, ages of files, begins of bookings, and the expiry of
+    certificates and tokens only; it may jump."""
     return time.time()
 
 

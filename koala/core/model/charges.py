@@ -42,6 +42,7 @@ class Charge:
     ended_at: Instant | None = None
     end: str | None = None  # EndKind
     stated: StatedStart | None = None
+    forwarded_bytes: int = 0  # to and from ports of others, through the grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

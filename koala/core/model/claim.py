@@ -152,4 +152,5 @@ def claim_charge(
         ended_at=None if end is None else end.ended_at or now,
         end=None if end is None else end.kind.value,
         stated=claim.stated,
+        forwarded_bytes=0 if end is None else end.forwarded_bytes or 0,
     )

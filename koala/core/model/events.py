@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias, get_args
 
+from koala.common.protocol.messages import PortPath, PortUse
 from koala.core.model.allowances import Allowance, Payer
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job import ArmNumber, ClaimEnd
@@ -191,11 +192,22 @@ class ClaimGranted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathsTried:
     """The claim's starter listens on its ports and reached all its targets, or reports a
-    `problem`.
+    `problem`; the claims that it `reached` come with the round trips to them. `ports` are the
+    results of paths that may be closed.
     """
 
     claim: ClaimId
     problem: str = ""
+    reached: tuple[tuple[ClaimId, Seconds], ...] = ()
+    ports: tuple[PortPath, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortsUsed:
+    """The claim's program has moved so much to ports of others through the grid."""
+
+    claim: ClaimId
+    ports: tuple[PortUse, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,6 +311,7 @@ Event: TypeAlias = (
     | ReplicaRemoved
     | ClaimGranted
     | PathsTried
+    | PortsUsed
     | ProgressReported
     | ClaimArmed
     | ClaimPassed

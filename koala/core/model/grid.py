@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -52,6 +52,7 @@ class SiteFacts:
     - `hold_max_s`: longest hold before the barrier that its owner allows, None for no limit.
     - `tickets_max`, `held_share_max`: limits of its owner on the claims that wait in its queue, and
       on the share of its processors that such claims hold before the barrier; None for no limit.
+    - `forwards`: it carries connections to ports of programs through the grid.
     """
 
     processors: int
@@ -71,6 +72,7 @@ class SiteFacts:
     hold_max_s: Seconds | None = None
     tickets_max: int | None = None
     held_share_max: float | None = None
+    forwards: bool = False
 
     def admits(self, user: UserName | None) -> bool:
         """Return True if this user's jobs may see the site; None is an unknown user."""
@@ -126,6 +128,9 @@ class Site:
     narrowed_at_ask: int = 0  # the last ask number when a refusal decreased the window
     start_ratios: tuple[float, ...] = ()  # of claims' waits to what was stated, the newest last
     past_waits: tuple[tuple[int, Seconds], ...] = ()  # of open tickets, with their processors
+    unreached: dict[SiteName, Instant] = field(
+        default_factory=dict
+    )  # by its nodes, when tried last
 
     def idle(self) -> int:
         """Return the idle processors of the last report minus the claims asked or granted since."""
@@ -282,6 +287,8 @@ class GridView:
         bandwidth: Mapping[Link, float],
         bandwidth_default: float,
         free: Mapping[Link, float] | None = None,
+        round_trips: Mapping[Link, Seconds] | None = None,
+        known: Mapping[SiteName, Site] | None = None,
     ) -> None:
         self.sites: tuple[SiteView, ...] = tuple(sites)
         self._idle: dict[SiteName, int] = {}
@@ -315,6 +322,8 @@ class GridView:
         self._replicas = replicas
         self._bandwidth = bandwidth
         self._bandwidth_default = bandwidth_default
+        self._round_trips = round_trips or {}
+        self._known = known or {}  # for their round trips, which few policies ask for
         self._routes: dict[
             tuple[Inputs, UserName | None], tuple[tuple[float, SiteName | None, SiteName], ...]
         ] = {}
@@ -403,6 +412,16 @@ class GridView:
         """Return the estimate of a link between two sites, in bytes a second."""
         return self._bandwidth.get(link, self._bandwidth_default)
 
+    def round_trip_s(self, link: Link) -> Seconds:
+        """Return the round trip between two sites: as programs saw it, else by way of the
+        daemon."""
+        source, target = min(link), max(link)
+        known = self._round_trips.get((source, target))
+        if known is not None:
+            return known
+        ends = [self._known[site].rtt_s for site in (source, target) if site in self._known]
+        return sum(ends)
+
     def copy(self) -> GridView:
         """Copy the view for a tentative placement."""
         view = copy(self)
@@ -419,6 +438,8 @@ class GridView:
             _probing=dict(self._probing),
             _replicas=MappingProxyType(self._replicas),
             _bandwidth=MappingProxyType(self._bandwidth),
+            _round_trips=MappingProxyType(self._round_trips),
+            _known={name: replace(site) for name, site in self._known.items()},
             _routes={},
         )
         return view

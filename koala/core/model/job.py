@@ -213,6 +213,8 @@ class Member:
     passed_at: Instant | None = None
     end: ClaimEnd | None = None
     refusal: str = ""  # the last answer that was no grant, for `why`
+    paths: tuple[messages.PortPath, ...] = ()  # to ports of others, as they were tried
+    used: tuple[messages.PortUse, ...] = ()  # of ports through the grid, by the newest report
     joined: Release | None = None  # of a growth; None: it was there from the start
     leave_s: Seconds | None = None  # it was asked to give way within this time ...
     leave_at: Instant | None = None  # ... by this instant

@@ -44,16 +44,18 @@ class Transfer:
 
 class ReplicaCatalogue:
     """The replica catalogue, the transfers under way, and the estimated bandwidth of each link in
-    bytes a second. `bookable` is the bandwidth that may be booked, for links where one is set.
+    bytes a second. `bookable` is the bandwidth that may be booked, for links where one is set;
+    `round_trips` are those of programs, where path tests have measured them.
     """
 
-    __slots__ = ("bandwidth", "bookable", "replicas", "transfers")
+    __slots__ = ("bandwidth", "bookable", "replicas", "round_trips", "transfers")
 
     def __init__(self) -> None:
         self.replicas: dict[FileName, Replica] = {}
         self.transfers: dict[TransferId, Transfer] = {}
         self.bandwidth: dict[Link, float] = {}
         self.bookable: dict[Link, float] = {}
+        self.round_trips: dict[Link, Seconds] = {}
 
     def add(self, file: FileName, site: SiteName, *, size_bytes: int, checksum: str) -> None:
         """Add a copy of a file at a site. If its size or checksum differs from the known ones, it
@@ -132,6 +134,14 @@ class ReplicaCatalogue:
         seen = size_bytes / took_s
         known = self.bandwidth.get(link, seen)
         self.bandwidth[link] = (1 - LEARNT_WEIGHT) * known + LEARNT_WEIGHT * seen
+
+    def learn_trip(self, source: SiteName, target: SiteName, trip_s: Seconds) -> None:
+        """Update the round trip between two sites, the same both ways."""
+        if source == target:
+            return
+        link = min(source, target), max(source, target)
+        known = self.round_trips.get(link, trip_s)
+        self.round_trips[link] = (1 - LEARNT_WEIGHT) * known + LEARNT_WEIGHT * trip_s
 
     def learn_slow(self, transfer: Transfer, *, ran_s: Seconds, default_bps: float) -> None:
         """Lower the estimate of a link after a cancelled copy that ran longer than estimated.

@@ -1,6 +1,8 @@
-"""TCP paths that a job needs between its components.
+"""TCP paths that a job needs between its components, and ports that they may reach another way.
 
 A job declares paths itself. An MPI world over several components adds the path to its launcher.
+A port of a component (`ports`) is tried as a path from each other component. Where that is closed,
+connections go through the grid: starter, agent, relay, agent, starter.
 """
 
 from __future__ import annotations
@@ -8,9 +10,11 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 
-from koala.core.model.job import Job
+from koala.common.protocol.messages import PortAddress, PortPath
+from koala.core.model.claim import Claim
+from koala.core.model.job import Job, Member
 from koala.core.model.job_spec import JobSpec, JobType, StartType
-from koala.core.model.values import ALL
+from koala.core.model.values import ALL, ClaimId
 
 MASTER_PORTS = (20_000, 32_768)
 """Below the range from which Linux gives ports to clients."""
@@ -57,7 +61,47 @@ def paths_of(spec: JobSpec) -> TcpPaths:
 
 def has_paths(spec: JobSpec) -> bool:
     """Return True if the job has paths to test before its barrier is armed."""
-    return bool(spec.connect) or is_one_world(spec)
+    return bool(spec.connect) or is_one_world(spec) or has_ports(spec)
+
+
+def has_ports(spec: JobSpec) -> bool:
+    """Return True if a component listens at a port that others are told of."""
+    return any(component.ports for component in spec.components)
+
+
+def closed_path(member: Member, owner: ClaimId, port: int) -> PortPath | None:
+    """Return the test by which a member does not reach a port of another claim; None if it does."""
+    for path in member.paths:
+        if path.claim == owner and path.port == port and path.problem:
+            return path
+    return None
+
+
+def port_addresses(
+    spec: JobSpec, claim: Claim, meeting: list[tuple[Member, Claim, str]]
+) -> tuple[PortAddress, ...]:
+    """Return the ports of an attempt, as one claim of it is told of them. Members meet with their
+    claims and addresses. One's own port is forwarded if any other claim reaches it so, and has an
+    address if any reaches it directly.
+    """
+    own = next(member for member, met, _address in meeting if met.id == claim.id)
+    others = [member for member, met, _address in meeting if met.id != claim.id]
+    found = []
+    for _member, owner, address in meeting:
+        dialling = others if owner.id == claim.id else [own]
+        for name, port in spec.components[owner.component].ports:
+            ways = [closed_path(member, owner.id, port) is not None for member in dialling]
+            is_hidden = owner.id == claim.id and all(ways)
+            found.append(
+                PortAddress(
+                    name=name,
+                    claim=owner.id,
+                    address="" if is_hidden else address,
+                    port=port,
+                    is_forwarded=any(ways),
+                )
+            )
+    return tuple(found)
 
 
 def is_one_world(spec: JobSpec) -> bool:

@@ -348,7 +348,7 @@ def place(state: State, job: Job, placement: Placement, view: GridView, now: Ins
     attempt = begin_attempt(state, job, placement, view, now)
     view.close_probed(a.site for a in placement.assignments)
     claim_at = first_try_at(state, job, attempt)
-    sites = ", ".join(str(m.site or "nowhere yet") for m in attempt.members)
+    sites = ", ".join([_named(job, member) for member in attempt.members])
     text = f"placed on {sites}" if placement.assignments else "its deadline is near"
     state.enter(job, Claiming(attempt=attempt, claim_at=claim_at), text, now)
     if claim_at <= now:
@@ -356,6 +356,14 @@ def place(state: State, job: Job, placement: Placement, view: GridView, now: Ins
         view.close(sites_with_full_window(state))
     else:
         state.timers.set(claim_at, TimerKind.CLAIM, job.id)
+
+
+def _named(job: Job, member: Member) -> str:
+    """Name the site of a component for people, and its share of a flexible job."""
+    site = member.site or "nowhere yet"
+    if job.spec.split is None:
+        return site
+    return f"{site} ({job.spec.components[member.component].processors})"
 
 
 def place_in_queues(state: State, job: Job, now: Instant) -> bool:

@@ -4,14 +4,17 @@ In the pre-flight, starters try the TCP paths that the job needs before the barr
 finds a closed path (a firewall, a wrong address, a port in use) before a program starts. A closed
 path is not an error of a site, because either end or the network between them may be the cause. The
 job is placed again later, and fails after a few attempts: a closed path opens rarely, and each
-attempt holds processors.
+attempt holds processors. The path to a port that the job names (`ports`) may be closed: connections
+then go through the grid, where both sites carry them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
-from koala.common.protocol.messages import Peer
+from koala.common.protocol.messages import Peer, PortAddress, PortPath
 from koala.core.model import events as ev
 from koala.core.model.actions import ArmClaim
 from koala.core.model.claim import Armed, Asked, Claim, Granted, Passed, Released, Stopped
@@ -28,16 +31,17 @@ from koala.core.model.job import (
     Starting,
     Stopping,
 )
-from koala.core.model.tcp_paths import has_paths
+from koala.core.model.tcp_paths import closed_path, has_paths, port_addresses
 from koala.core.model.timeline import lead_s
 from koala.core.model.timers import TimerKind
-from koala.core.model.values import Instant, Seconds
+from koala.core.model.values import ClaimId, Instant, Seconds, SiteName
 from koala.core.pipeline.ending import fail, finish_if_over, refund_hold
 from koala.core.pipeline.requeueing import set_back
 from koala.core.pipeline.wanted import peers_of, release_claim, try_paths
-from koala.core.queries import claims_of, describe, member_of, starts_early
+from koala.core.queries import address_of, claims_of, describe, member_of, starts_early
 from koala.core.state import State
 
+NO_PORTS: Mapping[ClaimId, tuple[PortAddress, ...]] = MappingProxyType({})
 ARMED_AHEAD = 4
 """Round trips to the slowest member from the Arm to a start time that is known before: one for the
 answers, one for the Release, and as many as a margin."""
@@ -161,7 +165,11 @@ def arm(state: State, starting: Starting, release_at: Instant, now: Instant) -> 
     arming = begin_arming(state, claims, release_at, now)
     state.enter(job, replace(starting, arms=starting.arms + 1, arming=arming), "", now)
     late_s = latest_start_at(state, job, release_at) - now
-    send_arms(state, arming, claims, peers_of(state, job, claims), late_s)
+    meeting = [
+        (attempt.members[claim.component], claim, address_of(state, claim)) for claim in claims
+    ]
+    ports = {claim.id: port_addresses(job.spec, claim, meeting) for claim in claims}
+    send_arms(state, arming, claims, peers_of(state, job, claims), late_s, ports)
     state.timers.set(arm_expires_at(state, arming), TimerKind.RELEASE, job.id)
 
 
@@ -174,7 +182,12 @@ def begin_arming(state: State, claims: list[Claim], release_at: Instant, now: In
 
 
 def send_arms(
-    state: State, arming: Arming, claims: list[Claim], peers: tuple[Peer, ...], late_s: Seconds
+    state: State,
+    arming: Arming,
+    claims: list[Claim],
+    peers: tuple[Peer, ...],
+    late_s: Seconds,
+    ports: Mapping[ClaimId, tuple[PortAddress, ...]] = NO_PORTS,
 ) -> None:
     """Send the Arm messages of a round."""
     for claim in claims:
@@ -186,6 +199,7 @@ def send_arms(
                 release_at=arming.release_at,
                 late_s=late_s,
                 peers=peers,
+                ports=ports.get(claim.id, ()),
             )
         )
 
@@ -194,13 +208,22 @@ def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
     """Record a member's path test; the start goes on after the last one, or is blocked by a
     problem."""
     claim = state.ledger.get(event.claim)
-    if claim is None or member_of(state, claim) is None:
+    found = member_of(state, claim) if claim is not None else None
+    if claim is None or found is None:
         return
+    attempt, member = found
+    for name, trip_s in event.reached:
+        reached = state.ledger.get(name)
+        if reached is not None and reached.job == claim.job:
+            state.files.learn_trip(claim.site, reached.site, trip_s)
     job = state.jobs[claim.job]
     match job.phase:
         case Starting(tests=PathTests() as tests) as starting if claim.id in tests.waiting:
-            if event.problem:
-                _block_start(state, starting, event.problem, now)
+            member.paths = event.ports
+            _note_routes(state, claim.site, event.ports, now)
+            problem = event.problem or _port_without_way(state, attempt, member)
+            if problem:
+                _block_start(state, starting, problem, now)
                 return
             waiting = tuple(left for left in tests.waiting if left != claim.id)
             starting = replace(starting, tests=replace(tests, waiting=waiting))
@@ -208,6 +231,42 @@ def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
             advance_start(state, starting, now)
         case _:
             pass
+
+
+def _note_routes(state: State, site: SiteName, paths: tuple[PortPath, ...], now: Instant) -> None:
+    """Note which other sites the nodes of a site reach, for jobs that need a route."""
+    unreached = state.sites[site].unreached
+    for path in paths:
+        owner = state.ledger.get(path.claim)
+        if owner is None or owner.site == site:
+            continue
+        if path.problem:
+            unreached[owner.site] = now
+        else:
+            unreached.pop(owner.site, None)
+
+
+def _port_without_way(state: State, attempt: Attempt, member: Member) -> str:
+    """Return why a member reaches a port neither directly nor through the grid; empty if it reaches
+    all."""
+    spec = state.jobs[attempt.job].spec
+    for owner in claims_of(state, attempt.at_barrier):
+        for name, port in spec.components[owner.component].ports:
+            path = closed_path(member, owner.id, port)
+            sites = [site for site in (member.site, owner.site) if site is not None]
+            mute = [site for site in sites if not state.sites[site].facts.forwards]
+            if path is not None and mute:
+                way = f"{spec.label(member.component)} -> {spec.label(owner.component)}:{port}"
+                return f"{name}: {way} {path.problem}, and {mute[0]} carries no connections"
+    return ""
+
+
+def on_ports_used(state: State, event: ev.PortsUsed) -> None:
+    """Note what a claim's program has moved to ports of others through the grid."""
+    claim = state.ledger.get(event.claim)
+    found = member_of(state, claim) if claim is not None else None
+    if found is not None:
+        found[1].used = event.ports
 
 
 def on_armed(state: State, event: ev.ClaimArmed, now: Instant) -> None:

@@ -195,7 +195,14 @@ def plan_tickets(state: State, attempt: Attempt, now: Instant) -> None:
         if member.refusal in PAUSES:
             member.refusal = ""
     members = attempt.members
-    for part in sorted(plan.parts, key=lambda part: part.site in members[part.component].others):
+
+    def comes_later(part: PartPlan) -> tuple[bool, bool]:
+        """Return the key of an order in which a component without any claim comes first, for a site
+        with little room."""
+        member = members[part.component]
+        return part.site in member.others, bool(member.tickets or member.claim)
+
+    for part in sorted(plan.parts, key=comes_later):
         _apply(state, attempt, part, plan.hold_s, now)
     is_paused = any(member.refusal in PAUSES for member in attempt.present)
     again_s = min(plan.again_s, PAUSE_S) if is_paused else plan.again_s
@@ -261,11 +268,17 @@ def _part(
         is_known=oldest is not None and oldest.has_told_start,
         given_back_s=None if back_at is None else now - back_at,
         can_gate=bool(state.sites[site].facts.gate),
-        books=bool(state.sites[site].facts.books) and is_usable(state.sites[site]),
+        books=_may_book(state.sites[site], job, member),
         begins_s=None if booking is None else booking.begins_at - now,
         not_booked_s=None if not_booked_at is None else not_booked_at - now,
         is_optional=is_optional_member(job, member.component),
     )
+
+
+def _may_book(site: Site, job: Job, member: Member) -> bool:
+    """Return True if a site may be booked for a component: for no run without a limit."""
+    is_limited = job.spec.component(member.component).wall_time_s is not None
+    return bool(site.facts.books) and is_limited and is_usable(site)
 
 
 def _files_s(
@@ -289,11 +302,8 @@ def _apply(state: State, attempt: Attempt, plan: PartPlan, hold_s: Seconds, now:
     if member.tickets_max is not None:
         most = min(most, member.tickets_max.get(site.name, most))
     tickets = tickets_at(state, member, site.name)[:most]
-    booking, begins_at = booking_at(state, member, site.name), now + (plan.begin_s or 0.0)
-    if booking and (plan.begin_s is None or abs(booking.begins_at - begins_at) > SAME_S):
-        booking = None
-    kept = tickets if booking is None else [*tickets, booking.id]
-    withdraw_tickets(state, member, at=site.name, keep=kept)
+    bookings = _good_bookings(state, member, plan, now)
+    withdraw_tickets(state, member, at=site.name, keep=[*tickets, *bookings])
     open_ = plan.open
     if open_ and not _may_open(state, attempt, member, site, hold_s, now):
         open_ = 0
@@ -301,16 +311,24 @@ def _apply(state: State, attempt: Attempt, plan: PartPlan, hold_s: Seconds, now:
     for place, ticket in enumerate(tickets):
         is_gated = can_gate and place >= open_
         _set_gate(state, attempt, state.ledger[ticket], now, is_gated=is_gated)
-    if booking is not None:
-        _set_gate(state, attempt, booking, now, is_gated=False)
+    for booking in bookings:
+        _set_gate(state, attempt, state.ledger[booking], now, is_gated=False)
     if not is_usable(site):
         return
-    if plan.begin_s is not None and booking is None:
-        _book(state, attempt, member, site, begins_at, hold_s, now)
+    if plan.begin_s is not None and not bookings:
+        _book(state, attempt, member, site, now + plan.begin_s, hold_s, now)
     for place in range(len(tickets), most if can_gate else min(most, open_)):
         if not _may_queue(state, attempt, member, site):
             return
         _queue_ticket(state, attempt, member, site, hold_s, now, is_gated=place >= open_)
+
+
+def _good_bookings(state: State, member: Member, plan: PartPlan, now: Instant) -> list[ClaimId]:
+    """Return the booking of a component at a site, unless it shall be moved or given back."""
+    booking = booking_at(state, member, plan.site)
+    if booking is None or plan.begin_s is None:
+        return []
+    return [booking.id] if abs(booking.begins_at - now - plan.begin_s) <= SAME_S else []
 
 
 def _book(
@@ -323,7 +341,7 @@ def _book(
         _queue_ticket(state, attempt, member, site, hold_s, now, begins_at=begins_at)
         job = state.jobs[attempt.job]
         label, in_s = job.spec.label(member.component), begins_at - now
-        state.announce(job, f"component {label} books {site.name} for in {in_s:.0f} s", now)
+        state.announce(job, f"component {label} books {site.name}, to begin in {in_s:.0f} s", now)
 
 
 def _may_open(

@@ -143,8 +143,12 @@ def try_paths(state: State, attempt: Attempt, claim: Claim) -> TryPaths:
     world = _world_port(job, attempt, claim)
     if world is not None and world[0] == claim.component:
         listens = tuple(dict.fromkeys((*listens, world[1])))
+    meeting = claims_of(state, attempt.at_barrier)
+    if len(meeting) > 1:
+        named = (port for _name, port in job.spec.components[claim.component].ports)
+        listens = tuple(dict.fromkeys((*listens, *named)))
     targets = []
-    for target in claims_of(state, attempt.at_barrier):
+    for target in meeting:
         ports = reached.targets(claim.component, target.component)
         if world is not None and world[0] == target.component != claim.component:
             ports = tuple(dict.fromkeys((*ports, world[1])))
@@ -156,6 +160,18 @@ def try_paths(state: State, attempt: Attempt, claim: Claim) -> TryPaths:
                 claim=target.id,
             )
             for port in ports
+        ]
+        named = (port for _name, port in job.spec.components[target.component].ports)
+        targets += [
+            PathTarget(
+                label=job.spec.label(target.component),
+                address=address_of(state, target),
+                port=port,
+                claim=target.id,
+                may_fail=True,
+            )
+            for port in dict.fromkeys(named)
+            if target is not claim and port not in ports
         ]
     return TryPaths(
         claim=claim.id,

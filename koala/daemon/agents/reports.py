@@ -20,6 +20,7 @@ from koala.common.protocol.messages import (
     FileFound,
     FileRemoved,
     PathsReport,
+    PortsUsed,
     Register,
     Report,
     ReportState,
@@ -87,7 +88,16 @@ def report_events(
         case PathsReport():
             claim = scheduler.ledger.get(report.claim)
             if claim is not None and claim.site == site:
-                yield ev.PathsTried(claim=claim.id, problem=report.problem)
+                yield ev.PathsTried(
+                    claim=claim.id,
+                    problem=report.problem,
+                    reached=report.reached,
+                    ports=report.ports,
+                )
+        case PortsUsed():
+            claim = scheduler.ledger.get(report.claim)
+            if claim is not None and claim.site == site:
+                yield ev.PortsUsed(claim=claim.id, ports=report.ports)
         case SiteFigures():
             yield from _of_site(report, site, scheduler, rtt_s)
         case TransferProgress() | TransferFinished() | TransferFailed():

@@ -31,6 +31,7 @@ from koala.core.feasibility import (
 )
 from koala.core.model.grid import GridView, Part, PlacementRequest, Site, SiteView, Unplaceable
 from koala.core.model.job_spec import ComponentSpec, JobSpec, Split, StartType
+from koala.core.model.tcp_paths import is_one_world
 from koala.core.model.values import Instant, SiteName, UserName
 from koala.core.policy_api import PlacementPolicy
 from koala.core.queries import demand_of
@@ -374,8 +375,8 @@ def bind_to_queue(spec: JobSpec, site: SiteName) -> JobSpec:
 def warnings(
     spec: JobSpec, scheduler: Scheduler, listed: Mapping[SiteName, UserName | None]
 ) -> tuple[str, ...]:
-    """Warn of attributes that no local manager of an eligible site honours, and of demands that the
-    placement policy ignores."""
+    """Warn of attributes that no local manager of an eligible site honours, of demands that the
+    placement policy ignores, and of routes that were not there."""
     found: dict[str, list[str]] = {}
     for index, component in enumerate(spec.components):
         given = _handed_fields(component)
@@ -386,13 +387,33 @@ def warnings(
         for name in names:
             if honoured is not None and name not in honoured:
                 found.setdefault(name, []).append(spec.label(index))
-    return tuple(
-        f"{name} is ignored: no site where component {', '.join(labels)} may run acts on it"
-        for name, labels in found.items()
-    ) + tuple(
-        f"{name} is ignored: the placement policy in force, {policy}, does not use it"
-        for name, policy in _ignored_demands(spec, scheduler.policies.place)
+    return (
+        tuple(
+            f"{name} is ignored: no site where component {', '.join(labels)} may run acts on it"
+            for name, labels in found.items()
+        )
+        + tuple(
+            f"{name} is ignored: the placement policy in force, {policy}, does not use it"
+            for name, policy in _ignored_demands(spec, scheduler.policies.place)
+        )
+        + tuple(_routes_missed(spec, scheduler))
     )
+
+
+def _routes_missed(spec: JobSpec, scheduler: Scheduler) -> Iterator[str]:
+    """Yield what the last test of paths between the job's sites has found closed, if the job needs
+    a route: MPI and `connect` do not go through the grid."""
+    if not (spec.connect or is_one_world(spec)):
+        return
+    named = {component.site for component in spec.components if component.site is not None}
+    sites = [site for site in scheduler.sites.values() if not named or site.name in named]
+    for site in sites:
+        for other in sites:
+            if other.name in site.unreached:
+                yield (
+                    f"MPI and connect need a route: nodes of {site.name} did not reach those of"
+                    f" {other.name} when a job tried last (ports go through the grid, these do not)"
+                )
 
 
 def _ignored_demands(spec: JobSpec, place: PlacementPolicy) -> Iterator[tuple[str, str]]:

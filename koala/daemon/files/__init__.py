@@ -3,6 +3,7 @@
 relay            proxy process for file bytes of sites without an open port
 relay_process    that process under the daemon's supervision; `relay_settings` are sent to it, and
                  `relay_metrics` serves what it carries
+carried_connections  the ends of connections to ports of programs, joined
 relay_pairings   reader and source of a transfer, joined by a pipe
 additions        files on their way from the spool to a site, and removals there
 uploads          contents that clients uploaded

@@ -10,6 +10,7 @@ its end, and ends when its standard input closes.
 - `Get` of a target and `Put` of its source are joined by the transfer's id. The first to arrive
   waits, a reader only for a bounded time.
 - At most a few messages are buffered between them: a slow reader exerts backpressure.
+- `Carry` is one end of a connection to a port of a program (`carried_connections`).
 - The newest reader wins, because an older one is most likely a dead connection.
 - The relay keeps no state but the spool, and there the bytes of outputs that a cut has left.
 """
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import grpc
 import msgspec
+from google.protobuf.message import DecodeError
 from grpc import aio
 
 from koala.common.files.bandwidth_limits import chunk_bytes
@@ -56,6 +58,7 @@ from koala.common.wire.grpc_shutdown import run_and_drain, start_uninterrupted
 from koala.common.wire.interceptors import Readable
 from koala.common.wire.listen_ports import cannot_listen, check_free
 from koala.common.wire.v1 import files_pb2, files_pb2_grpc
+from koala.daemon.files.carried_connections import CarriedConnections, carry_handler
 from koala.daemon.files.relay_pairings import Pairing, Pairings, PipeClosedError
 from koala.daemon.files.relay_settings import RelaySettings, RelayUsage
 from koala.daemon.files.spool import Spool
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
     from koala.daemon.files.relay_metrics import RelayMetrics
 
 _GetContext: TypeAlias = "aio.ServicerContext[files_pb2.GetRequest, files_pb2.Frame]"
+_CarryContext: TypeAlias = "aio.ServicerContext[bytes, bytes]"
 _PutContext: TypeAlias = "aio.ServicerContext[files_pb2.Frame, files_pb2.PutDown]"
 
 log = get_logger(__name__)
@@ -82,7 +86,7 @@ _NOTE_BYTES_MAX = 1024
 
 
 class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
-    """The relay's two calls; each requires its token."""
+    """The relay's calls; each requires its token."""
 
     def __init__(self, settings: RelaySettings, spool: Spool) -> None:
         self._settings = settings
@@ -91,6 +95,11 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
         self._moved_bytes: Counter[str] = Counter()  # since the start, by direction
         self._pairings = Pairings()
         self._storing: dict[Path, str] = {}  # the part under way, and the site
+        self._connections = CarriedConnections(
+            wait_s=settings.offer_wait_s,
+            most=settings.connections_max,
+            throttle=self._throttle,
+        )
         self._bucket: TokenBucket | None = None
         if settings.bytes_per_s is not None:
             burst = chunk_bytes(settings.bytes_per_s)
@@ -102,7 +111,7 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             readers=self._pairings.readers,
             sources=self._pairings.sources,
             stores=len(self._storing),
-            moved_bytes=self._moved_bytes,
+            moved_bytes={**self._moved_bytes, "carried": self._connections.moved_bytes},
             free_bytes=self._spool.free_bytes(),
         )
 
@@ -188,6 +197,23 @@ class RelayServer(files_pb2_grpc.FilesServicer, files_pb2_grpc.RelayServicer):
             except (CutError, SpoiltError) as error:
                 raise RefusalError(grpc.StatusCode.DATA_LOSS, str(error)) from error
             await context.write(files_pb2.PutDown(is_done=True))
+
+    async def Carry(  # type: ignore[override]  # noqa: N802 - the service's name for it
+        self, request_iterator: AsyncIterator[bytes], context: _CarryContext
+    ) -> None:
+        """Be one end of a connection to a port of a program."""
+        async with answering(context):
+            start = files_pb2.PutStart()
+            with suppress(DecodeError, StopAsyncIteration, TimeoutError):
+                async with asyncio.timeout(self._settings.stalled_s):
+                    first = files_pb2.Frame.FromString(await anext(request_iterator))
+                    start = first.start
+            purpose = Purpose.DIAL if start.label == Purpose.DIAL else Purpose.LISTEN
+            self._check(start.token, purpose, start.name)
+            if purpose is Purpose.DIAL:
+                await self._connections.dial(start.name, request_iterator, context)
+            else:
+                await self._connections.listen(start.name, request_iterator, context)
 
     async def _offer(
         self,
@@ -333,6 +359,7 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
         options=SERVER_OPTIONS + connection_limits.options(ports=1),
         interceptors=(*(() if metrics is None else (metrics.calls,)), Readable()),
     )
+    server.add_generic_rpc_handlers((carry_handler(relay.Carry),))  # before that of the service
     files_pb2_grpc.add_FilesServicer_to_server(relay, server)
     files_pb2_grpc.add_RelayServicer_to_server(relay, server)
     check_free("relay.listen", settings.listen)

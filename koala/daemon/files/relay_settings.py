@@ -44,6 +44,7 @@ class RelaySettings:
     offers_max: int = 4000
     readers_max: int = 32
     stores_max: int = 32
+    connections_max: int = 4000
     output_bytes_max: int = 2**40
     log_bytes_max: int = LOG_BYTES_MAX
     free_bytes_min: int = 0

@@ -8,11 +8,14 @@ from enum import StrEnum
 
 
 class Purpose(StrEnum):
-    """Permission that a token grants to its bearer: a call for one transfer, or `PUT` for the
-    outputs and logs of one claim."""
+    """Permission that a token grants to its bearer: a call for one transfer, `PUT` for the outputs
+    and logs of one claim, or the two ends of connections to a port (`CLAIM/NAME`): `LISTEN` for its
+    owner, `DIAL` for the others of the attempt."""
 
     GET = "get"
     PUT = "put"
+    LISTEN = "listen"
+    DIAL = "dial"
 
 
 def token(secret: bytes, purpose: Purpose, identity: str) -> str:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from koala.common.protocol import messages
-from koala.common.protocol.messages import FetchOrder, ServeOrder, ToAgent
+from koala.common.protocol.messages import FetchOrder, PortAddress, ServeOrder, ToAgent
 from koala.core.model.actions import (
     Action,
     Announce,
+    ArmClaim,
     CancelTransfer,
     ClaimProcessors,
     PublishOutputs,
@@ -61,6 +62,8 @@ class ActionDispatcher:
             case ClaimProcessors():
                 for message in self.hold(action):
                     self.send(action.site, message)
+            case ArmClaim(ports=ports) if ports:
+                self.send(action.site, replace(action, ports=tuple(map(self._port(action), ports))))
             case _:
                 self.send(action.site, action)
 
@@ -90,6 +93,18 @@ class ActionDispatcher:
             checksum=content.checksum,
         )
         return order, replace(held, inputs=(*held.inputs, transfer), archive=transfer)
+
+    def _port(self, arm: ArmClaim) -> Callable[[PortAddress], PortAddress]:
+        """Return what adds the token of one claim to a port that is reached through the grid."""
+
+        def with_token(port: PortAddress) -> PortAddress:
+            if not port.is_forwarded:
+                return port
+            purpose = Purpose.LISTEN if port.claim == arm.claim else Purpose.DIAL
+            shown = token(self.secret, purpose, f"{port.claim}/{port.name}")
+            return replace(port, token=shown)
+
+        return with_token
 
     def fetch(self, action: StartTransfer) -> ToAgent:
         """Return the order to the target: read from the source's file server, or from the relay."""

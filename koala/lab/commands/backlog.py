@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from koala.cli.arguments import Number, Whole, examples, file, option
+from koala.cli.arguments import Number, WholeNumber, examples, file, option
 from koala.cli.extras import needs_sim
 from koala.errors import ConfigError
 from koala.lab.commands import simulation_options as shared
@@ -43,17 +43,19 @@ VERSION = 2
     "--size", "percent", type=Number(0.1, 100), default=10.0, metavar="PERCENT",
     help="Processors of a job at each site, of all that it has.",
 )  # fmt: skip
-@option("--run", "run_s", type=Whole(1), default=3600, metavar="SECONDS", help="Run time of jobs.")
 @option(
-    "--every", "every_s", type=Whole(1), default=432_000, metavar="SECONDS",
+    "--run", "run_s", type=WholeNumber(1), default=3600, metavar="SECONDS", help="Run time of jobs."
+)
+@option(
+    "--every", "every_s", type=WholeNumber(1), default=432_000, metavar="SECONDS",
     help="One job in each so long time.",
 )  # fmt: skip
 @option(
-    "--components", type=Whole(1), metavar="N",
+    "--components", type=WholeNumber(1), metavar="N",
     help="Components of a job, which may run at any of the sites.", unset="one at each site",
 )  # fmt: skip
 @option(
-    "--redundancy", type=Whole(1), default=1, metavar="QUEUES",
+    "--redundancy", type=WholeNumber(1), default=1, metavar="QUEUES",
     help="With --components: sites in whose queues a component waits.",
 )  # fmt: skip
 @option("--no-gate", is_flag=True, help="The sites have no gates.")
@@ -67,7 +69,7 @@ VERSION = 2
     help="All settings of the page instead: shares, run times, rates, with and without gates.",
 )  # fmt: skip
 @option(
-    "--reps", type=Whole(1), help="Replications with further seeds.",
+    "--reps", type=WholeNumber(1), help="Replications with further seeds.",
     unset="1; with --full those of the page",
 )  # fmt: skip
 @option("--out", type=file, metavar="DIR", help="Write results.md, figures, and CSV files there.")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from koala.cli.arguments import Number, Whole, Words, file, option
+from koala.cli.arguments import Number, OneOf, WholeNumber, file, option
 from koala.cli.extras import needs_sim
 from koala.common.runtime import clock
 from koala.common.runtime.option_values import Bounds
@@ -115,11 +115,11 @@ def with_options(table: Mapping[str, Option]) -> Callable[[F], F]:
 
 def _click_option(name: str, one: Option) -> Callable[[F], F]:
     kinds: dict[str, Any] = {
-        "whole": {"type": Whole.within(one.bounds)},
+        "whole": {"type": WholeNumber.within(one.bounds)},
         "number": {"type": Number.within(one.bounds)},
         "flag": {"is_flag": True},
         "file": {"type": file},
-        "choice": {"type": Words(one.words)},
+        "choice": {"type": OneOf(one.words)},
         "text": {"words": one.words},
     }
     more: dict[str, Any] = kinds[one.kind] | ({"multiple": True} if one.is_many else {})

@@ -240,14 +240,14 @@ def _document(run: PastRun, job: JobId | None, story: list[Any]) -> dict[str, An
         rows["jobs"] = [row for row in rows["jobs"] if row["job"] == job]
     story = [
         {
-            "seq": one.seq,
-            "at": one.at,
-            "kind": one.kind,
-            "who": one.who,
-            "what": one.what,
-            "came": [{"who": who, "what": text} for who, text in one.came],
+            "seq": event.seq,
+            "at": event.at,
+            "kind": event.kind,
+            "who": event.who,
+            "what": event.what,
+            "came": [{"who": who, "what": text} for who, text in event.came],
         }
-        for one in story
+        for event in story
     ]
     return {**_head(run), **rows, "story": story}
 

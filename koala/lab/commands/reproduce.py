@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.arguments import Number, Whole, Words, examples, file, option
+from koala.cli.arguments import Number, OneOf, WholeNumber, examples, file, option
 from koala.cli.extras import needs_sim
 from koala.common.runtime import clock
 from koala.common.runtime.progress_bar import progress
@@ -42,9 +42,9 @@ PAPERS: dict[str, str] = {
     "koala reproduce deadlines --figure 3",
 )
 @click.command
-@click.argument("name", type=Words(PAPERS), metavar="PAPER", help=f"One of {', '.join(PAPERS)}.")
+@click.argument("name", type=OneOf(PAPERS), metavar="PAPER", help=f"One of {', '.join(PAPERS)}.")
 @option(
-    "--figure", type=Whole(1), metavar="N",
+    "--figure", type=WholeNumber(1), metavar="N",
     help="Only this figure of the paper and the claims about it.",
     unset="all",
 )  # fmt: skip
@@ -54,7 +54,7 @@ PAPERS: dict[str, str] = {
 @given("seed")
 @option(
     "--reps",
-    type=Whole(1),
+    type=WholeNumber(1),
     help="Replications of each setting.",
     unset="those of --quick or --full",
 )
@@ -93,7 +93,7 @@ def reproduce(
     if full and quick:
         raise SpecError("--quick and --full cannot be combined")
     if merge:
-        given = {
+        options = {
             "--part": part,
             "--figure": figure,
             "--reps": reps,
@@ -101,7 +101,7 @@ def reproduce(
             "--full": full or None,
             "--quick": quick or None,
         }
-        if wrong := [name for name, value in given.items() if value is not None]:
+        if wrong := [name for name, value in options.items() if value is not None]:
             raise SpecError(
                 f"--merge and {wrong[0]} cannot be combined: the parts have their options"
             )
@@ -118,15 +118,15 @@ def reproduce(
     last = found.name if share is None else f"{found.name}-part-{share[0]}-of-{share[1]}"
     folder = place.make_out(out if out is not None else Path("reproduction") / last)
     begin = clock.unix_now()
-    made = place.execute(work)
+    campaign = place.execute(work)
     if share is None:
-        _write(wanted, work, made, folder, as_json=as_json, times=place.facts(begin))
+        _write(wanted, work, campaign, folder, as_json=as_json, times=place.facts(begin))
         return
-    _save(wanted, work, made, folder, part=f"{share[0]}/{share[1]}", times=place.facts(begin))
-    count, of = len(made.finished), len(work.items)
+    _save(wanted, work, campaign, folder, part=f"{share[0]}/{share[1]}", times=place.facts(begin))
+    count, of = len(campaign.finished), len(work.items)
     summary = {"part": part, "folder": str(folder), "runs": count, "wanted": of}
     shared.show(summary, as_json=as_json, text=lambda: f"{count} runs\n{folder}")
-    if made.is_interrupted:
+    if campaign.is_interrupted:
         shared.leave(f": {count} of {of} runs")
 
 

@@ -78,9 +78,9 @@ def sweep(
     folder = place.make_out(out or Path(name))
     begin = clock.unix_now()
     parts = read_parts(merge) if merge else ()
-    made = work.merged(parts) if merge else place.execute(work)
+    campaign = work.merged(parts) if merge else place.execute(work)
     work.save(
-        made,
+        campaign,
         folder,
         lambda task: {**dict(found.points[task.place].labels), "seed": task.seed},
         options=found.options(),
@@ -90,17 +90,17 @@ def sweep(
         part=part,
         **place.facts(begin),
     )
-    swept = Sweep(found.points, found.seeds, made)
+    swept = Sweep(found.points, found.seeds, campaign)
     if share is None:
         _report(found, swept, folder, as_json=as_json)
     else:
-        count = len(made.finished)
+        count = len(campaign.finished)
         summary = {"version": VERSION, "part": part, "folder": str(folder), "runs": count}
         shared.show(summary, as_json=as_json, text=lambda: f"{counted(count, 'run')}\n{folder}")
     for row in swept.stopped:
         print(", ".join(f"{name} {value}" for name, value in row.items()), file=sys.stderr)
-    if made.is_interrupted:
-        shared.leave(f": {len(made.finished)} of {len(work.items)} runs")
+    if campaign.is_interrupted:
+        shared.leave(f": {len(campaign.finished)} of {len(work.items)} runs")
 
 
 def _list(found: SweepFile, tasks: tuple[Task, ...], *, as_json: bool) -> None:

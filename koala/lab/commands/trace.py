@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from koala.cli.arguments import Words, examples, option
+from koala.cli.arguments import OneOf, examples, option
 from koala.cli.arguments import file as path_type
 from koala.cli.extras import needs_sim
 from koala.common.runtime.foreign.guards import noting_replacements
@@ -38,7 +38,7 @@ SIMULATION = Declared.of(ReplaySetting)
 )  # fmt: skip
 @with_options(SIMULATION.options)
 @option(
-    "--format", "log_format", type=Words(FORMATS), help="Form of the log.",
+    "--format", "log_format", type=OneOf(FORMATS), help="Form of the log.",
     unset="by the file's name",
 )  # fmt: skip
 @option(
@@ -53,7 +53,8 @@ SIMULATION = Declared.of(ReplaySetting)
 @option(
     "--split", metavar="RULE",
     help="With --grid, how such a job is cut: equal (the fewest components as equal as possible),"
-    " fill (the largest sites whole), or N (equal, at most N processors each).", unset="equal",
+    " fill (the largest sites whole), or N (equal, at most N processors each); or flexible: the"
+    " scheduler splits each job over what is idle, as a total.", unset="equal",
 )  # fmt: skip
 @given(
     "as_json", "plot", "jobs_out",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from koala.cli.arguments import Words, examples, file, option
+from koala.cli.arguments import OneOf, examples, file, option
 from koala.cli.extras import needs_sim
 from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import note
@@ -49,7 +49,7 @@ twin = LazyGroup(
 )
 @click.command("import")
 @click.argument(
-    "kind", type=Words(KINDS), metavar="sacct|qacct",
+    "kind", type=OneOf(KINDS), metavar="sacct|qacct",
     help="Command that wrote the files.",
 )  # fmt: skip
 @click.argument(
@@ -234,7 +234,9 @@ def _check_sizes(found: Folder, stream: Stream, placement: str) -> None:
     """Check that the empty sites could hold a job. Raises ConfigError."""
     components, processors = stream.components, stream.processors
     rooms = [site.processors // processors for site in found.sites]
-    room = sum(min(one, 1) for one in rooms) if placement == DISTINCT else sum(rooms)
+    room = (
+        sum(min(room_of_site, 1) for room_of_site in rooms) if placement == DISTINCT else sum(rooms)
+    )
     if room < components:
         sites = ", ".join(f"{site.name} {site.processors}" for site in found.sites)
         other = ""

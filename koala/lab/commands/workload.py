@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from koala.cli.arguments import Words, examples
+from koala.cli.arguments import OneOf, examples
 from koala.cli.extras import needs_sim
 from koala.errors import KoalaError
 from koala.lab.commands.options import given, with_options
@@ -26,7 +26,7 @@ Job = tuple[int, int, int, int]
 )
 @click.command
 @click.argument(
-    "model", type=Words(MODELS), metavar="MODEL",
+    "model", type=OneOf(MODELS), metavar="MODEL",
     help="lublin: the model of Lublin and Feitelson; das: the papers' local users, Poisson"
     " arrivals, sizes from D(q), exponential run times.",
 )  # fmt: skip
@@ -38,24 +38,24 @@ def workload(*, model: str, seed: int, **values: Any) -> None:  # noqa: ANN401 -
 
     The same seed gives the same log. `koala simulate trace` replays it.
     """
-    made = GENERATOR.make(model=model, **GENERATOR.values(values))
-    assert isinstance(made.processors, int)
+    jobs = GENERATOR.make(model=model, **GENERATOR.values(values))
+    assert isinstance(jobs.processors, int)
     if model == "lublin":
-        parameters = f"kinds {made.kinds}, stretch {made.stretch:g}"
+        parameters = f"kinds {jobs.kinds}, stretch {jobs.stretch:g}"
     else:
-        low, high = made.sizes or (1, made.processors)
-        parameters = f"sizes {low}:{high}, q {made.q:g}, run {made.run_mean_s:g}"
-        parameters += f", utilization {made.utilization:g}"
-    estimate = made.estimates(seed)
+        low, high = jobs.sizes or (1, jobs.processors)
+        parameters = f"sizes {low}:{high}, q {jobs.q:g}, run {jobs.run_mean_s:g}"
+        parameters += f", utilization {jobs.utilization:g}"
+    estimate = jobs.estimates(seed)
     lines = (
         _line(number, job, estimate(job[2]))
-        for number, job in enumerate(made.drawn(seed, made.processors), start=1)
+        for number, job in enumerate(jobs.drawn(seed, jobs.processors), start=1)
     )
     comments = (
         "Version: 2.2",
-        f"MaxJobs: {made.jobs}",
-        f"MaxProcs: {made.processors}",
-        f"Note: synthetic: {model}, {parameters}, overestimate {made.overestimate:g}, seed {seed}",
+        f"MaxJobs: {jobs.jobs}",
+        f"MaxProcs: {jobs.processors}",
+        f"Note: synthetic: {model}, {parameters}, overestimate {jobs.overestimate:g}, seed {seed}",
     )
     try:
         swf.write(sys.stdout, lines, comments=comments)

@@ -69,8 +69,8 @@ def yardstick(
     work = work_of(settings, [seed])
     if out is not None:
         place.make_out(out)
-    made = place.execute(work)
-    runs = Sweep(settings, [seed], made).rows()
+    campaign = place.execute(work)
+    runs = Sweep(settings, [seed], campaign).rows()
     rows = benchmark.table(runs, entries)
     if out is not None:
         _write(rows, runs, out)
@@ -79,15 +79,15 @@ def yardstick(
         "version": VERSION,
         "cells": count,
         "seed": seed,
-        "interrupted": made.is_interrupted,
+        "interrupted": campaign.is_interrupted,
         "policies": shared.plain_rows(rows),
     }
     note = f"{count} cells, seed {seed}; ratios to the reference, below 1 is better"
     shared.show(
-        document, as_json=as_json, text=lambda: f"{_text(rows)}\n{note}", replaced=made.replaced
+        document, as_json=as_json, text=lambda: f"{_text(rows)}\n{note}", replaced=campaign.replaced
     )
-    if made.is_interrupted:
-        shared.leave(f": {len(made.finished)} of {len(work.items)} runs")
+    if campaign.is_interrupted:
+        shared.leave(f": {len(campaign.finished)} of {len(work.items)} runs")
 
 
 HEADS = (

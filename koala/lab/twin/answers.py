@@ -76,7 +76,7 @@ def answer(folder: Folder, question: str, alone: Row, runs: Sequence[Row]) -> An
 
     def over(name: str, scale: float = 1.0) -> Interval:
         values = [scale * float(row.get(name, nan)) for row in runs]
-        return interval([one for one in values if not isnan(one)])
+        return interval([value for value in values if not isnan(value)])
 
     sites = []
     for site in folder.sites:
@@ -163,11 +163,11 @@ LIMITS = (
 
 
 def _head(found: Answer) -> Iterator[str]:
-    sites = ", ".join(f"{one.name} ({one.processors})" for one in found.sites)
+    sites = ", ".join(f"{site.name} ({site.processors})" for site in found.sites)
     yield f"# Co-allocation on {sites}"
     yield ""
     yield (
-        f"{counted(sum(one.jobs for one in found.sites), 'recorded job')} in"
+        f"{counted(sum(site.jobs for site in found.sites), 'recorded job')} in"
         f" {duration(found.folder.period_s)}, and in addition {found.question}."
     )
     yield f"Means of {counted(found.replications, 'run')} with 95 % confidence intervals."

@@ -108,20 +108,22 @@ def read_recordings(
         files = ", ".join(str(path) for _, path in recordings)
         raise WorkloadError(f"{files}: no job that ran ({detail})")
     names = sorted({job.site for job in jobs})
-    given = dict(processors or {})
-    for name in given.keys() - set(names):
-        raise ConfigError(f"--processors {name}={given[name]}: sites are {', '.join(names)}")
+    wanted = dict(processors or {})
+    for name in wanted.keys() - set(names):
+        raise ConfigError(f"--processors {name}={wanted[name]}: sites are {', '.join(names)}")
     sites = []
     for name in names:
         own = tuple(job for job in jobs if job.site == name)
         used = peak(own)
-        if given.get(name, used) < used:
+        if wanted.get(name, used) < used:
             raise ConfigError(
-                f"--processors {name}={given[name]} (expected {used} or more, as so many were"
+                f"--processors {name}={wanted[name]} (expected {used} or more, as so many were"
                 " used at a time)"
             )
         sites.append(
-            TwinSite(name=name, processors=given.get(name, used), is_given=name in given, jobs=own)
+            TwinSite(
+                name=name, processors=wanted.get(name, used), is_given=name in wanted, jobs=own
+            )
         )
     return Twin(sites=tuple(sites), begin_at=min(job.submit_at for job in jobs), counts=counts)
 

@@ -117,10 +117,10 @@ def ordered(
     if not usable:
         raise ValueError("ends before it starts")
     if submit is not None:
-        usable = [one for one in usable if one[0] >= submit[0]] or usable
+        usable = [span for span in usable if span[0] >= submit[0]] or usable
     chosen = usable[0]
     if elapsed_s is not None:
-        chosen = min(usable, key=lambda one: abs(one[1] - one[0] - elapsed_s))
+        chosen = min(usable, key=lambda span: abs(span[1] - span[0] - elapsed_s))
     return *chosen, len(choices) > 1
 
 

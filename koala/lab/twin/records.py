@@ -96,7 +96,7 @@ class Counts:
         yield counted(self.kept, "job")
         yield from (f"  {count} {note}" for note, count in _ordered(Note, self.notes))
         yield from (f"{count} left out: {why}" for why, count in _ordered(Skip, self.skipped))
-        yield from (f"  {one}" for one in self.malformed)
+        yield from (f"  {line}" for line in self.malformed)
 
     def document(self) -> dict[str, object]:
         """Return the counts for JSON."""
@@ -109,7 +109,7 @@ class Counts:
 
 
 def _ordered(kind: Iterable[Word], counts: Counter[Word]) -> Iterator[tuple[Word, int]]:
-    return ((one, counts[one]) for one in kind if counts[one])
+    return ((reason, counts[reason]) for reason in kind if counts[reason])
 
 
 def merged(sources: Iterable[tuple[str, Iterable[Read]]], counts: Counts) -> list[Record]:
@@ -117,15 +117,15 @@ def merged(sources: Iterable[tuple[str, Iterable[Read]]], counts: Counts) -> lis
     have, the one that knows its end counts."""
     found: dict[Key, Record] = {}
     for source, reads in sources:
-        for one in reads:
-            if isinstance(one, Skipped):
-                counts.skip(source, one)
+        for read in reads:
+            if isinstance(read, Skipped):
+                counts.skip(source, read)
                 continue
-            known = found.get(one.key)
+            known = found.get(read.key)
             if known is not None:
                 counts.skipped[Skip.REPEATED] += 1
-            if known is None or (known.end_at is None and _is_later(one, known)):
-                found[one.key] = one
+            if known is None or (known.end_at is None and _is_later(read, known)):
+                found[read.key] = read
     jobs = sorted(
         _timed(found.values()), key=lambda one: (one.submit_at, one.start_at, one.site, one.job)
     )

@@ -36,6 +36,9 @@ class ClaimCost(Record, frozen=True, kw_only=True):
     """Processor-seconds from the pass of the barrier to the end."""
     held_s: float = 0.0
     """Processor-seconds from check-in to the pass, or until now while it waits."""
+    forwarded_bytes: int = 0
+    """Bytes that its program moved to and from ports of others through the grid; known at its end.
+    """
     wasted_s: float = 0.0
     """All of its processor-seconds if it ended without a pass, or its attempt was given up."""
     stated_at: Moment | None = None
@@ -81,6 +84,9 @@ class ReportRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Largest such skew."""
     failed_claims: int
     """Claims that ended by a fault of their site."""
+    forwarded_bytes: int = 0
+    """Bytes moved to and from ports of others through the grid, by claims that ended in the period.
+    """
     setbacks: int
     """Attempts that were given up; by site: counted at each site where they were placed."""
     starts_stated: int = 0

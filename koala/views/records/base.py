@@ -28,11 +28,11 @@ class Moment(datetime):
     def of(cls, seconds: float) -> Moment:
         """Make the instant that is so many seconds after 1970."""
         try:
-            made = cls.fromtimestamp(seconds, UTC)
+            moment = cls.fromtimestamp(seconds, UTC)
         except (OverflowError, ValueError, OSError):
-            made = cls(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-        made._seconds = float(seconds)
-        return made
+            moment = cls(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+        moment._seconds = float(seconds)
+        return moment
 
     def __float__(self) -> float:
         try:

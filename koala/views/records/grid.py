@@ -56,7 +56,7 @@ class LocalQueue(Record, frozen=True, kw_only=True):
     processors: int | None = None
     """Most processors."""
     hosts: int | None = None
-    """Most machines."""
+    """Most nodes."""
 
 
 class Resources(Record, frozen=True, kw_only=True):
@@ -65,17 +65,17 @@ class Resources(Record, frozen=True, kw_only=True):
     gpu_types: tuple[str, ...] = ()
     """Types of its GPUs."""
     host_gpus: int = 0
-    """Most GPUs of one machine; 0: unknown."""
+    """Most GPUs of one node; 0: unknown."""
     features: tuple[str, ...] = ()
-    """Features of its machines."""
+    """Features of its nodes."""
     licenses: Mapping[str, int] = {}
     """Licences by name, with their number."""
     queues: tuple[LocalQueue, ...] = ()
     """Queues of its batch system."""
     host_memory_mb: int = 0
-    """Most memory of one machine, in megabytes; 0: unknown."""
+    """Most memory of one node, in megabytes; 0: unknown."""
     host_processors: int = 0
-    """Processors of its smallest machine; 0: unknown."""
+    """Processors of its smallest node; 0: unknown."""
     unit: int = 0
     """A claim gets a multiple of so many processors; 0: what it asks for."""
 
@@ -136,6 +136,8 @@ class SiteStatus(Record, frozen=True, kw_only=True):
     not at all."""
     gate_tried: str = ""
     """Result of the last probe of the gate, with its date; empty: unknown."""
+    books: str = ""
+    """How it books processors for a claim with a known start; empty: not at all."""
     trouble: str = ""
     """The reason, for its administrator, why it takes no new claims, or none of some accounts."""
     why_idle: str = ""

@@ -289,6 +289,31 @@ class Deadline(Record, frozen=True, kw_only=True):
     """Claiming tries that are left."""
 
 
+class PortWay(Record, frozen=True, kw_only=True):
+    """Way of one component to a port of another one."""
+
+    name: str
+    """Name of the port."""
+    owner: str
+    """Label of the component that listens."""
+    component: str
+    """Label of the component that connects."""
+    is_forwarded: bool = False
+    """True: through the grid; false: directly."""
+    problem: str = ""
+    """Why it is not reached directly; empty: it is."""
+    rtt_s: float | None = None
+    """Round trip, of the test or of the newest connection through the grid; null: none yet."""
+    connections: int = 0
+    """Connections through the grid so far, by the newest report."""
+    moved_bytes: int = 0
+    """Bytes that these have moved, in both directions."""
+    rate_bps: float | None = None
+    """Bytes a second, over the seconds in which any moved; null: none yet."""
+    words: str = ""
+    """All of this as a sentence."""
+
+
 class JobProgress(Record, frozen=True, kw_only=True):
     """Progress of components that are kept together."""
 
@@ -367,6 +392,8 @@ class JobDetails(JobSummary, frozen=True, kw_only=True):
     """Points A to E, and the times between them."""
     deadline: Deadline | None = None
     """Its deadline; null: none."""
+    total: str = ""
+    """What a flexible job asks for, of which `parts` is how it is split; empty for others."""
     parts: tuple[Part, ...] = ()
     """Its components."""
     expected: ExpectedStart | None = None
@@ -377,6 +404,8 @@ class JobDetails(JobSummary, frozen=True, kw_only=True):
     """Size of a malleable job in its attempt; null: the job is not, or is not placed."""
     transfers: tuple[Transfer, ...] = ()
     """Copies of input files in the last attempt."""
+    ports: tuple[PortWay, ...] = ()
+    """Ways to ports of components in the last attempt."""
     claims_stopping: int = 0
     """Claims of a job that is over that sites have not confirmed as stopped."""
     charges: tuple[ClaimCost, ...] = ()

@@ -12,7 +12,7 @@ from koala.common.runtime.plugins import outside_names
 from koala.errors import ConfigError, DeniedError, ExhaustedError, KoalaError
 from koala.policies import BUILT_IN, names_of
 from koala.web.pages.viewer import Viewer, signed_in
-from koala.web.past_runs import PastRuns, ReaderGoneError, Words, command
+from koala.web.past_runs import Chosen, PastRuns, ReaderGoneError, command
 from koala.web.playback import (
     COLUMNS,
     RUNS,
@@ -77,7 +77,7 @@ def _past(request: Request) -> PastRuns:
     return past
 
 
-async def _read(request: Request, viewer: Viewer, changes: Words) -> PastRun:
+async def _read(request: Request, viewer: Viewer, changes: Chosen) -> PastRun:
     """Return a run. Raises DeniedError, and what `PastRuns.read` raises."""
     past = _past(request)
     _ = past.journal  # a page that is not there is not denied
@@ -86,13 +86,13 @@ async def _read(request: Request, viewer: Viewer, changes: Words) -> PastRun:
     return await past.read(changes, is_gone=request.is_disconnected)
 
 
-def _changes(request: Request) -> Words:
+def _changes(request: Request) -> Chosen:
     """Read the changes of an address. Fields that are empty change nothing."""
     return tuple(word for text in request.query_params.getlist("with") for word in text.split())
 
 
 def _offered() -> set[str]:
-    """Changes that the form has as choices; others are in its field for text."""
+    """Chosen that the form has as choices; others are in its field for text."""
     return {f"{slot}={name}" for slot, names in _policies().items() for name in names}
 
 

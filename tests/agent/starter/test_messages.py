@@ -23,7 +23,10 @@ SAMPLES: dict[str, Any] = {
     "tuple[int, int]": (1, 2),
     "tuple[int, int] | None": (1, 2),
     "tuple[tuple[str, int], ...]": (("a", 1),),
-    "tuple[tuple[str, str, int, str], ...]": (("a", "b", 1, "c"),),
+    "tuple[tuple[str, float], ...]": (("a", 1.5),),
+    "tuple[tuple[str, str, int, str, bool], ...]": (("a", "b", 1, "c", True),),
+    "tuple[tuple[str, int, float, str], ...]": (("a", 1, 1.5, "b"),),
+    "tuple[tuple[str, str, int, int, float, float], ...]": (("a", "b", 1, 2, 1.5, 2.5),),
 }
 """A value for each type of field."""
 

@@ -219,7 +219,7 @@ PATHS: dict[str, object] = {
     "label": "a1",
     "address": "here",
     "listens": [29500],
-    "targets": [["b1", "there", 29500, "j1/1/1/1"]],
+    "targets": [["b1", "there", 29500, "j1/1/1/1", False]],
     "limit_s": 5.0,
 }
 
@@ -233,13 +233,14 @@ def test_paths_are_tried_once_and_the_answer_is_always_the_same() -> None:
                 label="a1",
                 address="here",
                 listens=(29500,),
-                targets=(("b1", "there", 29500, "j1/1/1/1"),),
+                targets=(("b1", "there", 29500, "j1/1/1/1", False),),
                 limit_s=5.0,
             )
         )
     ]
     assert script.hear(1.1, "paths", **PATHS) == []
-    answer = Send(message={"kind": "tried", "problem": "a1 -> b1:29500 refused"})
+    problem = "a1 -> b1:29500 refused"
+    answer = Send(message={"kind": "tried", "problem": problem, "reached": [], "ports": []})
     assert answer in script.tell(PathsProbed(problem="a1 -> b1:29500 refused"), 2.0)
     assert answer in script.hear(3.0, "paths", **PATHS)
 

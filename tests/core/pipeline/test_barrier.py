@@ -7,7 +7,6 @@ import pytest
 from koala.core.model.actions import (
     AcknowledgeClaim,
     ArmClaim,
-    ClaimProcessors,
     PublishOutputs,
     ReleaseClaim,
     StartTransfer,
@@ -19,8 +18,6 @@ from koala.core.model.values import ClaimId, SiteName
 from tests.core.conftest import Begin
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
-
-NEVER = ArmNumber(epoch=9, counter=9)
 
 
 @pytest.fixture
@@ -53,11 +50,6 @@ def test_the_bundle_names_all_members(granted: Script) -> None:
     ]
 
 
-def test_no_arm_before_all_are_granted(script: Script) -> None:
-    script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4)).claimed("j1")
-    script.grant("j1/1/0/1").expect_nothing()
-
-
 def test_no_arm_before_the_start_time_is_near(begin: Begin) -> None:
     script = begin(start="jst", bandwidth_default_bps=10.0).ignore(StartTransfer)
     script.tell(a_site("home", 1), a_site("a", 4)).replica("data", "home")
@@ -73,15 +65,6 @@ def test_the_barrier_stays_closed_while_a_transfer_runs(begin: Begin) -> None:
     script.at(200).expect_nothing()
     script.fetched("j1/1/t1", took_s=200.0)
     assert script.expect(ArmClaim, at=200).release_at == 200.05
-
-
-def test_the_release_comes_with_the_last_armed_and_is_one(granted: Script) -> None:
-    number, claims = granted.armings("j1")
-    granted.arm(claims[0], number).expect_nothing()
-    granted.arm(claims[1], number)
-    assert [r.claim for r in granted.take(ReleaseClaim)] == claims
-    assert granted.phase("j1") == "Releasing"
-    granted.arm(claims[1], number).arm(claims[0], number).expect_nothing()
 
 
 def test_t_lies_ahead_of_the_decision_by_the_lead(granted: Script) -> None:
@@ -107,13 +90,6 @@ def test_t_comes_well_before_what_starters_promised(begin: Begin) -> None:
     number, claims = script.armings("j1")
     script.at(1.9).arm(claims[0], number)
     assert script.take(ReleaseClaim)[0].release_at == pytest.approx(2.5)
-
-
-def test_armed_under_another_number_does_not_count(granted: Script) -> None:
-    number, claims = granted.armings("j1")
-    granted.unchanged_by(ClaimArmed(claim=ClaimId(claims[0]), number=NEVER))
-    granted.arm(claims[1], number).expect_nothing()
-    assert granted.phase("j1") == "Starting"
 
 
 def test_not_all_armed_in_time_is_armed_again_with_a_longer_lead(granted: Script) -> None:
@@ -198,24 +174,6 @@ def test_an_armed_at_the_instant_t_is_too_late(granted: Script) -> None:
     granted.drop()
 
 
-def test_a_job_runs_when_all_members_have_passed(released: Script) -> None:
-    released.at(0.05).passed("j1/1/0/1")
-    assert released.phase("j1") == "Releasing"
-    released.passed("j1/1/1/1")
-    assert released.phase("j1") == "Running"
-
-
-def test_a_job_is_finished_when_all_have_ended_well(released: Script) -> None:
-    released.heed(AcknowledgeClaim).passed("j1/1/0/1", "j1/1/1/1").exits("j1/1/0/1")
-    released.expect(AcknowledgeClaim, claim="j1/1/0/1", site="a")
-    assert released.phase("j1") == "Running"
-    released.exits("j1/1/1/1")
-    released.expect(AcknowledgeClaim, claim="j1/1/1/1")
-    released.expect(PublishOutputs, job="j1", attempt=1)
-    assert released.phase("j1") == "Finished"
-    assert not released.scheduler.ledger
-
-
 def test_programs_may_be_over_before_the_last_pass_is_told(released: Script) -> None:
     released.passed("j1/1/0/1").exits("j1/1/0/1").exits("j1/1/1/1")
     released.expect(PublishOutputs)
@@ -237,32 +195,6 @@ def test_the_skew_is_the_difference_of_the_passes(released: Script) -> None:
 # --- setbacks and the fence ---
 
 
-def test_before_the_release_the_job_is_placed_again_though_stops_are_pending(
-    granted: Script,
-) -> None:
-    """Without a Release nothing of it can ever pass."""
-    granted.take(ArmClaim)
-    granted.gone("j1/1/0/1", EndKind.HOLD)
-    granted.expect(StopClaim, claim="j1/1/1/1")
-    assert granted.phase("j1") == "Placing"
-    granted.report("a", 4).report("b", 0).tell(a_site("c", 4)).at(1)
-    assert granted.phase("j1") == "Claiming"
-    assert list(granted.scheduler.ledger) == ["j1/1/1/1", "j1/2/0/1", "j1/2/1/1"]
-    assert len(granted.take(ClaimProcessors)) == 2
-
-
-def test_after_the_release_the_job_waits_until_every_member_is_gone(released: Script) -> None:
-    released.passed("j1/1/0/1").gone("j1/1/1/1", EndKind.LATE)
-    released.expect(StopClaim, claim="j1/1/0/1")
-    assert released.phase("j1") == "Stopping"
-    released.report("a", 4).report("b", 4).at(1000).expect_nothing()
-    assert released.phase("j1") == "Stopping"
-    released.gone("j1/1/0/1", EndKind.STOPPED)
-    assert released.phase("j1") in ("Placing", "Claiming")
-    released.drop()
-    assert released.job("j1").attempts == 2
-
-
 def test_a_partial_start_is_called_by_its_name(released: Script) -> None:
     released.passed("j1/1/0/1").gone("j1/1/1/1", EndKind.LATE).drop()
     assert released.reason("j1").startswith("partial start: 1 at b: late")
@@ -274,34 +206,6 @@ def test_a_pass_that_is_told_after_the_setback_makes_it_a_partial_start(released
     assert "partial start" not in released.story("j1")
     released.passed("j1/1/0/1")
     assert "partial start: 0 at a had passed" in released.story("j1")
-
-
-def test_nobody_passed_is_no_partial_start(released: Script) -> None:
-    released.gone("j1/1/1/1", EndKind.LATE).drop()
-    assert released.reason("j1").startswith("1 at b: late")
-
-
-def test_a_fenced_claim_ends_the_wait(released: Script) -> None:
-    released.passed("j1/1/0/1").gone("j1/1/1/1", EndKind.VANISHED).drop()
-    released.disconnect("a").heed(AcknowledgeClaim).fence("j1/1/0/1")
-    assert not released.take(AcknowledgeClaim)
-    assert released.phase("j1") in ("Placing", "Claiming")
-    released.drop()
-
-
-def test_silence_after_the_release_is_no_outcome(released: Script) -> None:
-    released.at(86_400).expect_nothing()
-    assert released.phase("j1") == "Releasing"
-
-
-def test_a_stop_is_told_once_and_pending_until_gone(released: Script) -> None:
-    released.passed("j1/1/0/1", "j1/1/1/1").cancel("j1")
-    assert len(released.take(StopClaim)) == 2
-    assert released.phase("j1") == "Cancelled"
-    wanted = released.scheduler.wanted(SiteName("a"))
-    assert [stop.claim for stop in wanted.stops] == ["j1/1/0/1"]
-    released.gone("j1/1/0/1").gone("j1/1/1/1", EndKind.STOPPED)
-    assert not released.scheduler.ledger
 
 
 def test_an_armed_from_before_a_restart_still_counts(granted: Script) -> None:

@@ -14,7 +14,6 @@ from koala.core.model.values import FileName, JobId, SiteName, TransferId
 from koala.core.queries import booked_bandwidth
 from koala.policies import chosen
 from koala.views.documents import job_document
-from koala.views.explain import why
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
@@ -64,20 +63,6 @@ def test_several_files_share_what_was_booked_for_their_component() -> None:
     assert [order.booked_bps for order in orders] == [45.0, 5.0]
     assert booked_bandwidth(script.scheduler) == {(HOME, DELFT): 50.0}
     assert job_document(script.scheduler, JobId("j1"))["timeline"]["transfer_estimate_s"] == 20.0
-
-
-def test_who_finds_the_link_booked_gets_what_is_left_of_it_or_waits() -> None:
-    script = a_grid(preferred_mips=400.0).replica("data", "home", 1000).ignore(ClaimProcessors)
-    script.tell(reader("j1", length_mi=25_000.0))
-    assert script.expect(StartTransfer).booked_bps == 80.0
-    script.tell(reader("j2", length_mi=25_000.0))
-    assert script.expect(StartTransfer).booked_bps == 20.0  # which makes 500 MIPS
-    script.tell(reader("j3", length_mi=25_000.0)).expect_nothing()
-    assert script.phase("j3") == "Placing"
-    lines = why(script.scheduler, JobId("j3"), script.now)
-    assert any("the best rate now is 0 MIPS, at delft; 400 are preferred" in s for s in lines), (
-        lines
-    )
 
 
 def test_what_was_booked_is_free_when_the_copy_is_done() -> None:

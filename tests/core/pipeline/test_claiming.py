@@ -348,16 +348,6 @@ def test_nobody_is_preempted_where_the_claim_would_not_start(begin: Begin) -> No
     high(script, 8).at(0.9).expect_nothing()
 
 
-def test_a_job_in_releasing_is_never_preempted(begin: Begin) -> None:
-    """It may have started: nobody can know yet."""
-    script = begin(bandwidth_default_bps=10.0).ignore(StartTransfer)
-    script.tell(a_site("delft", 8, starts_after_stop=True), a_job("low", 8))
-    script.started("low")
-    script.tell(a_site("home", 1)).replica("data", "home", 10)
-    high(script, 8).at(0.9).expect_nothing()
-    assert script.phase("low") == "Releasing"
-
-
 def test_victims_stop_in_descending_order_of_their_start_no_more_than_needed(
     begin: Begin,
 ) -> None:

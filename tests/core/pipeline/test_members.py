@@ -55,27 +55,12 @@ def quorum_running(script: Script) -> Script:
     return script
 
 
-def test_after_the_pass_a_quorum_goes_on_with_k_alive(script: Script) -> None:
-    quorum_running(script).gone("j1/1/0/1", EndKind.VANISHED).expect_nothing()
-    assert script.phase("j1") == "Running"
-    script.exits("j1/1/1/1").exits("j1/1/2/1")
-    script.expect(PublishOutputs)
-    assert script.phase("j1") == "Finished"
-
-
 def test_a_program_of_a_quorum_may_fail(script: Script) -> None:
     quorum_running(script).exits("j1/1/0/1", 1).expect_nothing()
     assert script.phase("j1") == "Running"
     script.exits("j1/1/1/1", 1)
     script.expect(StopClaim, claim="j1/1/2/1")
     assert script.phase("j1") == "Failed"
-
-
-def test_with_fewer_than_k_alive_a_quorum_is_placed_again(script: Script) -> None:
-    quorum_running(script).gone("j1/1/0/1", EndKind.VANISHED)
-    script.gone("j1/1/1/1", EndKind.VANISHED)
-    script.expect(StopClaim, claim="j1/1/2/1")
-    assert script.phase("j1") == "Stopping"
 
 
 def test_a_loose_component_that_is_not_granted_by_the_start_is_dropped(script: Script) -> None:

@@ -32,13 +32,6 @@ def test_a_job_that_fits_is_placed_and_claimed_at_once(script: Script) -> None:
     assert script.phase("j1") == "Claiming"
 
 
-def test_a_job_waits_until_enough_is_idle(script: Script) -> None:
-    script.tell(a_site("delft", 8, idle=3), a_job("j1", 4))
-    assert script.phase("j1") == "Placing"
-    script.at(10).report("delft", 4)
-    assert script.claimed("j1") == ["j1/1/0/1"]
-
-
 def test_high_priority_goes_first_when_processors_become_idle(script: Script) -> None:
     script.tell(a_site("delft", 8, idle=0), a_job("low", 8), a_job("high", 8, priority=HIGH))
     script.report("delft", 8)
@@ -50,12 +43,6 @@ def test_jobs_behind_one_that_does_not_fit_are_tried_too(script: Script) -> None
     script.tell(a_site("delft", 8, idle=0), a_job("big", 8), a_job("small", 2))
     script.report("delft", 4)
     assert order_of_claims(script) == ["small"]
-
-
-def test_one_scan_does_not_give_the_same_processors_twice(script: Script) -> None:
-    script.tell(a_site("delft", 8, idle=0), a_job("j1", 5), a_job("j2", 5), a_job("j3", 3))
-    script.report("delft", 8)
-    assert order_of_claims(script) == ["j1", "j3"]
 
 
 def test_the_papers_pace_is_one_scan_an_interval_in_the_cycle_high_high_low(begin: Begin) -> None:
@@ -118,13 +105,6 @@ def test_a_delayed_high_priority_job_does_not_overtake(begin: Begin) -> None:
     script.tell(a_site("delft", 8, idle=0), a_job("j1", 1), a_job("j2", 1))
     script.tell(a_job("urgent", 1, priority=HIGH)).cancel("j1")
     assert (script.phase("j2"), script.phase("urgent")) == ("Placing", "Delayed")
-
-
-def test_a_delayed_job_can_be_cancelled(begin: Begin) -> None:
-    script = begin(queue_jobs_max=1)
-    script.tell(a_site("delft", 8, idle=0), a_job("j1", 1), a_job("j2", 1)).cancel("j2")
-    assert script.phase("j2") == "Cancelled"
-    assert script.reason("j2") == "by ann"
 
 
 def test_a_job_that_comes_back_does_not_count_as_over_the_limit(begin: Begin) -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from koala.common.protocol.messages import PathTarget
+from koala.common.protocol.messages import (
+    ClaimEnd,
+    EndKind,
+    PathTarget,
+    PortAddress,
+    PortPath,
+    PortUse,
+)
 from koala.core.model.actions import ArmClaim, ClaimProcessors, StartTransfer, StopClaim, TryPaths
-from koala.core.model.events import ClaimGranted, PathsTried
-from koala.core.model.job_spec import JobType
+from koala.core.model.events import ClaimGone, ClaimGranted, PathsTried, PortsUsed
+from koala.core.model.job_spec import JobSpec, JobType
 from koala.core.model.values import ClaimId, JobId, SiteName, TcpPath
+from koala.daemon.clients.admission import warnings
 from koala.views.explain import why
 from koala_agent.claims.bundle import build_bundle
 from tests.harness.builders import a_component, a_job, a_site
@@ -189,3 +199,83 @@ def test_jobs_of_two_grids_with_the_same_number_have_other_ports() -> None:
 
     assert port(1_790_000_000.25) != port(1_790_000_000.5)
     assert port(7.0) == port(7.0)
+
+
+# Ports that may be reached another way
+
+
+def serving(script: Script, *, forwards: tuple[str, ...] = ("a", "b", "c")) -> Script:
+    """j1 of three components at a, b and c, all granted; the one at a listens at DB."""
+    for site in ("a", "b", "c"):
+        script.tell(a_site(site, 4, address=f"{site}.org", forwards=site in forwards))
+    parts = [a_component(4, site, label=f"{site}1") for site in ("a", "b", "c")]
+    parts[0] = replace(parts[0], ports=(("DB", 5432),))
+    script.tell(a_job("j1", *parts))
+    return script.grant(*script.claimed("j1"))
+
+
+def path(problem: str = "", rtt_s: float = 0.0) -> PortPath:
+    return PortPath(claim=ClaimId(A), port=5432, problem=problem, rtt_s=rtt_s)
+
+
+def test_the_port_of_a_component_is_tried_from_each_other_one(script: Script) -> None:
+    first, second, third = serving(script).take(TryPaths)
+    assert (first.listens, first.targets) == ((5432,), ())
+    assert (second.listens, second.targets) == ((), third.targets)
+    assert second.targets == (
+        PathTarget(label="a1", address="a.org", port=5432, claim=ClaimId(A), may_fail=True),
+    )
+
+
+def test_who_does_not_reach_a_port_goes_through_the_grid(script: Script) -> None:
+    serving(script).take(TryPaths)
+    script.tell(tried(A), PathsTried(claim=ClaimId(B), ports=(path(rtt_s=0.01),)))
+    script.tell(PathsTried(claim=ClaimId(C), ports=(path("refused"),)))
+    arms = {arm.claim: arm.ports for arm in script.take(ArmClaim)}
+    direct = PortAddress(name="DB", claim=ClaimId(A), address="a.org", port=5432)
+    forwarded = replace(direct, is_forwarded=True)
+    assert arms == {A: (forwarded,), B: (direct,), C: (forwarded,)}
+
+
+def test_nobody_is_forwarded_when_all_reach_the_port(script: Script) -> None:
+    serving(script).take(TryPaths)
+    script.tell(tried(A), *[PathsTried(claim=ClaimId(c), ports=(path(),)) for c in (B, C)])
+    assert not any(port.is_forwarded for arm in script.take(ArmClaim) for port in arm.ports)
+
+
+@pytest.mark.parametrize("mute", ["a", "c"])
+def test_a_site_that_carries_no_connections_needs_the_path(script: Script, mute: str) -> None:
+    serving(script, forwards=tuple({"a", "b", "c"} - {mute})).take(TryPaths)
+    script.ignore(StopClaim).tell(PathsTried(claim=ClaimId(C), ports=(path("refused"),)))
+    reason = f"pre-flight: DB: c1 -> a1:5432 refused, and {mute} carries no connections"
+    assert reason in script.story("j1")
+
+
+def test_what_went_through_the_grid_is_charged(script: Script) -> None:
+    serving(script).take(TryPaths)
+    reports = [PathsTried(claim=ClaimId(c), ports=(path("refused"),)) for c in (B, C)]
+    script.tell(tried(A), *reports).released("j1")
+    use = PortUse(
+        name="DB", claim=ClaimId(A), connections=2, size_bytes=900, busy_s=3.0, rtt_s=0.02
+    )
+    script.tell(PortsUsed(claim=ClaimId(B), ports=(use,)))
+    attempt = script.scheduler.jobs[JobId("j1")].attempt
+    assert attempt is not None
+    assert attempt.members[1].used == (use,)
+    end = ClaimEnd(kind=EndKind.EXITED, statuses=(0,), forwarded_bytes=1000)
+    script.tell(ClaimGone(claim=ClaimId(B), end=end))
+    (charge,) = script.scheduler.jobs[JobId("j1")].charges
+    assert charge.forwarded_bytes == 1000
+
+
+def test_routes_that_were_missed_are_known_until_they_are_there(script: Script) -> None:
+    serving(script).take(TryPaths)
+    script.tell(PathsTried(claim=ClaimId(C), ports=(path("refused"),)))
+    script.tell(PathsTried(claim=ClaimId(B), ports=(path(),)))
+    unreached = {site.name: set(site.unreached) for site in script.scheduler.sites.values()}
+    assert unreached == {"a": set(), "b": set(), "c": {"a"}}
+    parts = [a_component(1, site) for site in ("a", "c")]
+    needy = JobSpec(components=tuple(parts), connect=(ALL,))
+    (warned,) = warnings(needy, script.scheduler, {})
+    assert "nodes of c did not reach those of a" in warned
+    assert warnings(replace(needy, connect=()), script.scheduler, {}) == ()

@@ -47,12 +47,6 @@ HOLD_FENCE_S = 60 * 1.001 + 5 + 5
 # --- a site that is cut off ---
 
 
-def test_a_disconnected_site_gets_no_claims(script: Script) -> None:
-    script.tell(a_site("a", 4)).disconnect("a").tell(a_job("j1", 1)).expect_nothing()
-    script.tell(a_site("a", 4))
-    script.claimed("j1")
-
-
 def test_a_claim_at_a_silent_site_is_given_up_after_the_hold_lease(script: Script) -> None:
     script.tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4)).ignore(ArmClaim)
     script.grant(*script.claimed("j1")).change(arms_max=1000, late_max_s=2.0)
@@ -63,15 +57,6 @@ def test_a_claim_at_a_silent_site_is_given_up_after_the_hold_lease(script: Scrip
     assert "a has been silent past the hold lease" in script.story("j1")
 
 
-def test_a_site_that_comes_back_in_time_changes_nothing(script: Script) -> None:
-    script.ignore(ArmClaim).change(arms_max=1000).tell(a_site("a", 4), a_job("j1", 4))
-    script.grant(*script.claimed("j1")).disconnect("a").at(50).tell(a_site("a", 4))
-    script.at(HOLD_FENCE_S + 10)
-    assert script.phase("j1") == "Starting"
-    script.disconnect("a").at(HOLD_FENCE_S + 60)
-    assert script.phase("j1") == "Starting"
-
-
 def test_silence_is_noticed_though_leases_grew_while_the_site_was_away(script: Script) -> None:
     script.ignore(ArmClaim, StopClaim).change(arms_max=1000)
     script.tell(a_site("a", 4), a_job("j1", 4))
@@ -80,16 +65,6 @@ def test_silence_is_noticed_though_leases_grew_while_the_site_was_away(script: S
     assert script.phase("j1") == "Starting"
     script.at(HOLD_FENCE_S + 60)
     assert script.phase("j1") == "Placing"
-
-
-def test_a_running_job_waits_for_a_silent_site_until_the_fence(script: Script) -> None:
-    script.tell(a_site("a", 4), a_job("j1", 4))
-    script.running("j1")
-    script.disconnect("a").at(10_000).expect_nothing()
-    assert script.phase("j1") == "Running"
-    script.fence("j1/1/0/1")
-    assert script.phase("j1") == "Placing"
-    assert script.scheduler.sites[A].errors == 1
 
 
 def test_a_site_that_is_there_is_asked_to_stop_what_is_silent(script: Script) -> None:
@@ -119,16 +94,6 @@ def test_what_ended_well_before_the_stop_came_is_not_run_again(script: Script) -
     script.fence("j1/1/0/1").expect(StopClaim, claim="j1/1/0/1")
     script.exits("j1/1/0/1").drop()
     assert script.phase("j1") == "Finished"
-
-
-def test_nothing_runs_without_a_release_whatever_an_agent_says(script: Script) -> None:
-    """Else the others would be released without it."""
-    script.heed(AcknowledgeClaim).tell(a_site("a", 4), a_site("b", 4), a_job("j1", 4, 4))
-    first, second = script.claimed("j1")
-    script.exits(first).expect(StopClaim, claim=second)
-    assert script.phase("j1") in ("Placing", "Claiming")
-    assert "said to have run without a Release" in script.story("j1")
-    script.drop()
 
 
 def test_a_site_declared_lost_frees_its_jobs_at_once(script: Script) -> None:
@@ -207,16 +172,6 @@ def test_after_a_restart_grants_heard_in_the_inventory_let_the_job_go_on(script:
     number, _ = script.armings("j1")
     assert number.epoch == 2
     script.drop()
-
-
-def test_a_release_is_wanted_again_after_a_restart_always_the_same(script: Script) -> None:
-    script.tell(a_site("a", 4), a_job("j1", 4))
-    script.grant(*script.claimed("j1"))
-    number, claims = script.armings("j1")
-    script.arm(claims[0], number)
-    first = script.expect(ReleaseClaim)
-    script.tell(DaemonStarted(epoch=2), a_site("a", 4)).at(100)
-    assert script.scheduler.wanted(A).releases == (first,)
 
 
 # --- late, doubled, foreign ---

@@ -14,7 +14,7 @@ from koala.core.model.actions import (
     StartTransfer,
     StopClaim,
 )
-from koala.core.model.events import JobCancelRequested, SiteDrained, SiteResumed, TransferFailed
+from koala.core.model.events import JobCancelRequested, SiteResumed, TransferFailed
 from koala.core.model.grid import Site
 from koala.core.model.job import EndKind
 from koala.core.model.values import JobId, SiteName, TransferId, UserName
@@ -44,13 +44,6 @@ def test_a_failed_claim_returns_the_whole_job_and_counts_against_its_site(script
     script.expect(StopClaim, claim="j1/1/0/1")
     assert script.phase("j1") == "Placing"
     assert (site(script, "a").errors, site(script, "b").errors) == (0, 1)
-
-
-def test_a_node_that_vanishes_returns_the_whole_job(running: Script) -> None:
-    running.gone("j1/1/0/1", EndKind.VANISHED)
-    running.expect(StopClaim, claim="j1/1/1/1")
-    assert running.phase("j1") == "Stopping"
-    assert (site(running, "a").errors, site(running, "b").errors) == (1, 0)
 
 
 def test_an_attempt_fails_once_however_many_components_vanish(running: Script) -> None:
@@ -146,16 +139,6 @@ def test_a_lost_lease_counts_unless_the_daemon_itself_was_away(begin: Begin) -> 
     script.at(100).tell(a_job("j2", 1)).drop()
     script.gone("j2/1/0/1", EndKind.LEASE).drop()
     assert site(script, "a").errors == 1
-
-
-def test_a_component_that_ends_well_resets_the_count(running: Script) -> None:
-    site(running, "a")
-    running.tell(a_site("c", 1), a_job("bad", a_component(1, "c"))).claimed("bad")
-    running.gone("bad/1/0/1", EndKind.FAILED).cancel("bad")
-    assert site(running, "c").errors == 1
-    running.tell(a_job("good", a_component(1, "c")))
-    running.exits(running.running("good")[0])
-    assert site(running, "c").errors == 0
 
 
 def fail_at(script: Script, name: str, times: int) -> None:
@@ -289,17 +272,6 @@ def test_it_is_told_where_a_file_is_that_nobody_can_give_and_how_that_ends(begin
     ]
 
 
-def test_at_the_threshold_a_site_is_unusable(script: Script) -> None:
-    script.tell(a_site("a", 4))
-    fail_at(script, "a", 2)
-    assert site(script, "a").unusable_until is None
-    fail_at(script, "a", 1)
-    assert site(script, "a").unusable_until == 600
-    script.tell(a_job("j1", 1)).expect_nothing()
-    told = [said.text for said in script.said if said.site == "a"]
-    assert "unusable after 3 consecutive errors; the last: failed" in told
-
-
 def test_an_unusable_site_rests_and_comes_back_through_one_probe(script: Script) -> None:
     script.tell(a_site("a", 4))
     fail_at(script, "a", 3)
@@ -345,15 +317,6 @@ def test_without_probes_only_an_operator_brings_a_site_back(begin: Begin) -> Non
     script.tell(a_job("j1", 1)).at(1e5).expect_nothing()
     script.tell(SiteResumed(site=SiteName("a"), by=ANN))
     script.claimed("j1")
-
-
-def test_a_drained_site_gets_no_claims_and_keeps_its_jobs(running: Script) -> None:
-    running.tell(a_site("c", 8)).tell(SiteDrained(site=SiteName("c"), by=ANN))
-    running.tell(a_job("j2", 1)).expect_nothing()
-    running.tell(SiteDrained(site=SiteName("a"), by=ANN)).at(100).expect_nothing()
-    assert running.phase("j1") == "Running"
-    running.tell(SiteResumed(site=SiteName("c"), by=ANN))
-    assert running.claimed("j2") == ["j2/1/0/1"]
 
 
 def test_a_failed_job_goes_back_to_the_tail_of_its_own_queue(running: Script) -> None:

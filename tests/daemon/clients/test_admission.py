@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from koala.common.protocol.messages import SiteResources
+from koala.core.digest import digest
 from koala.core.model.events import SiteDisconnected, SiteDrained, SiteRegistered, SiteReported
 from koala.core.model.grid import SiteFacts
 from koala.core.model.job_spec import ComponentSpec, Deadline, InputFile, JobSpec, StartType
@@ -24,6 +26,7 @@ from koala.daemon.clients.admission import (
 )
 from koala.errors import RejectedError, SpecError
 from koala.policies import chosen
+from tests.harness.builders import a_flexible_job
 
 DELFT, LEIDEN = SiteName("delft"), SiteName("leiden")
 NOBODY_LISTED: Mapping[SiteName, UserName | None] = {}
@@ -61,6 +64,31 @@ def test_a_listed_site_that_never_came_may_be_large() -> None:
     check(job(part(100, LEIDEN)), grid(delft=8), {DELFT: None, LEIDEN: None})
     with pytest.raises(RejectedError, match="100"):
         check(job(part(100)), grid(delft=8), {DELFT: None, LEIDEN: UserName("ada")})
+
+
+def test_a_total_that_no_split_can_have_is_refused_with_what_could_be_had() -> None:
+    def total(processors: int, **bounds: Any) -> JobSpec:
+        return a_flexible_job("j1", processors, **bounds).spec
+
+    check(total(12), grid(delft=8, leiden=4), NOBODY_LISTED)
+    check(total(20, least=8, is_malleable=True), grid(delft=8, leiden=4), NOBODY_LISTED)
+    for spec, words in (
+        (total(13), r"13 processors in at most 13 components .* at most 12 could be had \(delft 8"),
+        (total(12, part_min=5), "at most 8 could be had"),
+        (total(12, parts_max=1), "at most 8 could be had"),
+        (total(12, part_min=9), "component 0 wants 9 processors: the largest site is delft with 8"),
+        (total(9, component={"sites": (LEIDEN,)}), r"at most 4 could be had \(leiden 4\)"),
+        (total(4, component={"sites": (SiteName("vu"),)}), "wants site 'vu'"),
+    ):
+        scheduler = grid(delft=8, leiden=4)
+        before = digest(scheduler)
+        with pytest.raises(RejectedError, match=words):
+            check(spec, scheduler, NOBODY_LISTED)
+        assert digest(scheduler) == before
+    assert "have not registered" in check(total(13), grid(delft=8), {LEIDEN: None})[0]
+    away = grid(delft=8, leiden=8)
+    away.handle(SiteDisconnected(site=LEIDEN), 2.0)
+    assert "leiden (disconnected, 8 processors)" in check(total(13), away, NOBODY_LISTED)[0]
 
 
 def test_a_site_of_another_owner_is_not_there() -> None:

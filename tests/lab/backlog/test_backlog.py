@@ -15,6 +15,7 @@ from koala.errors import ConfigError
 from koala.lab.backlog.bound import BoundTask, run_bound, simulate
 from koala.lab.backlog.scenes import DAY_S, Coallocated, Machine, Scene, scene_of
 from koala.lab.backlog.scores import PLAIN, Bounds, Campaign, full, scene_rows, table
+from koala.lab.experiments import Experiment
 from tests.cli.command import koala_here
 
 DAY = int(DAY_S)
@@ -210,5 +211,26 @@ def test_the_page_has_these_settings(tmp_path: Path) -> None:
     ]
     settings = [str(one) for one in full(tuple(scenes))]
     assert settings[0] == "1 h on 10 %, one in 5 days"
-    assert settings[-1] == "1 h on 10 %, one in 5 days, 2 components, redundancy 2"
+    assert settings[-4] == "1 h on 10 %, one in 5 days, 2 components, redundancy 2"
+    assert settings[-1] == "1 h on 10 %, one in 5 days, 100 % of the sites book"
     assert len(settings) == len({*settings}) == len(full(tuple(scenes[:1]))) + 2
+
+
+@pytest.mark.parametrize(("share", "books"), [(0.5, "01010"), (0.25, "00010"), (1.0, "11111")])
+def test_a_share_of_all_machines_books(tmp_path: Path, share: float, books: str) -> None:
+    places = [f"{daily(tmp_path / f'{name}.swf')}:20" for name in "abcde"]
+    scenes = (scene_of("+".join(places[:2])), scene_of("+".join(places[2:])))
+    points = Campaign(scenes=scenes, policies=("book",), bookable=share).points()
+    grids = [point.base.grid for point in points if isinstance(point.base, Experiment)]
+    assert "".join(str(int(site.books)) for grid in grids for site in grid.sites) == books
+
+
+def test_what_is_booked_starts_when_the_others_come_up(tmp_path: Path) -> None:
+    """One machine has room in the afternoons; the other, which is never idle, is booked."""
+    daily(tmp_path / "a.swf")
+    never_idle(tmp_path / "b.swf")
+    scene = scene_of(f"{tmp_path}/a.swf:20+{tmp_path}/b.swf:20")
+    campaign = Campaign(scenes=(scene,), policies=("book",), percent=50, every_s=20 * DAY)
+    waited = campaign.points()[0].base.run().metrics["mean_s"]
+    booked = replace(campaign, bookable=0.5).points()[0].base.run().metrics["mean_s"]
+    assert booked < waited / 2

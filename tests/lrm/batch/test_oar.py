@@ -40,9 +40,9 @@ def test_a_job_is_on_one_machine_and_its_script_is_no_argument() -> None:
     assert lines[:2] == ["#!/bin/sh", 'rm -f "$0"']
     assert lines[-1] == "secret"
     text = words()
-    assert text.startswith(f"{FIRST.directory} {NAME} -n {NAME} -O /dev/null -E /dev/null")
+    assert text.startswith(f"{FIRST.directory} {NAME}  -n {NAME} -O /dev/null -E /dev/null")
     assert text.endswith("--checkpoint 10 --signal 15 -l /host=1/core=4,walltime=0:1:31")
-    assert words(placeholder=replace(FIRST, body="true")).startswith(f" {NAME} -n")
+    assert words(placeholder=replace(FIRST, body="true")).startswith(f" {NAME}  -n")
     assert "--checkpoint" not in words(placeholder=replace(FIRST, time_limit_s=59))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from koala.core import answer_recorder, leases, scheduler, sites
 from koala.core import queries as facts
 from koala.core import snapshot as saving
-from koala.core.model import values
+from koala.core.model import tcp_paths, values
 from koala.core.model.actions import ReleaseClaim
 from koala.core.model.claim import Armed
 from koala.core.model.job import (
@@ -37,7 +37,8 @@ from koala.core.pipeline import (
     start_barrier,
     wanted,
 )
-from koala.daemon.loop import group_commit
+from koala.daemon.files import transfer_tokens
+from koala.daemon.loop import action_dispatcher, group_commit
 from koala.policies import slots
 from tests.swarm import oracle
 from tests.swarm.planted.mutating import Patches, mutant, replaced
@@ -78,6 +79,32 @@ def paths_count_as_open() -> Patches:
         replaced((start_barrier, "with_open_paths"), by=is_open),
         replaced((oracle, "check"), by=check),
     ):
+        yield
+
+
+@mutant
+def closed_ports_count_as_reached() -> Patches:
+    """A component is told the address of a port that it cannot reach."""
+    with replaced((tcp_paths, "closed_path"), by=lambda *_port: None):
+        yield
+
+
+@mutant
+def sites_that_carry_nothing_are_asked_to() -> Patches:
+    """A port is forwarded although one of the sites carries no connections."""
+    with replaced((start_barrier, "_port_without_way"), by=lambda *_member: ""):
+        yield
+
+
+@mutant
+def one_token_for_all_ports() -> Patches:
+    """The token of a port opens those of other jobs."""
+
+    def common(secret: bytes, purpose: Any, _identity: str) -> str:
+        return real(secret, purpose, "all")
+
+    real = transfer_tokens.token
+    with replaced((action_dispatcher, "token"), by=common):
         yield
 
 

@@ -175,6 +175,93 @@ def all_gates_open_after_a_cut() -> Patches:
         yield
 
 
+# Bookings -----------------------------------------------------------------------------------------
+
+
+@mutant
+def bookings_outlive_their_attempt() -> Patches:
+    """A job that ends or is set back gives back its tickets, and forgets its bookings."""
+
+    def withdraw_tickets(state: Any, member: Member) -> None:
+        booked = [name for name in member.tickets if state.ledger[name].begins_at]
+        really_withdraw(state, member, keep=booked)
+        member.tickets = ()
+
+    with replaced((ending, "withdraw_tickets"), by=withdraw_tickets):
+        yield
+
+
+@mutant
+def a_moved_booking_is_not_given_back() -> Patches:
+    """A booking is made again for another instant, and the first one stays."""
+
+    def withdraw_tickets(state: Any, member: Member, *, keep: Any = (), **at: Any) -> None:
+        booked = [name for name in member.tickets if state.ledger[name].begins_at]
+        really_withdraw(state, member, keep=[*keep, *booked], **at)
+
+    def booking_at(state: Any, member: Member, site: SiteName) -> Claim | None:
+        tickets_there = [state.ledger[name] for name in member.tickets]
+        booked = [one for one in tickets_there if one.site == site and one.begins_at]
+        return booked[-1] if booked else None
+
+    new_ones = replaced((tickets, "booking_at"), by=booking_at)
+    with new_ones, replaced((tickets, "withdraw_tickets"), by=withdraw_tickets):
+        yield
+
+
+@mutant
+def instants_of_bookings_are_lost_by_a_cut() -> Patches:
+    """A site that registers again is asked for a booking as for a ticket."""
+    real = wanted.hold
+
+    def hold(*question: Any) -> Any:
+        return replace(real(*question), begins_at=0.0)
+
+    with replaced((wanted, "hold"), by=hold):
+        yield
+
+
+@mutant
+def sites_that_do_not_book_are_booked() -> Patches:
+    """A component is booked at a site that does not book."""
+    with replaced((tickets, "_may_book"), by=lambda *_component: True):
+        yield
+
+
+@mutant
+def refused_bookings_are_asked_for_again_at_once() -> Patches:
+    """The instant for which a site refused a booking is not noted."""
+    real = tickets.on_ticket_gone
+
+    def on_ticket_gone(state: Any, attempt: Attempt, member: Member, *rest: Any) -> None:
+        before = member.not_booked
+        plan, tickets.plan_tickets = tickets.plan_tickets, lambda *_plan: None
+        try:
+            real(state, attempt, member, *rest)
+        finally:
+            tickets.plan_tickets = plan
+        member.not_booked = before
+        plan(state, attempt, rest[-1])
+
+    with replaced((claim_end, "on_ticket_gone"), by=on_ticket_gone):
+        yield
+
+
+@mutant
+def bookings_begin_before_their_instant() -> Patches:
+    """A local queue starts a booked job as soon as its processors are free."""
+    real = queue.LocalQueue.book
+
+    def book(self: Any, key: Any, *, now: float, begin: float, **more: Any) -> bool:
+        is_booked = real(self, key, now=now, begin=begin, **more)
+        if is_booked:
+            self._booked[key] = self._booked[key]._replace(begin=now)
+        return is_booked
+
+    with replaced((queue.LocalQueue, "book"), by=book):
+        yield
+
+
 # The agent and the local queue --------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from koala.common.protocol.names import ClaimId
 from koala.common.protocol.queue_limits import NO_LIMITS, Times
 from koala.common.runtime.disk_space import DiskSpace
 from koala.common.wire.v1 import link_pb2 as pb
-from koala.core.model.values import Seconds
+from koala.core.model.values import Instant, Seconds
 from koala.errors import LocalManagerError, SpecError
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claims.folder import StarterRecord
@@ -181,6 +181,7 @@ class SimulatedFolders(ClaimFolders):
             argv=(json.dumps(spec),),
             may_kill=hold.may_kill,
             is_gated=hold.is_gated,
+            begins_at=hold.begins_at,
             directory=self.folder(claim.id),
         )
 
@@ -198,6 +199,7 @@ class SimulatedManager:
 
     def __init__(self, agent: Agent, *, restored: tuple[ClaimId, ...]) -> None:
         self.gate = agent.gate
+        self.books = agent.books
         self._agent = agent
         self._restored = restored
         self._closed = asyncio.Event()
@@ -236,12 +238,17 @@ class SimulatedManager:
             claim=claim,
             processors=placeholder.processors,
             time_limit_s=placeholder.time_limit_s,
+            begins_at=self._true(placeholder.begins_at),
             is_gated=placeholder.is_gated,
             begin=lambda job: agent.begin(claim, spec, job),
         )
         await self._command(
             lambda answer: agent.batch.submit(job, answer, may_kill=placeholder.may_kill)
         )
+
+    def _true(self, at: Instant) -> Instant:
+        """Return the true instant at which the site's clock shows this; 0 for 0."""
+        return at and max(1e-9, at - self._agent.machine.wall_error_s)
 
     async def set_gate(self, claim: str, *, is_gated: bool) -> None:
         """See LocalManager."""

@@ -94,6 +94,7 @@ class Agent(Process):
         self.batch = batch
         self.sources = sources
         self.gate = facts.gate
+        self.books = facts.books
         self.tells_starts = facts.gate != MUTE
         self.begin = begin
         self.dial = dial
@@ -111,8 +112,10 @@ class Agent(Process):
             mips=facts.mips,
             slots=facts.slots or 0,
             gate=facts.gate,
+            books=facts.books,
             tickets_max=facts.tickets_max or 0,
             held_share_max=facts.held_share_max or 0.0,
+            forwards=facts.forwards,
         )
         self.description = codec.SiteDescription(version="simulated", site=site, facts=told)
         self._settings = SiteSettings(name=site, daemon="daemon", limits=limits)
@@ -169,6 +172,7 @@ class Agent(Process):
                 manager=manager,
                 folders=SimulatedFolders(self),
                 clock=self.machine.boot,
+                calendar=self.machine.wall,
                 commit=lambda writes: self._commit(store, writes),
                 collect=self._collect,
                 mailbox=None if self.shared is None else self._mailbox(self.shared),

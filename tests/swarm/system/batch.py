@@ -56,6 +56,7 @@ class Job:
     is_shut: bool = False  # in force
     runs: Runs | None = None
     is_unwanted: bool = False
+    begins_at: Instant = 0.0  # booked for then; 0: it waits for processors
     queued_at: Instant = 0.0
     end: Ended | None = None
     timers: list[Entry] = field(default_factory=list)
@@ -117,9 +118,11 @@ class BatchSystem:
 
         def obey() -> None:
             if job.claim not in self.jobs:
+                if job.begins_at:
+                    self._book(job)
                 self.jobs[job.claim] = job
                 job.queued_at = self._engine.now
-                if not (may_kill and self._make_room(job)):
+                if not job.begins_at and not (may_kill and self._make_room(job)):
                     estimate_s = min(job.time_limit_s, 1e9)
                     self.queue.submit(job.claim, processors=job.processors, estimate_s=estimate_s)
                     if job.is_gated:
@@ -128,6 +131,29 @@ class BatchSystem:
                 self._advance()
 
         self._command(obey, answer, is_submission=True)
+
+    def _book(self, job: Job) -> None:
+        """Book processors for a job, which may begin a little late. The site may delete the booking
+        before. Raises RequestRefusedError."""
+        now, late_s = self._engine.now, self._plan.stream("bookings").choice((0.0, 0.0, 5.0))
+        begin = job.begins_at + late_s
+        end = begin + min(job.time_limit_s, 1e9)
+        if begin < now or not self.queue.book(
+            job.claim, processors=job.processors, begin=begin, end=end, now=now
+        ):
+            raise RequestRefusedError("the processors are not free then")
+        if self._plan.strikes("booking_revoked", now):
+            in_s = (begin - now) * self._plan.stream("booking revoked").random()
+            self._engine.after(in_s, partial(self._revoke, job))
+
+    def _revoke(self, job: Job) -> None:
+        if self.jobs.get(job.claim) is job and job.claim in self.queue.booked:
+            self.queue.withdraw(job.claim)
+            self._over(job, EndCause.CANCELLED_BY_SITE)
+            self._advance()
+
+    def _waits(self, claim: str) -> bool:
+        return claim in self.queue.booked or claim in self.queue.order()
 
     def set_gate(self, claim: str, answer: Answer, *, is_gated: bool) -> None:
         """Gate a waiting job, or open it. The order may be lost without a word: then the manager's
@@ -166,7 +192,7 @@ class BatchSystem:
                         del self.jobs[claim]
                     else:
                         listed.append(job.end)
-                elif claim in self.queue.order():
+                elif self._waits(claim):
                     listed.append(Queued(claim=claim))
                 else:
                     listed.append(Running(claim=claim))
@@ -194,7 +220,11 @@ class BatchSystem:
             if plan.strikes("manager_fails_for_now", now):
                 answer(LocalManagerError("try again", transient=True))
                 return
-            obey()
+            try:
+                obey()
+            except RequestRefusedError as error:
+                answer(error)
+                return
             if plan.strikes("manager_deaf", now):
                 answer(LocalManagerError("no answer in time", transient=True))
             else:
@@ -273,6 +303,8 @@ class BatchSystem:
 
     def _start(self, job: Job) -> None:
         require(not job.is_shut, 9, f"{job.claim} starts at {self._site} and is gated")
+        early_s = job.begins_at - self._engine.now
+        require(early_s <= 0, 9, f"{job.claim} begins {early_s:g} s before it is booked")
         job.runs = job.begin(job)
         if job.time_limit_s < math.inf:
             limit = partial(self._end_by, job, EndCause.TIME_LIMIT)
@@ -282,7 +314,7 @@ class BatchSystem:
         job = self.jobs.get(claim)
         if job is None or job.end is not None:
             return
-        if claim in self.queue.order():
+        if self._waits(claim):
             self.queue.withdraw(claim)
             self._over(job, EndCause.WITHDRAWN)
             self._advance()
@@ -355,7 +387,7 @@ class BatchSystem:
         job = self.jobs.get(claim)
         if job is None or job.end is not None:
             return
-        if claim in self.queue.order():
+        if self._waits(claim):
             self.queue.withdraw(claim)
             self._over(job, EndCause.CANCELLED_BY_SITE)
             self._advance()

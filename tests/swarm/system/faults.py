@@ -93,6 +93,7 @@ class Chances:
     manager_late: float = 0.0
     manager_forgets: float = 0.0
     gate_lost: float = 0.0  # the batch system says that it gated or opened a job, and did not
+    booking_revoked: float = 0.0  # by the site, some time before its begin
     transfer_error: float = 0.0
     transfer_cut: float = 0.0
     transfer_spoilt: float = 0.0
@@ -107,6 +108,7 @@ class Chances:
     requeue: float = 0.0
     slow_end: float = 0.0
     closed_path: float = 0.0
+    closed_port: float = 0.0
     file_late: float = 0.0  # in a shared folder: other machines see it after a while
     file_lost: float = 0.0  # they never do
     file_again: float = 0.0  # one that was removed is still there for a while
@@ -238,6 +240,10 @@ class FaultPlan:
         quick_s = 0.02 * (0.5 + random.random())
         is_late = self.strikes("manager_late", now)
         return random.choice((1.0, 5.0, 20.0)) if is_late else quick_s
+
+    def port(self, now: Instant) -> str:
+        """Draw the obstacle on the path to a port."""
+        return "refused" if self.strikes("closed_port", now) else ""
 
     def paths(self, now: Instant, limit_s: Seconds) -> tuple[Seconds, str]:
         """Draw the time in which a starter tries its TCP paths, and their obstacles."""

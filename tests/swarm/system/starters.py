@@ -31,6 +31,7 @@ from koala_agent.starter.events import (
     Opened,
     PathsProbed,
     PauseProgram,
+    PortsMoved,
     Prepare,
     ProbePaths,
     ProcessEnded,
@@ -50,6 +51,7 @@ from koala_agent.starter.events import (
 )
 from koala_agent.starter.mailbox.client import Mailbox, MailboxClient
 from koala_agent.starter.mailbox.layout import POLL_S
+from koala_agent.starter.messages import PathsOrder
 from koala_agent.starter.program import Specification
 from koala_agent.starter.state_machine.starter import StarterMachine
 from koala_agent.starter_link import codec as starter_codec
@@ -209,6 +211,8 @@ class Starter(Process):
         self.is_free = bool(spec["no_barrier"])
         self.asked_paths = False
         self.tried: str | None = None
+        self.tried_ports: dict[tuple[str, int], str] = {}  # problem by claim and port
+        self.ports: list[Any] = []  # of its newest bundle
         self.armed: tuple[int, int] | None = None
         self.named: tuple[int, ...] = ()  # components in its newest bundle
         self.resized = 0  # the newest number of its malleable job's members
@@ -326,8 +330,9 @@ class Starter(Process):
         elif isinstance(action, Prepare):
             members: Any = action.bundle.get("members", ())
             self.named = tuple(member["component"] for member in members)
+            self.ports = action.bundle.get("ports", [])  # type: ignore[assignment]
         elif isinstance(action, ProbePaths):
-            self._try_paths(action.order.limit_s)
+            self._try_paths(action.order)
         elif isinstance(action, Open):
             return self._open(action.not_after)
         elif isinstance(action, Signal):
@@ -340,7 +345,9 @@ class Starter(Process):
         elif isinstance(action, PauseProgram | ResumeProgram):
             self._hold(is_held=isinstance(action, PauseProgram))
         elif isinstance(action, CountProcesses):
-            return [ProcessesCounted(left=int(self._runs) + self._blocked, cpu_s=1.0)]
+            left = int(self._runs) + self._blocked
+            counted = ProcessesCounted(left=left, cpu_s=1.0, forwarded_bytes=100)
+            return [*self._port_use(), counted]
         elif isinstance(action, WriteEnd):
             self._write_end(action.end)
         elif isinstance(action, Exit):
@@ -348,6 +355,12 @@ class Starter(Process):
         else:
             assert isinstance(action, ClosePaths), action
         return []
+
+    def _port_use(self) -> list[Event]:
+        """Tell what went through the grid, for each port of another claim that is reached so."""
+        others = [one for one in self.ports if one["claim"] != self.claim and one["is_forwarded"]]
+        rows = tuple((one["name"], one["claim"], 1, 100, 1.0, 0.01) for one in others)
+        return [PortsMoved(ports=rows)] if rows else []
 
     # --- its progress ---
 
@@ -467,13 +480,17 @@ class Starter(Process):
         self._runs = False
         self._node.witness.stopped(self)
 
-    def _try_paths(self, limit_s: float) -> None:
+    def _try_paths(self, order: PathsOrder) -> None:
         self.asked_paths = True
-        took_s, problem = self.plan.paths(self.engine.now, limit_s)
+        needed = order.listens or not all(target[4] for target in order.targets)
+        took_s, problem = self.plan.paths(self.engine.now, order.limit_s) if needed else (0.01, "")
+        named = [(claim, port) for _, _, port, claim, may_fail in order.targets if may_fail]
+        self.tried_ports = {port: self.plan.port(self.engine.now) for port in named}
 
         def tried() -> None:
             self.tried = problem
-            self._handle(PathsProbed(problem=problem))
+            ports = tuple((*port, 0.01, why) for port, why in self.tried_ports.items())
+            self._handle(PathsProbed(problem=problem, ports=ports))
 
         self.after(took_s, tried)
 

@@ -7,6 +7,7 @@ idle_processors   derives what is idle from figures and our own claims
 repeated_probe    probes gates again when the configuration is another one
 claim_tracking    the claims between two polls, and what a listing says of them
 gatekeeper        gates waiting claims and opens them, and repairs what a listing has otherwise
+bookings          books processors for claims with a known start, and gives them back
 forecast          expected starts of waiting claims, by running a queue forward
 guarded_dialect   makes a dialect's mistakes errors of its site, which end no agent
 limits            what it allows one job, and pauses after its refusals

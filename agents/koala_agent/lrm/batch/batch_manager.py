@@ -36,11 +36,12 @@ from pathlib import Path
 from koala.common.protocol.messages import Resources
 from koala.common.protocol.names import AWAY, SILENT
 from koala.common.protocol.queue_limits import Times
-from koala.common.runtime.clock import boot_id
+from koala.common.runtime.clock import boot_id, unix_now
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.account_breaker import AccountBreaker, CircuitOpenError
 from koala_agent.lrm.batch.batch_settings import BatchSettings
+from koala_agent.lrm.batch.bookings import Bookings
 from koala_agent.lrm.batch.claim_tracking import ClaimRow, TrackedClaim, TrackedClaims
 from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
 from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
@@ -110,6 +111,7 @@ class BatchManager:
         on_report: OnReport,
         clock: Callable[[], float],
         budget: CommandBudget | None = None,
+        calendar: Callable[[], float] = unix_now,
     ) -> None:
         """Open the job table. Raises JournalError when the state directory cannot be used. Without
         a `budget` its commands are not bounded."""
@@ -137,6 +139,15 @@ class BatchManager:
             is_probed=settings.is_gate_probed,
             clock=clock,
         )
+        self._bookings = Bookings(
+            dialect,
+            self._breaker,
+            self._claims,
+            is_allowed=settings.books,
+            scope=self._table.scope,
+            clock=clock,
+            calendar=calendar,
+        )
         self._figures = QueueFigures(
             settings,
             dialect,
@@ -144,6 +155,7 @@ class BatchManager:
             claims=self._claims,
             breaker=self._breaker,
             queues=self._queues,
+            wait_of=self._bookings.wait_of,
             clock=clock,
         )
         self._probe = RepeatedProbe(
@@ -189,6 +201,10 @@ class BatchManager:
     def gate(self) -> str:
         return self._gatekeeper.name
 
+    @property
+    def books(self) -> str:
+        return self._bookings.name
+
     def times(self, resources: Resources) -> Times:
         return self._queues.times(resources)
 
@@ -214,6 +230,7 @@ class BatchManager:
             try:
                 await self._poll()
                 await self._gatekeeper.poll()
+                await self._bookings.poll()
                 self._report_changes()
                 if self._clock() - self._figures.asked_at >= self._figures_due_s():
                     await self._figures.poll()
@@ -276,6 +293,7 @@ class BatchManager:
                 native=placeholder.resources.native or "",
                 charged=placeholder.resources.project or placeholder.resources.qos or "",
                 queue=placeholder.resources.queue or "",
+                begins_at=placeholder.begins_at,
             )
             tracked = self._claims.add(row)
         elif not tracked.needs_submission():
@@ -376,13 +394,13 @@ class BatchManager:
 
     async def listing(self) -> tuple[Listed, ...]:
         await self._poll()
-        return tuple(tracked.listed() for tracked in self._claims.all())
+        return tuple(one.listed() for one in self._claims.all() if not one.lacks_job())
 
     async def find(self, claim: str) -> Listed | None:
         """See `LocalManager`."""
         await self._poll()
         tracked = self._claims.get(claim)
-        return None if tracked is None else tracked.listed()
+        return None if tracked is None or tracked.lacks_job() else tracked.listed()
 
     async def idle(self) -> Idle:
         """See `LocalManager`. Only the first figures are asked for: then the polls do, and between
@@ -394,6 +412,7 @@ class BatchManager:
                 await self._poll()
                 await self._figures.poll()
                 await self._gatekeeper.try_to_learn()
+                await self._bookings.try_to_learn()
             except LocalManagerError as error:
                 self._mark_silent(error)
         self._reported_idle = self._idle_told()
@@ -539,7 +558,8 @@ class BatchManager:
         the caller finds the claim unlisted and submits it again."""
         row = tracked.row
         if not row.number and not row.is_unwanted:
-            self._claims.forget(row.claim)
+            if not row.booking:  # else it is bound to that when it is submitted again
+                self._claims.forget(row.claim)
             return
         if tracked.missing_since is None:
             tracked.missing_since = now
@@ -594,6 +614,7 @@ class BatchManager:
         name, text = job_name(placeholder.claim, scope=scope), script(placeholder, scope=scope)
         may_be_queued = False
         try:
+            placeholder = await self._bookings.book(tracked, placeholder, name)
             await self._test(placeholder, name=name, script=text)
             command = self._dialect.submit(placeholder, name=name, script=text)
             may_be_queued = True
@@ -606,6 +627,7 @@ class BatchManager:
                 raise PausedError(str(error), again_s=SETTLING_S) from error
             if error.transient:
                 self._unlisted.add(account)  # a poll finds out whether the account answers
+            may_be_queued = may_be_queued or bool(tracked.row.booking)
             was_asked = may_be_queued and not isinstance(error, CircuitOpenError)
             if not (error.transient and was_asked):
                 self._claims.forget(placeholder.claim)
@@ -685,7 +707,10 @@ class BatchManager:
         if self._silence:
             idle = replace(self._figures.none_idle(), trouble=self._silence)
         else:
-            troubles = (self._breaker.summary, self._gatekeeper.trouble, self._pauses.summary)
+            troubles = (
+                *(self._breaker.summary, self._gatekeeper.trouble),
+                *(self._bookings.trouble, self._pauses.summary),
+            )
             idle = replace(
                 self._figures.idle(is_shut=self._pauses.is_shut("")),
                 trouble="; ".join(filter(None, troubles)),

@@ -24,6 +24,7 @@ class BatchSettings:
     - `accounts`: accounts that claims may run as, besides the agent's own; a failing one is tried
       again after `trouble_s`.
     - `is_gate_probed`: the gate is probed by itself, for the first time after `probe_after_s`.
+    - `books`: claims with a known start are booked, where the batch system can.
     - `make_room`: called when the job table finds the disk full.
     """
 
@@ -42,4 +43,5 @@ class BatchSettings:
     trouble_s: float = 10.0
     is_gate_probed: bool = False
     probe_after_s: float = 60.0
+    books: bool = True
     make_room: Callable[[], bool] = lambda: False

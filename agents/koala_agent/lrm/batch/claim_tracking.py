@@ -20,6 +20,10 @@ ENDED_MAX = 10_000
 """Ended claims that are remembered, so that none of them is submitted again."""
 
 
+UNSURE = "?"
+"""Number of a booking that may have been made, as far as its row tells."""
+
+
 class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     """Claim as it is stored, from just before its submission. `number` is empty until the batch
     system has assigned it; `is_unwanted` is set by a withdrawal, with a `verdict` when the agent
@@ -27,7 +31,8 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     `is_gated` must not start; `gate` is what was used for that last, empty for a claim that never
     was gated. `native` are options of its own for the batch system; `charged` is the project or
     quality of service that it names, `queue` the queue. `taken` are the processors that it was
-    given, 0: as many as it asks for."""
+    given, 0: as many as it asks for. One with `begins_at` is booked: `booking` is the number of its
+    booking, UNSURE from just before it is made."""
 
     claim: str
     processors: int
@@ -43,6 +48,8 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     charged: str = ""
     queue: str = ""
     taken: int = 0
+    begins_at: float = 0.0
+    booking: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,14 +91,20 @@ class TrackedClaim:
         """Return True when the claim has no batch job yet, and none is being submitted."""
         return not self.row.number and self.row.end is None and not self.is_submitting
 
+    def lacks_job(self) -> bool:
+        """Return True for a claim that is known by its booking alone: an agent ended before its
+        batch job was submitted."""
+        return self.needs_submission() and bool(self.row.booking)
+
     def is_waiting(self) -> bool:
         """Return True for a wanted claim that the batch system's queue has."""
         is_queued = self.is_listed and self.state is JobState.QUEUED
         return is_queued and not self.row.is_unwanted and self.row.end is None
 
     def may_start(self) -> bool:
-        """Return True for a claim that waits and is not to be gated."""
-        return self.state is JobState.QUEUED and not self.row.is_gated
+        """Return True for a claim that waits, is not to be gated, and has no start of its own."""
+        is_kept = self.row.is_gated or self.row.begins_at > 0
+        return self.state is JobState.QUEUED and not is_kept
 
     def is_unsettled(self) -> bool:
         """Return True when only a listing can tell what becomes of the claim: it has no job's
@@ -108,7 +121,7 @@ class TrackedClaim:
     def is_eligible(self) -> bool:
         """Return True for a claim that waits for processors, as the batch system counts it."""
         is_queued = self.state is JobState.QUEUED and self.row.end is None
-        return is_queued and not self.is_gated
+        return is_queued and not self.is_gated and not self.row.begins_at
 
     def listed(self) -> Listed:
         """Return the claim as it is listed."""

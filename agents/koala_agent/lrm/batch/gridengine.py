@@ -8,6 +8,8 @@
 - `-w e`: a request that could not be met by the empty cell is refused at once, and not kept for
   ever. (`-w p` would ask whether it starts now; but a claim may wait for its grace time.)
 - State E (a wrong output path, a prolog that failed) stays in the queue until qdel: it is stuck.
+- Managers and the users of the list `arusers` book by `qrsub`. The end of an advance reservation
+  ends its jobs, and so does `qrdel`.
 - An exit status of 99 or 100 of the script would mean "run it again" (even with `-r n`) and "keep
   it as an error"; the starter always exits with 0, a script that cannot begin exits with 71, and
   what is seen to run again is taken out.
@@ -44,8 +46,11 @@ from koala_agent.lrm.batch_system import (
 )
 from koala_agent.lrm.dialect import (
     DIGITS_MAX,
+    LATE_S,
     PREFIX,
     BatchJob,
+    Booker,
+    Booking,
     Dialect,
     Figures,
     Gate,
@@ -92,6 +97,13 @@ SHUT = {
 """Words for states of queues."""
 LISTINGS = ("qstat", "qstat", "qhost")
 CLOCK = "%Y-%m-%dT%H:%M:%S"
+
+BOOK = """\
+at=$(date -d "@$1" +%Y%m%d%H%M.%S) || exit
+shift
+exec qrsub -a "$at" "$@"
+"""
+"""$1 is the begin in seconds since the epoch, as the cell wants its own clock; then options."""
 
 REFUSALS = re.compile(r"(?i)no suitable|exceed|limit")
 """Messages of qsub for a request that the cell refuses; the site works."""
@@ -171,6 +183,8 @@ class GridEngine(Dialect):
         if asked.native:
             native = self._native_options(asked.native, placeholder.processors)
         gate = ("-h",) if placeholder.is_gated else ()
+        if placeholder.booking:
+            argv += ["-ar", placeholder.booking]
         return Command(argv=(*argv, *self.options, *native, *gate), stdin=script)
 
     def _native_options(self, text: str, processors: int) -> list[str]:
@@ -405,6 +419,73 @@ class GridEngine(Dialect):
     def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
         """See Dialect: a job is sorted in by its priority and its number, held or not."""
         return (user_hold(("qhold",), ("qrls",), read=_read_hold),)
+
+    def booking(self) -> tuple[Command, ...]:
+        """See Dialect: managers, and the users of the list `arusers`."""
+        if not self.user:
+            return ()
+        return (Command(argv=("qconf", "-su", "arusers")), Command(argv=("qconf", "-sm")))
+
+    def read_booking(self, answers: tuple[Answer, ...]) -> Booker | None:
+        """See Dialect: advance reservations."""
+        if not answers:
+            return None
+        listed, managers = (
+            one.out.replace("\\\n", "") if not one.status else "" for one in answers
+        )
+        entries = ",".join(re.findall(r"^entries +(.*)$", listed, re.MULTILINE)).split(",")
+        if self.user not in {*(name.strip() for name in entries), *managers.split()}:
+            return None
+        return Booker(
+            name="qrsub",
+            book=self._book,
+            read_booked=_read_booked,
+            list=Command(argv=("qrstat", "-xml")),
+            read_list=_read_bookings,
+            delete=lambda number: Command(argv=("qrdel", number)),
+            read_deleted=_read_unbooked,
+        )
+
+    def _book(self, placeholder: Placeholder, name: str) -> Command:
+        asked, processors = placeholder.resources, placeholder.processors
+        argv = ["-N", name, "-d", str(math.ceil(placeholder.time_limit_s + LATE_S))]
+        argv += ["-pe", self.parallel_environment, str(processors)]
+        for option, value in (
+            ("-q", self.queue or asked.queue),
+            ("-l", ",".join(self._resources(asked, processors))),
+        ):
+            if value:
+                argv += [option, value]
+        at = str(math.ceil(placeholder.begins_at))
+        return Command(argv=("/bin/sh", "-c", BOOK, "koala-book", at, *argv))
+
+
+def _read_booked(answer: Answer) -> str:
+    found = re.search(r"advance reservation ([0-9]{1,15}) has been granted", answer.out)
+    if found is not None:
+        return found[1]
+    message = f"qrsub: {answer.complaint() or answer.out.strip()}"
+    if answer.status == 0 or AWAY.search(answer.err):
+        raise LocalManagerError(message, transient=True)
+    raise RequestRefusedError(message)
+
+
+def _read_bookings(answer: Answer) -> list[Booking]:
+    """Read the advance reservations that have not ended. In the states W and E (warning, error) a
+    host or queue of it is not available."""
+    rows = []
+    for row in _tree(answer, "qrstat").iter("ar_summary"):
+        number, state = row.findtext("id") or "", row.findtext("state") or ""
+        if is_count(number) and state not in ("d", "x"):
+            is_bad = state in ("W", "E")
+            trouble = f"state {state}: a host or queue of it is not available" if is_bad else ""
+            rows.append(Booking(number=number, name=row.findtext("name") or "", trouble=trouble))
+    return rows
+
+
+def _read_unbooked(answer: Answer) -> None:
+    if answer.status != 0 and "does not exist" not in answer.out + answer.err:
+        raise LocalManagerError(f"qrdel: {answer.complaint()}", transient=True)
 
 
 def _instant(text: str) -> datetime:

@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from koala.errors import KoalaError, LocalManagerError
-from koala_agent.lrm.dialect import Dialect, Gate
+from koala_agent.lrm.dialect import Booker, Dialect, Gate
 
-Guarded = TypeVar("Guarded", Dialect, Gate)
+Guarded = TypeVar("Guarded", Dialect, Gate, Booker)
 
 
 def guarded(dialect: Guarded) -> Guarded:
-    """Return the dialect, or its gate, with each error that it does not raise on purpose, as an
-    IndexError for an answer of another form, told with its place as a transient
+    """Return the dialect, its gate or its booker, with each error that it does not raise on
+    purpose, as an IndexError for an answer of another form, told with its place as a transient
     LocalManagerError."""
     return cast("Guarded", _GuardedDialect(dialect))
 
 
 class _GuardedDialect:
-    def __init__(self, dialect: Dialect | Gate) -> None:
+    def __init__(self, dialect: Dialect | Gate | Booker) -> None:
         self._dialect = dialect
 
     def __getattr__(self, name: str) -> object:

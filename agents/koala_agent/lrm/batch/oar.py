@@ -14,7 +14,8 @@ Measured with OAR 2.6.1.
 - The end is KILL, without TERM. A job with a time limit gets TERM before it (`--checkpoint`).
 - A job that ends leaves `oarstat`, but not the database: `oarstat -j` is its record.
 - All commands but `oarsub` read the database; while that is away they fail or hang.
-- Advance reservations of others are read, and count as no waiting jobs.
+- Every user may give a job its begin (`oarsub -r`). One that cannot be had is a job in error, and
+  begins are up to 44 s late. Those of others are read, and count as no waiting jobs.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import option_pairs
 from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
+    LATE_S,
     PREFIX,
     PROCESSORS_MAX,
     BatchJob,
+    Booker,
     Dialect,
     Figures,
     Gate,
@@ -55,8 +58,12 @@ HONOURED = ("cpusPerTask", "minMemory", "gpus", "constraint", "licenses", "exclu
 
 SUBMIT = """\
 umask 077
-d=$1 job=$2
-shift 2
+d=$1 job=$2 at=$3
+shift 3
+if [ -n "$at" ]; then
+  at=$(date -d "@$at" '+%Y-%m-%d %H:%M:%S') || exit 71
+  set -- -r "$at" "$@"
+fi
 if [ -z "$d" ]; then
   d=$HOME/.koala-oar
   find "$d" -name 'koala-*' -type f -mtime +30 -exec rm -f {} + 2>/dev/null
@@ -65,9 +72,10 @@ mkdir -p "$d" && cd "$d" || exit 71
 cat > "$job.$$" && chmod 700 "$job.$$" && mv "$job.$$" "$job" || exit 71
 exec oarsub -d "$PWD" "$@" "./$job"
 """
-"""$1 is the folder of the script (empty: one in the home), $2 its name, standard input the script;
-the rest are options. Nothing else cleans the folder in the home, so scripts of jobs that never
-started are deleted there after 30 days."""
+"""$1 is the folder of the script (empty: one in the home), $2 its name, $3 the begin of a booking
+in seconds since the epoch, or empty, standard input the script; the rest are options. Nothing else
+cleans the folder in the home, so scripts of jobs that never started are deleted there after 30
+days."""
 
 STATES = {
     **dict.fromkeys(("Waiting", "Hold", "toAckReservation"), JobState.QUEUED),
@@ -133,8 +141,10 @@ class OAR(Dialect):
         asked = placeholder.resources
         request, limit_s = _request(placeholder), placeholder.time_limit_s
         argv = ["-n", name, "-O", "/dev/null", "-E", "/dev/null"]
+        at = str(math.ceil(placeholder.begins_at)) if placeholder.begins_at else ""
         if limit_s < math.inf:
-            limit_s = math.ceil(limit_s)
+            # One that begins late loses the time before.
+            limit_s = math.ceil(limit_s + (LATE_S if at else 0.0))
             request += f",walltime={limit_s // 3600}:{limit_s // 60 % 60}:{limit_s % 60}"
             if limit_s >= 60:
                 argv += ["--checkpoint", str(CHECKPOINT_S), "--signal", "15"]
@@ -150,7 +160,7 @@ class OAR(Dialect):
         first, rest = script.split("\n", 1)
         folder = "" if placeholder.body else str(placeholder.directory)
         return Command(
-            argv=("/bin/sh", "-c", SUBMIT, "koala-submit", folder, name, *argv),
+            argv=("/bin/sh", "-c", SUBMIT, "koala-submit", folder, name, at, *argv),
             stdin=f'{first}\nrm -f "$0"\n{rest}',
         )
 
@@ -159,6 +169,10 @@ class OAR(Dialect):
         found = re.search(r"^OAR_JOB_ID=([0-9]{1,15})\s*$", answer.out, re.MULTILINE)
         if answer.status == 0 and found is not None:
             return found[1]
+        if invalid := re.search(
+            r"Reservation not valid --> KO *\(?(.*?)\)?\s*$", answer.out, re.MULTILINE
+        ):
+            raise RequestRefusedError(f"oarsub -r: {invalid[1]}")
         if answer.status == NO_QUEUE and not answer.err:
             raise RequestRefusedError("oarsub: OAR has no such queue")
         is_away = AWAY.search(answer.err) is not None
@@ -259,6 +273,10 @@ class OAR(Dialect):
     def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
         """See Dialect: the order of jobs is that of their numbers."""
         return (user_hold(("oarhold",), ("oarresume",), read=_read_hold),)
+
+    def read_booking(self, answers: tuple[Answer, ...]) -> Booker:
+        """See Dialect: every user may submit a job with a begin, which OAR calls a reservation."""
+        return Booker(name="oar")
 
     def _has_a_right(self, job: dict[str, Any]) -> bool:
         """Test for a job that waits for processors: not for an instant, nor for its quota, nor

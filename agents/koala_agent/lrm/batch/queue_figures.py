@@ -27,7 +27,7 @@ from koala_agent.lrm.batch.idle_processors import (
     taken_of,
 )
 from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
-from koala_agent.lrm.dialect import Dialect, Figures
+from koala_agent.lrm.dialect import Dialect, Figures, JobState
 from koala_agent.lrm.local_manager import Idle
 from koala_agent.lrm.site_commands import SiteCommands
 
@@ -56,8 +56,11 @@ class QueueFigures:
         claims: TrackedClaims,
         breaker: AccountBreaker,
         queues: QueueKnowledge,
+        wait_of: Callable[[TrackedClaim], Wait],
         clock: Callable[[], float],
     ) -> None:
+        """`wait_of` tells the wait of a claim that is booked."""
+        self._wait_of = wait_of
         self._settings = settings
         self._dialect = dialect
         self._commands = commands
@@ -153,7 +156,8 @@ class QueueFigures:
         figures = self._figures
         if figures is None:
             return
-        ours = {one.row.number: one for one in self._claims.open() if one.is_waiting()}
+        waiting = [one for one in self._claims.open() if one.is_waiting()]
+        ours = {one.row.number: one for one in waiting if not one.row.begins_at}
         command = self._dialect.list_queue() if ours or figures.queued_jobs else None
         if command is None:
             self._forecasts, self._outlook, self._holes = {}, (), ()
@@ -182,7 +186,8 @@ class QueueFigures:
     def _is_usual(self, tracked: TrackedClaim, figures: Figures) -> bool:
         """Test for a claim in a queue of which the figures tell, and that starts jobs."""
         queue = tracked.row.queue
-        return queue not in figures.shut_queues and self._queues.is_usual(queue)
+        is_booked = tracked.row.begins_at and tracked.state is JobState.QUEUED
+        return not is_booked and queue not in figures.shut_queues and self._queues.is_usual(queue)
 
     def _reason(self, tracked: TrackedClaim) -> str:
         """Return why a claim waits: by the batch system, its gate or its queue."""
@@ -196,7 +201,9 @@ class QueueFigures:
         """Return the waits of our claims, with the forecasts that there are."""
         return tuple(
             replace(
-                self._forecasts.get(one.row.number) or Wait(claim=ClaimId(one.row.claim)),
+                self._wait_of(one)
+                if one.row.begins_at
+                else self._forecasts.get(one.row.number) or Wait(claim=ClaimId(one.row.claim)),
                 number=one.row.number,
                 reason=self._reason(one),
             )

@@ -13,6 +13,8 @@
 - `sbatch --test-only` says whether a request could be met as things are. When it would start is an
   upper bound at best (with jobs ahead it was minutes too late where backfilling began at once), so
   that no claim is refused for it.
+- An operator's account books by reservations (`scontrol create reservation`). One is deleted only
+  after its jobs.
 - Ended jobs stay listed for MinJobAge (300 s by default); afterwards `scontrol` and `squeue -j`
   say that the number is invalid, and only the accounting, where there is one, knows more.
 - A controller that is away makes each command block about ten seconds and exit with 1: that is an
@@ -53,7 +55,10 @@ from koala_agent.lrm.batch.slurm_queue import (
 )
 from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
 from koala_agent.lrm.dialect import (
+    LATE_S,
     BatchJob,
+    Booker,
+    Booking,
     Dialect,
     Figures,
     Gate,
@@ -188,7 +193,9 @@ class Slurm(Dialect):
 
     def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
         """See Dialect: `sbatch` queues requests that can never be met, except where the site has
-        EnforcePartLimits."""
+        EnforcePartLimits. A reservation that has not begun cannot be tested, and was."""
+        if placeholder.booking or "--reservation" in (placeholder.resources.native or ""):
+            return None
         argv = self._sbatch(placeholder, name=name)
         return Command(argv=(*argv, "--test-only"), stdin=_for_programs(script))
 
@@ -236,6 +243,8 @@ class Slurm(Dialect):
                 argv.append(f"{option}={value}")
         if asked.is_exclusive:
             argv.append("--exclusive")
+        if placeholder.booking:
+            argv.append(f"--reservation={placeholder.booking}")
         gate = (f"--begin={FAR}", f"--comment={GATED}") if placeholder.is_gated else ()
         return (*argv, *self.options, *native, *gate)
 
@@ -406,6 +415,74 @@ class Slurm(Dialect):
         for answer, command in zip(answers, ("scontrol", "sinfo"), strict=True):
             check_status(answer, command)
         return gates_of(config.out, ",".join(nodes.out.split()), self.options)
+
+    def booking(self) -> tuple[Command, ...]:
+        """See Dialect: a reservation in the past, which an account with the right is refused in
+        other words than one without."""
+        if not self.user:
+            return ()
+        return (
+            Command(
+                argv=(
+                    *("scontrol", "create", "reservation", "reservationname=koala-right"),
+                    *("starttime=uts1000000000", "duration=1", "tres=cpu=1", f"users={self.user}"),
+                )
+            ),
+        )
+
+    def read_booking(self, answers: tuple[Answer, ...]) -> Booker | None:
+        """See Dialect: reservations, which operators and administrators of Slurm create."""
+        if not answers or "nvalid time" not in answers[0].err:
+            return None
+        return Booker(
+            name="reservation",
+            book=self._book,
+            read_booked=_read_booked,
+            list=Command(argv=("scontrol", "-o", "show", "reservation")),
+            read_list=_read_bookings,
+            delete=lambda name: Command(argv=("scontrol", "delete", f"reservationname={name}")),
+            read_deleted=_read_unbooked,
+        )
+
+    def _book(self, placeholder: Placeholder, name: str) -> Command:
+        """Reserve cores of any nodes. Raises RequestRefusedError for GPUs, which reservations of
+        most versions do not have."""
+        asked = placeholder.resources
+        if asked.gpus:
+            raise RequestRefusedError("Slurm reserves no GPUs (expected a booking without them)")
+        partition = (self.partition or asked.queue or "").partition(",")[0]
+        words = [
+            f"reservationname={name}",
+            f"starttime=uts{math.ceil(placeholder.begins_at)}",
+            f"duration={math.ceil((placeholder.time_limit_s + LATE_S) / 60) + 1}",
+            f"users={self.user}",
+            f"tres=cpu={placeholder.processors}",
+            *([f"partitionname={partition}"] if partition else []),
+            *([f"nodecnt={asked.hosts}"] if asked.hosts else []),
+            *([f"features={asked.constraint}"] if asked.constraint else []),
+        ]
+        return Command(argv=("scontrol", "create", "reservation", *words))
+
+
+def _read_booked(answer: Answer) -> str:
+    found = re.search(r"Reservation created: (\S+)", answer.out)
+    if found is not None:
+        return found[1]
+    message = f"scontrol create reservation: {answer.complaints()}"
+    if answer.status == 0 or AWAY.search(answer.err.replace("nodes are busy", "")):
+        raise LocalManagerError(message, transient=True)
+    raise RequestRefusedError(message)
+
+
+def _read_bookings(answer: Answer) -> list[Booking]:
+    check_status(answer, "scontrol")
+    names = re.findall(r"^ReservationName=(\S+)", answer.out, re.MULTILINE)
+    return [Booking(number=name, name=name) for name in names]
+
+
+def _read_unbooked(answer: Answer) -> None:
+    if answer.status != 0 and "reservation is invalid" not in answer.err:
+        check_status(answer, "scontrol")
 
 
 def _for_programs(script: str) -> str:

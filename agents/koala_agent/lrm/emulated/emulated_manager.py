@@ -34,7 +34,7 @@ from typing import assert_never
 
 from koala.common.protocol.messages import Resources, SiteResources
 from koala.common.protocol.queue_limits import NO_LIMITS, Times
-from koala.common.runtime.clock import boot_id
+from koala.common.runtime.clock import boot_id, unix_now
 from koala.errors import LocalManagerError
 from koala.queue_model import LocalQueue, local_queue
 from koala_agent.lrm.claim_processes import ProcessIdentity, scan, tag_of
@@ -99,7 +99,8 @@ _Key = str | LocalKey
 class EmulatedLocalManager:
     """`LocalManager` over processes of this machine.
 
-    `clock` gives seconds since boot that count suspended time (CLOCK_BOOTTIME).
+    `clock` gives seconds since boot that count suspended time (CLOCK_BOOTTIME), `calendar` those
+    since the epoch.
     """
 
     def __init__(
@@ -108,10 +109,12 @@ class EmulatedLocalManager:
         *,
         on_report: OnReport,
         clock: Callable[[], float],
+        calendar: Callable[[], float] = unix_now,
     ) -> None:
         self._settings = settings
         self._report = on_report
         self._clock = clock
+        self._calendar = calendar
         self._rng = random.Random(settings.seed)
         self._queue: LocalQueue[_Key] = local_queue(
             processors=settings.processors, discipline=settings.discipline
@@ -150,6 +153,11 @@ class EmulatedLocalManager:
     def gate(self) -> str:
         """The queue itself passes over gated jobs."""
         return "queue"
+
+    @property
+    def books(self) -> str:
+        """The queue itself keeps processors free."""
+        return "emulated" if self._settings.books else ""
 
     def times(self, resources: Resources) -> Times:
         """See `LocalManager`. Nothing limits the time of its jobs."""
@@ -240,11 +248,15 @@ class EmulatedLocalManager:
             message = f"submission of {placeholder.claim} failed: fault_rate drew an error"
             raise LocalManagerError(message, transient=True)
         job = _Job(placeholder, Waiting(), is_doomed=is_doomed)
+        if placeholder.begins_at:
+            self._book(job)
         self._jobs[job.claim] = job
         self._unfinished += 1
         if gpus:
             self._ask_gpus(job)
-        if (
+        if placeholder.begins_at:
+            pass  # the queue has its booking
+        elif (
             placeholder.may_kill
             and self._is_eligible(job)
             and self._settings.may_kill_local
@@ -333,6 +345,27 @@ class EmulatedLocalManager:
         has_work = not self._inbox.empty() or self._first.is_starting
         has_work |= self._is_killing and self._unfinished > 0
         return self._is_closing and not has_work
+
+    def _book(self, job: _Job) -> None:
+        """Book the processors of a job. Raises RequestRefusedError."""
+        asked = job.placeholder
+        if not self.books:
+            raise RequestRefusedError("this site books no processors (site.booking_ahead_s = 0)")
+        if asked.resources.gpus:
+            raise RequestRefusedError("this site books no GPUs (expected a booking without them)")
+        now, in_s = self._clock(), asked.begins_at - self._calendar()
+        if in_s < 0:
+            raise RequestRefusedError(f"a booking that was to begin {-in_s:.0f} s ago")
+        begin = now + in_s
+        if not self._queue.book(
+            job.claim,
+            processors=asked.processors,
+            begin=begin,
+            end=begin + asked.time_limit_s,
+            now=now,
+        ):
+            free = f"{asked.processors} processors are not free for {asked.time_limit_s:.0f} s then"
+            raise RequestRefusedError(f"a booking in {in_s:.0f} s: {free}")
 
     def _enqueue(self, job: _Job) -> None:
         asked = job.placeholder
@@ -640,10 +673,23 @@ class EmulatedLocalManager:
         if asked.processors > self._settings.processors or gpus > self._gpus.total:
             has = f"{self._settings.processors} processors and {self._gpus.total} GPUs"
             self._finish(job, Over(EndCause.LOST, f"the site has only {has} now", None, 0.0, 0))
+        elif asked.begins_at:
+            self._rebook(job)
         else:
             if self._lacks_gpus(job):
                 self._ask_gpus(job)
             self._enqueue(job)
+
+    def _rebook(self, job: _Job) -> None:
+        """Restore a booking. One that should have begun meanwhile begins now, if it finds room."""
+        asked, now = job.placeholder, self._clock()
+        begin = now + max(0.0, asked.begins_at - self._calendar())
+        end = begin + asked.time_limit_s
+        if not self._queue.book(
+            job.claim, processors=asked.processors, begin=begin, end=end, now=now
+        ):
+            reason = "its booking could not be kept: its processors have other jobs"
+            self._finish(job, Over(EndCause.LOST, reason, None, 0.0, 0))
 
     def _occupy(self, job: _Job) -> None:
         asked = job.placeholder

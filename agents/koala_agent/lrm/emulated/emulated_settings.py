@@ -25,6 +25,7 @@ class EmulatedSettings:
     `fault_rate` is the share of the claims that fail, half of them at submission and half at their
     start, drawn from `seed`; `environment` is added to that of jobs, except for those of accounts,
     whose environment is in `switches`. `umask` applies to jobs too, -1: the agent's own.
+    It `books` processors for claims with a known start.
     `make_room` is called when the job table finds the disk full.
     """
 
@@ -38,6 +39,7 @@ class EmulatedSettings:
     seed: int = 0
     load: LoadParameters | None = None
     may_kill_local: bool = False
+    books: bool = True
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     switches: Mapping[str, AccountSwitch] = field(default_factory=dict)
     umask: int = -1

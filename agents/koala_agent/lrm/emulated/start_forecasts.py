@@ -35,7 +35,8 @@ class StartForecasts:
         """Return the waits of all waiting claims; for those that wait for more than processors
         nothing `is_known`."""
         now, gated = self._clock(), self._queue.gated
-        is_gated = {key: key in gated for key in self._queue.order() if isinstance(key, str)}
+        waiting = (*self._queue.order(), *self._queue.booked)
+        is_gated = {key: key in gated for key in waiting if isinstance(key, str)}
         if is_gated != self._is_gated or now >= self._due_at:
             self._is_gated, self._due_at = is_gated, now + FORECAST_S
             self._start_at = self._queue.forecast([*is_gated], now)

@@ -21,6 +21,7 @@ from koala_agent.starter.events import (
     Fork,
     Open,
     Opened,
+    PortsMoved,
     Prepare,
     ProcessesCounted,
     Resize,
@@ -40,6 +41,7 @@ from koala_agent.starter.subreaper import keep
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from koala_agent.starter.events import Action, Event
+    from koala_agent.starter.ports.carried import Counts
 
 OWN_VARIABLES = ("PMI", "CUDA_VISIBLE_DEVICES", "HOSTNAME", "TMPDIR")
 """Variables that are this machine's own, and not the starter's, with any batch system."""
@@ -125,8 +127,12 @@ class NodeDriver:
         if self._process_host is None:
             return []
         used = self._process_host.processes
+        counts: Counts = ()
         left = len(used.left(self._process_host.excluded))
-        events = self._process_host.reap()
+        if left == 0:
+            left += self._process_host.finish_ports()
+            counts = self._process_host.port_counts
+        events = [*([PortsMoved(ports=counts)] if counts else []), *self._process_host.reap()]
         return [
             *events,
             ProcessesCounted(left=left, cpu_s=used.cpu_s, memory_bytes=used.memory_bytes),

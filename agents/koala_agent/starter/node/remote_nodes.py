@@ -29,6 +29,7 @@ from koala_agent.starter.events import (
     Delivered,
     MachineLost,
     OpenedEverywhere,
+    PortsMoved,
     ProcessEnded,
     RankEnded,
     Ready,
@@ -36,6 +37,7 @@ from koala_agent.starter.events import (
     ValueRequested,
 )
 from koala_agent.starter.light import accept, dumps, loads, signal, socket
+from koala_agent.starter.messages import PortsCounted, read
 from koala_agent.starter.process_tree import is_alive
 from koala_agent.starter.program import again
 
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
     from koala_agent.starter.connection import Watch
     from koala_agent.starter.events import Event
+    from koala_agent.starter.ports.carried import Counts
     from koala_agent.starter.program import ClaimProgram
 
 REPORT_S = 2.0
@@ -77,6 +80,7 @@ class RemoteNode:
         self.opened_at: float | None = None
         self.cpu_s = 0.0
         self.memory_bytes = 0
+        self.port_counts: Counts = ()
 
 
 class RemoteNodes:
@@ -137,6 +141,11 @@ class RemoteNodes:
     def memory_bytes(self) -> int:
         """Most memory that a process used there."""
         return max((node.memory_bytes for node in self._nodes.values()), default=0)
+
+    @property
+    def port_counts(self) -> list[Counts]:
+        """Counts by machine of what was moved to ports of others through the grid."""
+        return [node.port_counts for node in self._nodes.values()]
 
     @property
     def launchers(self) -> list[int]:
@@ -356,6 +365,9 @@ class RemoteNodes:
             node.cpu_s = to_number(message, "cpu_s")
             node.memory_bytes = to_count(message.get("memory_bytes"))
             self.cpu_s = sum(other.cpu_s for other in self._nodes.values())
+        elif kind == "ports":
+            node.port_counts = read(PortsCounted, message).ports
+            self._events.append(PortsMoved(ports=node.port_counts))
         elif kind == "ask":
             self._ask(node, message)
         elif kind == "delivered":

@@ -28,6 +28,7 @@ from koala_agent.starter.events import (
     Fork,
     Open,
     Opened,
+    PortsMoved,
     Prepare,
     ProcessEnded,
     ProcessesCounted,
@@ -233,6 +234,8 @@ class NodeMachine:
             self._processes_counted(event)
         elif isinstance(event, ValueRequested):
             self._ask(event)
+        elif isinstance(event, PortsMoved):
+            self._send("ports", ports=[list(row) for row in event.ports])
         elif isinstance(event, Delivered):
             self._send("delivered", problem=event.problem, is_lost=event.is_lost)
 

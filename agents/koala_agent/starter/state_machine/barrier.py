@@ -181,6 +181,8 @@ class PathProbing:
     def __init__(self) -> None:
         self._is_listening = False
         self._problem: str | None = None
+        self._reached: tuple[tuple[str, float], ...] = ()
+        self._ports: tuple[tuple[str, int, float, str], ...] = ()
 
     def begin(self, order: PathsOrder) -> list[Action]:
         """Begin the probes; a repeated order gets the same answer. Raises ValueError."""
@@ -188,20 +190,27 @@ class PathProbing:
             return [Send(message=self.report)]
         if self._is_listening:
             return []
-        for port in [*order.listens, *(port for _label, _address, port, _claim in order.targets)]:
+        for port in [*order.listens, *(target[2] for target in order.targets)]:
             if not 1 <= port <= PORT_MAX:
                 raise ValueError(f"{port} is not a port (expected 1 to {PORT_MAX})")
         self._is_listening = True
         return [ProbePaths(order=order)]
 
-    def end(self, problem: str) -> None:
-        """Note the result; empty when all paths are open."""
-        self._problem = problem
+    def end(
+        self,
+        problem: str,
+        reached: tuple[tuple[str, float], ...],
+        ports: tuple[tuple[str, int, float, str], ...] = (),
+    ) -> None:
+        """Note the result: no problem when all paths are open, but those to `ports` that may be
+        closed, and the round trips."""
+        self._problem, self._reached, self._ports = problem, reached, ports
 
     @property
     def report(self) -> dict[str, object]:
         """The report of the result."""
-        return to_message(PathsTried(problem=self._problem or ""))
+        tried = PathsTried(problem=self._problem or "", reached=self._reached, ports=self._ports)
+        return to_message(tried)
 
     def close(self) -> list[Action]:
         """Stop listening: the ports are the program's from here on."""

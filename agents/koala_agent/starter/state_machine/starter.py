@@ -29,6 +29,7 @@ from koala_agent.starter.events import (
     Opened,
     OpenedEverywhere,
     PathsProbed,
+    PortsMoved,
     Prepare,
     ProcessEnded,
     ProcessesCounted,
@@ -61,6 +62,7 @@ from koala_agent.starter.messages import (
     PassReported,
     PathsOrder,
     PingAnswered,
+    PortsCounted,
     ReleaseOrder,
     RequestAnswered,
     ResizeOrder,
@@ -335,8 +337,10 @@ class StarterMachine:
         elif isinstance(event, ProcessesCounted):
             self._processes_counted(event)
         elif isinstance(event, PathsProbed):
-            self._paths.end(event.problem)
+            self._paths.end(event.problem, event.reached, event.ports)
             self._send(self._paths.report)
+        elif isinstance(event, PortsMoved):
+            self._send(to_message(PortsCounted(ports=event.ports)))
         elif isinstance(event, Delivered) and isinstance(self.phase, Delivering):
             if event.is_lost:
                 problem = event.problem or "a machine was lost with what it had to bring"
@@ -499,6 +503,7 @@ class StarterMachine:
             statuses=() if self.passed_at is None else tuple(self._statuses.final()),
             cpu_s=phase.used.cpu_s,
             memory_bytes=phase.used.memory_bytes,
+            forwarded_bytes=phase.used.forwarded_bytes,
         )
         over = Over(until=self._now, end=end, ended_at=phase.ended_at)
         self._emit(WriteEnd(end=self._end_of(over)))

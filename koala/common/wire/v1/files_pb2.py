@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n koala/common/wire/v1/files.proto\x12\rkoala.wire.v1\"9\n\nGetRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"O\n\x05\x46rame\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x10\n\x08\x63hecksum\x18\x02 \x01(\t\x12&\n\x05start\x18\x03 \x01(\x0b\x32\x17.koala.wire.v1.PutStart\"J\n\x08PutStart\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12\r\n\x05label\x18\x04 \x01(\t\"*\n\x07PutDown\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0f\n\x07is_done\x18\x02 \x01(\x08\x32\x41\n\x05\x46iles\x12\x38\n\x03Get\x12\x19.koala.wire.v1.GetRequest\x1a\x14.koala.wire.v1.Frame0\x01\x32@\n\x05Relay\x12\x37\n\x03Put\x12\x14.koala.wire.v1.Frame\x1a\x16.koala.wire.v1.PutDown(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n koala/common/wire/v1/files.proto\x12\rkoala.wire.v1\"9\n\nGetRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"O\n\x05\x46rame\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x10\n\x08\x63hecksum\x18\x02 \x01(\t\x12&\n\x05start\x18\x03 \x01(\x0b\x32\x17.koala.wire.v1.PutStart\"J\n\x08PutStart\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x04\x12\r\n\x05label\x18\x04 \x01(\t\"*\n\x07PutDown\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0f\n\x07is_done\x18\x02 \x01(\x08\x32\x41\n\x05\x46iles\x12\x38\n\x03Get\x12\x19.koala.wire.v1.GetRequest\x1a\x14.koala.wire.v1.Frame0\x01\x32y\n\x05Relay\x12\x37\n\x03Put\x12\x14.koala.wire.v1.Frame\x1a\x16.koala.wire.v1.PutDown(\x01\x30\x01\x12\x37\n\x05\x43\x61rry\x12\x14.koala.wire.v1.Frame\x1a\x14.koala.wire.v1.Frame(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,5 +42,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FILES']._serialized_start=311
   _globals['_FILES']._serialized_end=376
   _globals['_RELAY']._serialized_start=378
-  _globals['_RELAY']._serialized_end=442
+  _globals['_RELAY']._serialized_end=499
 # @@protoc_insertion_point(module_scope)

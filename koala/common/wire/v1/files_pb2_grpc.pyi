@@ -58,12 +58,22 @@ class RelayStub:
     def __new__(cls, channel: _aio.Channel) -> RelayAsyncStub: ...
     Put: _grpc.StreamStreamMultiCallable[_files_pb2.Frame, _files_pb2.PutDown]
     """An output or a log for the daemon's spool, or a transfer from a site without an open port to its reader."""
+    Carry: _grpc.StreamStreamMultiCallable[_files_pb2.Frame, _files_pb2.Frame]
+    """One end of a connection to a port of a program, named CLAIM/NAME: its owner waits with the label `listen`, the others of the
+    attempt come with `dial`. All messages after this frame are bare bytes, no frames. The first one back is empty: both are
+    there. A later empty one ends its direction.
+    """
 
 @_typing.type_check_only
 class RelayAsyncStub(RelayStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Put: _aio.StreamStreamMultiCallable[_files_pb2.Frame, _files_pb2.PutDown]  # type: ignore[assignment]
     """An output or a log for the daemon's spool, or a transfer from a site without an open port to its reader."""
+    Carry: _aio.StreamStreamMultiCallable[_files_pb2.Frame, _files_pb2.Frame]  # type: ignore[assignment]
+    """One end of a connection to a port of a program, named CLAIM/NAME: its owner waits with the label `listen`, the others of the
+    attempt come with `dial`. All messages after this frame are bare bytes, no frames. The first one back is empty: both are
+    there. A later empty one ends its direction.
+    """
 
 class RelayServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -73,5 +83,16 @@ class RelayServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_files_pb2.PutDown], _abc.AsyncIterator[_files_pb2.PutDown]]:
         """An output or a log for the daemon's spool, or a transfer from a site without an open port to its reader."""
+
+    @_abc_1.abstractmethod
+    def Carry(
+        self,
+        request_iterator: _MaybeAsyncIterator[_files_pb2.Frame],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_files_pb2.Frame], _abc.AsyncIterator[_files_pb2.Frame]]:
+        """One end of a connection to a port of a program, named CLAIM/NAME: its owner waits with the label `listen`, the others of the
+        attempt come with `dial`. All messages after this frame are bare bytes, no frames. The first one back is empty: both are
+        there. A later empty one ends its direction.
+        """
 
 def add_RelayServicer_to_server(servicer: RelayServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -99,7 +99,7 @@ def grow_running(state: State, now: Instant) -> None:
 
 def _may_grow(state: State, attempt: Attempt, now: Instant) -> bool:
     """Return True if a job runs, is below its total, and no other resize of it is under way. One
-    whose first component has ended runs out of work."""
+    whose components have begun to end by themselves is about to be over."""
     job = state.jobs[attempt.job]
     if not isinstance(job.phase, Running) or attempt.growth is not None:
         return False

@@ -89,7 +89,7 @@ def _text(found: Summary) -> str:
             )
         ),
         "",
-        *(f"seed {run.seed}: {one}" for run in found.runs for one in run.waiting),
+        *(f"seed {run.seed}: {waiting}" for run in found.runs for waiting in run.waiting),
         "PWT: processor-seconds a job that were claimed and waited; ACT: claiming tries beyond the"
         f" first. {_of(len(found.runs))}",
         "Values that the paper does not print:",

@@ -40,13 +40,13 @@ def multiqueue(settings: tuple[Setting, ...], runs: Runs) -> None:
     total = len(settings) * runs.reps
     with progress("replications", total) as update:
         items = items_of(settings, runs.seeds, has_jobs=runs.jobs_out is not None)
-        made = replicate_on(runs.engine, run_item, items, update)
-    if made.is_interrupted:
-        print(f"interrupted: {len(made.finished)} of {total} replications", file=sys.stderr)
-    points = points_of(settings, made.finished)
+        campaign = replicate_on(runs.engine, run_item, items, update)
+    if campaign.is_interrupted:
+        print(f"interrupted: {len(campaign.finished)} of {total} replications", file=sys.stderr)
+    points = points_of(settings, campaign.finished)
     if not points:
         raise click.exceptions.Exit(INTERRUPTED)
-    runs.replaced.extend(made.replaced)
+    runs.replaced.extend(campaign.replaced)
     documents = [point.document() for point in points]
     runs.show(
         documents[0] if len(settings) == 1 else {"points": documents},
@@ -58,7 +58,7 @@ def multiqueue(settings: tuple[Setting, ...], runs: Runs) -> None:
         from koala.lab.papers.multiqueue.simulation.drawing import draw
 
         draw(points, runs.plot)
-    runs.end(is_interrupted=made.is_interrupted)
+    runs.end(is_interrupted=campaign.is_interrupted)
 
 
 def _table(points: Sequence[SimulatedPoint]) -> str:

@@ -166,6 +166,7 @@ class RunHistory:
                 | ev.ParametersChanged()
                 | ev.AllowancesSet()
                 | ev.PathsTried()
+                | ev.PortsUsed()
                 | ev.JobSubmitted()
                 | ev.JobCancelRequested()
                 | ev.JobResizeRequested()

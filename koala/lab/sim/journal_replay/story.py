@@ -95,6 +95,9 @@ class Narrator:
                 return _answer(event)
             case ev.PathsTried(claim=claim, problem=problem):
                 return _job_of(claim), f"{claim} tried its paths: {problem or 'all are open'}"
+            case ev.PortsUsed(claim=claim, ports=ports):
+                moved = sum(port.size_bytes for port in ports)
+                return _job_of(claim), f"{claim} moved {moved:,} bytes to and from ports of others"
             case ev.ProgressReported(job=job, cycle=cycle, members=members):
                 return job, f"{len(members)} components told their progress in cycle {cycle}"
             case ev.ClaimFenced(claim=claim):

@@ -8,12 +8,12 @@ caller brings the other users of each site.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from koala.core.model.job_spec import ComponentSpec, JobSpec
+from koala.core.model.job_spec import ComponentSpec, JobSpec, Split
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FOREVER, Instant, JobId, Priority, Seconds, SiteName, UserName
 from koala.core.policy_api import Policies
@@ -61,12 +61,17 @@ def fill(size: int, sites: Sequence[int]) -> Sizes | None:
     return tuple(parts) if size <= 0 else None
 
 
-RULES: dict[str, SplitRule] = {"equal": at_most(inf), "fill": fill}
+def flexible(size: int, sites: Sequence[int]) -> Sizes | None:
+    """Leave the split to the scheduler, which makes it of what is idle."""
+    return (size,) if size <= sum(sites) else None
+
+
+RULES: dict[str, SplitRule] = {"equal": at_most(inf), "fill": fill, "flexible": flexible}
 
 
 def rule(text: str) -> SplitRule:
-    """Return a split rule by its word: equal, fill, or a number, the most processors of a
-    component. Raises ConfigError."""
+    """Return a split rule by its word: equal, fill, flexible, or a number, the most processors of
+    a component. Raises ConfigError."""
     if text in RULES:
         return RULES[text]
     if text.isdigit() and int(text) > 0:
@@ -233,7 +238,9 @@ class GridReplay:
                 "too_large": summary.too_large + self.too_large,
             },
             "changed": summary.changed,
-            "split_jobs": self.split_jobs,
+            "split_jobs": sum(job.components > 1 for job in report.jobs)
+            if self._setting.split is flexible
+            else self.split_jobs,
             "coallocated": sum(job.is_coallocated for job in done),
             "wait": _moments(waits),
             "response": _moments([job.response_s for job in done if job.response_s is not None]),
@@ -283,6 +290,8 @@ class GridReplay:
                     f"{job.number} needs {needs} processors, all of sites whose local users submit"
                     " for ever, so it may never start"
                 )
+            is_flexible = self._setting.split is flexible and isinstance(job.size, int)
+            is_flexible = is_flexible and not job.sites and job.queue is None
             self.split_jobs += len(parts) > 1
             number = job.number
             name = str(number) if number not in self._numbers else f"{number}.{count}"
@@ -290,8 +299,8 @@ class GridReplay:
             yield Submission(
                 job=JobId(name),
                 at=float(job.at),
-                spec=_spec(job, parts),
-                run_s=(float(job.run_s),) * len(parts),
+                spec=_total(job) if is_flexible else _spec(job, parts),
+                run_s=(float(job.run_s),) * (len(self._sizes) if is_flexible else len(parts)),
             )
 
     def _leave_out(self, job: GridJob) -> None:
@@ -341,6 +350,14 @@ class GridReplay:
             else:
                 self._known[size] = size if _fits(size, self._sizes) else None
         return self._known[size]
+
+
+def _total(job: GridJob) -> JobSpec:
+    """Make the request of a job that the scheduler splits, with one component at a site."""
+    assert isinstance(job.size, int)
+    size = job.size
+    split = Split(total=size, least=size, part_max=size, parts_max=size)
+    return replace(_spec(job, (size,)), split=split)
 
 
 def _spec(job: GridJob, parts: Sizes) -> JobSpec:

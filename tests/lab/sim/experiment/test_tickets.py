@@ -8,6 +8,7 @@ from functools import partial
 from koala.common.protocol.messages import Program
 from koala.core.model.actions import ClaimProcessors, StopClaim
 from koala.core.model.events import ClaimGone, ClaimGranted, Event, SiteReported
+from koala.core.model.job import EndKind
 from koala.core.model.values import ClaimId, SiteName, UserName
 from koala.lab.sim.engine import Engine
 from koala.lab.sim.experiment.programs import Programs
@@ -114,3 +115,26 @@ def test_expected_starts_are_those_of_the_oldest_tickets_and_are_told_again() ->
 def test_a_site_without_forecasts_says_once_that_it_knows_none() -> None:
     told = told_by(local(0.0, 8, 5000.0), orders={10.0: ticket()}, until=4000.0, has_forecast=False)
     assert starts(told) == [(10.0, ((OLD, None),))]
+
+
+def booking(begins_at: float, claim: ClaimId = OLD) -> ClaimProcessors:
+    return replace(ticket(claim), begins_at=begins_at)
+
+
+def test_a_booked_claim_begins_at_its_instant_before_those_that_wait() -> None:
+    """Its processors are taken until 100, and from then on by a job that waits; a booking from 120
+    on takes it for 45 s."""
+    users = (local(0.0, 8, 100.0), local(20.0, 8, 500.0))
+    told = told_by(*users, orders={10.0: booking(99.0), 11.0: booking(120.0, YOUNG)}, until=700.0)
+    ends = [(at, event.claim, event.end.kind) for at, event in told if isinstance(event, ClaimGone)]
+    assert ends[0] == (10.0, OLD, EndKind.REFUSED)
+    assert grants(told) == {YOUNG: 120.0}
+
+
+def test_a_booking_that_is_given_back_leaves_its_processors() -> None:
+    stop = StopClaim(claim=OLD, site=DELFT)
+    told = told_by(
+        orders={10.0: booking(120.0), 20.0: stop, 30.0: booking(121.0, YOUNG)}, until=130.0
+    )
+    assert grants(told) == {YOUNG: 121.0}
+    assert [event.claim for _, event in told if isinstance(event, ClaimGone)] == [OLD]

@@ -129,6 +129,26 @@ def test_a_log_that_can_be_followed_by_hand(tmp_path: Path) -> None:
     assert found["wait_split"]["mean"] == pytest.approx(90, abs=0.5)
 
 
+def test_the_scheduler_splits_jobs_over_what_is_idle() -> None:
+    """Job 1 leaves 2 of the large site and 4 of the small one, to which job 2 is split at once;
+    job 3 waits until 12 are idle."""
+    jobs = [
+        GridJob(0.0, 1, 6, 100.0, 100.0),
+        GridJob(10.0, 2, 5, 50.0, 50.0),
+        GridJob(20.0, 3, 12, 10.0, 10.0),
+        GridJob(30.0, 4, 13, 10.0, 10.0),
+    ]
+    setting = replace(two_sites(), split=rule("flexible"), until=1_000.0)
+    replay = GridReplay(setting, iter(jobs))
+    report = replay.run()
+    assert started(report) == {
+        "1": (0, ("large",)),
+        "2": (10, ("small", "large")),
+        "3": (100, ("large", "small")),
+    }
+    assert (replay.document(report)["split_jobs"], replay.too_large) == (2, 1)
+
+
 def test_a_job_of_a_queue_runs_at_its_site_or_is_dropped() -> None:
     """Job 1 could start at once on the large site; job 2 does not fit at its own; job 3 is of two
     components, which run anywhere."""

@@ -240,12 +240,6 @@ def test_components_take_turns_where_no_site_tells_its_starts(queued: Script) ->
     assert opened(queued) == ["j1/1/0/2"]
 
 
-def test_a_second_ticket_that_starts_is_given_back(queued: Script) -> None:
-    queued.grant("j1/1/0/1")
-    queued.tell(ClaimGranted(claim=ClaimId("j1/1/0/2"), nonce="n"))
-    queued.expect(StopClaim, claim="j1/1/0/2")
-
-
 def test_a_hold_over_budget_is_given_back_at_once(begin: Begin) -> None:
     script = begin(chosen(tickets="dodge"), hold_budget_user_s=1000.0).ignore(ClaimProcessors)
     busy(script, "a", "b").tell(a_pair())
@@ -336,11 +330,6 @@ def test_a_ticket_of_an_earlier_attempt_holds_nothing(begin: Begin) -> None:
     assert "holds" not in script.story("j1")
 
 
-def test_a_cancelled_job_keeps_no_ticket(queued: Script) -> None:
-    queued.cancel("j1")
-    assert sorted(stop.claim for stop in queued.take(StopClaim)) == [*PAIR[0], *PAIR[1]]
-
-
 def test_a_user_has_so_many_tickets(begin: Begin) -> None:
     script = begin(chosen(tickets="dodge"), tickets_user_max=4).ignore(ClaimProcessors)
     busy(script, "a", "b").tell(a_pair())
@@ -377,18 +366,6 @@ def test_a_spare_component_that_came_up_far_too_early_rests(begin: Begin) -> Non
     tell(script, "b", c1n1=1000.0)
     script.after(301)
     assert sorted(gates(script)) == ["j1/1/0/3", "j1/1/1/1"]
-
-
-def test_the_start_is_one_for_all(queued: Script) -> None:
-    tell(queued, "a", c0n1=None)
-    tell(queued, "b", c1n1=None)
-    queued.after(31)
-    queued.tell_together(
-        ClaimGranted(claim=ClaimId("j1/1/0/1"), nonce="n"),
-        ClaimGranted(claim=ClaimId("j1/1/1/1"), nonce="n"),
-    )
-    assert len(queued.take(StopClaim)) == 4
-    assert len(queued.take(ArmClaim)) == 2
 
 
 def idle_now(script: Script, site: str, idle: int = 8) -> None:

@@ -1,0 +1,554 @@
+"""The process that carries connections between programs of this machine and the agent.
+
+    program ── listener of another's port ──> traffic ── dial ──> agent ...
+    ... agent ── an offer that was taken ──> traffic ──> own port of the program
+
+- Each connection has one of its own to the agent, so that TCP holds back whoever is too fast: at
+  most `BUFFER_BYTES` of a direction are kept here.
+- An offer is a connection to the agent that waits for its use; `OFFERS` of each own port wait.
+- The owner's end sends GREETING once it has reached its program. Until then the other end sends
+  nothing, and measures the round trip.
+- A lost agent, relay or site resets the connections; new ones are tried for `DIAL_S`.
+- When the starter shuts its socket, all processes are over: what they sent goes on for `DRAIN_S`.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import select
+import struct
+from abc import ABC, abstractmethod
+
+from koala_agent.starter.challenge_response import Prover
+from koala_agent.starter.compat import boot_now, log, to_object
+from koala_agent.starter.connection import Watch, find_address
+from koala_agent.starter.light import accept, dumps, loads, socket
+from koala_agent.starter.ports.carried import HEAD_BYTES
+from koala_agent.starter.ports.owners import find_listener, is_of_claim
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from koala_agent.starter.connection import Found
+    from koala_agent.starter.ports.carried import Carried, Counts, Port
+
+BUFFER_BYTES = 256 * 1024
+OFFERS = 4
+CONNECTIONS_MAX = 256
+"""Connections of one claim on one machine at a time, both ways."""
+GREETING = b"\0\0\0\1+"
+"""First block of the owner's end."""
+LINE_MAX_BYTES = 4096
+DIAL_S = 20.0
+"""Time within which a new connection is tried again while the agent, or the relay, is away."""
+DRAIN_S = 3.0
+"""Time in which what ended processes have sent may still go on."""
+AGAIN_S, AGAIN_MAX_S = 0.2, 5.0
+TELL_S, TELL_MAX_S = 1.0, 60.0
+"""Pause between two counts, which doubles: they are for people, and the last ones for the bill."""
+KEEPALIVE = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+_READ = memoryview(bytearray(HEAD_BYTES + BUFFER_BYTES))
+
+
+class Use:
+    """Use of a port of another component."""
+
+    def __init__(self, port: Port, counts: Counts) -> None:
+        self.port = port
+        known = [row for row in counts if row[:2] == (port.name, port.claim)]
+        self.connections, self.size_bytes, self.busy_s, self.rtt_s = (
+            known[0][2:] if known else (0, 0, 0.0, 0.0)
+        )
+        self.is_busy = False
+
+    def row(self) -> list[object]:
+        """Return the counts as they are told."""
+        counts = [self.connections, self.size_bytes, self.busy_s, self.rtt_s]
+        return [self.port.name, self.port.claim, *counts]
+
+
+class PortTraffic:
+    """Poll loop of all connections of one machine."""
+
+    def __init__(self, carried: Carried, starter: socket.socket, pid: int, counts: Counts) -> None:
+        self.carried = carried
+        self.watch = Watch()
+        self.starter_pid = pid
+        self.addresses: list[Found] = []
+        self.connections: set[Connection] = set()
+        self._starter = starter
+        self._uses = [Use(port, counts) for port, _listener in carried.others]
+        self._told = [use.row() for use in self._uses]
+        self._tell_at = 0.0
+        self._tell_s = TELL_S
+        self._pause_s = TELL_S
+        self._due: list[tuple[float, Callable[[], None]]] = []
+        self._until = math.inf
+
+    def run(self) -> None:
+        """Run until the starter hangs up."""
+        for host, port in self.carried.agents:
+            try:
+                self.addresses.append(find_address(host, port))
+            except OSError as error:
+                log(f"ports: {host}:{port}: {error}")
+        self.watch.add(self._starter.fileno(), select.POLLIN, self._finish)
+        for use, (_port, listener) in zip(self._uses, self.carried.others):
+            self._listen(use, listener)
+        for own in self.carried.own * OFFERS:
+            self.offer(own)
+        while boot_now() < self._until and (self.connections or self._until == math.inf):
+            self._tick()
+            dues = [at for at, _call in self._due]
+            if any(use.is_busy for use in self._uses) or self._has_news():
+                dues.append(self._tell_at)
+            if self._until < math.inf:
+                dues.append(self._until)
+            self.watch.wait(max(0.0, min(dues) - boot_now()) if dues else None)
+        for connection in list(self.connections):
+            connection.close()
+        self._send_counts()
+
+    def later(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Call later."""
+        self._due.append((boot_now() + delay_s, call))
+
+    def offer(self, port: Port, pause_s: float = AGAIN_S) -> None:
+        """Offer the own port for one connection."""
+        if self._until == math.inf:
+            Offer(self, port, pause_s).dial()
+
+    def _listen(self, use: Use, listener: socket.socket) -> None:
+        self.watch.add(
+            listener.fileno(), select.POLLIN, lambda _events: self._accept(use, listener)
+        )
+
+    def _accept(self, use: Use, listener: socket.socket) -> None:
+        """Take a connection of the claim's own processes alone."""
+        try:
+            called = accept(listener)
+            caller, own = called.getpeername()[:2], called.getsockname()[:2]
+        except OSError:
+            return
+        if len(self.connections) >= CONNECTIONS_MAX:
+            log(f"ports: {use.port.name}: refused (expected at most {CONNECTIONS_MAX} connections)")
+        elif not is_of_claim(caller, own, self.starter_pid, self.carried.mark):
+            log(f"ports: {use.port.name}: refused a caller that is not of this claim")
+        else:
+            Call(self, use, called).dial()
+            return
+        _reset(called)
+
+    def _finish(self, _events: int) -> None:
+        """Take nothing new; what the processes have sent goes on for a while."""
+        self._until = boot_now() + DRAIN_S
+        self.watch.remove(self._starter.fileno())
+        for _port, listener in self.carried.others:
+            self.watch.remove(listener.fileno())
+            listener.close()
+        for connection in list(self.connections):
+            if not connection.is_used:
+                connection.close()
+
+    def _tick(self) -> None:
+        now = boot_now()
+        due = [call for at, call in self._due if at <= now]
+        self._due = [(at, call) for at, call in self._due if at > now]
+        for call in due:
+            call()
+        if now >= self._tell_at:
+            since_s = min(self._tell_s, TELL_S)
+            for use in self._uses:
+                use.busy_s += since_s if use.is_busy else 0.0
+                use.is_busy = False
+            self._tell_at = now + TELL_S
+            self._tell_s -= TELL_S
+            if self._tell_s <= 0 and self._has_news():
+                self._send_counts()
+
+    def _has_news(self) -> bool:
+        return self._told != [use.row() for use in self._uses]
+
+    def _send_counts(self) -> None:
+        """Tell the starter the counts."""
+        self._told = [use.row() for use in self._uses]
+        self._pause_s = min(2 * self._pause_s, TELL_MAX_S)
+        self._tell_s = self._pause_s
+        try:
+            self._starter.send(dumps(self._told) + b"\n")
+        except OSError:
+            self._until = 0.0
+
+
+class Connection(ABC):
+    """A connection to the agent, and once it is in use the program's, with what is between."""
+
+    IS_DIALLER = False
+
+    def __init__(self, traffic: PortTraffic, port: Port) -> None:
+        self.port = port
+        self.use: Use | None = None
+        self._traffic = traffic
+        self._agent: socket.socket | None = None
+        self._program: socket.socket | None = None
+        self._prover = Prover(traffic.carried.identity["claim"], traffic.carried.identity["secret"])
+        self._line = b""
+        self._tries = 0
+        self._to_agent = self._to_program = memoryview(b"")
+        self._was_flushed = self._was_taken = True
+        self._is_sent = self._is_received = False
+        self._head = b""
+        self._left = 0  # of the block that comes
+        traffic.connections.add(self)
+
+    @property
+    def is_used(self) -> bool:
+        """True when a process has sent something, or may have."""
+        return self.IS_DIALLER or self._program is not None
+
+    def dial(self) -> None:
+        """Dial the agent, its addresses in turn."""
+        if not self._traffic.addresses:
+            self.failed("the agent has no address")
+            return
+        family, address = self._traffic.addresses[self._tries % len(self._traffic.addresses)]
+        self._tries += 1
+        self._line = b""
+        self._prover = Prover(
+            self._traffic.carried.identity["claim"], self._traffic.carried.identity["secret"]
+        )
+        try:
+            dialled = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            self.failed(str(error.strerror))
+            return
+        dialled.settimeout(0)
+        dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _bound(dialled)
+        dialled.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, seconds in KEEPALIVE:
+            dialled.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+        dialled.connect_ex(address)
+        self._agent = dialled
+        self._traffic.watch.add(dialled.fileno(), select.POLLOUT, self._connected)
+
+    def close(self) -> None:
+        """End both sockets at once, with a reset: what is on its way is lost, and they know it."""
+        self._hang_up()
+        if self._program is not None:
+            self._traffic.watch.remove(self._program.fileno())
+            _reset(self._program)
+            self._program = None
+        self._traffic.connections.discard(self)
+
+    @abstractmethod
+    def failed(self, reason: str) -> None:
+        """Handle a connection that was not made."""
+
+    @abstractmethod
+    def joined(self) -> None:
+        """Handle that the other end is there."""
+
+    def _hang_up(self) -> None:
+        if self._agent is not None:
+            self._traffic.watch.remove(self._agent.fileno())
+            _reset(self._agent)
+            self._agent = None
+
+    def _connected(self, _events: int) -> None:
+        assert self._agent is not None
+        error = self._agent.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            self._lost(os.strerror(error))
+            return
+        self._traffic.watch.add(self._agent.fileno(), select.POLLIN, self._answered)
+        self._send(self._prover.question())
+
+    def _answered(self, _events: int) -> None:
+        """Read lines of the agent, until it says that the other end is there."""
+        assert self._agent is not None
+        try:
+            part = self._agent.recv(LINE_MAX_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._lost(str(error.strerror))
+            return
+        self._line += part
+        if not part or (b"\n" not in self._line and len(self._line) > LINE_MAX_BYTES):
+            self._lost("it hung up")
+            return
+        while b"\n" in self._line:
+            line, self._line = self._line.split(b"\n", 1)
+            try:
+                message = to_object(loads(line))
+            except (ValueError, RecursionError):
+                self._lost("no message of an agent")
+                return
+            if message.get("kind") == "carried":
+                self._traffic.watch.remove(self._agent.fileno())
+                self.joined()
+                return
+            if not self._prover.handle_challenge(message) or not self._prover.is_trusted:
+                self._lost(str(message.get("reason") or message.get("error") or "not our agent"))
+                return
+            identity = self._traffic.carried.identity
+            hello = {
+                "kind": "carry",
+                **identity,
+                "port": f"{self.port.claim}/{self.port.name}",
+                "token": self.port.token,
+                "dials": self.IS_DIALLER,
+            }
+            self._send(self._prover.add_proof(hello))
+
+    def _send(self, message: dict[str, object]) -> None:
+        assert self._agent is not None
+        try:
+            self._agent.send(dumps(message) + b"\n")
+        except OSError as error:
+            self._lost(str(error.strerror))
+
+    def _lost(self, reason: str) -> None:
+        self._hang_up()
+        self.failed(reason)
+
+    # The bytes
+
+    def _begin(self, program: socket.socket) -> None:
+        """Carry from now on."""
+        self._program = program
+        self._watch_both()
+
+    def _watch_both(self) -> None:
+        """Watch the sockets: each to be read when nothing of it is kept, and to be written when
+        something of the other is."""
+        assert self._program is not None
+        assert self._agent is not None
+        ways = (
+            (self._program, self._to_agent or self._is_sent, self._to_program, self._program_ready),
+            (self._agent, self._to_program or self._is_received, self._to_agent, self._agent_ready),
+        )
+        for own, holds_back, kept, ready in ways:
+            events = (0 if holds_back else select.POLLIN) | (select.POLLOUT if kept else 0)
+            if events:
+                self._traffic.watch.add(own.fileno(), events, ready)
+            else:  # a hang-up would wake us again and again
+                self._traffic.watch.remove(own.fileno())
+
+    def _program_ready(self, events: int) -> None:
+        try:
+            if events & select.POLLOUT or self._to_agent or self._is_sent:
+                self._flush_to_program()
+            else:
+                self._read_program()
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+
+    def _agent_ready(self, events: int) -> None:
+        try:
+            if events & select.POLLOUT or self._to_program or self._is_received:
+                self._flush_to_agent()
+            else:
+                self._read_agent()
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+
+    def _read_program(self) -> None:
+        assert self._program is not None
+        size = self._program.recv_into(_READ[HEAD_BYTES:])
+        _READ[:HEAD_BYTES] = size.to_bytes(HEAD_BYTES, "big")
+        self._is_sent = size == 0
+        self._count(size)
+        self._to_agent = memoryview(bytes(_READ[: HEAD_BYTES + size]))
+        self._flush_to_agent()
+
+    def _read_agent(self) -> None:
+        assert self._agent is not None
+        if self._left == 0:
+            part = self._agent.recv(HEAD_BYTES - len(self._head))
+            self._head += part
+            if len(self._head) == HEAD_BYTES:
+                self._left, self._head = int.from_bytes(self._head, "big"), b""
+                self._is_received = self._left == 0
+        else:
+            part = self._agent.recv(min(self._left, BUFFER_BYTES))
+            self._left -= len(part)
+            self._count(len(part))
+            self._to_program = memoryview(part)
+        if not part:
+            raise OSError(errno.ECONNRESET, "the agent, or what is behind it, is gone")
+        if self._is_received:
+            assert self._program is not None
+            self._program.shutdown(socket.SHUT_WR)
+            self._change()
+        elif self._to_program:
+            self._flush_to_program()
+
+    def _flush_to_agent(self) -> None:
+        assert self._agent is not None
+        try:
+            sent = self._agent.send(self._to_agent)
+        except BlockingIOError:
+            sent = 0
+        had_all = self._was_flushed
+        self._to_agent = self._to_agent[sent:]
+        self._was_flushed = not self._to_agent
+        if self._was_flushed != had_all or (self._is_sent and self._was_flushed):
+            self._change()
+
+    def _flush_to_program(self) -> None:
+        assert self._program is not None
+        try:
+            sent = self._program.send(self._to_program)
+        except BlockingIOError:
+            sent = 0
+        had_any = self._was_taken
+        self._to_program = self._to_program[sent:]
+        self._was_taken = not self._to_program
+        if self._was_taken != had_any:
+            self._change()
+
+    def _change(self) -> None:
+        """Watch for other events; close in good order once both ends have said all."""
+        if self._is_sent and self._is_received and not self._to_agent:
+            for one in (self._agent, self._program):
+                assert one is not None
+                self._traffic.watch.remove(one.fileno())
+                one.close()
+            self._agent = self._program = None
+            self._traffic.connections.discard(self)
+        else:
+            self._watch_both()
+
+    def _count(self, size: int) -> None:
+        if self.use is not None and size:
+            self.use.size_bytes += size
+            self.use.is_busy = True
+
+
+class Call(Connection):
+    """A connection that a process of the program made to a port of another component."""
+
+    IS_DIALLER = True
+
+    def __init__(self, traffic: PortTraffic, use: Use, called: socket.socket) -> None:
+        super().__init__(traffic, use.port)
+        self.use = use
+        self._called = called
+        self._until = boot_now() + DIAL_S
+        self._asked_at = boot_now()
+        self._greeted = b""
+        called.settimeout(0)
+        _bound(called)
+
+    def dial(self) -> None:
+        self._asked_at = boot_now()
+        super().dial()
+
+    def close(self) -> None:
+        super().close()
+        if self._called.fileno() >= 0:
+            _reset(self._called)
+
+    def failed(self, reason: str) -> None:
+        if boot_now() + AGAIN_S < self._until:
+            self._traffic.later(AGAIN_S, self._again)
+            return
+        log(f"ports: {self.port.name}: {reason}")
+        self.close()
+
+    def _again(self) -> None:
+        if self in self._traffic.connections:
+            self.dial()
+
+    def joined(self) -> None:
+        """Wait for the greeting of the owner's end."""
+        assert self._agent is not None
+        self._traffic.watch.add(self._agent.fileno(), select.POLLIN, self._read_greeting)
+        self._read_greeting(0)
+
+    def _read_greeting(self, _events: int) -> None:
+        assert self._agent is not None
+        part, self._line = self._line[: len(GREETING)], self._line[len(GREETING) :]
+        try:
+            part = part or self._agent.recv(len(GREETING) - len(self._greeted))
+        except BlockingIOError:
+            return
+        except OSError:
+            part = b""
+        self._greeted += part
+        if self._greeted == GREETING:
+            assert self.use is not None
+            self.use.rtt_s = boot_now() - self._asked_at
+            self.use.connections += 1
+            self._begin(self._called)
+        elif not part:  # nobody listens there
+            log(f"ports: {self.port.name}: the program of {self.port.claim} does not listen")
+            self.close()
+
+
+class Offer(Connection):
+    """An own port, offered for one connection of another component."""
+
+    def __init__(self, traffic: PortTraffic, port: Port, pause_s: float) -> None:
+        super().__init__(traffic, port)
+        self._pause_s = pause_s
+
+    def failed(self, reason: str) -> None:
+        self.close()
+        log(f"ports: {self.port.name} is not offered: {reason}")
+        pause_s = min(AGAIN_MAX_S, 2 * self._pause_s)
+        self._traffic.later(self._pause_s, lambda: self._traffic.offer(self.port, pause_s))
+
+    def joined(self) -> None:
+        """Reach the program, and offer the port anew."""
+        traffic = self._traffic
+        traffic.offer(self.port)
+        host = find_listener(self.port.port, traffic.starter_pid, traffic.carried.mark)
+        if not host:
+            log(f"ports: {self.port.name}: no process of this claim listens at {self.port.port}")
+            self.close()
+            return
+        program = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        program.settimeout(0)
+        _bound(program)
+        program.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._program = program
+        error = program.connect_ex((host, self.port.port))
+        if error not in (0, errno.EINPROGRESS):
+            traffic.watch.add(program.fileno(), 0, lambda _events: None)
+            self.close()
+            return
+        traffic.watch.add(program.fileno(), select.POLLOUT, lambda _events: self._reached(program))
+
+    def _reached(self, program: socket.socket) -> None:
+        assert self._agent is not None
+        if program.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.close()
+            return
+        try:
+            self._agent.send(GREETING)
+        except OSError:
+            self.close()
+            return
+        self._begin(program)
+
+
+def _bound(connection: socket.socket) -> None:
+    """Bound what the kernel keeps of a connection."""
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        connection.setsockopt(socket.SOL_SOCKET, option, 2 * BUFFER_BYTES)
+
+
+def _reset(connection: socket.socket) -> None:
+    """Close a connection so that its other end gets an error, and not an end in good order."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()

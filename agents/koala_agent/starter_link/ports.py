@@ -1,0 +1,215 @@
+"""Connections to ports of programs through the grid: between starters and the relay.
+
+Each is a connection of a starter and a call `Carry` at the relay, for either end. What one sends
+waits until the other takes it: a slow reader stops its sender, and at most some blocks are kept
+here. The limits of the site hold for all its claims together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+from grpc import aio
+
+from koala.common.files.bandwidth_limits import CHUNK_BYTES
+from koala.common.files.channels import Channels
+from koala.common.protocol.names import ClaimId
+from koala.common.runtime import clock
+from koala.common.runtime.structured_log import get_logger
+from koala.common.runtime.token_bucket import TokenBucket
+from koala.common.wire.v1 import files_pb2 as pb
+from koala.errors import ConfigError
+from koala_agent.starter.ports.carried import HEAD_BYTES
+from koala_agent.starter_link.listener import CarryOrder
+
+CARRY = "/koala.wire.v1.Relay/Carry"
+CARRIED = b'{"kind": "carried"}\n'
+"""Tells a starter that the other end is there. What follows are the bytes."""
+
+WAITING_MAX = 512
+"""Connections of one claim that wait for their other ends; an honest one has four for each port."""
+ENDED_S = 30.0
+"""Longest wait for the relay after both ends have said all."""
+
+log = get_logger()
+
+
+class Ports:
+    """Connections to ports that this site's starters make and offer.
+
+    `relay` returns the address of the daemon's relay, empty when unknown. At most `connections_max`
+    are carried at a time, and `bytes_per_s` in all (None: no limit).
+    """
+
+    def __init__(
+        self,
+        relay: Callable[[], str],
+        channels: Channels,
+        *,
+        connections_max: int,
+        bytes_per_s: float | None = None,
+    ) -> None:
+        self._relay = relay
+        self._channels = channels
+        self._connections_max = connections_max
+        self._carried = 0
+        self._waiting = Counter[ClaimId]()
+        self._begun: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
+        self._bucket: TokenBucket | None = None
+        if bytes_per_s is not None:
+            self._bucket = TokenBucket(bytes_per_s, burst=CHUNK_BYTES, now=clock.now())
+
+    async def run(self) -> None:
+        """Carry until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                begin = await self._begun.get()
+                group.create_task(begin())
+
+    def carry(self, transport: asyncio.Transport, order: CarryOrder) -> None:
+        """Take over a starter's connection."""
+        reader = asyncio.StreamReader(limit=CHUNK_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        transport.set_write_buffer_limits(high=CHUNK_BYTES)
+        writer = asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
+        self._begun.put_nowait(partial(self._serve, reader, writer, order))
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, order: CarryOrder
+    ) -> None:
+        """Carry one connection to its end, which is a reset unless both ends have said all."""
+        reason = ""
+        try:
+            if self._relay():
+                with self._place() if order.dials else nullcontext():
+                    await self._through(reader, writer, order)
+                writer.close()
+            else:
+                reason = "the daemon's relay is unknown yet"
+        except aio.AioRpcError as error:
+            reason = error.details() or error.code().name
+        except (ConfigError, OSError, EOFError) as error:
+            reason = str(error)
+        finally:
+            if reason:
+                log.info("port.ended", claim=order.claim, port=order.port, reason=reason)
+            if not writer.is_closing():
+                writer.transport.abort()
+
+    async def _through(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, order: CarryOrder
+    ) -> None:
+        """Join the connection with a call at the relay. Raises AioRpcError, OSError, EOFError."""
+        async with self._channels.use(self._relay()) as channel:
+            call: Any = channel.stream_stream(CARRY)()
+            try:
+                label = "dial" if order.dials else "listen"
+                start = pb.PutStart(name=order.port, token=order.token, label=label)
+                await call.write(pb.Frame(start=start).SerializeToString())
+                with self._wait(order.claim):
+                    await self._joined(reader, call)
+                with nullcontext() if order.dials else self._place():
+                    writer.write(CARRIED)
+                    async with asyncio.TaskGroup() as group:
+                        group.create_task(self._up(reader, call))
+                        group.create_task(self._down(call, writer))
+                    await self._ended(call)
+            except* (OSError, EOFError, aio.AioRpcError) as errors:
+                raise _first(errors) from None
+            finally:
+                call.cancel()
+
+    @contextmanager
+    def _wait(self, claim: ClaimId) -> Iterator[None]:
+        """Count a connection that waits for its other end. Raises EOFError."""
+        if self._waiting[claim] >= WAITING_MAX:
+            raise EOFError(f"{WAITING_MAX} of its connections wait (expected fewer)")
+        self._waiting[claim] += 1
+        try:
+            yield
+        finally:
+            self._waiting[claim] -= 1
+            if not self._waiting[claim]:
+                del self._waiting[claim]
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """Take a place for a connection. Raises EOFError."""
+        if self._carried >= self._connections_max:
+            most = self._connections_max
+            raise EOFError(
+                f"{self._carried} are carried here (expected at most {most}: site.ports_max)"
+            )
+        self._carried += 1
+        try:
+            yield
+        finally:
+            self._carried -= 1
+
+    async def _joined(self, reader: asyncio.StreamReader, call: Any) -> None:  # noqa: ANN401 - of a call
+        """Wait for the other end, while the starter waits. Raises EOFError when it is gone, and the
+        call's error."""
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(self._until_gone(reader))
+            first = await call.read()
+            waiting.cancel()
+        if first is aio.EOF:
+            raise await _error_of(call)
+
+    async def _until_gone(self, reader: asyncio.StreamReader) -> None:
+        """Wait for a starter that hangs up. Raises EOFError."""
+        await reader.read(1)
+        raise EOFError("the starter is gone")
+
+    async def _ended(self, call: Any) -> None:  # noqa: ANN401 - of a call
+        """Wait until the relay has passed on both ends: a call that ends before cuts the other."""
+        await call.done_writing()
+        async with asyncio.timeout(ENDED_S):
+            await call.read()
+
+    async def _up(self, reader: asyncio.StreamReader, call: Any) -> None:  # noqa: ANN401 - of a call
+        """Send what the starter sends; an empty block is the end of this direction."""
+        while True:
+            size_bytes = int.from_bytes(await reader.readexactly(HEAD_BYTES), "big")
+            if size_bytes > CHUNK_BYTES:
+                raise EOFError(f"a block of {size_bytes} bytes (expected at most {CHUNK_BYTES})")
+            await self._throttle(size_bytes)
+            await call.write(await reader.readexactly(size_bytes))
+            if not size_bytes:
+                return
+
+    async def _down(self, call: Any, writer: asyncio.StreamWriter) -> None:  # noqa: ANN401 - of a call
+        """Give the starter what comes, to the end of that direction."""
+        while True:
+            data = await call.read()
+            if data is aio.EOF:
+                raise await _error_of(call)
+            await self._throttle(len(data))
+            writer.write(len(data).to_bytes(HEAD_BYTES, "big"))
+            writer.write(data)
+            await writer.drain()
+            if not data:
+                return
+
+    async def _throttle(self, size_bytes: int) -> None:
+        if self._bucket is not None:
+            await asyncio.sleep(self._bucket.reserve(size_bytes, clock.now()))
+
+
+async def _error_of(call: Any) -> Exception:  # noqa: ANN401 - of a call
+    """Return the error of a call that has ended too early."""
+    return EOFError(await call.details() or "the other end is gone")
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,58 @@
+"""Ways to the ports of a job's components, as they were tried and used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from koala.core.model.job import Attempt, Job, Member
+from koala.core.model.values import claim_numbers
+from koala.views.records import jobs
+from koala.views.units import counted, size
+
+
+def port_ways(job: Job, attempt: Attempt | None) -> tuple[jobs.PortWay, ...]:
+    """Describe how each member of an attempt reaches the ports of the others."""
+    if attempt is None:
+        return ()
+    return tuple(way for member in attempt.present for way in _ways(job, member))
+
+
+def _ways(job: Job, member: Member) -> Iterator[jobs.PortWay]:
+    used = {(use.claim, use.name): use for use in member.used}
+    for path in member.paths:
+        _attempt, owner, _number = claim_numbers(path.claim)
+        for name, port in job.spec.components[owner].ports:
+            if port != path.port:
+                continue
+            use = used.get((path.claim, name))
+            rtt_s = path.rtt_s if not path.problem else (use.rtt_s if use is not None else 0.0)
+            rate_bps = use.size_bytes / use.busy_s if use is not None and use.busy_s else None
+            way = jobs.PortWay(
+                name=name,
+                owner=job.spec.label(owner),
+                component=job.spec.label(member.component),
+                is_forwarded=bool(path.problem),
+                problem=path.problem,
+                rtt_s=rtt_s or None,
+                connections=0 if use is None else use.connections,
+                moved_bytes=0 if use is None else use.size_bytes,
+                rate_bps=rate_bps,
+            )
+            yield _worded(way)
+
+
+def _worded(way: jobs.PortWay) -> jobs.PortWay:
+    ends = f"{way.name} of component {way.owner} from component {way.component}"
+    words = ["through the grid" if way.is_forwarded else "directly"]
+    if way.rtt_s is not None:
+        words.append(f"round trip {1000 * way.rtt_s:.1f} ms")
+    if way.connections:
+        words.append(f"{size(way.moved_bytes)} in {counted(way.connections, 'connection')}")
+    elif way.is_forwarded:
+        words.append("no connection was told yet")
+    if way.rate_bps is not None:
+        words.append(f"{size(way.rate_bps)}/s while it moved")
+    why = f" (the path: {way.problem})" if way.is_forwarded else ""
+    return replace(way, words=f"{ends}: {', '.join(words)}{why}")

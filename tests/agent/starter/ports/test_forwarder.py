@@ -1,0 +1,89 @@
+"""Ports as the processes of one machine are told of them, and whose sockets count as theirs."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from koala_agent.starter.connection import Watch
+from koala_agent.starter.ports.carried import Port
+from koala_agent.starter.ports.forwarder import PortForwarder
+from koala_agent.starter.ports.owners import find_listener, is_of_claim
+
+OWN, OTHER, THIRD = "j1/1/0/1", "j1/1/1/1", "j1/1/2/1"
+CONNECT = """import socket, sys
+own = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+print("connected", flush=True)
+sys.stdin.read()"""
+
+
+def port(claim: str, number: int, *, forwarded: bool, address: str = "a.org") -> Port:
+    """Return the port WORK of a claim."""
+    return Port(
+        name="WORK",
+        claim=claim,
+        address=address,
+        port=number,
+        is_forwarded=forwarded,
+        token="t" if forwarded else "",
+    )
+
+
+@contextmanager
+def told(*ports: Port) -> Iterator[dict[str, str]]:
+    """Yield the variables of a program of OWN."""
+    identity = {"claim": OWN, "secret": "s", "nonce": "n"}
+    forwarder = PortForwarder(
+        list(ports), agents=[], identity=identity, mark="n", is_first=True, watch=Watch()
+    )
+    try:
+        yield forwarder.variables
+    finally:
+        forwarder.close()
+
+
+def test_addresses_are_direct_or_a_listener_of_this_machine() -> None:
+    direct = port(OTHER, 7001, forwarded=False)
+    with told(direct, port(THIRD, 7002, forwarded=True)) as variables:
+        assert variables == {
+            "KOALA_ADDRESS_WORK": "a.org:7001",
+            "KOALA_ADDRESSES_WORK": "a.org:7001,127.77.0.3:7002",
+            "KOALA_HOST_WORK": "a.org",
+            "KOALA_PORT_WORK": "7001",
+        }
+        with socket.create_connection(("127.77.0.3", 7002)):
+            pass
+
+
+def test_a_listener_gives_way_where_its_number_is_taken() -> None:
+    with socket.create_server(("127.77.0.2", 0)) as taken:
+        number = taken.getsockname()[1]
+        with told(port(OTHER, number, forwarded=True)) as variables:
+            host, shown = variables["KOALA_ADDRESS_WORK"].split(":")
+            assert (host, shown != str(number)) == ("127.77.0.2", True)
+
+
+def test_an_owner_listens_where_somebody_comes_from() -> None:
+    with told(port(OWN, 7003, forwarded=True, address="")) as hidden:
+        assert hidden["KOALA_LISTEN_WORK"] == "127.0.0.1:7003"
+        assert hidden["KOALA_CONTACT_WORK"] == "127.77.0.1:7003"
+    with told(port(OWN, 7003, forwarded=False)) as reached:
+        assert reached["KOALA_LISTEN_WORK"] == "0.0.0.0:7003"
+        assert reached["KOALA_CONTACT_WORK"] == "a.org:7003"
+
+
+def test_only_sockets_of_the_starters_descendants_count() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        own = listener.getsockname()
+        words = [sys.executable, "-c", CONNECT, str(own[1])]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+            caller, address = listener.accept()
+            with caller:
+                assert is_of_claim(address, own, os.getpid(), "mark")
+                assert not is_of_claim(address, own, child.pid, "mark")  # it has no descendants
+            child.communicate()
+        assert find_listener(own[1], os.getppid(), "mark") == ""  # the asking process has it

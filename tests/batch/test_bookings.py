@@ -1,0 +1,254 @@
+"""Claims with a known start, in front of real batch systems that book processors for them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from koala_agent.conformance.witness import Witness
+from koala_agent.environments import of_commands
+from koala_agent.lrm.dialect import LATE_S, Dialect
+from koala_agent.lrm.local_manager import (
+    EndCause,
+    Idle,
+    Placeholder,
+    Queued,
+    RequestRefusedError,
+    Running,
+)
+from koala_agent.transport.interface import Answer, Command
+from koala_agent.transport.shell import Shell
+from tests.batch.conftest import Serve, cleared
+from tests.batch.systems.system import System
+from tests.live.grid import until
+from tests.lrm.harness import Ask
+
+pytestmark = pytest.mark.lrm
+
+SYSTEMS = {
+    "gridengine": ("cell", "gamma"),
+    "oar": ("oar", "omega"),
+    "slurm": ("slurm", "alpha"),
+    "newer slurm": ("newer_slurm", "iota"),
+}
+LISTS = {"gridengine": ("qrstat", "-u", "*"), "slurm": ("scontrol", "-o", "show", "reservation")}
+NUMBERS = {"gridengine": r"^ *([0-9]+) koala-", "slurm": r"ReservationName=(koala-\S+)"}
+SOON_S, LIMIT_S = 15.0, 120.0
+CLAIM, OTHER = "j1/1/0/1", "j2/1/0/1"
+
+
+@pytest.fixture(params=list(SYSTEMS))
+def system(request: pytest.FixtureRequest) -> Iterator[System]:
+    """A system whose commands run as a user who may book."""
+    for system in cleared(request, *SYSTEMS[request.param]):
+        yield system
+        for number in numbers(system):
+            words = ("scontrol", "delete", f"reservationname={number}")
+            with suppress(AssertionError):
+                system.run(*(("qrdel", number) if system.kind == "gridengine" else words))
+
+
+@pytest.fixture
+def dialect(system: System) -> Dialect:
+    """The words of the account of the tests."""
+    known = system.dialect
+    return known if system.kind == "oar" else replace(known, user="root")  # type: ignore[type-var]
+
+
+def booked(placeholder: Placeholder, in_s: float) -> Placeholder:
+    return replace(placeholder, begins_at=time.time() + in_s)
+
+
+def numbers(system: System) -> list[str]:
+    """Numbers of our bookings, where they are not the jobs themselves."""
+    if system.kind not in LISTS:
+        return []
+    return re.findall(NUMBERS[system.kind], system.run(*LISTS[system.kind]), re.MULTILINE)
+
+
+async def begun(witness: Witness, claim: str) -> None:
+    """Wait for a start, which OAR makes up to 44 s late."""
+    await witness.until(Running, lambda one: one.claim == claim, within_s=120.0)
+
+
+def left(system: System) -> list[str]:
+    """What the batch system has of ours: jobs and bookings."""
+    return [*system.numbers("koala-"), *numbers(system)]
+
+
+async def test_a_booked_claim_begins_in_time_and_gives_back_what_it_does_not_need(
+    serve: Serve, ask: Ask, system: System, dialect: Dialect
+) -> None:
+    """Processors that others wanted meanwhile are free then."""
+    async with serve(dialect=dialect) as (manager, witness):
+        await witness.until(Idle, lambda _: True)
+        assert manager.books == {"oar": "oar", "gridengine": "qrsub"}.get(
+            system.kind, "reservation"
+        )
+        asked = booked(ask(CLAIM, "sleep", "3", processors=12, time_limit_s=LIMIT_S), SOON_S)
+        await manager.submit(asked)
+        assert await manager.find(CLAIM) == Queued(claim=CLAIM)
+        told = await witness.until(Idle, lambda idle: bool(idle.waits))
+        assert (told.waits[0].source, told.waits[0].start_in_s) == ("booking", 30.0)
+        await witness.until(Idle, lambda idle: idle.startable == idle.idle >= 4)
+        await manager.submit(booked(ask(OTHER, "sleep", "3", processors=4), SOON_S + 3600))
+        with pytest.raises(RequestRefusedError):
+            await manager.submit(booked(ask("j3/1/0/1", processors=12), SOON_S + 20))
+        await begun(witness, CLAIM)
+        late_s = time.time() - asked.begins_at
+        assert -1 <= late_s < LATE_S
+        assert (await witness.ended(CLAIM)).cause is EndCause.EXITED
+        await manager.withdraw(OTHER)
+        assert (await witness.ended(OTHER)).cause is EndCause.WITHDRAWN
+        await until(lambda: not left(system))
+
+
+async def test_a_booking_is_given_back_after_its_begin_too(
+    serve: Serve, ask: Ask, system: System, dialect: Dialect
+) -> None:
+    async with serve(dialect=dialect) as (manager, witness):
+        await manager.submit(booked(ask(CLAIM, processors=12, time_limit_s=LIMIT_S), 5.0))
+        await begun(witness, CLAIM)
+        await manager.withdraw(CLAIM)
+        assert (await witness.ended(CLAIM)).cause is EndCause.WITHDRAWN
+        await until(lambda: not left(system))
+
+
+@pytest.mark.parametrize(("size", "in_s", "limit_s"), [(12, -60.0, 60.0), (16, 60.0, float("inf"))])
+async def test_a_booking_that_cannot_be_had_is_refused(
+    serve: Serve,
+    ask: Ask,
+    system: System,
+    dialect: Dialect,
+    *,
+    size: int,
+    in_s: float,
+    limit_s: float,
+) -> None:
+    async with serve(dialect=dialect) as (manager, _):
+        with pytest.raises(RequestRefusedError):
+            await manager.submit(booked(ask(CLAIM, processors=size, time_limit_s=limit_s), in_s))
+        assert await manager.listing() == ()
+    assert not left(system)
+
+
+class CrashError(Exception):
+    """The agent ends here."""
+
+
+@dataclass(frozen=True)
+class Crashing:
+    """Commands of an agent that ends before, or right after, the first one with this word."""
+
+    shell: Shell
+    word: str
+    is_after: bool
+
+    async def run(self, command: Command, account: str = "") -> Answer:
+        if not any(self.word in argument for argument in command.argv):
+            return await self.shell.run(command, account)
+        if self.is_after:
+            await self.shell.run(command, account)
+        raise CrashError
+
+
+CRASHES = {
+    "gridengine": ("koala-book", "qsub"),
+    "oar": ("koala-submit",),
+    "slurm": ("tres=cpu=6", "--parsable"),
+}
+"""Words of the commands that book, and that submit."""
+
+
+@pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", [0, 1], ids=["booking", "submission"])
+async def test_after_a_crash_a_claim_is_bound_to_its_booking_or_gives_it_back(
+    serve: Serve,
+    ask: Ask,
+    system: System,
+    dialect: Dialect,
+    shell: Shell,
+    *,
+    step: int,
+    is_after: bool,
+) -> None:
+    words = CRASHES[system.kind]
+    word = words[min(step, len(words) - 1)]
+    claims = (
+        booked(ask(CLAIM, "sleep", "2", processors=6, time_limit_s=LIMIT_S), SOON_S),
+        booked(ask(OTHER, processors=6, time_limit_s=LIMIT_S), SOON_S + 3600),
+    )
+    for claim in claims:
+        crashing = Crashing(shell, word, is_after)
+        async with serve(kill=False, dialect=dialect, runner=crashing) as (manager, _):
+            with pytest.raises(CrashError):
+                await manager.submit(claim)
+    before = set(left(system))
+    async with serve(dialect=dialect) as (manager, witness):
+        await manager.listing()
+        await manager.submit(claims[0])
+        await manager.withdraw(OTHER)
+        assert len(left(system)) <= 4
+        await begun(witness, CLAIM)
+        assert (await witness.ended(CLAIM)).cause is EndCause.EXITED
+        if (step, is_after) == (0, False):
+            assert not before
+        await until(lambda: not left(system))
+
+
+async def test_what_no_claim_has_is_given_back(
+    serve: Serve, ask: Ask, system: System, dialect: Dialect, tmp_path: Path
+) -> None:
+    """The agent has lost its table: its name is in another one."""
+    async with serve(kill=False, dialect=dialect) as (manager, _):
+        await manager.submit(booked(ask(CLAIM, processors=6, time_limit_s=LIMIT_S), 3600.0))
+        scope = manager._table.scope
+    shutil.rmtree(tmp_path / "state")
+    async with serve(dialect=dialect, scope=scope):
+        await until(lambda: not left(system))
+
+
+@pytest.mark.parametrize("system", ["gridengine"], indirect=True)
+async def test_a_booking_that_the_site_deletes_or_whose_host_fails_ends_its_claim(
+    serve: Serve, ask: Ask, system: System, dialect: Dialect
+) -> None:
+    async with serve(dialect=dialect) as (manager, witness):
+        await manager.submit(booked(ask(CLAIM, processors=6, time_limit_s=LIMIT_S), 3600.0))
+        system.run("qrdel", *numbers(system))
+        assert (await witness.ended(CLAIM)).cause is EndCause.CANCELLED_BY_SITE
+        await manager.submit(booked(ask(OTHER, processors=6, time_limit_s=LIMIT_S), SOON_S))
+        with system.drained():
+            end = await witness.ended(OTHER)
+        assert end.cause is EndCause.LOST
+        assert "a host or queue of it is not available" in end.reason
+        await until(lambda: not left(system))
+
+
+async def test_an_account_without_the_right_books_nothing(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    if system.kind == "oar":
+        pytest.skip("every user of OAR may book")
+    without = replace(system.dialect, user="nobody")  # type: ignore[type-var]
+    runner = _AsNobody(Shell(environment=of_commands(system.environment)))
+    async with serve(dialect=without, runner=runner) as (manager, witness):
+        await witness.until(Idle, lambda _: True)
+        assert manager.books == ""
+        with pytest.raises(RequestRefusedError, match="books no processors"):
+            await manager.submit(booked(ask(CLAIM, time_limit_s=60.0), 60.0))
+
+
+@dataclass(frozen=True)
+class _AsNobody:
+    shell: Shell
+
+    async def run(self, command: Command, account: str = "") -> Answer:
+        argv = ("setpriv", "--reuid=nobody", "--clear-groups", *command.argv)
+        return await self.shell.run(replace(command, argv=argv), account)

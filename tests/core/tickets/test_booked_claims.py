@@ -1,0 +1,217 @@
+"""Bookings: claims that begin at a known instant, mixed with claims that wait in queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from koala.core.model.actions import ClaimProcessors, StopClaim
+from koala.core.model.events import DaemonStarted, SiteDrained, SiteResumed
+from koala.core.model.job import EndKind
+from koala.core.model.values import ClaimId, SiteName, UserName
+from koala.core.pipeline.claiming import BUDGET_IS_USED
+from koala.policies import chosen
+from koala.policies.tickets.booking import MARGIN_S
+from tests.core.conftest import Begin
+from tests.core.tickets.test_tickets import a_pair, gates, idle_now, opened, tell, told
+from tests.harness.builders import a_component, a_job, a_site
+from tests.harness.script import Script
+
+HOUR = 3600.0
+FULL = "all processors are booked then"
+OPERATOR = UserName("operator")
+
+
+def two_sites(begin: Begin, *, b_books: bool = False, gate: str = "", **parameters: Any) -> Script:
+    """Two busy sites; `a` books, and has no gate unless said otherwise."""
+    script = begin(chosen(tickets="book"), hold_s=900.0, **parameters)
+    script.tell(a_site("a", 8, idle=0, gate=gate, books="oar"))
+    script.tell(a_site("b", 8, idle=0, gate="hold", books="oar" if b_books else ""))
+    tell(script, "a")
+    tell(script, "b")
+    return script.ignore(ClaimProcessors)
+
+
+def begins(script: Script) -> dict[str, float]:
+    """Bookings that have not begun: by claim, the time until each begins."""
+    return {
+        claim.id: round(claim.begins_at - script.now, 6)
+        for claim in script.scheduler.ledger.values()
+        if claim.begins_at and claim.phase.name == "asked"
+    }
+
+
+def refuse(script: Script, claim: str) -> None:
+    script.gone(claim, EndKind.REFUSED, reason=FULL)
+
+
+@pytest.fixture
+def mixed(begin: Begin) -> Script:
+    """A pair; `b`, which does not book, expects its part in two hours."""
+    return a_mixed_pair(begin)
+
+
+def a_mixed_pair(begin: Begin) -> Script:
+    script = two_sites(begin).tell(a_pair())
+    assert begins(script) == {}  # nobody knows yet when the other part comes up
+    tell(script, "b", c1n1=2 * HOUR)
+    return script
+
+
+def test_a_site_is_booked_for_the_instant_at_which_the_other_part_is_expected(
+    mixed: Script,
+) -> None:
+    assert begins(mixed) == {"j1/1/0/1": 2 * HOUR + MARGIN_S}
+    assert opened(mixed) == ["j1/1/1/1", "j1/1/0/1"]
+    wanted = mixed.scheduler.wanted(SiteName("a")).holds
+    assert [(one.claim, one.waits, one.is_gated) for one in wanted] == [("j1/1/0/1", True, False)]
+    assert wanted[0].begins_at == 2 * HOUR + MARGIN_S
+
+
+def test_parts_that_book_and_parts_that_wait_start_together(mixed: Script) -> None:
+    mixed.ignore(StopClaim).after(2 * HOUR)
+    mixed.grant("j1/1/1/1").after(MARGIN_S + 44).grant("j1/1/0/1")
+    assert mixed.phase("j1") == "Starting"
+    mixed.released("j1")
+
+
+def test_a_part_that_waits_is_opened_for_the_instant_that_is_booked(mixed: Script) -> None:
+    """Its site refuses earlier ones."""
+    refuse(mixed, "j1/1/0/1")
+    refuse(mixed, "j1/1/0/2")
+    refuse(mixed, "j1/1/0/3")
+    assert begins(mixed) == {"j1/1/0/4": 2 * HOUR + 8 * MARGIN_S}
+    mixed.after(2 * HOUR + 7 * MARGIN_S - 300)
+    assert opened(mixed) == ["j1/1/0/4"]
+    mixed.after(3 * MARGIN_S)
+    assert opened(mixed) == ["j1/1/1/1", "j1/1/0/4"]
+
+
+def test_all_sites_that_book_are_booked_for_one_instant_that_they_accept(begin: Begin) -> None:
+    script = two_sites(begin, b_books=True, gate="hold").ignore(StopClaim).tell(a_pair())
+    assert begins(script) == {"j1/1/0/1": MARGIN_S, "j1/1/1/1": MARGIN_S}
+    refuse(script, "j1/1/1/1")
+    refuse(script, "j1/1/1/4")
+    assert begins(script) == {"j1/1/0/4": 4 * MARGIN_S, "j1/1/1/5": 4 * MARGIN_S}
+    assert FULL in told(script)
+
+
+def test_a_site_that_refuses_for_days_is_waited_for_in_its_queue(begin: Begin) -> None:
+    script = two_sites(begin, b_books=True, gate="hold").ignore(StopClaim).tell(a_pair())
+    tries = 0
+    while refused := [name for name in begins(script) if name.split("/")[2] == "0"]:
+        refuse(script, *refused)
+        tries += 1
+    assert tries == 12
+    tell(script, "a", c0n2=HOUR)
+    assert list(begins(script).values()) == [HOUR + MARGIN_S]
+    assert next(iter(begins(script))).startswith("j1/1/1/")
+
+
+def test_a_booking_is_moved_when_the_other_part_comes_up_too_late_for_it(mixed: Script) -> None:
+    tell(mixed, "b", c1n1=2 * HOUR + 500)
+    mixed.after(300.0)
+    assert list(begins(mixed)) == ["j1/1/0/1"]  # it holds for 600 s
+    tell(mixed, "b", c1n1=4 * HOUR)
+    mixed.ignore(StopClaim).after(300.0)
+    assert begins(mixed) == {"j1/1/0/2": 4 * HOUR - 300 + MARGIN_S}
+    assert mixed.scheduler.ledger[ClaimId("j1/1/0/1")].phase.name == "stopping"
+    tell(mixed, "b", c1n1=HOUR)
+    mixed.after(300.0)
+    assert begins(mixed) == {"j1/1/0/3": HOUR - 300 + MARGIN_S}
+
+
+def test_a_part_that_holds_has_the_others_booked_as_soon_as_they_can(mixed: Script) -> None:
+    mixed.ignore(StopClaim).after(HOUR).grant("j1/1/1/1")
+    assert begins(mixed) == {"j1/1/0/2": MARGIN_S}
+    mixed.after(599).expect_nothing()
+    assert mixed.scheduler.ledger[ClaimId("j1/1/1/1")].phase.name == "granted"
+    mixed.after(2)
+    assert "gives back 4 processors at b" in mixed.story("j1")
+
+
+def test_what_is_booked_is_given_back_when_its_hold_is_over(mixed: Script) -> None:
+    tell(mixed, "b", c1n1=2 * HOUR + 500)
+    mixed.after(2 * HOUR + MARGIN_S + 44).grant("j1/1/0/1")
+    mixed.after(599).expect_nothing().after(2)
+    mixed.expect(StopClaim, claim="j1/1/0/1")
+    assert mixed.phase("j1") == "Queued"
+
+
+@pytest.mark.parametrize("kind", [EndKind.SITE, EndKind.FAILED, EndKind.VANISHED])
+def test_a_booking_that_is_revoked_or_lost_ends_as_a_ticket_and_is_made_again(
+    mixed: Script, kind: EndKind
+) -> None:
+    mixed.gone("j1/1/0/1", kind, reason="the node is down")
+    is_lost = kind is EndKind.VANISHED  # its site may have the processors all the same
+    assert begins(mixed) == {"j1/1/0/2": 2 * HOUR + MARGIN_S * (1 if is_lost else 2)}
+    assert mixed.phase("j1") == "Queued"
+    assert "has no booking at a" in mixed.story("j1")
+
+
+def test_a_booking_that_does_not_begin_is_made_again(mixed: Script) -> None:
+    mixed.ignore(StopClaim).after(2 * HOUR + MARGIN_S + 590)
+    assert list(begins(mixed)) == ["j1/1/0/1"]
+    mixed.after(320)
+    assert list(begins(mixed)) == ["j1/1/0/2"]
+
+
+def test_no_booking_is_left_when_a_job_ends(mixed: Script) -> None:
+    mixed.cancel("j1")
+    assert "j1/1/0/1" in [stop.claim for stop in mixed.take(StopClaim)]
+
+
+def test_bookings_outlive_a_restart_with_their_instants(mixed: Script) -> None:
+    mixed.tell(DaemonStarted(epoch=2))
+    (wanted,) = mixed.scheduler.wanted(SiteName("a")).holds
+    assert (wanted.claim, wanted.begins_at) == ("j1/1/0/1", 2 * HOUR + MARGIN_S)
+
+
+def test_bookings_count_as_tickets_of_their_user_and_their_site(begin: Begin) -> None:
+    script = two_sites(begin, tickets_user_max=2).tell(a_pair())
+    tell(script, "b", c1n1=2 * HOUR)
+    assert sorted(gates(script)) == ["j1/1/0/1", "j1/1/1/1"]
+
+
+def test_nothing_is_booked_that_could_not_hold(begin: Begin) -> None:
+    script = two_sites(begin, hold_budget_user_s=1000.0).tell(a_pair())
+    tell(script, "b", c1n1=2 * HOUR)
+    assert begins(script) == {}
+    assert BUDGET_IS_USED in told(script)
+
+
+def test_what_begins_when_the_budget_is_used_up_is_given_back_at_once(mixed: Script) -> None:
+    mixed.change(hold_budget_user_s=1000.0).after(2 * HOUR + MARGIN_S)
+    mixed.grant("j1/1/0/1")
+    mixed.expect(StopClaim, claim="j1/1/0/1")
+
+
+def test_nothing_is_booked_without_an_end(begin: Begin) -> None:
+    script = two_sites(begin)
+    script.tell(a_job("j1", a_component(4, site="a"), a_component(4, site="b")))
+    tell(script, "b", c1n1=2 * HOUR)
+    assert begins(script) == {}
+
+
+def test_a_drained_site_is_not_booked(begin: Begin) -> None:
+    script = two_sites(begin).tell(a_pair(), SiteDrained(site=SiteName("a"), by=OPERATOR))
+    tell(script, "b", c1n1=2 * HOUR)
+    assert begins(script) == {}
+    script.tell(SiteResumed(site=SiteName("a"), by=OPERATOR)).after(300.0)
+    assert begins(script) == {"j1/1/0/1": 2 * HOUR - 300 + MARGIN_S}
+
+
+def test_a_job_with_bookings_alone_goes_where_processors_are_idle_now(begin: Begin) -> None:
+    script = two_sites(begin).ignore(StopClaim)
+    short = a_component(4, site="a", wall_time_s=HOUR)
+    script.tell(a_job("j1", short, short))
+    assert set(begins(script).values()) == {MARGIN_S}
+    idle_now(script, "a")
+    assert begins(script) == {}
+    assert script.phase("j1") == "Claiming"
+
+
+def test_what_is_booked_is_told_with_its_instant(mixed: Script) -> None:
+    assert "component a: asks a for a booking, begins in 2.0 h" in told(mixed)
+    assert "estimated start in 2.0 h: component a is last" in told(mixed)

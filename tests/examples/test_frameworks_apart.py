@@ -1,0 +1,65 @@
+"""Frameworks over sites whose networks have no route to one another: all goes through the grid.
+
+`make test-frameworks` as root runs these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.examples.stage import EXAMPLES
+from tests.examples.test_frameworks import COMPONENTS, ENVIRONMENTS, REQUIREMENTS, check
+from tests.harness.namespaces import lonely_sites
+from tests.live.conftest import client_of
+from tests.live.grid import CALM, Grid
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.live, pytest.mark.root]
+
+SITES = ("vu", "delft", "leiden")
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
+    with lonely_sites(SITES) as (host, spaces):
+        grid = Grid(
+            tmp_path_factory.mktemp("apart"),
+            sites=dict.fromkeys(SITES, 4),
+            parameters={**CALM, "paths_limit_s": 1.0},
+            host=host,
+            spaces=spaces,
+        )
+        for site, space in spaces.items():
+            config = grid.config(site)
+            text = config.read_text(encoding="utf-8")
+            config.write_text(text.replace("[site]\n", f'[site]\naddress = "{space.address}"\n'))
+        try:
+            grid.start()
+            yield grid
+        finally:
+            grid.stop()
+        grid.check()
+
+
+@pytest.mark.parametrize("name", ["dask", "flower"])
+async def test_a_framework_runs_where_no_site_reaches_another(name: str, grid: Grid) -> None:
+    folder = EXAMPLES / "frameworks"
+    text = (folder / f"{name}.rsl").read_text(encoding="utf-8")
+    python = ENVIRONMENTS / REQUIREMENTS[name] / "bin" / "python"
+    async with client_of(grid) as client:
+        await grid.ready(client)
+        definitions = {"PYTHON": str(python), "HERE": str(folder)}
+        job = (await client.submit(text, definitions=definitions)).job
+        phase = await client.wait(job, timeout=240.0)
+        parts = [part async for part in client.logs(job)]
+        said = b"".join(
+            part.data
+            for part in parts
+            if part.label == COMPONENTS[name] and part.stream == "stdout"
+        ).decode()
+        assert phase == "Finished", b"".join(part.data for part in parts).decode()
+        check(name, said)
+        shown = await client.show(job)
+        assert all(way.is_forwarded for way in shown.ports), shown.ports
+        assert sum(charge.forwarded_bytes for charge in shown.charges) > 10_000

@@ -1,0 +1,236 @@
+"""The manager of batch systems: claims with a known start, and what becomes of their bookings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from koala.errors import LocalManagerError
+from koala_agent.conformance.witness import Witness
+from koala_agent.lrm.batch.batch_manager import BatchManager
+from koala_agent.lrm.batch.batch_settings import BatchSettings
+from koala_agent.lrm.batch.bookings import FAILURES, LOOK_S
+from koala_agent.lrm.batch.gridengine import GridEngine
+from koala_agent.lrm.batch.oar import OAR
+from koala_agent.lrm.batch.slurm import Slurm
+from koala_agent.lrm.dialect import LATE_S, Booker
+from koala_agent.lrm.local_manager import EndCause, Idle, Placeholder, RequestRefusedError
+from koala_agent.transport.interface import Answer
+from tests.lrm.batch.first_claim import FIRST, NAME, said
+from tests.lrm.batch.imitated_slurm import CLAIM, Cluster
+from tests.lrm.harness import serving
+
+BEGINS_AT = 1000.0
+BOOKING = "koala-ab-j1.1.0.1"
+
+
+class BookableCluster(Cluster):
+    """Slurm with an operator's account; reservations are as in the real one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bookings: list[str] = []
+        self.is_deaf_to_bookings = False
+        self.keeps_bookings = False
+
+    def _tell(self, argv: tuple[str, ...]) -> Answer:
+        match argv:
+            case ("scontrol", "create", "reservation", "reservationname=koala-right", *_):
+                return said(status=1, err="Error creating the reservation: Invalid time specified")
+            case ("scontrol", "create", "reservation", name, *_):
+                self.bookings.append(name.partition("=")[2])
+                if self.is_deaf_to_bookings:
+                    raise LocalManagerError("scontrol gave no answer in 15 s", transient=True)
+                return said(f"Reservation created: {self.bookings[-1]}\n")
+            case ("scontrol", "-o", "show", "reservation"):
+                return said("".join(f"ReservationName={one} Start=1\n" for one in self.bookings))
+            case ("scontrol", "delete", name):
+                if self.keeps_bookings:
+                    return said(status=1, err="Requested reservation is in use")
+                self.bookings.remove(name.partition("=")[2])
+                return said()
+            case _:
+                return super()._tell(argv)
+
+    def looks(self) -> int:
+        """How often the bookings were listed."""
+        return self.said.count(("scontrol", "-o", "show", "reservation"))
+
+
+Serve = Callable[..., AbstractAsyncContextManager[tuple[BatchManager, Witness]]]
+
+
+@pytest.fixture
+def cluster() -> BookableCluster:
+    return BookableCluster()
+
+
+@pytest.fixture
+def serve(cluster: BookableCluster, tmp_path: Path) -> Serve:
+    """The clock of the site shows the time of the tests."""
+
+    @asynccontextmanager
+    async def run(*, books: bool = True) -> AsyncIterator[tuple[BatchManager, Witness]]:
+        settings = BatchSettings(
+            processors=16,
+            state_directory=tmp_path / "state",
+            scope="ab",
+            poll_s=0.01,
+            figures_s=0.01,
+            books=books,
+        )
+        witness = Witness()
+        manager = BatchManager(
+            settings,
+            Slurm(user="ann"),
+            cluster,
+            on_report=witness,
+            clock=cluster.clock,
+            calendar=cluster.clock,
+        )
+        async with serving(manager):
+            yield manager, witness
+
+    return run
+
+
+@pytest.fixture
+def booked(placeholder: Placeholder) -> Placeholder:
+    return replace(placeholder, begins_at=BEGINS_AT)
+
+
+async def test_a_claim_that_does_not_begin_in_its_booking_is_refused_and_gives_it_back(
+    serve: Serve, cluster: BookableCluster, booked: Placeholder
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(booked)
+        (argv,) = [argv for argv in cluster.said if argv[0] == "sbatch"]
+        assert f"--reservation={BOOKING}" in argv
+        idle = await witness.until(Idle, lambda idle: bool(idle.waits))
+        assert idle.waits[0].source == "booking"
+        cluster.job("0.1").reason = "ReqNodeNotAvail"
+        cluster.now = BEGINS_AT + LATE_S + 1
+        end = await witness.ended(CLAIM)
+        assert end.cause is EndCause.WITHDRAWN
+        assert end.reason.startswith("not started 61 s after the begin of its booking: ")
+        await cluster.polls()
+        assert cluster.bookings == []
+        looks = cluster.looks()
+        cluster.now += 10 * LOOK_S
+        await cluster.polls()
+        assert cluster.looks() == looks  # without any there is nothing to look for
+
+
+async def test_a_booking_without_an_answer_is_found_and_used(
+    serve: Serve, cluster: BookableCluster, booked: Placeholder
+) -> None:
+    async with serve() as (manager, _):
+        cluster.is_deaf_to_bookings = True
+        with pytest.raises(LocalManagerError) as caught:
+            await manager.submit(booked)
+        assert caught.value.transient
+        assert await manager.listing() == ()
+        cluster.now = 100.0  # not at once
+        await manager.submit(booked)
+        assert cluster.bookings == [BOOKING]
+        assert len(cluster.jobs) == 1
+
+
+async def test_a_booking_whose_job_is_refused_is_given_back(
+    serve: Serve, cluster: BookableCluster, booked: Placeholder
+) -> None:
+    async with serve() as (manager, _):
+        await manager.listing()
+        cluster.now = 100.0
+        cluster.refusal = "Invalid partition name specified"
+        with pytest.raises(LocalManagerError):
+            await manager.submit(booked)
+        await cluster.polls()
+        assert cluster.bookings == []
+
+
+async def test_a_booking_that_stays_is_told_to_the_administrator(
+    serve: Serve, cluster: BookableCluster, booked: Placeholder
+) -> None:
+    async with serve() as (manager, witness):
+        await manager.submit(booked)
+        cluster.keeps_bookings = True
+        await manager.withdraw(CLAIM)
+        assert (await witness.ended(CLAIM)).cause is EndCause.WITHDRAWN
+        await cluster.polls(FAILURES)
+        told = await witness.until(Idle, lambda idle: "bookings are not given back" in idle.trouble)
+        assert "in use" in told.trouble
+        cluster.keeps_bookings = False
+        await cluster.polls()
+        assert cluster.bookings == []
+
+
+@pytest.mark.parametrize("late_s", [0.0, 5.0])
+async def test_a_site_that_books_nothing_or_too_late_refuses(
+    serve: Serve, cluster: BookableCluster, booked: Placeholder, late_s: float
+) -> None:
+    cluster.now = BEGINS_AT + late_s
+    words = "was to begin" if late_s else "books no processors"
+    async with serve(books=late_s > 0) as (manager, _):
+        assert await manager.idle()
+        assert manager.books == ("reservation" if late_s else "")
+        with pytest.raises(RequestRefusedError, match=words):
+            await manager.submit(booked)
+        assert cluster.bookings == []
+
+
+# Dialects -----------------------------------------------------------------------------------------
+
+
+def booker(dialect: GridEngine | Slurm | OAR, *answers: Answer) -> Booker | None:
+    return dialect.read_booking(answers)
+
+
+GRID = GridEngine(parallel_environment="grid", user="ann")
+LISTED = said("name arusers\nentries bob,\\\n        ann\n")
+NO_LIST = said(status=1, err='"arusers" does not exist')
+
+
+def test_the_right_to_book_is_that_of_the_account() -> None:
+    assert booker(GRID, LISTED, said("root\n")) is not None
+    assert booker(GRID, NO_LIST, said("root\nann\n")) is not None
+    assert booker(GRID, NO_LIST, said("root\n")) is None
+    denied = said(status=1, err="Error creating the reservation: Invalid user id")
+    assert booker(Slurm(user="ann"), denied) is None
+    assert booker(Slurm()) is None
+    assert booker(OAR()) is not None
+
+
+def test_commands_of_bookings_have_the_wishes_of_the_claim() -> None:
+    asked = replace(FIRST, begins_at=1e9 + 0.5)
+    grid = booker(GRID, LISTED, said())
+    assert grid is not None
+    assert grid.book is not None
+    assert grid.book(asked, NAME).argv[4:] == (
+        *("1000000001", "-N", NAME, "-d", "151", "-pe", "grid", "4"),
+    )
+    assert OAR().submit(asked, name=NAME, script="#!/bin/sh\n").argv[6] == "1000000001"
+
+
+def test_answers_about_bookings_are_read() -> None:
+    grid = booker(GRID, LISTED, said())
+    assert grid is not None
+    assert grid.read_booked(said("Your advance reservation 12 has been granted\n")) == "12"
+    with pytest.raises(RequestRefusedError, match="no suitable queues"):
+        grid.read_booked(said("advance_reservation: no suitable queues\n", status=1))
+    with pytest.raises(LocalManagerError) as caught:
+        grid.read_booked(said(status=1, err="error: unable to contact qmaster"))
+    assert caught.value.transient
+    rows = "".join(
+        f"<ar_summary><id>{n}</id><name>{NAME}</name><state>{s}</state></ar_summary>"
+        for n, s in enumerate("wrWdx")
+    )
+    listed = [(one.number, bool(one.trouble)) for one in grid.read_list(said(f"<a>{rows}</a>"))]
+    assert listed == [("0", False), ("1", False), ("2", True)]
+    text = "OAR_JOB_ID=2\n# Reservation not valid --> KO (Reservation too old)\n"
+    with pytest.raises(RequestRefusedError, match="oarsub -r: Reservation too old"):
+        OAR().read_submitted(said(text, status=10))

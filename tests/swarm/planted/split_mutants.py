@@ -1,0 +1,75 @@
+"""Mutants of the splits of flexible jobs: deliberate bugs that the swarm must find."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from koala.core import answer_recorder, splitting
+from koala.core.model.grid import Assignment
+from koala.core.model.job import Job
+from koala.policies.placement import cluster_minimization
+from tests.swarm import oracle
+from tests.swarm.planted.mutating import Patches, mutant, replaced
+
+
+def _unchecked(_state: Any, _now: float) -> None:
+    """Disable the core's own invariants: the oracle is under test here."""
+
+
+@mutant
+def a_rest_is_smaller_than_its_bound() -> Patches:
+    """A split fills its sites and leaves whatever is left to the last one."""
+    real = splitting.shares_of
+
+    def shares_of(split: Any, rooms: Any) -> Any:
+        return real(replace(split, part_min=1), rooms)
+
+    with (
+        replaced((cluster_minimization, "shares_of"), by=shares_of),
+        replaced((oracle, "check"), by=_unchecked),
+    ):
+        yield
+
+
+@mutant
+def a_split_that_needs_less() -> Patches:
+    """A job that is not malleable starts with what it can have."""
+    real = splitting.shares_of
+
+    def shares_of(split: Any, rooms: Any) -> Any:
+        return real(replace(split, least=split.part_min), rooms)
+
+    with (
+        replaced((cluster_minimization, "shares_of"), by=shares_of),
+        replaced((oracle, "check"), by=_unchecked),
+    ):
+        yield
+
+
+@mutant
+def the_first_split_is_kept() -> Patches:
+    """A job that is placed again keeps the components of its first attempt."""
+    real = Job.respecify
+
+    def respecify(job: Job, spec: Any) -> None:
+        if job.attempts == 0:
+            real(job, spec)
+
+    with (
+        replaced((Job, "respecify"), by=respecify),
+        replaced((oracle, "check"), by=_unchecked),
+    ):
+        yield
+
+
+@mutant
+def sizes_that_are_not_recorded() -> Patches:
+    """The journal keeps the sites of a split, and not its sizes."""
+    real = answer_recorder._rows
+
+    def rows(assignments: tuple[Assignment, ...]) -> Any:
+        return real(tuple([replace(one, processors=0) for one in assignments]))
+
+    with replaced((answer_recorder, "_rows"), by=rows):
+        yield
