@@ -73,7 +73,7 @@ def expected_start(
         component=job.spec.label(slow),
         site=last.site,
         is_place_kept=is_queued
-        and all(one.begins_at or state.sites[one.site].facts.gate for one in claims),
+        and all(claim.begins_at or state.sites[claim.site].facts.gate for claim in claims),
         held_s=held_s,
         round_s=round_s,
         budget_left_s=None if left_s == FOREVER else left_s,

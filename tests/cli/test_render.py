@@ -221,14 +221,14 @@ def test_a_report_as_csv_has_the_names_of_the_document() -> None:
     report = Report(by="site", rows=(a_report_row(site="delft"),), total=a_report_row())
     assert csv_text(report).splitlines() == [
         "site,jobs_finished,jobs_failed,jobs_cancelled,claims,run_s,held_s,wasted_s,"
-        "skew_median_s,skew_max_s,failed_claims,setbacks",
-        "delft,1,0,0,2,12345.6,4.8,0.0,0.0021,0.0021,0,0",
+        "skew_median_s,skew_max_s,failed_claims,setbacks,forwarded_bytes",
+        "delft,1,0,0,2,12345.6,4.8,0.0,0.0021,0.0021,0,0,0",
     ]
     claims = ClaimReport(by="claim", claims=(a_charge(),))
     assert csv_text(claims).splitlines() == [
         "claim,batch_job,user,site,processors,granted_at,passed_at,ended_at,end,"
-        "run_s,held_s,wasted_s",
-        "j1/1/0/1,4711,ann,delft,4,1005.0,1006.2,1019.0,exited,51.2,4.8,0.0",
+        "run_s,held_s,wasted_s,forwarded_bytes",
+        "j1/1/0/1,4711,ann,delft,4,1005.0,1006.2,1019.0,exited,51.2,4.8,0.0,0",
     ]
 
 

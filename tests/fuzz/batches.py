@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 from koala.common.protocol.messages import SiteFigures
 from koala.errors import LocalManagerError
+from koala_agent.lrm.batch.figures.idle_processors import idle_of
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.htcondor import HTCondor
-from koala_agent.lrm.batch.idle_processors import idle_of
 from koala_agent.lrm.batch.oar import OAR
 from koala_agent.lrm.batch.pbs import PBS
 from koala_agent.lrm.batch.slurm import Slurm

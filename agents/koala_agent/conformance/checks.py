@@ -285,7 +285,10 @@ async def keeps_booking(bench: Bench) -> str:
         begins_at = clock.unix_now() + BOOKED_S
         job = bench.job(time_limit_s=bench.settings.time_limit_s)
         await manager.submit(replace(job, begins_at=begins_at))
-        await witness.running(CLAIM)
+        within_s = BOOKED_S + LATE_S + bench.settings.limit_s
+        await witness.until(
+            Running, lambda one: one.claim == CLAIM, f"that {CLAIM} runs", within_s=within_s
+        )
         late_s = clock.unix_now() - begins_at
         expect(-NEAR_S <= late_s < LATE_S, f"it began {late_s:.0f} s after its booking")
         await manager.withdraw(CLAIM)

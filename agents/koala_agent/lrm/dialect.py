@@ -178,8 +178,9 @@ class Gate:
     under: str = ""
 
 
-LATE_S = 60.0
-"""Time by which a job may begin after the begin of its booking, which is so much longer."""
+LATE_S = 120.0
+"""Time by which a job may begin after the begin of its booking, which is so much longer: schedulers
+that look once a minute are later on a busy server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

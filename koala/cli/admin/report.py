@@ -110,7 +110,8 @@ def csv_text(report: Report | ClaimReport) -> str:
     text = StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
-    writer.writerows({key: _cell(row[key]) for key in names} for row in report["rows"])
+    for row in report["rows"]:  # which leave out some zeros
+        writer.writerow({key: _cell(row.get(key, 0)) for key in names})
     return text.getvalue()
 
 

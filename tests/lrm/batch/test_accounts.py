@@ -11,9 +11,9 @@ from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.batch_settings import BatchSettings
-from koala_agent.lrm.batch.idle_processors import idle_of
+from koala_agent.lrm.batch.figures.idle_processors import idle_of
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.dialect import Figures, job_name
+from koala_agent.lrm.dialect import Figures
 from koala_agent.lrm.local_manager import (
     OnReport,
     Placeholder,
@@ -109,44 +109,6 @@ def placeholder(claim: str, account: str, folder: Path) -> Placeholder:
         directory=folder / "unseen",
         account=account,
     )
-
-
-async def test_each_command_about_a_claim_is_run_as_its_account(tmp_path: Path) -> None:
-    cluster = Shared()
-    manager = manager_of(cluster, tmp_path)
-    async with serving(manager):
-        await manager.listing()
-        asked = {who for who, what in cluster.asked if what == "squeue"}
-        assert asked == {"", "anna1", "bert1", "idle1"}, "what an earlier run left is found"
-        for claim, account in ((FIRST, "anna1"), (SECOND, "bert1")):
-            await manager.submit(placeholder(claim, account, tmp_path))
-        assert list(cluster.owner.values()) == ["anna1", "bert1"]
-        assert await manager.listing() == (Queued(claim=FIRST), Queued(claim=SECOND))
-        cluster.asked.clear()
-        await manager.withdraw(SECOND)
-        assert ("bert1", "scancel") in cluster.asked
-        await manager.listing()
-        assert "idle1" not in {who for who, _ in cluster.asked}, "who has no claims is not asked"
-        assert not (tmp_path / "unseen").exists(), "folders of accounts are not made by the agent"
-
-
-async def test_a_job_under_another_account_s_name_is_neither_believed_nor_ended(
-    tmp_path: Path,
-) -> None:
-    """Names of batch jobs can be read by everybody, and given to one's own jobs."""
-    cluster = Shared()
-    manager = manager_of(cluster, tmp_path)
-    async with serving(manager):
-        await manager.submit(placeholder(FIRST, "anna1", tmp_path))
-        await manager.submit(placeholder(SECOND, "bert1", tmp_path))
-        cluster.jobs["1"].state = "RUNNING"
-        cluster.add("9", job_name(FIRST, scope="ab"), "bert1")
-        cluster.jobs["9"].state = "COMPLETED"
-        cluster.add("10", job_name(FIRST, scope="ab"), "bert1")
-        assert await manager.listing() == (Running(claim=FIRST), Queued(claim=SECOND))
-        await cluster.polls(30)
-        assert cluster.cancelled() == []
-        assert manager.number(FIRST) == "1"
 
 
 async def test_what_an_account_submitted_is_not_submitted_twice_because_nobody_can_look(

@@ -14,7 +14,6 @@ from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.batch_settings import BatchSettings
-from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.limits.submission_pauses import FIRST_S
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.dialect import BatchJob, Question
@@ -27,7 +26,7 @@ from koala_agent.lrm.local_manager import (
     RequestRefusedError,
 )
 from koala_agent.transport.interface import Answer, Command
-from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Listener, Serve, listed
+from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Serve, listed
 from tests.lrm.harness import serving
 
 
@@ -257,44 +256,3 @@ async def test_nobody_asks_why_claims_waited_when_all_are_ended(
 LISTING = """<?xml version='1.0'?><job_info><queue_info><job_list state="running">
 <JB_job_number>{number}</JB_job_number><JB_name>{name}</JB_name><JB_owner>{owner}</JB_owner>
 <state>r</state><slots>1</slots></job_list></queue_info></job_info>"""
-
-
-class Cell(Listener):
-    """A Grid Engine in which somebody runs a job under our name."""
-
-    def __init__(self, owner: str) -> None:
-        super().__init__()
-        self.owner = owner
-
-    async def run(self, command: Command, account: str = "") -> Answer:
-        """See Shell."""
-        await asyncio.sleep(0)
-        self.hear(command)
-        number, name = "7", "koala-ab-j1.1.0.1"
-        out = LISTING.format(number=number, name=name, owner=self.owner)
-        return Answer(status=0, out=out, err="")
-
-
-@pytest.mark.parametrize(("owner", "cancelled"), [("ann", ["7"]), ("bob", [])])
-async def test_a_job_under_our_name_is_ours_if_it_is_our_accounts(
-    tmp_path: Path, owner: str, cancelled: list[str]
-) -> None:
-    """Names of batch jobs can be read by everybody, and a manager of the cell may end any job."""
-    cell = Cell(owner)
-    settings = BatchSettings(
-        processors=16,
-        state_directory=tmp_path,
-        scope="ab",
-        poll_s=0.01,
-        figures_s=0.01,
-        account="ann",
-    )
-    witness = Witness()
-    dialect = GridEngine(parallel_environment="grid")
-    manager = BatchManager(settings, dialect, cell, on_report=witness, clock=cell.clock)
-    async with serving(manager):
-        listed = await manager.listing()
-        assert len(listed) == len(cancelled)
-        await witness.until(Idle, lambda _: True)
-        await cell.polls(8)
-    assert sorted({argv[1] for argv in cell.said if argv[0] == "qdel"}) == cancelled

@@ -57,7 +57,7 @@ class BookableCluster(Cluster):
                 return super()._tell(argv)
 
     def looks(self) -> int:
-        """How often the bookings were listed."""
+        """Count the listings of bookings."""
         return self.said.count(("scontrol", "-o", "show", "reservation"))
 
 
@@ -116,7 +116,7 @@ async def test_a_claim_that_does_not_begin_in_its_booking_is_refused_and_gives_i
         cluster.now = BEGINS_AT + LATE_S + 1
         end = await witness.ended(CLAIM)
         assert end.cause is EndCause.WITHDRAWN
-        assert end.reason.startswith("not started 61 s after the begin of its booking: ")
+        assert end.reason.startswith("not started 121 s after the begin of its booking: ")
         await cluster.polls()
         assert cluster.bookings == []
         looks = cluster.looks()
@@ -176,7 +176,7 @@ async def test_a_site_that_books_nothing_or_too_late_refuses(
     cluster.now = BEGINS_AT + late_s
     words = "was to begin" if late_s else "books no processors"
     async with serve(books=late_s > 0) as (manager, _):
-        assert await manager.idle()
+        await manager.idle()
         assert manager.books == ("reservation" if late_s else "")
         with pytest.raises(RequestRefusedError, match=words):
             await manager.submit(booked)
@@ -211,7 +211,7 @@ def test_commands_of_bookings_have_the_wishes_of_the_claim() -> None:
     assert grid is not None
     assert grid.book is not None
     assert grid.book(asked, NAME).argv[4:] == (
-        *("1000000001", "-N", NAME, "-d", "151", "-pe", "grid", "4"),
+        *("1000000001", "-N", NAME, "-d", "211", "-pe", "grid", "4"),
     )
     assert OAR().submit(asked, name=NAME, script="#!/bin/sh\n").argv[6] == "1000000001"
 

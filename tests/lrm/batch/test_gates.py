@@ -16,7 +16,7 @@ from koala_agent.lrm.batch.gatekeeper import AGAIN_S, GATES_S
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.batch.slurm_gates import GATED
 from koala_agent.lrm.dialect import Gate, Limits
-from koala_agent.lrm.local_manager import Idle, Placeholder, Queued, RequestRefusedError
+from koala_agent.lrm.local_manager import Idle, Placeholder, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Job, Serve
 from tests.lrm.harness import serving
@@ -114,28 +114,6 @@ async def test_a_gate_that_is_refused_gives_way_to_the_next_and_the_last_is_told
         await witness.until(Idle, lambda idle: idle.trouble == "")
 
 
-async def test_a_gate_under_which_the_site_cancels_jobs_is_given_up(
-    serve: Serve, cluster: Cluster, gated: Placeholder
-) -> None:
-    cluster.config = BY_AGE
-    async with serve() as (manager, witness):
-        for number in range(1, 4):
-            await manager.submit(other(gated, number))
-        await cluster.polls()
-        for cancelled in ("1", "2"):
-            assert manager.gate == "excluded nodes"
-            cluster.jobs[cancelled].state = "CANCELLED"
-            await cluster.polls()
-        assert manager.gate == "nice value"
-        cluster.now += AGAIN_S
-        await cluster.polls()
-        assert cluster.changes()[-2:] == [
-            ("JobId=3", "ExcNodeList=", "Comment="),
-            ("JobId=3", "Nice=1000000000", f"Comment={GATED}-nice"),
-        ]
-        await witness.until(Idle, lambda idle: "the site cancels jobs" in idle.trouble)
-
-
 class Ageing(Slurm):
     """Two jobs of the account gather age."""
 
@@ -184,24 +162,6 @@ async def test_a_command_that_was_lost_and_a_change_of_somebody_else_are_repaire
             sent.append(len(cluster.changes()) - before)
         assert sent == [1, 0, 1, 0, 1]  # ever less often
         await witness.until(Idle, lambda idle: "no effect: jobs 1" in idle.trouble)
-
-
-async def test_the_next_agent_opens_by_the_gate_that_was_shut(
-    serve: Serve, cluster: Cluster, placeholder: Placeholder
-) -> None:
-    """Though the site has another configuration by then; and shuts it again."""
-    async with serve() as (manager, _):
-        await manager.submit(placeholder)
-        await manager.set_gate(CLAIM, is_gated=True)
-    cluster.config = BY_AGE
-    async with serve() as (manager, _):
-        await cluster.polls()
-        assert await manager.listing() == (Queued(claim=CLAIM),)
-    cluster.config = ""
-    async with serve() as (manager, _):
-        await cluster.polls()
-        await manager.set_gate(CLAIM, is_gated=False)
-        assert cluster.changes()[-1] == ("JobId=1", *OPEN)
 
 
 async def test_a_gated_submission_without_an_answer_is_settled_when_it_is_found(

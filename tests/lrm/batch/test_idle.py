@@ -12,7 +12,7 @@ from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.claim_tracking import ClaimRow, TrackedClaim
-from koala_agent.lrm.batch.idle_processors import idle_of
+from koala_agent.lrm.batch.figures.idle_processors import idle_of
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.dialect import Figures, JobState
 from koala_agent.lrm.local_manager import Idle, Placeholder

@@ -6,8 +6,8 @@ import pytest
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.claim_tracking import ClaimRow, TrackedClaim
+from koala_agent.lrm.batch.figures.idle_processors import idle_of, presumed_figures
 from koala_agent.lrm.batch.guarded_dialect import guarded
-from koala_agent.lrm.batch.idle_processors import idle_of, presumed_figures
 from koala_agent.lrm.dialect import (
     BatchJob,
     Dialect,

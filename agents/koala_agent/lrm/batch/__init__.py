@@ -2,13 +2,11 @@
 
 batch_manager     submission, polling and ends of claims; the same for all batch systems
 batch_settings    its settings
-queue_figures     what is idle, who waits, and when waiting claims may start
-idle_processors   derives what is idle from figures and our own claims
+figures           what is idle, who waits, and when waiting claims may start
 repeated_probe    probes gates again when the configuration is another one
 claim_tracking    the claims between two polls, and what a listing says of them
 gatekeeper        gates waiting claims and opens them, and repairs what a listing has otherwise
 bookings          books processors for claims with a known start, and gives them back
-forecast          expected starts of waiting claims, by running a queue forward
 guarded_dialect   makes a dialect's mistakes errors of its site, which end no agent
 limits            what it allows one job, and pauses after its refusals
 slurm_nodes       features and GPUs of the nodes of one of them

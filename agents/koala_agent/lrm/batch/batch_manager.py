@@ -43,10 +43,10 @@ from koala_agent.lrm.batch.account_breaker import AccountBreaker, CircuitOpenErr
 from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.bookings import Bookings
 from koala_agent.lrm.batch.claim_tracking import ClaimRow, TrackedClaim, TrackedClaims
+from koala_agent.lrm.batch.figures.queue_figures import QueueFigures
 from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
 from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
 from koala_agent.lrm.batch.limits.submission_pauses import SubmissionPauses
-from koala_agent.lrm.batch.queue_figures import QueueFigures
 from koala_agent.lrm.batch.repeated_probe import RepeatedProbe
 from koala_agent.lrm.dialect import BatchJob, Dialect, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable

@@ -26,7 +26,7 @@ from koala_agent.lrm.batch.guarded_dialect import guarded
 from koala_agent.lrm.dialect import LATE_S, Booker, Booking, Dialect, JobState, claim_of
 from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
 
-LEARN_S, UNKNOWN_S = 3600.0, 60.0
+LEARN_S, UNKNOWN_S = 86_400.0, 60.0
 """How often is asked whether our account may book; the same after an answer that could not be had.
 """
 TROUBLE_S = 60.0
@@ -70,7 +70,7 @@ class Bookings:
         self._made = 0  # bookings, counted before and after the command
         self._seen: dict[str, str] = {}  # claims and numbers, as of the last look
         self._is_settled = False  # nothing was left to do then
-        self._look_at = -math.inf
+        self._list_at = -math.inf
         self._failures = 0  # looks one after another that could not delete a booking
         self._troubled: dict[str, float] = {}  # since when, by number
         self.trouble = ""
@@ -110,7 +110,7 @@ class Bookings:
         if booker.book is None:
             return asked
         if tracked.row.booking:
-            await self._look(booker, own=tracked)
+            await self._reconcile(booker, own=tracked)
         if tracked.row.booking in ("", UNSURE):
             command = booker.book(asked, name)
             self._is_settled, self._made = False, self._made + 1
@@ -129,11 +129,11 @@ class Bookings:
         if booker is None or booker.list is None:
             return
         booked = self._booked()
-        is_due = bool(booked) and self._clock() >= self._look_at
+        is_due = bool(booked) and self._clock() >= self._list_at
         if self._is_settled and booked == self._seen and not is_due:
             return
         try:
-            await self._look(booker)
+            await self._reconcile(booker)
         except LocalManagerError as error:
             self.trouble = f"bookings cannot be listed: {error}"
             log.warning("booking.not_listed", reason=str(error))
@@ -143,7 +143,7 @@ class Bookings:
         rows = (one.row for one in self._claims.open())
         return {row.claim: row.booking for row in rows if row.booking}
 
-    async def _look(self, booker: Booker, *, own: TrackedClaim | None = None) -> None:
+    async def _reconcile(self, booker: Booker, *, own: TrackedClaim | None = None) -> None:
         """Compare a listing with the claims; of those that are being submitted only with `own`.
         Raises LocalManagerError."""
         assert booker.list is not None
@@ -178,7 +178,7 @@ class Bookings:
         if failure is not None and self._failures > FAILURES:
             self.trouble = f"bookings are not given back: {failure}"
         self._failures = 0 if failure is None else self._failures + 1
-        self._seen, self._look_at = self._booked(), self._clock() + LOOK_S
+        self._seen, self._list_at = self._booked(), self._clock() + LOOK_S
         self._is_settled = made == self._made and not busy
 
     def _compare(self, tracked: TrackedClaim, bookings: Sequence[Booking]) -> None:

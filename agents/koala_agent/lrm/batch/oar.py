@@ -15,7 +15,8 @@ Measured with OAR 2.6.1.
 - A job that ends leaves `oarstat`, but not the database: `oarstat -j` is its record.
 - All commands but `oarsub` read the database; while that is away they fail or hang.
 - Every user may give a job its begin (`oarsub -r`). One that cannot be had is a job in error, and
-  begins are up to 44 s late. Those of others are read, and count as no waiting jobs.
+  begins are up to 44 s late (64 s on a busy machine). Those of others are read, and count as no
+  waiting jobs.
 """
 
 from __future__ import annotations

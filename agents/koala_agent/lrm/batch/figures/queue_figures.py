@@ -18,8 +18,8 @@ from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.account_breaker import AccountBreaker
 from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.claim_tracking import TrackedClaim, TrackedClaims
-from koala_agent.lrm.batch.forecast import forecast, holes
-from koala_agent.lrm.batch.idle_processors import (
+from koala_agent.lrm.batch.figures.forecast import forecast, holes
+from koala_agent.lrm.batch.figures.idle_processors import (
     hole_words,
     idle_of,
     others_waiting,
