@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from koala.core.model.job import Job
-from koala.core.pipeline import claim_end, wanted
+from koala.core.pipeline import claim_end, requeueing, start_barrier, wanted
 from koala.core.pipeline.resizing import growth, managers
 from tests.swarm import oracle
 from tests.swarm.planted.mutating import Patches, mutant, replaced
@@ -26,7 +26,7 @@ def who_joins_passes_alone() -> Patches:
         ready = [claim for claim in claims if claim.phase.name == "armed"]
         really_release(state, ready, decision)
 
-    really_release = growth.release_claims
+    really_release = start_barrier.release_claims
     with (
         replaced((growth, "note_armed"), by=note_armed),
         replaced((growth, "release_claims"), by=release_claims),
@@ -61,7 +61,7 @@ def a_failed_addition_ends_the_attempt() -> Patches:
     """A component that does not join takes the others with it."""
 
     def lose_addition(state: Any, attempt: Any, _member: Any, reason: str, now: float) -> None:
-        claim_end.set_back(state, attempt, reason, now)
+        requeueing.set_back(state, attempt, reason, now)
 
     with replaced((growth, "lose_addition"), (claim_end, "lose_addition"), by=lose_addition):
         yield
