@@ -17,7 +17,7 @@ from tests.swarm.planted.split_mutants import _unchecked
 def who_joins_passes_alone() -> Patches:
     """The first component that has armed is released, and those that join with it are not waited
     for."""
-    real = growth.note_armed
+    real = start_barrier.note_armed
 
     def note_armed(claim: Any, arming: Any) -> Any:
         return replace(real(claim, arming), waiting=())
