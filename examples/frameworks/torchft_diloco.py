@@ -28,7 +28,7 @@ from koala import job
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from rendezvous import Rendezvous
+from rendezvous import Rendezvous, RendezvousError
 
 LIGHTHOUSE = "torchft/lighthouse"
 """The name in the exchange that gets the address of the lighthouse of a malleable job."""
@@ -136,14 +136,20 @@ def train(world: Rendezvous, lighthouse: str, groups_min: int, steps: int, pace_
 
 
 def join(world: Rendezvous, groups_min: int, steps: int, pace_s: float) -> None:
-    """Train in a malleable job. The oldest component has the lighthouse."""
-    members = job.world()
-    if members.component == 0:
+    """Train in a malleable job, unless all steps were made before this component came. The oldest
+    component has the lighthouse."""
+    try:
+        world.exchange.get(ENDED, wait_s=0.0)
+        return
+    except RendezvousError:
+        pass
+    if job.world().component == 0:
         lighthouse = light(groups_min)
         address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
         world.exchange.put(LIGHTHOUSE, f"http://{address}:{port}")
         try:
             train(world, f"http://{address}:{port}", groups_min, steps, pace_s)
+            world.exchange.put(ENDED, "yes")
             time.sleep(LINGER_S)
         finally:
             lighthouse.shutdown()

@@ -166,19 +166,17 @@ class _JobReader:
             self._warn("retry", message, self._job_relations["retry"])
         unused = None if spec.is_malleable else self._relations.get("resizesignal")
         if unused is not None:
-            message = (
-                "resizeSignal means nothing without malleable=yes"
-            )
+            message = "resizeSignal means nothing without malleable=yes"
             self._warn("resizeSignal", message, unused)
         warnings = tuple(self._warnings.values())
         return JobReading(spec=spec, warnings=warnings, is_dry_run=self._is_dry_run)
 
     def _flexible(self, spec: JobSpec) -> JobSpec:
-        given = {**self._relations, **self._job_relations}
+        relations = {**self._relations, **self._job_relations}
         try:
-            return flexible(spec, given)
+            return flexible(spec, relations)
         except SplitError as error:
-            raise self._error(error.message, given[error.at]) from error
+            raise self._error(error.message, relations[error.at]) from error
 
     def _check_inputs(self, spec: JobSpec) -> None:
         """Check the files of the job together with those of each component."""

@@ -54,7 +54,9 @@ def _tree(spec: JobSpec) -> Compound:
     job = _job_relations(spec)
     if spec.split is not None:
         (own,) = {replace(component, processors=1) for component in spec.components}
-        relations = [one for one in _component_relations(own) if one.attribute != "count"]
+        relations = [
+            relation for relation in _component_relations(own) if relation.attribute != "count"
+        ]
         return Compound(connective=Connective.AND, operands=(*relations, *job))
     components = [_component_relations(component) for component in spec.components]
     if len(components) == 1:

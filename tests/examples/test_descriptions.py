@@ -58,7 +58,7 @@ JOB_WIDE = {
 }
 OF_A_COMPONENT = {
     *("executable", "arguments", "environment", "count", "jobtype", "maxwalltime", "label"),
-    *("resourcemanagercontact", "subjobstarttype", "outputfile", "gpus", "cpuspertask"),
+    *("resourcemanagercontact", "subjobstarttype", "outputfile", "gpus", "cpuspertask", "ports"),
 }
 
 

@@ -22,10 +22,13 @@ from tests.tidy.sources import ROOT
 
 PAGE = ROOT / "docs" / "guides" / "lost-sites.md"
 DESCRIPTION = EXAMPLES / "frameworks" / "torchft.rsl"
+MALLEABLE = EXAMPLES / "frameworks" / "torchft-malleable.rsl"
 GROUP = EXAMPLES / "frameworks" / "torchft-group.rsl"
 PYTHON = ROOT / "build" / "frameworks" / "torch" / "bin" / "python"
 STEPS = 80
 """Many, because torch starts slowly: groups must come back before the others have done."""
+MORE_STEPS = 240
+"""For a group that is not asked for before another one has given way."""
 LIMIT_S = 240.0
 
 
@@ -68,8 +71,8 @@ def test_the_others_go_on_and_a_lost_group_heals(grid: Up) -> None:
     assert missing(shown, logs["group-2"] + back) == []
 
 
-def _submit(grid: Up, description: Path, *words: str) -> str:
-    definitions = ("-D", f"PYTHON={PYTHON}", "-D", f"STEPS={STEPS}", *words)
+def _submit(grid: Up, description: Path, *words: str, steps: int = STEPS) -> str:
+    definitions = ("-D", f"PYTHON={PYTHON}", "-D", f"STEPS={steps}", *words)
     run = grid.koala("submit", *definitions, str(description))
     assert run.returncode == 0, run.stderr
     return run.stdout.strip()
@@ -112,3 +115,22 @@ def _shown(end: str) -> list[str]:
 
 def test_the_page_shows_the_description() -> None:
     assert DESCRIPTION.read_text(encoding="utf-8") in [block.text for block in blocks(PAGE)]
+
+
+@pytest.mark.frameworks
+@pytest.mark.live
+def test_groups_of_a_malleable_job_come_and_go(grid: Up) -> None:
+    with Client(grid.address, timeout=LIMIT_S) as client:
+        job = client.job(_submit(grid, MALLEABLE, steps=MORE_STEPS))
+        _until(job, "0", r"^step \d+ with 3 groups")
+        client.resize(job.job, 2)
+        _until(job, "0", r" with 3 groups(.|\n)* with 2 groups")
+        client.resize(job.job, 3)
+        _until(job, "0", r" with 3 groups(.|\n)* with 2 groups(.|\n)* with 3 groups")
+        assert client.wait(job.job, timeout=LIMIT_S) == "Finished", job.why()
+    said = grid.koala("logs", "--stream", "stdout", job.job).stdout
+    oldest = _said(grid, job, "0")
+    made = re.findall(r"^step (\d+) with (\d) groups", oldest, re.MULTILINE)
+    assert [int(step) for step, _ in made] == list(range(int(made[0][0]), MORE_STEPS + 1)), oldest
+    assert re.fullmatch("[12]*3+2+3+[12]*", "".join(count for _, count in made)), oldest
+    assert re.search("gives way after step|healed: continues at step", said), said

@@ -11,12 +11,18 @@ import sys
 from collections.abc import Iterable
 
 from tests.swarm.focus import is_focused
-from tests.swarm.planted import core_mutants, outer_mutants, split_mutants, ticket_mutants
+from tests.swarm.planted import (
+    core_mutants,
+    outer_mutants,
+    resize_mutants,
+    split_mutants,
+    ticket_mutants,
+)
 from tests.swarm.planted.mutating import MUTANTS
 from tests.swarm.swarm import attempt
 
 __all__ = ["MUTANTS", "found_by"]
-MODULES = (core_mutants, outer_mutants, split_mutants, ticket_mutants)
+MODULES = (core_mutants, outer_mutants, resize_mutants, split_mutants, ticket_mutants)
 """Imported for registration of their mutants."""
 
 

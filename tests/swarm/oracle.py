@@ -11,7 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from koala.core.invariants import check
-from koala.core.model.actions import Action, Announce, ArmClaim, ClaimProcessors, ReleaseClaim
+from koala.core.model.actions import (
+    Action,
+    Announce,
+    ArmClaim,
+    ClaimProcessors,
+    ReleaseClaim,
+    ResizeClaim,
+)
 from koala.core.model.events import (
     ClaimFenced,
     ClaimGone,
@@ -98,6 +105,7 @@ class Oracle:
         self._token_ways: dict[str, tuple[str, str, bool]] = {}
         self.promises: dict[ClaimId, list[ArmNumber]] = {}
         self.releases: dict[tuple[JobId, int], ArmNumber] = {}  # the first of an attempt
+        self.asked_away: set[ClaimId] = set()
         self.totals: dict[JobId, int] = {}  # largest ones that owners of malleable jobs ask for
         self.barriers: dict[object, ArmNumber] = {}  # of an attempt, or what joins a malleable job
         self.arms: dict[
@@ -170,7 +178,7 @@ class Oracle:
         spec = self.jobs[parts(starter.claim)[0]].spec
         ports = {(port["claim"], port["port"]): port for port in starter.ports}
         for (claim, number), port in ports.items():
-            named = spec.components[parts(claim)[2]].ports
+            named = spec.component(parts(claim)[2]).ports
             require((port["name"], number) in named, 3, f"{claim} has no port {port['name']}")
             if claim != starter.claim:
                 problem = starter.tried_ports.get((claim, number), "")
@@ -395,6 +403,17 @@ class Oracle:
         self.tickets.require_caps(scheduler)
         self.allowances.require_kept(scheduler)
 
+    def _require_least(self, order: ResizeClaim) -> None:
+        """Require that a malleable job keeps its least processors when a component is first asked
+        to give way."""
+        if order.claim in self.asked_away:
+            return
+        self.asked_away.add(order.claim)
+        split = self.jobs[parts(order.claim)[0]].spec.split
+        left = sum([peer.processors for peer in order.peers if peer.claim != order.claim])
+        assert split is not None
+        require(left >= split.least, 6, f"{order.claim} is to give way, and {left} are left")
+
     def _require_own_end(self, event: ClaimGone) -> None:
         """Require that a program's own end is real: it ends the job, or its part in it."""
         if event.end.kind is EndKind.EXITED:
@@ -402,7 +421,9 @@ class Oracle:
             is_own = starter is not None and starter.has_ended_itself
             require(is_own, 4, f"{event.claim} is said to have ended by itself: {event.end}")
 
-    def committed(self, scheduler: Scheduler, event: Event, actions: list[Action]) -> None:
+    def committed(  # noqa: C901 - a line a kind
+        self, scheduler: Scheduler, event: Event, actions: list[Action]
+    ) -> None:
         """Check the actions that are about to be sent."""
         self.errors.durable(event)
         self.tickets.committed(event, actions)
@@ -422,6 +443,8 @@ class Oracle:
                     self.arms[(action.claim, action.number)] = (release_at, action.late_s, peers)
                     self._set_deadline(scheduler, action.claim)
                     self._require_timed(action.claim, release_at)
+                case ResizeClaim(leave_s=float()):
+                    self._require_least(action)
                 case ReleaseClaim():
                     job, attempt, _ = parts(action.claim)
                     self.releases.setdefault((job, attempt), action.number)

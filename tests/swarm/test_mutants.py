@@ -11,10 +11,12 @@ from functools import partial
 
 import pytest
 
+from koala.core.model.job import EndKind
 from tests.agent.claims import test_table, test_table_gates, test_table_orders
 from tests.agent.claims.table_script import TableScript
 from tests.agent.starter import test_barrier, test_state_machine
 from tests.core import test_leases
+from tests.core.pipeline.resizing import test_resizing
 from tests.core.placement import test_flexible
 from tests.core.tickets import test_booked_claims, test_tickets
 from tests.harness.script import Script
@@ -88,7 +90,8 @@ FOUND_BY = {
     "a_ticket_has_a_grace_time": 1237,
     "gates_are_not_changed": 1041,
     "gates_that_do_not_hold": 1016,
-    "a_rest_is_smaller_than_its_bound": 2063,
+    "jobs_give_way_below_their_least": 2063,
+    "a_rest_is_smaller_than_its_bound": 2080,
     "a_split_that_needs_less": 2012,
     "sizes_that_are_not_recorded": 2001,
     "bookings_outlive_their_attempt": 2028,
@@ -146,6 +149,29 @@ GUARDS: dict[str, Callable[[], None]] = {
     "a_site_is_held_as_a_whole": partial(
         test_tickets.test_what_owners_allow_is_not_exceeded, Script
     ),
+    "who_joins_passes_alone": lambda: test_resizing.test_all_that_join_are_released_together(
+        test_resizing.running_job(Script)
+    ),
+    "a_failed_addition_ends_the_attempt": (
+        lambda: test_resizing.test_a_failed_addition_does_not_hurt_the_job(
+            test_resizing.running_job(Script), EndKind.REFUSED
+        )
+    ),
+    "who_gives_way_has_failed": (
+        lambda: test_resizing.test_a_waiting_job_makes_the_newest_component_give_way(
+            test_resizing.grown_job(Script)
+        )
+    ),
+    "nobody_is_made_to_give_way": (
+        lambda: test_resizing.test_who_does_not_give_way_in_time_is_stopped(
+            test_resizing.grown_job(Script)
+        )
+    ),
+    "worlds_are_not_told_again": (
+        lambda: test_resizing.test_a_site_that_comes_back_is_told_the_release_and_the_world(
+            test_resizing.grown_job(Script)
+        )
+    ),
     "the_first_split_is_kept": lambda: test_flexible.test_after_a_refusal_the_job_is_split_anew(
         Script()
     ),
@@ -164,6 +190,8 @@ GUARDS: dict[str, Callable[[], None]] = {
 - Tickets are short in the swarm and planned often: a wrong gate does not last, few agents crash
   between the store of a gate and its order, no budget is used up, few jobs hold at one site, and no
   ticket starts while its Stop is under way and the next attempt waits.
+- Few jobs of the swarm grow, and hardly any by two components at once. What follows is seen as a
+  setback, which is allowed after faults.
 - A split that is kept is within its bounds; sites refuse what does not fit any more.
 - The swarm finds pings that are not noted as a run without end, which takes ten seconds (seed 43).
 """

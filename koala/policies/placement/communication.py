@@ -65,7 +65,9 @@ def _by_cost(begun: list[SiteName], idle: dict[SiteName, int], view: GridView) -
     of its ways to those that are in; then the one with most idle processors."""
     order = list(begun)
     costs = {
-        site: max(cost_s(site, one, view) for one in order) for site in idle if site not in order
+        site: max(cost_s(site, begun_at, view) for begun_at in order)
+        for site in idle
+        if site not in order
     }
     while costs:
         site = min(costs, key=lambda site: (costs[site], -idle[site]))

@@ -41,6 +41,16 @@ while :; do wait; done
 """
 """It has a child that a signal would end, and takes no notice of what it is asked."""
 
+ASKS = """
+import os, socket, sys
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect(os.environ["KOALA_KV"])
+    lines = connection.makefile("rw")
+    for line in ('{"op": "world", "after": 0}', '{"op": "world"}', '{"op": "what"}'):
+        print(line, file=lines, flush=True)
+        print(lines.readline().strip(), file=open(sys.argv[1], "w"))
+"""
+
 
 @pytest.fixture
 def ear(tmp_path: Path) -> Iterator[Ear]:
@@ -137,3 +147,17 @@ async def test_a_signal_comes_to_who_handles_it_and_who_stays_is_stopped(
         assert (await session.claim(claim, GONE)).end.kind == "stopped"
         await until(lambda: not agent.processes())
     assert len(ear.all_lines()) == 3
+
+
+async def test_a_program_of_another_job_is_told_that_its_members_stay(
+    tmp_path: Path, ear: Ear
+) -> None:
+    job = a_job()
+    claim = f"{job}/1/0/1"
+    wanted = hold(claim, "-c", ASKS, str(ear.path), executable=sys.executable)
+    async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job):
+        session = await daemon.live(wanted)
+        await started(session, claim)
+        assert "expected one with malleable=yes" in await ear.line()
+        assert "after = " in await ear.line()
+        assert "not a request" in await ear.line()

@@ -9,8 +9,9 @@ from koala.core.model.actions import ClaimProcessors, PublishOutputs, StopClaim
 from koala.core.model.allowances import Allowance, user_payer
 from koala.core.model.events import AllowancesSet
 from koala.core.model.job import Queued
-from koala.core.model.values import SiteName
+from koala.core.model.values import JobId, SiteName
 from koala.policies import chosen
+from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import a_flexible_job, a_job, a_site
 from tests.harness.script import Script
@@ -124,3 +125,21 @@ def test_in_local_queues_a_job_is_split_over_sites_as_if_they_were_idle(begin: B
     assert script.placed_on("j1") == [SiteName("c")], script.story("j1")
     assert shape(script, "j1") == [("c", 20)]
     script.take(StopClaim)
+
+
+def test_why_says_what_could_be_had_and_show_what_is_asked_for(script: Script) -> None:
+    script.tell(a_site("a", 16, idle=8), a_site("b", 16, idle=3), a_site("c", 16, idle=6))
+    script.tell(a_flexible_job("j1", 24, part_min=4, parts_max=2))
+    asked = "24 processors in at most 2 components of 4 to 24"
+    told = "\n".join(why(script.scheduler, JobId("j1"), script.now))
+    assert f"{asked}: at most 14 could be had (a 8, c 6); 1 placement try" in told
+    assert script.picture("j1")["total"] == asked
+    script.report("a", 16).report("c", 9)
+    assert shape(script, "j1") == [("a", 16), ("c", 8)]
+    assert "placed on a (16), c (8)" in script.story("j1")
+
+
+def test_a_job_that_no_empty_grid_can_take_is_told_so(script: Script) -> None:
+    script.tell(a_site("a", 8), a_flexible_job("j1", 24))
+    told = "\n".join(why(script.scheduler, JobId("j1"), script.now))
+    assert "at most 8 could be had (a 8); it cannot start before a site grows" in told

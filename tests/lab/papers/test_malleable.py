@@ -101,7 +101,7 @@ def as_the_paper_says(setting: AnySetting, _metric: str) -> float:
 
 def slightly(setting: AnySetting, metric: str) -> float:
     """It is, but not very."""
-    return as_the_paper_says(setting, metric) ** 0.01
+    return float(as_the_paper_says(setting, metric) ** 0.01)
 
 
 def contrary(setting: AnySetting, metric: str) -> float:

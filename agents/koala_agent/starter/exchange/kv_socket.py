@@ -142,7 +142,9 @@ class KeyValueSocket:
         wait_s = to_number(request, "wait_s") if "wait_s" in request else 30.0
         wait_s = max(0.0, min(wait_s, WAIT_MAX_S))
         if request["op"] == "world":
-            after = to_whole(request, "after")
+            after = request.get("after")
+            if isinstance(after, bool) or not isinstance(after, int):
+                raise ValueError(f"after = {after!r} (expected a number of the job's members)")
             self._asked += 1
             return WorldRequested(question=self._asked, after=after, wait_s=wait_s)
         name = request.get("name")

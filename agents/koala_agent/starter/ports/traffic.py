@@ -78,7 +78,7 @@ class PortTraffic:
         self.watch = Watch()
         self.starter_pid = pid
         self.addresses: list[Found] = []
-        self.connections: set[Connection] = set()
+        self.connections: set[CarriedConnection] = set()
         self._starter = starter
         self._uses = [Use(port, counts) for port, _listener in carried.others]
         self._told = [use.row() for use in self._uses]
@@ -183,7 +183,7 @@ class PortTraffic:
             self._until = 0.0
 
 
-class Connection(ABC):
+class CarriedConnection(ABC):
     """A connection to the agent, and once it is in use the program's, with what is between."""
 
     IS_DIALLER = False
@@ -434,7 +434,7 @@ class Connection(ABC):
             self.use.is_busy = True
 
 
-class Call(Connection):
+class Call(CarriedConnection):
     """A connection that a process of the program made to a port of another component."""
 
     IS_DIALLER = True
@@ -495,7 +495,7 @@ class Call(Connection):
             self.close()
 
 
-class Offer(Connection):
+class Offer(CarriedConnection):
     """An own port, offered for one connection of another component."""
 
     def __init__(self, traffic: PortTraffic, port: Port, pause_s: float) -> None:

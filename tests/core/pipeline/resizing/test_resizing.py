@@ -40,8 +40,7 @@ def resized(job: str, total: int) -> JobResizeRequested:
     return JobResizeRequested(job=JobId(job), total=total, by=UserName("ann"))
 
 
-@pytest.fixture
-def small(begin: Begin) -> Script:
+def running_job(begin: Begin | type[Script]) -> Script:
     """A job that runs with 4 and 4 processors of at most 16; nothing is idle."""
     script = begin().tell(a_site("a", 4), a_site("b", 4)).after(1.0)
     script.tell(malleable("m", 4, 4, total=16, least=4))
@@ -49,14 +48,23 @@ def small(begin: Begin) -> Script:
     return script.report("a", 0).report("b", 0)
 
 
-@pytest.fixture
-def grown(small: Script) -> Script:
+def grown_job(begin: Begin | type[Script]) -> Script:
     """The same job after a third component has joined at c."""
-    small.tell(a_site("c", 4))
-    assert small.claimed("m") == [ADDED]
-    small.grant(ADDED).released("m")
-    small.passed(ADDED).drop()
-    return small.report("c", 0).after(10.0)
+    script = running_job(begin).tell(a_site("c", 4))
+    assert script.claimed("m") == [ADDED]
+    script.grant(ADDED).released("m")
+    script.passed(ADDED).drop()
+    return script.report("c", 0).after(10.0)
+
+
+@pytest.fixture
+def small(begin: Begin) -> Script:
+    return running_job(begin)
+
+
+@pytest.fixture
+def grown(begin: Begin) -> Script:
+    return grown_job(begin)
 
 
 def test_idle_processors_join_at_a_barrier_of_their_own(small: Script) -> None:
@@ -164,6 +172,7 @@ def test_the_start_of_a_job_is_that_of_the_components_it_began_with(grown: Scrip
 
 def test_a_site_that_comes_back_is_told_the_release_and_the_world(grown: Script) -> None:
     wanted = grown.scheduler.wanted(SiteName("c"))
+    assert (len(wanted.releases), len(wanted.resizes)) == (1, 1)
     (release,), (resize,) = wanted.releases, wanted.resizes
     first = grown.scheduler.wanted(SiteName("a")).releases[0]
     assert release.number.counter > first.number.counter  # of its own barrier
