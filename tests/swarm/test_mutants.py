@@ -79,7 +79,7 @@ FOUND_BY = {
     "tickets_outlive_a_move": 1045,
     "a_component_waits_at_one_site_more": 1018,
     "queues_of_owners_who_set_a_limit_are_filled": 1018,
-    "a_second_ticket_is_kept": 1219,
+    "a_second_ticket_is_kept": 1203,
     "tickets_outlive_the_start": 1025,
     "tickets_of_an_attempt_that_ended_stay": 1237,
     "holds_are_not_charged": 1016,
