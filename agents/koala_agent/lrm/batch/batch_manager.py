@@ -613,6 +613,7 @@ class BatchManager:
         scope = self._table.scope
         name, text = job_name(placeholder.claim, scope=scope), script(placeholder, scope=scope)
         may_be_queued = False
+        is_giving_back = bool(placeholder.begins_at) and self._bookings.is_giving_back
         try:
             placeholder = await self._bookings.book(tracked, placeholder, name)
             await self._test(placeholder, name=name, script=text)
@@ -622,7 +623,7 @@ class BatchManager:
         except LocalManagerError as error:
             self._tested.clear()
             is_settling = self._clock() - self._answering_at < SETTLE_S
-            if is_settling and isinstance(error, RequestRefusedError):
+            if (is_settling or is_giving_back) and isinstance(error, RequestRefusedError):
                 self._claims.forget(placeholder.claim)
                 raise PausedError(str(error), again_s=SETTLING_S) from error
             if error.transient:

@@ -80,6 +80,16 @@ class Bookings:
         """Name of the way; empty for none, and as long as it is unknown."""
         return "" if self._booker is None or not self._is_allowed else self._booker.name
 
+    @property
+    def is_giving_back(self) -> bool:
+        """Return True while bookings of ours that no claim wants may be in the way of others."""
+        if self._booker is None:
+            return False
+        if any(one.row.is_unwanted and one.row.begins_at for one in self._claims.open()):
+            return True
+        is_done = self._booker.list is None or self._failures > FAILURES
+        return not is_done and not (self._is_settled and self._booked() == self._seen)
+
     async def try_to_learn(self) -> None:
         """Ask whether our account may book, when it is time; without an answer it stays so."""
         async with self._learning:  # also for those who need what is being learned
@@ -113,9 +123,14 @@ class Bookings:
             await self._reconcile(booker, own=tracked)
         if tracked.row.booking in ("", UNSURE):
             command = booker.book(asked, name)
+            was_settled = self._is_settled
             self._is_settled, self._made = False, self._made + 1
             self._claims.change(tracked, booking=UNSURE)
-            number = booker.read_booked(await self._breaker.submit(command, asked.account))
+            try:
+                number = booker.read_booked(await self._breaker.submit(command, asked.account))
+            except RequestRefusedError:
+                self._is_settled = was_settled
+                raise
             self._is_settled, self._made = False, self._made + 1
             self._claims.change(tracked, booking=number)
         return replace(asked, booking=tracked.row.booking)
