@@ -42,7 +42,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
         grid.check()
 
 
-@pytest.mark.parametrize("name", ["dask", "flower"])
+@pytest.mark.parametrize("name", ["dask", "flower", "muscle3"])
 async def test_a_framework_runs_where_no_site_reaches_another(name: str, grid: Grid) -> None:
     folder = EXAMPLES / "frameworks"
     text = (folder / f"{name}.rsl").read_text(encoding="utf-8")
