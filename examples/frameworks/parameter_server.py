@@ -63,7 +63,7 @@ def serve(world: Rendezvous, workers: int) -> int:
 def work(world: Rendezvous, steps: int) -> int:
     """Give gradients of own samples."""
     key = bytes.fromhex(world.exchange.get(KEY, wait_s=60.0))
-    draw = random.Random(world.rank)  # noqa: S311 - samples
+    draw = random.Random(world.rank)
     with Client(address("KOALA_ADDRESS_PARAMETERS"), authkey=key) as server:
         for _ in range(steps):
             weights = server.recv()

@@ -16,7 +16,7 @@ from typing import Any
 
 from grpc import aio
 
-from koala.common.files.bandwidth_limits import CHUNK_BYTES
+from koala.common.files.bandwidth_limits import CHUNK_BYTES, chunk_bytes
 from koala.common.files.channels import WINDOW_BYTES, Channels
 from koala.common.protocol.names import ClaimId
 from koala.common.runtime import clock
@@ -33,6 +33,8 @@ END = b""
 CARRIED = b'{"kind": "carried"}\n'
 """Tells a starter that the other end is there. What follows are the bytes."""
 
+BLOCK_BYTES = WINDOW_BYTES // 2
+"""What is kept of a starter before no more is read: less than a message may have."""
 WAITING_MAX = 512
 """Connections of one claim that wait for their other ends; an honest one has four for each port."""
 ENDED_S = 30.0
@@ -45,8 +47,9 @@ class Line(asyncio.Protocol):
     """Connection of a starter. What it sends goes on in blocks as large as they come, because each
     costs as much as some 100 kB; streams would copy them twice."""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    def __init__(self, transport: asyncio.Transport, block_bytes: int) -> None:
         self.transport = transport
+        self._block_bytes = block_bytes
         self._kept: list[bytes] = []
         self._kept_bytes = 0
         self._is_over = False
@@ -83,7 +86,7 @@ class Line(asyncio.Protocol):
         """Stop to read while enough is kept."""
         self._kept.append(data)
         self._kept_bytes += len(data)
-        if self._kept_bytes + CHUNK_BYTES > WINDOW_BYTES:
+        if self._kept_bytes >= self._block_bytes:
             self.transport.pause_reading()
         self._changed.set()
 
@@ -130,8 +133,10 @@ class Ports:
         self._waiting = Counter[ClaimId]()
         self._begun: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
         self._bucket: TokenBucket | None = None
+        self._block_bytes = BLOCK_BYTES
         if bytes_per_s is not None:
-            self._bucket = TokenBucket(bytes_per_s, burst=WINDOW_BYTES, now=clock.now())
+            self._block_bytes = chunk_bytes(bytes_per_s)
+            self._bucket = TokenBucket(bytes_per_s, burst=CHUNK_BYTES, now=clock.now())
 
     async def run(self) -> None:
         """Carry until cancelled."""
@@ -143,7 +148,7 @@ class Ports:
     def carry(self, transport: asyncio.Transport, order: CarryOrder) -> None:
         """Take over a starter's connection."""
         keep_buffers()
-        self._begun.put_nowait(partial(self._serve, Line(transport), order))
+        self._begun.put_nowait(partial(self._serve, Line(transport, self._block_bytes), order))
 
     async def _serve(self, line: Line, order: CarryOrder) -> None:
         """Carry one connection to its end, which is a reset unless both ends have said all."""
