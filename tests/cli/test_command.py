@@ -190,7 +190,7 @@ def test_the_script_of_a_shell_is_printed(shell: str) -> None:
         ("koala ti", ["timeline"]),
         ("koala site re", ["revoke", "resume"]),
         ("koala list --phase fi", ["Finished"]),
-        ("koala simulate koala --placement c", ["CF", "CM"]),
+        ("koala simulate koala --placement c", ["CF", "CM", "communication"]),
         ("koala reproduce d", ["deadlines"]),
         ("koala show j", []),
     ],

@@ -71,7 +71,7 @@ def test_bash_completes_commands(tmp_path: Path) -> None:
         timeout=120,
         check=True,
     )
-    assert set(run.stdout.split()) == {"replay", "reproduce"}, run.stderr
+    assert set(run.stdout.split()) == {"replay", "reproduce", "resize"}, run.stderr
 
 
 def test_the_wheel_has_every_template_and_no_script_of_development() -> None:

@@ -15,6 +15,7 @@ from tests.swarm.swarm import attempt
 
 SEEDS = (1, 4, 5, 6)
 """Quick seeds below 8 that reach all that is rare; `make swarm` has the others."""
+RESIZED = (2054, 2063, 2073)
 BY_FILES = 221
 KEPT = [
     int(line.split(maxsplit=1)[0])
@@ -41,6 +42,12 @@ def test_all_promises_hold_whatever_goes_wrong() -> None:
     rare = ("Finished", "Failed", "Releasing", "Stopping", "passes", "restored")
     missing = [what for what in rare if not reached[what]]
     assert not missing, f"{SEEDS} never reach {missing}: the swarm has lost its power"
+
+
+def test_all_promises_hold_for_flexible_and_malleable_jobs() -> None:
+    reached = _run(RESIZED)
+    missing = [what for what in ("flexible", "joined", "asked to leave") if not reached[what]]
+    assert not missing, f"{RESIZED} never reach {missing}: the swarm has lost its power"
 
 
 def test_all_promises_hold_where_starters_dial_nobody() -> None:

@@ -166,7 +166,7 @@ def job_text(
         ("submitted", moment(job.submitted_at, zone)),
         ("deadline", _deadline(job.deadline, zone)),
         *[("" if n else "size", clean(words)) for n, words in enumerate(_size(job))],
-        ("total", job.total),
+        ("total", clean(job.total)),
         ("attempt", f"{job.attempts}, after {_tries(job.placement_tries, 'placement')} and"
                     f" {_tries(job.claiming_tries, 'claiming')}"),
         ("files", _transfer(timeline, job.transfers)),

@@ -260,7 +260,8 @@ class Arming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """The decision that the members armed under `number` pass at `at` (T); one for an attempt."""
+    """The decision that the members armed under `number` pass at `at` (T); one for the start of an
+    attempt, and one for each growth."""
 
     number: ArmNumber
     at: Instant

@@ -298,7 +298,7 @@ def note_armed(claim: Claim, arming: Arming) -> Arming:
 
 def release(state: State, starting: Starting, arming: Arming, now: Instant) -> None:
     """Release the attempt: all members have armed under one number and T is ahead. There is only
-    one Release of an attempt (promise 3).
+    one Release of a start (promise 3).
     """
     attempt = starting.attempt
     job = state.jobs[attempt.job]

@@ -131,12 +131,37 @@ def test_a_part_that_holds_has_the_others_booked_as_soon_as_they_can(mixed: Scri
     assert "gives back 4 processors at b" in mixed.story("j1")
 
 
+def test_a_booking_moves_if_the_hold_of_the_others_would_end_just_before_it(mixed: Script) -> None:
+    mixed.ignore(StopClaim).after(2 * HOUR + MARGIN_S - 630).grant("j1/1/1/1")
+    assert begins(mixed) == {"j1/1/0/2": MARGIN_S}
+    refuse(mixed, "j1/1/0/2")
+    refuse(mixed, *begins(mixed))
+    assert begins(mixed) == {"j1/1/0/4": 4 * MARGIN_S}
+
+
 def test_what_is_booked_is_given_back_when_its_hold_is_over(mixed: Script) -> None:
     tell(mixed, "b", c1n1=2 * HOUR + 500)
     mixed.after(2 * HOUR + MARGIN_S + 44).grant("j1/1/0/1")
     mixed.after(599).expect_nothing().after(2)
     mixed.expect(StopClaim, claim="j1/1/0/1")
     assert mixed.phase("j1") == "Queued"
+
+
+@pytest.mark.parametrize("gate", ["", "hold"])
+@pytest.mark.parametrize("late_s", [0.0, 44.0, 64.0])
+def test_two_parts_of_which_a_site_books_only_one_at_a_time_start_together_even_if_late(
+    begin: Begin, gate: str, late_s: float
+) -> None:
+    """Neither is given back before the other begins, although their job is short."""
+    script = begin(chosen(tickets="book"), hold_s=900.0)
+    script.tell(a_site("a", 8, idle=0, gate=gate, books="oar", tickets_max=1))
+    tell(script, "a")
+    part = a_component(4, site="a", wall_time_s=180.0)
+    script.ignore(ClaimProcessors).tell(a_job("j1", part, part))
+    for _ in range(2):
+        ((claim, begins_s),) = begins(script).items()
+        script.after(begins_s + late_s).grant(claim)
+    script.released("j1")
 
 
 @pytest.mark.parametrize("kind", [EndKind.SITE, EndKind.FAILED, EndKind.VANISHED])
