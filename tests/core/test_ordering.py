@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from koala.common.protocol.ordering import ORDERS, QueuedJob, in_order
@@ -33,6 +35,16 @@ QUEUED = {
 def test_jobs_go_in_the_order_of_their_keys(name: str, expected: list[str]) -> None:
     """A job that goes first is held by its user: after 5 of ann's, bob's 3 are fewer."""
     assert list(in_order(QUEUED, ORDERS[name])) == expected
+
+
+def test_users_with_and_without_a_group_are_in_one_order() -> None:
+    alone = QueuedJob(user="ann", processors=1, estimate_s=9.0, waited_s=3.0, held=2)
+    jobs = {
+        "alone": alone,
+        "group": replace(alone, user="bob", group="physics", group_held=1, held=1),
+        "large": replace(alone, user="eve", group="physics", group_held=3, held=0),
+    }
+    assert list(in_order(jobs, ORDERS["fair-share"])) == ["group", "alone", "large"]
 
 
 def begin_ordered(begin: Begin, name: str, **parameters: object) -> Script:

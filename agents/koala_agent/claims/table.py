@@ -762,8 +762,8 @@ class ClaimTable:
         self._withdraw(claim, ClaimEnd(kind=EndKind.REFUSED, reason=reason))
 
     def _note_refused(self, hold: Hold, reason: str) -> None:
-        """Note the refusal of a ticket for the site's administrator."""
-        if hold.waits:
+        """Note the refusal of a ticket for the site's administrator; that of a booking is none."""
+        if hold.waits and not hold.begins_at:
             self._refused = (self._now, reason)
 
     def _retry_at(self, claim: Claim, state: Asked) -> float:

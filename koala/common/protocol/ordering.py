@@ -110,11 +110,11 @@ def priorities(job: QueuedJob) -> float:
     return -job.priority
 
 
-def fair_share(job: QueuedJob) -> float | tuple[float, ...]:
+def fair_share(job: QueuedJob) -> tuple[float, ...]:
     """Order by the processors that the job's group holds for each of its shares, the fewest first,
     and within a group by those of its users. A user without a group is one alone."""
     own = job.held / job.shares
-    return own if job.group_held is None else (job.group_held / job.group_shares, own)
+    return (own,) if job.group_held is None else (job.group_held / job.group_shares, own)
 
 
 ORDERS: dict[str, OrderPolicy] = {

@@ -81,3 +81,13 @@ def test_what_a_failure_says_of_other_claims(
         "account": replace(placeholder, account="bob"),
     }
     assert {name for name, one in others.items() if is_paused(pauses, one)} == paused
+
+
+def test_the_refusal_of_a_booking_delays_neither_later_bookings_nor_claims_in_the_queue(
+    placeholder: Placeholder,
+) -> None:
+    pauses = SubmissionPauses(Clock())
+    pauses.note_failure(replace(placeholder, begins_at=1e9), RequestRefusedError("all is booked"))
+    assert not is_paused(pauses, placeholder)
+    assert not is_paused(pauses, replace(placeholder, begins_at=1e9 + 60))
+    assert pauses.summary == ""

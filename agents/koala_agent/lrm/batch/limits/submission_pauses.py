@@ -62,9 +62,11 @@ class SubmissionPauses:
             raise PausedError(message, again_s=left_s)
 
     def note_failure(self, placeholder: Placeholder, error: LocalManagerError) -> None:
-        """Begin a pause, or a longer one. Errors that stay as they are need none."""
+        """Begin a pause, or a longer one. Errors that stay as they are need none, nor does the
+        refusal of a booking, which may be had for another instant."""
         is_refusal = isinstance(error, RequestRefusedError)
-        if not (is_refusal or error.transient):
+        is_of_instant = is_refusal and placeholder.begins_at > 0.0
+        if is_of_instant or not (is_refusal or error.transient):
             return
         every, unclear, alike = _kinds(placeholder)
         kind = alike if is_refusal else every
