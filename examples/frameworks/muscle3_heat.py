@@ -10,11 +10,25 @@ import argparse
 import os
 
 from libmuscle import Instance, Message
+from libmuscle.mcp.tcp_transport_server import TcpTransportServer
+from libmuscle.mcp.transport_server import RequestHandler
+from libmuscle.mcp.type_registry import transport_server_types
 from ymmsl.v0_2 import Operator
 
 SEA_CAPACITY, AIR_CAPACITY = 4.0, 1.0
 SEA_START, AIR_START = 10.0, 0.0
 WANTED = (SEA_CAPACITY * SEA_START + AIR_CAPACITY * AIR_START) / (SEA_CAPACITY + AIR_CAPACITY)
+
+
+class ServerAtPort(TcpTransportServer):
+    """Server of a model at the port MODEL of its component, where the other model reaches it."""
+
+    def __init__(self, handler: RequestHandler) -> None:
+        super().__init__(handler, int(os.environ["KOALA_PORT_MODEL"]))
+
+    def get_location(self) -> str:
+        """Return the address that the manager tells other models."""
+        return f"tcp:{os.environ['KOALA_CONTACT_MODEL']}"
 
 
 def sea() -> None:
@@ -53,6 +67,7 @@ def air() -> None:
 def main() -> None:
     """Run one of the models."""
     options = argparse.ArgumentParser(description=__doc__)
+    transport_server_types[:] = [ServerAtPort]
     options.add_argument("model", choices=["sea", "air"])
     {"sea": sea, "air": air}[options.parse_args().model]()
 

@@ -1,8 +1,8 @@
 """Start a part of a MUSCLE3 simulation as a component of a job: the manager, or a model.
 
 The manager starts the models of its own site, and waits for those that other components start. It
-listens at a port that it finds free. Its location goes through the exchange of the job, so the
-sites need no common folder and no fixed port.
+listens at its port MANAGER. Where others reach that goes through the exchange of the job, once it
+listens.
 """
 
 from __future__ import annotations
@@ -37,8 +37,11 @@ def manage(world: Rendezvous, configuration: Path, folder: Path) -> int:
     )
     assert manager.stdout is not None
     location = manager.stdout.readline().strip()
-    if location.startswith("tcp:"):
-        world.exchange.put(LOCATION, location)
+    if location.endswith(f":{os.environ['KOALA_PORT_MANAGER']}"):
+        world.exchange.put(LOCATION, f"tcp:{os.environ['KOALA_CONTACT_MANAGER']}")
+    else:
+        print(f"the manager is at {location} (expected its port 9000)", file=sys.stderr)
+        manager.terminate()
     said, _ = manager.communicate()
     for path in sorted(folder.glob("instances/*/std*.txt")):
         print(path.read_text(encoding="utf-8"), end="")

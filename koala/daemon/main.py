@@ -11,13 +11,13 @@ configuration, 74 the journal could not be written.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from koala.common.runtime.freed_memory import map_large_buffers
 from koala.common.runtime.standard_streams import log_stream, open_standard_streams
 from koala.common.runtime.structured_log import configure_logging, get_logger
 from koala.common.wire import connection_limits
@@ -78,19 +78,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         log_stream(sys.stderr).write(f"koala daemon: {system_error_text(error)}\n")
         return 1
-
-
-LARGE_BYTES = 256 * 1024
-_MMAP_THRESHOLD = -3  # of mallopt(3)
-
-
-def map_large_buffers() -> None:
-    """Give each large buffer memory of its own, which is returned as soon as it is freed.
-
-    In GNU's C library the first one that is freed raises the size from which that is so, to 32 MB,
-    and each thread keeps as much for its next one: texts of saved states left 50 MB. Other
-    libraries have no such setting.
-    """
-    option = getattr(ctypes.CDLL(None), "mallopt", None)
-    if option is not None:
-        option(_MMAP_THRESHOLD, LARGE_BYTES)

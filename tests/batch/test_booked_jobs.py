@@ -104,7 +104,7 @@ async def booked(
 async def test_a_booked_part_and_one_from_a_queue_start_together(
     grid: Grid, client: AsyncClient, systems: dict[str, System], other: str, kind: str
 ) -> None:
-    """What runs and waits at alpha may take two minutes."""
+    """The start may take two minutes, as long as what runs and waits at alpha."""
     name = await booked(grid, client, systems, other, kind)
     await client.wait(name, timeout=300.0)
     shown = await ended_well(client, name)

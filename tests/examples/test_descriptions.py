@@ -20,6 +20,7 @@ DEFINITIONS = {
     "SECONDS": "120",
     "QUIET_SITE": "quiet",
     "BUSY_SITE": "busy",
+    "KITS": "/kits",
     "LIGHTHOUSE": "http://127.0.0.1:29500",
 }
 DESCRIPTIONS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.rsl"))

@@ -16,27 +16,99 @@ from typing import Any
 
 from grpc import aio
 
-from koala.common.files.bandwidth_limits import CHUNK_BYTES
-from koala.common.files.channels import Channels
+from koala.common.files.bandwidth_limits import CHUNK_BYTES, chunk_bytes
+from koala.common.files.channels import WINDOW_BYTES, Channels
 from koala.common.protocol.names import ClaimId
 from koala.common.runtime import clock
+from koala.common.runtime.freed_memory import keep_buffers
 from koala.common.runtime.structured_log import get_logger
 from koala.common.runtime.token_bucket import TokenBucket
 from koala.common.wire.v1 import files_pb2 as pb
 from koala.errors import ConfigError
-from koala_agent.starter.ports.carried import HEAD_BYTES
 from koala_agent.starter_link.listener import CarryOrder
 
 CARRY = "/koala.wire.v1.Relay/Carry"
+END = b""
+"""Message that ends its direction: the starter has hung up."""
 CARRIED = b'{"kind": "carried"}\n'
 """Tells a starter that the other end is there. What follows are the bytes."""
 
+BLOCK_BYTES = WINDOW_BYTES // 2
+"""What is kept of a starter before no more is read: less than a message may have."""
 WAITING_MAX = 512
 """Connections of one claim that wait for their other ends; an honest one has four for each port."""
 ENDED_S = 30.0
 """Longest wait for the relay after both ends have said all."""
 
 log = get_logger()
+
+
+class Line(asyncio.Protocol):
+    """Connection of a starter. What it sends goes on in blocks as large as they come, because each
+    costs as much as some 100 kB; streams would copy them twice."""
+
+    def __init__(self, transport: asyncio.Transport, block_bytes: int) -> None:
+        self.transport = transport
+        self._block_bytes = block_bytes
+        self._kept: list[bytes] = []
+        self._kept_bytes = 0
+        self._is_over = False
+        self._error: Exception | None = None
+        self._changed = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        transport.set_write_buffer_limits(high=CHUNK_BYTES)
+        transport.set_protocol(self)
+
+    async def read(self) -> bytes:
+        """Return what has come, empty once the starter has hung up. Raises OSError."""
+        while not self._kept:
+            if self._error is not None:
+                raise self._error
+            if self._is_over:
+                return END
+            self._changed.clear()
+            await self._changed.wait()
+        data = b"".join(self._kept)
+        self._kept.clear()
+        self._kept_bytes = 0
+        self.transport.resume_reading()
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Give it to the starter, and wait until most of it is taken. Raises OSError."""
+        self.transport.write(data)
+        await self._writable.wait()
+        if self._error is not None:
+            raise self._error
+
+    def data_received(self, data: bytes) -> None:
+        """Stop to read while enough is kept."""
+        self._kept.append(data)
+        self._kept_bytes += len(data)
+        if self._kept_bytes >= self._block_bytes:
+            self.transport.pause_reading()
+        self._changed.set()
+
+    def eof_received(self) -> bool:
+        """Keep the connection for the other direction."""
+        self._is_over = True
+        self._changed.set()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let those that wait go."""
+        self._is_over, self._error = True, exc
+        self._changed.set()
+        self._writable.set()
+
+    def pause_writing(self) -> None:
+        """Let the writer wait."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Let the writer go on."""
+        self._writable.set()
 
 
 class Ports:
@@ -61,7 +133,9 @@ class Ports:
         self._waiting = Counter[ClaimId]()
         self._begun: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
         self._bucket: TokenBucket | None = None
+        self._block_bytes = BLOCK_BYTES
         if bytes_per_s is not None:
+            self._block_bytes = chunk_bytes(bytes_per_s)
             self._bucket = TokenBucket(bytes_per_s, burst=CHUNK_BYTES, now=clock.now())
 
     async def run(self) -> None:
@@ -73,24 +147,17 @@ class Ports:
 
     def carry(self, transport: asyncio.Transport, order: CarryOrder) -> None:
         """Take over a starter's connection."""
-        reader = asyncio.StreamReader(limit=CHUNK_BYTES)
-        protocol = asyncio.StreamReaderProtocol(reader)
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
-        transport.set_write_buffer_limits(high=CHUNK_BYTES)
-        writer = asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
-        self._begun.put_nowait(partial(self._serve, reader, writer, order))
+        keep_buffers()
+        self._begun.put_nowait(partial(self._serve, Line(transport, self._block_bytes), order))
 
-    async def _serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, order: CarryOrder
-    ) -> None:
+    async def _serve(self, line: Line, order: CarryOrder) -> None:
         """Carry one connection to its end, which is a reset unless both ends have said all."""
         reason = ""
         try:
             if self._relay():
                 with self._place() if order.dials else nullcontext():
-                    await self._through(reader, writer, order)
-                writer.close()
+                    await self._through(line, order)
+                line.transport.close()
             else:
                 reason = "the daemon's relay is unknown yet"
         except aio.AioRpcError as error:
@@ -100,12 +167,10 @@ class Ports:
         finally:
             if reason:
                 log.info("port.ended", claim=order.claim, port=order.port, reason=reason)
-            if not writer.is_closing():
-                writer.transport.abort()
+            if not line.transport.is_closing():
+                line.transport.abort()
 
-    async def _through(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, order: CarryOrder
-    ) -> None:
+    async def _through(self, line: Line, order: CarryOrder) -> None:
         """Join the connection with a call at the relay. Raises AioRpcError, OSError, EOFError."""
         async with self._channels.use(self._relay()) as channel:
             call: Any = channel.stream_stream(CARRY)()
@@ -114,12 +179,12 @@ class Ports:
                 start = pb.PutStart(name=order.port, token=order.token, label=label)
                 await call.write(pb.Frame(start=start).SerializeToString())
                 with self._wait(order.claim):
-                    await self._joined(reader, call)
+                    await self._joined(line, call)
                 with nullcontext() if order.dials else self._place():
-                    writer.write(CARRIED)
+                    line.transport.write(CARRIED)
                     async with asyncio.TaskGroup() as group:
-                        group.create_task(self._up(reader, call))
-                        group.create_task(self._down(call, writer))
+                        group.create_task(self._up(line, call))
+                        group.create_task(self._down(call, line))
                     await self._ended(call)
             except* (OSError, EOFError, aio.AioRpcError) as errors:
                 raise _first(errors) from None
@@ -153,19 +218,19 @@ class Ports:
         finally:
             self._carried -= 1
 
-    async def _joined(self, reader: asyncio.StreamReader, call: Any) -> None:  # noqa: ANN401 - of a call
+    async def _joined(self, line: Line, call: Any) -> None:  # noqa: ANN401 - of a call
         """Wait for the other end, while the starter waits. Raises EOFError when it is gone, and the
         call's error."""
         async with asyncio.TaskGroup() as group:
-            waiting = group.create_task(self._until_gone(reader))
+            waiting = group.create_task(self._until_gone(line))
             first = await call.read()
             waiting.cancel()
         if first is aio.EOF:
             raise await _error_of(call)
 
-    async def _until_gone(self, reader: asyncio.StreamReader) -> None:
+    async def _until_gone(self, line: Line) -> None:
         """Wait for a starter that hangs up. Raises EOFError."""
-        await reader.read(1)
+        await line.read()
         raise EOFError("the starter is gone")
 
     async def _ended(self, call: Any) -> None:  # noqa: ANN401 - of a call
@@ -174,29 +239,24 @@ class Ports:
         async with asyncio.timeout(ENDED_S):
             await call.read()
 
-    async def _up(self, reader: asyncio.StreamReader, call: Any) -> None:  # noqa: ANN401 - of a call
-        """Send what the starter sends; an empty block is the end of this direction."""
-        while True:
-            size_bytes = int.from_bytes(await reader.readexactly(HEAD_BYTES), "big")
-            if size_bytes > CHUNK_BYTES:
-                raise EOFError(f"a block of {size_bytes} bytes (expected at most {CHUNK_BYTES})")
-            await self._throttle(size_bytes)
-            await call.write(await reader.readexactly(size_bytes))
-            if not size_bytes:
-                return
+    async def _up(self, line: Line, call: Any) -> None:  # noqa: ANN401 - of a call
+        """Send what the starter sends, to its hang-up."""
+        while data := await line.read():
+            await self._throttle(len(data))
+            await call.write(data)
+        await call.write(END)
 
-    async def _down(self, call: Any, writer: asyncio.StreamWriter) -> None:  # noqa: ANN401 - of a call
-        """Give the starter what comes, to the end of that direction."""
+    async def _down(self, call: Any, line: Line) -> None:  # noqa: ANN401 - of a call
+        """Give the starter what comes, until the other one has hung up."""
         while True:
             data = await call.read()
             if data is aio.EOF:
                 raise await _error_of(call)
-            await self._throttle(len(data))
-            writer.write(len(data).to_bytes(HEAD_BYTES, "big"))
-            writer.write(data)
-            await writer.drain()
-            if not data:
+            if data == END:
+                line.transport.close()
                 return
+            await self._throttle(len(data))
+            await line.write(data)
 
     async def _throttle(self, size_bytes: int) -> None:
         if self._bucket is not None:

@@ -34,10 +34,12 @@ END_S = 30
 """Time that server and clients have to end, in seconds."""
 
 
-def provision(folder: Path, sites: Sequence[str]) -> Path:
+def provision(
+    folder: Path, sites: Sequence[str], host: str = "localhost", ports: Sequence[int] = ()
+) -> Path:
     """Make the startup kits of server, clients and administrator; return their folder."""
-    ports = free_ports(2)
-    server = {"name": "server1", "type": "server", "org": "example", "default_host": "localhost"}
+    ports = ports or free_ports(2)
+    server = {"name": "server1", "type": "server", "org": "example", "default_host": host}
     project = {
         "api_version": 3,
         "name": "koala-example",

@@ -1,7 +1,7 @@
 """gRPC channels and options shared by all file transfers.
 
-Flow-control windows are small, so that a slow reader stalls its source after some 100 kB, not 4 MB.
-So rates hold at both ends, and a copy that is cut has wasted little. A peer that vanished silently
+A slow reader stalls its source after `WINDOW_BYTES`, not after 4 MB and more. So rates hold at both
+ends, and a copy that is cut has wasted little. A peer that vanished silently
 is detected after `_KEEPALIVE_MS` and two time-outs. One of them is `grpc.http2.ping_timeout_ms`,
 which is 60 s by default.
 """
@@ -19,7 +19,9 @@ from koala.common.wire.connection_limits import BACK_OFF
 
 _KEEPALIVE_MS = 10_000
 _TIMEOUT_MS = 5_000
-_MESSAGE_BYTES_MAX = 2 * CHUNK_BYTES
+WINDOW_BYTES = 2 * 1024 * 1024
+"""Of a stream: it bounds what one gets in a round trip, and what is kept for a slow reader."""
+_MESSAGE_BYTES_MAX = WINDOW_BYTES
 _FRAME_BYTES_MAX = CHUNK_BYTES // 2
 """Each frame costs as much as its bytes at the default of 16 kB. A larger one would delay the pings
 behind it too long on a slow line."""
@@ -27,7 +29,7 @@ behind it too long on a slow line."""
 _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
-    ("grpc.http2.lookahead_bytes", CHUNK_BYTES),
+    ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
     ("grpc.http2.max_frame_size", _FRAME_BYTES_MAX),
     ("grpc.http2.bdp_probe", 0),
     ("grpc.keepalive_time_ms", _KEEPALIVE_MS),

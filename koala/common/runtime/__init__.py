@@ -8,6 +8,7 @@ disk_space           free space on the disk of a state directory; refuse new wor
 disk_formats         version numbers of all formats on disk
 driver               drive a state machine: events and a timer in, outputs out
 foreign              call functions of other packages, and fall back
+freed_memory         what the C library keeps of large buffers
 option_values        numbers, lists, ranges and names of options, as text
 plugins              functions of users that settings name
 paths                paths as people write them in configuration files

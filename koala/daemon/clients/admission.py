@@ -402,18 +402,26 @@ def warnings(
 
 def _routes_missed(spec: JobSpec, scheduler: Scheduler) -> Iterator[str]:
     """Yield what the last test of paths between the job's sites has found closed, if the job needs
-    a route: MPI and `connect` do not go through the grid."""
-    if not (spec.connect or is_one_world(spec)):
-        return
+    a route: MPI and `connect` do not go through the grid, and ports not at each site."""
     named = {component.site for component in spec.components if component.site is not None}
+    needs_route = spec.connect or is_one_world(spec)
+    has_ports = bool(named) and any(component.ports for component in spec.components)
     sites = [site for site in scheduler.sites.values() if not named or site.name in named]
     for site in sites:
         for other in sites:
-            if other.name in site.unreached:
+            if other.name not in site.unreached:
+                continue
+            closed = (
+                f"nodes of {site.name} did not reach those of {other.name} when a job tried last"
+            )
+            mute = [end.name for end in (site, other) if not end.facts.forwards]
+            if needs_route:
                 yield (
-                    f"MPI and connect need a route: nodes of {site.name} did not reach those of"
-                    f" {other.name} when a job tried last (ports go through the grid, these do not)"
+                    f"MPI and connect need a route: {closed}"
+                    " (ports go through the grid, these do not)"
                 )
+            elif has_ports and mute:
+                yield f"ports need a route here: {closed}, and {mute[0]} carries no connections"
 
 
 def _ignored_demands(spec: JobSpec, place: PlacementPolicy) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ import grpc
 from grpc import aio
 
 from koala.common.files.exchange import RefusalError
+from koala.common.runtime.freed_memory import keep_buffers
 from koala.common.wire.v1.files_pb2 import DESCRIPTOR
 
 END = b""
@@ -91,6 +92,7 @@ class CarriedConnections:
             reason = f"{self._carried} connections are carried (expected at most {self._most})"
             raise RefusalError(grpc.StatusCode.RESOURCE_EXHAUSTED, reason)
         self._carried += 1
+        keep_buffers()
         try:
             owner = await self._owner_of(port)
             try:

@@ -249,6 +249,11 @@ def test_a_site_that_carries_no_connections_needs_the_path(script: Script, mute:
     script.ignore(StopClaim).tell(PathsTried(claim=ClaimId(C), ports=(path("refused"),)))
     reason = f"pre-flight: DB: c1 -> a1:5432 refused, and {mute} carries no connections"
     assert reason in script.story("j1")
+    owner = replace(a_component(1, "a"), ports=(("DB", 5432),))
+    again = JobSpec(components=(owner, a_component(1, "c")))
+    (warned,) = warnings(again, script.scheduler, {})
+    assert f"nodes of c did not reach those of a when a job tried last, and {mute}" in warned
+    assert warnings(replace(again, components=(owner,)), script.scheduler, {}) == ()
 
 
 def test_what_went_through_the_grid_is_charged(script: Script) -> None:

@@ -1,7 +1,8 @@
 """Ports and counts, as starter, carrying process and agent know them.
 
-On the line between traffic and agent each block of a connection has its size before it, in
-`HEAD_BYTES`. An empty block is the end of its direction: any other end is a loss.
+What the carrying processes of both ends send one another are blocks, each with its size before it,
+in `HEAD_BYTES`. An empty block is the end of its direction: any other end is a loss. All between
+them pass bytes on.
 """
 
 from __future__ import annotations

@@ -51,6 +51,7 @@ TELL_S, TELL_MAX_S = 1.0, 60.0
 """Pause between two counts, which doubles: they are for people, and the last ones for the bill."""
 KEEPALIVE = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 _READ = memoryview(bytearray(HEAD_BYTES + BUFFER_BYTES))
+"""What was just read. Only what cannot be sent at once is kept for a connection."""
 
 
 class Use:
@@ -367,23 +368,25 @@ class CarriedConnection(ABC):
         _READ[:HEAD_BYTES] = size.to_bytes(HEAD_BYTES, "big")
         self._is_sent = size == 0
         self._count(size)
-        self._to_agent = memoryview(bytes(_READ[: HEAD_BYTES + size]))
+        self._to_agent = _READ[: HEAD_BYTES + size]
         self._flush_to_agent()
+        self._to_agent = memoryview(bytes(self._to_agent))
 
     def _read_agent(self) -> None:
         assert self._agent is not None
         if self._left == 0:
             part = self._agent.recv(HEAD_BYTES - len(self._head))
+            size = len(part)
             self._head += part
             if len(self._head) == HEAD_BYTES:
                 self._left, self._head = int.from_bytes(self._head, "big"), b""
                 self._is_received = self._left == 0
         else:
-            part = self._agent.recv(min(self._left, BUFFER_BYTES))
-            self._left -= len(part)
-            self._count(len(part))
-            self._to_program = memoryview(part)
-        if not part:
+            size = self._agent.recv_into(_READ[: min(self._left, BUFFER_BYTES)])
+            self._left -= size
+            self._count(size)
+            self._to_program = _READ[:size]
+        if not size:
             raise OSError(errno.ECONNRESET, "the agent, or what is behind it, is gone")
         if self._is_received:
             assert self._program is not None
@@ -391,6 +394,7 @@ class CarriedConnection(ABC):
             self._change()
         elif self._to_program:
             self._flush_to_program()
+            self._to_program = memoryview(bytes(self._to_program))
 
     def _flush_to_agent(self) -> None:
         assert self._agent is not None
