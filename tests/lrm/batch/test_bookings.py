@@ -18,8 +18,15 @@ from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.oar import OAR
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.dialect import LATE_S, Booker
-from koala_agent.lrm.local_manager import EndCause, Idle, Placeholder, RequestRefusedError
+from koala_agent.lrm.local_manager import (
+    EndCause,
+    Idle,
+    PausedError,
+    Placeholder,
+    RequestRefusedError,
+)
 from koala_agent.transport.interface import Answer
+from tests.live.grid import until
 from tests.lrm.batch.first_claim import FIRST, NAME, said
 from tests.lrm.batch.imitated_slurm import CLAIM, Cluster
 from tests.lrm.harness import serving
@@ -36,11 +43,16 @@ class BookableCluster(Cluster):
         self.bookings: list[str] = []
         self.is_deaf_to_bookings = False
         self.keeps_bookings = False
+        self.has_room_for_one = False
 
     def _tell(self, argv: tuple[str, ...]) -> Answer:
         match argv:
             case ("scontrol", "create", "reservation", "reservationname=koala-right", *_):
                 return said(status=1, err="Error creating the reservation: Invalid time specified")
+            case ("scontrol", "create", *_) if self.has_room_for_one and self.bookings:
+                return said(
+                    status=1, err="Error creating the reservation: Requested nodes are busy"
+                )
             case ("scontrol", "create", "reservation", name, *_):
                 self.bookings.append(name.partition("=")[2])
                 if self.is_deaf_to_bookings:
@@ -234,3 +246,24 @@ def test_answers_about_bookings_are_read() -> None:
     text = "OAR_JOB_ID=2\n# Reservation not valid --> KO (Reservation too old)\n"
     with pytest.raises(RequestRefusedError, match="oarsub -r: Reservation too old"):
         OAR().read_submitted(said(text, status=10))
+
+
+async def test_a_booking_that_an_own_old_one_is_in_the_way_of_is_asked_for_again(
+    serve: Serve, cluster: BookableCluster, booked: Placeholder
+) -> None:
+    """Else one that moves would be refused by itself, and move on for days."""
+    cluster.has_room_for_one = cluster.keeps_bookings = True
+    moved = replace(booked, claim="j1/1/0/2", begins_at=BEGINS_AT + 60)
+    async with serve() as (manager, witness):
+        await manager.submit(booked)
+        await manager.withdraw(CLAIM)
+        with pytest.raises(PausedError, match="nodes are busy"):
+            await manager.submit(moved)
+        cluster.keeps_bookings = False
+        await witness.ended(CLAIM)
+        await until(lambda: not cluster.bookings)
+        await manager.submit(moved)
+        third = replace(moved, claim="j1/1/0/3")
+        await until(lambda: not manager._bookings.is_giving_back)
+        with pytest.raises(RequestRefusedError):
+            await manager.submit(third)
