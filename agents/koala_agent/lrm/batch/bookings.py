@@ -70,6 +70,7 @@ class Bookings:
         self._made = 0  # bookings, counted before and after the command
         self._seen: dict[str, str] = {}  # claims and numbers, as of the last look
         self._is_settled = False  # nothing was left to do then
+        self._is_deleting = False  # the last look found some that no claim has
         self._list_at = -math.inf
         self._failures = 0  # looks one after another that could not delete a booking
         self._troubled: dict[str, float] = {}  # since when, by number
@@ -88,7 +89,7 @@ class Bookings:
         if any(one.row.is_unwanted and one.row.begins_at for one in self._claims.open()):
             return True
         is_done = self._booker.list is None or self._failures > FAILURES
-        return not is_done and not (self._is_settled and self._booked() == self._seen)
+        return not is_done and (self._is_deleting or not self._seen.keys() <= self._booked().keys())
 
     async def try_to_learn(self) -> None:
         """Ask whether our account may book, when it is time; without an answer it stays so."""
@@ -123,14 +124,9 @@ class Bookings:
             await self._reconcile(booker, own=tracked)
         if tracked.row.booking in ("", UNSURE):
             command = booker.book(asked, name)
-            was_settled = self._is_settled
             self._is_settled, self._made = False, self._made + 1
             self._claims.change(tracked, booking=UNSURE)
-            try:
-                number = booker.read_booked(await self._breaker.submit(command, asked.account))
-            except RequestRefusedError:
-                self._is_settled = was_settled
-                raise
+            number = booker.read_booked(await self._breaker.submit(command, asked.account))
             self._is_settled, self._made = False, self._made + 1
             self._claims.change(tracked, booking=number)
         return replace(asked, booking=tracked.row.booking)
@@ -195,6 +191,7 @@ class Bookings:
         self._failures = 0 if failure is None else self._failures + 1
         self._seen, self._list_at = self._booked(), self._clock() + LOOK_S
         self._is_settled = made == self._made and not busy
+        self._is_deleting = made < 0
 
     def _compare(self, tracked: TrackedClaim, bookings: Sequence[Booking]) -> None:
         """Compare a claim with the bookings under its name: bind it to one, or end it."""
