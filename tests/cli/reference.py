@@ -103,7 +103,7 @@ def _of_many(texts: Iterable[str], shared: Collection[str]) -> str:
     found = [one[0] for text in texts for one in OPTION.finditer(text)]
     entries = {_key(one): one for one in reversed(found)}
     lines = []
-    for key in sorted(shared, key=lambda key: _name(entries[key]) or key):
+    for key in sorted(shared, key=lambda key: (_name(entries[key]) or key, key)):
         head, text = re.split(r"\s{2,}", entries[key].strip(), maxsplit=1)
         if head == HELP:
             continue
