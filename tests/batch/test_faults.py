@@ -127,6 +127,7 @@ async def _low_and_high(grid: Grid, client: AsyncClient, gate: str) -> tuple[str
         )
         for site in grid.sites
     )
+    await grid.idle(client, sum(sizes.values()))  # or the low one would wait in the queues
     # At once, so that nothing but the start of the low one has to come before the high one claims.
     high, low = [submitted(one) for one in await client.submit_many([first, evidence.job(*whole)])]
     await grid.phase(client, low, "Running")
