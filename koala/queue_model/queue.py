@@ -72,7 +72,7 @@ class LocalQueue(ABC, Generic[Key]):
         self._running: dict[Key, tuple[float, int]] = {}
         self._booked: dict[Key, Booked] = {}
         self._left: Profile | None = None
-        """What was free for more jobs after the last pass beside bookings."""
+        """Processors that the last pass left free for more jobs, beside bookings."""
         self.wake_at = math.inf
         """The next instant at which a pass is due even if nothing happens until then."""
 
@@ -351,7 +351,7 @@ class LocalQueue(ABC, Generic[Key]):
             now = min(ends[0][0] if ends else math.inf, queue.wake_at)
         return starts
 
-    # What a discipline does in its own way ----------------------------------------------------
+    # Steps that each discipline has of its own ----------------------------------------------------
 
     @abstractmethod
     def _pass(self, now: float) -> list[Key]:

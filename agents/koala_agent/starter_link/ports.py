@@ -34,7 +34,7 @@ CARRIED = b'{"kind": "carried"}\n'
 """Tells a starter that the other end is there. What follows are the bytes."""
 
 BLOCK_BYTES = WINDOW_BYTES // 2
-"""What is kept of a starter before no more is read: less than a message may have."""
+"""Bytes of a starter that are kept before reading pauses: less than a message may have."""
 WAITING_MAX = 512
 """Connections of one claim that wait for their other ends; an honest one has four for each port."""
 ENDED_S = 30.0

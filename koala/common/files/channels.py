@@ -20,7 +20,7 @@ from koala.common.wire.connection_limits import BACK_OFF
 _KEEPALIVE_MS = 10_000
 _TIMEOUT_MS = 5_000
 WINDOW_BYTES = 2 * 1024 * 1024
-"""Of a stream: it bounds what one gets in a round trip, and what is kept for a slow reader."""
+"""Window of a stream: bytes that may be under way in a round trip, and kept for a slow reader."""
 _MESSAGE_BYTES_MAX = WINDOW_BYTES
 _FRAME_BYTES_MAX = CHUNK_BYTES // 2
 """Each frame costs as much as its bytes at the default of 16 kB. A larger one would delay the pings

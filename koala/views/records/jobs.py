@@ -393,7 +393,7 @@ class JobDetails(JobSummary, frozen=True, kw_only=True):
     deadline: Deadline | None = None
     """Its deadline; null: none."""
     total: str = ""
-    """What a flexible job asks for, of which `parts` is how it is split; empty for others."""
+    """Total and bounds of a flexible job, which `parts` shows as it is split; empty for others."""
     parts: tuple[Part, ...] = ()
     """Its components."""
     expected: ExpectedStart | None = None

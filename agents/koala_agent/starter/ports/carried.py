@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from koala_agent.starter.light import socket
 
     Counts: TypeAlias = "tuple[tuple[str, str, int, int, float, float], ...]"
-    """Of each port: name, claim, connections, bytes, busy seconds, round trip."""
+    """Counters of each port: name, claim, connections, bytes, busy seconds, round trip."""
 
 HEAD_BYTES = 4
 

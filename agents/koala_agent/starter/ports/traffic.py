@@ -51,7 +51,7 @@ TELL_S, TELL_MAX_S = 1.0, 60.0
 """Pause between two counts, which doubles: they are for people, and the last ones for the bill."""
 KEEPALIVE = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 _READ = memoryview(bytearray(HEAD_BYTES + BUFFER_BYTES))
-"""What was just read. Only what cannot be sent at once is kept for a connection."""
+"""Buffer of the bytes just read. A connection keeps only those that cannot be sent at once."""
 
 
 class Use:

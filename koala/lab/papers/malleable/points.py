@@ -18,7 +18,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "FPSMA PWA": {"manager": "FPSMA", "first": "waiting"},
     "EGS PWA": {"manager": "EGS", "first": "waiting"},
 }
-"""What is done with the jobs: they have a fixed size, or a manager and a precedence."""
+"""Treatments of the jobs: a fixed size, or a manager and a precedence."""
 MALLEABLE = tuple(name for name in POLICIES if name not in FIXED)
 RATES = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0)
 """Jobs a minute."""
