@@ -19,7 +19,7 @@ from tests.examples.stage import EXAMPLES
 from tests.examples.test_frameworks import COMPONENTS, ENVIRONMENTS, REQUIREMENTS, check
 from tests.harness.namespaces import lonely_sites
 from tests.live.conftest import client_of
-from tests.live.grid import CALM, Grid
+from tests.live.grid import CALM, Grid, running_at
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.live, pytest.mark.root]
 
@@ -38,16 +38,8 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
             host=host,
             spaces=spaces,
         )
-        for site, space in spaces.items():
-            config = grid.config(site)
-            text = config.read_text(encoding="utf-8")
-            config.write_text(text.replace("[site]\n", f'[site]\naddress = "{space.address}"\n'))
-        try:
-            grid.start()
+        with running_at(grid, {site: space.address for site, space in spaces.items()}):
             yield grid
-        finally:
-            grid.stop()
-        grid.check()
 
 
 @pytest.mark.parametrize("name", ["dask", "flower", "muscle3", "parameter_server"])

@@ -421,6 +421,21 @@ class Grid:
 
 
 @contextmanager
+def running_at(grid: Grid, addresses: Mapping[str, str]) -> Iterator[Grid]:
+    """Run a grid whose sites have these addresses for other sites; check it at the end."""
+    for site, address in addresses.items():
+        config = grid.config(site)
+        text = config.read_text(encoding="utf-8")
+        config.write_text(text.replace("[site]\n", f'[site]\naddress = "{address}"\n'))
+    try:
+        grid.start()
+        yield grid
+    finally:
+        grid.stop()
+    grid.check()
+
+
+@contextmanager
 def live_grid(
     folder: Path,
     *,

@@ -14,7 +14,7 @@ import pytest
 from koala.client import AsyncClient
 from tests.harness.namespaces import Namespace, lonely_sites
 from tests.live.conftest import client_of
-from tests.live.grid import CALM, Grid, until
+from tests.live.grid import CALM, Grid, running_at, until
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.root]
 
@@ -114,16 +114,8 @@ def grid(
         host=host,
         spaces=found,
     )
-    for site, space in found.items():
-        config = grid.config(site)
-        text = config.read_text(encoding="utf-8")
-        config.write_text(text.replace("[site]\n", f'[site]\naddress = "{space.address}"\n'))
-    try:
-        grid.start()
+    with running_at(grid, {site: space.address for site, space in found.items()}):
         yield grid
-    finally:
-        grid.stop()
-    grid.check()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from koala.client import AsyncClient
 from tests.harness.ports import HOSTS, PORTS
 from tests.live.conftest import client_of
-from tests.live.grid import CALM, Grid
+from tests.live.grid import CALM, Grid, running_at
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -36,16 +36,8 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
         sites=dict.fromkeys(ADDRESSES, 2),
         parameters={**CALM, "paths_limit_s": LIMIT_S},
     )
-    for site, address in ADDRESSES.items():
-        config = grid.config(site)
-        text = config.read_text(encoding="utf-8")
-        config.write_text(text.replace("[site]\n", f'[site]\naddress = "{address}"\n'))
-    try:
-        grid.start()
+    with running_at(grid, ADDRESSES):
         yield grid
-    finally:
-        grid.stop()
-    grid.check()
 
 
 @pytest.fixture
