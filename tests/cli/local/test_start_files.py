@@ -17,7 +17,7 @@ from koala_agent.lrm.batch_system import known_systems
 from tests.cli.command import LIMIT_S, environment, koala, koala_here
 
 SYSTEMS = [system.kind for system in known_systems()]
-RUN_ELSEWHERE = ("mpi", "frameworks")
+RUN_ELSEWHERE = {"mpi", "frameworks"}
 """An MPI program is compiled first (tests/batch), frameworks are installed
 (tests/examples)."""
 
@@ -112,7 +112,8 @@ def test_all_examples_run_as_they_stand_on_the_default_grid(tmp_path: Path) -> N
         address = grid.stdout.readline().strip().partition("=")[2]
         jobs = {}
         for path in sorted(folder.rglob("*")):
-            if path.suffix in (".rsl", ".yaml") and path.parent.name not in RUN_ELSEWHERE:
+            is_run_here = RUN_ELSEWHERE.isdisjoint(path.relative_to(folder).parts)
+            if path.suffix in (".rsl", ".yaml") and is_run_here:
                 run = koala("submit", str(path), KOALA_ADDRESS=address)
                 assert run.returncode == 0, f"{path}: {run.stderr}"
                 jobs[run.stdout.strip()] = path.name
