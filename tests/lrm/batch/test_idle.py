@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.common.protocol.messages import Taken
+from koala.common.protocol.messages import Hole, Taken
 from koala.common.protocol.names import ClaimId
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
@@ -14,7 +14,7 @@ from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.claim_tracking import ClaimRow, TrackedClaim
 from koala_agent.lrm.batch.figures.idle_processors import idle_of
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.dialect import Figures, JobState
+from koala_agent.lrm.dialect import Booking, Figures, JobState
 from koala_agent.lrm.local_manager import Idle, Placeholder
 from tests.lrm.batch.imitated_slurm import Cluster, Serve, queue_row
 from tests.lrm.batch.test_samples import SLURM, nodes, said
@@ -44,6 +44,20 @@ def test_jobs_that_wait_for_other_nodes_leave_ours_idle() -> None:
     found = idle(figures)
     assert (found.processors, found.idle, found.startable) == (32, 10, 10)
     assert (found.foreign_queued, found.why) == (1, "")
+
+
+def test_what_is_booked_for_later_is_idle_for_claims_that_end_before_it() -> None:
+    ours = ClaimRow(claim="j1/1/0/1", processors=4, begins_at=1300.0, ends_at=1500.0)
+    other = Booking(number="7", name="lecture", processors=10, begins_at=1600.0, ends_at=1900.0)
+    figures = Figures(processors=16, idle=12, queued_jobs=0, booked=(other,))
+    found = idle_of(figures, [TrackedClaim(row=ours)], allowed=16, now=1000.0)
+    assert (found.idle, found.startable) == (12, 2)
+    assert found.holes == (Hole(processors=12, for_s=240.0), Hole(processors=8, for_s=540.0))
+    assert found.why == "10 idle, but booked for later"
+    began = idle_of(figures, [TrackedClaim(row=ours)], allowed=16, now=1310.0)
+    assert (began.idle, began.startable, began.why) == (8, 2, "6 idle, but booked for later")
+    runs = TrackedClaim(row=ours, state=JobState.RUNNING)
+    assert idle_of(figures, [runs], allowed=16, now=1310.0).idle == 12
 
 
 def test_who_waits_for_a_node_of_ours_has_a_right_to_it() -> None:

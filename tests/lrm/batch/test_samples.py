@@ -19,6 +19,7 @@ from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
 from koala_agent.lrm.dialect import BatchJob, JobState
 from koala_agent.lrm.local_manager import EndCause
 from koala_agent.transport.interface import Answer
+from tests.lrm.batch.dialects import UNBOOKED
 from tests.lrm.batch.imitated_slurm import listed
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -127,11 +128,12 @@ def test_gpus_of_grid_engine() -> None:
         said(CELL / "qstat.xml"),
         said(f"<q>{hosts}</q>"),
         said(""),
+        said(UNBOOKED),
     )
     cell = GridEngine(parallel_environment="grid", gpus=4)
     found = cell.read_figures(answers)
     assert (found.idle_gpus, found.resources.gpus) == (3, 4)
-    assert cell.figures()[-2].argv == ("qhost", "-q", "-F", "slots,gpu", "-xml")
+    assert cell.figures()[2].argv == ("qhost", "-q", "-F", "slots,gpu", "-xml")
 
 
 @pytest.mark.parametrize("number", ["2٣9", "²", "9" * 20, ""])
@@ -308,6 +310,6 @@ def test_figures_of_grid_engine() -> None:
     used: who waits for that one, or is held, waits for nothing that is idle."""
     names = ("queues", "pending", "hosts")
     listings = [said(CELL / f"several-{name}.xml") for name in names]
-    found = GRID_ENGINE.read_figures((*listings, said("")))
+    found = GRID_ENGINE.read_figures((*listings, said(""), said(UNBOOKED)))
     assert (found.processors, found.idle, found.closed) == (16, 11, ())
     assert [(row.number, row.processors) for row in found.waiting or ()] == [("5", 12)]

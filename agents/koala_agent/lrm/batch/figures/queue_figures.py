@@ -17,9 +17,11 @@ from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.account_breaker import AccountBreaker
 from koala_agent.lrm.batch.batch_settings import BatchSettings
+from koala_agent.lrm.batch.bookings import Bookings
 from koala_agent.lrm.batch.claim_tracking import TrackedClaim, TrackedClaims
 from koala_agent.lrm.batch.figures.forecast import forecast, holes
 from koala_agent.lrm.batch.figures.idle_processors import (
+    booked_of,
     hole_words,
     idle_of,
     others_waiting,
@@ -27,7 +29,7 @@ from koala_agent.lrm.batch.figures.idle_processors import (
     taken_of,
 )
 from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
-from koala_agent.lrm.dialect import Dialect, Figures, JobState
+from koala_agent.lrm.dialect import Booking, Dialect, Figures, JobState
 from koala_agent.lrm.local_manager import Idle
 from koala_agent.lrm.site_commands import SiteCommands
 
@@ -56,11 +58,10 @@ class QueueFigures:
         claims: TrackedClaims,
         breaker: AccountBreaker,
         queues: QueueKnowledge,
-        wait_of: Callable[[TrackedClaim], Wait],
+        bookings: Bookings,
         clock: Callable[[], float],
     ) -> None:
-        """`wait_of` tells the wait of a claim that is booked."""
-        self._wait_of = wait_of
+        self._bookings = bookings
         self._settings = settings
         self._dialect = dialect
         self._commands = commands
@@ -147,7 +148,17 @@ class QueueFigures:
             figures,
             idle=max(0, min(idle, figures.processors)),
             queued_jobs=self._foreign + waiting,
+            booked=self._booked_by_others(figures),
         )
+
+    def _booked_by_others(self, figures: Figures) -> tuple[Booking, ...]:
+        """Return the bookings that are no claim's, also of one that has ended: that is about to be
+        given back."""
+        if not figures.booked:
+            return ()
+        rows = (one.row for one in self._claims.all() if one.row.begins_at)
+        ours = {number for row in rows for number in (row.booking, row.number)}
+        return tuple(one for one in figures.booked if one.number not in ours)
 
     async def forecast(self) -> None:
         """Run the whole queue forward now and then, while claims of ours or others wait in it, and
@@ -179,8 +190,10 @@ class QueueFigures:
             one.row.number for one in claims
         }
         rows = tuple(row for row in rows if row.number not in others)
-        self._forecasts, self._outlook = await asyncio.to_thread(forecast, rows, claims, figures)
-        self._holes = await asyncio.to_thread(holes, rows, claims, figures)
+        booked = booked_of(self._now(figures), self._claims.open())
+        known = (rows, claims, figures, booked, self._bookings.calendar())
+        self._forecasts, self._outlook = await asyncio.to_thread(forecast, *known)
+        self._holes = await asyncio.to_thread(holes, *known)
         self._holes_at = self._clock()
 
     def _is_usual(self, tracked: TrackedClaim, figures: Figures) -> bool:
@@ -201,7 +214,7 @@ class QueueFigures:
         """Return the waits of our claims, with the forecasts that there are."""
         return tuple(
             replace(
-                self._wait_of(one)
+                self._bookings.wait_of(one)
                 if one.row.begins_at
                 else self._forecasts.get(one.row.number) or Wait(claim=ClaimId(one.row.claim)),
                 number=one.row.number,
@@ -251,14 +264,16 @@ class QueueFigures:
             self._counted(),
             allowed=self._settings.processors,
             unsure=sum(one.row.processors for one in self._claims.open() if self._is_unsure(one)),
+            now=self._bookings.calendar(),
         )
 
     def _holes_now(self, idle: Idle) -> tuple[Hole, ...]:
         """Return what is left of the holes, in whole minutes: they must not change all the time."""
         unit = max(1, idle.resources.unit)
+        age_s = 0.0 if idle.holes else self._clock() - self._holes_at
         left = []
-        for hole in self._holes:
-            for_s = (hole.for_s - (self._clock() - self._holes_at)) // 60 * 60
+        for hole in idle.holes or self._holes:
+            for_s = (hole.for_s - age_s) // 60 * 60
             for_s = hole.for_s if hole.for_s == ENDLESS_S else for_s
             processors = min(hole.processors, idle.idle) // unit * unit
             if for_s > 0 and processors > idle.startable:
