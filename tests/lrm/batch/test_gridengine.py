@@ -12,12 +12,12 @@ from koala_agent.lrm.batch.gridengine import SHUT, GridEngine
 from koala_agent.lrm.dialect import JobState
 from koala_agent.lrm.local_manager import EndCause, RequestRefusedError
 from tests.lrm.batch.dialects import (
-    CLOCK,
-    UNBOOKED,
     AWAY,
+    CLOCK,
     GRID_ENGINE,
     REFUSED,
     RICH,
+    UNBOOKED,
     WRONG,
     kind_of,
     options,
