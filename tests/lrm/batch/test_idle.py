@@ -25,7 +25,12 @@ def several(partition: str = "") -> Figures:
     """Read what a real cluster of four nodes told: in `gpu`, which has alpha4 alone, a job waits
     behind another one; in `batch` one waits for alpha4, two are held or begin later."""
     names = ("nodes", "pending", "partitions")
-    answers = (*(said(SLURM / f"several-{name}.txt") for name in names), said(""), said(""))
+    answers = (
+        *(said(SLURM / f"several-{name}.txt") for name in names),
+        said(""),
+        said(""),
+        said(""),
+    )
     return Slurm(partition=partition).read_figures(answers)
 
 
@@ -65,7 +70,7 @@ def test_who_waits_for_a_node_of_ours_has_a_right_to_it() -> None:
     rows = [node, ("a2", *node[1:]), ("a2", "wide", *node[2:])]
 
     def told(*queue: str) -> Idle:
-        answers = (nodes(*rows), "\n".join(queue), "", "", "")
+        answers = (nodes(*rows), "\n".join(queue), "", "", "", "")
         return idle(Slurm().read_figures(tuple(map(said, answers))))
 
     job = ("7", "PENDING", "40", "1:00:00", "9", "Resources", "(null)")
@@ -79,7 +84,7 @@ def test_who_waits_for_a_node_of_ours_has_a_right_to_it() -> None:
     tiers = "PartitionName=batch PriorityTier=10\nPartitionName=wide PriorityTier=TIER\n"
     for tier, startable in (("9", 16), ("10", 8)):
         row = queue_row(*job, partition="wide")
-        answers = (nodes(*rows), row, tiers.replace("TIER", tier), "", "")
+        answers = (nodes(*rows), row, tiers.replace("TIER", tier), "", "", "")
         figures = Slurm().read_figures(tuple(map(said, answers)))
         assert idle(figures).startable == startable
     held = (*job[:5], "JobHeldUser", "(null)")
@@ -107,7 +112,7 @@ def test_the_reason_why_no_more_is_idle(cpus: str, state: str, why: str) -> None
     row = ("n1", "batch*", "up", cpus, state, "64000", "0", "8:1:1")
     config = "ResumeTimeout           = 600 sec\n"
     partition = "PartitionName=batch\n"
-    answers = tuple(map(said, (nodes(row), "", partition, config, "")))
+    answers = tuple(map(said, (nodes(row), "", partition, config, "", "")))
     figures = Slurm().read_figures(answers)
     found = idle(figures)
     assert (found.why, bool(found.startable)) == (why, "powered" in why)
@@ -116,7 +121,7 @@ def test_the_reason_why_no_more_is_idle(cpus: str, state: str, why: str) -> None
 
 def test_a_partition_that_is_down_is_the_reason() -> None:
     row = ("n1", "batch*", "down", "0/8/0/8", "idle", "64000", "0", "8:1:1")
-    figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", "", ""))))
+    figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", "", "", ""))))
     assert idle(figures).why == "8 of partition batch, which is down"
 
 
@@ -124,9 +129,9 @@ def test_what_is_planned_for_jobs_that_are_hidden_is_not_idle() -> None:
     row = ("n1", "batch*", "up", "0/8/0/8", "idle+planned", "64000", "0", "8:1:1")
     hidden = "PrivateData             = jobs,users\n"
     for config, startable in ((hidden, 0), ("PrivateData = none\n", 8)):
-        figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", config, ""))))
+        figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", config, "", ""))))
         assert idle(figures).startable == startable
-    figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", hidden, ""))))
+    figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", hidden, "", ""))))
     assert "does not show" in idle(figures).why
     assert idle(figures, waiting("3", 2)).startable == 6  # perhaps it is planned for ours
 
@@ -189,7 +194,7 @@ def test_processors_that_are_given_as_a_whole(
         ("n2", "batch*", "up", "0/8/0/8", "idle", "64000", "0", shape),
     ]
     partitions = f"PartitionName=batch{partition}\n"
-    answers = tuple(map(said, (nodes(*rows), "", partitions, config, "")))
+    answers = tuple(map(said, (nodes(*rows), "", partitions, config, "", "")))
     figures = Slurm().read_figures(answers)
     assert (figures.processors, figures.idle) == found
     assert (figures.resources.unit, figures.resources.host_processors) == (unit, 8)

@@ -91,6 +91,10 @@ class Bookings:
         is_done = self._booker.list is None or self._failures > FAILURES
         return not is_done and (self._is_deleting or not self._seen.keys() <= self._booked().keys())
 
+    def is_ours(self, booking: Booking) -> bool:
+        """Return True for a booking of a claim, or one that is being given back."""
+        return claim_of(booking.name, scope=self._scope) is not None
+
     async def try_to_learn(self) -> None:
         """Ask whether our account may book, when it is time; without an answer it stays so."""
         async with self._learning:  # also for those who need what is being learned

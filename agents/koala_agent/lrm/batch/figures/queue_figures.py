@@ -29,7 +29,7 @@ from koala_agent.lrm.batch.figures.idle_processors import (
     taken_of,
 )
 from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
-from koala_agent.lrm.dialect import Booking, Dialect, Figures, JobState
+from koala_agent.lrm.dialect import Dialect, Figures, JobState
 from koala_agent.lrm.local_manager import Idle
 from koala_agent.lrm.site_commands import SiteCommands
 
@@ -134,7 +134,9 @@ class QueueFigures:
             ours = {one.row.number for one in self._claims.all()}
             others = tuple(row for row in figures.waiting if row.number not in ours)
             figures = replace(figures, waiting=others)
-        self._figures, self._in_use = replace(figures, resources=resources), look.in_use
+        booked = tuple(one for one in figures.booked if not self._bookings.is_ours(one))
+        self._figures = replace(figures, resources=resources, booked=booked)
+        self._in_use = look.in_use
         self._foreign = max(0, figures.queued_jobs - look.waiting)
         self._asked_at = self._clock()
 
@@ -148,17 +150,7 @@ class QueueFigures:
             figures,
             idle=max(0, min(idle, figures.processors)),
             queued_jobs=self._foreign + waiting,
-            booked=self._booked_by_others(figures),
         )
-
-    def _booked_by_others(self, figures: Figures) -> tuple[Booking, ...]:
-        """Return the bookings that are no claim's, also of one that has ended: that is about to be
-        given back."""
-        if not figures.booked:
-            return ()
-        rows = (one.row for one in self._claims.all() if one.row.begins_at)
-        ours = {number for row in rows for number in (row.booking, row.number)}
-        return tuple(one for one in figures.booked if one.number not in ours)
 
     async def forecast(self) -> None:
         """Run the whole queue forward now and then, while claims of ours or others wait in it, and
@@ -190,7 +182,7 @@ class QueueFigures:
             one.row.number for one in claims
         }
         rows = tuple(row for row in rows if row.number not in others)
-        booked = booked_of(self._now(figures), self._claims.open())
+        booked = booked_of(figures, self._claims.open())
         known = (rows, claims, figures, booked, self._bookings.calendar())
         self._forecasts, self._outlook = await asyncio.to_thread(forecast, *known)
         self._holes = await asyncio.to_thread(holes, *known)
