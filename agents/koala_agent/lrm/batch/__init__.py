@@ -9,12 +9,9 @@ gatekeeper        gates waiting claims and opens them, and repairs what a listin
 bookings          books processors for claims with a known start, and gives them back
 guarded_dialect   makes a dialect's mistakes errors of its site, which end no agent
 limits            what it allows one job, and pauses after its refusals
-slurm_nodes       features and GPUs of the nodes of one of them
-slurm_gates       its gates, which depend on its configuration
-slurm_queue       its jobs in the order of their starts
 native            options that a job passes on to the batch system
 account_breaker   a circuit breaker for accounts whose commands fail
 
-Every other module is a dialect, and ends with its record, which an entry point names. To add one:
+Every other module or folder is a dialect with its record, which an entry point names. To add one:
 docs/development/add-a-batch-system.md.
 """
