@@ -6,6 +6,7 @@ from collections.abc import Collection, Hashable
 from dataclasses import replace
 
 from koala.common.protocol.messages import RESOURCES
+from koala.core import queries
 from koala.core.allowances import excess_of, processors_left
 from koala.core.feasibility import empty_view
 from koala.core.model.grid import (
@@ -35,17 +36,6 @@ from koala.core.pipeline.tickets import (
     queue_job,
     tickets_left,
 )
-from koala.core.queries import (
-    demand_of,
-    fixed_site,
-    free_bandwidth,
-    grid_view_of,
-    is_optional_member,
-    part_of_file,
-    placement_policy,
-    sites_with_full_window,
-    view_until_end,
-)
 from koala.core.resources import describe_missing, needs_resources, occupied
 from koala.core.sites import is_usable
 from koala.core.splitting import empty_rooms, most_of
@@ -65,7 +55,7 @@ def place_timed(state: State, now: Instant) -> None:
     """
     waiting = [job for job in state.queues.timed.values() if job.spec.all_inputs]
     if waiting:
-        view = grid_view_of(state)
+        view = queries.grid_view_of(state)
         for job in waiting:
             try_to_place(state, job, view, now)
         admit(state, now)
@@ -89,10 +79,10 @@ def on_try_due(state: State, job: Job, now: Instant) -> None:
         if later:
             set_timer(state, job, TimerKind.TRY, later[0], now)
         return
-    view = grid_view_of(state)
+    view = queries.grid_view_of(state)
     placement = Placement(assignments=())
     if job.spec.split is not None:  # its components must be known before they are tried
-        fit = without_closed_sites(state, job, view_until_end(state, job, view, now), now)
+        fit = without_closed_sites(state, job, queries.view_until_end(state, job, view, now), now)
         placement = ask_placement(state, job, whole_request(state, job, now), fit) or placement
     place(state, job, placement, view, now)
     admit(state, now)
@@ -117,7 +107,7 @@ class CapacityCheck:
             return most_of(job.spec.split, empty_rooms(job.spec, open_)) > 0
         fitting = 0
         for index, component in enumerate(job.spec.components):
-            fixed = fixed_site(job, index)
+            fixed = queries.fixed_site(job, index)
             owner = job.spec.owner
             shut = closed
             if needs_resources([component], self._sites.values()):
@@ -128,7 +118,7 @@ class CapacityCheck:
             most = self._most(owner, shut) if fixed is None else self._at(fixed, owner, shut)
             if most >= component.processors:
                 fitting += 1
-            elif not is_optional_member(job, index):
+            elif not queries.is_optional_member(job, index):
                 return False
         return fitting >= job.needed
 
@@ -173,7 +163,7 @@ def _queues_view(state: State, job: Job, closed: Collection[SiteName]) -> GridVi
         bandwidth_default=state.parameters.bandwidth_default_bps,
         closed=closed,
         room=held_room,
-        free=free_bandwidth(state),
+        free=queries.free_bandwidth(state),
     )
 
 
@@ -191,7 +181,7 @@ def try_to_place(state: State, job: Job, view: GridView, now: Instant) -> bool:
     if excess_of(state, job):
         return False
     job.placement_tries += 1
-    fit = view_until_end(state, job, view, now)
+    fit = queries.view_until_end(state, job, view, now)
     seen = without_closed_sites(state, job, fit, now) if job.refusals else fit
     needed = job.needed
     is_whole = needed == len(job.spec.components)
@@ -226,17 +216,17 @@ def find_placement(
     assignments: list[Assignment] = []
     trial = view.copy()
     for part in sorted(
-        request.parts, key=lambda p: (is_optional_member(job, p.component), -p.processors)
+        request.parts, key=lambda p: (queries.is_optional_member(job, p.component), -p.processors)
     ):
         beside = tuple(assignment.site for assignment in assignments)
         placement = ask_placement(state, job, replace(request, parts=(part,), beside=beside), trial)
         if placement is not None:
             assignments.append(placement.assignments[0])
             take(state, job, placement.assignments[0], trial)
-        elif not is_optional_member(job, part.component):
+        elif not queries.is_optional_member(job, part.component):
             break
     is_enough = len(assignments) >= needed and all(
-        is_optional_member(job, index) or any(a.component == index for a in assignments)
+        queries.is_optional_member(job, index) or any(a.component == index for a in assignments)
         for index in range(len(job.spec.components))
     )
     return Placement(assignments=tuple(assignments)) if is_enough else None
@@ -316,15 +306,15 @@ def shaped_request(state: State, job: Job, now: Instant) -> PlacementRequest:
             Part(
                 component=index,
                 processors=component.processors,
-                site=fixed_site(job, index),
-                size_bytes=part_of_file(state, job, index)[1],
+                site=queries.fixed_site(job, index),
+                size_bytes=queries.part_of_file(state, job, index)[1],
                 file=job.spec.input_names(index),
             )
             for index, component in enumerate(job.spec.components)
         ),
         user=job.spec.owner,
         transfer_s_max=FOREVER if job.deadline_at is None else max(0.0, job.deadline_at - now),
-        demand=demand_of(job.spec, state.parameters),
+        demand=queries.demand_of(job.spec, state.parameters),
         home=job.spec.queue,
     )
 
@@ -335,7 +325,7 @@ def ask_placement(
     """Ask the placement policy and record its answer; None if it finds no place."""
 
     def ask() -> Placement | None:
-        answer = placement_policy(state, job)(request, view)
+        answer = queries.placement_policy(state, job)(request, view)
         return answer if isinstance(answer, Placement) else None
 
     answer = state.recorder.ask(ask)
@@ -353,7 +343,7 @@ def place(state: State, job: Job, placement: Placement, view: GridView, now: Ins
     state.enter(job, Claiming(attempt=attempt, claim_at=claim_at), text, now)
     if claim_at <= now:
         try_to_claim(state, attempt, now)
-        view.close(sites_with_full_window(state))
+        view.close(queries.sites_with_full_window(state))
     else:
         state.timers.set(claim_at, TimerKind.CLAIM, job.id)
 
@@ -477,10 +467,10 @@ def move_to_idle_sites(state: State, now: Instant) -> None:
     waiting = [a for a in state.placed.values() if isinstance(state.jobs[a.job].phase, Queued)]
     if not waiting:
         return
-    view = grid_view_of(state)
+    view = queries.grid_view_of(state)
     for attempt in waiting:
         job = state.jobs[attempt.job]
-        fit = view_until_end(state, job, view, now)
+        fit = queries.view_until_end(state, job, view, now)
         seen = without_closed_sites(state, job, fit, now) if job.refusals else fit
         again_at = attempt.placed_at + state.parameters.ticket_plan_s
         size, of = job.room_min
