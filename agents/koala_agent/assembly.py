@@ -226,7 +226,6 @@ def _make_surroundings(
             commit=commit,
             manager=manager,
             folders=folders,
-            input_path=inputs.path,
             input_named=inputs.named,
             prepare_input=inputs.prepare,
             archive=lambda hold: _archive(files, hold),

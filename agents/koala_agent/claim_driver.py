@@ -133,7 +133,6 @@ class ClaimDriver:
         self._file_sync = FileSyncServer(
             claim=self._committed.stored.get,
             folder=folders.folder,
-            input_path=surroundings.input_path,
             input_named=surroundings.input_named,
             room_bytes=surroundings.room_bytes,
         )
@@ -375,7 +374,6 @@ class ClaimDriver:
             archive=archive,
             port=self.port,
             leases=self._leases,
-            input_path=self._surroundings.input_path(claim.hold),
             times=self._manager.times(claim.hold.program.resources()),
         )
         if archive is None:

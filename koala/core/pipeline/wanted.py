@@ -104,7 +104,6 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> actions.ClaimProcessor
         else 0.0,
         inputs=inputs,
         files=_held_files(state, job, member, inputs),
-        local_input=files[0].name if is_local else "",
         chunk_offset=offset,
         chunk_bytes=size_bytes,
         port=master_port(job, claim.attempt),

@@ -171,7 +171,6 @@ class SimulatedFolders(ClaimFolders):
             program=hold.program,
             port=order.port,
             leases=leases,
-            input_path=order.input_path,
         )
         wall_time_s = hold.program.wall_time_s or math.inf
         return Placeholder(
