@@ -24,7 +24,6 @@ from koala.errors import LocalManagerError, SpecError
 from koala_agent.claim_surroundings import ClaimSurroundings
 from koala_agent.claims import events as ev
 from koala_agent.claims import states as claim_states
-from koala_agent.claims import tickets
 from koala_agent.claims.committed import CommittedClaims
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import LeaseTimes, Limits
@@ -202,7 +201,7 @@ class ClaimDriver:
 
     def untaken(self) -> tuple[messages.Wait, ...]:
         """Return the waits of claims that the local queue has not taken so far."""
-        return tickets.waits(self._table.claims.values())
+        return claim_states.waits_of(self._table.claims.values())
 
     async def opened(self) -> None:
         """Wait until starters can check in."""

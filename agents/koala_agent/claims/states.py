@@ -166,6 +166,15 @@ def inventory_of(claims: Iterable[Claim]) -> list[messages.Report | messages.KvP
     return reports
 
 
+def waits_of(claims: Iterable[Claim]) -> tuple[messages.Wait, ...]:
+    """Return the waits of claims that the local queue has not taken so far, with the reason."""
+    return tuple(
+        messages.Wait(claim=claim.id, reason=claim.state.trouble)
+        for claim in claims
+        if isinstance(claim.state, Asked) and claim.state.submit_at is not None
+    )
+
+
 def due_at_of(state: State) -> float | None:
     """Return the instant of a claim's timer; None for a state without one."""
     match state:

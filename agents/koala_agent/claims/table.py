@@ -61,7 +61,7 @@ from koala.common.protocol.messages import (
 from koala.common.protocol.names import ClaimId, is_claim_id
 from koala_agent.claims import ends as claim_ends
 from koala_agent.claims import events as ev
-from koala_agent.claims import tickets
+from koala_agent.claims import refusals
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.pending_requests import PendingRequests
 from koala_agent.claims.settings import LeaseTimes, Limits
@@ -82,6 +82,7 @@ from koala_agent.claims.states import (
     inventory_of,
     passed_at_of,
     report_of,
+    waits_of,
 )
 from koala_agent.lrm.local_manager import CANCELLED, EndCause
 from koala_agent.starter.state_machine.clock_offset import ClockOffset
@@ -114,9 +115,6 @@ VALUES_MAX = 1_000
 
 REFUSED_TOLD_S = 3600.0
 """How long the refusal of a ticket is told."""
-
-USERS_SHOWN = 5
-"""Users that are named in a refusal."""
 
 
 RESTARTED = "submitted again after a restart of the agent"
@@ -178,7 +176,10 @@ class ClaimTable:
         at, reason = self._refused
         is_told = bool(reason) and self._now - at < REFUSED_TOLD_S
         refused = f"a claim that was to wait here was refused: {reason}" if is_told else ""
-        return tickets.trouble(self.claims.values()) or refused
+        failing = waits_of(claim for claim in self.claims.values() if claim.hold.waits)
+        if failing:
+            return f"{len(failing)} claims cannot be queued now: {failing[0].reason}"
+        return refused
 
     def inventory(self) -> list[Report | KvPut]:
         """Return all reports and all stored values, for the start of a session."""
@@ -191,14 +192,16 @@ class ClaimTable:
 
     # Which event goes where ------------------------------------------------------------------
 
-    def _dispatch(self, event: ev.Event) -> None:
+    def _dispatch(self, event: ev.Event) -> None:  # noqa: C901 - a line a kind
         match event:
-            case ev.HoldOrdered() | TryPaths() | Arm() | Release() | Resize() | Pace():
+            case ev.HoldOrdered():
+                self._hold(event)
+            case TryPaths() | Arm() | Release() | Resize() | Pace() | Stop() | Acknowledge():
                 self._on_order(event)
-            case Stop() | Acknowledge():
-                self._on_order(event)
-            case ev.WantedComplete() | ev.LeasesSet():
-                self._on_session(event)
+            case ev.WantedComplete(claims=claims):
+                self._stop_unnamed(claims)
+            case ev.LeasesSet(leases=leases):
+                self._set_leases(leases)
             case ev.CheckedIn():
                 self._check_in(event)
             case ev.StarterArmed() | ev.StarterPassed() | ev.StarterEnded() | ev.StarterLost():
@@ -219,21 +222,14 @@ class ClaimTable:
             case ev.Woken():
                 self._wake_all()
 
-    def _on_session(self, event: ev.WantedComplete | ev.LeasesSet) -> None:
-        match event:
-            case ev.WantedComplete(claims=claims):
-                for claim in list(self.claims.values()):
-                    if claim.id not in claims and not isinstance(claim.state, Gone):
-                        self._stop(claim, claim_ends.stopped_end("the daemon did not name it"))
-            case ev.LeasesSet(leases=leases):
-                self._set_leases(leases)
+    def _stop_unnamed(self, named: frozenset[str]) -> None:
+        for claim in list(self.claims.values()):
+            if claim.id not in named and not isinstance(claim.state, Gone):
+                self._stop(claim, claim_ends.stopped_end("the daemon did not name it"))
 
-    def _on_order(  # noqa: C901 - a line a kind
-        self, order: ev.HoldOrdered | TryPaths | Arm | Release | Resize | Pace | Stop | Acknowledge
+    def _on_order(
+        self, order: TryPaths | Arm | Release | Resize | Pace | Stop | Acknowledge
     ) -> None:
-        if isinstance(order, ev.HoldOrdered):
-            self._hold(order)
-            return
         claim = self.claims.get(order.claim)
         match order:
             case Acknowledge():
@@ -265,7 +261,7 @@ class ClaimTable:
             self._report(claim)
         elif hold.is_granted or hold.claim in self._forgotten:
             self._report_unknown(hold.claim)
-        elif reason := self._refusal(hold) or self._booking_refusal(order) or order.shortage:
+        elif reason := self._refusal(order) or order.shortage:
             self._note_refused(hold, reason)
             end = ClaimEnd(kind=EndKind.REFUSED, reason=reason)
             self._to_daemon(_gone(hold.claim, end))
@@ -301,34 +297,9 @@ class ClaimTable:
         preemption_s = self._leases.kill_s if hold.is_preempting else 0.0
         return self._limits.grace_s + hold.wake_s + preemption_s
 
-    def _refusal(self, hold: Hold) -> str:
-        """Return why the site's owner does not allow this claim; empty when it is allowed."""
-        limits = self._limits
-        if not is_claim_id(hold.claim):
-            return f"{hold.claim!r} is not a claim (expected job/attempt/component/n)"
-        if limits.users is not None and hold.owner not in limits.users:
-            return _user_refusal(hold.owner, limits.users, limits.users_key)
-        if limits.processors_max is not None and hold.processors > limits.processors_max:
-            allowed = f"site.largest_claim allows {limits.processors_max} here"
-            return f"{hold.processors} processors: {allowed}"
-        if hold.hold_s > limits.hold_max_s:
-            allowed = f"site.longest_hold_s allows {limits.hold_max_s:g} s here"
-            return f"a hold of {hold.hold_s:g} s: {allowed}"
-        return tickets.refusal(hold, self.claims.values(), limits)
-
-    def _booking_refusal(self, order: ev.HoldOrdered) -> str:
-        """Return why a claim with a known start may not be booked; empty when it may."""
-        hold, ahead_s = order.hold, self._limits.booking_ahead_s
-        if not hold.begins_at:
-            return ""
-        if not ahead_s:
-            return "this site books no processors (site.booking_ahead_s = 0)"
-        if order.begins_in_s > ahead_s:
-            allowed = f"site.booking_ahead_s allows {ahead_s:g} s here"
-            return f"a booking {order.begins_in_s:.0f} s ahead: {allowed}"
-        if order.begins_in_s <= 0:
-            return f"a booking that was to begin {-order.begins_in_s:.0f} s ago"
-        return ""
+    def _refusal(self, order: ev.HoldOrdered) -> str:
+        claims = self.claims.values()
+        return refusals.refusal(order.hold, order.begins_in_s, claims, self._limits)
 
     def _try_paths(self, claim: Claim, order: TryPaths) -> None:
         match claim.state:
@@ -451,7 +422,7 @@ class ClaimTable:
             self._dismiss(event.claim, event.nonce, "this claim is not known here")
             return
         match claim.state:
-            case Asked() if reason := tickets.hold_refusal(
+            case Asked() if reason := refusals.hold_refusal(
                 claim, self.claims.values(), self._limits
             ):
                 self._dismiss(event.claim, event.nonce, reason)
@@ -669,31 +640,22 @@ class ClaimTable:
             if isinstance(event, ev.BatchFound) and is_claim_id(event.claim):
                 self._withdraw_stray(event.claim)
             return
-        match event:
-            case ev.SubmitFailed() | ev.GateFailed() | ev.BatchFound():
-                if isinstance(claim.state, Asked):
-                    self._on_queue(claim, claim.state, event)
-            case ev.BatchUnlisted(record=record):
-                self._unlisted(claim, record)
-            case ev.BatchEnded():
-                self._batch_ended(claim, event)
-            case ev.Collected(reason=reason):
-                if isinstance(claim.state, Collecting):
-                    self._collected(claim, claim.state, reason)
-
-    def _on_queue(
-        self, claim: Claim, state: Asked, event: ev.SubmitFailed | ev.GateFailed | ev.BatchFound
-    ) -> None:
-        match event:
-            case ev.SubmitFailed():
+        match event, claim.state:
+            case ev.SubmitFailed(), Asked() as state:
                 self._submit_failed(claim, state, event)
-            case ev.GateFailed():
+            case ev.GateFailed(), Asked() as state:
                 self._gate_failed(claim, state)
-            case ev.BatchFound() if claim.hold.waits:
+            case ev.BatchFound(), Asked() if claim.hold.waits:
                 # The agent may have ended after the store and before the order was given.
                 self._set_gate(claim)
-            case ev.BatchFound():
-                pass
+            case ev.BatchUnlisted(record=record), _:
+                self._unlisted(claim, record)
+            case ev.BatchEnded(), _:
+                self._batch_ended(claim, event)
+            case ev.Collected(reason=reason), Collecting() as state:
+                self._collected(claim, state, reason)
+            case _:
+                pass  # too late
 
     def _unlisted(self, claim: Claim, record: StarterRecord | None) -> None:
         if isinstance(claim.state, Asked):
@@ -969,13 +931,6 @@ class ClaimTable:
 def _is_collected(state: State) -> TypeGuard[Ended | Collecting]:
     """Test for a state in which outputs are being collected or will be."""
     return isinstance(state, Collecting) or (isinstance(state, Ended) and state.collects)
-
-
-def _user_refusal(owner: str, users: tuple[str, ...], key: str) -> str:
-    """Return the refusal text for a user whose claims are not accepted here."""
-    shown = ", ".join(users[:USERS_SHOWN]) or "nobody"
-    more = f" and {len(users) - USERS_SHOWN} others" if len(users) > USERS_SHOWN else ""
-    return f"a claim of {owner or 'nobody'}: {key} allows those of {shown}{more} here"
 
 
 def _gone(claim: ClaimId, end: ClaimEnd) -> Report:

@@ -150,7 +150,7 @@ class SessionDriver:
                 for output in together:
                     self._carry_out(output)
 
-    def _carry_out(self, output: ev.Output) -> None:
+    def _carry_out(self, output: ev.Output) -> None:  # noqa: C901 - a line a kind
         match output:
             case ev.Dial(connection):
                 stream = self._streams[connection] = self._stream(
@@ -166,22 +166,6 @@ class SessionDriver:
             case ev.Finish():
                 self._finish = output
                 self._is_over.set()
-            case (
-                ev.StoreEpoch()
-                | ev.KeepWatermark()
-                | ev.BeginSession()
-                | ev.Apply()
-                | ev.StopOthers()
-            ):
-                self._pass_to_handler(output)
-            case ev.Send():
-                raise AssertionError("_carry_out_all sends messages")
-
-    def _pass_to_handler(
-        self, output: ev.StoreEpoch | ev.KeepWatermark | ev.BeginSession | ev.Apply | ev.StopOthers
-    ) -> None:
-        """Pass an output to the handler."""
-        match output:
             case ev.KeepWatermark(mark):
                 self._handler.keep_watermark(mark)
             case ev.StoreEpoch(epoch):
@@ -196,6 +180,8 @@ class SessionDriver:
             case ev.StopOthers(claims=claims, transfers=transfers):
                 log.info("link.completed", claims=len(claims), transfers=len(transfers))
                 self._handler.stop_others(claims=claims, transfers=transfers)
+            case ev.Send():
+                raise AssertionError("_carry_out_all sends messages")
 
     def _hang_up(self, output: ev.HangUp) -> None:
         log.info("link.closed", reason=output.reason)
