@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from koala.common.protocol import messages
 from koala.common.runtime.clock import Clock
 from koala.common.runtime.structured_log import get_logger
+from koala.core.awaited_passes import AwaitedPasses
 from koala.core.leases import Leases
 from koala.core.model.claim import Claim, Stopped
 from koala.core.model.values import ClaimId, Instant, SiteName
-from koala.core.passes import AwaitedPasses
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.kvstore import KeyValueStore, PendingGet
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit
