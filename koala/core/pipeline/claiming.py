@@ -406,10 +406,10 @@ def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
     increase_window(state.sites[claim.site], limit=state.parameters.claims_open_max)
     note_start(state.sites[claim.site], claim, now)
     bind(claim, event, now)
-    found = queries.member_of(state, claim)
-    if found is None:
+    current = queries.member_of(state, claim)
+    if current is None:
         return
-    attempt, member = found
+    attempt, member = current
     member.claimed_at = now
     state.jobs[claim.job].gained_s += claim.processors * (now - attempt.placed_at)
     after_answer(state, attempt, now)

@@ -236,7 +236,9 @@ def find_whole_placement(state: State, job: Job, view: GridView, now: Instant) -
     """Find sites for all components. If its largest ones cannot all fit, or an equal request was
     refused in this scan, the policy is not asked; the answer is recorded all the same."""
     if job.spec.split is None:
-        largest = [one for one in job.spec.components if one.processors == job.largest]
+        largest = [
+            component for component in job.spec.components if component.processors == job.largest
+        ]
         if view.places(job.largest) < len(largest):
             return _refused(state)
     shape = _shape(state, job)
@@ -410,15 +412,15 @@ def _find_queues(
         return answer and Placement(assignments=(*first, *answer.assignments))
 
     low, high = 1, len(every)
-    found = find(high)
-    while found is not None and low < high:
+    best = find(high)
+    while best is not None and low < high:
         middle = (low + high) // 2
         fewer = find(middle)
-        if fewer is None or _worth(job, fewer) < _worth(job, found):
+        if fewer is None or _worth(job, fewer) < _worth(job, best):
             low = middle + 1
         else:
-            high, found = middle, fewer
-    return found
+            high, best = middle, fewer
+    return best
 
 
 def _size_of(job: Job, assignment: Assignment) -> int:
@@ -435,7 +437,7 @@ def _worth(job: Job, placement: Placement) -> int:
 def _add_sites(state: State, job: Job, attempt: Attempt, view: GridView, now: Instant) -> None:
     """Give components that may run elsewhere further sites, as many as the job asks for, and all
     that they name, the shortest queues first. Whatever they choose in the end fits together."""
-    wanted = [max(job.spec.redundancy, len(one.sites)) for one in job.spec.components]
+    wanted = [max(job.spec.redundancy, len(part.sites)) for part in job.spec.components]
     if max(wanted) < 2:
         return
     request = shaped_request(state, job, now)
@@ -447,14 +449,14 @@ def _add_sites(state: State, job: Job, attempt: Attempt, view: GridView, now: In
             if member.site is None or not is_free:
                 continue
             used = attempt.members if job.spec.distinct else [member]
-            beside = [site for one in used if one.site is not None for site in sites_of(one)]
+            beside = [site for each in used if each.site is not None for site in sites_of(each)]
             for name in order:
                 if name in beside:
                     continue
                 trial = view.copy()
                 trial.close(site for site in order if site != name)
-                one = replace(request, parts=(part,), beside=tuple(beside))
-                answer = ask_placement(state, job, one, trial)
+                single = replace(request, parts=(part,), beside=tuple(beside))
+                answer = ask_placement(state, job, single, trial)
                 if answer is not None:
                     take(state, job, answer.assignments[0], view)
                     add_site(state, attempt, member, answer.assignments[0], now)

@@ -100,7 +100,11 @@ class Additions:
 
     def orders(self, site: SiteName) -> list[messages.ToAgent]:
         """Return the orders for a site that registers."""
-        return [self._addressed(one.order) for one in self._open.values() if one.site == site]
+        return [
+            self._addressed(addition.order)
+            for addition in self._open.values()
+            if addition.site == site
+        ]
 
     def note(self, site: SiteName, report: messages.AgentReport, objection: str = "") -> None:
         """Note a report of a site that is durable now. `objection` is why a file does not count."""
