@@ -5,6 +5,8 @@ A model beside it keeps only what outsiders saw: reports, submissions, what the 
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 from hypothesis import strategies as st
 
@@ -13,9 +15,7 @@ from koala.common.protocol.messages import (
     ArmNumber,
     ClaimEnd,
     EndKind,
-    Hold,
     KvPut,
-    Program,
     Release,
     Report,
     ReportState,
@@ -32,7 +32,6 @@ from koala_agent.claims.events import (
     Event,
     Forget,
     GateFailed,
-    HoldOrdered,
     Output,
     SendToDaemon,
     SendToStarter,
@@ -54,6 +53,7 @@ from koala_agent.claims.settings import LeaseTimes, Limits
 from koala_agent.claims.states import Asked, Claim, Gone, Withdrawing
 from koala_agent.claims.table import ClaimTable
 from koala_agent.lrm.local_manager import EndCause
+from tests.agent.claims import table_script
 from tests.harness.properties import holds_for
 
 CLAIMS = (ClaimId("j1/1/0/1"),)
@@ -79,22 +79,7 @@ ends = st.sampled_from(ENDS)
 maybe = st.none() | st.just(100.0)
 
 
-def a_hold(
-    claim: ClaimId, *, is_granted: bool, waits: bool = False, is_gated: bool = False
-) -> HoldOrdered:
-    program = Program(executable="/bin/true", output_files=("a",))
-    hold = Hold(
-        port=20_000,
-        claim=claim,
-        processors=1,
-        hold_s=60.0,
-        program=program,
-        is_granted=is_granted,
-        waits=waits,
-        is_gated=is_gated,
-    )
-    return HoldOrdered(hold=hold, secret="s")
-
+a_hold = partial(table_script.a_hold, output_files=("a",))
 
 orders = st.one_of(
     st.builds(a_hold, claims, is_granted=st.booleans(), is_gated=st.booleans()),
