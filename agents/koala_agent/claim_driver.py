@@ -124,6 +124,7 @@ class ClaimDriver:
             leases=self._leases,
             now=surroundings.clock(),
             boot=boot_id(),
+            wall_offset_s=surroundings.calendar() - surroundings.clock(),
             restored=restored,
             forgotten=store.forgotten(),
         )

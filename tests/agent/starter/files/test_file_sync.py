@@ -142,6 +142,32 @@ async def test_a_batch_job_that_must_be_killed_leaves_no_folder(
     await until_gone(scratch)
 
 
+async def test_what_a_killed_batch_script_leaves_is_removed_by_the_next_one(
+    tmp_path: Path, scratch: Path, ear: Ear
+) -> None:
+    """Nobody else may run there. A folder in use is left alone."""
+    script = f"mkdir -m 0 closed; echo $PWD $PPID > {ear.path}; exec sleep 600"
+    folders, processes = [], []
+    async with a_far_site(tmp_path, scratch) as site:
+        for claim in ("j1/1/0/1", "j2/1/0/1"):
+            await site.passed(a_shell_hold(script, claim))
+            folder, pid = (await ear.line()).split()
+            starter = int(pid)
+            folders.append(Path(folder))
+            processes.append([parent_of(starter), starter, *children_of(starter)])
+        for process in processes[0]:
+            os.kill(process, signal.SIGKILL)
+        for process in processes[0]:
+            await process_ended(process)
+        assert folders[0].is_dir()
+        await site.passed(a_shell_hold(script, "j3/1/0/1"))
+        assert [folder.is_dir() for folder in folders] == [False, True]
+        for claim in ("j2/1/0/1", "j3/1/0/1"):
+            site.claims.order(Stop(claim=ClaimId(claim)))
+            await site.gone(claim)
+    await until_gone(scratch)
+
+
 async def test_a_sync_client_that_is_killed_while_it_brings_the_last_of_it_is_replaced(
     tmp_path: Path, scratch: Path, ear: Ear
 ) -> None:
