@@ -358,7 +358,7 @@ class StarterConnection(asyncio.Protocol):
         if self._encryption is not None and self._transport is not None:
             try:
                 self._encryption.keep(data)
-                data = self._encryption.decrypt()
+                data = bytes(self._encryption.decrypt())
                 self._transport.write(self._encryption.encrypt())
             except OSError as error:
                 self._refuse(str(error))

@@ -38,13 +38,14 @@ BLOCK_BYTES = WINDOW_BYTES // 2
 """Bytes of a starter that are kept before reading pauses: less than a message may have."""
 WAITING_MAX = 512
 """Connections of one claim that wait for their other ends; an honest one has four for each port."""
+_READ = memoryview(bytearray(CHUNK_BYTES))
 ENDED_S = 30.0
 """Longest wait for the relay after both ends have said all."""
 
 log = get_logger()
 
 
-class Line(asyncio.Protocol):
+class Line(asyncio.BufferedProtocol):
     """Connection of a starter. What it sends goes on in blocks as large as they come, because each
     costs as much as some 100 kB; streams would copy them twice."""
 
@@ -64,7 +65,7 @@ class Line(asyncio.Protocol):
 
     async def read(self) -> bytes:
         """Return what has come, empty once the starter has hung up. Raises OSError."""
-        while not (data := self._encryption.decrypt()):
+        while not (data := bytes(self._encryption.decrypt())):
             if self._error is not None:
                 raise self._error
             if self._is_over:
@@ -81,9 +82,13 @@ class Line(asyncio.Protocol):
         if self._error is not None:
             raise self._error
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the place for what comes: all lines share it."""
+        return _READ
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Stop to read while enough is kept."""
-        self._encryption.keep(data)
+        self._encryption.keep(_READ[:nbytes])
         if self._encryption.kept_bytes >= self._block_bytes:
             self.transport.pause_reading()
         self._changed.set()

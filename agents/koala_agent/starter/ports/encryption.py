@@ -44,8 +44,9 @@ class Encryption:
         """Keep what has come."""
         self._received.write(data)
 
-    def decrypt(self) -> bytes:
-        """Return what has come, as far as it is complete. Then there may be something to send."""
+    def decrypt(self) -> memoryview:
+        """Return what has come, as far as it is complete; the next call reuses the place. Then
+        there may be something to send."""
         size = 0
         try:
             if not self.is_begun:
@@ -58,7 +59,7 @@ class Encryption:
                 size += int(part)
         except ssl.SSLWantReadError:
             pass
-        return bytes(_PLAIN[:size])
+        return _PLAIN[:size]
 
     def encrypt(self, data: bytes | memoryview = b"") -> bytes:
         """Return what is to be sent: this, and what TLS itself has to say."""

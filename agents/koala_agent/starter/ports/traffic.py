@@ -30,6 +30,7 @@ from koala_agent.starter.light import accept, dumps, loads, socket
 from koala_agent.starter.ports.carried import HEAD_BYTES
 from koala_agent.starter.ports.encryption import Encryption, starter_context
 from koala_agent.starter.ports.owners import find_listener, is_of_claim
+from koala_agent.starter.process_tree import keep_buffers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class PortTraffic:
 
     def run(self) -> None:
         """Run until the starter hangs up."""
+        keep_buffers()
         for host, port in self.carried.agents:
             try:
                 self.addresses.append(find_address(host, port))
@@ -298,7 +300,7 @@ class CarriedConnection(ABC):
         """Handle a line of the agent. Raises OSError."""
         if message.get("kind") == "challenge" and not self._challenge:
             self._challenge = message
-            self._unread = self._encryption.decrypt()  # begins TLS
+            self._unread = bytes(self._encryption.decrypt())  # begins TLS
             self._send(self._encryption.encrypt())
         elif message.get("kind") == "carried" and self._prover.is_trusted:
             self.joined()
@@ -332,7 +334,7 @@ class CarriedConnection(ABC):
             raise OSError("the agent, or what is behind it, is gone")
         return _READ[:size]
 
-    def _decrypted(self) -> bytes:
+    def _decrypted(self) -> memoryview:
         """Read what has come by TLS, and is complete. Raises OSError, also at its end."""
         self._encryption.keep(self._read())
         return self._encryption.decrypt()
@@ -398,7 +400,7 @@ class CarriedConnection(ABC):
     def _read_agent(self) -> None:
         self._give(self._contents(self._decrypted()))
 
-    def _contents(self, data: bytes) -> memoryview:
+    def _contents(self, data: memoryview | bytes) -> memoryview:
         """Return the contents of blocks; an empty one is the end of them."""
         left, parts = memoryview(self._unread + data if self._unread else data), []
         while left:
@@ -427,7 +429,7 @@ class CarriedConnection(ABC):
         self._watch_both()
 
     def _flush_to_program(self) -> None:
-        self._to_program = _sent(self._program, self._to_program)
+        self._to_program = memoryview(bytes(_sent(self._program, self._to_program)))
         if self._is_received and not self._to_program:
             assert self._program is not None
             self._program.shutdown(socket.SHUT_WR)
