@@ -168,7 +168,7 @@ async def test_orders_of_who_took_the_agents_port_are_not_heard() -> None:
 
 
 async def test_what_carries_is_encrypted_for_the_agent_alone() -> None:
-    """Whoever stands between has another certificate, and the agent's proof is not of that."""
+    """The agent's proof is not of the certificate of somebody between the two."""
     order = CarryOrder(claim=ClaimId(CLAIM), port="WORK", token="t", dials=True)
     hello = {**HELLO, "kind": "carry", "port": "WORK", "token": "t", "dials": True}
     async with an_agent() as (port, heard):
