@@ -216,6 +216,7 @@ def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
         reached = state.ledger.get(name)
         if reached is not None and reached.job == claim.job:
             state.files.learn_trip(claim.site, reached.site, trip_s)
+            state.sites[claim.site].unreached.pop(reached.site, None)
     job = state.jobs[claim.job]
     match job.phase:
         case Starting(tests=PathTests() as tests) as starting if claim.id in tests.waiting:
@@ -234,16 +235,11 @@ def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
 
 
 def _note_routes(state: State, site: SiteName, paths: tuple[PortPath, ...], now: Instant) -> None:
-    """Note which other sites the nodes of a site reach, for jobs that need a route."""
-    unreached = state.sites[site].unreached
+    """Note which other sites the nodes of a site do not reach, for jobs that need a route."""
     for path in paths:
         owner = state.ledger.get(path.claim)
-        if owner is None or owner.site == site:
-            continue
-        if path.problem:
-            unreached[owner.site] = now
-        else:
-            unreached.pop(owner.site, None)
+        if owner is not None and owner.site != site and path.problem:
+            state.sites[site].unreached[owner.site] = now
 
 
 def _port_without_way(state: State, attempt: Attempt, member: Member) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import permutations
 from operator import attrgetter
 
 from koala.common.protocol.messages import RESOURCES
@@ -31,7 +32,7 @@ from koala.core.feasibility import (
 )
 from koala.core.model.grid import GridView, Part, PlacementRequest, Site, SiteView, Unplaceable
 from koala.core.model.job_spec import ComponentSpec, JobSpec, Split, StartType
-from koala.core.model.tcp_paths import is_one_world
+from koala.core.model.tcp_paths import has_ports
 from koala.core.model.values import Instant, SiteName, UserName
 from koala.core.policy_api import PlacementPolicy
 from koala.core.queries import demand_of
@@ -42,6 +43,7 @@ from koala.core.splitting import describe_unsplit, empty_rooms, most_of
 from koala.errors import Lack, RejectedError, SpecError
 from koala.job_descriptions.attributes import ATTRIBUTES, Treatment
 from koala.policies import BUILT_IN
+from koala.views.ports import describe_routes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,32 +398,23 @@ def warnings(
             f"{name} is ignored: the placement policy in force, {policy}, does not use it"
             for name, policy in _ignored_demands(spec, scheduler.policies.place)
         )
-        + tuple(_routes_missed(spec, scheduler))
+        + tuple(filter(None, [describe_routes(spec, scheduler)]))
+        + tuple(_ports_without_way(spec, scheduler))
     )
 
 
-def _routes_missed(spec: JobSpec, scheduler: Scheduler) -> Iterator[str]:
-    """Yield what the last test of paths between the job's sites has found closed, if the job needs
-    a route: MPI and `connect` do not go through the grid, and ports not at each site."""
-    named = {component.site for component in spec.components if component.site is not None}
-    needs_route = spec.connect or is_one_world(spec)
-    has_ports = bool(named) and any(component.ports for component in spec.components)
-    sites = [site for site in scheduler.sites.values() if not named or site.name in named]
-    for site in sites:
-        for target in sites:
-            if target.name not in site.unreached:
-                continue
-            closed = (
-                f"nodes of {site.name} did not reach those of {target.name} when a job tried last"
+def _ports_without_way(spec: JobSpec, scheduler: Scheduler) -> Iterator[str]:
+    """Yield what the last test of paths between the job's sites has found closed, if it has ports
+    that do not go through the grid there."""
+    parts = spec.components if has_ports(spec) else ()
+    named = {part.site for part in parts if part.site is not None}
+    for name, target in permutations(named & scheduler.sites.keys(), 2):
+        mute = [end for end in (name, target) if not scheduler.sites[end].facts.forwards]
+        if mute and target in scheduler.sites[name].unreached:
+            yield (
+                f"ports need a route here: nodes of {name} did not reach those of {target} when a"
+                f" job tried last, and {mute[0]} carries no connections"
             )
-            mute = [end.name for end in (site, target) if not end.facts.forwards]
-            if needs_route:
-                yield (
-                    f"MPI and connect need a route: {closed}"
-                    " (ports go through the grid, these do not)"
-                )
-            elif has_ports and mute:
-                yield f"ports need a route here: {closed}, and {mute[0]} carries no connections"
 
 
 def _ignored_demands(spec: JobSpec, place: PlacementPolicy) -> Iterator[tuple[str, str]]:
