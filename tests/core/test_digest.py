@@ -24,7 +24,7 @@ from koala.core.state import State
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
-KNOWN = "126f9126eaf7181769192ac61114466f35270fdca6599cee79dbbb4fadb61579"
+KNOWN = "57f579cf02be891e7d7f3691992d02427c8dc48eb4905d6d6cb64d6e94190ab5"
 NOT_COVERED = {"policies", "recorder", "actions", "is_changed", "successors", "usage", "malleable"}
 """Attributes of the state that the next event needs not, or that the jobs tell."""
 COUNTED = {"jobs", "ended", "forgotten", "keys", "keys_forgotten", "scanner"}
