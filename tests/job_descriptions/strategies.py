@@ -155,6 +155,7 @@ def components(draw: st.DrawFn) -> ComponentSpec:
         queue=draw(st.none() | _words),
         project=draw(st.none() | _words),
         qos=draw(st.none() | _words),
+        reservation=draw(st.none() | _words),
         tasks_per_host=draw(st.none() | st.integers(1, 1000)),
         cpus_per_task=draw(
             st.none() | st.sampled_from([n for n in (1, 2, 7) if processors % n == 0])

@@ -49,6 +49,7 @@ def waits(claims: Iterable[Claim]) -> tuple[Wait, ...]:
 
 
 def trouble(claims: Iterable[Claim]) -> str:
-    """Tell how many tickets the local queue does not take, and why; empty for none."""
-    failing = waits(claim for claim in claims if claim.hold.waits)
+    """Tell how many tickets the local queue does not take, and why; empty for none. What cannot be
+    booked for an instant is no trouble of the site."""
+    failing = waits(claim for claim in claims if claim.hold.waits and not claim.hold.begins_at)
     return f"{len(failing)} claims cannot be queued now: {failing[0].reason}" if failing else ""
