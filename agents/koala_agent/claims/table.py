@@ -173,11 +173,13 @@ class ClaimTable:
     @property
     def trouble(self) -> str:
         """Words for the site's administrator about tickets that the local queue does not take, or
-        that were refused a while ago; empty for none."""
+        that were refused a while ago; empty for none. What cannot be booked for an instant is no
+        trouble of the site."""
         at, reason = self._refused
         is_told = bool(reason) and self._now - at < REFUSED_TOLD_S
         refused = f"a claim that was to wait here was refused: {reason}" if is_told else ""
-        failing = waits_of(claim for claim in self.claims.values() if claim.hold.waits)
+        holds = [claim for claim in self.claims.values() if claim.hold.waits]
+        failing = waits_of(claim for claim in holds if not claim.hold.begins_at)
         if failing:
             return f"{len(failing)} claims cannot be queued now: {failing[0].reason}"
         return refused

@@ -170,7 +170,8 @@ class Resources:
     - `memory_min_mb`: memory that one process needs.
     - `gpus` of all its processes together, of `gpu_type`.
     - `constraint`: features of its machines, as `ib&haswell`; `licenses` by name.
-    - `queue` (partition), `project` (account) and `qos` of the local manager.
+    - `queue` (partition), `project` (account) and `qos` of the local manager, and a `reservation`
+      that exists there.
     - `is_exclusive`: no other job on its machines.
     - `native`: options for the local manager, passed on as they are.
     """
@@ -186,6 +187,7 @@ class Resources:
     queue: str | None = None
     project: str | None = None
     qos: str | None = None
+    reservation: str | None = None
     is_exclusive: bool = False
     native: str | None = None
 

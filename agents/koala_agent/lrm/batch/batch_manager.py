@@ -617,6 +617,7 @@ class BatchManager:
         may_be_queued = False
         is_giving_back = bool(placeholder.begins_at) and self._bookings.is_giving_back
         try:
+            await self._bookings.find(tracked, placeholder)
             placeholder = await self._bookings.book(tracked, placeholder, name)
             await self._test(placeholder, name=name, script=text)
             command = self._dialect.submit(placeholder, name=name, script=text)

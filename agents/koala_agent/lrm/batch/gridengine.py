@@ -58,6 +58,7 @@ from koala_agent.lrm.dialect import (
     Limits,
     QueueRow,
     check_status,
+    check_word,
     honoured,
     is_count,
     user_hold,
@@ -81,8 +82,8 @@ LOST_WITH_ITS_HOST = 21
 SITE_SIGNALS = (SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU)
 """Signals of qdel, limits and -notify. A program's own KILL looks the same."""
 
-HONOURED = ("gpus", "constraint", "licenses", "exclusive")
-"""Resources of jobs that it always acts on: each is a complex of the cell (`qconf -sc`)."""
+HONOURED = ("gpus", "constraint", "licenses", "exclusive", "reservation")
+"""Requests of jobs that it always acts on; resources are complexes of the cell (`qconf -sc`)."""
 
 FEATURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 SHUT = {
@@ -115,6 +116,13 @@ shift
 exec qrsub -a "$at" "$@"
 """
 """$1 is the begin in seconds since the epoch, as the cell wants its own clock; then options."""
+
+AR_NUMBER = re.compile("[0-9]{1,15}")
+NAMED = """\
+date "+%FT%T %s" && exec qrstat -xml -ar "$1"
+"""
+"""$1 is the number of an advance reservation. Its begin is in the cell's own clock, like the first
+line."""
 
 REFUSALS = re.compile(r"(?i)no suitable|exceed|limit")
 """Messages of qsub for a request that the cell refuses; the site works."""
@@ -194,8 +202,8 @@ class GridEngine(Dialect):
         if asked.native:
             native = self._native_options(asked.native, placeholder.processors)
         gate = ("-h",) if placeholder.is_gated else ()
-        if placeholder.booking:
-            argv += ["-ar", placeholder.booking]
+        if reservation := placeholder.booking or asked.reservation:
+            argv += ["-ar", reservation]
         return Command(argv=(*argv, *self.options, *native, *gate), stdin=script)
 
     def _native_options(self, text: str, processors: int) -> list[str]:
@@ -436,6 +444,20 @@ class GridEngine(Dialect):
     def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
         """See Dialect: a job is sorted in by its priority and its number, held or not."""
         return (user_hold(("qhold",), ("qrls",), read=_read_hold),)
+
+    def reservation(self, name: str) -> Command:
+        """See Dialect: an advance reservation, by its number."""
+        check_word("reservation", name, AR_NUMBER, "the number of an advance one")
+        return Command(argv=("/bin/sh", "-c", NAMED, "koala-named", name))
+
+    def read_reservation(self, answer: Answer) -> float:
+        """See Dialect."""
+        clock, _, listed = answer.out.partition("\n")
+        if "<ar_unknown>" in listed:
+            raise RequestRefusedError("qrstat: the advance reservation does not exist")
+        here, _, epoch = clock.partition(" ")
+        begin = _tree(replace(answer, out=listed), "qrstat").findtext("ar_summary/start_time")
+        return float(epoch) + (_instant(begin or "") - _instant(here)).total_seconds()
 
     def booking(self) -> tuple[Command, ...]:
         """See Dialect: managers, and the users of the list `arusers`."""
