@@ -146,9 +146,7 @@ def assemble(base: Foundation) -> Assembly:
     )
     notifier = Notifier(
         feed=notices,
-        outbox=DeliveryStore(
-            config.state_dir, per_hour=config.notify.per_user_hour, now=unix_now
-        ),
+        outbox=DeliveryStore(config.state_dir, per_hour=config.notify.per_user_hour, now=unix_now),
         rules=rules,
         secret=base.secret,
         find_job=partial(_find_job, base),
