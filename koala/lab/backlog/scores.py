@@ -8,11 +8,13 @@ from functools import partial
 from math import exp, log, nan
 from typing import Any
 
+from koala.common.runtime.option_values import Bounds as Limits
 from koala.lab.backlog.bound import BoundTask, summarised
-from koala.lab.backlog.scenes import DAY_S, END_S, Coallocated, Scene
+from koala.lab.backlog.scenes import DAY_S, END_S, JOBS_D, Coallocated, Scene
 from koala.lab.experiments import Experiment
 from koala.lab.rows import Row, Rows
 from koala.lab.sim.metrics import JobRecord
+from koala.lab.sim.options import Declared, Option, declared, flag, number
 from koala.lab.sim.statistics import interval
 from koala.lab.sweeps import Point
 
@@ -42,15 +44,48 @@ class Campaign:
     all machines books processors, evenly spread over them."""
 
     scenes: tuple[Scene, ...]
-    percent: float = 10.0
-    run_s: int = 3600
-    every_s: int = 432_000
-    components: int | None = None
-    redundancy: int = 1
     policies: tuple[str, ...]
-    has_gate: bool = True
-    has_forecast: bool = True
-    bookable: float = 0.0
+    percent: float = number(
+        10.0,
+        "Processors of a job at each site, of all that it has.",
+        name="size",
+        metavar="PERCENT",
+        bounds=Limits(low=0.1, high=100),
+    )
+    run_s: int = number(3600, "Run time of jobs.", metavar="SECONDS", bounds=Limits(low=1))
+    every_s: int = number(
+        432_000,
+        "One job in each so long time.",
+        metavar="SECONDS",
+        bounds=Limits(low=1, high=JOBS_D * DAY_S),
+    )
+    components: int | None = declared(
+        None,
+        Option(
+            default=None,
+            kind="whole",
+            metavar="N",
+            help="Components of a job, which may run at any of the sites.",
+            bounds=Limits(low=1),
+            unset="one at each site",
+        ),
+    )
+    redundancy: int = number(
+        1,
+        "With --components: sites in whose queues a component waits.",
+        metavar="QUEUES",
+        bounds=Limits(low=1),
+    )
+    has_gate: bool = flag("The sites have no gates.", name="no-gate", default=True)
+    has_forecast: bool = flag(
+        "The sites do not tell when claims would start.", name="no-forecast", default=True
+    )
+    bookable: float = number(
+        0.0,
+        "Share of all sites that book processors for a planned start.",
+        metavar="SHARE",
+        bounds=Limits(low=0, high=1),
+    )
     reps: int = 1
 
     def jobs(self, scene: Scene) -> Coallocated:
@@ -109,6 +144,9 @@ class Campaign:
         words += [] if self.has_forecast else ["no expected starts"]
         words += [f"{100 * self.bookable:g} % of the sites book"] if self.bookable else []
         return ", ".join(words)
+
+
+OPTIONS = Declared.of(Campaign)
 
 
 def full(scenes: tuple[Scene, ...]) -> tuple[Campaign, ...]:
