@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import exp, log, nan
+from math import nan
 from typing import Any
 
 from koala.common.runtime.option_values import Bounds as Limits
@@ -15,7 +15,7 @@ from koala.lab.experiments import Experiment
 from koala.lab.rows import Row, Rows
 from koala.lab.sim.metrics import JobRecord
 from koala.lab.sim.options import Declared, Option, declared, flag, number
-from koala.lab.sim.statistics import interval
+from koala.lab.sim.statistics import geometric
 from koala.lab.sweeps import Point
 
 PLAIN = "plain jobs"
@@ -208,15 +208,12 @@ def table(rows: Iterable[Row], policies: Sequence[str], bounds: Bounds) -> Rows:
 def _scored(name: str, runs: Sequence[tuple[Mapping[str, Any], Values, float]]) -> Row:
     row: Row = {"policy": name, "runs": len(runs)}
     for metric in RATIOS:
-        logs = [
-            log(own[metric] / plain[metric])
-            for own, plain, _ in runs
-            if own[metric] and plain[metric]
-        ]
-        mean = interval(logs)
-        row[f"{metric.removesuffix('_s')}_ratio"] = exp(mean.mean)
+        mean, low, high = geometric(
+            own[metric] / plain[metric] for own, plain, _ in runs if own[metric] and plain[metric]
+        )
+        row[f"{metric.removesuffix('_s')}_ratio"] = mean
         if metric == RATIOS[0]:
-            row |= {"median_low": exp(mean.low), "median_high": exp(mean.high)}
+            row |= {"median_low": low, "median_high": high}
     ran = sum(own.get("running_processor_s", 0.0) for own, _, _ in runs)
     held = sum(own["held_processor_s"] for own, _, _ in runs)
     row["waste_percent"] = 100 * held / ran if ran else 0.0
