@@ -7,7 +7,7 @@ in use:
     [daemon]        listen, address, agents, plain, certificate_days, state_dir, spool, open,
                     log_level, beat_s, silence_s, low_disk_mb, ballast_mb
     [parameters]    any of koala.core.model.parameters, by name
-    [policies]      placement, claiming, deadlines, tickets, queueing, progress: names of policies
+    [policies]      placement, claiming, deadlines, tickets, queueing, resizing, progress: names
     [sites.NAME]    owner; over plain text, when any is listed, only these may register unless
                     daemon.open is true
     [links]         bandwidth.FROM.TO: bytes a second, as long as nothing better was observed;
@@ -97,6 +97,7 @@ class PoliciesTable(Table, frozen=True):
     deadlines: str = "RPP"
     tickets: str = "book"
     queueing: str = "koala"
+    resizing: str = "FPSMA"
     progress: str = "free"
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from koala.daemon.config import parse_config, read_config
 from koala.errors import ConfigError
+from koala.policies import DEFAULTS
 
 LEAST = '[daemon]\nstate_dir = "state"\n'
 
@@ -32,8 +33,6 @@ open = true
 claim_fraction = 0.5
 run_lease_s = inf
 high_scans_per_low = 3
-[policies]
-placement = "WF"
 [sites.delft]
 [sites.leiden]
 owner = "ada"
@@ -45,7 +44,9 @@ address = "koala.example.org"
 bytes_per_s = 1e8
 [bus]
 url = "mqtt://localhost"
+[policies]
 """
+    text += "".join(f'{slot} = "{name}"\n' for slot, name in DEFAULTS.items())
     config = parse_config(text, source="x.toml", folder=tmp_path)
     assert config.spool == Path("/scratch/spool")
     assert config.parameters.claim_fraction == 0.5

@@ -6,6 +6,7 @@ from collections.abc import Collection, Hashable
 from dataclasses import replace
 
 from koala.common.protocol.messages import RESOURCES
+from koala.core import queries
 from koala.core.allowances import excess_of, processors_left
 from koala.core.feasibility import empty_view
 from koala.core.model.grid import (
@@ -35,17 +36,6 @@ from koala.core.pipeline.tickets import (
     queue_job,
     tickets_left,
 )
-from koala.core.queries import (
-    demand_of,
-    fixed_site,
-    free_bandwidth,
-    grid_view_of,
-    is_optional_member,
-    part_of_file,
-    placement_policy,
-    sites_with_full_window,
-    view_until_end,
-)
 from koala.core.resources import describe_missing, needs_resources, occupied
 from koala.core.sites import is_usable
 from koala.core.splitting import empty_rooms, most_of
@@ -65,7 +55,7 @@ def place_timed(state: State, now: Instant) -> None:
     """
     waiting = [job for job in state.queues.timed.values() if job.spec.all_inputs]
     if waiting:
-        view = grid_view_of(state)
+        view = queries.grid_view_of(state)
         for job in waiting:
             try_to_place(state, job, view, now)
         admit(state, now)
@@ -89,10 +79,10 @@ def on_try_due(state: State, job: Job, now: Instant) -> None:
         if later:
             set_timer(state, job, TimerKind.TRY, later[0], now)
         return
-    view = grid_view_of(state)
+    view = queries.grid_view_of(state)
     placement = Placement(assignments=())
     if job.spec.split is not None:  # its components must be known before they are tried
-        fit = without_closed_sites(state, job, view_until_end(state, job, view, now), now)
+        fit = without_closed_sites(state, job, queries.view_until_end(state, job, view, now), now)
         placement = ask_placement(state, job, whole_request(state, job, now), fit) or placement
     place(state, job, placement, view, now)
     admit(state, now)
@@ -117,7 +107,7 @@ class CapacityCheck:
             return most_of(job.spec.split, empty_rooms(job.spec, open_)) > 0
         fitting = 0
         for index, component in enumerate(job.spec.components):
-            fixed = fixed_site(job, index)
+            fixed = queries.fixed_site(job, index)
             owner = job.spec.owner
             shut = closed
             if needs_resources([component], self._sites.values()):
@@ -128,7 +118,7 @@ class CapacityCheck:
             most = self._most(owner, shut) if fixed is None else self._at(fixed, owner, shut)
             if most >= component.processors:
                 fitting += 1
-            elif not is_optional_member(job, index):
+            elif not queries.is_optional_member(job, index):
                 return False
         return fitting >= job.needed
 
@@ -173,7 +163,7 @@ def _queues_view(state: State, job: Job, closed: Collection[SiteName]) -> GridVi
         bandwidth_default=state.parameters.bandwidth_default_bps,
         closed=closed,
         room=held_room,
-        free=free_bandwidth(state),
+        free=queries.free_bandwidth(state),
     )
 
 
@@ -191,7 +181,7 @@ def try_to_place(state: State, job: Job, view: GridView, now: Instant) -> bool:
     if excess_of(state, job):
         return False
     job.placement_tries += 1
-    fit = view_until_end(state, job, view, now)
+    fit = queries.view_until_end(state, job, view, now)
     seen = without_closed_sites(state, job, fit, now) if job.refusals else fit
     needed = job.needed
     is_whole = needed == len(job.spec.components)
@@ -226,17 +216,17 @@ def find_placement(
     assignments: list[Assignment] = []
     trial = view.copy()
     for part in sorted(
-        request.parts, key=lambda p: (is_optional_member(job, p.component), -p.processors)
+        request.parts, key=lambda p: (queries.is_optional_member(job, p.component), -p.processors)
     ):
         beside = tuple(assignment.site for assignment in assignments)
         placement = ask_placement(state, job, replace(request, parts=(part,), beside=beside), trial)
         if placement is not None:
             assignments.append(placement.assignments[0])
             take(state, job, placement.assignments[0], trial)
-        elif not is_optional_member(job, part.component):
+        elif not queries.is_optional_member(job, part.component):
             break
     is_enough = len(assignments) >= needed and all(
-        is_optional_member(job, index) or any(a.component == index for a in assignments)
+        queries.is_optional_member(job, index) or any(a.component == index for a in assignments)
         for index in range(len(job.spec.components))
     )
     return Placement(assignments=tuple(assignments)) if is_enough else None
@@ -246,7 +236,9 @@ def find_whole_placement(state: State, job: Job, view: GridView, now: Instant) -
     """Find sites for all components. If its largest ones cannot all fit, or an equal request was
     refused in this scan, the policy is not asked; the answer is recorded all the same."""
     if job.spec.split is None:
-        largest = [one for one in job.spec.components if one.processors == job.largest]
+        largest = [
+            component for component in job.spec.components if component.processors == job.largest
+        ]
         if view.places(job.largest) < len(largest):
             return _refused(state)
     shape = _shape(state, job)
@@ -316,15 +308,15 @@ def shaped_request(state: State, job: Job, now: Instant) -> PlacementRequest:
             Part(
                 component=index,
                 processors=component.processors,
-                site=fixed_site(job, index),
-                size_bytes=part_of_file(state, job, index)[1],
+                site=queries.fixed_site(job, index),
+                size_bytes=queries.part_of_file(state, job, index)[1],
                 file=job.spec.input_names(index),
             )
             for index, component in enumerate(job.spec.components)
         ),
         user=job.spec.owner,
         transfer_s_max=FOREVER if job.deadline_at is None else max(0.0, job.deadline_at - now),
-        demand=demand_of(job.spec, state.parameters),
+        demand=queries.demand_of(job.spec, state.parameters),
         home=job.spec.queue,
     )
 
@@ -335,7 +327,7 @@ def ask_placement(
     """Ask the placement policy and record its answer; None if it finds no place."""
 
     def ask() -> Placement | None:
-        answer = placement_policy(state, job)(request, view)
+        answer = queries.placement_policy(state, job)(request, view)
         return answer if isinstance(answer, Placement) else None
 
     answer = state.recorder.ask(ask)
@@ -353,7 +345,7 @@ def place(state: State, job: Job, placement: Placement, view: GridView, now: Ins
     state.enter(job, Claiming(attempt=attempt, claim_at=claim_at), text, now)
     if claim_at <= now:
         try_to_claim(state, attempt, now)
-        view.close(sites_with_full_window(state))
+        view.close(queries.sites_with_full_window(state))
     else:
         state.timers.set(claim_at, TimerKind.CLAIM, job.id)
 
@@ -420,15 +412,15 @@ def _find_queues(
         return answer and Placement(assignments=(*first, *answer.assignments))
 
     low, high = 1, len(every)
-    found = find(high)
-    while found is not None and low < high:
+    best = find(high)
+    while best is not None and low < high:
         middle = (low + high) // 2
         fewer = find(middle)
-        if fewer is None or _worth(job, fewer) < _worth(job, found):
+        if fewer is None or _worth(job, fewer) < _worth(job, best):
             low = middle + 1
         else:
-            high, found = middle, fewer
-    return found
+            high, best = middle, fewer
+    return best
 
 
 def _size_of(job: Job, assignment: Assignment) -> int:
@@ -445,7 +437,7 @@ def _worth(job: Job, placement: Placement) -> int:
 def _add_sites(state: State, job: Job, attempt: Attempt, view: GridView, now: Instant) -> None:
     """Give components that may run elsewhere further sites, as many as the job asks for, and all
     that they name, the shortest queues first. Whatever they choose in the end fits together."""
-    wanted = [max(job.spec.redundancy, len(one.sites)) for one in job.spec.components]
+    wanted = [max(job.spec.redundancy, len(part.sites)) for part in job.spec.components]
     if max(wanted) < 2:
         return
     request = shaped_request(state, job, now)
@@ -457,14 +449,14 @@ def _add_sites(state: State, job: Job, attempt: Attempt, view: GridView, now: In
             if member.site is None or not is_free:
                 continue
             used = attempt.members if job.spec.distinct else [member]
-            beside = [site for one in used if one.site is not None for site in sites_of(one)]
+            beside = [site for each in used if each.site is not None for site in sites_of(each)]
             for name in order:
                 if name in beside:
                     continue
                 trial = view.copy()
                 trial.close(site for site in order if site != name)
-                one = replace(request, parts=(part,), beside=tuple(beside))
-                answer = ask_placement(state, job, one, trial)
+                single = replace(request, parts=(part,), beside=tuple(beside))
+                answer = ask_placement(state, job, single, trial)
                 if answer is not None:
                     take(state, job, answer.assignments[0], view)
                     add_site(state, attempt, member, answer.assignments[0], now)
@@ -477,10 +469,10 @@ def move_to_idle_sites(state: State, now: Instant) -> None:
     waiting = [a for a in state.placed.values() if isinstance(state.jobs[a.job].phase, Queued)]
     if not waiting:
         return
-    view = grid_view_of(state)
+    view = queries.grid_view_of(state)
     for attempt in waiting:
         job = state.jobs[attempt.job]
-        fit = view_until_end(state, job, view, now)
+        fit = queries.view_until_end(state, job, view, now)
         seen = without_closed_sites(state, job, fit, now) if job.refusals else fit
         again_at = attempt.placed_at + state.parameters.ticket_plan_s
         size, of = job.room_min

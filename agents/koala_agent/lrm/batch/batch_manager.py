@@ -48,6 +48,7 @@ from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
 from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
 from koala_agent.lrm.batch.limits.submission_pauses import SubmissionPauses
 from koala_agent.lrm.batch.repeated_probe import RepeatedProbe
+from koala_agent.lrm.dialect import LATE_S as BOOKED_LATE_S
 from koala_agent.lrm.dialect import BatchJob, Dialect, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
@@ -155,7 +156,7 @@ class BatchManager:
             claims=self._claims,
             breaker=self._breaker,
             queues=self._queues,
-            wait_of=self._bookings.wait_of,
+            bookings=self._bookings,
             clock=clock,
         )
         self._probe = RepeatedProbe(
@@ -296,6 +297,7 @@ class BatchManager:
                 queue=placeholder.resources.queue or "",
                 begins_at=placeholder.begins_at,
                 reserved_at=reserved_at,
+                ends_at=placeholder.begins_at + placeholder.time_limit_s + BOOKED_LATE_S,
             )
             tracked = self._claims.add(row)
         elif not tracked.needs_submission():

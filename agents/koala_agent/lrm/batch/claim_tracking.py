@@ -31,9 +31,9 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     `is_gated` must not start; `gate` is what was used for that last, empty for a claim that never
     was gated. `native` are options of its own for the batch system; `charged` is the project or
     quality of service that it names, `queue` the queue. `taken` are the processors that it was
-    given, 0: as many as it asks for. One with `begins_at` is booked: `booking` is the number of its
-    booking, UNSURE from just before it is made. The reservation that one names begins at
-    `reserved_at`."""
+    given, 0: as many as it asks for. One with `begins_at` is booked until `ends_at`: `booking` is
+    the number of its booking, UNSURE from just before it is made. The reservation that one names
+    begins at `reserved_at`."""
 
     claim: str
     processors: int
@@ -50,6 +50,7 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = ""
     taken: int = 0
     begins_at: float = 0.0
+    ends_at: float = math.inf
     booking: str = ""
     reserved_at: float = 0.0
 

@@ -31,7 +31,7 @@ from signal import SIGKILL
 
 from koala.common.protocol.messages import Queue, Resources
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.limits.partitions import NODES_FORMAT, limits_of
+from koala_agent.lrm.batch.limits.partitions import NODES_FORMAT, bookings_of, limits_of
 from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
 from koala_agent.lrm.batch.slurm_gates import FAR, GATED, gates_of, is_gated
 from koala_agent.lrm.batch.slurm_nodes import (
@@ -83,8 +83,10 @@ from koala_agent.transport.interface import Answer, Command
 KEEP_S = 600.0
 """How long partitions, configuration and licences are as they were."""
 LIST = ("squeue", "-h", "-a", "-t", "all")
-EPOCH = "SLURM_TIME_FORMAT=%s"
-"""Variable by which a command prints instants as seconds since the epoch."""
+RESERVATIONS = Command(
+    argv=("env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "reservation"), keep_s=300.0
+)
+"""With instants in seconds since the epoch."""
 
 STATES: dict[str, JobState] = {
     "PENDING": JobState.QUEUED,
@@ -327,15 +329,15 @@ class Slurm(Dialect):
             Command(argv=("scontrol", "-o", "show", "partition"), keep_s=KEEP_S),
             Command(argv=("scontrol", "show", "config"), keep_s=KEEP_S),
             Command(argv=("scontrol", "-o", "show", "licenses"), keep_s=KEEP_S),
+            RESERVATIONS,
         )
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
         """See Dialect. Without a partition of ours the default one counts, where there is one; jobs
         of other partitions wait for the nodes that both have."""
-        nodes, jobs, partitions, config, licenses = answers
-        for answer, command in zip(
-            answers, ("sinfo", "squeue", "scontrol", "scontrol", "scontrol"), strict=True
-        ):
+        *needed, reservations = answers
+        nodes, jobs, partitions, config, licenses = needed
+        for answer, command in zip(needed, ("sinfo", "squeue", *["scontrol"] * 3), strict=True):
             check_status(answer, command)
         rules = rules_of(partitions.out, config.out)
         every = [Node.read(line) for line in nodes.out.splitlines() if line.strip()]
@@ -371,6 +373,10 @@ class Slurm(Dialect):
             wake_s=max((rules[row.partition].wake_s for row in asleep), default=0.0),
             shut=sum(row.idle for row in ours.values() if row.is_there and row.lack),
             closed=closed_words(ours.values(), rules),
+            booked=bookings_of(
+                "" if reservations.status else reservations.out,
+                {name for name, row in ours.items() if not row.lack},
+            ),
             is_settling=any(row.is_ending for row in ours.values()),
         )
 
@@ -381,7 +387,7 @@ class Slurm(Dialect):
             Command(argv=("scontrol", "-o", "show", "partition"), keep_s=KEEP_S),
             Command(argv=("sinfo", "-h", "-a", "-o", NODES_FORMAT), keep_s=KEEP_S),
             Command(argv=("scontrol", "-o", "show", "assoc_mgr", *which)),
-            Command(argv=("env", EPOCH, "scontrol", "-o", "show", "reservation")),
+            RESERVATIONS,
         )
 
     def read_limits(self, answers: tuple[Answer, ...]) -> Limits:
