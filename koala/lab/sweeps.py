@@ -159,7 +159,8 @@ def code_of(base: Base) -> str:
     """Return the digest of the code that runs a setting."""
     match base:
         case Model():
-            return code_of_module(KINDS[base.name].module)
+            kind = KINDS[base.name]
+            return code_of_module(f"{kind.package}.{kind.module}")
         case Replay():
             return code_of_module("koala.lab.replays")
         case Experiment():

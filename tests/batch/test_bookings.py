@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,10 @@ SYSTEMS = {
     "newer slurm": ("newer_slurm", "iota"),
 }
 LISTS = {"gridengine": ("qrstat", "-u", "*"), "slurm": ("scontrol", "-o", "show", "reservation")}
-NUMBERS = {"gridengine": r"^ *([0-9]+) koala-", "slurm": r"ReservationName=(koala-\S+)"}
+NUMBERS = {
+    "gridengine": r"^ *([0-9]+) (?:koala-|lecture)",
+    "slurm": r"ReservationName=((?:koala-|lecture)\S*)",
+}
 SOON_S, LIMIT_S = 15.0, 120.0
 CLAIM, OTHER = "j1/1/0/1", "j2/1/0/1"
 
@@ -97,7 +101,7 @@ async def test_a_booked_claim_begins_in_time_and_gives_back_what_it_does_not_nee
         assert await manager.find(CLAIM) == Queued(claim=CLAIM)
         told = await witness.until(Idle, lambda idle: bool(idle.waits))
         assert (told.waits[0].source, told.waits[0].start_in_s) == ("booking", 30.0)
-        await witness.until(Idle, lambda idle: idle.startable == idle.idle >= 4)
+        await witness.until(Idle, lambda idle: idle.startable == 4)
         await manager.submit(booked(ask(OTHER, "sleep", "3", processors=4), SOON_S + 3600))
         with pytest.raises(RequestRefusedError):
             await manager.submit(booked(ask("j3/1/0/1", processors=12), SOON_S + 20))
@@ -116,9 +120,42 @@ async def test_a_booking_is_given_back_after_its_begin_too(
     async with serve(dialect=dialect) as (manager, witness):
         await manager.submit(booked(ask(CLAIM, processors=12, time_limit_s=LIMIT_S), 5.0))
         await begun(witness, CLAIM)
+        await witness.until(Idle, lambda idle: idle.idle == idle.startable == 4)
         await manager.withdraw(CLAIM)
         assert (await witness.ended(CLAIM)).cause is EndCause.WITHDRAWN
+        await witness.until(Idle, lambda idle: idle.startable == 16)
         await until(lambda: not left(system))
+
+
+def book_as_another(system: System, in_s: float) -> None:
+    """Book 12 processors for two minutes."""
+    begin = datetime.fromtimestamp(time.time() + in_s).astimezone()
+    if system.kind == "slurm":
+        when = (f"starttime=uts{begin:%s}", "duration=2", "users=root", "tres=cpu=12")
+        system.run("scontrol", "create", "reservation", "reservationname=lecture", *when)
+    elif system.kind == "oar":
+        size = ("-l", "/host=1/core=12,walltime=0:2:0", "-d", "/tmp", "-n", "lecture")
+        system.run("oarsub", "-r", f"{begin:%F %T}", *size, "true")
+    else:
+        size = ("-d", "120", "-pe", "grid", "12", "-N", "lecture")
+        system.run("qrsub", "-a", f"{begin:%Y%m%d%H%M.%S}", *size)
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["ours", "of others"])
+async def test_what_is_booked_is_idle_for_claims_that_end_before(
+    serve: Serve, ask: Ask, system: System, dialect: Dialect, *, is_own: bool
+) -> None:
+    """And a claim that is as long as it is told starts at once."""
+    if not is_own:
+        book_as_another(system, 420.0)
+    async with serve(dialect=dialect) as (manager, witness):
+        if is_own:
+            await manager.submit(booked(ask(CLAIM, processors=12, time_limit_s=LIMIT_S), 420.0))
+        told = await witness.until(Idle, lambda idle: idle.startable == 4 and bool(idle.holes))
+        (hole,) = told.holes
+        assert (told.idle, hole.processors, hole.for_s) == (16, 16, 300.0)
+        await manager.submit(ask(OTHER, "true", processors=16, time_limit_s=hole.for_s))
+        assert (await witness.ended(OTHER)).cause is EndCause.EXITED
 
 
 @pytest.mark.parametrize(("size", "in_s", "limit_s"), [(12, -60.0, 60.0), (16, 60.0, float("inf"))])

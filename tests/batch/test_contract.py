@@ -16,8 +16,8 @@ import pytest
 
 from koala.common.protocol.messages import Resources, Wait
 from koala.errors import LocalManagerError
-from koala_agent.conformance.bench import BenchSettings
 from koala_agent.conformance.checks import CHECKS, tried
+from koala_agent.conformance.trial_system import BenchSettings
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.local_manager import (
     OUTPUT_FILE,

@@ -101,6 +101,7 @@ class Figures:
     - `shut` of the others are used by nobody and not to be had for now, as while a node restarts.
     - `closed`: words for people: how many nobody uses, and why they are not to be had.
     - `shut_queues` start no job now, each with words for why, where no reason of a job says it.
+    - `booked`: bookings of anybody, with the idle processors that they keep, or will.
     - `is_settling`: it will soon be otherwise, as while jobs are being ended.
     """
 
@@ -117,6 +118,7 @@ class Figures:
     shut: int = 0
     closed: tuple[str, ...] = ()
     shut_queues: Mapping[str, str] = field(default_factory=dict)
+    booked: tuple[Booking, ...] = ()
     is_settling: bool = False
 
 
@@ -185,12 +187,16 @@ that look once a minute are later on a busy server."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booking:
-    """Booking of our account, as a listing has it. `trouble` is why it cannot be had as things are
-    now, as when one of its machines has failed; empty for none."""
+    """Booking, as a listing has it. `trouble` is why it cannot be had as things are now, as when
+    one of its machines has failed; empty for none. `processors` are those of ours that it has and
+    no job of it uses, between two instants in seconds since the epoch."""
 
     number: str
     name: str
     trouble: str = ""
+    processors: int = 0
+    begins_at: float = 0.0
+    ends_at: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,6 +325,16 @@ class Dialect(ABC):
     def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
         """Return the gates, the best first. With none our claims wait in no queue for long."""
         return ()
+
+    def reservation(self, name: str) -> Command | None:
+        """Query a reservation that exists, in which a claim shall run; None where none can. Raises
+        RequestRefusedError for what is no name of one."""
+        return None
+
+    def read_reservation(self, answer: Answer) -> float:
+        """Return when it begins, in seconds since the epoch. Raises RequestRefusedError where it
+        does not exist."""
+        return 0.0
 
     def booking(self) -> tuple[Command, ...]:
         """Query what decides whether our account may book; empty where nothing decides it."""

@@ -48,6 +48,7 @@ from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
 from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
 from koala_agent.lrm.batch.limits.submission_pauses import SubmissionPauses
 from koala_agent.lrm.batch.repeated_probe import RepeatedProbe
+from koala_agent.lrm.dialect import LATE_S as BOOKED_LATE_S
 from koala_agent.lrm.dialect import BatchJob, Dialect, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
@@ -155,7 +156,7 @@ class BatchManager:
             claims=self._claims,
             breaker=self._breaker,
             queues=self._queues,
-            wait_of=self._bookings.wait_of,
+            bookings=self._bookings,
             clock=clock,
         )
         self._probe = RepeatedProbe(
@@ -294,6 +295,7 @@ class BatchManager:
                 charged=placeholder.resources.project or placeholder.resources.qos or "",
                 queue=placeholder.resources.queue or "",
                 begins_at=placeholder.begins_at,
+                ends_at=placeholder.begins_at + placeholder.time_limit_s + BOOKED_LATE_S,
             )
             tracked = self._claims.add(row)
         elif not tracked.needs_submission():
@@ -615,6 +617,7 @@ class BatchManager:
         may_be_queued = False
         is_giving_back = bool(placeholder.begins_at) and self._bookings.is_giving_back
         try:
+            await self._bookings.find(tracked, placeholder)
             placeholder = await self._bookings.book(tracked, placeholder, name)
             await self._test(placeholder, name=name, script=text)
             command = self._dialect.submit(placeholder, name=name, script=text)

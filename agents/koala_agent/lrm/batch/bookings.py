@@ -63,7 +63,7 @@ class Bookings:
         self._is_allowed = is_allowed
         self._scope = scope
         self._clock = clock
-        self._calendar = calendar
+        self.calendar = calendar
         self._booker: Booker | None = None
         self._learning = asyncio.Lock()
         self._ask_at = -math.inf
@@ -91,6 +91,10 @@ class Bookings:
         is_done = self._booker.list is None or self._failures > FAILURES
         return not is_done and (self._is_deleting or not self._seen.keys() <= self._booked().keys())
 
+    def is_ours(self, booking: Booking) -> bool:
+        """Return True for a booking of a claim, or one that is being given back."""
+        return claim_of(booking.name, scope=self._scope) is not None
+
     async def try_to_learn(self) -> None:
         """Ask whether our account may book, when it is time; without an answer it stays so."""
         async with self._learning:  # also for those who need what is being learned
@@ -116,7 +120,7 @@ class Bookings:
         booker = self._booker
         if booker is None or not self._is_allowed:
             raise RequestRefusedError(NONE)
-        if (late_s := self._calendar() - asked.begins_at) > 0 and not tracked.row.booking:
+        if (late_s := self.calendar() - asked.begins_at) > 0 and not tracked.row.booking:
             raise RequestRefusedError(f"a booking that was to begin {late_s:.0f} s ago")
         if booker.book is None:
             return asked
@@ -131,6 +135,14 @@ class Bookings:
             self._claims.change(tracked, booking=number)
         return replace(asked, booking=tracked.row.booking)
 
+    async def find(self, tracked: TrackedClaim, asked: Placeholder) -> None:
+        """Find the reservation that a claim names. Raises LocalManagerError."""
+        name = asked.resources.reservation
+        command = self._dialect.reservation(name) if name else None
+        if command is not None:
+            answer = await self._breaker.ask(command, asked.account)
+            self._claims.change(tracked, reserved_at=self._dialect.read_reservation(answer))
+
     async def poll(self) -> None:
         """End claims whose bookings are gone, in trouble or late, and delete bookings that no claim
         has. What fails is tried again with the next poll."""
@@ -140,7 +152,8 @@ class Bookings:
         if booker is None or booker.list is None:
             return
         booked = self._booked()
-        is_due = bool(booked) and self._clock() >= self._list_at
+        is_missing = any(one.missing_since is not None for one in self._claims.open())
+        is_due = bool(booked) and (is_missing or self._clock() >= self._list_at)
         if self._is_settled and booked == self._seen and not is_due:
             return
         try:
@@ -210,12 +223,12 @@ class Bookings:
             self._troubled.pop(own.number, None)
             return
         since = self._troubled.setdefault(own.number, self._clock())
-        if self._clock() - since >= TROUBLE_S or self._calendar() >= row.begins_at:
+        if self._clock() - since >= TROUBLE_S or self.calendar() >= row.begins_at:
             words = f"its booking {own.number} cannot be kept: {own.trouble}"
             self._end(tracked, EndCause.LOST, words)
 
     def _end_late(self) -> None:
-        now = self._calendar()
+        now = self.calendar()
         for tracked in self._claims.open():
             late_s = now - tracked.row.begins_at
             if tracked.row.begins_at and tracked.is_waiting() and late_s > LATE_S:
@@ -236,10 +249,10 @@ class Bookings:
         log.info("booking.given_back", number=booking.number, name=booking.name)
 
     def wait_of(self, tracked: TrackedClaim) -> Wait:
-        """Return the wait of a booked claim."""
-        left_s = max(0.0, tracked.row.begins_at - self._calendar())
+        """Return the wait of a claim that is booked, or in a reservation of the site."""
+        left_s = max(0.0, tracked.row.known_start - self.calendar())
         return Wait(
             claim=ClaimId(tracked.row.claim),
             start_in_s=math.ceil(left_s / STEP_S) * STEP_S,
-            source="booking",
+            source="booking" if tracked.row.begins_at else "reservation",
         )

@@ -21,7 +21,7 @@ import math
 import re
 import shlex
 import xml.etree.ElementTree as ET
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase as fnmatch
@@ -58,6 +58,7 @@ from koala_agent.lrm.dialect import (
     Limits,
     QueueRow,
     check_status,
+    check_word,
     honoured,
     is_count,
     user_hold,
@@ -66,7 +67,8 @@ from koala_agent.lrm.local_manager import OUTPUT_FILE, EndCause, Placeholder, Re
 from koala_agent.starter.batch_rules import BatchRules
 from koala_agent.transport.interface import Answer, Command, CommandRunner
 
-QUOTAS = Command(argv=("qconf", "-srqs"), keep_s=600.0)
+KEEP_S = 600.0
+QUOTAS = Command(argv=("qconf", "-srqs"), keep_s=KEEP_S)
 RECORD_RULE = "=" * 20
 PART = 65_536
 """Characters of a listing that are parsed at a time."""
@@ -80,8 +82,8 @@ LOST_WITH_ITS_HOST = 21
 SITE_SIGNALS = (SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU)
 """Signals of qdel, limits and -notify. A program's own KILL looks the same."""
 
-HONOURED = ("gpus", "constraint", "licenses", "exclusive")
-"""Resources of jobs that it always acts on: each is a complex of the cell (`qconf -sc`)."""
+HONOURED = ("gpus", "constraint", "licenses", "exclusive", "reservation")
+"""Requests of jobs that it always acts on; resources are complexes of the cell (`qconf -sc`)."""
 
 FEATURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 SHUT = {
@@ -98,12 +100,29 @@ SHUT = {
 LISTINGS = ("qstat", "qstat", "qhost")
 CLOCK = "%Y-%m-%dT%H:%M:%S"
 
+LIST_BOOKINGS = f"""\
+date '+%s {CLOCK}' && rows=$(qrstat -u '*') || exit
+ids=$(echo "$rows" | sed -n 's/^ *\\([0-9][0-9]*\\) .*/\\1/p' | paste -s -d , -)
+if [ -n "$ids" ]; then qrstat -ar "$ids" -xml; else echo '<none/>'; fi
+exit 0
+"""
+BOOKINGS = Command(argv=("/bin/sh", "-c", LIST_BOOKINGS))
+"""The time now, since the epoch and on the clock of the cell, then all advance reservations with
+their slots, which a listing lacks. One may have ended meanwhile."""
+
 BOOK = """\
 at=$(date -d "@$1" +%Y%m%d%H%M.%S) || exit
 shift
 exec qrsub -a "$at" "$@"
 """
 """$1 is the begin in seconds since the epoch, as the cell wants its own clock; then options."""
+
+AR_NUMBER = re.compile("[0-9]{1,15}")
+NAMED = """\
+date "+%FT%T %s" && exec qrstat -xml -ar "$1"
+"""
+"""$1 is the number of an advance reservation. Its begin is in the cell's own clock, like the first
+line."""
 
 REFUSALS = re.compile(r"(?i)no suitable|exceed|limit")
 """Messages of qsub for a request that the cell refuses; the site works."""
@@ -183,8 +202,8 @@ class GridEngine(Dialect):
         if asked.native:
             native = self._native_options(asked.native, placeholder.processors)
         gate = ("-h",) if placeholder.is_gated else ()
-        if placeholder.booking:
-            argv += ["-ar", placeholder.booking]
+        if reservation := placeholder.booking or asked.reservation:
+            argv += ["-ar", reservation]
         return Command(argv=(*argv, *self.options, *native, *gate), stdin=script)
 
     def _native_options(self, text: str, processors: int) -> list[str]:
@@ -265,21 +284,24 @@ class GridEngine(Dialect):
         return _ended(number, name, fields)
 
     def figures(self) -> tuple[Command, ...]:
-        """See Dialect: the queues of the parallel environment, who waits, and what hosts have."""
+        """See Dialect: the queues of the parallel environment, who waits, what hosts have, and what
+        is booked."""
         where = ("-q", self.queue) if self.queue else ()
         resources = f"slots,{self.gpu_resource}" if self.gpus else "slots"
+        queues = ("qstat", "-g", "c", "-pe", self.parallel_environment, *where, "-xml")
         return (
-            Command(argv=("qstat", "-g", "c", "-pe", self.parallel_environment, *where, "-xml")),
+            Command(argv=queues, keep_s=KEEP_S),
             self.list_all(),
             Command(argv=("qhost", "-q", "-F", resources, "-xml")),
             QUOTAS,
+            BOOKINGS,
         )
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
         """See Dialect. Queues may share the slots of their hosts, so these are counted. Slots that
         are disabled, suspended or in error count as neither idle nor there, and those beyond the
         resource quotas of our user are not idle."""
-        *listings, quotas = answers
+        *listings, quotas, bookings = answers
         summary, jobs, hosts = (
             _tree(answer, name) for answer, name in zip(listings, LISTINGS, strict=True)
         )
@@ -336,6 +358,9 @@ class GridEngine(Dialect):
                 if count
             ),
             shut_queues=_shut_queues(every),
+            booked=()
+            if bookings.status
+            else tuple(one.left(running, ours) for one in _read_bookings(bookings)),
         )
 
     def _quotas(self, answer: Answer) -> tuple[Set, ...]:
@@ -420,6 +445,20 @@ class GridEngine(Dialect):
         """See Dialect: a job is sorted in by its priority and its number, held or not."""
         return (user_hold(("qhold",), ("qrls",), read=_read_hold),)
 
+    def reservation(self, name: str) -> Command:
+        """See Dialect: an advance reservation, by its number."""
+        check_word("reservation", name, AR_NUMBER, "the number of an advance one")
+        return Command(argv=("/bin/sh", "-c", NAMED, "koala-named", name))
+
+    def read_reservation(self, answer: Answer) -> float:
+        """See Dialect."""
+        clock, _, listed = answer.out.partition("\n")
+        if "<ar_unknown>" in listed:
+            raise RequestRefusedError("qrstat: the advance reservation does not exist")
+        here, _, epoch = clock.partition(" ")
+        begin = _tree(replace(answer, out=listed), "qrstat").findtext("ar_summary/start_time")
+        return float(epoch) + (_instant(begin or "") - _instant(here)).total_seconds()
+
     def booking(self) -> tuple[Command, ...]:
         """See Dialect: managers, and the users of the list `arusers`."""
         if not self.user:
@@ -440,11 +479,14 @@ class GridEngine(Dialect):
             name="qrsub",
             book=self._book,
             read_booked=_read_booked,
-            list=Command(argv=("qrstat", "-xml")),
-            read_list=_read_bookings,
+            list=BOOKINGS,
+            read_list=self._read_own_bookings,
             delete=lambda number: Command(argv=("qrdel", number)),
             read_deleted=_read_unbooked,
         )
+
+    def _read_own_bookings(self, answer: Answer) -> list[Booking]:
+        return [one.booking for one in _read_bookings(answer) if one.owner == self.user]
 
     def _book(self, placeholder: Placeholder, name: str) -> Command:
         asked, processors = placeholder.resources, placeholder.processors
@@ -470,17 +512,64 @@ def _read_booked(answer: Answer) -> str:
     raise RequestRefusedError(message)
 
 
-def _read_bookings(answer: Answer) -> list[Booking]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reservation:
+    """Advance reservation, with the slots that it has of each queue at a host."""
+
+    booking: Booking
+    owner: str
+    start: str
+    slots: dict[str, int]
+
+    def left(self, running: Iterable[ET.Element], ours: Collection[str]) -> Booking:
+        """Return it with what it has of our queues and no job uses. No listing tells which jobs are
+        in it: an agent's by its name, else those of its owner that began there since its start."""
+        name = self.booking.name
+        granted = sum(n for place, n in self.slots.items() if place.partition("@")[0] in ours)
+        inside = sum(
+            _count(row, "slots")
+            for row in running
+            if row.findtext("JB_owner") == self.owner
+            and row.findtext("queue_name") in self.slots
+            and (not name.startswith(f"{PREFIX}-") or row.findtext("JB_name") == name)
+            and (row.findtext("JAT_start_time") or "") >= self.start
+        )
+        return replace(self.booking, processors=max(0, granted - inside))
+
+
+def _read_bookings(answer: Answer) -> list[_Reservation]:
     """Read the advance reservations that have not ended. In the states W and E (warning, error) a
     host or queue of it is not available."""
-    rows = []
-    for row in _tree(answer, "qrstat").iter("ar_summary"):
+    check_status(answer, "qrstat")
+    clocks, _, listing = answer.out.partition("\n")
+    epoch, _, clock = clocks.partition(" ")
+    if not is_count(epoch):
+        raise LocalManagerError(f"qrstat: no time in {clocks[:80]!r}", transient=True)
+    found = []
+    for row in _tree(replace(answer, out=listing), "qrstat").iter("ar_summary"):
         number, state = row.findtext("id") or "", row.findtext("state") or ""
-        if is_count(number) and state not in ("d", "x"):
-            is_bad = state in ("W", "E")
-            trouble = f"state {state}: a host or queue of it is not available" if is_bad else ""
-            rows.append(Booking(number=number, name=row.findtext("name") or "", trouble=trouble))
-    return rows
+        if not is_count(number) or state in ("d", "x"):
+            continue
+        start, end = row.findtext("start_time") or "", row.findtext("end_time") or ""
+        begins_at, ends_at = (
+            float(epoch) + (_instant(text) - _instant(clock)).total_seconds()
+            for text in (start, end)
+        )
+        is_bad = state in ("W", "E")
+        booking = Booking(
+            number=number,
+            name=row.findtext("name") or "",
+            trouble=f"state {state}: a host or queue of it is not available" if is_bad else "",
+            begins_at=begins_at,
+            ends_at=ends_at,
+        )
+        slots = {
+            one.get("queue_instance") or "": int(one.get("slots") or 0)
+            for one in row.iter("granted_slots")
+        }
+        owner = row.findtext("owner") or ""
+        found.append(_Reservation(booking=booking, owner=owner, start=start, slots=slots))
+    return found
 
 
 def _read_unbooked(answer: Answer) -> None:
@@ -559,11 +648,10 @@ class _Slots:
     @classmethod
     def read(cls, queue: ET.Element) -> _Slots:
         told = {one.get("name"): (one.text or "").strip() for one in queue.iter("queuevalue")}
-        slots, used, kept = (told.get(key, "") for key in ("slots", "slots_used", "slots_resv"))
+        slots, used = told.get("slots", ""), told.get("slots_used", "")
         if not (is_count(slots) and is_count(used)):
             raise LocalManagerError(f"qhost: {slots!r} is not a number of slots", transient=True)
-        taken = int(used) + (int(kept) if is_count(kept) else 0)
-        return cls(slots=int(slots), used=taken, state=told.get("state_string", ""))
+        return cls(slots=int(slots), used=int(used), state=told.get("state_string", ""))
 
     @property
     def is_closed(self) -> bool:

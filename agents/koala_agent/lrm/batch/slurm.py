@@ -31,7 +31,7 @@ from signal import SIGKILL
 
 from koala.common.protocol.messages import Queue, Resources
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.limits.partitions import NODES_FORMAT, limits_of
+from koala_agent.lrm.batch.limits.partitions import NODES_FORMAT, bookings_of, limits_of
 from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
 from koala_agent.lrm.batch.slurm_gates import FAR, GATED, gates_of, is_gated
 from koala_agent.lrm.batch.slurm_nodes import (
@@ -66,6 +66,7 @@ from koala_agent.lrm.dialect import (
     Limits,
     QueueRow,
     check_status,
+    check_word,
     honoured,
     is_count,
 )
@@ -82,8 +83,10 @@ from koala_agent.transport.interface import Answer, Command
 KEEP_S = 600.0
 """How long partitions, configuration and licences are as they were."""
 LIST = ("squeue", "-h", "-a", "-t", "all")
-EPOCH = "SLURM_TIME_FORMAT=%s"
-"""Variable by which a command prints instants as seconds since the epoch."""
+RESERVATIONS = Command(
+    argv=("env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "reservation"), keep_s=300.0
+)
+"""With instants in seconds since the epoch."""
 
 STATES: dict[str, JobState] = {
     "PENDING": JobState.QUEUED,
@@ -121,9 +124,11 @@ ENDS: dict[str, EndCause] = {
 
 HONOURED = (
     *("hostCount", "tasksPerNode", "cpusPerTask", "minMemory"),
-    *("gpus", "gpuType", "constraint", "licenses", "exclusive"),
+    *("gpus", "gpuType", "constraint", "licenses", "exclusive", "reservation"),
 )
 """Resources of jobs that it always acts on."""
+
+RESERVATION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]*")
 
 REFUSALS = re.compile(
     r"(?i)not available|more processors|time limit|exceed|violat|too (?:many|large)|inactive|drain"
@@ -194,7 +199,8 @@ class Slurm(Dialect):
     def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
         """See Dialect: `sbatch` queues requests that can never be met, except where the site has
         EnforcePartLimits. A reservation that has not begun cannot be tested, and was."""
-        if placeholder.booking or "--reservation" in (placeholder.resources.native or ""):
+        reserved = placeholder.booking or placeholder.resources.reservation
+        if reserved or "--reservation" in (placeholder.resources.native or ""):
             return None
         argv = self._sbatch(placeholder, name=name)
         return Command(argv=(*argv, "--test-only"), stdin=_for_programs(script))
@@ -243,8 +249,8 @@ class Slurm(Dialect):
                 argv.append(f"{option}={value}")
         if asked.is_exclusive:
             argv.append("--exclusive")
-        if placeholder.booking:
-            argv.append(f"--reservation={placeholder.booking}")
+        if reservation := placeholder.booking or asked.reservation:
+            argv.append(f"--reservation={reservation}")
         gate = (f"--begin={FAR}", f"--comment={GATED}") if placeholder.is_gated else ()
         return (*argv, *self.options, *native, *gate)
 
@@ -323,15 +329,15 @@ class Slurm(Dialect):
             Command(argv=("scontrol", "-o", "show", "partition"), keep_s=KEEP_S),
             Command(argv=("scontrol", "show", "config"), keep_s=KEEP_S),
             Command(argv=("scontrol", "-o", "show", "licenses"), keep_s=KEEP_S),
+            RESERVATIONS,
         )
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
         """See Dialect. Without a partition of ours the default one counts, where there is one; jobs
         of other partitions wait for the nodes that both have."""
-        nodes, jobs, partitions, config, licenses = answers
-        for answer, command in zip(
-            answers, ("sinfo", "squeue", "scontrol", "scontrol", "scontrol"), strict=True
-        ):
+        *needed, reservations = answers
+        nodes, jobs, partitions, config, licenses = needed
+        for answer, command in zip(needed, ("sinfo", "squeue", *["scontrol"] * 3), strict=True):
             check_status(answer, command)
         rules = rules_of(partitions.out, config.out)
         every = [Node.read(line) for line in nodes.out.splitlines() if line.strip()]
@@ -367,6 +373,10 @@ class Slurm(Dialect):
             wake_s=max((rules[row.partition].wake_s for row in asleep), default=0.0),
             shut=sum(row.idle for row in ours.values() if row.is_there and row.lack),
             closed=closed_words(ours.values(), rules),
+            booked=bookings_of(
+                "" if reservations.status else reservations.out,
+                {name for name, row in ours.items() if not row.lack},
+            ),
             is_settling=any(row.is_ending for row in ours.values()),
         )
 
@@ -377,7 +387,7 @@ class Slurm(Dialect):
             Command(argv=("scontrol", "-o", "show", "partition"), keep_s=KEEP_S),
             Command(argv=("sinfo", "-h", "-a", "-o", NODES_FORMAT), keep_s=KEEP_S),
             Command(argv=("scontrol", "-o", "show", "assoc_mgr", *which)),
-            Command(argv=("env", EPOCH, "scontrol", "-o", "show", "reservation")),
+            RESERVATIONS,
         )
 
     def read_limits(self, answers: tuple[Answer, ...]) -> Limits:
@@ -415,6 +425,19 @@ class Slurm(Dialect):
         for answer, command in zip(answers, ("scontrol", "sinfo"), strict=True):
             check_status(answer, command)
         return gates_of(config.out, ",".join(nodes.out.split()), self.options)
+
+    def reservation(self, name: str) -> Command:
+        """See Dialect."""
+        check_word("reservation", name, RESERVATION, "letters, digits, and _ . : + - in it")
+        return Command(argv=("env", EPOCH, "scontrol", "-o", "show", "reservation", name))
+
+    def read_reservation(self, answer: Answer) -> float:
+        """See Dialect."""
+        if answer.status != 0 and "not found" in answer.out + answer.err:
+            raise RequestRefusedError(answer.complaint() or answer.out.strip())
+        check_status(answer, "scontrol")
+        found = re.search(r"StartTime=([0-9]{1,15})\b", answer.out)
+        return float(found[1]) if found is not None else 0.0
 
     def booking(self) -> tuple[Command, ...]:
         """See Dialect: a reservation in the past, which an account with the right is refused in

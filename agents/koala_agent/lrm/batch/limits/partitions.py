@@ -1,14 +1,15 @@
-"""Limits of partitions, associations and qualities of service, and reservations for maintenance."""
+"""Limits of partitions, associations and qualities of service, and reservations."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from koala.common.protocol.messages import Queue
 from koala_agent.lrm.batch.slurm_queue import seconds_of
-from koala_agent.lrm.dialect import Limits, is_count
+from koala_agent.lrm.dialect import Booking, Limits, is_count
+from koala_agent.starter.batch_rules import expand_names
 
 NODES_FORMAT = "%P|%c|%D"
 """Partition, processors of a node and number of such nodes, for `sinfo -o`."""
@@ -155,6 +156,28 @@ def _qualities(text: str, names: tuple[str, ...]) -> list[Mapping[str, str]]:
     return [
         one for one in records if any(name and one["QOS"].startswith(f"{name}(") for name in names)
     ]
+
+
+def bookings_of(text: str, nodes: Collection[str]) -> tuple[Booking, ...]:
+    """Parse `scontrol show reservation`: what is reserved of these nodes, but for maintenance. A
+    node that is reserved as a whole says so itself from then on, and is none of them."""
+    found = []
+    for line in text.splitlines():
+        words = dict(_words(line))
+        names = expand_names(words["Nodes"]) if words.get("Nodes", "(null)") != "(null)" else []
+        here = sum(name in nodes for name in names)
+        times = [words.get(key, "") for key in ("StartTime", "EndTime")]
+        if here and "MAINT" not in words.get("Flags", "").split(",") and all(map(is_count, times)):
+            begins_at, ends_at = map(float, times)
+            booking = Booking(
+                number=words["ReservationName"],
+                name=words["ReservationName"],
+                processors=int(_part(words.get("TRES", ""), "cpu") or 0) * here // len(names),
+                begins_at=begins_at,
+                ends_at=ends_at,
+            )
+            found.append(booking)
+    return tuple(found)
 
 
 def _closes_at(text: str, ours: set[str], whole: int) -> float:
