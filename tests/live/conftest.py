@@ -24,7 +24,8 @@ SLOW_FILE = "slow.dat"
 """Takes four seconds to anywhere: its site sends no faster."""
 SLOW_BPS = 2_000_000.0
 TEST_S = 180.0
-"""No test of this folder takes longer; what hangs is told by where it hangs."""
+"""No test of this folder takes longer, unless its module has such a limit of its own; what hangs is
+told by where it hangs."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -33,15 +34,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         is_ours = str(item.path).startswith(folder)
         if is_ours and isinstance(item, pytest.Function) and iscoroutinefunction(item.obj):
-            item.obj = _limited(item.obj)
+            limit_s = getattr(item.module, "TEST_S", TEST_S)
+            item.obj = _limited(item.obj, limit_s)
 
 
 def _limited(
-    test: Callable[..., Coroutine[Any, Any, None]],
+    test: Callable[..., Coroutine[Any, Any, None]], limit_s: float
 ) -> Callable[..., Coroutine[Any, Any, None]]:
     @wraps(test)
     async def run(*arguments: Any, **named: Any) -> None:
-        async with asyncio.timeout(TEST_S):
+        async with asyncio.timeout(limit_s):
             await test(*arguments, **named)
 
     return run

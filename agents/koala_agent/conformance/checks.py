@@ -16,7 +16,8 @@ from dataclasses import replace
 from koala.common.runtime import clock
 from koala.common.runtime.checkup import NotableError
 from koala.errors import KoalaError, LocalManagerError
-from koala_agent.conformance.bench import (
+from koala_agent.conformance.finding_texts import end_text, jobs_text, listed_text
+from koala_agent.conformance.trial_system import (
     CLAIM,
     LATER_CLAIM,
     OTHER_CLAIM,
@@ -24,7 +25,6 @@ from koala_agent.conformance.bench import (
     BenchSettings,
     expect,
 )
-from koala_agent.conformance.plain_words import end_text, jobs_text, listed_text
 from koala_agent.lrm.dialect import LATE_S, Dialect, JobState
 from koala_agent.lrm.local_manager import CANCELLED, EndCause, Ended, Listed, Queued, Running
 from koala_agent.transport.interface import CommandRunner

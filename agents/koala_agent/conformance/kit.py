@@ -22,8 +22,8 @@ from koala.errors import ConfigError, KoalaError
 from koala_agent.assembly import dialect_of
 from koala_agent.config import read_config
 from koala_agent.config_tables import Config
-from koala_agent.conformance.bench import BenchSettings, Failures
 from koala_agent.conformance.checks import CHECKS, tried, with_failures
+from koala_agent.conformance.trial_system import BenchSettings, Failures
 from koala_agent.doctor import ask_batch_system
 from koala_agent.lrm.dialect import Dialect
 from koala_agent.site_access import account_at, reached

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from koala.errors import LocalManagerError
-from koala_agent.conformance.plain_words import listed_text
+from koala_agent.conformance.finding_texts import listed_text
 from koala_agent.lrm.local_manager import Ended, Idle, Listed, Running
 
 Report = TypeVar("Report", bound=Listed | Idle)

@@ -1,8 +1,9 @@
 """Self-contained batch scripts, for compute nodes that share no file system with the agent.
 
 The script makes a private scratch folder, pipes the starter to the interpreter, waits, and removes
-the folder, however the starter ends. The claim's secret is in the script's body and in files of the
-scratch folder, which only its owner can read; never in arguments or environment.
+the folder, however the starter ends. If it is killed itself, a later starter does so
+(`temporary_folder`). The claim's secret is in the script's body and in files of the scratch folder,
+which only its owner can read; never in arguments or environment.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import zlib
 
 SHELL = """\
 umask 077
-d=$(mktemp -d "${1:-${TMPDIR:-/tmp}}/koala-XXXXXXXX") || exit 71
+d=$(mktemp -d "${1:-${TMPDIR:-/tmp}}/koala-on-$(uname -n)-XXXXXXXX") || exit 71
 trap 'trap "" HUP INT TERM XCPU USR1 USR2
 rm -rf "$d" 2> /dev/null || { find "$d" -type d -exec chmod u+rwx {} \\; ; rm -rf "$d"; }' EXIT
 trap : HUP USR1

@@ -48,13 +48,12 @@ Message = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSyncServer:
-    """Server for file syncs. `claim` finds a claim as it is stored, `folder` its folder,
-    `input_path` the file that its program reads, and `input_named` one of several; `room_bytes` is
-    the disk space that files may use."""
+    """Server for file syncs. `claim` finds a claim as it is stored, `folder` its folder, and
+    `input_named` a file that its program reads; `room_bytes` is the disk space that files may
+    use."""
 
     claim: Callable[[ClaimId], Claim | None]
     folder: Callable[[ClaimId], Path]
-    input_path: Callable[[Hold], str]
     input_named: Callable[[Hold, str], str] = lambda _hold, _name: ""
     room_bytes: Callable[[], float] = lambda: math.inf
     _staged: dict[ClaimId, frozenset[str]] = field(default_factory=dict, init=False)
@@ -109,9 +108,7 @@ class FileSyncServer:
                 if name not in self.staged(claim):
                     raise _NotOursError(f"{name[:200]!r} is not a staged file of this job")
                 return str(self.folder(claim.id) / name)
-            if "name" in request:
-                return self.input_named(claim.hold, str(request["name"]))
-            return self.input_path(claim.hold)
+            return self.input_named(claim.hold, str(request["name"]))
         except LocalManagerError as error:
             raise _NotOursError(str(error)) from error
 

@@ -9,7 +9,7 @@ from koala.common.runtime.checkup import NotableError
 from koala_agent.assembly import dialect_of
 from koala_agent.config_tables import Config
 from koala_agent.lrm.gate_probe import NO_GATE, Trial, probe_job
-from koala_agent.lrm.gate_trials import describe_trial, is_outdated, read_trial, usable_gates
+from koala_agent.lrm.gate_probe_result import describe_trial, is_outdated, read_trial, usable_gates
 from koala_agent.site_access import reached
 from koala_agent.state_folder import lrm_folder
 

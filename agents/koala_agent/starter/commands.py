@@ -39,7 +39,10 @@ def main(arguments: list[str]) -> int:
 
 def unpacked(given: dict[str, object], folder: str) -> int:
     """Run a starter or a helper that a batch script carried into this folder."""
+    from koala_agent.starter.files import temporary_folder  # noqa: PLC0415 - see above
+
     os.mkdir(os.path.join(folder, STATE_FOLDER), 0o700)
+    temporary_folder.hold(folder)
     if "spec" in given:
         from koala_agent.starter.driver import run_carried  # noqa: PLC0415 - see above
 

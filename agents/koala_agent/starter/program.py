@@ -39,8 +39,7 @@ class Specification:
 
     `agents` are the addresses of the agent, or `mailbox` is the folder of messages for it; a
     relative one begins at the home directory. `job_module` is the text of `koala.job` if the job
-    `is_malleable`. `input` is the path of the input file, `inputs` are
-    the names of all input files in the folder `inputs`, from agents that tell them. The starter
+    `is_malleable`. `inputs` are the names of all input files in the folder `inputs`. The starter
     `fetches` them, and the files that were `staged`, where the agent cannot show them; files are
     `shared` or brought.
     """
@@ -54,7 +53,6 @@ class Specification:
     shared: bool = True
     batch: dict[str, object] | None = None
     launcher: tuple[str, ...] = ()
-    input: str = ""
     inputs: tuple[str, ...] = ()
     fetches: bool = False
     hold_s: float = 0.0
@@ -135,10 +133,6 @@ class ClaimProgram:
         if self.spec.inputs:
             self.environment["KOALA_INPUTS"] = self.inputs
             self.environment["KOALA_INPUT"] = os.path.join(self.inputs, self.spec.inputs[0])
-        elif self.spec.fetches:
-            self.environment["KOALA_INPUT"] = os.path.join(self.folder, "input")
-        elif self.spec.input:
-            self.environment["KOALA_INPUT"] = self.spec.input
         self.path = self._find()
 
     def problem(self) -> str:

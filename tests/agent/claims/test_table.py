@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from koala.common.protocol.messages import ClaimEnd, EndKind, Report, ReportState
+from koala.common.protocol.messages import ClaimEnd, EndKind, Ping, Pong, Report, ReportState
 from koala_agent.claims.events import (
     Adopted,
     BatchFound,
@@ -18,6 +18,7 @@ from koala_agent.claims.events import (
     SendToStarter,
     StarterEnded,
     StarterLost,
+    StarterSaid,
     StoreClaim,
     Submit,
     SubmitFailed,
@@ -238,6 +239,23 @@ def test_a_batch_job_that_ends_without_a_word_of_its_starter(
     outputs = script.tell(StarterLost(claim=CLAIM, nonce="n"), batch_ended(cause))
     assert gone(outputs).kind is kind
     assert reports(outputs)[0].passed_at == 100.0
+
+
+def test_an_end_that_no_starter_told_has_the_instant_at_which_the_agent_learned_of_it(
+    script: TableScript,
+) -> None:
+    """The daemon may be away meanwhile, and must not charge for its own absence."""
+    script.passed()
+    ping = Ping(claim=CLAIM, nonce="n", sent_at=0.0)
+    script.tell(StarterSaid(nonce="n", message=ping))
+    script.tell(Pong(claim=CLAIM, nonce="n", sent_at=0.0, now=200.0))
+    script.at = 9.0
+    script.tell(LOST, batch_ended())
+    script.at = 500.0
+    (report,) = script.table.inventory()
+    assert isinstance(report, Report)
+    assert report.end is not None
+    assert report.end.ended_at == 209.0
 
 
 def test_what_the_starter_wrote_down_says_how_it_ended(script: TableScript) -> None:

@@ -23,7 +23,7 @@ from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.account_breaker import AccountBreaker
 from koala_agent.lrm.batch.claim_tracking import UNSURE, TrackedClaim, TrackedClaims
 from koala_agent.lrm.batch.guarded_dialect import guarded
-from koala_agent.lrm.dialect import LATE_S, Booker, Booking, Dialect, JobState, claim_of
+from koala_agent.lrm.dialect import LATE_S, PREFIX, Booker, Booking, Dialect, JobState, claim_of
 from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
 
 LEARN_S, UNKNOWN_S = 86_400.0, 60.0
@@ -135,6 +135,17 @@ class Bookings:
             self._claims.change(tracked, booking=number)
         return replace(asked, booking=tracked.row.booking)
 
+    async def reserved_at(self, asked: Placeholder) -> float:
+        """Return when the reservation begins that a claim names; 0 for none. Raises
+        LocalManagerError."""
+        name = asked.resources.reservation
+        if name and (name.startswith(f"{PREFIX}-") or name in self._booked().values()):
+            raise RequestRefusedError(f"reservation {name}: it is kept for another claim")
+        command = self._dialect.reservation(name) if name else None
+        if command is None:
+            return 0.0
+        return self._dialect.read_reservation(await self._breaker.ask(command, asked.account))
+
     async def poll(self) -> None:
         """End claims whose bookings are gone, in trouble or late, and delete bookings that no claim
         has. What fails is tried again with the next poll."""
@@ -144,7 +155,8 @@ class Bookings:
         if booker is None or booker.list is None:
             return
         booked = self._booked()
-        is_due = bool(booked) and self._clock() >= self._list_at
+        is_missing = any(one.missing_since is not None for one in self._claims.open())
+        is_due = bool(booked) and (is_missing or self._clock() >= self._list_at)
         if self._is_settled and booked == self._seen and not is_due:
             return
         try:
@@ -240,10 +252,10 @@ class Bookings:
         log.info("booking.given_back", number=booking.number, name=booking.name)
 
     def wait_of(self, tracked: TrackedClaim) -> Wait:
-        """Return the wait of a booked claim."""
-        left_s = max(0.0, tracked.row.begins_at - self.calendar())
+        """Return the wait of a claim that is booked, or in a reservation of the site."""
+        left_s = max(0.0, tracked.row.known_start - self.calendar())
         return Wait(
             claim=ClaimId(tracked.row.claim),
             start_in_s=math.ceil(left_s / STEP_S) * STEP_S,
-            source="booking",
+            source="booking" if tracked.row.begins_at else "reservation",
         )

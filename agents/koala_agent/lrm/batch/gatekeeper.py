@@ -24,7 +24,7 @@ from koala_agent.lrm.batch.account_breaker import AccountBreaker
 from koala_agent.lrm.batch.claim_tracking import TrackedClaim, TrackedClaims
 from koala_agent.lrm.batch.guarded_dialect import guarded
 from koala_agent.lrm.dialect import Dialect, Gate, JobState, Order
-from koala_agent.lrm.gate_trials import (
+from koala_agent.lrm.gate_probe_result import (
     GateTrial,
     describe_trial,
     is_wanted,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import select
-import stat
-import time
 
 from koala_agent.starter.compat import log, to_number, to_whole
 from koala_agent.starter.events import RankEnded, ValueRequested, WorldRequested
+from koala_agent.starter.files import temporary_folder
 from koala_agent.starter.light import accept, dumps, loads, socket
 
 TYPE_CHECKING = False
@@ -21,8 +19,6 @@ SOCKET_PATH_MAX_BYTES = 107
 KV_CONNECTIONS_MAX = 512
 WAIT_MAX_S = 3600.0
 TEMPORARY = "/tmp"
-STALE_S = 60.0
-"""Least age of a socket without a listener that is stale, and not of a starter that just began."""
 
 
 class KeyValueSocket:
@@ -47,8 +43,7 @@ class KeyValueSocket:
         ends.
 
         A path of more than 107 bytes goes through this process's descriptor of the folder. Only
-        where the file system has no sockets, a folder below /tmp is used, after the removal of
-        stale ones there. Raises OSError.
+        where the file system has no sockets, a temporary folder is used. Raises OSError.
         """
         name = (
             f"kv.{nonce[-8:]}"  # unlike that of another starter of this claim or with this number
@@ -62,9 +57,9 @@ class KeyValueSocket:
             log(f"{path}: {error.strerror}; a socket in /tmp instead")
         else:
             return path
-        _remove_stale()
-        self._temporary = f"{TEMPORARY}/koala-{nonce}"
+        self._temporary = os.path.join(TEMPORARY, temporary_folder.name_of(nonce))
         os.mkdir(self._temporary, 0o700)
+        temporary_folder.hold(self._temporary)
         path = os.path.join(self._temporary, name)
         self._socket.bind(path)
         return path
@@ -83,6 +78,7 @@ class KeyValueSocket:
         try:
             os.unlink(self.path)
             if self._temporary:
+                os.unlink(os.path.join(self._temporary, temporary_folder.LOCK))
                 os.rmdir(self._temporary)
         except OSError as error:
             log(f"{self.path} cannot be removed: {error.strerror}")
@@ -171,33 +167,6 @@ class KeyValueSocket:
             del self._callers[descriptor]
             caller.connection.close()
         caller.unread = b""
-
-
-def _remove_stale() -> None:
-    """Remove stale sockets that killed starters of this account left: folders with one socket."""
-    for name in os.listdir(TEMPORARY):
-        folder = os.path.join(TEMPORARY, name)
-        try:
-            if name.startswith("koala-") and _is_stale(folder):
-                for socket_name in os.listdir(folder):
-                    os.unlink(os.path.join(folder, socket_name))
-                os.rmdir(folder)
-        except OSError:
-            continue  # another account's, or just gone
-
-
-def _is_stale(folder: str) -> bool:
-    status = os.lstat(folder)
-    is_old = stat.S_ISDIR(status.st_mode) and time.time() - status.st_mtime > STALE_S
-    names = os.listdir(folder) if is_old and status.st_uid == os.geteuid() else []
-    if len(names) != 1 or not names[0].startswith("kv."):
-        return False
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        connection.settimeout(0)
-        return connection.connect_ex(os.path.join(folder, names[0])) == errno.ECONNREFUSED
-    finally:
-        connection.close()
 
 
 class _Caller:

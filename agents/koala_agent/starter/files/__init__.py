@@ -1,1 +1,3 @@
-"""Files of a claim on machines of its own: their sync with the agent, and patterns of outputs."""
+"""Files of a claim on machines of its own: their sync with the agent, patterns of outputs, and
+temporary folders.
+"""

@@ -9,17 +9,18 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from koala.common.protocol.messages import Hold, Stop
+from koala.common.protocol.messages import HeldFile, Hold, Stop
 from koala.common.protocol.names import ClaimId
 from koala_agent.claims.settings import LeaseTimes
-from tests.agent.live.agent_process import until
 from tests.agent.site import Daemon, Site, a_shell_hold, a_site
 from tests.agent.watching import Ear, process_ended
+from tests.harness.moments import until
 
 pytestmark = pytest.mark.live
 
@@ -51,8 +52,8 @@ async def a_far_site(
     room_bytes: Callable[[], float] = lambda: math.inf,
     staged: Path | None = None,
 ) -> AsyncIterator[Site]:
-    def input_path(_hold: Hold) -> str:
-        return "" if given is None else str(given)
+    def input_named(_hold: Hold, _name: str) -> str:
+        return str(given)
 
     async def archive(_hold: Hold) -> Path | None:
         return staged
@@ -63,7 +64,7 @@ async def a_far_site(
         scratch=scratch,
         daemon=daemon,
         leases=leases,
-        input_path=input_path,
+        input_named=input_named,
         room_bytes=room_bytes,
         archive=archive,
     ) as site:
@@ -94,8 +95,9 @@ async def test_input_logs_and_outputs_go_by_the_starters_line(
         'test "$PWD" != "$HOME" && stat -c %a "$PWD" && pwd && cp "$KOALA_INPUT" result && '
         "echo said >&2"
     )
+    hold = a_shell_hold(script, output_files=("result",))
     async with a_far_site(tmp_path, scratch, given=given) as site:
-        await site.passed(a_shell_hold(script, output_files=("result",)))
+        await site.passed(replace(hold, files=(HeldFile(file="given"),)))
         end = (await site.gone()).end
         folder = site.folders.folder(CLAIM)
     assert end is not None
@@ -137,6 +139,32 @@ async def test_a_batch_job_that_must_be_killed_leaves_no_folder(
         site.claims.order(Stop(claim=CLAIM))
         assert (await site.gone()).end is not None
         await process_ended(starter)
+    await until_gone(scratch)
+
+
+async def test_what_a_killed_batch_script_leaves_is_removed_by_the_next_one(
+    tmp_path: Path, scratch: Path, ear: Ear
+) -> None:
+    """Nobody else may run there. A folder in use is left alone."""
+    script = f"mkdir -m 0 closed; echo $PWD $PPID > {ear.path}; exec sleep 600"
+    folders, processes = [], []
+    async with a_far_site(tmp_path, scratch) as site:
+        for claim in ("j1/1/0/1", "j2/1/0/1"):
+            await site.passed(a_shell_hold(script, claim))
+            folder, pid = (await ear.line()).split()
+            starter = int(pid)
+            folders.append(Path(folder))
+            processes.append([parent_of(starter), starter, *children_of(starter)])
+        for process in processes[0]:
+            os.kill(process, signal.SIGKILL)
+        for process in processes[0]:
+            await process_ended(process)
+        assert folders[0].is_dir()
+        await site.passed(a_shell_hold(script, "j3/1/0/1"))
+        assert [folder.is_dir() for folder in folders] == [False, True]
+        for claim in ("j2/1/0/1", "j3/1/0/1"):
+            site.claims.order(Stop(claim=ClaimId(claim)))
+            await site.gone(claim)
     await until_gone(scratch)
 
 

@@ -73,7 +73,7 @@ def opened(folder: Path) -> Iterator[tuple[RemoteNodes, Watch]]:
     itself = peer(0, 4)
     given: dict[str, Any] = {
         **spec("multiple", 4, "slurm"),
-        **dict.fromkeys(("directory", "stdin", "stdout", "stderr", "input"), ""),
+        **dict.fromkeys(("directory", "stdin", "stdout", "stderr"), ""),
         "claim": itself.claim,
         "secret": SECRET,
         "folder": str(folder),

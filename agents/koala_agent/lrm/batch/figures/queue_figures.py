@@ -160,7 +160,7 @@ class QueueFigures:
         if figures is None:
             return
         waiting = [one for one in self._claims.open() if one.is_waiting()]
-        ours = {one.row.number: one for one in waiting if not one.row.begins_at}
+        ours = {one.row.number: one for one in waiting if not one.row.known_start}
         command = self._dialect.list_queue() if ours or figures.queued_jobs else None
         if command is None:
             self._forecasts, self._outlook, self._holes = {}, (), ()
@@ -191,7 +191,7 @@ class QueueFigures:
     def _is_usual(self, tracked: TrackedClaim, figures: Figures) -> bool:
         """Test for a claim in a queue of which the figures tell, and that starts jobs."""
         queue = tracked.row.queue
-        is_booked = tracked.row.begins_at and tracked.state is JobState.QUEUED
+        is_booked = tracked.row.known_start and tracked.state is JobState.QUEUED
         return not is_booked and queue not in figures.shut_queues and self._queues.is_usual(queue)
 
     def _reason(self, tracked: TrackedClaim) -> str:
@@ -207,7 +207,7 @@ class QueueFigures:
         return tuple(
             replace(
                 self._bookings.wait_of(one)
-                if one.row.begins_at
+                if one.row.known_start
                 else self._forecasts.get(one.row.number) or Wait(claim=ClaimId(one.row.claim)),
                 number=one.row.number,
                 reason=self._reason(one),

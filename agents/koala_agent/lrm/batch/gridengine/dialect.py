@@ -36,12 +36,15 @@ from koala_agent.lrm.batch.gridengine.jobs import (
 )
 from koala_agent.lrm.batch.gridengine.quotas import Place, Set, idle_within, largest, quotas_of
 from koala_agent.lrm.batch.gridengine.reservations import (
+    AR_NUMBER,
     AWAY,
     BOOK,
     BOOKINGS,
     CLOCK,
+    NAMED,
     read_booked,
     read_bookings,
+    read_clocked,
     read_unbooked,
 )
 from koala_agent.lrm.batch.native import check_allowed, check_pairs, native_words, refuse
@@ -60,6 +63,7 @@ from koala_agent.lrm.dialect import (
     QueueRow,
     by_priority,
     check_status,
+    check_word,
     honoured,
     is_count,
     user_hold,
@@ -71,8 +75,8 @@ KEEP_S = 600.0
 QUOTAS = Command(argv=("qconf", "-srqs"), keep_s=KEEP_S)
 
 
-HONOURED = ("gpus", "constraint", "licenses", "exclusive")
-"""Resources of jobs that it always acts on: each is a complex of the cell (`qconf -sc`)."""
+HONOURED = ("gpus", "constraint", "licenses", "exclusive", "reservation")
+"""Requests of jobs that it always acts on; resources are complexes of the cell (`qconf -sc`)."""
 FEATURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 LISTINGS = ("qstat", "qstat", "qhost")
 
@@ -139,8 +143,8 @@ class GridEngine(Dialect):
         if asked.native:
             native = self._native_options(asked.native, placeholder.processors)
         gate = ("-h",) if placeholder.is_gated else ()
-        if placeholder.booking:
-            argv += ["-ar", placeholder.booking]
+        if reservation := placeholder.booking or asked.reservation:
+            argv += ["-ar", reservation]
         return Command(argv=(*argv, *self.options, *native, *gate), stdin=script)
 
     def _native_options(self, text: str, processors: int) -> list[str]:
@@ -381,6 +385,18 @@ class GridEngine(Dialect):
     def read_gates(self, answers: tuple[Answer, ...]) -> tuple[Gate, ...]:
         """See Dialect: a job is sorted in by its priority and its number, held or not."""
         return (user_hold(("qhold",), ("qrls",), read=_read_hold),)
+
+    def reservation(self, name: str) -> Command:
+        """See Dialect: an advance reservation, by its number."""
+        check_word("reservation", name, AR_NUMBER, "the number of an advance one")
+        return Command(argv=("/bin/sh", "-c", NAMED, "koala-named", name))
+
+    def read_reservation(self, answer: Answer) -> float:
+        """See Dialect."""
+        tree, since_epoch = read_clocked(answer)
+        if tree.find("ar_unknown") is not None:
+            raise RequestRefusedError("qrstat: the advance reservation does not exist")
+        return since_epoch(tree.findtext("ar_summary/start_time") or "")
 
     def booking(self) -> tuple[Command, ...]:
         """See Dialect: managers, and the users of the list `arusers`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from koala.errors import LocalManagerError
@@ -21,9 +21,12 @@ if [ -n "$ids" ]; then qrstat -ar "$ids" -xml; else echo '<none/>'; fi
 exit 0
 """
 
+AR_NUMBER = re.compile("[0-9]{1,15}")
 BOOKINGS = Command(argv=("/bin/sh", "-c", LIST_BOOKINGS))
 """The time now, since the epoch and on the clock of the cell, then all advance reservations with
 their slots, which a listing lacks. One may have ended meanwhile."""
+NAMED = f"date '+%s {CLOCK}' && qrstat -ar \"$1\" -xml; exit 0"
+"""The same of the one with the number $1."""
 BOOK = """\
 at=$(date -d "@$1" +%Y%m%d%H%M.%S) || exit
 shift
@@ -68,30 +71,38 @@ class Reservation:
         return replace(self.booking, processors=max(0, granted - inside))
 
 
-def read_bookings(answer: Answer) -> list[Reservation]:
-    """Read the advance reservations that have not ended. In the states W and E (warning, error) a
-    host or queue of it is not available."""
+def read_clocked(answer: Answer) -> tuple[ET.Element, Callable[[str], float]]:
+    """Return the listing behind the time, and what turns an instant on the clock of the cell into
+    seconds since the epoch."""
     check_status(answer, "qrstat")
     clocks, _, listing = answer.out.partition("\n")
     epoch, _, clock = clocks.partition(" ")
     if not is_count(epoch):
         raise LocalManagerError(f"qrstat: no time in {clocks[:80]!r}", transient=True)
+
+    def since_epoch(text: str) -> float:
+        return float(epoch) + (instant(text) - instant(clock)).total_seconds()
+
+    return tree_of(replace(answer, out=listing), "qrstat"), since_epoch
+
+
+def read_bookings(answer: Answer) -> list[Reservation]:
+    """Read the advance reservations that have not ended. In the states W and E (warning, error) a
+    host or queue of it is not available."""
     found = []
-    for row in tree_of(replace(answer, out=listing), "qrstat").iter("ar_summary"):
+    tree, since_epoch = read_clocked(answer)
+    for row in tree.iter("ar_summary"):
         number, state = row.findtext("id") or "", row.findtext("state") or ""
         if not is_count(number) or state in ("d", "x"):
             continue
         start, end = row.findtext("start_time") or "", row.findtext("end_time") or ""
-        begins_at, ends_at = (
-            float(epoch) + (instant(text) - instant(clock)).total_seconds() for text in (start, end)
-        )
         is_bad = state in ("W", "E")
         booking = Booking(
             number=number,
             name=row.findtext("name") or "",
             trouble=f"state {state}: a host or queue of it is not available" if is_bad else "",
-            begins_at=begins_at,
-            ends_at=ends_at,
+            begins_at=since_epoch(start),
+            ends_at=since_epoch(end),
         )
         slots = {
             one.get("queue_instance") or "": int(one.get("slots") or 0)

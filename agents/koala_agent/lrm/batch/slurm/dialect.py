@@ -69,6 +69,7 @@ from koala_agent.lrm.dialect import (
     Limits,
     QueueRow,
     check_status,
+    check_word,
     honoured,
     is_count,
 )
@@ -87,9 +88,12 @@ LIST = ("squeue", "-h", "-a", "-t", "all")
 
 HONOURED = (
     *("hostCount", "tasksPerNode", "cpusPerTask", "minMemory"),
-    *("gpus", "gpuType", "constraint", "licenses", "exclusive"),
+    *("gpus", "gpuType", "constraint", "licenses", "exclusive", "reservation"),
 )
 """Resources of jobs that it always acts on."""
+
+RESERVATION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]*")
+
 REFUSALS = re.compile(
     r"(?i)not available|more processors|time limit|exceed|violat|too (?:many|large)|inactive|drain"
     r"|node count|can ?not be satisfied|limit"
@@ -135,7 +139,8 @@ class Slurm(Dialect):
     def ask(self, placeholder: Placeholder, *, name: str, script: str) -> Command | None:
         """See Dialect: `sbatch` queues requests that can never be met, except where the site has
         EnforcePartLimits. A reservation that has not begun cannot be tested, and was."""
-        if placeholder.booking or "--reservation" in (placeholder.resources.native or ""):
+        reserved = placeholder.booking or placeholder.resources.reservation
+        if reserved or "--reservation" in (placeholder.resources.native or ""):
             return None
         argv = self._sbatch(placeholder, name=name)
         return Command(argv=(*argv, "--test-only"), stdin=_for_programs(script))
@@ -184,8 +189,8 @@ class Slurm(Dialect):
                 argv.append(f"{option}={value}")
         if asked.is_exclusive:
             argv.append("--exclusive")
-        if placeholder.booking:
-            argv.append(f"--reservation={placeholder.booking}")
+        if reservation := placeholder.booking or asked.reservation:
+            argv.append(f"--reservation={reservation}")
         gate = (f"--begin={FAR}", f"--comment={GATED}") if placeholder.is_gated else ()
         return (*argv, *self.options, *native, *gate)
 
@@ -360,6 +365,19 @@ class Slurm(Dialect):
         for answer, command in zip(answers, ("scontrol", "sinfo"), strict=True):
             check_status(answer, command)
         return gates_of(config.out, ",".join(nodes.out.split()), self.options)
+
+    def reservation(self, name: str) -> Command:
+        """See Dialect."""
+        check_word("reservation", name, RESERVATION, "letters, digits, and _ . : + - in it")
+        return Command(argv=(*RESERVATIONS.argv, name))
+
+    def read_reservation(self, answer: Answer) -> float:
+        """See Dialect."""
+        if answer.status != 0 and "not found" in answer.out + answer.err:
+            raise RequestRefusedError(answer.complaint() or answer.out.strip())
+        check_status(answer, "scontrol")
+        found = re.search(r"StartTime=([0-9]{1,15})\b", answer.out)
+        return float(found[1]) if found is not None else 0.0
 
     def booking(self) -> tuple[Command, ...]:
         """See Dialect: a reservation in the past, which an account with the right is refused in

@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 
 from koala.common.runtime import clock
 from koala.errors import LocalManagerError
-from koala_agent.conformance.plain_words import (
+from koala_agent.conformance.finding_texts import (
     exchange_text,
     jobs_text,
     quoted,

@@ -46,8 +46,8 @@ class AwaitedPasses:
         for claim in tuple(state.ledger.values()):
             if not isinstance(claim.phase, Released):
                 continue
-            found = member_of(state, claim)
-            release = (found and found[1].joined) or state.jobs[claim.job].release
+            current = member_of(state, claim)
+            release = (current and current[1].joined) or state.jobs[claim.job].release
             if release is None:
                 continue
             site = state.sites[claim.site]

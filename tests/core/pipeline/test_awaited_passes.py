@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from koala.core.awaited_passes import REPORT_S, AwaitedPasses
 from koala.core.model.actions import AcknowledgeClaim, StopClaim
 from koala.core.model.events import ClaimPassed, SiteReported
 from koala.core.model.job import EndKind
 from koala.core.model.values import ClaimId, SiteName
-from koala.core.passes import REPORT_S, AwaitedPasses
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 

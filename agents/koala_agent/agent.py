@@ -120,7 +120,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiteSettings:
+class AgentSettings:
     """Settings of a site's agent. Starters check in at `listen` and `port` (0: any); folders of
     forgotten claims are kept for `keep_s`; `daemon` is its address."""
 
@@ -132,10 +132,10 @@ class SiteSettings:
     keep_s: float = float("inf")
 
 
-class Site:
+class Agent:
     """Agent of one site. Build it, then await `run` once."""
 
-    def __init__(self, settings: SiteSettings, surroundings: Surroundings) -> None:
+    def __init__(self, settings: AgentSettings, surroundings: Surroundings) -> None:
         self._settings = settings
         self._surroundings = surroundings
         self._disk = surroundings.disk
