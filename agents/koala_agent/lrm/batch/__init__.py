@@ -1,7 +1,9 @@
 """Real batch systems: claims as batch jobs.
 
-batch_manager     submission, polling and ends of claims; the same for all batch systems
+batch_manager     submission and ends of claims; the same for all batch systems
 batch_settings    its settings
+listings          the batch system's listings, compared with the claims
+cancellations     ends of jobs, and of those that are not wanted until they are gone
 figures           what is idle, who waits, and when waiting claims may start
 repeated_probe    probes gates again when the configuration is another one
 claim_tracking    the claims between two polls, and what a listing says of them
