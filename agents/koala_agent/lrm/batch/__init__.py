@@ -2,6 +2,7 @@
 
 batch_manager     submission and ends of claims; the same for all batch systems
 batch_settings    its settings
+manager_part      what its parts share
 listings          the batch system's listings, compared with the claims
 cancellations     ends of jobs, and of those that are not wanted until they are gone
 figures           what is idle, who waits, and when waiting claims may start

@@ -42,6 +42,7 @@ from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
 from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
 from koala_agent.lrm.batch.limits.submission_pauses import SubmissionPauses
 from koala_agent.lrm.batch.listings import Listings
+from koala_agent.lrm.batch.manager_part import ManagerPart, Shared
 from koala_agent.lrm.batch.repeated_probe import RepeatedProbe
 from koala_agent.lrm.dialect import LATE_S, Dialect, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
@@ -76,7 +77,7 @@ UNBOUNDED = 60_000
 log = get_logger()
 
 
-class BatchManager:
+class BatchManager(ManagerPart):
     """`LocalManager` over the commands of a batch system."""
 
     def __init__(
@@ -92,13 +93,8 @@ class BatchManager:
     ) -> None:
         """Open the job table. Raises JournalError when the state directory cannot be used. Without
         a `budget` its commands are not bounded."""
-        self._settings = settings
-        self._dialect = dialect
-        self._budget = budget or CommandBudget(UNBOUNDED, clock=clock)
-        self._commands = SiteCommands(runner, self._budget, clock=clock)
-        self._breaker = AccountBreaker(self._commands)
         self._report = on_report
-        self._clock = clock
+        self._budget = budget or CommandBudget(UNBOUNDED, clock=clock)
         self._table: JobTable[ClaimRow] = JobTable(
             settings.state_directory,
             ClaimRow,
@@ -106,56 +102,26 @@ class BatchManager:
             scope=settings.scope,
             make_room=settings.make_room,
         )
-        self._queues = QueueKnowledge(dialect, self._breaker, now=clock)
-        self._claims = TrackedClaims(self._table, clock=clock, explain=self._queues.explain)
-        self._gatekeeper = Gatekeeper(
-            dialect,
-            self._breaker,
-            self._claims,
-            folder=settings.state_directory,
-            is_probed=settings.is_gate_probed,
-            clock=clock,
-        )
-        self._bookings = Bookings(
-            dialect,
-            self._breaker,
-            self._claims,
-            is_allowed=settings.books,
+        commands = SiteCommands(runner, self._budget, clock=clock)
+        breaker = AccountBreaker(commands)
+        self._queues = QueueKnowledge(dialect, breaker, now=clock)
+        shared = Shared(
+            settings=settings,
+            dialect=dialect,
+            commands=commands,
+            breaker=breaker,
+            claims=TrackedClaims(self._table, clock=clock, explain=self._queues.explain),
             scope=self._table.scope,
             clock=clock,
             calendar=calendar,
         )
-        self._figures = QueueFigures(
-            settings,
-            dialect,
-            self._commands,
-            claims=self._claims,
-            breaker=self._breaker,
-            queues=self._queues,
-            bookings=self._bookings,
-            clock=clock,
-        )
-        self._listings = Listings(
-            settings,
-            dialect,
-            self._commands,
-            self._breaker,
-            self._claims,
-            self._figures,
-            scope=self._table.scope,
-            clock=clock,
-        )
-        self._cancellations = Cancellations(dialect, self._breaker, self._claims, clock=clock)
-        self._probe = RepeatedProbe(
-            dialect,
-            self._breaker,
-            self._claims,
-            self._gatekeeper,
-            folder=settings.state_directory,
-            scope=self._table.scope,
-            clock=clock,
-            after_s=settings.probe_after_s,
-        )
+        super().__init__(shared)
+        self._gatekeeper = Gatekeeper(shared)
+        self._bookings = Bookings(shared)
+        self._figures = QueueFigures(shared, self._queues, self._bookings)
+        self._listings = Listings(shared, self._figures)
+        self._cancellations = Cancellations(shared)
+        self._probe = RepeatedProbe(shared, self._gatekeeper)
         self._pauses = SubmissionPauses(clock)
         self._tested: dict[Placeholder, float] = {}  # until when a good request counts
         self._happened_at = -math.inf  # the last event that a listing may tell more about
@@ -408,8 +374,8 @@ class BatchManager:
         account = placeholder.account
         if not account:
             await asyncio.to_thread(placeholder.directory.mkdir, parents=True, exist_ok=True)
-        scope = self._table.scope
-        name, text = job_name(placeholder.claim, scope=scope), script(placeholder, scope=scope)
+        name = job_name(placeholder.claim, scope=self._scope)
+        text = script(placeholder, scope=self._scope)
         may_be_queued = False
         is_giving_back = bool(placeholder.begins_at) and self._bookings.is_giving_back
         try:

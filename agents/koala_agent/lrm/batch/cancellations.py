@@ -7,9 +7,8 @@ from functools import partial
 
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.account_breaker import AccountBreaker
-from koala_agent.lrm.batch.claim_tracking import TrackedClaim, TrackedClaims
-from koala_agent.lrm.dialect import Dialect
+from koala_agent.lrm.batch.claim_tracking import TrackedClaim
+from koala_agent.lrm.batch.manager_part import ManagerPart
 
 CANCEL_AGAIN_S = 5.0
 """Time before a job that is not wanted, and still there, is cancelled once more."""
@@ -19,21 +18,8 @@ STAY_S = 60.0
 log = get_logger()
 
 
-class Cancellations:
+class Cancellations(ManagerPart):
     """Cancellations of a batch manager."""
-
-    def __init__(
-        self,
-        dialect: Dialect,
-        breaker: AccountBreaker,
-        claims: TrackedClaims,
-        *,
-        clock: Callable[[], float],
-    ) -> None:
-        self._dialect = dialect
-        self._breaker = breaker
-        self._claims = claims
-        self._clock = clock
 
     async def _withdraw(self, number: str, account: str) -> None:
         answer = await self._breaker.act(self._dialect.withdraw(number), account)

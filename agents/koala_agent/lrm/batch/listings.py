@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.account_breaker import AccountBreaker
-from koala_agent.lrm.batch.batch_settings import BatchSettings
-from koala_agent.lrm.batch.claim_tracking import ClaimRow, TrackedClaim, TrackedClaims
+from koala_agent.lrm.batch.claim_tracking import ClaimRow, TrackedClaim
 from koala_agent.lrm.batch.figures.queue_figures import QueueFigures
-from koala_agent.lrm.dialect import BatchJob, Dialect, JobState, job_name
-from koala_agent.lrm.site_commands import SiteCommands
+from koala_agent.lrm.batch.manager_part import ManagerPart, Shared
+from koala_agent.lrm.dialect import BatchJob, JobState, job_name
 from koala_agent.transport.interface import Command
 
 TRIALS_MAX = 2
@@ -43,30 +40,13 @@ class _PollStart:
 log = get_logger()
 
 
-class Listings:
+class Listings(ManagerPart):
     """One listing of each account a poll."""
 
-    def __init__(
-        self,
-        settings: BatchSettings,
-        dialect: Dialect,
-        commands: SiteCommands,
-        breaker: AccountBreaker,
-        claims: TrackedClaims,
-        figures: QueueFigures,
-        *,
-        scope: str,
-        clock: Callable[[], float],
-    ) -> None:
-        self._settings = settings
-        self._dialect = dialect
-        self._commands = commands
-        self._breaker = breaker
-        self._claims = claims
+    def __init__(self, shared: Shared, figures: QueueFigures) -> None:
+        super().__init__(shared)
         self._figures = figures
-        self._scope = scope
-        self._clock = clock
-        self.unlisted = set(settings.accounts)
+        self.unlisted = set(self._settings.accounts)
         """Accounts that are to be listed, whether they have claims or not."""
         self.ends_late = False
         """True where processors of claims that left were not free soon after."""
