@@ -34,7 +34,8 @@ from koala.core.model.placement_queues import local_site
 from koala.core.model.replicas import Transfer
 from koala.core.model.values import FOREVER, FileName, Instant, JobId, SiteName
 from koala.core.pipeline.claiming_schedule import tries_left
-from koala.core.pipeline.placing import empty_grid_view, whole_request
+from koala.core.pipeline.placement_requests import whole_request
+from koala.core.pipeline.placing import empty_grid_view
 from koala.core.pipeline.refusals import avoided_sites, sites_closed_to, without_closed_sites
 from koala.core.pipeline.start_barrier import untried_members
 from koala.core.pipeline.tickets import why_not_queued

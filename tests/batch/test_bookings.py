@@ -30,7 +30,7 @@ from koala_agent.transport.interface import Answer, Command
 from koala_agent.transport.shell import Shell
 from tests.batch.conftest import Serve, cleared
 from tests.batch.systems.system import System
-from tests.live.grid import until
+from tests.harness.moments import until
 from tests.lrm.harness import Ask
 
 pytestmark = pytest.mark.lrm

@@ -16,7 +16,7 @@ from koala.core.model.claim import Asked, Claim, Grant, Granted
 from koala.core.model.grid import Assignment, GridView, Site
 from koala.core.model.hold_budget import Budget
 from koala.core.model.job import Attempt, Claiming, Job, Member, Queued, Running, Starting
-from koala.core.model.job_spec import StartType
+from koala.core.model.job_spec import InputMode, StartType
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import (
     FOREVER,
@@ -35,7 +35,8 @@ from koala.core.pipeline.claiming_schedule import (
 )
 from koala.core.pipeline.copying import assign_member
 from koala.core.pipeline.ending import drop_member, fail, on_missed
-from koala.core.pipeline.refusals import has_refused, reset_refusals
+from koala.core.pipeline.placement_requests import ask_placement, whole_request
+from koala.core.pipeline.refusals import has_refused, reset_refusals, without_closed_sites
 from koala.core.pipeline.requeueing import set_back
 from koala.core.pipeline.start_barrier import advance_start
 from koala.core.pipeline.wanted import hold
@@ -92,6 +93,7 @@ def try_to_claim(state: State, attempt: Attempt, now: Instant) -> None:
     apply_plan(state, job, attempt, plan, now)
     if not isinstance(job.phase, Claiming) or job.phase.attempt is not attempt:
         return
+    split_rest(state, job, attempt, now)
     claim_at = next_try_at(state, job, attempt, now)
     if claim_at is not None:
         state.timers.set(claim_at, TimerKind.CLAIM, job.id)
@@ -395,6 +397,59 @@ def _budget_of(budgets: dict[_Payer, Budget], payer: _Payer) -> Budget:
     return budget
 
 
+def split_rest(state: State, job: Job, attempt: Attempt, now: Instant) -> bool:
+    """Split what a flexible job could not claim anew over the sites with room, and claim it there,
+    so that it keeps what it holds; return True if it was claimed.
+
+    No site that refused a share is asked again, no component is taken away, and a malleable job
+    starts without: it can grow. Chunks of files and GPUs depend on the components.
+    """
+    split, part = job.spec.split, job.spec.components[0]
+    lacking = [member for member in attempt.present if member.claim is None and member.end is None]
+    if split is None or split.is_malleable or not lacking or job.deadline_at is not None:
+        return False
+    has_chunks = job.spec.all_inputs and job.spec.input_mode is not InputMode.WHOLE
+    if has_chunks or part.gpus or now < job.not_before:
+        return False
+    held_at = [m.site for m in attempt.present if m not in lacking and m.site is not None]
+    rest = sum([job.spec.components[member.component].processors for member in lacking])
+    request = replace(
+        whole_request(state, job, now),
+        transfer_s_max=max(0.0, attempt.start_at - now),
+        beside=tuple(held_at),
+        split=replace(
+            split,
+            total=rest,
+            least=rest,
+            part_max=min(split.part_max, rest),
+            parts_max=split.parts_max - len(held_at),
+        ),
+    )
+    view = queries.view_until_end(state, job, queries.grid_view_of(state, job), now)
+    seen = without_closed_sites(state, job, view, now).copy()
+    seen.close([m.site for m in lacking if m.claims and m.site is not None])
+    seen.close(held_at if job.spec.distinct else [])
+    answer = ask_placement(state, job, request, seen)
+    if answer is None or len(answer.assignments) < len(lacking):
+        return False
+    for _ in answer.assignments[len(lacking) :]:
+        added = Member(component=len(attempt.members), site=None, start_type=part.start_type)
+        attempt.members.append(added)
+        lacking.append(added)
+    sizes = [component.processors for component in job.spec.components]
+    sizes += [0] * (len(attempt.members) - len(sizes))
+    for member, share in zip(lacking, answer.assignments, strict=True):
+        sizes[member.component] = share.processors
+    job.respecify(job.spec.shaped(sizes))
+    state.recount(job, attempt)
+    shares = ", ".join([f"{share.site} ({share.processors})" for share in answer.assignments])
+    state.announce(job, f"splits {rest} processors anew: {shares}", now)
+    for member, share in zip(lacking, answer.assignments, strict=True):
+        assign_member(state, attempt, member, replace(share, component=member.component), now)
+        make_claim(state, attempt, member, now)
+    return True
+
+
 def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
     """Bind the claim to the starter that checked in, widen its site's window, and let the job
     proceed."""
@@ -473,6 +528,9 @@ def evaluate_try(state: State, attempt: Attempt, now: Instant) -> None:
     held = [member for member in attempt.present if member not in missing]
     strict = [m for m in missing if not queries.is_optional_member(job, m.component)]
     if strict or not held or not queries.is_enough(job, held):
+        if held and split_rest(state, job, attempt, now):
+            evaluate_when_due(state, attempt, now)
+            return
         names = ", ".join(queries.describe(job, member) for member in strict or missing)
         if job.deadline_at is not None:
             text = f"not claimed in {job.claiming_tries} tries before its deadline: {names}"

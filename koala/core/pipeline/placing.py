@@ -7,26 +7,29 @@ from dataclasses import replace
 
 from koala.common.protocol.messages import RESOURCES
 from koala.core import queries
-from koala.core.allowances import excess_of, processors_left
+from koala.core.allowances import excess_of
 from koala.core.feasibility import empty_view
 from koala.core.model.grid import (
     Assignment,
     GridView,
-    Part,
     Placement,
-    PlacementRequest,
     Site,
 )
 from koala.core.model.job import Attempt, Claiming, Job, Member, Placing, Queued
 from koala.core.model.job_spec import ComponentSpec
 from koala.core.model.placement_queues import queued_at
 from koala.core.model.timers import TimerKind
-from koala.core.model.values import FOREVER, Instant, SiteName, UserName
+from koala.core.model.values import Instant, SiteName, UserName
 from koala.core.model.visiting import is_draining_for_aged
 from koala.core.pipeline.claiming import try_to_claim
 from koala.core.pipeline.claiming_schedule import first_try_at, tries_left
 from koala.core.pipeline.copying import add_site, assign_member
 from koala.core.pipeline.ending import fail, stop_attempt
+from koala.core.pipeline.placement_requests import (
+    ask_placement,
+    shaped_request,
+    whole_request,
+)
 from koala.core.pipeline.queue_entry import admit, set_timer
 from koala.core.pipeline.refusals import sites_closed_to, without_closed_sites
 from koala.core.pipeline.tickets import (
@@ -285,54 +288,6 @@ def _needs(component: ComponentSpec, state: State) -> Hashable:
         component.sites,
         *[getattr(component, name) for name in RESOURCES],
     )
-
-
-def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
-    """Make the request for all components; files must reach a site before a job's deadline. The
-    one part of a flexible job stands for all that it is split into."""
-    request = shaped_request(state, job, now)
-    split = job.spec.split
-    if split is None:
-        return request
-    part = request.parts[0]._replace(
-        processors=split.part_min, size_bytes=max([part.size_bytes for part in request.parts])
-    )
-    left = processors_left(state, job)
-    return replace(request, parts=(part,), split=replace(split, total=min(split.total, left)))
-
-
-def shaped_request(state: State, job: Job, now: Instant) -> PlacementRequest:
-    """Make the request for all components, those of a flexible job as it is split now."""
-    return PlacementRequest(
-        parts=tuple(
-            Part(
-                component=index,
-                processors=component.processors,
-                site=queries.fixed_site(job, index),
-                size_bytes=queries.part_of_file(state, job, index)[1],
-                file=job.spec.input_names(index),
-            )
-            for index, component in enumerate(job.spec.components)
-        ),
-        user=job.spec.owner,
-        transfer_s_max=FOREVER if job.deadline_at is None else max(0.0, job.deadline_at - now),
-        demand=queries.demand_of(job.spec, state.parameters),
-        home=job.spec.queue,
-    )
-
-
-def ask_placement(
-    state: State, job: Job, request: PlacementRequest, view: GridView
-) -> Placement | None:
-    """Ask the placement policy and record its answer; None if it finds no place."""
-
-    def ask() -> Placement | None:
-        answer = queries.placement_policy(state, job)(request, view)
-        return answer if isinstance(answer, Placement) else None
-
-    answer = state.recorder.ask(ask)
-    assert answer is None or isinstance(answer, Placement), answer
-    return answer
 
 
 def place(state: State, job: Job, placement: Placement, view: GridView, now: Instant) -> None:

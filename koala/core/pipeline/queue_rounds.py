@@ -16,11 +16,11 @@ from koala.core.model.job import Job
 from koala.core.model.placement_queues import GLOBAL, JobQueue, describe_queue, queued_at
 from koala.core.model.values import Instant, QueueName, Seconds
 from koala.core.model.visiting import Discipline, LocalJobs, Visiting, draw_of
+from koala.core.pipeline.placement_requests import whole_request
 from koala.core.pipeline.placing import (
     CapacityCheck,
     reserves_for_aged,
     try_to_place,
-    whole_request,
 )
 from koala.core.pipeline.queue_entry import admit
 from koala.core.pipeline.refusals import sites_closed_to

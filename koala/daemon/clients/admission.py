@@ -11,12 +11,11 @@ Pure. A job is checked against an empty grid of the sites' declared sizes.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from itertools import permutations
 from operator import attrgetter
 
-from koala.common.protocol.messages import RESOURCES
 from koala.common.runtime.option_values import did_you_mean
 from koala.core.feasibility import (
     ANY,
@@ -96,8 +95,9 @@ def _shape(spec: JobSpec, unseen: tuple[SiteName, ...]) -> Hashable:
     )
 
 
+_OF_COMMAND = {"executable", "arguments", "directory", "environment", "stdin", "stdout", "stderr"}
 _shape_of_component = attrgetter(
-    "processors", "site", "start_type", "label", "wall_time_s", *RESOURCES
+    *[field.name for field in fields(ComponentSpec) if field.name not in _OF_COMMAND]
 )
 
 

@@ -18,9 +18,9 @@ import pytest
 from koala.common.protocol.messages import HeldFile, Hold, Stop
 from koala.common.protocol.names import ClaimId
 from koala_agent.claims.settings import LeaseTimes
-from tests.agent.live.agent_process import until
 from tests.agent.site import Daemon, Site, a_shell_hold, a_site
 from tests.agent.watching import Ear, process_ended
+from tests.harness.moments import until
 
 pytestmark = pytest.mark.live
 
