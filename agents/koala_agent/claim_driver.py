@@ -150,7 +150,7 @@ class ClaimDriver:
             secret=self._table.secret,
             now=surroundings.clock,
             ask=None if folders.is_shared else self._handle_file_request,
-            machines=self._machines,
+            nodes=self._nodes,
             carry=carry,
         )
         self._unstored: list[ev.StoreClaim | ev.Forget] = []  # changes that may be lost
@@ -477,8 +477,8 @@ class ClaimDriver:
                 reason = str(error)
         self._inbox.put_nowait(ev.Collected(claim=claim.id, reason=reason))
 
-    def _machines(self, claim: ClaimId) -> int:
-        """Return the number of machines of a claim, as its first starter reports it; each has a
+    def _nodes(self, claim: ClaimId) -> int:
+        """Return the number of nodes of a claim, as its first starter reports it; each has a
         processor."""
         known = self._table.claims.get(claim)
         return 1 if known is None else max(1, min(len(known.hosts), known.hold.processors))

@@ -35,7 +35,7 @@ def chosen(
     """Return the names that any of the patterns matches, in order, and the problem with them.
 
     The problem is empty when there is none. A pattern without a wildcard must match if the names
-    are those of all machines.
+    are those of all nodes.
     """
     patterns = list(patterns)
     found = [name for name in sorted(names) if any(matches(one, name) for one in patterns)]
