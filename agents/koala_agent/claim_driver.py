@@ -426,16 +426,16 @@ class ClaimDriver:
             try:
                 async with self._calls:
                     await self._manager.withdraw(claim)
-                found = await self._manager.find(claim)  # may wait for a listing
+                entry = await self._manager.find(claim)  # may wait for a listing
             except LocalManagerError as error:
                 # The table orders it again.
                 log.warning("claim.withdrawal_failed", claim=claim, reason=str(error))
                 return
             finally:
                 self._withdrawing.discard(claim)
-        found = found or Ended(claim=claim, cause=EndCause.WITHDRAWN)
-        if isinstance(found, Ended):
-            await self._batch_ended(found)
+        entry = entry or Ended(claim=claim, cause=EndCause.WITHDRAWN)
+        if isinstance(entry, Ended):
+            await self._batch_ended(entry)
 
     async def _batch_ended(self, entry: Ended) -> None:
         self._report_batch_end(entry, await self._record_of(ClaimId(entry.claim)))

@@ -90,9 +90,9 @@ class ClaimFolder:
         """Find a program of the site, whatever the job made of PATH. Raises FileNotFoundError."""
         places = (os.environ.get("PATH"), str(self.launch["path"]))
         for path in places:
-            found = shutil.which(name, path=path)
-            if found:
-                return found
+            path_there = shutil.which(name, path=path)
+            if path_there:
+                return path_there
         raise FileNotFoundError(f"{name}: not found in PATH={places[0]}")
 
     def before(self, index: int) -> int:

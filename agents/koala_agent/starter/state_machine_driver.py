@@ -96,5 +96,5 @@ class MachineDriver:
                     continue
                 followed = self._world.carry_out(action)
                 events += followed
-                if any(isinstance(one, (Unexecutable, NodeLost)) for one in followed):
+                if any(isinstance(follower, (Unexecutable, NodeLost)) for follower in followed):
                     break  # the other actions on the processes are impossible now

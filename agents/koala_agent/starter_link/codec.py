@@ -133,7 +133,7 @@ def _for_daemon(
         case starter_messages.PathsTried.KIND:
             tried = starter_messages.read(starter_messages.PathsTried, message)
             reached = tuple(
-                [(ClaimId(one), _bounded("a round trip", trip)) for one, trip in tried.reached]
+                [(ClaimId(name), _bounded("a round trip", trip)) for name, trip in tried.reached]
             )
             return PathsReport(
                 claim=claim,

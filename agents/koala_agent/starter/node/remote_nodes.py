@@ -353,7 +353,7 @@ class RemoteNodes:
             node.has_reported = True
             node.cpu_s = to_number(message, "cpu_s")
             node.memory_bytes = to_count(message.get("memory_bytes"))
-            self.cpu_s = sum(other.cpu_s for other in self._nodes.values())
+            self.cpu_s = sum(each.cpu_s for each in self._nodes.values())
         elif kind == "ports":
             node.port_counts = read(PortsCounted, message).ports
             self._events.append(ev.PortsMoved(ports=node.port_counts))
