@@ -189,8 +189,8 @@ class ClaimTable:
 
     def secret(self, claim: ClaimId) -> str | None:
         """Return the secret that a starter of this claim must prove; None for an unknown claim."""
-        found = self.claims.get(claim)
-        return None if found is None else found.secret
+        known = self.claims.get(claim)
+        return None if known is None else known.secret
 
     # Which event goes where ------------------------------------------------------------------
 
