@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from koala.common.protocol.messages import Resources
 from koala_agent.conformance.witness import Witness
 from koala_agent.environments import of_commands
 from koala_agent.lrm.dialect import LATE_S, Dialect
@@ -54,9 +56,8 @@ def system(request: pytest.FixtureRequest) -> Iterator[System]:
     for system in cleared(request, *SYSTEMS[request.param]):
         yield system
         for number in numbers(system):
-            words = ("scontrol", "delete", f"reservationname={number}")
             with suppress(AssertionError):
-                system.run(*(("qrdel", number) if system.kind == "gridengine" else words))
+                unreserve(system, number)
 
 
 @pytest.fixture
@@ -64,6 +65,31 @@ def dialect(system: System) -> Dialect:
     """The words of the account of the tests."""
     known = system.dialect
     return known if system.kind == "oar" else replace(known, user="root")  # type: ignore[type-var]
+
+
+RESERVED = 8
+WRONG = {
+    "gridengine": {"9999": "does not exist", "course": "expected the number"},
+    "slurm": {"other": "other not found", "-x": "expected letters", "koala-x": "another claim"},
+}
+"""Names that are refused, and why."""
+
+
+def reserved(system: System, begins_at: int) -> str:
+    """Reserve a machine's processors, as staff do; return the name."""
+    if system.kind == "gridengine":
+        at = time.strftime("%Y%m%d%H%M.%S", time.localtime(begins_at))
+        said = system.run("qrsub", "-a", at, "-d", "600", "-pe", "grid", str(RESERVED))
+        return re.findall(r"reservation ([0-9]+)", said)[0]
+    when = (f"starttime=uts{begins_at}", "duration=10", "users=root", f"tres=cpu={RESERVED}")
+    system.run("scontrol", "create", "reservation", "reservationname=course", *when)
+    return "course"
+
+
+def unreserve(system: System, name: str) -> None:
+    """Delete a reservation."""
+    words = ("scontrol", "delete", f"reservationname={name}")
+    system.run(*(("qrdel", name) if system.kind == "gridengine" else words))
 
 
 def booked(placeholder: Placeholder, in_s: float) -> Placeholder:
@@ -279,6 +305,33 @@ async def test_an_account_without_the_right_books_nothing(
         assert manager.books == ""
         with pytest.raises(RequestRefusedError, match="books no processors"):
             await manager.submit(booked(ask(CLAIM, time_limit_s=60.0), 60.0))
+
+
+async def test_a_claim_in_a_reservation_that_exists_starts_there_and_is_expected_when_it_begins(
+    serve: Serve, ask: Ask, system: System, dialect: Dialect
+) -> None:
+    """All else is in use; nobody takes it for a booking of ours."""
+    if system.kind == "oar":
+        pytest.skip("OAR has no reservations that others may run in")
+    async with serve(dialect=dialect) as (manager, witness):
+        await witness.until(Idle, lambda _: True)
+        begins_at = math.ceil(time.time() + SOON_S)
+        name = reserved(system, begins_at)
+        system.submit("sleep 1000\n", processors=16 - RESERVED, name="others")
+        inside = Resources(reservation=name)
+        await manager.submit(replace(ask(CLAIM, "sleep", "3", processors=6), resources=inside))
+        told = await witness.until(Idle, lambda idle: bool(idle.waits) and idle.waits[0].source)
+        assert (told.waits[0].source, told.waits[0].start_in_s) == ("reservation", 30.0)
+        await begun(witness, CLAIM)
+        assert -1 <= time.time() - begins_at < LATE_S
+        assert (await witness.ended(CLAIM)).cause is EndCause.EXITED
+        for wrong, words in WRONG[system.kind].items():
+            asked = replace(ask(OTHER), resources=Resources(reservation=wrong))
+            with pytest.raises(RequestRefusedError, match=words):
+                await manager.submit(asked)
+        told = await witness.until(Idle, lambda _: True)
+        assert told.trouble == ""
+        unreserve(system, name)
 
 
 @dataclass(frozen=True)

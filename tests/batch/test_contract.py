@@ -152,7 +152,8 @@ WISHES: dict[str, tuple[dict[str, Any], ...]] = {
         {"gpus": 1, "gpu_type": "h100"},
         {"constraint": "ib&sse"},
         {"licenses": (("matlab", 4),)},
-        {"native": "--reservation=mine"},
+        {"native": "--exclude=mine"},
+        {"reservation": "mine"},
     ),
     "gridengine": (
         {"queue": "batch", "native": "-p -5"},

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from koala.core import queries
 from koala.core.allowances import processors_left
 from koala.core.model.grid import GridView, Part, Placement, PlacementRequest
 from koala.core.model.job import Job
 from koala.core.model.values import FOREVER, Instant
-from koala.core.queries import demand_of, fixed_site, part_of_file, placement_policy
 from koala.core.state import State
 
 
@@ -33,15 +33,15 @@ def shaped_request(state: State, job: Job, now: Instant) -> PlacementRequest:
             Part(
                 component=index,
                 processors=component.processors,
-                site=fixed_site(job, index),
-                size_bytes=part_of_file(state, job, index)[1],
+                site=queries.fixed_site(job, index),
+                size_bytes=queries.part_of_file(state, job, index)[1],
                 file=job.spec.input_names(index),
             )
             for index, component in enumerate(job.spec.components)
         ),
         user=job.spec.owner,
         transfer_s_max=FOREVER if job.deadline_at is None else max(0.0, job.deadline_at - now),
-        demand=demand_of(job.spec, state.parameters),
+        demand=queries.demand_of(job.spec, state.parameters),
         home=job.spec.queue,
     )
 
@@ -52,7 +52,7 @@ def ask_placement(
     """Ask the placement policy and record its answer; None if it finds no place."""
 
     def ask() -> Placement | None:
-        answer = placement_policy(state, job)(request, view)
+        answer = queries.placement_policy(state, job)(request, view)
         return answer if isinstance(answer, Placement) else None
 
     answer = state.recorder.ask(ask)

@@ -45,6 +45,14 @@ class Interval:
         """True if all of it lies below 0."""
         return self.high < 0
 
+    def verdict(self, higher: str = "higher", lower: str = "lower") -> str:
+        """Say what the interval of a difference shows: these words, `equal` or `undecided`."""
+        if self.mean == 0 == self.ci95:
+            return "equal"
+        if self.is_positive:
+            return higher
+        return lower if self.is_negative else "undecided"
+
     def document(self) -> dict[str, float | None]:
         """Return the document for JSON, which has no infinity and no not-a-number: null stands for
         "not known"."""

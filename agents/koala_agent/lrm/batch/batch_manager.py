@@ -275,6 +275,7 @@ class BatchManager:
                 self._check_ageing(claim)
         if placeholder.is_gated:
             await self._gatekeeper.check()
+        reserved_at = await self._bookings.reserved_at(placeholder)
         tracked = self._claims.get(claim)
         if tracked is not None and tracked.needs_submission():
             account = tracked.row.account
@@ -295,6 +296,7 @@ class BatchManager:
                 charged=placeholder.resources.project or placeholder.resources.qos or "",
                 queue=placeholder.resources.queue or "",
                 begins_at=placeholder.begins_at,
+                reserved_at=reserved_at,
                 ends_at=placeholder.begins_at + placeholder.time_limit_s + BOOKED_LATE_S,
             )
             tracked = self._claims.add(row)
@@ -617,7 +619,6 @@ class BatchManager:
         may_be_queued = False
         is_giving_back = bool(placeholder.begins_at) and self._bookings.is_giving_back
         try:
-            await self._bookings.find(tracked, placeholder)
             placeholder = await self._bookings.book(tracked, placeholder, name)
             await self._test(placeholder, name=name, script=text)
             command = self._dialect.submit(placeholder, name=name, script=text)

@@ -23,7 +23,7 @@ from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.account_breaker import AccountBreaker
 from koala_agent.lrm.batch.claim_tracking import UNSURE, TrackedClaim, TrackedClaims
 from koala_agent.lrm.batch.guarded_dialect import guarded
-from koala_agent.lrm.dialect import LATE_S, Booker, Booking, Dialect, JobState, claim_of
+from koala_agent.lrm.dialect import LATE_S, PREFIX, Booker, Booking, Dialect, JobState, claim_of
 from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
 
 LEARN_S, UNKNOWN_S = 86_400.0, 60.0
@@ -135,13 +135,16 @@ class Bookings:
             self._claims.change(tracked, booking=number)
         return replace(asked, booking=tracked.row.booking)
 
-    async def find(self, tracked: TrackedClaim, asked: Placeholder) -> None:
-        """Find the reservation that a claim names. Raises LocalManagerError."""
+    async def reserved_at(self, asked: Placeholder) -> float:
+        """Return when the reservation begins that a claim names; 0 for none. Raises
+        LocalManagerError."""
         name = asked.resources.reservation
+        if name and (name.startswith(f"{PREFIX}-") or name in self._booked().values()):
+            raise RequestRefusedError(f"reservation {name}: it is kept for another claim")
         command = self._dialect.reservation(name) if name else None
-        if command is not None:
-            answer = await self._breaker.ask(command, asked.account)
-            self._claims.change(tracked, reserved_at=self._dialect.read_reservation(answer))
+        if command is None:
+            return 0.0
+        return self._dialect.read_reservation(await self._breaker.ask(command, asked.account))
 
     async def poll(self) -> None:
         """End claims whose bookings are gone, in trouble or late, and delete bookings that no claim

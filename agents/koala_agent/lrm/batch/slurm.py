@@ -429,7 +429,7 @@ class Slurm(Dialect):
     def reservation(self, name: str) -> Command:
         """See Dialect."""
         check_word("reservation", name, RESERVATION, "letters, digits, and _ . : + - in it")
-        return Command(argv=("env", EPOCH, "scontrol", "-o", "show", "reservation", name))
+        return Command(argv=(*RESERVATIONS.argv, name))
 
     def read_reservation(self, answer: Answer) -> float:
         """See Dialect."""
