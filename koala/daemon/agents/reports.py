@@ -31,7 +31,7 @@ from koala.common.protocol.messages import (
 )
 from koala.common.protocol.names import AWAY, SILENT
 from koala.core.model import events as ev
-from koala.core.model.claim import Asked, Claim
+from koala.core.model.claim import Claim
 from koala.core.model.grid import Site, SiteFacts
 from koala.core.model.replicas import Transfer
 from koala.core.model.values import Instant, Seconds, SiteName, TransferId
@@ -132,7 +132,7 @@ def _between(asked_at: Instant, at: Instant, now: Instant) -> Instant:
 
 def _of_claim(report: Report, claim: Claim) -> Iterator[ev.Event]:
     is_held = report.state in (ReportState.GRANTED, ReportState.ARMED, ReportState.PASSED)
-    if (is_held or report.passed_at is not None) and isinstance(claim.phase, Asked):
+    if (is_held or report.passed_at is not None) and claim.grant is None:
         yield ev.ClaimGranted(
             claim=claim.id,
             nonce=report.nonce,
