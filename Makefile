@@ -129,7 +129,7 @@ mutants: $(STAMP)  ## Which deliberate bugs the swarm finds, and by which seed (
 
 .PHONY: fuzz
 fuzz: $(STAMP)  ## Hostile texts, messages and files (ARGS="--cases 1000000 --only rsl")
-	@$(BIN)/python -m tests.fuzz $(ARGS)
+	@$(BIN)/python -m tests.fuzz.campaign $(ARGS)
 
 .PHONY: corruption
 corruption: $(STAMP)  ## Flip bits and cut files of a journal (FLIPS=2000 CUTS=500)

@@ -3,7 +3,7 @@
 main, background, doctor    the commands; `doctor --probe` submits the jobs of `probes`
 config, config_tables       the configuration; `accounts` and `site_access` interpret it
 assembly                    builds a live site from it
-site                        the agent of one site: passes messages between the parts below
+agent                       the agent of one site: passes messages between the parts below
 link                        the session with the daemon
 claims                      the claim table, a pure machine, and its store
 claim_driver                drives the table, with `claim_surroundings` and `claim_folders`

@@ -25,6 +25,7 @@ from koala.common.runtime.disk_space import MB, DiskSpace
 from koala.common.runtime.structured_log import get_logger
 from koala_agent import environments
 from koala_agent.accounts import AcceptedUsers, AccountSwitches, accepted_users
+from koala_agent.agent import Agent, AgentSettings, Surroundings
 from koala_agent.claim_folders import ClaimFolders
 from koala_agent.claim_surroundings import ClaimSurroundings, StoreThread
 from koala_agent.claims.settings import Limits
@@ -51,7 +52,6 @@ from koala_agent.lrm.local_manager import Idle, Listed, LocalManager, OnReport
 from koala_agent.output_collection import OutputCollection
 from koala_agent.placeholders.input_files import InputPaths
 from koala_agent.placeholders.launch_settings import LaunchSettings
-from koala_agent.site import Site, SiteSettings, Surroundings
 from koala_agent.site_access import (
     WILDCARDS,
     account_at,
@@ -85,14 +85,14 @@ log = get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveSite:
+class LiveAgent:
     """The agent of a configuration, and what serves its metrics while it runs, if it is to."""
 
-    site: Site
+    agent: Agent
     serve_metrics: Callable[[], Coroutine[None, None, None]] | None = None
 
 
-def live_site(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> LiveSite:
+def live_agent(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> LiveAgent:
     """Build the agent of this configuration. `hosts` are those of the process, `umask` is that of
     the processes it starts.
 
@@ -101,7 +101,7 @@ def live_site(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> L
     site = accepted_users(config)
     check_installation(config, is_complete=False)
     share = config.site.held_share_max
-    settings = SiteSettings(
+    settings = AgentSettings(
         name=config.agent.site,
         daemon=config.agent.daemon,
         limits=Limits(
@@ -124,9 +124,9 @@ def live_site(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> L
     surroundings = _make_surroundings(
         config, site, transport, version=version, umask=umask, metrics=metrics
     )
-    live = Site(settings, surroundings)
+    live = Agent(settings, surroundings)
     if metrics is None:
-        return LiveSite(site=live)
+        return LiveAgent(agent=live)
     serve = partial(
         metrics.run,
         live,
@@ -134,7 +134,7 @@ def live_site(config: Config, hosts: SSHHosts, *, version: str, umask: int) -> L
         disk=surroundings.disk,
         identity=surroundings.identity,
     )
-    return LiveSite(site=live, serve_metrics=serve)
+    return LiveAgent(agent=live, serve_metrics=serve)
 
 
 def _metrics(config: Config, version: str) -> AgentMetrics | None:
@@ -226,7 +226,6 @@ def _make_surroundings(
             commit=commit,
             manager=manager,
             folders=folders,
-            input_path=inputs.path,
             input_named=inputs.named,
             prepare_input=inputs.prepare,
             archive=lambda hold: _archive(files, hold),

@@ -14,23 +14,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from koala.common.protocol.messages import (
-    Acknowledge,
-    Arm,
-    EndKind,
-    Hold,
-    KvAnswer,
-    KvPut,
-    Pace,
-    Pong,
-    Release,
-    Report,
-    Resize,
-    Stop,
-    ToDaemon,
-    TryPaths,
-    Wait,
-)
+from koala.common.protocol import messages
 from koala.common.protocol.names import ClaimId, is_claim_id
 from koala.common.runtime.clock import boot_id
 from koala.common.runtime.driver import Driver
@@ -38,32 +22,9 @@ from koala.common.runtime.structured_log import get_logger
 from koala.common.runtime.threads import BatchedCalls
 from koala.errors import LocalManagerError, SpecError
 from koala_agent.claim_surroundings import ClaimSurroundings
+from koala_agent.claims import events as ev
 from koala_agent.claims import states as claim_states
-from koala_agent.claims import tickets
 from koala_agent.claims.committed import CommittedClaims
-from koala_agent.claims.events import (
-    BatchEnded,
-    BatchFound,
-    BatchUnlisted,
-    Collect,
-    Collected,
-    Event,
-    Forget,
-    GateFailed,
-    HoldOrdered,
-    LeasesSet,
-    Left,
-    Output,
-    SendToDaemon,
-    SendToStarter,
-    SetGate,
-    StoreClaim,
-    Submit,
-    SubmitFailed,
-    WantedComplete,
-    Withdraw,
-    Woken,
-)
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import LeaseTimes, Limits
 from koala_agent.claims.states import Claim
@@ -113,7 +74,18 @@ WATERMARK_S = 10.0
 
 log = get_logger()
 
-Order = Hold | TryPaths | Arm | Release | Resize | Pace | Stop | Acknowledge | Pong | KvAnswer
+Order = (
+    messages.Hold
+    | messages.TryPaths
+    | messages.Arm
+    | messages.Release
+    | messages.Resize
+    | messages.Pace
+    | messages.Stop
+    | messages.Acknowledge
+    | messages.Pong
+    | messages.KvAnswer
+)
 
 
 class ClaimDriver:
@@ -123,7 +95,7 @@ class ClaimDriver:
         self,
         *,
         surroundings: ClaimSurroundings,
-        send_report: Callable[[ToDaemon], None],
+        send_report: Callable[[messages.ToDaemon], None],
         changed: Callable[[], None] = lambda: None,
         limits: Limits,
         listen: str = "127.0.0.1",
@@ -160,15 +132,14 @@ class ClaimDriver:
         self._file_sync = FileSyncServer(
             claim=self._committed.stored.get,
             folder=folders.folder,
-            input_path=surroundings.input_path,
             input_named=surroundings.input_named,
             room_bytes=surroundings.room_bytes,
         )
-        self._inbox: asyncio.Queue[Event] = asyncio.Queue()
+        self._inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
         self._driver = Driver(
             self._table,
             self._inbox,
-            woken=Woken(),
+            woken=ev.Woken(),
             carry_out=self._carry_out_all,
             clock=surroundings.clock,
             batch_max=BATCH_MAX,
@@ -178,10 +149,10 @@ class ClaimDriver:
             secret=self._table.secret,
             now=surroundings.clock,
             ask=None if folders.is_shared else self._handle_file_request,
-            machines=self._machines,
+            nodes=self._nodes,
             carry=carry,
         )
-        self._unstored: list[StoreClaim | Forget] = []  # changes that may be lost
+        self._unstored: list[ev.StoreClaim | ev.Forget] = []  # changes that may be lost
         self._tasks = asyncio.TaskGroup()
         self._listening = asyncio.Event()
         self._reconciled = asyncio.Event()
@@ -228,9 +199,9 @@ class ClaimDriver:
         unreached = "" if mailbox is None else mailbox.trouble or too_short(self._leases)
         return "; ".join(filter(None, (unreached, self._table.trouble)))
 
-    def untaken(self) -> tuple[Wait, ...]:
+    def untaken(self) -> tuple[messages.Wait, ...]:
         """Return the waits of claims that the local queue has not taken so far."""
-        return tickets.waits(self._table.claims.values())
+        return claim_states.waits_of(self._table.claims.values())
 
     async def opened(self) -> None:
         """Wait until starters can check in."""
@@ -251,9 +222,9 @@ class ClaimDriver:
 
     def order(self, order: Order, *, shortage: str = "") -> None:
         """Queue an order of the daemon. `shortage` is why a new claim is refused now."""
-        if isinstance(order, Hold):
+        if isinstance(order, messages.Hold):
             self._committed.note_ask(order, is_known=order.claim in self._table.claims)
-            hold = HoldOrdered(
+            hold = ev.HoldOrdered(
                 hold=order,
                 secret=secrets.token_hex(16),
                 shortage=shortage,
@@ -267,11 +238,11 @@ class ClaimDriver:
         """Store the leases of a new session and hand them to the table."""
         self._store.set_leases(leases)
         self._leases = leases
-        self._inbox.put_nowait(LeasesSet(leases=leases))
+        self._inbox.put_nowait(ev.LeasesSet(leases=leases))
 
     def stop_unnamed(self, claims: frozenset[str]) -> None:
         """Stop all claims that the daemon did not name."""
-        self._inbox.put_nowait(WantedComplete(claims=claims))
+        self._inbox.put_nowait(ev.WantedComplete(claims=claims))
 
     def handle_listed(self, entry: Listed | Idle) -> None:
         """Handle a report of the local manager (its `Tell`); idle figures are ignored."""
@@ -284,7 +255,7 @@ class ClaimDriver:
             case Ended() | Queued() | Running() | Idle():
                 pass  # an end that was reported too early is found by `_reconcile`
 
-    def inventory(self) -> list[Report | KvPut]:
+    def inventory(self) -> list[messages.Report | messages.KvPut]:
         """Return all stored claims as reports."""
         return self._committed.inventory()
 
@@ -300,14 +271,14 @@ class ClaimDriver:
 
     # Outputs of the table ------------------------------------------------------------------------
 
-    async def _carry_out_all(self, outputs: Sequence[Output]) -> None:
+    async def _carry_out_all(self, outputs: Sequence[ev.Output]) -> None:
         """Store all changes of a batch, then carry out the rest.
 
         That claims are forgotten is stored with the next change: an agent that dies before reports
         them as gone once more, and they are acknowledged again.
         """
-        writes = [output for output in outputs if isinstance(output, StoreClaim | Forget)]
-        if any(isinstance(write, StoreClaim) for write in writes):
+        writes = [output for output in outputs if isinstance(output, ev.StoreClaim | ev.Forget)]
+        if any(isinstance(write, ev.StoreClaim) for write in writes):
             writes, self._unstored = [*self._unstored, *writes], []
             await self._surroundings.commit(writes)
         else:
@@ -324,40 +295,40 @@ class ClaimDriver:
                 writes, self._unstored = self._unstored, []
                 await self._surroundings.commit(writes)
 
-    def _carry_out(self, output: Output) -> None:
+    def _carry_out(self, output: ev.Output) -> None:
         match output:
-            case StoreClaim(claim=claim):
+            case ev.StoreClaim(claim=claim):
                 self._committed.apply(output)
                 if isinstance(claim.state, claim_states.Granted):
                     self._manager.note_start(claim.id)
-            case Forget(claim=claim_id):
+            case ev.Forget(claim=claim_id):
                 self._committed.apply(output)
                 self._call_locks.pop(claim_id, None)
-            case SendToDaemon(message=message):
+            case ev.SendToDaemon(message=message):
                 self._report(message)
-            case SendToStarter(claim=claim_id, nonce=nonce, message=to_starter):
+            case ev.SendToStarter(claim=claim_id, nonce=nonce, message=to_starter):
                 self._listener.send(claim_id, nonce, to_starter)
             case _:
                 self._call(output)
 
-    def _call(self, output: Submit | SetGate | Withdraw | Left | Collect) -> None:
+    def _call(self, output: ev.Submit | ev.SetGate | ev.Withdraw | ev.Left | ev.Collect) -> None:
         match output:
-            case Submit(claim=claim):
+            case ev.Submit(claim=claim):
                 self._tasks.create_task(self._submit(claim))
-            case SetGate():
+            case ev.SetGate():
                 self._tasks.create_task(self._set_gate(output))
-            case Withdraw(claim=claim_id) if claim_id not in self._withdrawing:
+            case ev.Withdraw(claim=claim_id) if claim_id not in self._withdrawing:
                 self._withdrawing.add(claim_id)
                 self._tasks.create_task(self._withdraw(claim_id))
-            case Withdraw():
+            case ev.Withdraw():
                 pass  # it waits for the batch system, and is ordered again if it fails
-            case Left(claim=claim_id, is_gone=is_gone):
+            case ev.Left(claim=claim_id, is_gone=is_gone):
                 self._manager.note_left(claim_id, is_gone=is_gone)
-            case Collect(claim=claim):
+            case ev.Collect(claim=claim):
                 self._tasks.create_task(self._collect(claim))
 
-    def _report(self, message: ToDaemon) -> None:
-        if isinstance(message, Report):
+    def _report(self, message: messages.ToDaemon) -> None:
+        if isinstance(message, messages.Report):
             message = self._committed.with_batch_job(message)
             log.info("claim.reported", claim=message.claim, state=message.state.value)
         self._send_report(message)
@@ -381,17 +352,17 @@ class ClaimDriver:
                     await self._manager.submit(placeholder)
             except LocalManagerError as error:
                 is_refused = has_requests or isinstance(error, RequestRefusedError)
-                kind = EndKind.REFUSED if is_refused else EndKind.FAILED
+                kind = messages.EndKind.REFUSED if is_refused else messages.EndKind.FAILED
                 again_s = error.again_s if isinstance(error, PausedError) else 0.0
                 self._submit_failed(
                     claim.id, str(error), kind, is_transient=error.transient, again_s=again_s
                 )
             except NotAllowedError as error:
-                self._submit_failed(claim.id, str(error), EndKind.REFUSED)
+                self._submit_failed(claim.id, str(error), messages.EndKind.REFUSED)
             except SpecError as error:  # no other site would take it
-                self._submit_failed(claim.id, str(error), EndKind.UNEXECUTABLE)
+                self._submit_failed(claim.id, str(error), messages.EndKind.UNEXECUTABLE)
             except OSError as error:
-                self._submit_failed(claim.id, f"work folder: {error}", EndKind.FAILED)
+                self._submit_failed(claim.id, f"work folder: {error}", messages.EndKind.FAILED)
             self._committed.note_submitted(claim.id)
             self._changed()
 
@@ -402,7 +373,6 @@ class ClaimDriver:
             archive=archive,
             port=self.port,
             leases=self._leases,
-            input_path=self._surroundings.input_path(claim.hold),
             times=self._manager.times(claim.hold.program.resources()),
         )
         if archive is None:
@@ -414,14 +384,14 @@ class ClaimDriver:
         self,
         claim: ClaimId,
         reason: str,
-        kind: EndKind,
+        kind: messages.EndKind,
         *,
         is_transient: bool = False,
         again_s: float = 0.0,
     ) -> None:
         log.warning("claim.submission_failed", claim=claim, reason=reason)
         self._inbox.put_nowait(
-            SubmitFailed(
+            ev.SubmitFailed(
                 claim=claim,
                 reason=reason,
                 is_transient=is_transient,
@@ -430,7 +400,7 @@ class ClaimDriver:
             )
         )
 
-    async def _set_gate(self, order: SetGate) -> None:
+    async def _set_gate(self, order: ev.SetGate) -> None:
         """Gate or open a batch job, unless that is not wanted any more when its turn has come."""
         async with self._call_lock(order.claim), self._calls:
             if not self._is_gate_wanted(order):
@@ -440,10 +410,10 @@ class ClaimDriver:
             except LocalManagerError as error:
                 # The table orders it again.
                 log.warning("claim.gate_failed", claim=order.claim, reason=str(error))
-                self._inbox.put_nowait(GateFailed(claim=order.claim))
+                self._inbox.put_nowait(ev.GateFailed(claim=order.claim))
             self._changed()
 
-    def _is_gate_wanted(self, order: SetGate) -> bool:
+    def _is_gate_wanted(self, order: ev.SetGate) -> bool:
         claim = self._table.claims.get(order.claim)
         if claim is None or not isinstance(claim.state, claim_states.Asked):
             return False
@@ -455,16 +425,16 @@ class ClaimDriver:
             try:
                 async with self._calls:
                     await self._manager.withdraw(claim)
-                found = await self._manager.find(claim)  # may wait for a listing
+                entry = await self._manager.find(claim)  # may wait for a listing
             except LocalManagerError as error:
                 # The table orders it again.
                 log.warning("claim.withdrawal_failed", claim=claim, reason=str(error))
                 return
             finally:
                 self._withdrawing.discard(claim)
-        found = found or Ended(claim=claim, cause=EndCause.WITHDRAWN)
-        if isinstance(found, Ended):
-            await self._batch_ended(found)
+        entry = entry or Ended(claim=claim, cause=EndCause.WITHDRAWN)
+        if isinstance(entry, Ended):
+            await self._batch_ended(entry)
 
     async def _batch_ended(self, entry: Ended) -> None:
         self._report_batch_end(entry, await self._record_of(ClaimId(entry.claim)))
@@ -476,7 +446,7 @@ class ClaimDriver:
 
     def _report_batch_end(self, entry: Ended, record: StarterRecord | None) -> None:
         self._inbox.put_nowait(
-            BatchEnded(
+            ev.BatchEnded(
                 claim=ClaimId(entry.claim),
                 cause=entry.cause,
                 exit_status=entry.exit_status,
@@ -504,10 +474,10 @@ class ClaimDriver:
                 reason = await self._surroundings.collect(claim, self._folders.folder(claim.id))
             except OSError as error:
                 reason = str(error)
-        self._inbox.put_nowait(Collected(claim=claim.id, reason=reason))
+        self._inbox.put_nowait(ev.Collected(claim=claim.id, reason=reason))
 
-    def _machines(self, claim: ClaimId) -> int:
-        """Return the number of machines of a claim, as its first starter reports it; each has a
+    def _nodes(self, claim: ClaimId) -> int:
+        """Return the number of nodes of a claim, as its first starter reports it; each has a
         processor."""
         known = self._table.claims.get(claim)
         return 1 if known is None else max(1, min(len(known.hosts), known.hold.processors))
@@ -547,7 +517,7 @@ class ClaimDriver:
         await asyncio.sleep(STRAYS_S)
         for entry in await self._listing():
             if not isinstance(entry, Ended) and entry.claim not in self._table.claims:
-                self._inbox.put_nowait(BatchFound(claim=ClaimId(entry.claim)))
+                self._inbox.put_nowait(ev.BatchFound(claim=ClaimId(entry.claim)))
 
     async def _listing(self) -> tuple[Listed, ...]:
         """Return the local manager's listing; retry until it answers: silence is no empty list."""
@@ -563,12 +533,12 @@ class ClaimDriver:
             entry = listed.get(claim)
             if entry is None:
                 record = await self._record_of(claim)
-                self._inbox.put_nowait(BatchUnlisted(claim=claim, record=record))
+                self._inbox.put_nowait(ev.BatchUnlisted(claim=claim, record=record))
             elif isinstance(entry, Ended):
                 await self._batch_ended(entry)
         for claim, entry in listed.items():
             if not isinstance(entry, Ended):
-                self._inbox.put_nowait(BatchFound(claim=claim))
+                self._inbox.put_nowait(ev.BatchFound(claim=claim))
 
     async def _sweep(self) -> None:
         """Remove the folders of claims that were forgotten `keep_s` ago."""

@@ -22,7 +22,7 @@ from koala_agent.placeholders.result_files import output_paths
 from koala_agent.starter_link.mailbox import Mailbox
 
 
-def no_input(_hold: Hold, _name: str = "") -> str:
+def no_input(_hold: Hold, _name: str) -> str:
     """Return no path: an input resolver for sites whose jobs read no file."""
     return ""
 
@@ -54,14 +54,14 @@ class ClaimSurroundings:
 
     `calendar` gives the seconds since the epoch, as the site's batch system counts them.
     `commit` writes to the store, one batch after the other.
-    `input_path` returns the path at which the claim's program will read its input file, empty when
-    it has none; the file may come later. `input_named` returns that of one of several input files.
+    `input_named` returns the path at which the claim's program will read an input file, which may
+    come later.
     `archive` waits for the staged files of its program, and returns None without any.
     `prepare_input` brings names and parts of files to their places. All raise LocalManagerError.
     `collect` returns what is missing, empty when everything was
     brought back; it is never cancelled, but the table waits no longer than its limit. `room_bytes`
     is the disk space that programs' files may use. With a `mailbox`, starters check in there, and
-    no port is opened; starters of this machine may have one of the connections `inherited`.
+    no port is opened.
     """
 
     store: Store
@@ -70,7 +70,6 @@ class ClaimSurroundings:
     folders: ClaimFolders
     calendar: Callable[[], float] = clock.unix_now
     clock: Callable[[], float] = clock.now
-    input_path: Callable[[Hold], str] = no_input
     input_named: Callable[[Hold, str], str] = no_input
     prepare_input: Callable[[Hold], Awaitable[None]] = nothing_to_copy
     archive: Callable[[Hold], Awaitable[Path | None]] = no_archive

@@ -32,11 +32,11 @@ from koala.common.runtime.structured_log import bind_to_all, configure_logging, 
 from koala.common.runtime.threads import keep_threads
 from koala.common.wire.grpc_shutdown import run_and_drain
 from koala.errors import ConfigError, DiskError, KoalaError, system_error_text
-from koala_agent.assembly import LiveSite, live_site
+from koala_agent.agent import Agent
+from koala_agent.assembly import LiveAgent, live_agent
 from koala_agent.config import read_config, read_configs
 from koala_agent.config_tables import Config
 from koala_agent.link.enrolment import join
-from koala_agent.site import Site
 from koala_agent.state_folder import PID_FILE, REGISTERED, STATUS_FILE
 from koala_agent.transport.ssh_host import SSHHosts
 
@@ -226,7 +226,9 @@ async def serve(configs: Sequence[Config], *, umask: int) -> int:
     process was started with."""
     manager = ServiceManager.of(os.environ)  # before anybody copies the environment
     hosts = SSHHosts(clock=clock.now)
-    lives = [live_site(one, hosts, version=software_version(), umask=umask) for one in configs]
+    lives = [
+        live_agent(config, hosts, version=software_version(), umask=umask) for config in configs
+    ]
     loop = asyncio.get_running_loop()
     keep_threads(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -244,33 +246,33 @@ async def serve(configs: Sequence[Config], *, umask: int) -> int:
 
 
 async def _serve_site(
-    live: LiveSite, config: Config, report: StateReport, *, is_alone: bool
+    live: LiveAgent, config: Config, report: StateReport, *, is_alone: bool
 ) -> int:
     """Run the agent of one site; return its part of the exit status. Each line of the log names the
     site, unless it `is_alone`."""
     if not is_alone:
         bind_to_all(site=config.agent.site)
-    site, agent = live.site, config.agent
-    log.info("agent.started", site=agent.site, daemon=agent.daemon, pid=os.getpid())
-    with announced(Path(agent.state_dir)):
+    settings = config.agent
+    log.info("agent.started", site=settings.site, daemon=settings.daemon, pid=os.getpid())
+    with announced(Path(settings.state_dir)):
         async with asyncio.TaskGroup() as group:
-            helpers = [group.create_task(_report_state(report, site, config))]
+            helpers = [group.create_task(_report_state(report, live.agent, config))]
             if live.serve_metrics is not None:
                 helpers.append(group.create_task(live.serve_metrics()))
-            finish = await site.run()
+            finish = await live.agent.run()
             for helper in helpers:
                 helper.cancel()
     if finish.is_refused:
         report.refuse(_place(config), finish.reason)
-        return _fail(f"{agent.daemon} refuses site {agent.site}: {finish.reason}", 1)
+        return _fail(f"{settings.daemon} refuses site {settings.site}: {finish.reason}", 1)
     log.info("agent.ended", reason=finish.reason)
     return 0
 
 
-def _end(manager: ServiceManager, lives: Sequence[LiveSite], reason: str) -> None:
+def _end(manager: ServiceManager, lives: Sequence[LiveAgent], reason: str) -> None:
     manager.stopping("jobs run on")
     for live in lives:
-        live.site.close(reason)
+        live.agent.close(reason)
 
 
 class StateReport:
@@ -303,12 +305,12 @@ class StateReport:
         notify("; ".join(f"{one}: {self._texts[one]}" for one in ordered))
 
 
-async def _report_state(report: StateReport, site: Site, config: Config) -> None:
+async def _report_state(report: StateReport, agent: Agent, config: Config) -> None:
     """Report the state of a site after its first attempt to register, and each change afterwards.
     `koala-agent status` reads the last state from a file."""
     path = Path(config.agent.state_dir) / STATUS_FILE
     reported = ""
-    trouble = await site.attempted()
+    trouble = await agent.attempted()
     while True:
         text = trouble or REGISTERED
         if text != reported:
@@ -316,7 +318,7 @@ async def _report_state(report: StateReport, site: Site, config: Config) -> None
                 path.write_text(text, encoding="utf-8")
             report.update(_place(config), text)
             reported = text
-        trouble = await site.trouble_changed()
+        trouble = await agent.trouble_changed()
 
 
 def _place(config: Config) -> str:

@@ -56,6 +56,7 @@ class Component:
     queue: str | None = None  # or partition
     account: str | None = None
     qos: str | None = None
+    reservation: str | None = None  # that exists at the site
     native: str | None = None
     start_type: str | None = None
     output_files: Sequence[str] = ()

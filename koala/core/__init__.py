@@ -28,7 +28,7 @@ Layers; a module imports only from its own layer or from a layer above it in thi
     digest       the checksum of the state that a replay must give again
     purge        ended jobs leave the state
     leases       leases of claims, and claims that are fenced when theirs expire
-    passes       released claims that tell no pass, as those of frozen starters
+    awaited_passes  released claims that tell no pass, as those of frozen starters
     invariants   checks between two events
 
 Not here by design: text for people and accounting (`koala.views`), and policies

@@ -145,9 +145,10 @@ def _check_tickets(state: State, job: Job, attempt: Attempt) -> None:
             assert ticket.is_ticket, f"{name} is not a ticket: {job.story}"
             sites = (member.site, *member.others)
             assert ticket.site in sites, f"{name} is at {ticket.site}: {job.story}"
-        booked = [one for name in member.tickets if (one := state.ledger[name]).begins_at]
-        assert len({one.site for one in booked}) == len(booked), f"{job.id} is booked twice"
-        assert not any(one.is_gated for one in booked), f"a booking of {job.id} is gated"
+        claims = [state.ledger[name] for name in member.tickets]
+        booked = [claim for claim in claims if claim.begins_at]
+        assert len({claim.site for claim in booked}) == len(booked), f"{job.id} is booked twice"
+        assert not any(claim.is_gated for claim in booked), f"a booking of {job.id} is gated"
 
 
 def _check_growth(state: State, job: Job, attempt: Attempt) -> None:

@@ -200,12 +200,18 @@ def files_arrive_at(state: State, job: Job, attempt: Attempt) -> Instant:
 def copies_to(state: State, member: Member, site: SiteName | None) -> tuple[TransferId, ...]:
     """Return the copies that bring a member's input files to one of its sites."""
     known = state.files.transfers
-    return tuple([one for one in member.transfers if one not in known or known[one].target == site])
+    return tuple(
+        [
+            copy_id
+            for copy_id in member.transfers
+            if copy_id not in known or known[copy_id].target == site
+        ]
+    )
 
 
 def copies_under_way(state: State, member: Member, site: SiteName | None) -> list[Transfer]:
     """Return those of them that have not arrived."""
-    copies = [state.files.transfers.get(one) for one in copies_to(state, member, site)]
+    copies = [state.files.transfers.get(copy_id) for copy_id in copies_to(state, member, site)]
     return [copy for copy in copies if copy is not None and not copy.is_done]
 
 

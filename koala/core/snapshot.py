@@ -221,12 +221,12 @@ class _Writer:
                 return ["r", self._numbers[value]]
             self._numbers[value] = len(self._numbers)
         kept = {}
-        for name, default, found in zip(
+        for name, default, content in zip(
             shape.names, shape.defaults, shape.values_of(value), strict=True
         ):
             # Only empty values are left out: any other default may change later.
-            if found or type(found) is not type(default) or found != default:
-                kept[name] = found if type(found) in _AS_THEY_ARE else self.plain(found)
+            if content or type(content) is not type(default) or content != default:
+                kept[name] = content if type(content) in _AS_THEY_ARE else self.plain(content)
         return ["s" if shape.is_shared else "o", shape.tag, kept]
 
 

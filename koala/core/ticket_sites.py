@@ -24,13 +24,13 @@ def tickets_at(state: State, member: Member, site: SiteName) -> list[ClaimId]:
     """Return the tickets of a component in the queue of a site, the oldest first, without its
     booking."""
     tickets = [state.ledger[name] for name in member.tickets]
-    return [one.id for one in tickets if one.site == site and not one.begins_at]
+    return [ticket.id for ticket in tickets if ticket.site == site and not ticket.begins_at]
 
 
 def booking_at(state: State, member: Member, site: SiteName) -> Claim | None:
     """Return the booking of a component at a site that has not begun."""
     tickets = [state.ledger[name] for name in member.tickets]
-    return next((one for one in tickets if one.site == site and one.begins_at), None)
+    return next((ticket for ticket in tickets if ticket.site == site and ticket.begins_at), None)
 
 
 def stands_in_line(state: State, member: Member, site: SiteName) -> bool:
@@ -44,8 +44,8 @@ def by_expected_wait(state: State, job: Job) -> list[Site]:
     """Return the sites, the shortest queue first: by the time after which one would start the
     largest component of a job, where all tell that, else by the jobs that wait for a processor."""
     sites = list(state.sites.values())
-    walls = [one.wall_time_s for one in job.spec.components]
-    run_s = max(FOREVER if one is None else one for one in walls)
+    walls = [component.wall_time_s for component in job.spec.components]
+    run_s = max(FOREVER if wall_s is None else wall_s for wall_s in walls)
     starts = [site.expected_wait_s(job.room_min[0], run_s) for site in sites]
     if None in starts:
         return sorted(sites, key=lambda site: site.reported_queued / site.facts.processors)

@@ -218,6 +218,14 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     ),
     _handed("qos", "string", "quality of service", "Koala", field="qos", read=fields.word),
     _handed(
+        "reservation",
+        "string",
+        "reservation that exists at the site, in which the component runs",
+        "Koala",
+        field="reservation",
+        read=fields.word,
+    ),
+    _handed(
         "tasksPerNode",
         "integer",
         "processes on each host, where a site can say so",

@@ -34,7 +34,8 @@ from koala.core.model.placement_queues import local_site
 from koala.core.model.replicas import Transfer
 from koala.core.model.values import FOREVER, FileName, Instant, JobId, SiteName
 from koala.core.pipeline.claiming_schedule import tries_left
-from koala.core.pipeline.placing import empty_grid_view, whole_request
+from koala.core.pipeline.placement_requests import whole_request
+from koala.core.pipeline.placing import empty_grid_view
 from koala.core.pipeline.refusals import avoided_sites, sites_closed_to, without_closed_sites
 from koala.core.pipeline.start_barrier import untried_members
 from koala.core.pipeline.tickets import why_not_queued
@@ -52,18 +53,27 @@ from koala.core.sites import is_usable
 from koala.core.splitting import describe_unsplit, empty_rooms, most_of
 from koala.core.state import State
 from koala.views.expected import expected_start, missed_deadline
-from koala.views.ports import port_ways
+from koala.views.ports import describe_routes, port_ways
 from koala.views.resizes import job_size
 from koala.views.units import counted, size
 from koala.views.waiting import SiteQueues, component_at, no_queues, span, wait_of_member
 
 
-def why(  # noqa: C901 - one line a phase
-    state: State, job_id: JobId, now: Instant, queues: SiteQueues = no_queues
-) -> list[str]:
+def why(state: State, job_id: JobId, now: Instant, queues: SiteQueues = no_queues) -> list[str]:
     """Explain why the job waits, or how it ended; `queues` has what sites tell of their local
     queues. Raises KeyError for an unknown job."""
     job = state.jobs[job_id]
+    lines = _why(state, job, now, queues)
+    if isinstance(job.phase, Placing | Claiming | Queued):
+        attempt = job.attempt
+        placed = [m.site for m in attempt.present if m.site] if attempt is not None else []
+        lines += filter(None, [describe_routes(job.spec, state, placed)])
+    return lines
+
+
+def _why(  # noqa: C901 - one line a phase
+    state: State, job: Job, now: Instant, queues: SiteQueues
+) -> list[str]:
     match job.phase:
         case Waiting(on=on):
             return [_awaited(state, job, before) for before in on]

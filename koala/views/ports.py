@@ -1,15 +1,48 @@
-"""Ways to the ports of a job's components, as they were tried and used."""
+"""Ways to the ports of a job's components, and routes between its sites, as they were tried and
+used."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from itertools import combinations
 
 from msgspec.structs import replace
 
 from koala.core.model.job import Attempt, Job, Member
-from koala.core.model.values import claim_numbers
+from koala.core.model.job_spec import JobSpec
+from koala.core.model.tcp_paths import is_one_world
+from koala.core.model.values import SiteName, claim_numbers
+from koala.core.state import State
 from koala.views.records import jobs
 from koala.views.units import counted, size
+
+ROUTES_SHOWN, SITES_MAX = 3, 50
+"""The rest of a large grid is not told."""
+
+
+def describe_routes(spec: JobSpec, state: State, placed: Sequence[SiteName] = ()) -> str:
+    """Say what is known of the routes between the sites of a job that needs them, where it was
+    placed or may be; empty if all are open."""
+    if not (spec.connect or is_one_world(spec)):
+        return ""
+    named: Collection[SiteName | None] = placed or [part.site for part in spec.components]
+    anywhere = [name for name, site in state.sites.items() if site.facts.admits(spec.owner)]
+    sites = [name for name in sorted(anywhere) if None in named or name in named]
+    routes: dict[str, list[str]] = {"closed": [], "never tried": [], "open": []}
+    for pair in combinations(sites[:SITES_MAX], 2):
+        one_way = [end in state.sites[start].unreached for start, end in (pair, pair[::-1])]
+        untried = "open" if pair in state.files.round_trips else "never tried"
+        routes["closed" if any(one_way) else untried].append(" and ".join(pair))
+    if not routes["closed"] and not routes["never tried"]:
+        return ""
+    for pairs in routes.values():
+        if len(pairs) > ROUTES_SHOWN:
+            pairs[ROUTES_SHOWN:] = [f"{len(pairs) - ROUTES_SHOWN} more"]
+    known = [f"{what} between {', '.join(pairs)}" for what, pairs in routes.items() if pairs]
+    return (
+        "needs a route between the nodes of its sites (MPI and connect do not go through the"
+        f" grid): {'; '.join(known)}"
+    )
 
 
 def port_ways(job: Job, attempt: Attempt | None) -> tuple[jobs.PortWay, ...]:

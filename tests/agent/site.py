@@ -222,7 +222,7 @@ async def a_site(
     scratch: Path | None = None,
     python: Path | None = None,
     kind: str = "",
-    input_path: Callable[[Hold], str] = no_input,
+    input_named: Callable[[Hold, str], str] = no_input,
     archive: Callable[[Hold], Awaitable[Path | None]] = no_archive,
     room_bytes: Callable[[], float] = lambda: math.inf,
 ) -> AsyncIterator[Site]:
@@ -261,7 +261,7 @@ async def a_site(
             manager=manager,
             folders=folders,
             commit=commit,
-            input_path=input_path,
+            input_named=input_named,
             archive=archive,
             room_bytes=room_bytes,
         ),

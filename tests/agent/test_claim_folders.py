@@ -37,7 +37,7 @@ def test_a_claim_gets_a_whole_starter_whatever_became_of_the_installed_one(
     claim = Claim(hold=hold, secret="s", state=Asked(grace_until=0.0))
 
     def prepare() -> None:
-        order = Preparation(claim=claim, port=1, leases=LeaseTimes(), input_path="")
+        order = Preparation(claim=claim, port=1, leases=LeaseTimes())
         (placeholder,) = folders.prepare([order])
         assert isinstance(placeholder, Placeholder)
 
@@ -72,7 +72,6 @@ def test_claims_of_one_call_share_a_look_at_the_starter_and_not_their_errors(
             claim=Claim(hold=a_shell_hold("true", claim), secret="s", state=Asked(grace_until=0.0)),
             port=1,
             leases=LeaseTimes(),
-            input_path="",
         )
         for claim in claims
     ]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import SkipTest
@@ -159,28 +157,3 @@ async def test_one_component_by_open_mpi(
             assert part["end"]["statuses"][3] == 9, part
     outputs = [open_mpi_program.parent / f"out-alpha.{process}" for process in range(12)]
     assert all("of 12 on" in output.read_text() for output in outputs)
-
-
-# Programs that meet by themselves ------------------------------------------------------------
-
-
-async def example(grid: Grid, name: str, *, sites: tuple[str, ...]) -> None:
-    """An example's description, its components at these sites in turn."""
-    text = (EXAMPLES / name).read_text(encoding="utf-8")
-    text = re.sub(r"\(resourceManagerContact = \w+\)", "", text)
-    parts = text.split("(maxWallTime")
-    text = parts[0] + "".join(
-        f"(resourceManagerContact = {site})(maxWallTime{part}"
-        for site, part in zip(itertools.cycle(sites), parts[1:], strict=False)
-    )
-    definitions = {"HERE": str((EXAMPLES / name).parent), "PYTHON": sys.executable}
-    for variable, value in definitions.items():
-        text = re.sub(rf"\$\({variable}[^)]*\)", value, text)
-    await finished(grid, text)
-
-
-async def test_an_all_reduce_by_the_environment_of_torch(
-    grid: tuple[Grid, dict[str, System]],
-) -> None:
-    """Eight processes over a Slurm cluster and a Grid Engine cell."""
-    await example(grid[0], "allreduce/allreduce.rsl", sites=("alpha", "delta"))

@@ -17,7 +17,7 @@ import psutil
 
 from tests.cli.command import LIMIT_S, environment, koala_here
 from tests.harness.children import program_of
-from tests.harness.forked import Process, Surroundings, forks, start
+from tests.harness.forked import Process, Surroundings, start
 
 GRID = """
 [parameters]
@@ -73,9 +73,7 @@ class Up:
 
 
 @contextmanager
-def up(
-    folder: Path, text: str | None = GRID, *, by_exec: bool = False, has_page: bool = False
-) -> Iterator[Up]:
+def up(folder: Path, text: str | None = GRID, *, has_page: bool = False) -> Iterator[Up]:
     """`koala up` on a grid file, or on its own grid; Ctrl-C ends it, if it still runs then."""
     path = folder / "grid.toml"
     if text is not None:
@@ -87,9 +85,7 @@ def up(
     around = Surroundings(
         stdout=out.writer, stderr=error.writer, environment=environment(TMPDIR=str(folder))
     )
-    is_forked = forks() and not by_exec
-    program = program_of("tests.harness.forked_grid" if is_forked else "koala.cli.main")
-    process = start(program, *words, around=around, by_exec=by_exec)
+    process = start(program_of("koala.cli.main"), *words, around=around, by_exec=True)
     out.writer.close()
     error.writer.close()
     said: list[str] = []

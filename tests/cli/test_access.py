@@ -24,7 +24,7 @@ HELLO = "&(executable=/bin/echo)(arguments=hello)(jobType=single)"
 
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    with up(tmp_path_factory.mktemp("up"), ONE_SITE, by_exec=True) as running:  # for lists of words
+    with up(tmp_path_factory.mktemp("up"), ONE_SITE) as running:  # for lists of words
         yield running
 
 

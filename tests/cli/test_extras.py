@@ -109,7 +109,7 @@ def in_one_process(commands: list[tuple[str, ...]]) -> list[tuple[int, str, str]
 def test_a_grid_runs_jobs_without_the_extra(tmp_path: Path) -> None:
     job = tmp_path / "job.rsl"
     job.write_text("&(executable=/bin/true)(count=2)", encoding="utf-8")
-    with up(tmp_path, ONE_SITE, by_exec=True) as grid:
+    with up(tmp_path, ONE_SITE) as grid:
         (journal,) = Path(grid.said_state()).rglob("journal.db")
         at = ("--address", grid.address)
         submitted, listed, replayed = in_one_process(

@@ -24,7 +24,7 @@ from koala.core.state import State
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
-KNOWN = "126f9126eaf7181769192ac61114466f35270fdca6599cee79dbbb4fadb61579"
+KNOWN = "d176a6fe0f29069e27ca9cdeee7d8c40da2710039f710c68d4cb91e3c60b0846"
 NOT_COVERED = {"policies", "recorder", "actions", "is_changed", "successors", "usage", "malleable"}
 """Attributes of the state that the next event needs not, or that the jobs tell."""
 COUNTED = {"jobs", "ended", "forgotten", "keys", "keys_forgotten", "scanner"}

@@ -17,7 +17,7 @@ from tests.tidy.sources import ROOT
 
 PAGE = ROOT / "docs" / "guides" / "frameworks.md"
 ENVIRONMENTS = ROOT / "build" / "frameworks"
-COMPONENTS = {"dask": "scheduler", "torchrun": "first", "flower": "superlink", "muscle3": "sea"}
+COMPONENTS = {"dask": "scheduler", "torchrun": "0", "flower": "superlink", "muscle3": "sea"}
 """The component of each example that prints the result."""
 REQUIREMENTS = {"dask": "dask", "torchrun": "torch", "flower": "flower", "muscle3": "muscle3"}
 """The environment of each example."""

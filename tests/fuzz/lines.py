@@ -27,8 +27,9 @@ from koala_agent.starter.node.state_machine import NodeMachine
 from koala_agent.starter.state_machine.starter import StarterMachine
 from koala_agent.starter_link import listener as starters
 from koala_agent.starter_link.codec import record_of
+from tests.agent.claims.table_script import CLAIM
 from tests.fuzz.hostile_values import spoilt_line, spoilt_object
-from tests.fuzz.tables import CLAIM, NONCE, a_table, require_storable
+from tests.fuzz.tables import NONCE, a_table, require_storable
 from tests.fuzz.target import Target
 
 END = {"kind": "exited", "reason": "", "statuses": [0], "cpu_s": 1.0, "memory_bytes": 5,

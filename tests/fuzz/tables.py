@@ -8,8 +8,8 @@ import msgspec
 
 from koala.common.protocol import messages
 from koala.common.protocol.codec import FROM_AGENT
-from koala.common.protocol.messages import Arm, ArmNumber, Hold, Peer, Program
-from koala.common.protocol.names import ClaimId, SiteName
+from koala.common.protocol.messages import Hold, Program
+from koala.common.protocol.names import SiteName
 from koala.common.wire.v1 import link_pb2 as pb
 from koala.errors import SpecError
 from koala_agent.claims.events import (
@@ -27,8 +27,8 @@ from koala_agent.claims.states import Claim, inventory_of
 from koala_agent.claims.table import ClaimTable
 from koala_agent.link import codec
 from koala_agent.starter_link import codec as starter_codec
+from tests.agent.claims.table_script import CLAIM, NUMBER, an_arm
 
-CLAIM = ClaimId("j1/1/0/1")
 NONCE = "n"
 FACTS = codec.SiteDescription(
     version="1",
@@ -60,24 +60,8 @@ def a_table(*, is_bound: bool = True) -> Table:
     if is_bound:
         table.tell(CheckedIn(claim=CLAIM, nonce=NONCE))
         table.tell(an_arm())
-        number = ArmNumber(epoch=1, counter=1)
-        table.tell(StarterArmed(claim=CLAIM, nonce=NONCE, number=number))
+        table.tell(StarterArmed(claim=CLAIM, nonce=NONCE, number=NUMBER))
     return table
-
-
-def an_arm() -> Arm:
-    peer = Peer(
-        port=20_000,
-        component=0,
-        label="",
-        site="x",
-        processors=1,
-        processes=1,
-        address="a",
-        claim=CLAIM,
-    )
-    number = ArmNumber(epoch=1, counter=1)
-    return Arm(claim=CLAIM, number=number, release_at=100.0, late_s=2.0, peers=(peer,))
 
 
 def require_storable(outputs: list[Output]) -> None:

@@ -110,20 +110,18 @@ class _Child:
         self.report.close()
 
 
-def serve(
-    control: socket.socket, listener: socket.socket | None = None, kind: str = ""
-) -> Order | None:
+def serve(control: socket.socket, listener: socket.socket, kind: str = "") -> Order | None:
     """Return in each forked process its order, and None in the server at its end. With a kind, how
     a process of this server ended too early is written to standard error."""
     return _Server(control, listener, kind).serve()
 
 
 class _Server:
-    def __init__(self, control: socket.socket, listener: socket.socket | None, kind: str) -> None:
+    def __init__(self, control: socket.socket, listener: socket.socket, kind: str) -> None:
         self._kind = kind
         self._control = control
         self._listener = listener
-        self._sources = [one for one in (control, listener) if one is not None]
+        self._sources = (control, listener)
         self._children: dict[int, _Child] = {}
         """By the descriptor of the process, which is ready at its end."""
         self._launched: dict[int, _Child] = {}
@@ -149,7 +147,7 @@ class _Server:
                     return None
                 *streams, told = descriptors
                 asked = self._fork(Order.decode(text), streams, socket.socket(fileno=told))
-            elif self._listener is not None and self._listener.fileno() in ready:
+            elif self._listener.fileno() in ready:
                 asked = self._launch(self._listener)
             else:
                 continue

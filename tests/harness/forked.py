@@ -23,12 +23,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, ParamSpec, TypeAlias
 
-from tests.harness.fork_server import STREAMS, Order, run, serve
+from tests.harness.fork_server import Order
 from tests.harness.launch import launch_words, say_status
 
 ROOT = Path(__file__).parents[2]
@@ -308,34 +308,6 @@ def _as_stream(source: socket.socket | int) -> IO[bytes]:
     """Open a socket, which is left to the stream, or another descriptor as a stream."""
     descriptor = os.dup(source) if isinstance(source, int) else source.detach()
     return os.fdopen(descriptor, "r+b", buffering=0)
-
-
-def become_own_server() -> None:
-    """Fork this process, which has imported Koala already, as the server of what it starts.
-
-    It must have one thread and no channel of gRPC, as a fork server has.
-    """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    server = os.fork()
-    if server == 0:
-        ours.close()
-        _leave_streams()
-        order = serve(theirs)
-        if order is None:
-            os._exit(0)
-        run(order)
-        raise SystemExit
-    theirs.close()
-    _controls[:] = [ours]
-    atexit.register(_end_server, ours, partial(os.waitpid, server, 0))
-
-
-def _leave_streams() -> None:
-    """Leave the session and the streams of the process that this one was forked from."""
-    os.setsid()
-    with Path(os.devnull).open("r+b", buffering=0) as null:
-        for number in range(STREAMS):
-            os.dup2(null.fileno(), number)
 
 
 def _end_server(control: socket.socket, wait: Callable[[], object]) -> None:

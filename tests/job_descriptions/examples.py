@@ -336,3 +336,26 @@ UNEVALUABLE: list[str] = [
     "&(DATADIR=(X /data))(b=$(DATADIR))",
     '&(rsl_substitution=(TOPDIR /t)(DATADIR $(TOPDIR)"/data"))',
 ]
+
+WHOLE = (
+    """+(priority=high)(name="é (1)")(distinct=yes)(after=j1 j22:any)(group=physics)(length=2500.5)
+    (inputFile=(data/one 10K) "two é")(inputMode=whole)(deadline="+0.5")(hint=io 0.25)
+    (mips=0.000001)(maxHold=0.5)(quorum=1)(redundancy=2)(retry=3)(rerun=no)(progress=SQ)(asynchrony=0.1)
+    (deviation=7)(connect=(all 29500)(1 left 80))
+    (notify=(topic a.b)(on end)(command /bin/told "a b" ""))
+    (&(executable="/bin/x y")(arguments=a "b c" "" "--" "a\"\"b" "'" "$(X)" "(*)" "é\n")
+      (directory=/home)(environment=(A b)(_c1 "d\"\"e")(EMPTY ""))(stdin=in)(stdout="o u")
+      (stderr=err)(count=8)(hostCount=2)(jobType=single)(resourceManagerContact=delft)(label=left)
+      (subjobStartType=loose-barrier)(maxWallTime=10)(maxCpuTime=5)(minMemory=100)(maxMemory=200)
+      (queue=short)(project=p1)(qos=high)(reservation=r1)(tasksPerNode=4)(gpus=3)(gpuType=a100)
+      (cpusPerTask=2)(constraint="[a|b]*2")(licenses=matlab (a.b@c 2))(exclusive=yes)
+      (native="-l 'a b=1'")
+      (outputFile=a.dat "logs/b c")(stage=yes)(outputs="run/*.[c]")(rate=0.5)(resizeSignal=USR1)
+      (ports=DB:5432 A_1:1)(inputs=g (h/i 2M)))
+    (&(executable=b)(label="right 'é")(sites=delft vu)(jobType=mpi)(stage=code "x y"))""",
+    "&(executable=a)(totalCount=24)(minCount=4)(maxCount=12)(maxComponents=5)",
+    "&(executable=a)(totalCount=24)(malleable=yes)(minTotalCount=2)(progress=free)",
+    "&(executable=a)(deadline=2030-01-01T00:00:00.5Z)(inputFile=f)(inputMode=chunk)(hint=cpu)",
+    "&(executable=a)(maxTime=90)(count=1000)(subjobStartType=no-barrier)(priority=low)",
+)
+"""Jobs that together have every attribute of a job."""

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from koala.errors import SpecError
 from koala.job_descriptions import canonical_json, evaluate, parse, unparse
+from koala.job_descriptions.lexer import Lexer
+from koala.job_descriptions.tree import AnyNode, Compound
 from tests.job_descriptions.examples import EVALUATED, REFUSED, TREES, UNEVALUABLE
+from tests.job_descriptions.outcomes import outcome
+
+PIECES = (
+    *"+&|()=<>!\"'^#$*?~ \t\n\r\0\x0bab1é",
+    "(*", "*)", "$(", "<=", "!=", '""', "&(", ")(", "rsl_substitution=", "(A a)", "$(A)", "count=",
+    "executable=", "+(&(", "))", "environment=(", "deadline=", "inputFile=(f 1K)", "label=x",
+)  # fmt: skip
+"""Of texts that are nearly RSL, and sometimes are."""
 
 
 @pytest.mark.parametrize(("text", "tree"), TREES)
@@ -47,6 +60,30 @@ def test_an_unparsed_tree_parses_to_the_same_tree(pretty: bool) -> None:
     for text, _ in TREES:
         tree = parse(text)
         assert parse(unparse(tree, pretty=pretty)) == tree, text
+
+
+@given(text=st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
+@example(text="""&(a=b'c''d'"e"f)( g\n=\t"h" i )""")
+@example(text='+(a="b)(&(c=d""e)(f=(g=h)))')
+@example(text="&(a=b)(c=" + "d" * 50_000)
+def test_relations_read_as_one_piece_give_the_tree_and_the_error_of_their_tokens(text: str) -> None:
+    """`Lexer.relation` is a second grammar of a small part of the language."""
+    piecewise = outcome(lambda: parse(text))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Lexer, "relation", lambda _: None)
+        by_tokens = outcome(lambda: parse(text))
+    if isinstance(by_tokens, SpecError):
+        assert isinstance(piecewise, SpecError)
+        assert (piecewise.message, piecewise.position) == (by_tokens.message, by_tokens.position)
+    else:
+        assert piecewise == by_tokens
+        assert [*_offsets(piecewise.root)] == [*_offsets(by_tokens.root)]
+
+
+def _offsets(node: AnyNode) -> Iterator[int]:
+    yield node.offset
+    for value in node.operands if isinstance(node, Compound) else getattr(node, "values", ()):
+        yield from _offsets(value)
 
 
 def test_the_canonical_tree_has_exactly_this_form() -> None:

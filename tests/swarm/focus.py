@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from koala.core.model.job_spec import InputFile, InputMode, JobSpec, StartType
 from koala.core.model.values import FileName, JobId, Priority, Seconds
+from tests.swarm.scenario import Scenario
 from tests.swarm.system.faults import Chances, Incident
 
-if TYPE_CHECKING:
-    from tests.swarm.scenario import Scenario
-
-Focus: TypeAlias = "Callable[[Random, Scenario], Scenario]"
+Focus: TypeAlias = Callable[[Random, Scenario], Scenario]
 EVERY = 5
 """One in so many seeds is focused."""
 ENDINGS_EVERY = REFUSALS_EVERY = 20

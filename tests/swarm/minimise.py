@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from koala.core.model.values import JobId, SiteName
+from tests.swarm.drawing.seed import draw
 from tests.swarm.run import Run
-from tests.swarm.scenario import Scenario, draw
+from tests.swarm.scenario import Scenario
 from tests.swarm.system.faults import HAPPENING, Fault
 
 RUNS_MAX = 150

@@ -17,9 +17,10 @@ from koala.core.model.values import ClaimId, Instant, JobId, Seconds
 from koala.core.policy_api import Policies
 from koala.core.scheduler import Scheduler
 from tests.swarm.breach import parts, require
+from tests.swarm.drawing.seed import draw
 from tests.swarm.foreign import policies_of
 from tests.swarm.oracle import Oracle
-from tests.swarm.scenario import BANDWIDTH_BPS, Scenario, draw
+from tests.swarm.scenario import BANDWIDTH_BPS, Scenario
 from tests.swarm.system.faults import FaultPlan
 from tests.swarm.system.journals import notices_of, replayed
 from tests.swarm.system.world import OPERATOR, World

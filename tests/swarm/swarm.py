@@ -18,8 +18,10 @@ from itertools import count, islice
 from multiprocessing import get_context
 
 from koala.common.runtime.child_lifetime import serve
+from tests.swarm.drawing.busy import BOOKED_FIRST, BUSY_FIRST
+from tests.swarm.drawing.seed import draw
 from tests.swarm.run import Run
-from tests.swarm.scenario import BOOKED_FIRST, BUSY_FIRST, Scenario, draw
+from tests.swarm.scenario import Scenario
 
 BUSY_SHARE = 20
 """One seed in so many of a short campaign is of busy sites: it takes three times as long."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.swarm import minimise
+from tests.swarm.drawing.seed import draw
 from tests.swarm.mutants import MUTANTS
-from tests.swarm.scenario import draw
 
 
 def test_all_that_is_not_needed_is_left_out() -> None:

@@ -9,29 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from koala.common.protocol.messages import (
-    Acknowledge,
-    Arm,
-    ArmNumber,
-    ClaimEnd,
-    EndKind,
-    Hold,
-    Hosts,
-    KvAnswer,
-    KvGet,
-    KvPut,
-    Pace,
-    PathsReport,
-    Ping,
-    Pong,
-    PortsUsed,
-    Progress,
-    Release,
-    Resize,
-    Stop,
-    ToDaemon,
-    TryPaths,
-)
+from koala.common.protocol import messages
 from koala.common.protocol.names import ClaimId
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.settings import LeaseTimes
@@ -46,7 +24,7 @@ class HoldOrdered(msgspec.Struct, frozen=True, kw_only=True):
     why the site can accept no new claim now, empty when it can. A booked one begins in
     `begins_in_s`."""
 
-    hold: Hold
+    hold: messages.Hold
     secret: str
     shortage: str = ""
     begins_in_s: float = 0.0
@@ -70,11 +48,11 @@ class CheckedIn(msgspec.Struct, frozen=True, kw_only=True):
 
     claim: ClaimId
     nonce: str
-    armed: ArmNumber | None = None
+    armed: messages.ArmNumber | None = None
     passed_at: float | None = None
-    end: ClaimEnd | None = None
+    end: messages.ClaimEnd | None = None
     address: str = ""
-    hosts: Hosts = ()
+    hosts: messages.Hosts = ()
 
 
 class StarterArmed(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +60,7 @@ class StarterArmed(msgspec.Struct, frozen=True, kw_only=True):
 
     claim: ClaimId
     nonce: str
-    number: ArmNumber
+    number: messages.ArmNumber
 
 
 class StarterPassed(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +76,7 @@ class StarterEnded(msgspec.Struct, frozen=True, kw_only=True):
 
     claim: ClaimId
     nonce: str
-    end: ClaimEnd
+    end: messages.ClaimEnd
 
 
 class StarterLost(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +91,14 @@ class StarterSaid(msgspec.Struct, frozen=True, kw_only=True):
     numbers."""
 
     nonce: str
-    message: PathsReport | PortsUsed | Progress | Ping | KvPut | KvGet
+    message: (
+        messages.PathsReport
+        | messages.PortsUsed
+        | messages.Progress
+        | messages.Ping
+        | messages.KvPut
+        | messages.KvGet
+    )
 
     @property
     def claim(self) -> ClaimId:
@@ -133,7 +118,7 @@ class SubmitFailed(msgspec.Struct, frozen=True, kw_only=True):
     claim: ClaimId
     reason: str
     is_transient: bool
-    kind: EndKind = EndKind.FAILED
+    kind: messages.EndKind = messages.EndKind.FAILED
     again_s: float = 0.0
 
 
@@ -182,15 +167,15 @@ class Woken(msgspec.Struct, frozen=True, kw_only=True):
 
 Event: TypeAlias = (
     HoldOrdered
-    | TryPaths
-    | Arm
-    | Release
-    | Resize
-    | Pace
-    | Stop
-    | Acknowledge
-    | Pong
-    | KvAnswer
+    | messages.TryPaths
+    | messages.Arm
+    | messages.Release
+    | messages.Resize
+    | messages.Pace
+    | messages.Stop
+    | messages.Acknowledge
+    | messages.Pong
+    | messages.KvAnswer
     | WantedComplete
     | LeasesSet
     | CheckedIn
@@ -259,7 +244,7 @@ class Collect(msgspec.Struct, frozen=True, kw_only=True):
 class SendToDaemon(msgspec.Struct, frozen=True, kw_only=True):
     """Send a message if there is a session; otherwise the next inventory covers it."""
 
-    message: ToDaemon
+    message: messages.ToDaemon
 
 
 class Adopted(msgspec.Struct, frozen=True, kw_only=True):
@@ -285,14 +270,14 @@ ToStarter: TypeAlias = (
     Adopted
     | Dismissed
     | EndNoted
-    | TryPaths
-    | Arm
-    | Release
-    | Resize
-    | Pace
-    | Stop
-    | Pong
-    | KvAnswer
+    | messages.TryPaths
+    | messages.Arm
+    | messages.Release
+    | messages.Resize
+    | messages.Pace
+    | messages.Stop
+    | messages.Pong
+    | messages.KvAnswer
 )
 
 

@@ -12,17 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from koala.common.protocol.messages import (
-    ArmNumber,
-    ClaimEnd,
-    Hold,
-    Hosts,
-    KvPut,
-    Release,
-    Report,
-    ReportState,
-    Resize,
-)
+from koala.common.protocol import messages
 from koala.common.protocol.names import ClaimId
 
 
@@ -45,7 +35,7 @@ class Asked(_State, frozen=True, tag="Asked"):
 class Withdrawing(_State, frozen=True, tag="Withdrawing"):
     """Never bound and never will be; the local manager has not confirmed that nothing is left."""
 
-    end: ClaimEnd
+    end: messages.ClaimEnd
     due_at: float
 
 
@@ -59,7 +49,7 @@ class Armed(_State, frozen=True, tag="Armed"):
     """Its starter has promised not to abort before D of this Arm."""
 
     nonce: str
-    number: ArmNumber
+    number: messages.ArmNumber
 
 
 class Passed(_State, frozen=True, tag="Passed"):
@@ -75,7 +65,7 @@ class Stopping(_State, frozen=True, tag="Stopping"):
 
     nonce: str
     passed_at: float | None
-    end: ClaimEnd
+    end: messages.ClaimEnd
     due_at: float
     fence_at: float | None = None
 
@@ -85,7 +75,7 @@ class Ended(_State, frozen=True, tag="Ended"):
 
     nonce: str
     passed_at: float | None
-    end: ClaimEnd
+    end: messages.ClaimEnd
     due_at: float
     collects: bool
 
@@ -95,14 +85,14 @@ class Collecting(_State, frozen=True, tag="Collecting"):
 
     nonce: str
     passed_at: float | None
-    end: ClaimEnd
+    end: messages.ClaimEnd
     due_at: float
 
 
 class Gone(_State, frozen=True, tag="Gone"):
     """No process, no batch job; the daemon has not acknowledged."""
 
-    end: ClaimEnd
+    end: messages.ClaimEnd
     due_at: float
     nonce: str = ""
     passed_at: float | None = None
@@ -119,14 +109,14 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     `address` and `hosts` the place at which its starter checked in, `resize` the newest order of
     its kind."""
 
-    hold: Hold
+    hold: messages.Hold
     secret: str
     state: State
-    release: Release | None = None
-    resize: Resize | None = None
+    release: messages.Release | None = None
+    resize: messages.Resize | None = None
     values: dict[str, str] = {}
     address: str = ""
-    hosts: Hosts = ()
+    hosts: messages.Hosts = ()
 
     @property
     def id(self) -> ClaimId:
@@ -134,16 +124,16 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         return self.hold.claim
 
 
-def report_of(claim: Claim) -> Report:
+def report_of(claim: Claim) -> messages.Report:
     """Return the report of a claim in its present state."""
     state = claim.state
     match state:
         case Asked() | Withdrawing():
-            return Report(claim=claim.id, state=ReportState.ASKED)
+            return messages.Report(claim=claim.id, state=messages.ReportState.ASKED)
         case Gone(end=end, nonce=nonce, passed_at=passed_at):
-            return Report(
+            return messages.Report(
                 claim=claim.id,
-                state=ReportState.GONE,
+                state=messages.ReportState.GONE,
                 nonce=nonce,
                 passed_at=passed_at,
                 end=end,
@@ -151,10 +141,10 @@ def report_of(claim: Claim) -> Report:
         case Granted() | Armed() | Passed() | Stopping() | Ended() | Collecting():
             passed_at = passed_at_of(state)
             armed = state.number if isinstance(state, Armed) else None
-            unpassed = ReportState.GRANTED if armed is None else ReportState.ARMED
-            return Report(
+            unpassed = messages.ReportState.GRANTED if armed is None else messages.ReportState.ARMED
+            return messages.Report(
                 claim=claim.id,
-                state=unpassed if passed_at is None else ReportState.PASSED,
+                state=unpassed if passed_at is None else messages.ReportState.PASSED,
                 nonce=state.nonce,
                 armed=armed,
                 passed_at=passed_at,
@@ -163,17 +153,26 @@ def report_of(claim: Claim) -> Report:
             )
 
 
-def inventory_of(claims: Iterable[Claim]) -> list[Report | KvPut]:
+def inventory_of(claims: Iterable[Claim]) -> list[messages.Report | messages.KvPut]:
     """Return all reports and all stored values: the start of a session."""
-    reports: list[Report | KvPut] = []
+    reports: list[messages.Report | messages.KvPut] = []
     for claim in claims:
         reports.append(report_of(claim))
         if not isinstance(claim.state, Gone):
             reports += [
-                KvPut(claim=claim.id, request=0, name=name, value=value)
+                messages.KvPut(claim=claim.id, request=0, name=name, value=value)
                 for name, value in claim.values.items()
             ]
     return reports
+
+
+def waits_of(claims: Iterable[Claim]) -> tuple[messages.Wait, ...]:
+    """Return the waits of claims that the local queue has not taken so far, with the reason."""
+    return tuple(
+        messages.Wait(claim=claim.id, reason=claim.state.trouble)
+        for claim in claims
+        if isinstance(claim.state, Asked) and claim.state.submit_at is not None
+    )
 
 
 def due_at_of(state: State) -> float | None:

@@ -60,40 +60,8 @@ from koala.common.protocol.messages import (
 )
 from koala.common.protocol.names import ClaimId, is_claim_id
 from koala_agent.claims import ends as claim_ends
-from koala_agent.claims import tickets
-from koala_agent.claims.events import (
-    Adopted,
-    BatchEnded,
-    BatchFound,
-    BatchUnlisted,
-    CheckedIn,
-    Collect,
-    Collected,
-    Dismissed,
-    EndNoted,
-    Event,
-    Forget,
-    GateFailed,
-    HoldOrdered,
-    LeasesSet,
-    Left,
-    Output,
-    SendToDaemon,
-    SendToStarter,
-    SetGate,
-    StarterArmed,
-    StarterEnded,
-    StarterLost,
-    StarterPassed,
-    StarterSaid,
-    StoreClaim,
-    Submit,
-    SubmitFailed,
-    ToStarter,
-    WantedComplete,
-    Withdraw,
-    Woken,
-)
+from koala_agent.claims import events as ev
+from koala_agent.claims import refusals
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.claims.pending_requests import PendingRequests
 from koala_agent.claims.settings import LeaseTimes, Limits
@@ -114,6 +82,7 @@ from koala_agent.claims.states import (
     inventory_of,
     passed_at_of,
     report_of,
+    waits_of,
 )
 from koala_agent.lrm.local_manager import CANCELLED, EndCause
 from koala_agent.starter.state_machine.clock_offset import ClockOffset
@@ -147,9 +116,6 @@ VALUES_MAX = 1_000
 REFUSED_TOLD_S = 3600.0
 """How long the refusal of a ticket is told."""
 
-USERS_SHOWN = 5
-"""Users that are named in a refusal."""
-
 
 RESTARTED = "submitted again after a restart of the agent"
 
@@ -170,7 +136,7 @@ class ClaimTable:
     ) -> None:
         self._limits = limits
         self._leases = leases
-        self._out: list[Output] = []
+        self._out: list[ev.Output] = []
         self._now = now
         self._pending = PendingRequests()
         self._connected: dict[ClaimId, str] = {}
@@ -188,7 +154,7 @@ class ClaimTable:
         for claim in restored:
             self._put(self._restored(claim))
 
-    def handle(self, event: Event, now: float) -> list[Output]:
+    def handle(self, event: ev.Event, now: float) -> list[ev.Output]:
         """Handle one event; return its outputs in order: the driver carries out writes first."""
         self._now = now
         self._out = []
@@ -206,11 +172,16 @@ class ClaimTable:
     @property
     def trouble(self) -> str:
         """Words for the site's administrator about tickets that the local queue does not take, or
-        that were refused a while ago; empty for none."""
+        that were refused a while ago; empty for none. What cannot be booked for an instant is no
+        trouble of the site."""
         at, reason = self._refused
         is_told = bool(reason) and self._now - at < REFUSED_TOLD_S
         refused = f"a claim that was to wait here was refused: {reason}" if is_told else ""
-        return tickets.trouble(self.claims.values()) or refused
+        holds = [claim for claim in self.claims.values() if claim.hold.waits]
+        failing = waits_of(claim for claim in holds if not claim.hold.begins_at)
+        if failing:
+            return f"{len(failing)} claims cannot be queued now: {failing[0].reason}"
+        return refused
 
     def inventory(self) -> list[Report | KvPut]:
         """Return all reports and all stored values, for the start of a session."""
@@ -218,54 +189,49 @@ class ClaimTable:
 
     def secret(self, claim: ClaimId) -> str | None:
         """Return the secret that a starter of this claim must prove; None for an unknown claim."""
-        found = self.claims.get(claim)
-        return None if found is None else found.secret
+        known = self.claims.get(claim)
+        return None if known is None else known.secret
 
     # Which event goes where ------------------------------------------------------------------
 
-    def _dispatch(self, event: Event) -> None:
+    def _dispatch(self, event: ev.Event) -> None:  # noqa: C901 - a line a kind
         match event:
-            case HoldOrdered() | TryPaths() | Arm() | Release() | Resize() | Pace():
+            case ev.HoldOrdered():
+                self._hold(event)
+            case TryPaths() | Arm() | Release() | Resize() | Pace() | Stop() | Acknowledge():
                 self._on_order(event)
-            case Stop() | Acknowledge():
-                self._on_order(event)
-            case WantedComplete() | LeasesSet():
-                self._on_session(event)
-            case CheckedIn():
+            case ev.WantedComplete(claims=claims):
+                self._stop_unnamed(claims)
+            case ev.LeasesSet(leases=leases):
+                self._set_leases(leases)
+            case ev.CheckedIn():
                 self._check_in(event)
-            case StarterArmed() | StarterPassed() | StarterEnded() | StarterLost():
+            case ev.StarterArmed() | ev.StarterPassed() | ev.StarterEnded() | ev.StarterLost():
                 self._on_starter(event)
-            case StarterSaid():
+            case ev.StarterSaid():
                 self._forward_to_daemon(event)
             case Pong() | KvAnswer():
                 self._forward_to_starter(event)
             case (
-                SubmitFailed()
-                | GateFailed()
-                | BatchUnlisted()
-                | BatchFound()
-                | BatchEnded()
-                | Collected()
+                ev.SubmitFailed()
+                | ev.GateFailed()
+                | ev.BatchUnlisted()
+                | ev.BatchFound()
+                | ev.BatchEnded()
+                | ev.Collected()
             ):
                 self._on_site(event)
-            case Woken():
+            case ev.Woken():
                 self._wake_all()
 
-    def _on_session(self, event: WantedComplete | LeasesSet) -> None:
-        match event:
-            case WantedComplete(claims=claims):
-                for claim in list(self.claims.values()):
-                    if claim.id not in claims and not isinstance(claim.state, Gone):
-                        self._stop(claim, claim_ends.stopped_end("the daemon did not name it"))
-            case LeasesSet(leases=leases):
-                self._set_leases(leases)
+    def _stop_unnamed(self, named: frozenset[str]) -> None:
+        for claim in list(self.claims.values()):
+            if claim.id not in named and not isinstance(claim.state, Gone):
+                self._stop(claim, claim_ends.stopped_end("the daemon did not name it"))
 
-    def _on_order(  # noqa: C901 - a line a kind
-        self, order: HoldOrdered | TryPaths | Arm | Release | Resize | Pace | Stop | Acknowledge
+    def _on_order(
+        self, order: TryPaths | Arm | Release | Resize | Pace | Stop | Acknowledge
     ) -> None:
-        if isinstance(order, HoldOrdered):
-            self._hold(order)
-            return
         claim = self.claims.get(order.claim)
         match order:
             case Acknowledge():
@@ -288,7 +254,7 @@ class ClaimTable:
 
     # Orders ----------------------------------------------------------------------------------
 
-    def _hold(self, order: HoldOrdered) -> None:
+    def _hold(self, order: ev.HoldOrdered) -> None:
         hold = order.hold
         claim = self.claims.get(hold.claim)
         if claim is not None:
@@ -297,14 +263,14 @@ class ClaimTable:
             self._report(claim)
         elif hold.is_granted or hold.claim in self._forgotten:
             self._report_unknown(hold.claim)
-        elif reason := self._refusal(hold) or self._booking_refusal(order) or order.shortage:
+        elif reason := self._refusal(order) or order.shortage:
             self._note_refused(hold, reason)
             end = ClaimEnd(kind=EndKind.REFUSED, reason=reason)
             self._to_daemon(_gone(hold.claim, end))
         else:
             state = Asked(grace_until=self._now + self._grace_s(hold))
             claim = self._store(Claim(hold=hold, secret=order.secret, state=state))
-            self._emit(Submit(claim=claim))
+            self._emit(ev.Submit(claim=claim))
 
     def _change_gate(self, claim: Claim, state: Asked, *, is_gated: bool) -> Claim:
         claim = msgspec.structs.replace(claim, hold=replace(claim.hold, is_gated=is_gated))
@@ -314,7 +280,7 @@ class ClaimTable:
         return claim
 
     def _set_gate(self, claim: Claim) -> None:
-        self._emit(SetGate(claim=claim.id, is_gated=claim.hold.is_gated))
+        self._emit(ev.SetGate(claim=claim.id, is_gated=claim.hold.is_gated))
 
     def _ask_again(self, claim: Claim, state: Asked, hold: Hold) -> Claim:
         """Renew the time of a ticket; change the gate of a claim if the daemon does."""
@@ -333,34 +299,9 @@ class ClaimTable:
         preemption_s = self._leases.kill_s if hold.is_preempting else 0.0
         return self._limits.grace_s + hold.wake_s + preemption_s
 
-    def _refusal(self, hold: Hold) -> str:
-        """Return why the site's owner does not allow this claim; empty when it is allowed."""
-        limits = self._limits
-        if not is_claim_id(hold.claim):
-            return f"{hold.claim!r} is not a claim (expected job/attempt/component/n)"
-        if limits.users is not None and hold.owner not in limits.users:
-            return _user_refusal(hold.owner, limits.users, limits.users_key)
-        if limits.processors_max is not None and hold.processors > limits.processors_max:
-            allowed = f"site.largest_claim allows {limits.processors_max} here"
-            return f"{hold.processors} processors: {allowed}"
-        if hold.hold_s > limits.hold_max_s:
-            allowed = f"site.longest_hold_s allows {limits.hold_max_s:g} s here"
-            return f"a hold of {hold.hold_s:g} s: {allowed}"
-        return tickets.refusal(hold, self.claims.values(), limits)
-
-    def _booking_refusal(self, order: HoldOrdered) -> str:
-        """Return why a claim with a known start may not be booked; empty when it may."""
-        hold, ahead_s = order.hold, self._limits.booking_ahead_s
-        if not hold.begins_at:
-            return ""
-        if not ahead_s:
-            return "this site books no processors (site.booking_ahead_s = 0)"
-        if order.begins_in_s > ahead_s:
-            allowed = f"site.booking_ahead_s allows {ahead_s:g} s here"
-            return f"a booking {order.begins_in_s:.0f} s ahead: {allowed}"
-        if order.begins_in_s <= 0:
-            return f"a booking that was to begin {-order.begins_in_s:.0f} s ago"
-        return ""
+    def _refusal(self, order: ev.HoldOrdered) -> str:
+        claims = self.claims.values()
+        return refusals.refusal(order.hold, order.begins_in_s, claims, self._limits)
 
     def _try_paths(self, claim: Claim, order: TryPaths) -> None:
         match claim.state:
@@ -428,7 +369,7 @@ class ClaimTable:
                 self._store(claim, state)
                 self._to_starter(claim.id, nonce, Stop(claim=claim.id))
                 if not is_connected:
-                    self._emit(Withdraw(claim=claim.id))
+                    self._emit(ev.Withdraw(claim=claim.id))
             case Ended(collects=True, end=own) as ended if not own.succeeded:
                 self._store(claim, msgspec.structs.replace(ended, collects=False))
             case Collecting(end=own) if not own.succeeded:
@@ -440,7 +381,7 @@ class ClaimTable:
 
     def _withdraw(self, claim: Claim, end: ClaimEnd) -> None:
         self._store(claim, Withdrawing(end=end, due_at=self._now + self._limits.again_s))
-        self._emit(Withdraw(claim=claim.id))
+        self._emit(ev.Withdraw(claim=claim.id))
 
     def _forget(self, claim: Claim) -> None:
         del self.claims[claim.id]
@@ -451,7 +392,7 @@ class ClaimTable:
         self._forgotten[claim.id] = None
         while len(self._forgotten) > FORGOTTEN_MAX:
             del self._forgotten[next(iter(self._forgotten))]
-        self._emit(Forget(claim=claim.id))
+        self._emit(ev.Forget(claim=claim.id))
 
     @property
     def _ping_s(self) -> float:
@@ -477,13 +418,13 @@ class ClaimTable:
 
     # Starters --------------------------------------------------------------------------------
 
-    def _check_in(self, event: CheckedIn) -> None:
+    def _check_in(self, event: ev.CheckedIn) -> None:
         claim = self.claims.get(event.claim)
         if claim is None:
             self._dismiss(event.claim, event.nonce, "this claim is not known here")
             return
         match claim.state:
-            case Asked() if reason := tickets.hold_refusal(
+            case Asked() if reason := refusals.hold_refusal(
                 claim, self.claims.values(), self._limits
             ):
                 self._dismiss(event.claim, event.nonce, reason)
@@ -507,11 +448,11 @@ class ClaimTable:
                 self._apply_hello(claim, event)
                 self._to_starter(claim.id, event.nonce, Stop(claim=claim.id))
             case Ended(nonce=event.nonce) | Collecting(nonce=event.nonce) | Gone(nonce=event.nonce):
-                self._to_starter(claim.id, event.nonce, EndNoted())
+                self._to_starter(claim.id, event.nonce, ev.EndNoted())
             case Withdrawing() | Stopping() | Ended() | Collecting() | Gone():
                 self._dismiss(event.claim, event.nonce, "this claim is withdrawn")
 
-    def _adopt(self, claim: Claim, event: CheckedIn) -> None:
+    def _adopt(self, claim: Claim, event: ev.CheckedIn) -> None:
         self._to_starter(claim.id, event.nonce, self._adopted())
         self._apply_hello(claim, event)
         now = self.claims[claim.id]
@@ -525,11 +466,11 @@ class ClaimTable:
         if now.release is not None and isinstance(now.state, Granted | Armed):
             self._to_starter(claim.id, event.nonce, now.release)
 
-    def _adopted(self) -> Adopted:
+    def _adopted(self) -> ev.Adopted:
         """Make the message that binds a starter, with what its bursts of pings would measure."""
-        return Adopted(leases=self._leases, clock=self._clock.best(self._now), boot=self._boot)
+        return ev.Adopted(leases=self._leases, clock=self._clock.best(self._now), boot=self._boot)
 
-    def _apply_hello(self, claim: Claim, event: CheckedIn) -> None:
+    def _apply_hello(self, claim: Claim, event: ev.CheckedIn) -> None:
         """Apply the state that a connecting starter reports, as a sequence of single reports."""
         if event.passed_at is not None:
             self._passed(claim, event.nonce, event.passed_at)
@@ -538,9 +479,11 @@ class ClaimTable:
         if event.end is not None:
             self._ended(self.claims[claim.id], event.nonce, event.end)
 
-    def _on_starter(self, event: StarterArmed | StarterPassed | StarterEnded | StarterLost) -> None:
+    def _on_starter(
+        self, event: ev.StarterArmed | ev.StarterPassed | ev.StarterEnded | ev.StarterLost
+    ) -> None:
         claim = self.claims.get(event.claim)
-        if isinstance(event, StarterLost):
+        if isinstance(event, ev.StarterLost):
             if self._connected.get(event.claim) == event.nonce:
                 del self._connected[event.claim]
                 self._hung_up(claim)
@@ -549,11 +492,11 @@ class ClaimTable:
             self._dismiss(event.claim, event.nonce, "this claim has another starter or none")
             return
         match event:
-            case StarterArmed(nonce=nonce, number=number):
+            case ev.StarterArmed(nonce=nonce, number=number):
                 self._armed(claim, nonce, number)
-            case StarterPassed(nonce=nonce, passed_at=passed_at):
+            case ev.StarterPassed(nonce=nonce, passed_at=passed_at):
                 self._passed(claim, nonce, passed_at)
-            case StarterEnded(nonce=nonce, end=end):
+            case ev.StarterEnded(nonce=nonce, end=end):
                 self._ended(claim, nonce, end)
 
     def _hung_up(self, claim: Claim | None) -> None:
@@ -562,7 +505,7 @@ class ClaimTable:
         if claim is None or not isinstance(claim.state, Ended):
             return
         if claim.state.end.kind in TOLD_ENDS and not claim_ends.was_killed(claim.state.end):
-            self._emit(Left(claim=claim.id, is_gone=len(claim.hosts) <= 1))
+            self._emit(ev.Left(claim=claim.id, is_gone=len(claim.hosts) <= 1))
 
     def _armed(self, claim: Claim, nonce: str, number: ArmNumber) -> None:
         match claim.state:
@@ -612,10 +555,10 @@ class ClaimTable:
                 pass
         if self._ping_at <= self._now:
             self._ping_at = self._now + self._ping_s  # its starter has just done so
-        self._to_starter(claim.id, nonce, EndNoted())
+        self._to_starter(claim.id, nonce, ev.EndNoted())
 
     def _dismiss(self, claim: ClaimId, nonce: str, reason: str) -> None:
-        self._to_starter(claim, nonce, Dismissed(reason=reason))
+        self._to_starter(claim, nonce, ev.Dismissed(reason=reason))
 
     # Pings and values ------------------------------------------------------------------------
 
@@ -629,7 +572,7 @@ class ClaimTable:
                     self._clock.sample(sent_at=pinged_at, answered_at=event.now, now=self._now)
                 self._to_starter(claim_id, nonce, event)
 
-    def _forward_to_daemon(self, event: StarterSaid) -> None:
+    def _forward_to_daemon(self, event: ev.StarterSaid) -> None:
         claim = self.claims.get(event.claim)
         if claim is None or not isinstance(claim.state, BOUND) or claim.state.nonce != event.nonce:
             return
@@ -687,38 +630,34 @@ class ClaimTable:
 
     def _on_site(
         self,
-        event: SubmitFailed | GateFailed | BatchUnlisted | BatchFound | BatchEnded | Collected,
+        event: ev.SubmitFailed
+        | ev.GateFailed
+        | ev.BatchUnlisted
+        | ev.BatchFound
+        | ev.BatchEnded
+        | ev.Collected,
     ) -> None:
         claim = self.claims.get(event.claim)
         if claim is None:
-            if isinstance(event, BatchFound) and is_claim_id(event.claim):
+            if isinstance(event, ev.BatchFound) and is_claim_id(event.claim):
                 self._withdraw_stray(event.claim)
             return
-        match event:
-            case SubmitFailed() | GateFailed() | BatchFound():
-                if isinstance(claim.state, Asked):
-                    self._on_queue(claim, claim.state, event)
-            case BatchUnlisted(record=record):
-                self._unlisted(claim, record)
-            case BatchEnded():
-                self._batch_ended(claim, event)
-            case Collected(reason=reason):
-                if isinstance(claim.state, Collecting):
-                    self._collected(claim, claim.state, reason)
-
-    def _on_queue(
-        self, claim: Claim, state: Asked, event: SubmitFailed | GateFailed | BatchFound
-    ) -> None:
-        match event:
-            case SubmitFailed():
+        match event, claim.state:
+            case ev.SubmitFailed(), Asked() as state:
                 self._submit_failed(claim, state, event)
-            case GateFailed():
+            case ev.GateFailed(), Asked() as state:
                 self._gate_failed(claim, state)
-            case BatchFound() if claim.hold.waits:
+            case ev.BatchFound(), Asked() if claim.hold.waits:
                 # The agent may have ended after the store and before the order was given.
                 self._set_gate(claim)
-            case BatchFound():
-                pass
+            case ev.BatchUnlisted(record=record), _:
+                self._unlisted(claim, record)
+            case ev.BatchEnded(), _:
+                self._batch_ended(claim, event)
+            case ev.Collected(reason=reason), Collecting() as state:
+                self._collected(claim, state, reason)
+            case _:
+                pass  # too late
 
     def _unlisted(self, claim: Claim, record: StarterRecord | None) -> None:
         if isinstance(claim.state, Asked):
@@ -726,7 +665,7 @@ class ClaimTable:
                 # The agent ended after the store and before the submission, or its command is on
                 # its way yet: if this one is refused, the first may have got through.
                 again = msgspec.structs.replace(claim.state, trouble=RESTARTED)
-                self._emit(Submit(claim=self._store(claim, again)))
+                self._emit(ev.Submit(claim=self._store(claim, again)))
             else:
                 # It was submitted, and its starter has reported an end: do not start a second.
                 reason = "the starter ended before it checked in"
@@ -734,10 +673,10 @@ class ClaimTable:
                 self._withdraw(claim, ClaimEnd(kind=EndKind.FAILED, reason=why))
             return
         reason = "the local manager does not know it any more"
-        lost = BatchEnded(claim=claim.id, cause=EndCause.LOST, reason=reason, record=record)
+        lost = ev.BatchEnded(claim=claim.id, cause=EndCause.LOST, reason=reason, record=record)
         self._batch_ended(claim, lost)
 
-    def _submit_failed(self, claim: Claim, state: Asked, event: SubmitFailed) -> None:
+    def _submit_failed(self, claim: Claim, state: Asked, event: ev.SubmitFailed) -> None:
         if not event.is_transient:
             end = ClaimEnd(kind=event.kind, reason=event.reason)
             self._note_refused(claim.hold, event.reason)
@@ -782,7 +721,7 @@ class ClaimTable:
         state = Withdrawing(end=end, due_at=self._now)
         self._withdraw(Claim(hold=hold, secret="", state=state), end)
 
-    def _batch_ended(self, claim: Claim, event: BatchEnded) -> None:
+    def _batch_ended(self, claim: Claim, event: ev.BatchEnded) -> None:
         match claim.state:
             case Asked():
                 self._finish(claim, claim_ends.unbound_end(event))
@@ -802,13 +741,13 @@ class ClaimTable:
             case Ended(end=end, collects=True, nonce=nonce, passed_at=passed_at):
                 due_at = self._now + self._limits.collect_max_s
                 state = Collecting(nonce=nonce, passed_at=passed_at, end=end, due_at=due_at)
-                self._emit(Collect(claim=self._replace_state(claim, state)))
+                self._emit(ev.Collect(claim=self._replace_state(claim, state)))
             case Ended(end=end):
                 self._finish(claim, end)
             case Collecting() | Gone():
                 pass
 
-    def _bound_batch_ended(self, claim: Claim, nonce: str, event: BatchEnded) -> None:
+    def _bound_batch_ended(self, claim: Claim, nonce: str, event: ev.BatchEnded) -> None:
         """Handle the end of a bound claim's batch job without an end report: the starter's record
         counts."""
         record = event.record
@@ -825,7 +764,7 @@ class ClaimTable:
         self._end_without_record(claim, nonce, end, event)
 
     def _end_without_record(
-        self, claim: Claim, nonce: str, end: ClaimEnd, event: BatchEnded
+        self, claim: Claim, nonce: str, end: ClaimEnd, event: ev.BatchEnded
     ) -> None:
         """Handle the end of a batch job whose starter left no record.
 
@@ -892,7 +831,7 @@ class ClaimTable:
                 self._retry(claim, state)
             case Withdrawing() | Stopping() | Ended() as state:
                 self._replace_state(claim, msgspec.structs.replace(state, due_at=again_at))
-                self._emit(Withdraw(claim=claim.id))
+                self._emit(ev.Withdraw(claim=claim.id))
             case Collecting() as state:
                 reason = f"not brought back within {self._limits.collect_max_s:g} s"
                 self._collected(claim, state, reason)
@@ -910,7 +849,7 @@ class ClaimTable:
             self._set_gate(claim)
         if state.submit_at is not None and self._now >= state.submit_at:
             state = msgspec.structs.replace(state, submit_at=None)
-            self._emit(Submit(claim=self._store(claim, state)))
+            self._emit(ev.Submit(claim=self._store(claim, state)))
 
     def _replace_state(self, claim: Claim, state: State) -> Claim:
         """Replace a state without a write, by one that a restored table would have, too: it resets
@@ -947,7 +886,7 @@ class ClaimTable:
         if state is not None:
             claim = msgspec.structs.replace(claim, state=state)
         self._put(claim)
-        self._emit(StoreClaim(claim=claim))
+        self._emit(ev.StoreClaim(claim=claim))
         return claim
 
     def _put(self, claim: Claim) -> None:
@@ -986,25 +925,18 @@ class ClaimTable:
         self._to_daemon(_gone(claim, ClaimEnd(kind=EndKind.UNKNOWN)))
 
     def _to_daemon(self, message: ToDaemon) -> None:
-        self._emit(SendToDaemon(message=message))
+        self._emit(ev.SendToDaemon(message=message))
 
-    def _to_starter(self, claim: ClaimId, nonce: str, message: ToStarter) -> None:
-        self._emit(SendToStarter(claim=claim, nonce=nonce, message=message))
+    def _to_starter(self, claim: ClaimId, nonce: str, message: ev.ToStarter) -> None:
+        self._emit(ev.SendToStarter(claim=claim, nonce=nonce, message=message))
 
-    def _emit(self, output: Output) -> None:
+    def _emit(self, output: ev.Output) -> None:
         self._out.append(output)
 
 
 def _is_collected(state: State) -> TypeGuard[Ended | Collecting]:
     """Test for a state in which outputs are being collected or will be."""
     return isinstance(state, Collecting) or (isinstance(state, Ended) and state.collects)
-
-
-def _user_refusal(owner: str, users: tuple[str, ...], key: str) -> str:
-    """Return the refusal text for a user whose claims are not accepted here."""
-    shown = ", ".join(users[:USERS_SHOWN]) or "nobody"
-    more = f" and {len(users) - USERS_SHOWN} others" if len(users) > USERS_SHOWN else ""
-    return f"a claim of {owner or 'nobody'}: {key} allows those of {shown}{more} here"
 
 
 def _gone(claim: ClaimId, end: ClaimEnd) -> Report:

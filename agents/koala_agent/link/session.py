@@ -28,42 +28,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeAlias
 
-from koala.common.protocol.messages import (
-    Beat,
-    Goodbye,
-    InventoryEnd,
-    Register,
-    Reject,
-    SiteFigures,
-    WantedEnd,
-    Watermark,
-    Welcome,
-)
+from koala.common.protocol import messages
 from koala.common.protocol.versions import PROTOCOL
-from koala_agent.link.session_events import (
-    Apply,
-    BeginSession,
-    Closed,
-    Cut,
-    Dial,
-    Dialled,
-    Event,
-    Finish,
-    FromDaemon,
-    HangUp,
-    InventoryTaken,
-    KeepWatermark,
-    Order,
-    Output,
-    Received,
-    Reported,
-    Send,
-    SiteChanged,
-    StopOthers,
-    StoreEpoch,
-    TakeInventory,
-    Woken,
-)
+from koala_agent.link import session_events as ev
 
 EARLY_MAX = 100_000
 """Messages that may wait for our inventory, which takes as long as the local manager's answer."""
@@ -133,7 +100,7 @@ class Session:
         timing: Timing,
         random: Random,
         now: float,
-        mark: Watermark | None = None,
+        mark: messages.Watermark | None = None,
     ) -> None:
         self.state: State = Disconnected(now)
         self.epoch = epoch
@@ -144,9 +111,9 @@ class Session:
         self._failures = 0
         self._received_at = now
         self._is_inventory_sent = False  # this session has our inventory
-        self._early: list[Received] = []  # what came before that
-        self._figures: SiteFigures | None = None
-        self._figures_sent: SiteFigures | None = None  # in this session
+        self._early: list[ev.Received] = []  # what came before that
+        self._figures: messages.SiteFigures | None = None
+        self._figures_sent: messages.SiteFigures | None = None  # in this session
         self._is_due = False
         self._site_at = float("-inf")  # when the last site report went out
 
@@ -168,76 +135,78 @@ class Session:
         """True when the daemon has named all that it wants in this session."""
         return isinstance(self.state, Live)
 
-    def handle(self, event: Event, now: float) -> list[Output]:
+    def handle(self, event: ev.Event, now: float) -> list[ev.Output]:
         """Handle one event and return its outputs in order."""
         if isinstance(self.state, Over):
             return []
         match event:
-            case Dialled() | InventoryTaken() | Received() | Cut():
+            case ev.Dialled() | ev.InventoryTaken() | ev.Received() | ev.Cut():
                 if event.connection != self.connection:
                     return []  # an earlier connection's
                 return self._on_connection(event, now)
-            case Reported(report):
-                return [Send(report)] if self._is_inventory_sent else []
-            case SiteChanged(figures, is_due):
+            case ev.Reported(report):
+                return [ev.Send(report)] if self._is_inventory_sent else []
+            case ev.SiteChanged(figures, is_due):
                 self._figures = figures
                 self._is_due = self._is_due or is_due
                 return self._site_report(now)
-            case Closed(reason):
+            case ev.Closed(reason):
                 return self._close(reason)
-            case Woken():
+            case ev.Woken():
                 return self._wake(now)
 
     def _on_connection(
-        self, event: Dialled | InventoryTaken | Received | Cut, now: float
-    ) -> list[Output]:
+        self, event: ev.Dialled | ev.InventoryTaken | ev.Received | ev.Cut, now: float
+    ) -> list[ev.Output]:
         match event:
-            case Dialled(session=session, idle=idle):
+            case ev.Dialled(session=session, idle=idle):
                 if not isinstance(self.state, Dialling):
                     return []
                 self.state = Registering()
                 self._received_at = now
-                register = Register(
+                register = messages.Register(
                     protocol=PROTOCOL,
                     session=session,
                     epoch_seen=self.epoch,
                     idle=idle,
                     mark=self.mark,
                 )
-                return [Send(register), TakeInventory(self.connection)]
-            case InventoryTaken(reports=reports):
+                return [ev.Send(register), ev.TakeInventory(self.connection)]
+            case ev.InventoryTaken(reports=reports):
                 if not isinstance(self.state, OPEN) or self._is_inventory_sent:
                     return []
                 self._is_inventory_sent = True
                 self._is_due = True  # Register had no `through`
-                sends: list[Output] = [Send(report) for report in reports]
-                sends += [Send(InventoryEnd()), *self._site_report(now)]
+                sends: list[ev.Output] = [ev.Send(report) for report in reports]
+                sends += [ev.Send(messages.InventoryEnd()), *self._site_report(now)]
                 return sends + self._process_early(now)
-            case Received():
+            case ev.Received():
                 if not isinstance(self.state, OPEN):
                     return []
                 self._received_at = now
                 return self._receive(event, now)
-            case Cut():
+            case ev.Cut():
                 if isinstance(self.state, Disconnected):
                     return []
                 self._disconnect(now)
                 return []
 
-    def _process_early(self, now: float) -> list[Output]:
+    def _process_early(self, now: float) -> list[ev.Output]:
         """Process the messages that arrived before our inventory."""
         early, self._early = self._early, []
-        outputs: list[Output] = []
+        outputs: list[ev.Output] = []
         for received in early:
             # One of them may end the session, and the others with it.
             outputs += self.handle(received, now)
         return outputs
 
-    def _receive(self, received: Received, now: float) -> list[Output]:
+    def _receive(self, received: ev.Received, now: float) -> list[ev.Output]:
         message = received.message
-        if isinstance(message, Beat):
-            return [*self._keep_watermark(received.mark), Send(message)]
-        if not self._is_inventory_sent and not isinstance(message, Reject | Goodbye):
+        if isinstance(message, messages.Beat):
+            return [*self._keep_watermark(received.mark), ev.Send(message)]
+        if not self._is_inventory_sent and not isinstance(
+            message, messages.Reject | messages.Goodbye
+        ):
             self._early.append(received)
             if len(self._early) > EARLY_MAX:
                 return self._hang_up(f"over {EARLY_MAX} messages before our inventory", now)
@@ -246,37 +215,37 @@ class Session:
         kept = self._keep_watermark(received.mark)
         # The effects of a message are stored together with its watermark, but no watermark is
         # stored before its daemon's epoch.
-        return [*outputs, *kept] if isinstance(message, Welcome) else [*kept, *outputs]
+        return [*outputs, *kept] if isinstance(message, messages.Welcome) else [*kept, *outputs]
 
-    def _keep_watermark(self, mark: Watermark | None) -> list[Output]:
+    def _keep_watermark(self, mark: messages.Watermark | None) -> list[ev.Output]:
         """Keep a new watermark, only of a daemon that is obeyed."""
         if mark is None or mark == self.mark or not isinstance(self.state, TakingInventory | Live):
             return []
         self.mark = mark
-        return [KeepWatermark(mark)]
+        return [ev.KeepWatermark(mark)]
 
-    def _handle_message(self, message: FromDaemon, now: float) -> list[Output]:
+    def _handle_message(self, message: ev.FromDaemon, now: float) -> list[ev.Output]:
         match message:
-            case Beat():
-                return [Send(message)]
-            case Welcome():
+            case messages.Beat():
+                return [ev.Send(message)]
+            case messages.Welcome():
                 return self._accept_welcome(message, now)
-            case Reject(reason=reason, is_final=is_final):
+            case messages.Reject(reason=reason, is_final=is_final):
                 if is_final:
                     self.state = Over()
                     return [
-                        HangUp(self.connection, reason),
-                        Finish(reason=reason, is_refused=True),
+                        ev.HangUp(self.connection, reason),
+                        ev.Finish(reason=reason, is_refused=True),
                     ]
                 return self._hang_up(f"refused: {reason}", now)
-            case Goodbye(reason=reason):
+            case messages.Goodbye(reason=reason):
                 return self._hang_up(f"the daemon said goodbye: {reason}", now)
-            case WantedEnd():
+            case messages.WantedEnd():
                 return self._end_wanted(now)
-            case Order():
+            case ev.Order():
                 return self._handle_order(message, now)
 
-    def _accept_welcome(self, welcome: Welcome, now: float) -> list[Output]:
+    def _accept_welcome(self, welcome: messages.Welcome, now: float) -> list[ev.Output]:
         if not isinstance(self.state, Registering):
             return self._hang_up("a second Welcome in one session", now)
         if welcome.protocol != PROTOCOL:
@@ -287,30 +256,33 @@ class Session:
             return self._hang_up(why, now)
         if welcome.epoch < self.epoch:
             why = f"the daemon has epoch {welcome.epoch}, a later one of {self.epoch} was here"
-            return [Send(Goodbye(reason=why)), *self._hang_up(why, now, is_orderly=True)]
+            return [
+                ev.Send(messages.Goodbye(reason=why)),
+                *self._hang_up(why, now, is_orderly=True),
+            ]
         self.state = TakingInventory()
         if welcome.epoch == self.epoch:
-            return [BeginSession(welcome)]
+            return [ev.BeginSession(welcome)]
         self.epoch = welcome.epoch
-        return [StoreEpoch(welcome.epoch), BeginSession(welcome)]
+        return [ev.StoreEpoch(welcome.epoch), ev.BeginSession(welcome)]
 
-    def _handle_order(self, order: Order, now: float) -> list[Output]:
+    def _handle_order(self, order: ev.Order, now: float) -> list[ev.Output]:
         match self.state:
             case TakingInventory(claims, transfers):
                 if order.claim is not None:
                     claims[order.claim] = None
                 if order.transfer is not None:
                     transfers[order.transfer] = None
-                return [Apply(order)]
+                return [ev.Apply(order)]
             case Live():
-                return [Apply(order)]
+                return [ev.Apply(order)]
             case _:
                 return self._hang_up("an order before Welcome", now)
 
-    def _end_wanted(self, now: float) -> list[Output]:
+    def _end_wanted(self, now: float) -> list[ev.Output]:
         if not isinstance(self.state, TakingInventory):
             return self._hang_up("WantedEnd at a wrong place", now)
-        named = StopOthers(
+        named = ev.StopOthers(
             claims=frozenset(self.state.claims), transfers=frozenset(self.state.transfers)
         )
         self.state = Live()
@@ -319,7 +291,7 @@ class Session:
 
     # Connections --------------------------------------------------------------------------------
 
-    def _wake(self, now: float) -> list[Output]:
+    def _wake(self, now: float) -> list[ev.Output]:
         match self.state:
             case Disconnected(dial_at):
                 if now < dial_at:
@@ -327,26 +299,26 @@ class Session:
                 self.state = Dialling()
                 self.connection += 1
                 self._received_at = now
-                return [Dial(self.connection)]
+                return [ev.Dial(self.connection)]
             case _:
                 if now >= self._received_at + self._timing.silence_s:
                     return self._hang_up(f"silent for {self._timing.silence_s:g} s", now)
                 return self._site_report(now)
 
-    def _close(self, reason: str) -> list[Output]:
+    def _close(self, reason: str) -> list[ev.Output]:
         was_open = isinstance(self.state, OPEN)
         is_idle = isinstance(self.state, Disconnected)
         self.state = Over()
-        finish = Finish(reason=reason, is_refused=False)
+        finish = ev.Finish(reason=reason, is_refused=False)
         if was_open:
-            last = Send(Goodbye(reason=reason))
-            return [last, HangUp(self.connection, reason, is_orderly=True), finish]
-        return [finish] if is_idle else [HangUp(self.connection, reason), finish]
+            last = ev.Send(messages.Goodbye(reason=reason))
+            return [last, ev.HangUp(self.connection, reason, is_orderly=True), finish]
+        return [finish] if is_idle else [ev.HangUp(self.connection, reason), finish]
 
-    def _hang_up(self, reason: str, now: float, *, is_orderly: bool = False) -> list[Output]:
+    def _hang_up(self, reason: str, now: float, *, is_orderly: bool = False) -> list[ev.Output]:
         connection = self.connection
         self._disconnect(now)
-        return [HangUp(connection, reason, is_orderly=is_orderly)]
+        return [ev.HangUp(connection, reason, is_orderly=is_orderly)]
 
     def _disconnect(self, now: float) -> None:
         timing = self._timing
@@ -370,7 +342,7 @@ class Session:
             return None
         return self._site_at + self._timing.site_report_s
 
-    def _site_report(self, now: float) -> list[Output]:
+    def _site_report(self, now: float) -> list[ev.Output]:
         due_at = self._site_report_at
         if due_at is None or now < due_at:
             return []
@@ -378,4 +350,4 @@ class Session:
         self._site_at = now
         self._figures_sent = self._figures
         self._is_due = False
-        return [Send(self._figures)]
+        return [ev.Send(self._figures)]

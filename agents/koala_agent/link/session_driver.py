@@ -14,28 +14,8 @@ from typing import Protocol, TypeAlias
 from koala.common.protocol.messages import SiteFigures, Watermark, Welcome
 from koala.common.runtime.driver import Driver
 from koala.common.runtime.structured_log import get_logger
+from koala_agent.link import session_events as ev
 from koala_agent.link.session import Session
-from koala_agent.link.session_events import (
-    Apply,
-    BeginSession,
-    Closed,
-    Cut,
-    Dial,
-    Event,
-    Finish,
-    HangUp,
-    InventoryTaken,
-    KeepWatermark,
-    Order,
-    Output,
-    Reported,
-    Send,
-    SiteChanged,
-    StopOthers,
-    StoreEpoch,
-    TakeInventory,
-    Woken,
-)
 
 BATCH_MAX = 1_000
 
@@ -63,14 +43,14 @@ class SessionHandler(Protocol):
     def begin_session(self, welcome: Welcome) -> None:
         """Begin an accepted session; an earlier one is over."""
 
-    def apply(self, order: Order) -> None:
+    def apply(self, order: ev.Order) -> None:
         """Begin to carry out an order of the daemon."""
 
     def stop_others(self, *, claims: frozenset[str], transfers: frozenset[str]) -> None:
         """Begin to end everything that is not named."""
 
 
-Post: TypeAlias = Callable[[Event], None]
+Post: TypeAlias = Callable[[ev.Event], None]
 
 
 class Stream(Protocol):
@@ -93,7 +73,7 @@ class SessionDriver:
     def __init__(
         self,
         session: Session,
-        inbox: asyncio.Queue[Event],
+        inbox: asyncio.Queue[ev.Event],
         stream: Callable[[int, Post], Stream],
         handler: SessionHandler,
         *,
@@ -110,7 +90,7 @@ class SessionDriver:
         self._driver = Driver(
             session,
             inbox,
-            woken=Woken(),
+            woken=ev.Woken(),
             carry_out=self._carry_out_all,
             clock=clock,
             batch_max=BATCH_MAX,
@@ -119,10 +99,10 @@ class SessionDriver:
         self._tasks = asyncio.TaskGroup()
         self._inventory_tasks: set[asyncio.Task[None]] = set()
         self._is_over = asyncio.Event()
-        self._finish: Finish | None = None
+        self._finish: ev.Finish | None = None
         self._cut_reason = ""
 
-    async def run(self) -> Finish:
+    async def run(self) -> ev.Finish:
         """Serve until the session is over for good; return why."""
         async with self._tasks:
             driving = self._tasks.create_task(self._driver.run())
@@ -134,11 +114,11 @@ class SessionDriver:
 
     def send_report(self, report: object) -> None:
         """Send a report now, or with the next inventory."""
-        self._inbox.put_nowait(Reported(report))
+        self._inbox.put_nowait(ev.Reported(report))
 
     def send_figures(self, figures: SiteFigures, *, is_due: bool = False) -> None:
         """Pass on the site's figures, perhaps changed."""
-        self._inbox.put_nowait(SiteChanged(figures, is_due=is_due))
+        self._inbox.put_nowait(ev.SiteChanged(figures, is_due=is_due))
 
     def redial(self, reason: str) -> None:
         """Close the connection in order, and dial again."""
@@ -148,7 +128,7 @@ class SessionDriver:
 
     def close(self, reason: str) -> None:
         """Send a goodbye and make `run` return."""
-        self._inbox.put_nowait(Closed(reason))
+        self._inbox.put_nowait(ev.Closed(reason))
 
     @property
     def is_live(self) -> bool:
@@ -162,56 +142,48 @@ class SessionDriver:
 
     # Outputs of the machine -----------------------------------------------------------------------
 
-    async def _carry_out_all(self, outputs: Sequence[Output]) -> None:
-        for is_said, together in groupby(outputs, lambda output: isinstance(output, Send)):
+    async def _carry_out_all(self, outputs: Sequence[ev.Output]) -> None:
+        for is_said, together in groupby(outputs, lambda output: isinstance(output, ev.Send)):
             if is_said:
-                self._send([output.message for output in together if isinstance(output, Send)])
+                self._send([output.message for output in together if isinstance(output, ev.Send)])
             else:
                 for output in together:
                     self._carry_out(output)
 
-    def _carry_out(self, output: Output) -> None:
+    def _carry_out(self, output: ev.Output) -> None:  # noqa: C901 - a line a kind
         match output:
-            case Dial(connection):
+            case ev.Dial(connection):
                 stream = self._streams[connection] = self._stream(
                     connection, self._inbox.put_nowait
                 )
                 self._tasks.create_task(self._serve(connection, stream))
-            case TakeInventory(connection):
+            case ev.TakeInventory(connection):
                 taking = self._tasks.create_task(self._take_inventory(connection))
                 self._inventory_tasks.add(taking)
                 taking.add_done_callback(self._inventory_tasks.discard)
-            case HangUp():
+            case ev.HangUp():
                 self._hang_up(output)
-            case Finish():
+            case ev.Finish():
                 self._finish = output
                 self._is_over.set()
-            case StoreEpoch() | KeepWatermark() | BeginSession() | Apply() | StopOthers():
-                self._pass_to_handler(output)
-            case Send():
-                raise AssertionError("_carry_out_all sends messages")
-
-    def _pass_to_handler(
-        self, output: StoreEpoch | KeepWatermark | BeginSession | Apply | StopOthers
-    ) -> None:
-        """Pass an output to the handler."""
-        match output:
-            case KeepWatermark(mark):
+            case ev.KeepWatermark(mark):
                 self._handler.keep_watermark(mark)
-            case StoreEpoch(epoch):
+            case ev.StoreEpoch(epoch):
                 self._handler.store_epoch(epoch)
-            case BeginSession(welcome):
+            case ev.BeginSession(welcome):
                 log.info("link.welcomed", epoch=welcome.epoch)
                 self._set_trouble("")
                 self._handler.begin_session(welcome)
                 self.attempted.set()
-            case Apply(order):
+            case ev.Apply(order):
                 self._handler.apply(order)
-            case StopOthers(claims=claims, transfers=transfers):
+            case ev.StopOthers(claims=claims, transfers=transfers):
                 log.info("link.completed", claims=len(claims), transfers=len(transfers))
                 self._handler.stop_others(claims=claims, transfers=transfers)
+            case ev.Send():
+                raise AssertionError("_carry_out_all sends messages")
 
-    def _hang_up(self, output: HangUp) -> None:
+    def _hang_up(self, output: ev.HangUp) -> None:
         log.info("link.closed", reason=output.reason)
         if stream := self._streams.get(output.connection):
             stream.hang_up(is_orderly=output.is_orderly)
@@ -221,7 +193,7 @@ class SessionDriver:
         # A stream that has just ended has an event of its own in the inbox.
         stream = self._streams.get(connection)
         if stream is not None and not stream.send(batch):
-            self._inbox.put_nowait(Cut(connection=connection, reason="the daemon does not read"))
+            self._inbox.put_nowait(ev.Cut(connection=connection, reason="the daemon does not read"))
 
     def _set_trouble(self, reason: str) -> None:
         self._cut_reason = reason
@@ -231,7 +203,7 @@ class SessionDriver:
         await self._handler.prepare()
         # No await from here on: later changes are reported after the inventory.
         reports = self._handler.inventory()
-        self._inbox.put_nowait(InventoryTaken(connection=connection, reports=reports))
+        self._inbox.put_nowait(ev.InventoryTaken(connection=connection, reports=reports))
 
     async def _serve(self, connection: int, stream: Stream) -> None:
         """Serve one connection from dialling to its end, which is an event, never an error."""
@@ -240,6 +212,6 @@ class SessionDriver:
         if reason != self._cut_reason:  # one line for a daemon that is away all night
             log.info("link.cut", reason=reason)
         self._set_trouble(reason)
-        self._inbox.put_nowait(Cut(connection=connection, reason=reason))
+        self._inbox.put_nowait(ev.Cut(connection=connection, reason=reason))
         if self._finish is None:
             self.attempted.set()

@@ -7,7 +7,7 @@ site_commands     the commands of a site's batch system, counted and spaced
 batch             real batch systems: one manager, a dialect for each
 emulated          a queue on the wall clock with real processes
 gate_probe        two jobs that show what a gate does
-gate_trials       the result of the last probe of gates, on disk
+gate_probe_result  what the last probe of gates has shown, on disk
 outlook           expected starts of claims that are not asked for yet
 job_table         the manager's jobs, on disk
 launch            start of a program in the agent's account

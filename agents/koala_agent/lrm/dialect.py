@@ -101,6 +101,7 @@ class Figures:
     - `shut` of the others are used by nobody and not to be had for now, as while a node restarts.
     - `closed`: words for people: how many nobody uses, and why they are not to be had.
     - `shut_queues` start no job now, each with words for why, where no reason of a job says it.
+    - `booked`: bookings of anybody, with the idle processors that they keep, or will.
     - `is_settling`: it will soon be otherwise, as while jobs are being ended.
     """
 
@@ -117,6 +118,7 @@ class Figures:
     shut: int = 0
     closed: tuple[str, ...] = ()
     shut_queues: Mapping[str, str] = field(default_factory=dict)
+    booked: tuple[Booking, ...] = ()
     is_settling: bool = False
 
 
@@ -185,12 +187,16 @@ that look once a minute are later on a busy server."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booking:
-    """Booking of our account, as a listing has it. `trouble` is why it cannot be had as things are
-    now, as when one of its machines has failed; empty for none."""
+    """Booking, as a listing has it. `trouble` is why it cannot be had as things are now, as when
+    one of its machines has failed; empty for none. `processors` are those of ours that it has and
+    no job of it uses, between two instants in seconds since the epoch."""
 
     number: str
     name: str
     trouble: str = ""
+    processors: int = 0
+    begins_at: float = 0.0
+    ends_at: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +326,16 @@ class Dialect(ABC):
         """Return the gates, the best first. With none our claims wait in no queue for long."""
         return ()
 
+    def reservation(self, name: str) -> Command | None:
+        """Query a reservation that exists, in which a claim shall run; None where none can. Raises
+        RequestRefusedError for what is no name of one."""
+        return None
+
+    def read_reservation(self, answer: Answer) -> float:
+        """Return when it begins, in seconds since the epoch. Raises RequestRefusedError where it
+        does not exist."""
+        return 0.0
+
     def booking(self) -> tuple[Command, ...]:
         """Query what decides whether our account may book; empty where nothing decides it."""
         return ()
@@ -385,6 +401,24 @@ def is_count(text: str) -> bool:
     """Test for a number as batch systems write them. `isdigit` alone accepts digits of other
     scripts, and numbers of any length."""
     return text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX
+
+
+def by_priority(waiting: list[tuple[QueueRow, int]]) -> list[QueueRow]:
+    """Sort jobs by priority. One of 0 is gated, and the scheduler has looked at it: it counts as
+    the next one that was submitted."""
+    by_number = sorted(waiting, key=lambda pair: leading_number(pair[0].number), reverse=True)
+    later = min((priority for _, priority in waiting if priority), default=0)
+    keyed = []
+    for row, priority in by_number:
+        later = priority or later
+        keyed.append((-later, leading_number(row.number), row))
+    return [row for *_, row in sorted(keyed, key=lambda key: key[:2])]
+
+
+def leading_number(text: str) -> int:
+    """Return the number at the start of a text; a member of a job array has more behind it."""
+    found = re.match(rf"[0-9]{{1,{DIGITS_MAX}}}", text)
+    return 0 if found is None else int(found[0])
 
 
 def job_name(claim: str, *, scope: str) -> str:

@@ -19,7 +19,7 @@ from koala.common.runtime import clock
 from koala.common.runtime.checkup import NotableError
 from koala.errors import KoalaError, LocalManagerError
 from koala_agent.lrm.dialect import Dialect, Gate, JobState, Order, job_name, script
-from koala_agent.lrm.gate_trials import GateTrial, names_of, note_begin
+from koala_agent.lrm.gate_probe_result import GateTrial, names_of, note_begin
 from koala_agent.lrm.local_manager import Placeholder, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 

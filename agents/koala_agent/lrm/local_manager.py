@@ -17,20 +17,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from koala.common.protocol.messages import (
-    NO_RESOURCES,
-    Hole,
-    Outlook,
-    Resources,
-    SiteResources,
-    Taken,
-    Wait,
-)
+from koala.common.protocol import messages
 from koala.common.protocol.queue_limits import Times
 from koala.errors import LocalManagerError
 from koala_agent.transport.command_budget import CommandCounts
 
-NO_WISHES = Resources()
+NO_WISHES = messages.Resources()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +64,7 @@ class Placeholder:
     directory: Path
     body: str = ""
     may_kill: bool = False
-    resources: Resources = NO_WISHES
+    resources: messages.Resources = NO_WISHES
     processes: int = 1
     account: str = ""
     is_gated: bool = False
@@ -192,17 +184,17 @@ class Idle:
     local_processors: int
     trouble: str = ""
     idle_gpus: int = 0
-    resources: SiteResources = NO_RESOURCES
-    waits: tuple[Wait, ...] = ()
+    resources: messages.SiteResources = messages.NO_RESOURCES
+    waits: tuple[messages.Wait, ...] = ()
     foreign_queued: int = 0
     commands: CommandCounts | None = field(default=None, compare=False)
-    outlook: tuple[Outlook, ...] = ()
+    outlook: tuple[messages.Outlook, ...] = ()
     gate_tried: str = ""
     why: str = ""
     asleep: int = 0
     wake_s: float = 0.0
-    holes: tuple[Hole, ...] = ()
-    taken: tuple[Taken, ...] = ()
+    holes: tuple[messages.Hole, ...] = ()
+    taken: tuple[messages.Taken, ...] = ()
 
 
 OnReport = Callable[[Listed | Idle], None]
@@ -233,7 +225,7 @@ class LocalManager(Protocol):
         """Name of the way in which claims with a known start are booked; empty when there is none,
         and `submit` refuses them."""
 
-    def times(self, resources: Resources) -> Times:
+    def times(self, resources: messages.Resources) -> Times:
         """Return the times that a batch job with these wishes may have, as far as is known."""
 
     def number(self, claim: str) -> str:

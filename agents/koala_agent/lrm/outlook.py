@@ -4,6 +4,7 @@ processors that are idle for short ones."""
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from koala.common.protocol.limits import ENDLESS_S, HOLES_MAX
@@ -42,28 +43,33 @@ def holes_of(queue: ConservativeQueue[Any]) -> tuple[Hole, ...]:
     if queue.waiting > WAITING_MAX:
         return ()
     queue.advance(0.0)
-    holes: list[Hole] = []
-    starts = {start_s for start_s in queue.reservations.values() if start_s < ENDLESS_S}
-    for end_s in (*sorted(starts), math.inf):
-        for_s = min(end_s - STEP_S, ENDLESS_S)  # batch systems plan in minutes
-        processors = queue.startable(0.0, end_s)
-        if for_s <= 0 or processors <= 0:
-            continue
-        if holes and holes[-1].processors == processors:
-            holes.pop()
-        holes.append(Hole(processors=processors, for_s=for_s))
-    return tuple(holes[:HOLES_MAX])
+    begins = queue.forecast(queue.booked, 0.0)
+    starts = {*queue.reservations.values(), *begins.values()}
+    ends = (*sorted(start_s for start_s in starts if start_s < ENDLESS_S), math.inf)
+    return holes_before((end_s, queue.startable(0.0, end_s)) for end_s in ends)
+
+
+def holes_before(ends: Iterable[tuple[float, int]], startable: int = 0) -> tuple[Hole, ...]:
+    """Return the holes that last until such ends, which come in order, each with the processors of
+    claims that end before it: those with more than are `startable` for claims of any length."""
+    return _longest(
+        (min(end_s - STEP_S, ENDLESS_S), processors)  # batch systems plan in minutes
+        for end_s, processors in ends
+        if end_s > STEP_S and processors > startable
+    )
+
+
+def _longest(holes: Iterable[tuple[float, int]]) -> tuple[Hole, ...]:
+    """Return of neighbours with the same processors the last one."""
+    longest = {processors: for_s for for_s, processors in holes}
+    return tuple(Hole(processors=n, for_s=for_s) for n, for_s in longest.items())[:HOLES_MAX]
 
 
 def short_holes(queue: LocalQueue[Any], now: float, startable: int) -> tuple[Hole, ...]:
     """Return the holes of a living queue, beside what is startable for claims of any length."""
-    if not queue.waiting or queue.idle <= startable:
+    if queue.idle <= startable:
         return ()
-    holes: list[Hole] = []
-    for for_s in SHORT_S:
-        processors = queue.startable(now, for_s)
-        if holes and holes[-1].processors == processors:
-            holes.pop()
-        if processors > startable:
-            holes.append(Hole(processors=processors, for_s=for_s))
-    return tuple(holes)
+    begins = queue.forecast(queue.booked, now).values()
+    lengths = {*SHORT_S, *((begin - now) // STEP_S * STEP_S for begin in begins)}
+    sized = ((for_s, queue.startable(now, for_s)) for for_s in sorted(lengths) if for_s > 0)
+    return _longest(pair for pair in sized if pair[1] > startable)

@@ -48,39 +48,38 @@ Message = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSyncServer:
-    """Server for file syncs. `claim` finds a claim as it is stored, `folder` its folder,
-    `input_path` the file that its program reads, and `input_named` one of several; `room_bytes` is
-    the disk space that files may use."""
+    """Server for file syncs. `claim` finds a claim as it is stored, `folder` its folder, and
+    `input_named` a file that its program reads; `room_bytes` is the disk space that files may
+    use."""
 
     claim: Callable[[ClaimId], Claim | None]
     folder: Callable[[ClaimId], Path]
-    input_path: Callable[[Hold], str]
     input_named: Callable[[Hold, str], str] = lambda _hold, _name: ""
     room_bytes: Callable[[], float] = lambda: math.inf
     _staged: dict[ClaimId, frozenset[str]] = field(default_factory=dict, init=False)
 
     def is_bound(self, claim: ClaimId, nonce: str) -> bool:
         """Check that the claim is bound to this starter and not over."""
-        found = self.claim(claim)
-        if found is None or not isinstance(found.state, (*BOUND, Stopping)):
+        known = self.claim(claim)
+        if known is None or not isinstance(known.state, (*BOUND, Stopping)):
             return False
-        return found.state.nonce == nonce
+        return known.state.nonce == nonce
 
     async def answer(self, claim: ClaimId, nonce: str, request: Message) -> Message:
         """Answer one request. Raises ValueError for an invalid one."""
-        found = self.claim(claim)
-        if found is None or not self.is_bound(claim, nonce):
+        known = self.claim(claim)
+        if known is None or not self.is_bound(claim, nonce):
             return _failure("this claim is over, or has another starter")
         try:
             match request.get("kind"):
                 case "get":
-                    return await asyncio.to_thread(self._input, found, request)
+                    return await asyncio.to_thread(self._input, known, request)
                 case "sum":
-                    return await self._sum_input(found, request)
+                    return await self._sum_input(known, request)
                 case "size" | "put":
-                    return await asyncio.to_thread(self._file, found, request)
+                    return await asyncio.to_thread(self._file, known, request)
                 case "done":
-                    return await self._complete(found, request)
+                    return await self._complete(known, request)
                 case kind:
                     raise ValueError(f"a question of kind {str(kind)[:40]!r}")
         except _NotOursError as error:
@@ -109,9 +108,7 @@ class FileSyncServer:
                 if name not in self.staged(claim):
                     raise _NotOursError(f"{name[:200]!r} is not a staged file of this job")
                 return str(self.folder(claim.id) / name)
-            if "name" in request:
-                return self.input_named(claim.hold, str(request["name"]))
-            return self.input_path(claim.hold)
+            return self.input_named(claim.hold, str(request["name"]))
         except LocalManagerError as error:
             raise _NotOursError(str(error)) from error
 
@@ -122,10 +119,10 @@ class FileSyncServer:
             return kept
         spec = Folder(self.folder(claim.id)).open(f"{STATE_FOLDER}/spec.json")
         try:
-            found = json.loads(spec.read(SPEC_BYTES_MAX, 0)).get("staged", ())
+            listed = json.loads(spec.read(SPEC_BYTES_MAX, 0)).get("staged", ())
         finally:
             spec.close()
-        names = frozenset(str(name) for name, _mode in found)
+        names = frozenset(str(name) for name, _mode in listed)
         self._staged[claim.id] = names
         while len(self._staged) > STAGED_KEPT:
             self._staged.pop(next(iter(self._staged)), None)  # another thread may do the same

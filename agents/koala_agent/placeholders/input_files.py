@@ -7,7 +7,6 @@ symbolic link:
   only after it has arrived. It may arrive long before its claim. Until the attempt is over the
   daemon names the transfer as wanted; afterwards it is kept as long as a claim reads it.
 - A replica of the site is read in place.
-- Of a daemon that does not name the files the program gets these paths themselves.
 - A part of a replica is copied into the claim's folder before the batch job is
   submitted. So a program is never at the barrier without it, and no processor idles meanwhile.
 """
@@ -50,17 +49,6 @@ class InputPaths:
         self._copy = copy
         self._folder = folder
 
-    def path(self, hold: Hold) -> str:
-        """Return the path of the claim's first input; empty without an input. Raises
-        LocalManagerError when the replica is missing."""
-        if hold.files:
-            return self.named(hold, visible_name(hold.files[0].file))
-        if copies := _copies(hold):
-            return str(self._copy(copies[0]))
-        if not hold.local_input:
-            return ""
-        return str(self._chunk(hold) if _is_part(hold) else self._find(hold))
-
     def named(self, hold: Hold, name: str) -> str:
         """Return the path of an input by the name under which its program finds it. Raises
         LocalManagerError when it has no such input."""
@@ -71,7 +59,8 @@ class InputPaths:
     async def prepare(self, hold: Hold) -> None:
         """Link the inputs by their names, and copy the part of a replica that the program reads.
         Raises LocalManagerError."""
-        await self._prepare_part(hold)
+        if _is_part(hold):
+            await self._prepare_part(hold)
         links = {file.file: self._target(hold, file) for file in hold.files}
         try:
             for name, target in links.items():
@@ -85,12 +74,10 @@ class InputPaths:
         """Return the path of an input, which may come later. Raises LocalManagerError."""
         if file.transfer:
             return self._copy(file.transfer)
-        return self._chunk(hold) if _is_part(hold) else self._find(hold, file.file)
+        return self._chunk(hold) if _is_part(hold) else self._find(hold, file)
 
     async def _prepare_part(self, hold: Hold) -> None:
-        if _copies(hold) or not hold.local_input or not _is_part(hold):
-            return
-        source, target = self._find(hold), self._chunk(hold)
+        source, target = self._find(hold, hold.files[0]), self._chunk(hold)
         try:
             await asyncio.to_thread(
                 self._copy_part,
@@ -100,7 +87,7 @@ class InputPaths:
                 size_bytes=hold.chunk_bytes,
             )
         except OSError as error:
-            message = f"{hold.claim} reads a part of {hold.local_input!r}: {error}"
+            message = f"{hold.claim} reads a part of {hold.files[0].file!r}: {error}"
             raise LocalManagerError(message) from error
 
     def _copy_part(self, source: Path, target: Path, *, offset: int, size_bytes: int) -> None:
@@ -134,17 +121,12 @@ class InputPaths:
     def _chunk(self, hold: Hold) -> Path:
         return self._folder(hold.claim) / CHUNK_FILE
 
-    def _find(self, hold: Hold, name: str = "") -> Path:
+    def _find(self, hold: Hold, file: HeldFile) -> Path:
         try:
-            return self._replica(name or hold.local_input)
+            return self._replica(file.file)
         except (SpecError, UnusableFileError) as error:
-            message = f"{hold.claim} reads {name or hold.local_input!r}: {error}"
+            message = f"{hold.claim} reads {file.file!r}: {error}"
             raise LocalManagerError(message) from error
-
-
-def _copies(hold: Hold) -> list[str]:
-    """Return the copies of input files; a program's staged files are none."""
-    return [transfer for transfer in hold.inputs if transfer != hold.archive]
 
 
 def _link(path: Path, target: Path) -> None:

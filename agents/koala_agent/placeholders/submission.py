@@ -53,7 +53,6 @@ class Preparation:
     claim: Claim
     port: int
     leases: LeaseTimes
-    input_path: str
     archive: Path | None = None
     times: Times = NO_LIMITS
 
@@ -82,7 +81,6 @@ def prepare(
         program=program,
         port=order.port,
         leases=leases,
-        input_path=order.input_path,
     )
     spec |= {
         "hold_s": hold_s,
@@ -122,7 +120,6 @@ def specification(
     program: Program,
     port: int,
     leases: LeaseTimes,
-    input_path: str,
 ) -> dict[str, object]:
     """Return everything that a starter must know, as the content of spec.json: what its class
     `Specification` reads, by the names of the fields."""
@@ -152,11 +149,10 @@ def specification(
         "hold_s": hold.hold_s,
         "no_barrier": hold.no_barrier,
         "progress_s": hold.progress_s,
-        "input": input_path,
         "inputs": [visible_name(file.file) for file in hold.files],
         "bundle": build_bundle(claim.id, (itself,)),
         "shared": settings.shared,
-        "fetches": bool(input_path) and not settings.shared,
+        "fetches": bool(hold.files) and not settings.shared,
         "job_module": job_module() if program.is_malleable else "",
     }
 
@@ -169,8 +165,8 @@ def job_module() -> str:
 
 def _by_name(value: Program | LeaseTimes) -> dict[str, object]:
     """Return the fields of a value that are not None."""
-    found = {field.name: getattr(value, field.name) for field in fields(value)}
-    return {name: content for name, content in found.items() if content is not None}
+    contents = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: content for name, content in contents.items() if content is not None}
 
 
 def why_unstarted(ended: Ended, settings: LaunchSettings) -> str:

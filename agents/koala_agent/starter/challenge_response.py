@@ -4,11 +4,14 @@
     agent    {"kind": "challenge", "challenge": Y, "proof": of X}      no proof: C is not known
     starter  {"kind": "hello", ..., "proof": of Y}                     instead of "secret"
 
-A helper on another machine and its starter do the same with a secret of their own: there the helper
+With `"encrypts": true` in the first line all after the second one is TLS, and the agent's proof is
+of its certificate, too: nobody stands between the two.
+
+A helper on another node and its starter do the same with a secret of their own: there the helper
 is the one that asks, and its name takes the claim's place.
 The secret itself is never sent. An eavesdropper learns nothing that authenticates it, and a process
-that took the port of a dead agent is detected before anything of it is believed. The messages
-themselves are neither encrypted nor signed.
+that took the port of a dead agent is detected before anything of it is believed. Without TLS the
+messages themselves are neither encrypted nor signed.
 """
 
 from __future__ import annotations
@@ -70,13 +73,15 @@ class Prover:
         """Return the first message of the handshake."""
         return {"kind": "prove", "claim": self._claim, "challenge": self._own}
 
-    def handle_challenge(self, message: dict[str, object]) -> bool:
-        """Handle the agent's challenge; False for another message."""
+    def handle_challenge(self, message: dict[str, object], *certificate: str) -> bool:
+        """Handle the agent's challenge, after TLS with its certificate; False for another
+        message."""
         if message.get("kind") != "challenge":
             return False
         self._theirs = str(message.get("challenge"))
         shown = message.get("proof")
-        self.is_trusted = is_proof(shown, self._secret, AGENT, self._claim, self._own)
+        proven = (*certificate, self._claim, self._own)
+        self.is_trusted = is_proof(shown, self._secret, AGENT, *proven)
         return True
 
     def add_proof(self, message: dict[str, object]) -> dict[str, object]:

@@ -39,8 +39,7 @@ class Specification:
 
     `agents` are the addresses of the agent, or `mailbox` is the folder of messages for it; a
     relative one begins at the home directory. `job_module` is the text of `koala.job` if the job
-    `is_malleable`. `input` is the path of the input file, `inputs` are
-    the names of all input files in the folder `inputs`, from agents that tell them. The starter
+    `is_malleable`. `inputs` are the names of all input files in the folder `inputs`. The starter
     `fetches` them, and the files that were `staged`, where the agent cannot show them; files are
     `shared` or brought.
     """
@@ -54,7 +53,6 @@ class Specification:
     shared: bool = True
     batch: dict[str, object] | None = None
     launcher: tuple[str, ...] = ()
-    input: str = ""
     inputs: tuple[str, ...] = ()
     fetches: bool = False
     hold_s: float = 0.0
@@ -90,7 +88,7 @@ class Specification:
 class ClaimProgram:
     """Program of a claim, from its specification, and the checks before the check-in.
 
-    `machine` counts the machines of the component, 0 being the starter's. `hosts` are those
+    `machine` counts the nodes of the component, 0 being the starter's. `hosts` are those
     machines, detected if not given.
     """
 
@@ -135,10 +133,6 @@ class ClaimProgram:
         if self.spec.inputs:
             self.environment["KOALA_INPUTS"] = self.inputs
             self.environment["KOALA_INPUT"] = os.path.join(self.inputs, self.spec.inputs[0])
-        elif self.spec.fetches:
-            self.environment["KOALA_INPUT"] = os.path.join(self.folder, "input")
-        elif self.spec.input:
-            self.environment["KOALA_INPUT"] = self.spec.input
         self.path = self._find()
 
     def problem(self) -> str:
@@ -263,9 +257,9 @@ class ClaimProgram:
 def layout(
     job_type: str, processes: int, hosts: tuple[tuple[str, int], ...]
 ) -> tuple[tuple[Main, ...], ...]:
-    """Assign the main processes to the machines."""
+    """Assign the main processes to the nodes."""
     slots = [count for _name, count in hosts]
-    counts = machines({"processes": processes, "slots": slots}) if slots else [processes]
+    counts = processes_by_node({"processes": processes, "slots": slots}) if slots else [processes]
     if job_type == "mpi":
         lead = Main(index=0, process=0, verb=("lead",))
         nodes = range(len(counts))
@@ -284,7 +278,7 @@ def again() -> list[str]:
     return [sys.executable, "-I", "-S", os.path.abspath(sys.argv[0])]
 
 
-def machines(member: dict[str, object]) -> list[int]:
+def processes_by_node(member: dict[str, object]) -> list[int]:
     """Return the number of a member's processes on each machine that has any, filled one by one."""
     left = to_count(member["processes"])
     counts = []
@@ -308,7 +302,7 @@ def rendezvous(bundle: dict[str, object], process: int) -> dict[str, str]:
     master = to_object(bundle["master"])
     first = sum(to_count(member["processes"]) for member in members[:index])
     sizes = [to_count(member["processors"]) for member in members]
-    nodes = [machines(member) for member in members]
+    nodes = [processes_by_node(member) for member in members]
     local, node = process, 0
     while node + 1 < len(nodes[index]) and local >= nodes[index][node]:
         local -= nodes[index][node]

@@ -4,5 +4,6 @@ listener               the port at which starters and file syncs check in, and t
 mailbox                the same connections by files, for starters that can dial nobody
 ports                  connections to ports of programs, between starters and the relay
 authentication         proofs, in both directions, that the other end knows the claim's secret
+encryption             the agent's key for connections to ports
 codec                  JSON lines of starters as events of the claim table
 """

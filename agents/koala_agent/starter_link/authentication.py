@@ -25,10 +25,9 @@ class Authentication:
         """True when this agent has sent its challenge."""
         return bool(self._challenge)
 
-    def begin(self, message: Message) -> Message:
-        """Answer a challenge with the agent's proof and a challenge of its own.
-
-        Raises ValueError.
+    def begin(self, message: Message, *certificate: str) -> Message:
+        """Answer a challenge with the agent's proof, which is of its certificate if it will use
+        one, and a challenge of its own. Raises ValueError.
         """
         claim = ClaimId(text(message, "claim", most=256))
         theirs = text(message, "challenge", most=64)
@@ -36,7 +35,7 @@ class Authentication:
         answer: Message = {"kind": "challenge", "challenge": self._challenge}
         known = self._secret(claim)
         if known is not None:
-            answer["proof"] = proof(known, AGENT, claim, theirs)
+            answer["proof"] = proof(known, AGENT, *certificate, claim, theirs)
         return answer
 
     def is_valid(self, message: Message, secret: str) -> bool:

@@ -32,19 +32,8 @@ from koala.common.protocol.messages import (
     Progress,
 )
 from koala.common.protocol.names import ClaimId, is_claim_id
+from koala_agent.claims import events as ev
 from koala_agent.claims.bundle import build_bundle
-from koala_agent.claims.events import (
-    Adopted,
-    CheckedIn,
-    Dismissed,
-    EndNoted,
-    Event,
-    StarterArmed,
-    StarterEnded,
-    StarterPassed,
-    StarterSaid,
-    ToStarter,
-)
 from koala_agent.claims.folder import StarterRecord
 from koala_agent.starter import messages as starter_messages
 from koala_agent.starter.state_machine.barrier import PORT_MAX
@@ -54,23 +43,23 @@ Message = dict[str, object]
 NONCE_BYTES_MAX = 64
 
 
-def encode(message: ToStarter) -> Message:
+def encode(message: ev.ToStarter) -> Message:
     """Encode a message to a starter."""
     return starter_messages.to_message(_message(message))
 
 
-def _message(message: ToStarter) -> starter_messages.Message:  # noqa: C901 - a line a kind
+def _message(message: ev.ToStarter) -> starter_messages.Message:  # noqa: C901 - a line a kind
     match message:
-        case Adopted(leases=leases, clock=clock, boot=boot):
+        case ev.Adopted(leases=leases, clock=clock, boot=boot):
             return starter_messages.AdoptOrder(
                 hold_lease_s=leases.hold_lease_s,
                 run_lease_s=leases.run_lease_s,
                 kill_s=leases.kill_s,
                 clock=None if clock is None else _clock_sample(clock, boot),
             )
-        case Dismissed(reason=reason):
+        case ev.Dismissed(reason=reason):
             return starter_messages.DismissOrder(reason=reason)
-        case EndNoted():
+        case ev.EndNoted():
             return starter_messages.EndAcknowledged()
         case messages.TryPaths(label=label, address=address, listens=listens, limit_s=limit_s):
             targets = tuple(
@@ -115,21 +104,21 @@ def _clock_sample(clock: tuple[float, float, float], boot: str) -> Message:
     return starter_messages.to_json(sample)
 
 
-def decode(claim: ClaimId, nonce: str, message: Message) -> Event:
+def decode(claim: ClaimId, nonce: str, message: Message) -> ev.Event:
     """Decode a starter's message. Raises ValueError with what is wrong and what is allowed."""
     match message.get("kind"):
         case starter_messages.ArmAnswered.KIND:
             armed = starter_messages.read(starter_messages.ArmAnswered, message)
-            return StarterArmed(claim=claim, nonce=nonce, number=_arm_number(armed.number))
+            return ev.StarterArmed(claim=claim, nonce=nonce, number=_arm_number(armed.number))
         case starter_messages.PassReported.KIND:
             passed = starter_messages.read(starter_messages.PassReported, message)
             passed_at = _passed_at(passed.passed_at)
-            return StarterPassed(claim=claim, nonce=nonce, passed_at=passed_at)
+            return ev.StarterPassed(claim=claim, nonce=nonce, passed_at=passed_at)
         case starter_messages.EndReported.KIND:
             ended = starter_messages.read(starter_messages.EndReported, message)
-            return StarterEnded(claim=claim, nonce=nonce, end=_end(ended.end))
+            return ev.StarterEnded(claim=claim, nonce=nonce, end=_end(ended.end))
         case _:
-            return StarterSaid(nonce=nonce, message=_for_daemon(claim, nonce, message))
+            return ev.StarterSaid(nonce=nonce, message=_for_daemon(claim, nonce, message))
 
 
 def _for_daemon(
@@ -144,7 +133,7 @@ def _for_daemon(
         case starter_messages.PathsTried.KIND:
             tried = starter_messages.read(starter_messages.PathsTried, message)
             reached = tuple(
-                [(ClaimId(one), _bounded("a round trip", trip)) for one, trip in tried.reached]
+                [(ClaimId(name), _bounded("a round trip", trip)) for name, trip in tried.reached]
             )
             return PathsReport(
                 claim=claim,
@@ -210,14 +199,14 @@ def _port_use(counted: tuple[str, str, int, int, float, float]) -> PortUse:
     )
 
 
-def checked_in(message: Message, address: str = "") -> CheckedIn:
+def checked_in(message: Message, address: str = "") -> ev.CheckedIn:
     """Decode a hello that came from this address. Raises ValueError."""
     if message.get("kind") != starter_messages.Hello.KIND:
         raise ValueError(f"{str(message.get('kind'))[:40]!r} instead of a hello")
     hello = starter_messages.read(starter_messages.Hello, message)
     if not is_claim_id(hello.claim):
         raise ValueError(f"{hello.claim[:80]!r} is not a claim")
-    return CheckedIn(
+    return ev.CheckedIn(
         claim=ClaimId(hello.claim),
         nonce=_nonce(hello.nonce),
         address=address,
@@ -313,7 +302,7 @@ def _arm_number(number: tuple[int, int]) -> ArmNumber:
 
 
 def _hosts(hosts: messages.Hosts) -> messages.Hosts:
-    """Check the machines of an allocation: pairs of name and processors."""
+    """Check the nodes of an allocation: pairs of name and processors."""
     if len(hosts) > HOSTS_MAX:
         raise ValueError(f"hosts = {str(hosts)[:80]!r} (expected up to {HOSTS_MAX} pairs)")
     for name, count in hosts:

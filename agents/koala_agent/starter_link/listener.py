@@ -26,6 +26,7 @@ from koala.common.runtime.structured_log import get_logger
 from koala.common.runtime.token_bucket import RateLimits, TokenBucket
 from koala.common.wire.listen_ports import cannot_listen
 from koala_agent.claims.events import Dismissed, Event, StarterLost, ToStarter
+from koala_agent.starter.ports.encryption import Encryption
 from koala_agent.starter_link.authentication import Authentication
 from koala_agent.starter_link.codec import (
     NONCE_BYTES_MAX,
@@ -35,6 +36,7 @@ from koala_agent.starter_link.codec import (
     encode,
     text,
 )
+from koala_agent.starter_link.encryption import agent_context
 
 LINE_MAX_BYTES = 256 * 1024
 UNSENT_MAX_BYTES = 8 * 1024 * 1024
@@ -42,7 +44,7 @@ CONNECTIONS_MAX = 20_000
 UNAUTHENTICATED_MAX = 128
 """Unauthenticated connections; one more closes the oldest."""
 FILE_SYNCS_SPARE = 2
-"""File syncs of a claim beyond one for each machine: one reconnects before its old connection
+"""File syncs of a claim beyond one for each node: one reconnects before its old connection
 is detected as lost."""
 HELLO_LIMIT_S = 10.0
 MAILBOX_HELLO_S = 60.0
@@ -71,8 +73,8 @@ def call_later(delay_s: float, call: Callable[[], None]) -> ScheduledCall:
     return asyncio.get_running_loop().call_later(delay_s, call)
 
 
-def one_machine(_claim: ClaimId) -> int:
-    """Return 1: a site of one machine."""
+def one_node(_claim: ClaimId) -> int:
+    """Return 1: a site of one node."""
     return 1
 
 
@@ -87,7 +89,7 @@ class CarryOrder:
     dials: bool
 
 
-Carry = Callable[[asyncio.Transport, CarryOrder], None]
+Carry = Callable[[asyncio.Transport, Encryption, CarryOrder], None]
 """Takes over a connection from which nothing more is read here."""
 Ask = Callable[[ClaimId, str, Message, Callable[[Message], None]], None]
 """Asynchronous answer to a file sync's request."""
@@ -104,16 +106,16 @@ class StarterListener:
         later: Callable[[float, Callable[[], None]], ScheduledCall] = call_later,
         now: Callable[[], float] = clock.now,
         ask: Ask | None = None,
-        machines: Callable[[ClaimId], int] = one_machine,
+        nodes: Callable[[ClaimId], int] = one_node,
         carry: Carry | None = None,
     ) -> None:
-        """`machines` returns the number of machines of a claim: each has a file sync."""
+        """`nodes` returns the number of nodes of a claim: each has a file sync."""
         self.later = later
         self.now = now
         self._emit = emit
         self._secret = secret
         self._ask = ask
-        self._machines = machines
+        self._nodes = nodes
         self._carry = carry
         self._connections: dict[tuple[str, str], StarterConnection] = {}
         self._program_tokens = TokenBucket(PROGRAMS_PER_S, burst=PROGRAMS_BURST, now=now())
@@ -220,8 +222,8 @@ class StarterListener:
         sync_identity = claim, text(message, "nonce", most=NONCE_BYTES_MAX)
         file_syncs = self._file_syncs.setdefault(claim, [])
         file_syncs.append(connection)
-        if len(file_syncs) > self._machines(claim) + FILE_SYNCS_SPARE:
-            log.warning("file_sync.cut", claim=claim, reason="more file syncs than machines")
+        if len(file_syncs) > self._nodes(claim) + FILE_SYNCS_SPARE:
+            log.warning("file_sync.cut", claim=claim, reason="more file syncs than nodes")
             file_syncs.pop(0).abort()
         return sync_identity
 
@@ -273,7 +275,11 @@ class StarterListener:
             self._emit(StarterLost(claim=claim, nonce=nonce))
 
     def carry(
-        self, connection: StarterConnection, message: Message, transport: asyncio.Transport
+        self,
+        connection: StarterConnection,
+        message: Message,
+        transport: asyncio.Transport,
+        encryption: Encryption,
     ) -> None:
         """Hand over a connection that carries another one of a program. Raises ValueError."""
         claim = ClaimId(text(message, "claim", most=256))
@@ -285,15 +291,14 @@ class StarterListener:
             connection.send({"error": "this agent carries no connections"})
             connection.close()
         else:
-            self._carry(
-                transport,
-                CarryOrder(
-                    claim=claim,
-                    port=text(message, "port", most=512),
-                    token=text(message, "token", most=256),
-                    dials=message.get("dials") is True,
-                ),
+            order = CarryOrder(
+                claim=claim,
+                port=text(message, "port", most=512),
+                token=text(message, "token", most=256),
+                dials=message.get("dials") is True,
             )
+            self.unregister(connection, None, None)  # it has other limits from now on
+            self._carry(transport, encryption, order)
 
     def _unregister_file_sync(self, connection: StarterConnection, claim: ClaimId) -> None:
         file_syncs = self._file_syncs[claim]
@@ -329,6 +334,7 @@ class StarterConnection(asyncio.Protocol):
         self._is_processing = False
         self._is_paused = False
         self._transport: asyncio.Transport | None = None
+        self._encryption: Encryption | None = None
         self._limit: ScheduledCall | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -349,6 +355,14 @@ class StarterConnection(asyncio.Protocol):
         self._listener.unregister(self, self._identity, self._file_sync_identity)
 
     def data_received(self, data: bytes) -> None:
+        if self._encryption is not None and self._transport is not None:
+            try:
+                self._encryption.keep(data)
+                data = bytes(self._encryption.decrypt())
+                self._transport.write(self._encryption.encrypt())
+            except OSError as error:
+                self._refuse(str(error))
+                return
         *lines, self._unread = (self._unread + data).split(b"\n")
         self._lines.extend(lines)
         if max(map(len, (*lines, self._unread))) > LINE_MAX_BYTES:
@@ -408,7 +422,10 @@ class StarterConnection(asyncio.Protocol):
     def send(self, message: Message) -> None:
         """Queue a message; a starter that does not read is disconnected and may reconnect."""
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(json.dumps(message).encode() + b"\n")
+            data = json.dumps(message).encode() + b"\n"
+            if self._encryption is not None:
+                data = self._encryption.encrypt(data)
+            self._transport.write(data)
             if self._transport.get_write_buffer_size() > UNSENT_MAX_BYTES:
                 self._refuse("it does not read")
 
@@ -441,19 +458,34 @@ class StarterConnection(asyncio.Protocol):
             self._listener.ask(self._file_sync_identity, message, self._answer)
             return
         if message.get("kind") == "prove" and not self.authentication.is_begun:
-            self.send(self.authentication.begin(message))
+            self._begin_proof(message)
             return
         if message.get("kind") == "courier":
             self._begin_file_sync(message)
             return
         if message.get("kind") == "carry":
-            assert self._transport is not None
-            self._mark_authenticated()
-            self._listener.carry(self, message, self._transport)
+            self._begin_carrying(message)
             return
         self._identity = self._listener.authenticate_starter(self, message)
         if self._identity is not None:
             self._mark_authenticated()
+
+    def _begin_proof(self, message: Message) -> None:
+        """Answer a challenge, and encrypt from then on if the starter asks for it."""
+        if message.get("encrypts") is not True:
+            self.send(self.authentication.begin(message))
+            return
+        if self._lines or self._unread:
+            raise ValueError("more than a challenge (expected TLS after it)")
+        context, certificate = agent_context()
+        self.send(self.authentication.begin(message, certificate))
+        self._encryption = Encryption(context, is_server=True)
+
+    def _begin_carrying(self, message: Message) -> None:
+        if self._encryption is None or self._transport is None:
+            raise ValueError("it carries in the clear (expected TLS)")
+        self._mark_authenticated()
+        self._listener.carry(self, message, self._transport, self._encryption)
 
     def _mark_authenticated(self) -> None:
         """Mark the connection as authenticated."""

@@ -25,6 +25,7 @@ from koala.common.runtime.structured_log import get_logger
 from koala.common.runtime.token_bucket import TokenBucket
 from koala.common.wire.v1 import files_pb2 as pb
 from koala.errors import ConfigError
+from koala_agent.starter.ports.encryption import Encryption
 from koala_agent.starter_link.listener import CarryOrder
 
 CARRY = "/koala.wire.v1.Relay/Carry"
@@ -37,21 +38,23 @@ BLOCK_BYTES = WINDOW_BYTES // 2
 """Bytes of a starter that are kept before reading pauses: less than a message may have."""
 WAITING_MAX = 512
 """Connections of one claim that wait for their other ends; an honest one has four for each port."""
+_READ = memoryview(bytearray(CHUNK_BYTES))
 ENDED_S = 30.0
 """Longest wait for the relay after both ends have said all."""
 
 log = get_logger()
 
 
-class Line(asyncio.Protocol):
+class Line(asyncio.BufferedProtocol):
     """Connection of a starter. What it sends goes on in blocks as large as they come, because each
     costs as much as some 100 kB; streams would copy them twice."""
 
-    def __init__(self, transport: asyncio.Transport, block_bytes: int) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, encryption: Encryption, block_bytes: int
+    ) -> None:
         self.transport = transport
+        self._encryption = encryption
         self._block_bytes = block_bytes
-        self._kept: list[bytes] = []
-        self._kept_bytes = 0
         self._is_over = False
         self._error: Exception | None = None
         self._changed = asyncio.Event()
@@ -62,31 +65,31 @@ class Line(asyncio.Protocol):
 
     async def read(self) -> bytes:
         """Return what has come, empty once the starter has hung up. Raises OSError."""
-        while not self._kept:
+        while not (data := bytes(self._encryption.decrypt())):
             if self._error is not None:
                 raise self._error
             if self._is_over:
                 return END
             self._changed.clear()
             await self._changed.wait()
-        data = b"".join(self._kept)
-        self._kept.clear()
-        self._kept_bytes = 0
         self.transport.resume_reading()
         return data
 
     async def write(self, data: bytes) -> None:
         """Give it to the starter, and wait until most of it is taken. Raises OSError."""
-        self.transport.write(data)
+        self.transport.write(self._encryption.encrypt(data))
         await self._writable.wait()
         if self._error is not None:
             raise self._error
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the place for what comes: all lines share it."""
+        return _READ
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Stop to read while enough is kept."""
-        self._kept.append(data)
-        self._kept_bytes += len(data)
-        if self._kept_bytes >= self._block_bytes:
+        self._encryption.keep(_READ[:nbytes])
+        if self._encryption.kept_bytes >= self._block_bytes:
             self.transport.pause_reading()
         self._changed.set()
 
@@ -145,10 +148,13 @@ class Ports:
                 begin = await self._begun.get()
                 group.create_task(begin())
 
-    def carry(self, transport: asyncio.Transport, order: CarryOrder) -> None:
+    def carry(
+        self, transport: asyncio.Transport, encryption: Encryption, order: CarryOrder
+    ) -> None:
         """Take over a starter's connection."""
         keep_buffers()
-        self._begun.put_nowait(partial(self._serve, Line(transport, self._block_bytes), order))
+        line = Line(transport, encryption, self._block_bytes)
+        self._begun.put_nowait(partial(self._serve, line, order))
 
     async def _serve(self, line: Line, order: CarryOrder) -> None:
         """Carry one connection to its end, which is a reset unless both ends have said all."""
@@ -181,7 +187,7 @@ class Ports:
                 with self._wait(order.claim):
                     await self._joined(line, call)
                 with nullcontext() if order.dials else self._place():
-                    line.transport.write(CARRIED)
+                    await line.write(CARRIED)
                     async with asyncio.TaskGroup() as group:
                         group.create_task(self._up(line, call))
                         group.create_task(self._down(call, line))

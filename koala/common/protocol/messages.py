@@ -170,7 +170,8 @@ class Resources:
     - `memory_min_mb`: memory that one process needs.
     - `gpus` of all its processes together, of `gpu_type`.
     - `constraint`: features of its machines, as `ib&haswell`; `licenses` by name.
-    - `queue` (partition), `project` (account) and `qos` of the local manager.
+    - `queue` (partition), `project` (account) and `qos` of the local manager, and a `reservation`
+      that exists there.
     - `is_exclusive`: no other job on its machines.
     - `native`: options for the local manager, passed on as they are.
     """
@@ -186,6 +187,7 @@ class Resources:
     queue: str | None = None
     project: str | None = None
     qos: str | None = None
+    reservation: str | None = None
     is_exclusive: bool = False
     native: str | None = None
 
@@ -553,8 +555,8 @@ class Hold:
     - `no_barrier`: the program starts when it can.
     - `files` are the input files; each is a replica of the site, or a copy that is fetched.
     - `archive` is the copy that brings the program's staged files; it is among the `inputs`.
-    - `inputs` are the copies among them. `local_input` is the first file where that is a replica;
-      of it `chunk_bytes` from `chunk_offset` on are read. 0: all.
+    - `inputs` are the copies among them. Of a first file that is a replica `chunk_bytes` from
+      `chunk_offset` on are read. 0: all.
     - `store_token` is shown to the relay with the claim's outputs and logs.
     - `is_preempting`: other claims are stopped for it, which may take `kill_s`.
     - `may_kill`: local jobs may be killed for it, the youngest first, if it finds no room.
@@ -579,7 +581,6 @@ class Hold:
     owner: str = ""
     no_barrier: bool = False
     inputs: tuple[str, ...] = ()
-    local_input: str = ""
     chunk_offset: Size = 0
     chunk_bytes: Size = 0
     store_token: str = ""

@@ -209,6 +209,8 @@ class Member:
     not_booked: dict[SiteName, Instant] | None = None  # begins that were refused there last
     moved_from: dict[SiteName, Instant] | None = None  # begins of bookings that were moved last
     given_back_at: Instant | None = None  # the last time that a ticket held, and was given back
+    rest_s: Seconds = 0.0  # the pause after its last ticket that came up, or was lost ...
+    rests_until: Instant = 0.0  # ... in which it opens and books none
     is_dropped: bool = False
     claimed_at: Instant | None = None
     passed_at: Instant | None = None

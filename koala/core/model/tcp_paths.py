@@ -86,13 +86,13 @@ def port_addresses(
     """
     own = next(member for member, met, _address in meeting if met.id == claim.id)
     others = [member for member, met, _address in meeting if met.id != claim.id]
-    found = []
+    addresses = []
     for _member, owner, address in meeting:
         dialling = others if owner.id == claim.id else [own]
         for name, port in spec.components[owner.component].ports:
             ways = [closed_path(member, owner.id, port) is not None for member in dialling]
             is_hidden = owner.id == claim.id and all(ways)
-            found.append(
+            addresses.append(
                 PortAddress(
                     name=name,
                     claim=owner.id,
@@ -101,7 +101,7 @@ def port_addresses(
                     is_forwarded=any(ways),
                 )
             )
-    return tuple(found)
+    return tuple(addresses)
 
 
 def is_one_world(spec: JobSpec) -> bool:

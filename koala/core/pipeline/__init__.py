@@ -2,8 +2,8 @@
 
 queue_entry                  put jobs into the placement queues; `dependencies` keep some outside
 queueing                     accept submissions; scan the high and the low queue in turn
-rounds, ordered_scan         scan several queues in rounds; one queue in a chosen order
-placing                      ask the placement policy for sites
+queue_rounds, ordered_scan   scan several queues in rounds; one queue in a chosen order
+placement_requests, placing  ask the placement policy for sites
 copying                      assign the sites, and start the copies of input files
 claiming_schedule, claiming  schedule claiming tries; claim, preempt, receive answers, evaluate
 tickets                      wait in the queues of busy sites, and come up together

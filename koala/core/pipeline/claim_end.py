@@ -98,8 +98,8 @@ def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
 
 def _apply_to_job(state: State, claim: Claim, end: ClaimEnd, now: Instant) -> None:
     """Apply the end of a claim to the component that had it, or waited for it."""
-    if (found := member_of(state, claim)) is not None:
-        on_member_gone(state, *found, claim, end, now)
+    if (current := member_of(state, claim)) is not None:
+        on_member_gone(state, *current, claim, end, now)
     elif (waiting := ticket_of(state, claim)) is not None:
         on_ticket_gone(state, *waiting, claim, end, now)
 
@@ -111,11 +111,11 @@ def mark_unreachable(
 
     Its starter may live, so the claim is stopped but stays in the ledger. Only a report of its
     agent, the fence or an operator ends it."""
-    found = member_of(state, claim)
-    if found is None or isinstance(claim.phase, Stopped):
+    current = member_of(state, claim)
+    if current is None or isinstance(claim.phase, Stopped):
         return
     stop_claim(state, claim, is_silent=is_silent)
-    lose_member(state, *found, end, now)
+    lose_member(state, *current, end, now)
 
 
 def on_member_gone(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from koala.core import queries
 from koala.core.allowances import hold_limit_of
 from koala.core.model import events as ev
 from koala.core.model.allowances import Payer, payers_of
@@ -15,7 +16,7 @@ from koala.core.model.claim import Asked, Claim, Grant, Granted, Stopped
 from koala.core.model.grid import Assignment, GridView, Site
 from koala.core.model.hold_budget import Budget
 from koala.core.model.job import Attempt, Claiming, Job, Member, Queued, Running, Starting
-from koala.core.model.job_spec import StartType
+from koala.core.model.job_spec import InputMode, StartType
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import (
     FOREVER,
@@ -34,30 +35,12 @@ from koala.core.pipeline.claiming_schedule import (
 )
 from koala.core.pipeline.copying import assign_member
 from koala.core.pipeline.ending import drop_member, fail, on_missed
-from koala.core.pipeline.refusals import has_refused, reset_refusals
+from koala.core.pipeline.placement_requests import ask_placement, whole_request
+from koala.core.pipeline.refusals import has_refused, reset_refusals, without_closed_sites
 from koala.core.pipeline.requeueing import set_back
 from koala.core.pipeline.start_barrier import advance_start
 from koala.core.pipeline.wanted import hold
 from koala.core.policy_api import ClaimPlan, ClaimQuestion, PendingPart, ReclaimableSite, Victim
-from koala.core.queries import (
-    claims_of,
-    demand_of,
-    describe,
-    fixed_site,
-    grid_view_of,
-    hold_before_start_s,
-    hold_max_s,
-    is_enough,
-    is_held,
-    is_optional_member,
-    member_of,
-    part_of_file,
-    placement_policy,
-    sites_with_full_window,
-    starts_early,
-    unanswered,
-    view_until_end,
-)
 from koala.core.resources import needs_resources, occupied
 from koala.core.sites import increase_window, is_usable, note_ask
 from koala.core.state import State
@@ -79,7 +62,7 @@ def claim_when_answered(state: State, attempt: Attempt, now: Instant) -> None:
     """
     job = state.jobs[attempt.job]
     last_at = last_try_at(state, job, attempt)
-    if not unanswered(state, attempt) or now >= last_at:
+    if not queries.unanswered(state, attempt) or now >= last_at:
         try_to_claim(state, attempt, now)
     else:
         state.timers.set(last_at, TimerKind.CLAIM, job.id)
@@ -103,13 +86,14 @@ def try_to_claim(state: State, attempt: Attempt, now: Instant) -> None:
     job.tried_at = now
     policies = state.policies
     claim = policies.claim if job.deadline_at is None else policies.claim_timed
-    view = view_until_end(state, job, grid_view_of(state, job), now)
+    view = queries.view_until_end(state, job, queries.grid_view_of(state, job), now)
     question = claim_question(state, job, attempt, view, now)
-    plan = state.recorder.ask(lambda: claim(question, view, placement_policy(state, job)))
+    plan = state.recorder.ask(lambda: claim(question, view, queries.placement_policy(state, job)))
     assert isinstance(plan, ClaimPlan), plan
     apply_plan(state, job, attempt, plan, now)
     if not isinstance(job.phase, Claiming) or job.phase.attempt is not attempt:
         return
+    split_rest(state, job, attempt, now)
     claim_at = next_try_at(state, job, attempt, now)
     if claim_at is not None:
         state.timers.set(claim_at, TimerKind.CLAIM, job.id)
@@ -125,7 +109,7 @@ def reschedule_claiming_try(state: State, job: Job, now: Instant) -> None:
     are granted when the files are there and not much before. Small changes are ignored.
     """
     claiming = job.phase
-    if not starts_early(state, job) or not isinstance(claiming, Claiming):
+    if not queries.starts_early(state, job) or not isinstance(claiming, Claiming):
         return
     before = claiming.claim_at
     if before is None:  # the last one was made
@@ -151,10 +135,10 @@ def claim_question(
             component=m.component,
             processors=job.spec.components[m.component].processors,
             site=m.site,
-            fixed=fixed_site(job, m.component),
-            size_bytes=part_of_file(state, job, m.component)[1],
+            fixed=queries.fixed_site(job, m.component),
+            size_bytes=queries.part_of_file(state, job, m.component)[1],
             file=job.spec.input_names(m.component),
-            is_optional=is_optional_member(job, m.component),
+            is_optional=queries.is_optional_member(job, m.component),
             gpus=job.spec.components[m.component].gpus or 0,
         )
         for m in present
@@ -168,7 +152,7 @@ def claim_question(
         pending=pending,
         user=job.spec.owner,
         priority=job.spec.priority,
-        demand=demand_of(job.spec, state.parameters),
+        demand=queries.demand_of(job.spec, state.parameters),
         home=job.spec.queue,
         is_distinct=job.spec.distinct,
         remaining_s=max(0.0, attempt.start_at - now),
@@ -228,7 +212,7 @@ def preemption_victims(state: State) -> tuple[Victim, ...]:
             continue
         held: dict[SiteName, int] = {}
         gpus: dict[SiteName, int] = {}
-        for claim in claims_of(state, attempt.present):
+        for claim in queries.claims_of(state, attempt.present):
             if not isinstance(claim.phase, Asked):
                 held[claim.site] = held.get(claim.site, 0) + claim.processors
                 if count := job.spec.components[claim.component].gpus:
@@ -311,7 +295,7 @@ def make_claim(
     if not is_affordable(state, job, [member], now):
         postpone_claim(state, job, member, now)
         return
-    hold_s = hold_max_s(state, job)
+    hold_s = queries.hold_max_s(state, job)
     claim = new_claim(state, attempt, member, site, now, hold_s=hold_s)
     claim.wake_s = site.wake_s_for(claim.processors)
     claim.grace_until = now + site.facts.grace_s + claim.wake_s
@@ -321,8 +305,10 @@ def make_claim(
     charge_hold(state, job, claim.id, site.name, claim.processors * hold_s, now)
     member.claim = claim.id
     member.claimed_at = None
-    if starts_early(state, job):  # else a claim that came early would run out before the last try
-        attempt.start_at = min(attempt.start_at, now + hold_before_start_s(state, job))
+    if queries.starts_early(
+        state, job
+    ):  # else a claim that came early would run out before the last try
+        attempt.start_at = min(attempt.start_at, now + queries.hold_before_start_s(state, job))
     if claim.start_type is StartType.NONE:
         attempt.may_run = True
     order_claim(state, attempt, claim)
@@ -386,7 +372,7 @@ def is_affordable(
 ) -> bool:
     """Return True if the hold budgets allow all of these claims: victims are stopped for all of
     them or for none."""
-    hold_s = hold_max_s(state, job) if hold_s is None else hold_s
+    hold_s = queries.hold_max_s(state, job) if hold_s is None else hold_s
     sums: dict[SiteName, float] = {}
     for part in parts:
         assert part.site is not None
@@ -411,6 +397,59 @@ def _budget_of(budgets: dict[_Payer, Budget], payer: _Payer) -> Budget:
     return budget
 
 
+def split_rest(state: State, job: Job, attempt: Attempt, now: Instant) -> bool:
+    """Split what a flexible job could not claim anew over the sites with room, and claim it there,
+    so that it keeps what it holds; return True if it was claimed.
+
+    No site that refused a share is asked again, no component is taken away, and a malleable job
+    starts without: it can grow. Chunks of files and GPUs depend on the components.
+    """
+    split, part = job.spec.split, job.spec.components[0]
+    lacking = [member for member in attempt.present if member.claim is None and member.end is None]
+    if split is None or split.is_malleable or not lacking or job.deadline_at is not None:
+        return False
+    has_chunks = job.spec.all_inputs and job.spec.input_mode is not InputMode.WHOLE
+    if has_chunks or part.gpus or now < job.not_before:
+        return False
+    held_at = [m.site for m in attempt.present if m not in lacking and m.site is not None]
+    rest = sum([job.spec.components[member.component].processors for member in lacking])
+    request = replace(
+        whole_request(state, job, now),
+        transfer_s_max=max(0.0, attempt.start_at - now),
+        beside=tuple(held_at),
+        split=replace(
+            split,
+            total=rest,
+            least=rest,
+            part_max=min(split.part_max, rest),
+            parts_max=split.parts_max - len(held_at),
+        ),
+    )
+    view = queries.view_until_end(state, job, queries.grid_view_of(state, job), now)
+    seen = without_closed_sites(state, job, view, now).copy()
+    seen.close([m.site for m in lacking if m.claims and m.site is not None])
+    seen.close(held_at if job.spec.distinct else [])
+    answer = ask_placement(state, job, request, seen)
+    if answer is None or len(answer.assignments) < len(lacking):
+        return False
+    for _ in answer.assignments[len(lacking) :]:
+        added = Member(component=len(attempt.members), site=None, start_type=part.start_type)
+        attempt.members.append(added)
+        lacking.append(added)
+    sizes = [component.processors for component in job.spec.components]
+    sizes += [0] * (len(attempt.members) - len(sizes))
+    for member, share in zip(lacking, answer.assignments, strict=True):
+        sizes[member.component] = share.processors
+    job.respecify(job.spec.shaped(sizes))
+    state.recount(job, attempt)
+    shares = ", ".join([f"{share.site} ({share.processors})" for share in answer.assignments])
+    state.announce(job, f"splits {rest} processors anew: {shares}", now)
+    for member, share in zip(lacking, answer.assignments, strict=True):
+        assign_member(state, attempt, member, replace(share, component=member.component), now)
+        make_claim(state, attempt, member, now)
+    return True
+
+
 def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
     """Bind the claim to the starter that checked in, widen its site's window, and let the job
     proceed."""
@@ -419,15 +458,15 @@ def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
         bind(claim, event, now)  # the Stop came too late: what it holds or runs is charged for
     if claim is None or not isinstance(claim.phase, Asked) or claim.is_ticket:
         return
-    if len(state.queues) and claim.site in sites_with_full_window(state):
+    if len(state.queues) and claim.site in queries.sites_with_full_window(state):
         state.request_scan()
     increase_window(state.sites[claim.site], limit=state.parameters.claims_open_max)
     note_start(state.sites[claim.site], claim, now)
     bind(claim, event, now)
-    found = member_of(state, claim)
-    if found is None:
+    current = queries.member_of(state, claim)
+    if current is None:
         return
-    attempt, member = found
+    attempt, member = current
     member.claimed_at = now
     state.jobs[claim.job].gained_s += claim.processors * (now - attempt.placed_at)
     after_answer(state, attempt, now)
@@ -461,7 +500,7 @@ def after_answer(state: State, attempt: Attempt, now: Instant) -> None:
 def start_if_held(state: State, attempt: Attempt, now: Instant) -> bool:
     """Enter Starting if every component is claimed; return True if so."""
     for member in attempt.members:
-        if not member.is_dropped and not is_held(state, member):
+        if not member.is_dropped and not queries.is_held(state, member):
             return False
     job = state.jobs[attempt.job]
     attempt.granted_at = now
@@ -476,7 +515,7 @@ def evaluate_when_due(state: State, attempt: Attempt, now: Instant) -> None:
     """Evaluate the try at the JST once it is answered, at JST + grace time at the latest."""
     if start_if_held(state, attempt, now):
         return
-    due_at = max((claim.grace_until for claim in unanswered(state, attempt)), default=now)
+    due_at = max((claim.grace_until for claim in queries.unanswered(state, attempt)), default=now)
     if due_at > now:
         state.timers.set(due_at, TimerKind.EVALUATE, attempt.job)
     else:
@@ -488,11 +527,14 @@ def evaluate_try(state: State, attempt: Attempt, now: Instant) -> None:
     the job back.
     """
     job = state.jobs[attempt.job]
-    missing = [member for member in attempt.present if not is_held(state, member)]
+    missing = [member for member in attempt.present if not queries.is_held(state, member)]
     held = [member for member in attempt.present if member not in missing]
-    strict = [m for m in missing if not is_optional_member(job, m.component)]
-    if strict or not held or not is_enough(job, held):
-        names = ", ".join(describe(job, member) for member in strict or missing)
+    strict = [m for m in missing if not queries.is_optional_member(job, m.component)]
+    if strict or not held or not queries.is_enough(job, held):
+        if held and split_rest(state, job, attempt, now):
+            evaluate_when_due(state, attempt, now)
+            return
+        names = ", ".join(queries.describe(job, member) for member in strict or missing)
         if job.deadline_at is not None:
             text = f"not claimed in {job.claiming_tries} tries before its deadline: {names}"
             fail(state, job, text, now)

@@ -46,19 +46,19 @@ def add_site(
 
 def move_to(state: State, member: Member, site: SiteName, *, others: Collection[SiteName]) -> None:
     """Make one of its sites that of a member: it holds there, or has left the one before."""
-    member.others = tuple([other for other in others if other != site])
+    member.others = tuple([name for name in others if name != site])
     if site == member.site:
         return
     member.site = site
     member.booked_bps = 0.0
-    copies = [state.files.transfers[one] for one in copies_to(state, member, site)]
+    copies = [state.files.transfers[copy_id] for copy_id in copies_to(state, member, site)]
     member.source = copies[0].source if copies else None
     member.is_fetched = all(copy.is_done for copy in copies)
 
 
 def drop_copies_elsewhere(state: State, attempt: Attempt, member: Member, now: Instant) -> None:
     """Drop the copies of a member to sites that are not its own any more."""
-    here = [one for site in sites_of(member) for one in copies_to(state, member, site)]
+    here = [copy_id for site in sites_of(member) for copy_id in copies_to(state, member, site)]
     drop_copies(state, attempt, member, set(member.transfers).difference(here), now)
 
 

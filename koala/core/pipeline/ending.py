@@ -133,7 +133,7 @@ def withdraw_tickets(
     if not member.tickets:
         return
     tickets = [state.ledger[name] for name in member.tickets]
-    unwanted = [one for one in tickets if at in (None, one.site) and one.id not in keep]
+    unwanted = [claim for claim in tickets if at in (None, claim.site) and claim.id not in keep]
     member.tickets = tuple([ticket.id for ticket in tickets if ticket not in unwanted])
     for ticket in unwanted:
         stop_claim(state, ticket)
@@ -211,8 +211,12 @@ def drop_copies(
     state: State, attempt: Attempt, member: Member, dropped: Collection[TransferId], now: Instant
 ) -> None:
     """Drop copies of a member; each is cancelled unless another member uses it."""
-    member.transfers = tuple([one for one in member.transfers if one not in dropped])
-    used = {one for other in attempt.present for one in other.transfers} if dropped else set()
+    member.transfers = tuple([copy_id for copy_id in member.transfers if copy_id not in dropped])
+    used = (
+        {copy_id for reader in attempt.present for copy_id in reader.transfers}
+        if dropped
+        else set()
+    )
     for wanted in dropped:
         if wanted not in used:
             cancel_transfer(state, wanted, now)

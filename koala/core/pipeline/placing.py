@@ -6,26 +6,30 @@ from collections.abc import Collection, Hashable
 from dataclasses import replace
 
 from koala.common.protocol.messages import RESOURCES
-from koala.core.allowances import excess_of, processors_left
+from koala.core import queries
+from koala.core.allowances import excess_of
 from koala.core.feasibility import empty_view
 from koala.core.model.grid import (
     Assignment,
     GridView,
-    Part,
     Placement,
-    PlacementRequest,
     Site,
 )
 from koala.core.model.job import Attempt, Claiming, Job, Member, Placing, Queued
 from koala.core.model.job_spec import ComponentSpec
 from koala.core.model.placement_queues import queued_at
 from koala.core.model.timers import TimerKind
-from koala.core.model.values import FOREVER, Instant, SiteName, UserName
+from koala.core.model.values import Instant, SiteName, UserName
 from koala.core.model.visiting import is_draining_for_aged
 from koala.core.pipeline.claiming import try_to_claim
 from koala.core.pipeline.claiming_schedule import first_try_at, tries_left
 from koala.core.pipeline.copying import add_site, assign_member
 from koala.core.pipeline.ending import fail, stop_attempt
+from koala.core.pipeline.placement_requests import (
+    ask_placement,
+    shaped_request,
+    whole_request,
+)
 from koala.core.pipeline.queue_entry import admit, set_timer
 from koala.core.pipeline.refusals import sites_closed_to, without_closed_sites
 from koala.core.pipeline.tickets import (
@@ -34,17 +38,6 @@ from koala.core.pipeline.tickets import (
     may_wait_in_queues,
     queue_job,
     tickets_left,
-)
-from koala.core.queries import (
-    demand_of,
-    fixed_site,
-    free_bandwidth,
-    grid_view_of,
-    is_optional_member,
-    part_of_file,
-    placement_policy,
-    sites_with_full_window,
-    view_until_end,
 )
 from koala.core.resources import describe_missing, needs_resources, occupied
 from koala.core.sites import is_usable
@@ -65,7 +58,7 @@ def place_timed(state: State, now: Instant) -> None:
     """
     waiting = [job for job in state.queues.timed.values() if job.spec.all_inputs]
     if waiting:
-        view = grid_view_of(state)
+        view = queries.grid_view_of(state)
         for job in waiting:
             try_to_place(state, job, view, now)
         admit(state, now)
@@ -89,10 +82,10 @@ def on_try_due(state: State, job: Job, now: Instant) -> None:
         if later:
             set_timer(state, job, TimerKind.TRY, later[0], now)
         return
-    view = grid_view_of(state)
+    view = queries.grid_view_of(state)
     placement = Placement(assignments=())
     if job.spec.split is not None:  # its components must be known before they are tried
-        fit = without_closed_sites(state, job, view_until_end(state, job, view, now), now)
+        fit = without_closed_sites(state, job, queries.view_until_end(state, job, view, now), now)
         placement = ask_placement(state, job, whole_request(state, job, now), fit) or placement
     place(state, job, placement, view, now)
     admit(state, now)
@@ -117,7 +110,7 @@ class CapacityCheck:
             return most_of(job.spec.split, empty_rooms(job.spec, open_)) > 0
         fitting = 0
         for index, component in enumerate(job.spec.components):
-            fixed = fixed_site(job, index)
+            fixed = queries.fixed_site(job, index)
             owner = job.spec.owner
             shut = closed
             if needs_resources([component], self._sites.values()):
@@ -128,7 +121,7 @@ class CapacityCheck:
             most = self._most(owner, shut) if fixed is None else self._at(fixed, owner, shut)
             if most >= component.processors:
                 fitting += 1
-            elif not is_optional_member(job, index):
+            elif not queries.is_optional_member(job, index):
                 return False
         return fitting >= job.needed
 
@@ -173,7 +166,7 @@ def _queues_view(state: State, job: Job, closed: Collection[SiteName]) -> GridVi
         bandwidth_default=state.parameters.bandwidth_default_bps,
         closed=closed,
         room=held_room,
-        free=free_bandwidth(state),
+        free=queries.free_bandwidth(state),
     )
 
 
@@ -191,7 +184,7 @@ def try_to_place(state: State, job: Job, view: GridView, now: Instant) -> bool:
     if excess_of(state, job):
         return False
     job.placement_tries += 1
-    fit = view_until_end(state, job, view, now)
+    fit = queries.view_until_end(state, job, view, now)
     seen = without_closed_sites(state, job, fit, now) if job.refusals else fit
     needed = job.needed
     is_whole = needed == len(job.spec.components)
@@ -226,17 +219,17 @@ def find_placement(
     assignments: list[Assignment] = []
     trial = view.copy()
     for part in sorted(
-        request.parts, key=lambda p: (is_optional_member(job, p.component), -p.processors)
+        request.parts, key=lambda p: (queries.is_optional_member(job, p.component), -p.processors)
     ):
         beside = tuple(assignment.site for assignment in assignments)
         placement = ask_placement(state, job, replace(request, parts=(part,), beside=beside), trial)
         if placement is not None:
             assignments.append(placement.assignments[0])
             take(state, job, placement.assignments[0], trial)
-        elif not is_optional_member(job, part.component):
+        elif not queries.is_optional_member(job, part.component):
             break
     is_enough = len(assignments) >= needed and all(
-        is_optional_member(job, index) or any(a.component == index for a in assignments)
+        queries.is_optional_member(job, index) or any(a.component == index for a in assignments)
         for index in range(len(job.spec.components))
     )
     return Placement(assignments=tuple(assignments)) if is_enough else None
@@ -246,7 +239,9 @@ def find_whole_placement(state: State, job: Job, view: GridView, now: Instant) -
     """Find sites for all components. If its largest ones cannot all fit, or an equal request was
     refused in this scan, the policy is not asked; the answer is recorded all the same."""
     if job.spec.split is None:
-        largest = [one for one in job.spec.components if one.processors == job.largest]
+        largest = [
+            component for component in job.spec.components if component.processors == job.largest
+        ]
         if view.places(job.largest) < len(largest):
             return _refused(state)
     shape = _shape(state, job)
@@ -295,54 +290,6 @@ def _needs(component: ComponentSpec, state: State) -> Hashable:
     )
 
 
-def whole_request(state: State, job: Job, now: Instant) -> PlacementRequest:
-    """Make the request for all components; files must reach a site before a job's deadline. The
-    one part of a flexible job stands for all that it is split into."""
-    request = shaped_request(state, job, now)
-    split = job.spec.split
-    if split is None:
-        return request
-    part = request.parts[0]._replace(
-        processors=split.part_min, size_bytes=max([part.size_bytes for part in request.parts])
-    )
-    left = processors_left(state, job)
-    return replace(request, parts=(part,), split=replace(split, total=min(split.total, left)))
-
-
-def shaped_request(state: State, job: Job, now: Instant) -> PlacementRequest:
-    """Make the request for all components, those of a flexible job as it is split now."""
-    return PlacementRequest(
-        parts=tuple(
-            Part(
-                component=index,
-                processors=component.processors,
-                site=fixed_site(job, index),
-                size_bytes=part_of_file(state, job, index)[1],
-                file=job.spec.input_names(index),
-            )
-            for index, component in enumerate(job.spec.components)
-        ),
-        user=job.spec.owner,
-        transfer_s_max=FOREVER if job.deadline_at is None else max(0.0, job.deadline_at - now),
-        demand=demand_of(job.spec, state.parameters),
-        home=job.spec.queue,
-    )
-
-
-def ask_placement(
-    state: State, job: Job, request: PlacementRequest, view: GridView
-) -> Placement | None:
-    """Ask the placement policy and record its answer; None if it finds no place."""
-
-    def ask() -> Placement | None:
-        answer = placement_policy(state, job)(request, view)
-        return answer if isinstance(answer, Placement) else None
-
-    answer = state.recorder.ask(ask)
-    assert answer is None or isinstance(answer, Placement), answer
-    return answer
-
-
 def place(state: State, job: Job, placement: Placement, view: GridView, now: Instant) -> None:
     """Dequeue a placed job; start its attempt and transfers, schedule claiming (KOALA 3.2)."""
     attempt = begin_attempt(state, job, placement, view, now)
@@ -353,7 +300,7 @@ def place(state: State, job: Job, placement: Placement, view: GridView, now: Ins
     state.enter(job, Claiming(attempt=attempt, claim_at=claim_at), text, now)
     if claim_at <= now:
         try_to_claim(state, attempt, now)
-        view.close(sites_with_full_window(state))
+        view.close(queries.sites_with_full_window(state))
     else:
         state.timers.set(claim_at, TimerKind.CLAIM, job.id)
 
@@ -420,15 +367,15 @@ def _find_queues(
         return answer and Placement(assignments=(*first, *answer.assignments))
 
     low, high = 1, len(every)
-    found = find(high)
-    while found is not None and low < high:
+    best = find(high)
+    while best is not None and low < high:
         middle = (low + high) // 2
         fewer = find(middle)
-        if fewer is None or _worth(job, fewer) < _worth(job, found):
+        if fewer is None or _worth(job, fewer) < _worth(job, best):
             low = middle + 1
         else:
-            high, found = middle, fewer
-    return found
+            high, best = middle, fewer
+    return best
 
 
 def _size_of(job: Job, assignment: Assignment) -> int:
@@ -445,7 +392,7 @@ def _worth(job: Job, placement: Placement) -> int:
 def _add_sites(state: State, job: Job, attempt: Attempt, view: GridView, now: Instant) -> None:
     """Give components that may run elsewhere further sites, as many as the job asks for, and all
     that they name, the shortest queues first. Whatever they choose in the end fits together."""
-    wanted = [max(job.spec.redundancy, len(one.sites)) for one in job.spec.components]
+    wanted = [max(job.spec.redundancy, len(part.sites)) for part in job.spec.components]
     if max(wanted) < 2:
         return
     request = shaped_request(state, job, now)
@@ -457,14 +404,14 @@ def _add_sites(state: State, job: Job, attempt: Attempt, view: GridView, now: In
             if member.site is None or not is_free:
                 continue
             used = attempt.members if job.spec.distinct else [member]
-            beside = [site for one in used if one.site is not None for site in sites_of(one)]
+            beside = [site for each in used if each.site is not None for site in sites_of(each)]
             for name in order:
                 if name in beside:
                     continue
                 trial = view.copy()
                 trial.close(site for site in order if site != name)
-                one = replace(request, parts=(part,), beside=tuple(beside))
-                answer = ask_placement(state, job, one, trial)
+                single = replace(request, parts=(part,), beside=tuple(beside))
+                answer = ask_placement(state, job, single, trial)
                 if answer is not None:
                     take(state, job, answer.assignments[0], view)
                     add_site(state, attempt, member, answer.assignments[0], now)
@@ -477,10 +424,10 @@ def move_to_idle_sites(state: State, now: Instant) -> None:
     waiting = [a for a in state.placed.values() if isinstance(state.jobs[a.job].phase, Queued)]
     if not waiting:
         return
-    view = grid_view_of(state)
+    view = queries.grid_view_of(state)
     for attempt in waiting:
         job = state.jobs[attempt.job]
-        fit = view_until_end(state, job, view, now)
+        fit = queries.view_until_end(state, job, view, now)
         seen = without_closed_sites(state, job, fit, now) if job.refusals else fit
         again_at = attempt.placed_at + state.parameters.ticket_plan_s
         size, of = job.room_min

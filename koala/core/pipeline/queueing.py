@@ -20,8 +20,8 @@ from koala.core.pipeline.placing import (
     try_to_place,
 )
 from koala.core.pipeline.queue_entry import admit, await_try, enqueue, set_timer
+from koala.core.pipeline.queue_rounds import RoundsScanner
 from koala.core.pipeline.resizing.managers import resize_after_scan, resize_before_scan
-from koala.core.pipeline.rounds import RoundsScanner
 from koala.core.policy_api import HighLowScans, Ordering
 from koala.core.queries import grid_view_of
 from koala.core.state import QueueScanner, State

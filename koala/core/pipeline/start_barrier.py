@@ -208,14 +208,15 @@ def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
     """Record a member's path test; the start goes on after the last one, or is blocked by a
     problem."""
     claim = state.ledger.get(event.claim)
-    found = member_of(state, claim) if claim is not None else None
-    if claim is None or found is None:
+    current = member_of(state, claim) if claim is not None else None
+    if claim is None or current is None:
         return
-    attempt, member = found
+    attempt, member = current
     for name, trip_s in event.reached:
         reached = state.ledger.get(name)
         if reached is not None and reached.job == claim.job:
             state.files.learn_trip(claim.site, reached.site, trip_s)
+            state.sites[claim.site].unreached.pop(reached.site, None)
     job = state.jobs[claim.job]
     match job.phase:
         case Starting(tests=PathTests() as tests) as starting if claim.id in tests.waiting:
@@ -234,16 +235,11 @@ def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
 
 
 def _note_routes(state: State, site: SiteName, paths: tuple[PortPath, ...], now: Instant) -> None:
-    """Note which other sites the nodes of a site reach, for jobs that need a route."""
-    unreached = state.sites[site].unreached
+    """Note which other sites the nodes of a site do not reach, for jobs that need a route."""
     for path in paths:
         owner = state.ledger.get(path.claim)
-        if owner is None or owner.site == site:
-            continue
-        if path.problem:
-            unreached[owner.site] = now
-        else:
-            unreached.pop(owner.site, None)
+        if owner is not None and owner.site != site and path.problem:
+            state.sites[site].unreached[owner.site] = now
 
 
 def _port_without_way(state: State, attempt: Attempt, member: Member) -> str:
@@ -264,16 +260,16 @@ def _port_without_way(state: State, attempt: Attempt, member: Member) -> str:
 def on_ports_used(state: State, event: ev.PortsUsed) -> None:
     """Note what a claim's program has moved to ports of others through the grid."""
     claim = state.ledger.get(event.claim)
-    found = member_of(state, claim) if claim is not None else None
-    if found is not None:
-        found[1].used = event.ports
+    current = member_of(state, claim) if claim is not None else None
+    if current is not None:
+        current[1].used = event.ports
 
 
 def on_armed(state: State, event: ev.ClaimArmed, now: Instant) -> None:
     """Record a member's promise; release the attempt when all have armed in time."""
     claim = state.ledger.get(event.claim)
-    found = member_of(state, claim) if claim is not None else None
-    if claim is None or found is None or not isinstance(claim.phase, Granted | Armed):
+    current = member_of(state, claim) if claim is not None else None
+    if claim is None or current is None or not isinstance(claim.phase, Granted | Armed):
         return
     job = state.jobs[claim.job]
     match job.phase:
@@ -343,10 +339,10 @@ def on_passed(state: State, event: ev.ClaimPassed, now: Instant) -> None:
         case phase:
             claim.phase = Passed(grant=phase.grant, passed_at=event.passed_at)
     refund_hold(state, claim, now)
-    found = member_of(state, claim)
-    if found is None:
+    current = member_of(state, claim)
+    if current is None:
         return
-    attempt, member = found
+    attempt, member = current
     job = state.jobs[attempt.job]
     member.passed_at = event.passed_at
     others = [m for m in attempt.members if m.end and m.passed_at is None]

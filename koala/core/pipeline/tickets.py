@@ -6,6 +6,11 @@ them may start. The others are gated, and keep their places. A ticket that comes
 processors for a short time, or is given back; a younger one has the next place. At sites that book
 processors it may also have a booking: a ticket that begins at a planned instant.
 
+A component whose ticket came up rests: for a while it opens and books no other one, unless it is
+the last that is lacking. Each rest of an attempt is twice the one before, so that no plan can ask a
+site for processors, and give them back, many times in a row. It counts from when the ticket came
+up: after a hold of some minutes it is over.
+
 A plan is made when a ticket is queued, starts, ends or has its first expected start, and at least
 once in `ticket_plan_s`. All tickets are withdrawn as soon as each component is held that the job
 needs. It starts without optional ones that are not held by then.
@@ -202,10 +207,12 @@ def plan_tickets(state: State, attempt: Attempt, now: Instant) -> None:
         member = members[part.component]
         return part.site in member.others, bool(member.tickets or member.claim)
 
+    hold_s = plan.hold_s + 2 * _arming_s(state)
     for part in sorted(plan.parts, key=comes_later):
-        _apply(state, attempt, part, plan.hold_s, now)
-    is_paused = any(member.refusal in PAUSES for member in attempt.present)
-    again_s = min(plan.again_s, PAUSE_S) if is_paused else plan.again_s
+        _apply(state, attempt, part, hold_s, now)
+    pauses = [PAUSE_S for member in attempt.present if member.refusal in PAUSES]
+    rests = [member.rests_until - now for member in attempt.present if member.claim is None]
+    again_s = min([plan.again_s, *pauses, *(rest_s for rest_s in rests if rest_s > 0)])
     plan_at = now + min(max(again_s, _STEP_MIN_S), state.parameters.ticket_plan_s)
     state.enter(job, Queued(attempt=attempt, plan_at=plan_at), "", now)
     state.timers.set(plan_at, TimerKind.CLAIM, job.id)
@@ -306,7 +313,8 @@ def _apply(state: State, attempt: Attempt, plan: PartPlan, hold_s: Seconds, now:
     tickets = tickets_at(state, member, site.name)[:most]
     bookings = _good_bookings(state, member, plan, now)
     withdraw_tickets(state, member, at=site.name, keep=[*tickets, *bookings])
-    open_ = plan.open
+    rests = now < member.rests_until and not _is_last(state, attempt, member)
+    open_ = 0 if rests else plan.open
     if open_ and not _may_open(state, attempt, member, site, hold_s, now):
         open_ = 0
     can_gate = bool(site.facts.gate)
@@ -317,12 +325,25 @@ def _apply(state: State, attempt: Attempt, plan: PartPlan, hold_s: Seconds, now:
         _set_gate(state, attempt, state.ledger[booking], now, is_gated=False)
     if not is_usable(site):
         return
-    if plan.begin_s is not None and not bookings:
+    if plan.begin_s is not None and not (bookings or rests):
         _book(state, attempt, member, site, now + plan.begin_s, hold_s, now)
     for place in range(len(tickets), most if can_gate else min(most, open_)):
         if not _may_queue(state, attempt, member, site):
             return
         _queue_ticket(state, attempt, member, site, hold_s, now, is_gated=place >= open_)
+
+
+def _rest(state: State, member: Member, now: Instant) -> None:
+    """Let a component rest, for twice as long as the last time."""
+    limits = state.parameters
+    longest_s = max(limits.claiming_step_min_s, limits.scan_interval_s)
+    member.rest_s = min(2 * (member.rest_s or limits.claiming_step_min_s), longest_s)
+    member.rests_until = now + member.rest_s
+
+
+def _is_last(state: State, attempt: Attempt, member: Member) -> bool:
+    """Return True if all other components hold."""
+    return all(is_held(state, present) for present in attempt.present if present is not member)
 
 
 def _good_bookings(state: State, member: Member, plan: PartPlan, now: Instant) -> list[ClaimId]:
@@ -376,7 +397,7 @@ def _pause(
     if not is_affordable(state, job, [assignment], now, hold_s=hold_s):
         return BUDGET_IS_USED
     processors = job.spec.components[member.component].processors
-    is_last = all(is_held(state, present) for present in attempt.present if present is not member)
+    is_last = _is_last(state, attempt, member)
     may = may_hold(state, site, job, ticket, processors, is_last=is_last)
     return "" if may else SHARE_IS_USED
 
@@ -402,7 +423,6 @@ def _queue_ticket(
     is_gated: bool = False,
     begins_at: Instant = 0.0,
 ) -> None:
-    hold_s += 2 * _arming_s(state)
     ticket = new_claim(state, attempt, member, site, now, hold_s=hold_s)
     ticket.is_ticket = True
     ticket.is_gated = is_gated
@@ -447,6 +467,7 @@ def on_ticket_started(state: State, event: ev.ClaimGranted, now: Instant) -> Non
     attempt, member = found
     job = state.jobs[attempt.job]
     member.tickets = tuple(queued for queued in member.tickets if queued != ticket.id)
+    _rest(state, member, now)
     site = state.sites[ticket.site]
     if member.claim is not None:
         stop_claim(state, ticket)
@@ -496,6 +517,8 @@ def on_ticket_gone(
         reason = f"{describe(job, member)}: {end.describe()}"
         if is_lost and not _leave(state, attempt, member, ticket.site, reason, now):
             return
+    else:
+        _rest(state, member, now)
     plan_tickets(state, attempt, now)
 
 

@@ -3,16 +3,7 @@
 from __future__ import annotations
 
 from koala.common.protocol.messages import HeldFile, PathTarget, Peer
-from koala.core.model.actions import (
-    ClaimProcessors,
-    PaceClaim,
-    ReleaseClaim,
-    ResizeClaim,
-    StartTransfer,
-    StopClaim,
-    TryPaths,
-    Wanted,
-)
+from koala.core.model import actions
 from koala.core.model.claim import Asked, Claim, Passed, Released, Stopped
 from koala.core.model.job import (
     Attempt,
@@ -33,25 +24,25 @@ from koala.core.queries import address_of, claims_of, copies_to, part_of_file
 from koala.core.state import State
 
 
-def wanted(state: State, site: SiteName) -> Wanted:
+def wanted(state: State, site: SiteName) -> actions.Wanted:
     """Compute all claims and transfers that the site must know."""
-    holds: list[ClaimProcessors] = []
-    paths: list[TryPaths] = []
-    releases: list[ReleaseClaim] = []
-    paced: list[PaceClaim] = []
-    resizes: list[ResizeClaim] = []
-    stops: list[StopClaim] = []
+    holds: list[actions.ClaimProcessors] = []
+    paths: list[actions.TryPaths] = []
+    releases: list[actions.ReleaseClaim] = []
+    paced: list[actions.PaceClaim] = []
+    resizes: list[actions.ResizeClaim] = []
+    stops: list[actions.StopClaim] = []
     for claim in state.ledger.values():
         if claim.site != site:
             continue
         if isinstance(claim.phase, Stopped):
-            stops.append(StopClaim(claim=claim.id, site=site))
+            stops.append(actions.StopClaim(claim=claim.id, site=site))
             continue
         attempt = state.placed[claim.job]
         holds.append(hold(state, attempt, claim))
         share = current_shares(state, attempt).get(claim.component)
         if share is not None:
-            paced.append(PaceClaim(claim=claim.id, site=site, share=share))
+            paced.append(actions.PaceClaim(claim=claim.id, site=site, share=share))
         match state.jobs[claim.job].phase:
             case _ if claim.start_type is StartType.NONE:
                 pass
@@ -66,7 +57,7 @@ def wanted(state: State, site: SiteName) -> Wanted:
             case _:
                 pass
     transfers = state.files.transfers.values()
-    return Wanted(
+    return actions.Wanted(
         holds=tuple(holds),
         paths=tuple(paths),
         releases=tuple(releases),
@@ -80,7 +71,7 @@ def wanted(state: State, site: SiteName) -> Wanted:
     )
 
 
-def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
+def hold(state: State, attempt: Attempt, claim: Claim) -> actions.ClaimProcessors:
     """Make the ClaimProcessors of a claim, as its site's agent must know it now."""
     job = state.jobs[claim.job]
     member = attempt.members[claim.component]
@@ -90,7 +81,7 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
     offset, size_bytes = 0, 0
     if is_local and job.spec.input_mode is InputMode.CHUNK:
         offset, size_bytes = part_of_file(state, job, claim.component)
-    return ClaimProcessors(
+    return actions.ClaimProcessors(
         claim=claim.id,
         site=claim.site,
         ask_number=claim.ask_number,
@@ -113,7 +104,6 @@ def hold(state: State, attempt: Attempt, claim: Claim) -> ClaimProcessors:
         else 0.0,
         inputs=inputs,
         files=_held_files(state, job, member, inputs),
-        local_input=files[0].name if is_local else "",
         chunk_offset=offset,
         chunk_bytes=size_bytes,
         port=master_port(job, claim.attempt),
@@ -135,7 +125,7 @@ def _held_files(
     return tuple([HeldFile(file=file.name, transfer=copies.get(file.name, "")) for file in files])
 
 
-def try_paths(state: State, attempt: Attempt, claim: Claim) -> TryPaths:
+def try_paths(state: State, attempt: Attempt, claim: Claim) -> actions.TryPaths:
     """Make the path test of a claim: the ports to listen on and the targets to connect to."""
     job = state.jobs[claim.job]
     reached = paths_of(job.spec)
@@ -173,7 +163,7 @@ def try_paths(state: State, attempt: Attempt, claim: Claim) -> TryPaths:
             for port in dict.fromkeys(named)
             if target is not claim and port not in ports
         ]
-    return TryPaths(
+    return actions.TryPaths(
         claim=claim.id,
         site=claim.site,
         label=job.spec.label(claim.component),
@@ -220,11 +210,11 @@ def peers_of(state: State, job: Job, claims: list[Claim]) -> tuple[Peer, ...]:
     )
 
 
-def resize_claim(state: State, attempt: Attempt, claim: Claim) -> ResizeClaim:
+def resize_claim(state: State, attempt: Attempt, claim: Claim) -> actions.ResizeClaim:
     """Make the newest world of a malleable job, as a running claim of it must know it."""
     job, member = state.jobs[claim.job], attempt.members[claim.component]
     world = attempt.world if member in attempt.world else [*attempt.world, member]
-    return ResizeClaim(
+    return actions.ResizeClaim(
         claim=claim.id,
         site=claim.site,
         number=attempt.resizes,
@@ -233,9 +223,9 @@ def resize_claim(state: State, attempt: Attempt, claim: Claim) -> ResizeClaim:
     )
 
 
-def start_transfer(state: State, transfer: Transfer) -> StartTransfer:
+def start_transfer(state: State, transfer: Transfer) -> actions.StartTransfer:
     """Make the StartTransfer of a copy under way."""
-    return StartTransfer(
+    return actions.StartTransfer(
         transfer=transfer.id,
         file=transfer.file,
         source=transfer.source,
@@ -248,8 +238,8 @@ def start_transfer(state: State, transfer: Transfer) -> StartTransfer:
     )
 
 
-def release_claim(claim: Claim, release: Release) -> ReleaseClaim:
+def release_claim(claim: Claim, release: Release) -> actions.ReleaseClaim:
     """Make the Release of a claim; always the same for one attempt."""
-    return ReleaseClaim(
+    return actions.ReleaseClaim(
         claim=claim.id, site=claim.site, number=release.number, release_at=release.at
     )

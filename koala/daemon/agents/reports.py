@@ -12,23 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from koala.common.protocol import messages
 from koala.common.protocol.limits import ENDLESS_S
-from koala.common.protocol.messages import (
-    NO_RESOURCES,
-    AgentReport,
-    CopyReports,
-    FileFound,
-    FileRemoved,
-    PathsReport,
-    PortsUsed,
-    Register,
-    Report,
-    ReportState,
-    SiteFigures,
-    TransferFailed,
-    TransferFinished,
-    TransferProgress,
-)
 from koala.common.protocol.names import AWAY, SILENT
 from koala.core.model import events as ev
 from koala.core.model.claim import Claim
@@ -46,8 +31,8 @@ TOOK_S_MIN = 1e-4
 
 
 def registration_events(
-    registration: Register,
-    inventory: Sequence[AgentReport],
+    registration: messages.Register,
+    inventory: Sequence[messages.AgentReport],
     scheduler: Scheduler,
     replica_reports: ReplicaReports,
     now: Instant,
@@ -64,28 +49,33 @@ def registration_events(
     yield ev.SiteRegistered(site=name, facts=facts, idle=min(registration.idle, facts.processors))
     replica_reports.reset(name)
     for report in inventory:
-        if isinstance(report, FileFound | FileRemoved):
+        if isinstance(report, messages.FileFound | messages.FileRemoved):
             yield from replica_reports.events_of(report, name, scheduler)
         else:
             yield from report_events(report, name, scheduler, rtt_s=0.0, now=now)
     for file, replica in tuple(scheduler.replicas.items()):
         if name in replica.sites and not replica_reports.is_reported(name, file):
-            yield from replica_reports.events_of(FileRemoved(file=file), name, scheduler)
+            yield from replica_reports.events_of(messages.FileRemoved(file=file), name, scheduler)
 
 
 def report_events(
-    report: AgentReport, site: SiteName, scheduler: Scheduler, *, rtt_s: Seconds, now: Instant
+    report: messages.AgentReport,
+    site: SiteName,
+    scheduler: Scheduler,
+    *,
+    rtt_s: Seconds,
+    now: Instant,
 ) -> Iterator[ev.Event]:
     """Yield the events of one report; handle each before asking for the next.
 
     Reports of files are `ReplicaReports`' part.
     """
     match report:
-        case Report():
+        case messages.Report():
             claim = scheduler.ledger.get(report.claim)
             if claim is not None and claim.site == site:
                 yield from _of_claim(_plausible(report, claim, now), claim)
-        case PathsReport():
+        case messages.PathsReport():
             claim = scheduler.ledger.get(report.claim)
             if claim is not None and claim.site == site:
                 yield ev.PathsTried(
@@ -94,25 +84,25 @@ def report_events(
                     reached=report.reached,
                     ports=report.ports,
                 )
-        case PortsUsed():
+        case messages.PortsUsed():
             claim = scheduler.ledger.get(report.claim)
             if claim is not None and claim.site == site:
                 yield ev.PortsUsed(claim=claim.id, ports=report.ports)
-        case SiteFigures():
+        case messages.SiteFigures():
             yield from _of_site(report, site, scheduler, rtt_s)
-        case TransferProgress() | TransferFinished() | TransferFailed():
+        case messages.TransferProgress() | messages.TransferFinished() | messages.TransferFailed():
             yield from _of_copy(report, site, scheduler, now)
         case _:
             pass
 
 
-def is_foreign(report: Report, site: SiteName, scheduler: Scheduler) -> bool:
+def is_foreign(report: messages.Report, site: SiteName, scheduler: Scheduler) -> bool:
     """Return True when the claim belongs to another site."""
     claim = scheduler.ledger.get(report.claim)
     return claim is not None and claim.site != site
 
 
-def _plausible(report: Report, claim: Claim, now: Instant) -> Report:
+def _plausible(report: messages.Report, claim: Claim, now: Instant) -> messages.Report:
     """Clamp the instants of a report to between claiming and now, give or take clock errors, and
     its statuses to the number of processes."""
     end = report.end
@@ -130,8 +120,12 @@ def _between(asked_at: Instant, at: Instant, now: Instant) -> Instant:
     return min(max(at, asked_at - CLOCK_ERROR_S), now + CLOCK_ERROR_S)
 
 
-def _of_claim(report: Report, claim: Claim) -> Iterator[ev.Event]:
-    is_held = report.state in (ReportState.GRANTED, ReportState.ARMED, ReportState.PASSED)
+def _of_claim(report: messages.Report, claim: Claim) -> Iterator[ev.Event]:
+    is_held = report.state in (
+        messages.ReportState.GRANTED,
+        messages.ReportState.ARMED,
+        messages.ReportState.PASSED,
+    )
     if (is_held or report.passed_at is not None) and claim.grant is None:
         yield ev.ClaimGranted(
             claim=claim.id,
@@ -140,7 +134,7 @@ def _of_claim(report: Report, claim: Claim) -> Iterator[ev.Event]:
             address=report.address,
             hosts=report.hosts,
         )
-    if report.state is ReportState.ARMED and report.armed is not None:
+    if report.state is messages.ReportState.ARMED and report.armed is not None:
         yield ev.ClaimArmed(claim=claim.id, number=report.armed)
     if report.passed_at is not None and claim.passed_at is None:
         yield ev.ClaimPassed(claim=claim.id, passed_at=report.passed_at)
@@ -148,7 +142,7 @@ def _of_claim(report: Report, claim: Claim) -> Iterator[ev.Event]:
         yield ev.ClaimGone(claim=claim.id, end=report.end, batch_job=report.batch_job)
 
 
-def contradicts_facts(report: SiteFigures, facts: SiteFacts) -> bool:
+def contradicts_facts(report: messages.SiteFigures, facts: SiteFacts) -> bool:
     """Return True if a site's figures name another size, other resources, or another gate than its
     facts."""
     is_resized = report.processors not in (0, facts.processors)
@@ -156,11 +150,11 @@ def contradicts_facts(report: SiteFigures, facts: SiteFacts) -> bool:
 
 
 def _of_site(
-    report: SiteFigures, name: SiteName, scheduler: Scheduler, rtt_s: Seconds
+    report: messages.SiteFigures, name: SiteName, scheduler: Scheduler, rtt_s: Seconds
 ) -> Iterator[ev.Event]:
     site = scheduler.sites.get(name)
     # An agent whose batch system has not answered yet knows its configuration alone.
-    is_silent = bool(report.trouble) and report.resources == NO_RESOURCES
+    is_silent = bool(report.trouble) and report.resources == messages.NO_RESOURCES
     if site is not None and is_silent:
         report = replace(report, resources=site.facts.resources, gate=site.facts.gate)
     if site is not None and contradicts_facts(report, site.facts):
@@ -199,7 +193,7 @@ def _of_site(
 
 
 def with_round_trip(
-    report: SiteFigures, site: Site, rtt_s: Seconds, now: Instant
+    report: messages.SiteFigures, site: Site, rtt_s: Seconds, now: Instant
 ) -> ev.SiteReported:
     """Return the last report of a site with another round trip; what counts time from that report
     on is as the core knows it."""
@@ -221,21 +215,21 @@ def with_round_trip(
 
 
 def _of_copy(
-    report: CopyReports, site: SiteName, scheduler: Scheduler, now: Instant
+    report: messages.CopyReports, site: SiteName, scheduler: Scheduler, now: Instant
 ) -> Iterable[ev.Event]:
     """Return the event of a report of a copy; none for a repetition. Either end may report a
     failure, only the target anything else."""
     transfer = scheduler.files.transfers.get(TransferId(report.transfer))
     if transfer is None or site not in (transfer.source, transfer.target):
         return ()
-    if isinstance(report, TransferFailed):
+    if isinstance(report, messages.TransferFailed):
         at = next((end for end in (transfer.source, transfer.target) if end == report.at), None)
         return (ev.TransferFailed(transfer=transfer.id, at=at, reason=report.reason),)
     took_s = _possible(report.took_s, transfer, now)
     size_bytes = min(report.size_bytes, transfer.size_bytes)
     if site != transfer.target:
         return ()
-    if isinstance(report, TransferFinished):
+    if isinstance(report, messages.TransferFinished):
         return (ev.TransferFinished(transfer=transfer.id, size_bytes=size_bytes, took_s=took_s),)
     if transfer.is_done or size_bytes == transfer.moved_bytes:
         return ()

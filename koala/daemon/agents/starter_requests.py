@@ -11,23 +11,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from koala.common.protocol.messages import (
-    AgentReport,
-    KvAnswer,
-    KvGet,
-    KvPut,
-    LogChunk,
-    Ping,
-    Pong,
-    Stop,
-    ToAgent,
-)
+from koala.common.protocol import messages
 from koala.common.runtime.clock import Clock
 from koala.common.runtime.structured_log import get_logger
+from koala.core.awaited_passes import AwaitedPasses
 from koala.core.leases import Leases
 from koala.core.model.claim import Claim, Stopped
 from koala.core.model.values import ClaimId, Instant, SiteName
-from koala.core.passes import AwaitedPasses
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents.kvstore import KeyValueStore, PendingGet
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit
@@ -57,9 +47,9 @@ class StarterRequests:
         event_loop: GroupCommit,
         clock: Clock,
         *,
-        send: Callable[[SiteName, ToAgent], None],
+        send: Callable[[SiteName, messages.ToAgent], None],
         is_heard: Callable[[SiteName, Instant], bool],
-        deliver_log: Callable[[SiteName, LogChunk], None],
+        deliver_log: Callable[[SiteName, messages.LogChunk], None],
     ) -> None:
         self.lag_s = 0.0
         self.renewals = 0  # of leases, since the start
@@ -74,16 +64,16 @@ class StarterRequests:
         self._kvstore = KeyValueStore()
         self._rounds = 0
 
-    def answer(self, site: SiteName, report: AgentReport) -> bool:
+    def answer(self, site: SiteName, report: messages.AgentReport) -> bool:
         """Answer a request; return False for a report, which is the core's to handle."""
         match report:
-            case Ping():
+            case messages.Ping():
                 self._answer_ping(site, report)
-            case KvPut():
+            case messages.KvPut():
                 self._put_value(site, report)
-            case KvGet():
+            case messages.KvGet():
                 self._get_value(site, report)
-            case LogChunk():
+            case messages.LogChunk():
                 self._deliver_log(site, report)
             case _:
                 return False
@@ -108,7 +98,7 @@ class StarterRequests:
 
     # --- leases -----------------------------------------------------------------------------------
 
-    def _answer_ping(self, site: SiteName, ping: Ping) -> None:
+    def _answer_ping(self, site: SiteName, ping: messages.Ping) -> None:
         claim = self._scheduler.ledger.get(ping.claim)
         now = self._clock.now()
         if claim is None:
@@ -119,7 +109,7 @@ class StarterRequests:
         if is_wanted and is_bound and self._event_loop.can_renew_leases(now):
             self.leases.answer(claim.id, now)
             self.renewals += 1
-            pong = Pong(claim=claim.id, nonce=ping.nonce, sent_at=ping.sent_at, now=now)
+            pong = messages.Pong(claim=claim.id, nonce=ping.nonce, sent_at=ping.sent_at, now=now)
             self._send(site, pong)
         elif claim.site == site:
             self.leases.note_unanswered(claim.id, now)
@@ -133,7 +123,7 @@ class StarterRequests:
 
         def stop(known: bool, _: KoalaError | None) -> None:  # noqa: FBT001 - post's form
             if not known:
-                self._send(site, Stop(claim=claim))
+                self._send(site, messages.Stop(claim=claim))
 
         self._event_loop.post(is_known, stop)
 
@@ -162,7 +152,7 @@ class StarterRequests:
 
     # --- key-values -------------------------------------------------------------------------------
 
-    def _put_value(self, site: SiteName, put: KvPut) -> None:
+    def _put_value(self, site: SiteName, put: messages.KvPut) -> None:
         try:
             claim = self._live_claim(site, put.claim)
             answered = self._kvstore.put(claim.job, claim.attempt, name=put.name, value=put.value)
@@ -178,7 +168,7 @@ class StarterRequests:
             answer = _answer(asker.claim, asker.request, value=put.value)
             self._send(asker.site, answer)
 
-    def _get_value(self, site: SiteName, get: KvGet) -> None:
+    def _get_value(self, site: SiteName, get: messages.KvGet) -> None:
         try:
             claim = self._live_claim(site, get.claim)
             value = self._kvstore.get(
@@ -218,6 +208,6 @@ class StarterRequests:
         return claim
 
 
-def _answer(claim: ClaimId, request: int, *, value: str = "", error: str = "") -> KvAnswer:
+def _answer(claim: ClaimId, request: int, *, value: str = "", error: str = "") -> messages.KvAnswer:
     """Answer to a put or get; it is well when there is no error."""
-    return KvAnswer(claim=claim, request=request, ok=not error, value=value, error=error)
+    return messages.KvAnswer(claim=claim, request=request, ok=not error, value=value, error=error)

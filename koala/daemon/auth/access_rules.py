@@ -35,10 +35,10 @@ class Role(StrEnum):
     OPERATOR = "operator"
     ADMINISTRATOR = "administrator"
 
-    def covers(self, other: Role) -> bool:
+    def covers(self, needed: Role) -> bool:
         """Return True for the same role or one with fewer rights."""
         order = tuple(Role)
-        return order.index(self) >= order.index(other)
+        return order.index(self) >= order.index(needed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

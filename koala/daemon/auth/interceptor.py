@@ -220,8 +220,8 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             try:
                 authenticate()
                 error: KoalaError = UnauthenticatedError(f"what {caller.name} shows has expired")
-            except KoalaError as found:
-                error = found
+            except KoalaError as refused:
+                error = refused
             await abort(context, error)
 
     def _refuse(self, call: str, caller: Caller, error: KoalaError) -> None:

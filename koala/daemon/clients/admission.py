@@ -11,11 +11,11 @@ Pure. A job is checked against an empty grid of the sites' declared sizes.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from itertools import permutations
 from operator import attrgetter
 
-from koala.common.protocol.messages import RESOURCES
 from koala.common.runtime.option_values import did_you_mean
 from koala.core.feasibility import (
     ANY,
@@ -31,7 +31,7 @@ from koala.core.feasibility import (
 )
 from koala.core.model.grid import GridView, Part, PlacementRequest, Site, SiteView, Unplaceable
 from koala.core.model.job_spec import ComponentSpec, JobSpec, Split, StartType
-from koala.core.model.tcp_paths import is_one_world
+from koala.core.model.tcp_paths import has_ports
 from koala.core.model.values import Instant, SiteName, UserName
 from koala.core.policy_api import PlacementPolicy
 from koala.core.queries import demand_of
@@ -42,6 +42,7 @@ from koala.core.splitting import describe_unsplit, empty_rooms, most_of
 from koala.errors import Lack, RejectedError, SpecError
 from koala.job_descriptions.attributes import ATTRIBUTES, Treatment
 from koala.policies import BUILT_IN
+from koala.views.ports import describe_routes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +95,9 @@ def _shape(spec: JobSpec, unseen: tuple[SiteName, ...]) -> Hashable:
     )
 
 
+_OF_COMMAND = {"executable", "arguments", "directory", "environment", "stdin", "stdout", "stderr"}
 _shape_of_component = attrgetter(
-    "processors", "site", "start_type", "label", "wall_time_s", *RESOURCES
+    *[field.name for field in fields(ComponentSpec) if field.name not in _OF_COMMAND]
 )
 
 
@@ -134,19 +136,19 @@ def _evaluate(
     try:
         if spec.split is not None:
             return Verdict(warnings=tuple(_check_split(spec, spec.split, scheduler, sites, unseen)))
-        found = _check_components(spec, sites, set(unseen))
-        found += _cut_warnings(spec, scheduler, sites)
+        concerns = _check_components(spec, sites, set(unseen))
+        concerns += _cut_warnings(spec, scheduler, sites)
         if spec.quorum is None:
             _check_sums(spec, sites)
         is_whole = spec.needed == len(spec.components)
         if not unseen and is_whole:
             _check_policy(spec, scheduler, sites)
-        found += _check_together(spec, sites, unseen, most)
+        concerns += _check_together(spec, sites, unseen, most)
         if not unseen and is_whole:
-            found += _placement_warnings(spec, scheduler, sites)
+            concerns += _placement_warnings(spec, scheduler, sites)
     except RejectedError as error:
         return Verdict(refusal=RejectedError(str(error), error.lack))  # without its frames
-    return Verdict(warnings=tuple(found))
+    return Verdict(warnings=tuple(concerns))
 
 
 def _check_components(
@@ -157,7 +159,7 @@ def _check_components(
         known = ", ".join(sorted([*sites, *unseen])) or "none"
         message = f"queue {spec.queue!r} is of no site: known sites are {known}"
         raise RejectedError(message, Lack(site=spec.queue))
-    found: list[str] = []
+    concerns: list[str] = []
     for index, component in enumerate(spec.components):
         label = spec.label(index)
         try:
@@ -166,32 +168,32 @@ def _check_components(
                     _require_site(label, name, sites, unseen)
             if component.site is None:
                 able = _able(label, component, sites, spec.owner, is_known=not unseen)
-                found += _unknown_gpus(label, component, able)
+                concerns += _unknown_gpus(label, component, able)
                 _check_size(label, component.processors, able, unseen)
             elif component.site not in unseen:
                 _require_site(label, component.site, sites, unseen)
                 here = {component.site: sites[component.site]}
                 able = _able(label, component, here, spec.owner, is_known=True)
-                found += _unknown_gpus(label, component, able)
+                concerns += _unknown_gpus(label, component, able)
                 _check_fixed(label, component.processors, sites[component.site])
         except _TooLargeError as error:
             if spec.quorum is None and component.start_type is StartType.STRICT:
                 raise RejectedError(str(error), error.lack) from error
-            found.append(f"{error}: it will not take part")
-    return found
+            concerns.append(f"{error}: it will not take part")
+    return concerns
 
 
 def _cut_warnings(spec: JobSpec, scheduler: Scheduler, sites: Mapping[SiteName, Site]) -> list[str]:
     """Warn of components whose hold and run together are longer than any site allows."""
     hold_s = scheduler.parameters.hold_s if spec.max_hold_s is None else spec.max_hold_s
-    found = []
+    concerns = []
     for index, component in enumerate(spec.components):
         able = able_sites(component, sites, spec.owner).values()
         here = [site for site in able if component.site in (None, site.name)]
         cuts = [describe_cut(component, site, hold_s) for site in here]
         if cuts and all(cuts):
-            found.append(f"component {spec.label(index)}: {'; '.join(cuts[:NAMES_MAX])}")
-    return found
+            concerns.append(f"component {spec.label(index)}: {'; '.join(cuts[:NAMES_MAX])}")
+    return concerns
 
 
 class _TooLargeError(RejectedError):
@@ -287,15 +289,15 @@ def _check_split(
     """Check that a flexible job can be split over the grid: the smallest component by itself, then
     all, on the registered sites and on those that are usable now."""
     smallest = spec.shaped((split.part_min,))
-    found = _check_components(smallest, sites, set(unseen))
-    found += _cut_warnings(smallest, scheduler, sites)
+    concerns = _check_components(smallest, sites, set(unseen))
+    concerns += _cut_warnings(smallest, scheduler, sites)
     rooms = empty_rooms(spec, sites.values())
     asked = f"{split.describe()}: {describe_unsplit(split, rooms)}"
     if not most_of(split, rooms):
         if unseen:
-            return [*found, f"{asked}; the job waits for sites that have not registered yet"]
+            return [*concerns, f"{asked}; the job waits for sites that have not registered yet"]
         if any(may_have_gpus(smallest.components[0], site) for site in sites.values()):
-            return found
+            return concerns
         raise RejectedError(
             f"the job can never start: {asked} (expected bounds that fit when nothing else runs)",
             Lack(wanted=split.least, had=most_of(replace(split, least=1), rooms)),
@@ -303,11 +305,11 @@ def _check_split(
     usable = [room for room in rooms if is_usable(sites[room.site])]
     if not most_of(split, usable):
         away = [_state(site) for site in sites.values() if not is_usable(site)]
-        found.append(
+        concerns.append(
             f"{split.describe()}: {describe_unsplit(split, usable)}; the job waits for sites that"
             f" cannot be used now: {_few(away)}"
         )
-    return found
+    return concerns
 
 
 def _state(site: Site) -> str:
@@ -377,7 +379,7 @@ def warnings(
 ) -> tuple[str, ...]:
     """Warn of attributes that no local manager of an eligible site honours, of demands that the
     placement policy ignores, and of routes that were not there."""
-    found: dict[str, list[str]] = {}
+    ignored: dict[str, list[str]] = {}
     for index, component in enumerate(spec.components):
         given = _handed_fields(component)
         if not any(given):
@@ -386,42 +388,33 @@ def warnings(
         honoured = _honoured(component.site, spec.owner, scheduler, listed)
         for name in names:
             if honoured is not None and name not in honoured:
-                found.setdefault(name, []).append(spec.label(index))
+                ignored.setdefault(name, []).append(spec.label(index))
     return (
         tuple(
             f"{name} is ignored: no site where component {', '.join(labels)} may run acts on it"
-            for name, labels in found.items()
+            for name, labels in ignored.items()
         )
         + tuple(
             f"{name} is ignored: the placement policy in force, {policy}, does not use it"
             for name, policy in _ignored_demands(spec, scheduler.policies.place)
         )
-        + tuple(_routes_missed(spec, scheduler))
+        + tuple(filter(None, [describe_routes(spec, scheduler)]))
+        + tuple(_ports_without_way(spec, scheduler))
     )
 
 
-def _routes_missed(spec: JobSpec, scheduler: Scheduler) -> Iterator[str]:
-    """Yield what the last test of paths between the job's sites has found closed, if the job needs
-    a route: MPI and `connect` do not go through the grid, and ports not at each site."""
-    named = {component.site for component in spec.components if component.site is not None}
-    needs_route = spec.connect or is_one_world(spec)
-    has_ports = bool(named) and any(component.ports for component in spec.components)
-    sites = [site for site in scheduler.sites.values() if not named or site.name in named]
-    for site in sites:
-        for other in sites:
-            if other.name not in site.unreached:
-                continue
-            closed = (
-                f"nodes of {site.name} did not reach those of {other.name} when a job tried last"
+def _ports_without_way(spec: JobSpec, scheduler: Scheduler) -> Iterator[str]:
+    """Yield what the last test of paths between the job's sites has found closed, if it has ports
+    that do not go through the grid there."""
+    parts = spec.components if has_ports(spec) else ()
+    named = {part.site for part in parts if part.site is not None}
+    for name, target in permutations(named & scheduler.sites.keys(), 2):
+        mute = [end for end in (name, target) if not scheduler.sites[end].facts.forwards]
+        if mute and target in scheduler.sites[name].unreached:
+            yield (
+                f"ports need a route here: nodes of {name} did not reach those of {target} when a"
+                f" job tried last, and {mute[0]} carries no connections"
             )
-            mute = [end.name for end in (site, other) if not end.facts.forwards]
-            if needs_route:
-                yield (
-                    f"MPI and connect need a route: {closed}"
-                    " (ports go through the grid, these do not)"
-                )
-            elif has_ports and mute:
-                yield f"ports need a route here: {closed}, and {mute[0]} carries no connections"
 
 
 def _ignored_demands(spec: JobSpec, place: PlacementPolicy) -> Iterator[tuple[str, str]]:

@@ -155,8 +155,8 @@ class FileService:
         yield pb.AddFileReply(file=name, site=site, moved_bytes=addition.moved_bytes, is_done=True)
 
     def _require_connected(self, site: SiteName, name: str) -> None:
-        found = self.scheduler.sites.get(site)
-        if found is None or not found.is_connected:
+        known = self.scheduler.sites.get(site)
+        if known is None or not known.is_connected:
             raise RejectedError(
                 f"{site} is disconnected: {shown(name)} is added if it comes back within a minute,"
                 " or by the same command later"
@@ -196,12 +196,12 @@ class FileService:
         sees_all = caller.sees("")
         sites = batch.scheduler.sites.values()
         seen = {site.name for site in sites if sees_all or site.facts.admits(user)}
-        found = [
+        files = [
             replace(file, sites=tuple(site for site in file.sites if site in seen))
             for file in files_document(batch.scheduler)
             if sees_all or may_read(caller.name, file.file)
         ]
-        return grid.Files(files=tuple(file for file in found if file.sites or sees_all))
+        return grid.Files(files=tuple(file for file in files if file.sites or sees_all))
 
     async def remove(self, request: pb.RemoveFileRequest, caller: Caller) -> grid.RemovedFile:
         """Remove a user's file from one site, or from all; return where it was and is gone.
@@ -268,13 +268,13 @@ class FileService:
 
 def _archives(batch: BatchContext) -> frozenset[str]:
     """Return the keys of the archives that unfinished jobs need."""
-    found = {
+    needed = {
         (component.archive, job.spec.owner)
         for job in batch.scheduler.jobs.values()
         for component in job.spec.components
         if component.archive and not job.has_ended
     }
-    contents = [content_of(archive, owner) for archive, owner in found]
+    contents = [content_of(archive, owner) for archive, owner in needed]
     return frozenset(content.key for content in contents if content is not None)
 
 

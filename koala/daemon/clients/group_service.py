@@ -41,10 +41,10 @@ class GroupService:
 
     async def documents(self, groups: list[GroupRecord]) -> access.Groups:
         """Return the documents of groups, with what their jobs have now."""
-        found = await self.event_loop.ask(
+        shown = await self.event_loop.ask(
             lambda batch: tuple([_document(batch.scheduler, group) for group in groups])
         )
-        return access.Groups(groups=found)
+        return access.Groups(groups=shown)
 
     def group_of_job(self, user: str, wanted: str) -> str:
         """Return the group that a job of this user counts for. Raises RejectedError."""

@@ -33,21 +33,24 @@ def with_inputs(spec: JobSpec, scheduler: Scheduler) -> JobSpec:
         return spec
 
     def meant(files: tuple[InputFile, ...], what: str) -> tuple[InputFile, ...]:
-        return tuple(one for file in files for one in _meant(file, what, spec.owner, scheduler))
+        return tuple(file for name in files for file in _meant(name, what, spec.owner, scheduler))
 
-    found = spec
+    resolved = spec
     if spec.input_file is not None:
-        found = spec.with_inputs(meant(spec.input_files, "inputFile"))
+        resolved = spec.with_inputs(meant(spec.input_files, "inputFile"))
     if any(component.inputs for component in spec.components):
-        components = [replace(one, inputs=meant(one.inputs, "inputs")) for one in spec.components]
-        found = replace(found, components=tuple(components))
-    for index, component in enumerate(found.components):
-        if problem := inputs_problem(found.inputs_of(index)):
-            own = f", and inputs of component {found.label(index)}" if component.inputs else ""
+        components = [
+            replace(component, inputs=meant(component.inputs, "inputs"))
+            for component in spec.components
+        ]
+        resolved = replace(resolved, components=tuple(components))
+    for index, component in enumerate(resolved.components):
+        if problem := inputs_problem(resolved.inputs_of(index)):
+            own = f", and inputs of component {resolved.label(index)}" if component.inputs else ""
             raise RejectedError(f"inputFile{own}: {problem}")
-    if found.input_mode is InputMode.CHUNK and (problem := divided_problem(found)):
+    if resolved.input_mode is InputMode.CHUNK and (problem := divided_problem(resolved)):
         raise RejectedError(f"inputMode=chunk {problem}")
-    return spec if found == spec else found
+    return spec if resolved == spec else resolved
 
 
 def _meant(file: InputFile, what: str, user: str, scheduler: Scheduler) -> tuple[InputFile, ...]:
@@ -56,11 +59,13 @@ def _meant(file: InputFile, what: str, user: str, scheduler: Scheduler) -> tuple
         if not may_read(user, name):
             continue
         if name.endswith("/"):
-            names = sorted(one for one in scheduler.replicas if one.startswith(name))
+            names = sorted(
+                full_name for full_name in scheduler.replicas if full_name.startswith(name)
+            )
         else:
             names = [FileName(name)] if name in scheduler.replicas else []
         if names:
-            return tuple(replace(file, name=one) for one in names)
+            return tuple(replace(file, name=full_name) for full_name in names)
     if file.size_bytes is None or file.name.endswith("/") or not may_read(user, file.name):
         raise _unknown(what, file.name)
     return (file,)

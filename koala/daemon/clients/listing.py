@@ -81,7 +81,7 @@ class Listing:
         elif self.after >= 0:
             names = names[bisect_right(names, self.after, key=_number) :]
         most = self.last or self.page or len(names)
-        found: list[JobSummary] = []
+        summaries: list[JobSummary] = []
         for first in range(0, len(names), PART):
             part = names[first : first + PART]
 
@@ -91,14 +91,14 @@ class Listing:
                 shown = [job for job in wanted if self.has(job)]
                 return listed(batch.scheduler, shown, self.queues, batch.now)
 
-            found += await event_loop.ask(query)
-            if len(found) >= most:
+            summaries += await event_loop.ask(query)
+            if len(summaries) >= most:
                 break
-        found = found[:most]
+        summaries = summaries[:most]
         if self.last:
-            found.reverse()
-        is_full = self.page > 0 and len(found) == self.page
-        return found, JobId(found[-1].job) if is_full else None
+            summaries.reverse()
+        is_full = self.page > 0 and len(summaries) == self.page
+        return summaries, JobId(summaries[-1].job) if is_full else None
 
     def _names(self, known: Mapping[JobId, Job]) -> list[JobId]:
         """Return the ids of the jobs to read, in order of submission."""
@@ -125,10 +125,10 @@ def damaged_job(job: str) -> JobSummary:
 
 def _number(job: str) -> int:
     """Parse the number of a job's id. Raises SpecError."""
-    found = _ID.fullmatch(job)
-    if found is None:
+    match = _ID.fullmatch(job)
+    if match is None:
         raise SpecError(f"after = {job[:40]!r} (expected a job's id, as j17)")
-    return int(found[1])
+    return int(match[1])
 
 
 READS_MAX = 2  # at a time

@@ -208,10 +208,10 @@ class Logs:
         await queue.put(None)
 
     def _job(self, job: JobId) -> Job:
-        found = self._known(job) or self._read.get(job)
-        if found is None:
+        known = self._known(job) or self._read.get(job)
+        if known is None:
             raise UnknownJobError(no_job(str(job)))
-        return found
+        return known
 
     def _sources(self, wanted: LogsWanted) -> list[Source]:
         """List the wanted sources of the job's newest attempt. Raises SpecError."""
@@ -248,12 +248,12 @@ class Logs:
         last = max(since.values(), default=0)
         if last == 0:
             return []
-        found = []
+        earlier = []
         for source in self._sources(wanted):
             first = since.get(source.named[1:], last)
             attempts = range(max(1, first, source.attempt - EARLIER_MAX), source.attempt)
-            found += [replace(source, attempt=attempt) for attempt in attempts]
-        return sorted(found, key=lambda source: source.attempt)
+            earlier += [replace(source, attempt=attempt) for attempt in attempts]
+        return sorted(earlier, key=lambda source: source.attempt)
 
     async def _read_source(
         self, wanted: LogsWanted, source: Source
@@ -330,8 +330,8 @@ class Logs:
         attempt = job.attempt
         if self._is_earlier(identity, source):
             claims = f"{identity}/{source.attempt}/{source.component}/"
-            found = [charge for charge in job.charges if charge.claim.startswith(claims)]
-            return (found[-1].site, found[-1].claim) if found else None
+            charges = [charge for charge in job.charges if charge.claim.startswith(claims)]
+            return (charges[-1].site, charges[-1].claim) if charges else None
         if not job.has_ended or attempt is None or attempt.number != source.attempt:
             return None
         member = attempt.members[source.component]

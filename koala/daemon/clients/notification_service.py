@@ -56,14 +56,14 @@ class NotificationService:
             key=signing_key(self.notifier.secret, caller.name).decode(),
             waiting=tuple(
                 WaitingNotification(
-                    channel=one.channel,
-                    target=one.target,
-                    since=Moment.of(one.since),
-                    next_at=moment_of(one.next_at),
-                    tries=one.tries,
-                    trouble=one.trouble,
+                    channel=delivery.channel,
+                    target=delivery.target,
+                    since=Moment.of(delivery.since),
+                    next_at=moment_of(delivery.next_at),
+                    tries=delivery.tries,
+                    trouble=delivery.trouble,
                 )
-                for one in waiting
+                for delivery in waiting
             ),
         )
 

@@ -99,20 +99,24 @@ def _joined(given: Sequence[Predecessor], more: Sequence[str]) -> tuple[Predeces
     for one that is named twice."""
     if len(more) > PREDECESSORS_MAX:
         raise SpecError(f"after: found {len(more)} jobs (expected at most {PREDECESSORS_MAX})")
-    found = {one.job: one for one in given}
+    by_job = {dependency.job: dependency for dependency in given}
     named: set[JobId] = set()
     for text in more:
-        one = predecessor(text)
-        if one is None:
+        dependency = predecessor(text)
+        if dependency is None:
             raise SpecError(f"after = {text[:80]!r} (expected {PREDECESSOR_FORM})")
-        if one.job in named:
-            raise SpecError(f"after = {text!r}: {one.job} is named twice (expected each job once)")
-        named.add(one.job)
-        if found.setdefault(one.job, one) != one:
-            raise SpecError(f"after = {text!r}: the description has {one.job} with another end")
-    if len(found) > PREDECESSORS_MAX:
-        raise SpecError(f"after: found {len(found)} jobs (expected at most {PREDECESSORS_MAX})")
-    return tuple(found.values())
+        if dependency.job in named:
+            raise SpecError(
+                f"after = {text!r}: {dependency.job} is named twice (expected each job once)"
+            )
+        named.add(dependency.job)
+        if by_job.setdefault(dependency.job, dependency) != dependency:
+            raise SpecError(
+                f"after = {text!r}: the description has {dependency.job} with another end"
+            )
+    if len(by_job) > PREDECESSORS_MAX:
+        raise SpecError(f"after: found {len(by_job)} jobs (expected at most {PREDECESSORS_MAX})")
+    return tuple(by_job.values())
 
 
 def _checked(submission: pb.Submission) -> tuple[_Definitions, int]:

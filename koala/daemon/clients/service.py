@@ -169,17 +169,17 @@ class Service(KoalaServicer):
     async def List(self, request: pb.ListRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
         listing = Listing.of(request, caller, self.site_status.registry.queue)
-        found, next_after = await listing.read(self.event_loop)
-        if request.past and not 0 < request.last <= len(found):
-            found = [*await self._older(listing, found), *found]
-        return _document(jobs.JobPage(jobs=tuple(found[-request.last :]), next=next_after))
+        summaries, next_after = await listing.read(self.event_loop)
+        if request.past and not 0 < request.last <= len(summaries):
+            summaries = [*await self._older(listing, summaries), *summaries]
+        return _document(jobs.JobPage(jobs=tuple(summaries[-request.last :]), next=next_after))
 
     async def _older(
-        self, listing: Listing, found: Sequence[jobs.JobSummary]
+        self, listing: Listing, live: Sequence[jobs.JobSummary]
     ) -> list[jobs.JobSummary]:
         """Read matching jobs of the archive, in the order of their ends."""
         caller = listing.caller
-        known = {job.job for job in found}
+        known = {job.job for job in live}
         wanted = ArchiveQuery(owner=owner_wanted(caller, listing.owner))
         older: list[jobs.JobSummary] = []
         looked_at = 0
@@ -190,7 +190,7 @@ class Service(KoalaServicer):
                 older += map(damaged_job, part.damaged)
                 wanted_jobs = [job for job in part.jobs if job.id not in known and listing.has(job)]
                 older += map(summary, wanted_jobs)
-                has_enough = 0 < listing.last <= len(found) + len(older)
+                has_enough = 0 < listing.last <= len(live) + len(older)
                 if has_enough or looked_at >= PAST_JOBS_MAX:
                     break
         older.reverse()
@@ -202,12 +202,12 @@ class Service(KoalaServicer):
         def read(batch: BatchContext) -> tuple[jobs.JobDetails, JobSpec]:
             job = _known(batch, request.job, caller)
             queues = self.site_status.registry.queue
-            found = whole_document(batch.scheduler, job, batch.now, queues)
-            return found, batch.scheduler.jobs[job].spec
+            details = whole_document(batch.scheduler, job, batch.now, queues)
+            return details, batch.scheduler.jobs[job].spec
 
-        found, spec = await self._query_job(request.job, read)
+        details, spec = await self._query_job(request.job, read)
         description = await asyncio.to_thread(_description, spec)
-        return _document(replace(found, description=description))
+        return _document(replace(details, description=description))
 
     async def Why(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
@@ -261,8 +261,8 @@ class Service(KoalaServicer):
 
         def read(batch: BatchContext) -> grid.Sites:
             shown = _shown(batch, caller)
-            found = self.site_status.sites(batch.scheduler, batch.now)
-            return grid.Sites(sites=tuple(site for site in found if site.site in shown))
+            statuses = self.site_status.sites(batch.scheduler, batch.now)
+            return grid.Sites(sites=tuple(site for site in statuses if site.site in shown))
 
         return _document(await self.event_loop.ask(read))
 
@@ -278,8 +278,8 @@ class Service(KoalaServicer):
             facts = site.facts if site is not None else None
             caller.require_change_of(request.site, facts, request.verb)
             _change_site(batch, SiteName(request.site), request.verb, UserName(caller.name))
-            found = self.site_status.sites(batch.scheduler, batch.now)
-            return next(one for one in found if one.site == request.site)
+            statuses = self.site_status.sites(batch.scheduler, batch.now)
+            return next(status for status in statuses if status.site == request.site)
 
         return _document(await self.event_loop.ask(change))
 
@@ -369,9 +369,9 @@ class Service(KoalaServicer):
         return _document(self.registrar.renew_token())
 
     async def SetUser(self, request: pb.SetUserRequest, _: Context) -> pb.Document:  # noqa: N802
-        found = self.registrar.set_user(request)
+        user = self.registrar.set_user(request)
         await self.groups.publish()
-        return _document(found)
+        return _document(user)
 
     async def SetGroup(self, request: pb.SetGroupRequest, _: Context) -> pb.Document:  # noqa: N802
         return _document(await self.groups.changed(self.registrar.set_group(request)))
@@ -443,15 +443,15 @@ class Service(KoalaServicer):
 
 
 def _cancel(batch: BatchContext, job: JobId, by: Caller) -> pb.Cancelled:
-    found = batch.scheduler.jobs.get(job)
-    if found is None or not by.sees(found.spec.owner):
+    known = batch.scheduler.jobs.get(job)
+    if known is None or not by.sees(known.spec.owner):
         return pb.Cancelled(job=job, error=no_job(str(job)))
-    if found.has_ended and not isinstance(found.phase, Cancelled):
-        error = f"{job} is {found.phase_name} already"
-        return pb.Cancelled(job=job, phase=found.phase_name, error=error)
-    if not found.has_ended:
+    if known.has_ended and not isinstance(known.phase, Cancelled):
+        error = f"{job} is {known.phase_name} already"
+        return pb.Cancelled(job=job, phase=known.phase_name, error=error)
+    if not known.has_ended:
         batch.emit(JobCancelRequested(job=job, by=UserName(by.name)))
-    return pb.Cancelled(job=job, phase=found.phase_name)
+    return pb.Cancelled(job=job, phase=known.phase_name)
 
 
 def _resize(batch: BatchContext, name: JobId, total: int, by: Caller) -> jobs.JobSummary:
@@ -528,8 +528,8 @@ def _unknown_site(sites: Iterable[SiteName], site: SiteName) -> UnknownSiteError
 
 def _known(batch: BatchContext, job: str, caller: Caller) -> JobId:
     """Check that the job exists and is visible to the caller. Raises UnknownJobError."""
-    found = batch.scheduler.jobs.get(JobId(job))
-    if found is None or not caller.sees(found.spec.owner):
+    known = batch.scheduler.jobs.get(JobId(job))
+    if known is None or not caller.sees(known.spec.owner):
         raise UnknownJobError(no_job(job))
     return JobId(job)
 
@@ -542,5 +542,5 @@ def _description(spec: JobSpec) -> str:
         return ""
 
 
-def _document(found: Record) -> pb.Document:
-    return pb.Document(json=encode(found).decode())
+def _document(record: Record) -> pb.Document:
+    return pb.Document(json=encode(record).decode())

@@ -37,7 +37,7 @@ class SiteStatus:
         """Add to a site's record what the core does not know."""
         record = self.enrolled.get(site.site)
         facts = self.registry.facts(SiteName(site.site))
-        found = replace(
+        status = replace(
             site,
             trouble=self._trouble(site.site),
             notice="" if facts is None else facts.notice,
@@ -49,9 +49,9 @@ class SiteStatus:
             gate_tried=self.registry.queue(SiteName(site.site)).gate_tried,
         )
         if record is None:
-            return found
+            return status
         return replace(
-            found,
+            status,
             enrolment=record.state,
             expires_at=moment_of(record.expires_at if record.serial else None),
             revoked_at=moment_of(record.revoked_at or None),

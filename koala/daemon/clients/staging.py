@@ -24,7 +24,7 @@ def with_archives(
     Raises RejectedError for an archive that was not uploaded; SpecError for one that agents would
     refuse, or of a component that stages nothing.
     """
-    staging = {str(index) for index, one in enumerate(spec.components) if one.stage}
+    staging = {str(index) for index, component in enumerate(spec.components) if component.stage}
     if more := staged.keys() - staging:
         raise SpecError(
             f"staged files for component {min(more)[:80]!r}, which stages nothing (expected those"

@@ -266,7 +266,7 @@ def _require_room(shortage: str) -> None:
 def predecessors_of(readings: Sequence[object]) -> tuple[JobId, ...]:
     """List the jobs that read descriptions wait for, each once."""
     specs = [reading.spec for reading in readings if isinstance(reading, JobReading)]
-    return tuple(dict.fromkeys(one.job for spec in specs for one in spec.after))
+    return tuple(dict.fromkeys(predecessor.job for spec in specs for predecessor in spec.after))
 
 
 def check_predecessors(
@@ -274,12 +274,14 @@ def check_predecessors(
 ) -> None:
     """Check that all predecessors exist, and that none has ended otherwise than asked. One that the
     user may not see is answered like one that does not exist. Raises RejectedError."""
-    for one in spec.after:
-        job = find(one.job)
+    for predecessor in spec.after:
+        job = find(predecessor.job)
         if job is None or not sees(job.spec.owner):
-            raise RejectedError(f"after {one.job}: there is no such job (expected one of yours)")
-        if job.has_ended and one.ended is Ended.OK and not isinstance(job.phase, Finished):
             raise RejectedError(
-                f"after {one.job}: that job is {job.phase_name}, and this one starts only after it"
-                f" has ended well (expected {one.job}:any)"
+                f"after {predecessor.job}: there is no such job (expected one of yours)"
+            )
+        if job.has_ended and predecessor.ended is Ended.OK and not isinstance(job.phase, Finished):
+            raise RejectedError(
+                f"after {predecessor.job}: that job is {job.phase_name}, and this one starts only"
+                f" after it has ended well (expected {predecessor.job}:any)"
             )

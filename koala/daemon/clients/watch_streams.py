@@ -84,15 +84,15 @@ class WatchStreams:
 
     async def _owners(self, jobs: Iterable[str]) -> dict[str, str]:
         """Look up the owners of jobs, in the state and the archive."""
-        found: dict[str, str] = {}
+        owners: dict[str, str] = {}
         past = []
         for name in jobs:
             job = self.event_loop.job(JobId(name))
             if job is None:
                 past.append(name)
             else:
-                found[name] = job.spec.owner
-        return found | await self.journal.owners(past) if past else found
+                owners[name] = job.spec.owner
+        return owners | await self.journal.owners(past) if past else owners
 
 
 def encoded_messages(notices: Sequence[Notice], *, in_lots: bool) -> list[bytes]:

@@ -11,17 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from koala.common.protocol.messages import (
-    AgentReport,
-    CancelTransfer,
-    FetchOrder,
-    FileFound,
-    FileRemoved,
-    RemoveFile,
-    ToAgent,
-    TransferFailed,
-    TransferProgress,
-)
+from koala.common.protocol import messages
 from koala.core.model.values import SiteName
 from koala.daemon.files.transfer_tokens import Purpose, token
 from koala.daemon.files.uploads import Content, transfer_of
@@ -35,7 +25,7 @@ class Addition:
     """File on its way to a site. `changed` is set at each report of the site about it."""
 
     site: SiteName
-    order: FetchOrder
+    order: messages.FetchOrder
     moved_bytes: int = 0
     is_found: bool = False
     problem: str = ""
@@ -55,7 +45,7 @@ class Additions:
     def __init__(
         self,
         *,
-        send: Callable[[SiteName, ToAgent], None],
+        send: Callable[[SiteName, messages.ToAgent], None],
         relay: Callable[[], str],
         secret: bytes,
     ) -> None:
@@ -73,7 +63,7 @@ class Additions:
         transfer = transfer_of(content.key, name)
         addition = self._open.get((site, transfer))
         if addition is None or addition.is_over:
-            order = FetchOrder(
+            order = messages.FetchOrder(
                 transfer=transfer,
                 file=name,
                 source="daemon",
@@ -102,29 +92,33 @@ class Additions:
     def removing(self, site: SiteName, name: str) -> Iterator[asyncio.Event]:
         """Order the removal of a file; the event is set when the site has reported it gone."""
         event = self._removals.setdefault((site, name), asyncio.Event())
-        self._send(site, RemoveFile(file=name))
+        self._send(site, messages.RemoveFile(file=name))
         try:
             yield event
         finally:
             self._removals.pop((site, name), None)
 
-    def orders(self, site: SiteName) -> list[ToAgent]:
+    def orders(self, site: SiteName) -> list[messages.ToAgent]:
         """Return the orders for a site that registers."""
-        return [self._addressed(one.order) for one in self._open.values() if one.site == site]
+        return [
+            self._addressed(addition.order)
+            for addition in self._open.values()
+            if addition.site == site
+        ]
 
-    def note(self, site: SiteName, report: AgentReport, objection: str = "") -> None:
+    def note(self, site: SiteName, report: messages.AgentReport, objection: str = "") -> None:
         """Note a report of a site that is durable now. `objection` is why a file does not count."""
         match report:
-            case FileRemoved(file=file) if event := self._removals.get((site, file)):
+            case messages.FileRemoved(file=file) if event := self._removals.get((site, file)):
                 event.set()
-            case TransferProgress() | TransferFailed():
+            case messages.TransferProgress() | messages.TransferFailed():
                 if (addition := self._open.get((site, report.transfer))) is not None:
-                    if isinstance(report, TransferFailed):
+                    if isinstance(report, messages.TransferFailed):
                         addition.problem = report.reason
                     else:
                         addition.moved_bytes = report.size_bytes
                     addition.changed.set()
-            case FileFound():
+            case messages.FileFound():
                 for addition in list(self._open.values()):
                     order = addition.order
                     is_same = report.checksum == order.checksum or order.path
@@ -136,7 +130,7 @@ class Additions:
             case _:
                 pass
 
-    def _addressed(self, order: FetchOrder) -> FetchOrder:
+    def _addressed(self, order: messages.FetchOrder) -> messages.FetchOrder:
         """Name the relay of this life of the daemon in an order."""
         return replace(order, address=self._relay())
 
@@ -149,4 +143,4 @@ class Additions:
         key = (addition.site, addition.order.transfer)
         if self._open.get(key) is addition:
             del self._open[key]
-            self._send(addition.site, CancelTransfer(transfer=addition.order.transfer))
+            self._send(addition.site, messages.CancelTransfer(transfer=addition.order.transfer))

@@ -94,8 +94,8 @@ class Pairings:
 
     def readers_of(self, reader: str, but: str) -> int:
         """Return the number of one site's readers, without that of the transfer `but`."""
-        found = [name for name, one in self._readers.items() if one.reader == reader]
-        return len(found) - (but in found)
+        names = [name for name, pairing in self._readers.items() if pairing.reader == reader]
+        return len(names) - (but in names)
 
     def enter(self, transfer: str, offset: int, reader: str) -> Pairing:
         """Register a reader; it replaces an older one of the transfer."""

@@ -53,11 +53,11 @@ class AttemptComponent:
 
 def component_of_claim(claim: str) -> AttemptComponent:
     """Parse a claim `job/attempt/component/n` to its component. Raises SpecError."""
-    found = _CLAIM.fullmatch(claim)
-    if found is None:
+    match = _CLAIM.fullmatch(claim)
+    if match is None:
         raise SpecError(f"claim {shown(claim)} (expected job/attempt/component/n)")
     return AttemptComponent(
-        job=found["job"], attempt=int(found["attempt"]), component=int(found["component"])
+        job=match["job"], attempt=int(match["attempt"]), component=int(match["component"])
     )
 
 

@@ -50,10 +50,10 @@ def content_of(staged: str, owner: str) -> Content | None:
     """Return the content that `checksum:size` names; None for an empty text. Raises SpecError."""
     if not staged:
         return None
-    found = _STAGED.fullmatch(staged)
-    if found is None:
+    match = _STAGED.fullmatch(staged)
+    if match is None:
         raise SpecError(f"staged = {staged[:80]!r} (expected CHECKSUM:SIZE)")
-    return Content(user=owner, checksum=found["checksum"], size_bytes=int(found["size"]))
+    return Content(user=owner, checksum=match["checksum"], size_bytes=int(match["size"]))
 
 
 def transfer_of(key: str, name: str) -> str:

@@ -14,16 +14,7 @@ from itertools import chain
 
 from koala.common.protocol import messages
 from koala.common.protocol.messages import FetchOrder, PortAddress, ServeOrder, ToAgent
-from koala.core.model.actions import (
-    Action,
-    Announce,
-    ArmClaim,
-    CancelTransfer,
-    ClaimProcessors,
-    PublishOutputs,
-    StartTransfer,
-    Wanted,
-)
+from koala.core.model import actions
 from koala.core.model.grid import Site
 from koala.core.model.values import SiteName
 from koala.daemon.files.transfer_tokens import Purpose, token
@@ -40,34 +31,34 @@ class ActionDispatcher:
     """
 
     send: Callable[[SiteName, ToAgent], None]
-    publish: Callable[[PublishOutputs], None]
+    publish: Callable[[actions.PublishOutputs], None]
     relay: Callable[[], str]
     sites: Callable[[], Mapping[SiteName, Site]]
     secret: bytes
 
-    def carry_out(self, action: Action) -> None:
+    def carry_out(self, action: actions.Action) -> None:
         """Start an action. A site without a session receives it when it registers."""
         match action:
-            case StartTransfer():
+            case actions.StartTransfer():
                 self.send(action.target, self.fetch(action))
                 self.send(action.source, self.serve(action))
-            case CancelTransfer():
+            case actions.CancelTransfer():
                 order = messages.CancelTransfer(transfer=action.transfer)
                 for site in dict.fromkeys((action.target, action.source)):
                     self.send(site, order)
-            case PublishOutputs():
+            case actions.PublishOutputs():
                 self.publish(action)
-            case Announce():
+            case actions.Announce():
                 pass  # group commit publishes it as a notice
-            case ClaimProcessors():
+            case actions.ClaimProcessors():
                 for message in self.hold(action):
                     self.send(action.site, message)
-            case ArmClaim(ports=ports) if ports:
+            case actions.ArmClaim(ports=ports) if ports:
                 self.send(action.site, replace(action, ports=tuple(map(self._port(action), ports))))
             case _:
                 self.send(action.site, action)
 
-    def messages(self, wanted: Wanted) -> Iterable[ToAgent]:
+    def messages(self, wanted: actions.Wanted) -> Iterable[ToAgent]:
         """Return the messages for the whole wanted state of a site."""
         yield from chain.from_iterable(map(self.hold, wanted.holds))
         yield from chain(wanted.paths, wanted.releases, wanted.resizes)
@@ -75,7 +66,7 @@ class ActionDispatcher:
         yield from map(self.fetch, wanted.fetches)
         yield from map(self.serve, wanted.serves)
 
-    def hold(self, action: ClaimProcessors) -> Iterable[ToAgent]:
+    def hold(self, action: actions.ClaimProcessors) -> Iterable[ToAgent]:
         """Return the message to hold a claim, with the token to store its outputs and logs; before
         it the order to fetch its program's staged files."""
         held = replace(action, store_token=token(self.secret, Purpose.PUT, action.claim))
@@ -94,7 +85,7 @@ class ActionDispatcher:
         )
         return order, replace(held, inputs=(*held.inputs, transfer), archive=transfer)
 
-    def _port(self, arm: ArmClaim) -> Callable[[PortAddress], PortAddress]:
+    def _port(self, arm: actions.ArmClaim) -> Callable[[PortAddress], PortAddress]:
         """Return what adds the token of one claim to a port that is reached through the grid."""
 
         def with_token(port: PortAddress) -> PortAddress:
@@ -106,7 +97,7 @@ class ActionDispatcher:
 
         return with_token
 
-    def fetch(self, action: StartTransfer) -> ToAgent:
+    def fetch(self, action: actions.StartTransfer) -> ToAgent:
         """Return the order to the target: read from the source's file server, or from the relay."""
         return FetchOrder(
             transfer=action.transfer,
@@ -121,7 +112,7 @@ class ActionDispatcher:
             report_s=action.report_s,
         )
 
-    def serve(self, action: StartTransfer) -> ToAgent:
+    def serve(self, action: actions.StartTransfer) -> ToAgent:
         """Return the order to the source: serve the file, or offer it to the relay."""
         has_server = bool(self._file_server(action.source))
         purpose = Purpose.GET if has_server else Purpose.PUT

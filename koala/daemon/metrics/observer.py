@@ -206,7 +206,9 @@ class BatchObserver:
         self._meter.add(m.PREEMPTIONS, by=max(0, now.preemptions - before.preemptions))
         attempt = job.attempt
         if attempt is not None and now.has_started and not before.has_started:
-            passes = [one.passed_at for one in attempt.with_barrier if one.passed_at is not None]
+            passes = [
+                member.passed_at for member in attempt.with_barrier if member.passed_at is not None
+            ]
             if len(passes) > 1:
                 self._meter.observe(m.START_SKEW, max(passes) - min(passes))
             wait_s = max(0.0, _started_at(attempt) - job.submitted_at)

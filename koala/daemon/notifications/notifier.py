@@ -86,9 +86,11 @@ class Notifier:
                 async with aclosing(self.feed.since(after, is_watcher=False)) as lots:
                     async for notices in lots:
                         after = notices[-1].number
-                        found = [one for notice in notices for one in await self._of(notice)]
-                        if found or seen is None or after >= seen + SEEN_STEP:
-                            await self._add(found, after)
+                        deliveries = [
+                            delivery for notice in notices for delivery in await self._of(notice)
+                        ]
+                        if deliveries or seen is None or after >= seen + SEEN_STEP:
+                            await self._add(deliveries, after)
                             seen = after
             except CutError as cut:  # too slow, or the daemon ends
                 log.info("notify.cut", reason=str(cut))

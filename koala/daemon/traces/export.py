@@ -96,6 +96,6 @@ class _ToOurLog(logging.Handler):
 
 def _log_errors_of_the_sdk() -> None:
     logger = logging.getLogger("opentelemetry")
-    if not any(isinstance(one, _ToOurLog) for one in logger.handlers):
+    if not any(isinstance(handler, _ToOurLog) for handler in logger.handlers):
         logger.addHandler(_ToOurLog(logging.WARNING))
     logger.propagate = False

@@ -160,5 +160,6 @@ def _kept_or_moved(
     is_missed = others_s > current_s + hold_s  # also where it should have begun long ago
     held_s = max([part.held_s or 0.0 for part in question.parts])
     left_s = hold_s - held_s - _margin_s(question)  # that the others hold when it begins
-    is_far = others_s + max(left_s, EARLIER * current_s) < current_s and first_s < current_s
-    return first_s if is_refused or is_missed or is_far else current_s
+    is_far = others_s + max(left_s, EARLIER * current_s) < current_s
+    is_gain = first_s < max((1 - EARLIER) * current_s, min(others_s + left_s, current_s))
+    return first_s if is_refused or is_missed or (is_far and is_gain) else current_s

@@ -18,9 +18,8 @@ from koala_agent.claims.events import (
     Withdraw,
     Woken,
 )
-from koala_agent.claims.states import Granted, Withdrawing
+from koala_agent.claims.states import Granted, Withdrawing, waits_of
 from koala_agent.claims.table import REFUSED_TOLD_S, TICKET_RETRY_MAX_S, TICKET_S
-from koala_agent.claims.tickets import waits
 from tests.agent.claims.table_script import CLAIM, TableScript, a_hold, reports
 
 TICKET = a_hold(waits=True)
@@ -162,9 +161,9 @@ def test_so_much_may_be_held() -> None:
 
 def test_a_ticket_that_the_queue_does_not_take_is_told(script: TableScript) -> None:
     script.tell(TICKET)
-    assert waits(script.table.claims.values()) == ()
+    assert waits_of(script.table.claims.values()) == ()
     script.tell(NO_ANSWER)
-    assert waits(script.table.claims.values()) == (Wait(claim=CLAIM, reason="no answer"),)
+    assert waits_of(script.table.claims.values()) == (Wait(claim=CLAIM, reason="no answer"),)
     assert script.table.trouble == "1 claims cannot be queued now: no answer"
     script.wake()  # sent again
     assert script.table.trouble == ""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.common.protocol.messages import Hold, Program
+from koala.common.protocol.messages import HeldFile, Hold, Program
 from koala.common.protocol.names import ClaimId
 from koala.errors import LocalManagerError, SpecError
 from koala_agent.placeholders.input_files import InputPaths
@@ -42,9 +42,9 @@ def inputs(tmp_path: Path) -> InputPaths:
     )
 
 
-def test_a_replica_that_is_not_here_is_an_error_that_names_it(inputs: InputPaths) -> None:
+async def test_a_replica_that_is_not_here_is_an_error_that_names_it(inputs: InputPaths) -> None:
     with pytest.raises(LocalManagerError, match="j1/1/0/1 reads 'other'"):
-        inputs.path(a_hold(local_input="other"))
+        await inputs.prepare(a_hold(files=(HeldFile(file="other"),)))
 
 
 @pytest.mark.parametrize(
@@ -54,15 +54,15 @@ def test_a_replica_that_is_not_here_is_an_error_that_names_it(inputs: InputPaths
 async def test_a_part_of_a_replica_is_copied_into_the_claims_folder(
     inputs: InputPaths, tmp_path: Path, offset: int, size: int, expected: bytes
 ) -> None:
-    hold = a_hold(local_input="data", chunk_offset=offset, chunk_bytes=size)
-    path = Path(inputs.path(hold))
-    assert path.parent == tmp_path / "j1-1-0-1"
+    hold = a_hold(files=(HeldFile(file="data"),), chunk_offset=offset, chunk_bytes=size)
+    path = Path(inputs.named(hold, "data"))
+    assert path.parent == tmp_path / "j1-1-0-1" / "inputs"
     await inputs.prepare(hold)
     assert await asyncio.to_thread(path.read_bytes) == expected
 
 
 async def test_a_part_beyond_the_end_fails_the_claim(inputs: InputPaths, tmp_path: Path) -> None:
-    hold = a_hold(local_input="data", chunk_offset=8, chunk_bytes=4)
+    hold = a_hold(files=(HeldFile(file="data"),), chunk_offset=8, chunk_bytes=4)
     with pytest.raises(LocalManagerError, match="the file ends 2 bytes before"):
         await inputs.prepare(hold)
     assert parts_in(tmp_path) == []
@@ -79,7 +79,7 @@ async def test_a_part_for_which_there_is_no_room_fails_the_claim_and_leaves_noth
         folder=lambda claim: tmp_path / claim.replace("/", "-"),
         room_bytes=lambda: 3,
     )
-    hold = a_hold(local_input="data", chunk_offset=2, chunk_bytes=4)
+    hold = a_hold(files=(HeldFile(file="data"),), chunk_offset=2, chunk_bytes=4)
     with pytest.raises(LocalManagerError, match="4 bytes of it are missing, and there is room for"):
         await inputs.prepare(hold)
     assert parts_in(tmp_path) == []

@@ -91,7 +91,7 @@ def whole_spec(folder: Path, executable: str) -> dict[str, Any]:
     itself = peer(0, 4)
     return {
         **spec("multiple", 4, "slurm"),
-        **dict.fromkeys(("directory", "stdout", "stderr", "input"), ""),
+        **dict.fromkeys(("directory", "stdout", "stderr"), ""),
         "stdin": "/dev/null",
         "claim": itself.claim,
         "folder": str(folder),

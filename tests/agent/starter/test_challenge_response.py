@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from koala.common.protocol.names import ClaimId
 from koala_agent.claims.events import CheckedIn, Event
 from koala_agent.starter.challenge_response import (
     AGENT,
@@ -21,7 +22,9 @@ from koala_agent.starter.challenge_response import (
 )
 from koala_agent.starter.connection import Connection, Watch
 from koala_agent.starter.events import Received
-from koala_agent.starter_link.listener import StarterListener
+from koala_agent.starter.ports.encryption import Encryption, starter_context
+from koala_agent.starter_link.encryption import agent_context
+from koala_agent.starter_link.listener import CarryOrder, StarterListener
 
 CLAIM, SECRET = "j1/1/0/1", "5ec2e7" * 5
 HELLO: dict[str, Any] = {
@@ -56,11 +59,15 @@ def test_nothing_is_proved_to_a_stranger() -> None:
 
 
 @asynccontextmanager
-async def an_agent(secret: str | None = SECRET) -> AsyncIterator[tuple[int, list[Event]]]:
+async def an_agent(
+    secret: str | None = SECRET,
+) -> AsyncIterator[tuple[int, list[Event | CarryOrder]]]:
     """The port of an agent that knows one claim, or none; and what it heard."""
-    heard: list[Event] = []
+    heard: list[Event | CarryOrder] = []
     starters = StarterListener(
-        emit=heard.append, secret=lambda claim: secret if claim == CLAIM else None
+        emit=heard.append,
+        secret=lambda claim: secret if claim == CLAIM else None,
+        carry=lambda *given: heard.append(given[-1]),
     )
     port = await starters.listen("127.0.0.1", 0)
     try:
@@ -158,3 +165,38 @@ async def test_orders_of_who_took_the_agents_port_are_not_heard() -> None:
         await over.wait()
     kinds = [event.message["kind"] for event in line.events if isinstance(event, Received)]
     assert kinds == ["dismissed"]
+
+
+async def test_what_carries_is_encrypted_for_the_agent_alone() -> None:
+    """The agent's proof is not of the certificate of somebody between the two."""
+    order = CarryOrder(claim=ClaimId(CLAIM), port="WORK", token="t", dials=True)
+    hello = {**HELLO, "kind": "carry", "port": "WORK", "token": "t", "dials": True}
+    async with an_agent() as (port, heard):
+        prover, encryption = Prover(CLAIM, SECRET), Encryption(starter_context(), is_server=False)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(json.dumps({**prover.question(), "encrypts": True}).encode() + b"\n")
+        async with asyncio.timeout(LIMIT_S):
+            answer = json.loads(await reader.readline())
+            encryption.decrypt()
+            while not encryption.is_begun:
+                writer.write(encryption.encrypt())
+                encryption.keep(await reader.read(65536))
+                encryption.decrypt()
+            _context, strange = agent_context.__wrapped__()
+            for given in ((strange,), ()):
+                assert prover.handle_challenge(answer, *given)
+                assert not prover.is_trusted
+            assert prover.handle_challenge(answer, encryption.certificate)
+            writer.write(encryption.encrypt(json.dumps(prover.add_proof(hello)).encode() + b"\n"))
+            while heard != [order]:  # noqa: ASYNC110 - nobody is told
+                await asyncio.sleep(0)
+        writer.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        prover = Prover(CLAIM, SECRET)
+        writer.write(json.dumps(prover.question()).encode() + b"\n")
+        prover.handle_challenge(json.loads(await reader.readline()))
+        assert prover.is_trusted
+        writer.write(json.dumps(prover.add_proof(hello)).encode() + b"\n")
+        assert await reader.read() == b""
+        writer.close()
+        assert heard == [order]

@@ -61,7 +61,6 @@ def state(tmp_path: Path) -> Path:
         "cpu_time_s": 0,
         "memory_max_mb": 0,
         "kill_s": 0.3,
-        "input": "",
         "fetches": False,
         "bundle": {},
     }

@@ -61,6 +61,14 @@ class CondorPool(System):
         """See System."""
         self.run("condor_continue" if is_over else "condor_suspend", number)
 
+    def clear(self) -> None:
+        """See System; the collector hears of the end of a job later than the queue does, and until
+        then its processors seem to be in use."""
+        super().clear()
+        until = time.monotonic() + BACK_S
+        while self.run("condor_status", "-af", "Name", "-constraint", "Cpus < TotalSlotCpus"):
+            assert time.monotonic() < until
+
     @contextmanager
     def drained(self) -> Iterator[None]:
         """See System: the machine."""

@@ -51,7 +51,7 @@ def test_nothing_of_a_grid_is_left_after_a_signal(tmp_path: Path) -> None:
 
 
 def test_a_killed_grid_takes_its_daemon_and_agents_along(tmp_path: Path) -> None:
-    with up(tmp_path, by_exec=True) as grid:
+    with up(tmp_path) as grid:
         children = grid.children()
         grid.process.kill()
         _, alive = psutil.wait_procs(children, timeout=LIMIT_S)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from koala.common.protocol.messages import HeldFile
 from koala.core.model.actions import (
     ArmClaim,
     CancelTransfer,
@@ -216,7 +217,7 @@ def test_a_blocked_component_moves_where_its_file_can_be_by_the_start(begin: Beg
     script.replica("data", "b").report("a", 0).at(75)
     script.expect(CancelTransfer, transfer="j1/1/t1", target="a")
     claim = script.expect(ClaimProcessors, site="b")
-    assert claim.local_input == "data"
+    assert claim.files == (HeldFile(file="data"),)
     assert script.job("j1").attempt is not None
     assert "moves from a to b" in script.story("j1")
 
@@ -278,7 +279,7 @@ def test_chunks_are_fetched_each_by_its_component(begin: Begin) -> None:
 def test_a_job_where_its_file_is_has_no_transfer_and_starts_at_once(begin: Begin) -> None:
     script = begin(bandwidth_default_bps=10.0).tell(a_site("a", 8)).replica("data", "a")
     script.tell(a_job("j1", 4, file="data"))
-    assert script.expect(ClaimProcessors).local_input == "data"
+    assert script.expect(ClaimProcessors).files == (HeldFile(file="data"),)
 
 
 # --- preemption ---

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from koala.common.protocol.messages import HeldFile
 from koala.core.model.actions import (
     ArmClaim,
     CancelTransfer,
@@ -164,7 +165,7 @@ def test_a_job_whose_file_is_nowhere_waits_for_it(script: Script) -> None:
     assert script.phase("j1") == "Placing"
     script.replica("data", "delft")
     claim = script.expect(ClaimProcessors)
-    assert claim.local_input == "data"
+    assert claim.files == (HeldFile(file="data"),)
 
 
 def test_a_replica_that_is_gone_is_no_source(script: Script) -> None:

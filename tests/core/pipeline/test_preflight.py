@@ -276,11 +276,25 @@ def test_what_went_through_the_grid_is_charged(script: Script) -> None:
 def test_routes_that_were_missed_are_known_until_they_are_there(script: Script) -> None:
     serving(script).take(TryPaths)
     script.tell(PathsTried(claim=ClaimId(C), ports=(path("refused"),)))
-    script.tell(PathsTried(claim=ClaimId(B), ports=(path(),)))
-    unreached = {site.name: set(site.unreached) for site in script.scheduler.sites.values()}
-    assert unreached == {"a": set(), "b": set(), "c": {"a"}}
-    parts = [a_component(1, site) for site in ("a", "c")]
-    needy = JobSpec(components=tuple(parts), connect=(ALL,))
-    (warned,) = warnings(needy, script.scheduler, {})
-    assert "nodes of c did not reach those of a" in warned
-    assert warnings(replace(needy, connect=()), script.scheduler, {}) == ()
+    script.tell(PathsTried(claim=ClaimId(B), ports=(path(),), reached=((ClaimId(A), 0.1),)))
+    assert needed(script, "a", "b", "c").endswith(
+        ": closed between a and c; never tried between b and c; open between a and b"
+    )
+    assert needed(script, "a", "b") == needed(script, "a") == ""
+    parts = [a_component(4, site) for site in ("a", "c")]
+    script.tell(a_job("j2", *parts, connect=(ALL,)))
+    assert why(script.scheduler, JobId("j2"), script.now)[-1] == needed(script, "a", "c") != ""
+    script.tell(PathsTried(claim=ClaimId(C), reached=((ClaimId(A), 0.1),)))
+    assert needed(script, "a", "c") == ""
+    assert needed(script, None, None).endswith(
+        "never tried between b and c; open between a and b, a and c"
+    )
+
+
+def needed(script: Script, *sites: str | None) -> str:
+    """Return the warning of a job that needs routes between components at these sites; there is
+    none of a job that needs no route."""
+    parts = tuple(a_component(1, site) for site in sites)
+    assert warnings(JobSpec(components=parts), script.scheduler, {}) == ()
+    spec = JobSpec(components=parts, connect=(ALL,))
+    return "".join(warnings(spec, script.scheduler, {}))

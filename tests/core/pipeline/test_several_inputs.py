@@ -55,7 +55,6 @@ def test_the_start_waits_for_the_sum_of_the_sizes_and_each_file_has_its_own_sour
     assert attempt.transfer_s == pytest.approx(100.0)
     claim = script.at(75).expect(ClaimProcessors)
     assert claim.inputs == ("j1/1/t1", "j1/1/t2", "j1/1/t3")
-    assert claim.local_input == ""
     assert [held.transfer for held in claim.files] == list(claim.inputs)
 
 
@@ -131,7 +130,7 @@ def test_a_components_own_files_go_to_its_site_only(begin: Begin) -> None:
     claims = {claim.site: claim for claim in script.take(ClaimProcessors)}
     assert claims[SiteName("delft")].files == (HeldFile(file=BIG, transfer="j1/1/t1"),)
     assert claims[SiteName("leiden")].files == (HeldFile(file=SMALL, transfer="j1/1/t2"),)
-    assert (claims[SiteName("vu")].files, claims[SiteName("vu")].local_input) == ((), "")
+    assert claims[SiteName("vu")].files == ()
 
 
 def test_each_component_goes_close_to_its_own_files(begin: Begin) -> None:
@@ -142,7 +141,7 @@ def test_each_component_goes_close_to_its_own_files(begin: Begin) -> None:
     assert not script.take(StartTransfer)
     claims = {claim.site: claim for claim in script.take(ClaimProcessors)}
     assert claims[SiteName("b")].files == (HeldFile(file=SMALL), HeldFile(file=TINY))
-    assert claims[SiteName("a")].local_input == BIG
+    assert claims[SiteName("a")].files == (HeldFile(file=BIG),)
 
 
 def test_a_source_of_files_that_are_all_at_the_site_is_ignored(begin: Begin) -> None:

@@ -70,12 +70,25 @@ def test_a_site_of_whole_machines_is_filled_by_machines(script: Script) -> None:
     assert shape(script, "j1") == [("a", 16), ("b", 4)]
 
 
-def test_after_a_refusal_the_job_is_split_anew(script: Script) -> None:
-    """Claims of the older attempt, which had more components, are stopped."""
+def test_a_refused_share_is_split_anew_and_the_rest_is_kept(script: Script) -> None:
     grid(script, a=8, b=8, c=8).tell(a_flexible_job("j1", 24))
     assert shape(script, "j1") == [("a", 8), ("b", 8), ("c", 8)]
-    script.grant("j1/1/0/1", "j1/1/1/1").tell(a_site("d", 30))
-    script.refuse("j1/1/2/1").drop().at(300)
+    script.grant("j1/1/0/1", "j1/1/1/1").tell(a_site("d", 5), a_site("e", 4))
+    script.refuse("j1/1/2/1")
+    assert shape(script, "j1") == [("d", 5), ("e", 3)], script.story("j1")
+    assert "splits 8 processors anew: d (5), e (3)" in script.story("j1")
+    script.grant("j1/1/2/2", "j1/1/3/1")
+    assert script.phase("j1") == "Starting"
+    assert [c.processors for c in script.job("j1").spec.components] == [8, 8, 5, 3]
+    script.drop()
+
+
+def test_without_room_for_a_refused_share_the_whole_job_is_split_anew(script: Script) -> None:
+    """Claims of the older attempt, which had more components, are stopped."""
+    grid(script, a=8, b=8, c=8).tell(a_flexible_job("j1", 24, parts_max=3))
+    assert shape(script, "j1") == [("a", 8), ("b", 8), ("c", 8)]
+    script.grant("j1/1/0/1", "j1/1/1/1").refuse("j1/1/2/1")
+    script.drop().tell(a_site("d", 30)).at(300)
     assert script.job("j1").attempts > 1, script.story("j1")
     assert ("d", 24) in shape(script, "j1")
     script.drop()

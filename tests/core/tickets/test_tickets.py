@@ -240,8 +240,10 @@ def test_components_take_turns_where_no_site_tells_its_starts(queued: Script) ->
     assert opened(queued) == ["j1/1/0/2"]
 
 
-def test_a_hold_over_budget_is_given_back_at_once(begin: Begin) -> None:
-    script = begin(chosen(tickets="dodge"), hold_budget_user_s=1000.0).ignore(ClaimProcessors)
+@pytest.mark.parametrize("budget_s", [1000.0, 1200.0])
+def test_a_hold_over_budget_is_given_back_at_once(begin: Begin, budget_s: float) -> None:
+    """The larger budget is enough for 300 s of 4 processors, and not for the arming after it."""
+    script = begin(chosen(tickets="dodge"), hold_budget_user_s=budget_s).ignore(ClaimProcessors)
     busy(script, "a", "b").tell(a_pair())
     script.after(31)
     assert opened(script) == []
@@ -366,6 +368,24 @@ def test_a_spare_component_that_came_up_far_too_early_rests(begin: Begin) -> Non
     tell(script, "b", c1n1=1000.0)
     script.after(301)
     assert sorted(gates(script)) == ["j1/1/0/3", "j1/1/1/1"]
+
+
+@pytest.mark.parametrize("policy", ["dodge", "book", "turns", "spare"])
+def test_a_component_that_comes_up_in_vain_rests_longer_each_time(
+    begin: Begin, policy: str
+) -> None:
+    """Nothing is in its way, the other is, and it may hold for a second."""
+    script = begin(chosen(tickets=policy), ticket_slack_s=0.0, hold_s=900.0)
+    busy(script, "a", "b", gate="").ignore(ClaimProcessors, StopClaim)
+    script.tell(replace(a_pair(), spec=replace(a_pair().spec, max_hold_s=1.0)))
+    grants = []
+    while script.now < 1200.0:
+        for claim in [one for one in opened(script) if one.startswith("j1/1/0/")][:1]:
+            script.grant(claim)
+            grants.append(script.now)
+        script.after(1.0)
+    assert 8 <= len(grants) <= 15  # 2, 4, 8 ... 240 s
+    assert grants[-1] - grants[-2] >= 240.0
 
 
 def idle_now(script: Script, site: str, idle: int = 8) -> None:

@@ -312,6 +312,9 @@ def test_verdicts_are_kept_until_the_grid_is_another_one() -> None:
     assert check(wide, scheduler, {LEIDEN: None}, kept.valid(scheduler)) != ()
     scheduler.handle(SiteRegistered(site=LEIDEN, facts=SiteFacts(processors=8), idle=8), 2.0)
     assert check(wide, scheduler, NOBODY_LISTED, kept.valid(scheduler)) == ()
+    elsewhere = job(replace(part(8), sites=(SiteName("vu"),)), part(8))
+    with pytest.raises(RejectedError, match="wants site 'vu'"):
+        check(elsewhere, scheduler, NOBODY_LISTED, kept.valid(scheduler))
     scheduler.handle(SiteDisconnected(site=LEIDEN), 3.0)
     assert check(wide, scheduler, NOBODY_LISTED, kept.valid(scheduler)) != ()
     scheduler.handle(SiteRegistered(site=LEIDEN, facts=SiteFacts(processors=4), idle=4), 4.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from math import inf, isnan
 
 import pytest
@@ -19,15 +18,11 @@ from koala.lab.papers.deadlines.points import (
     at,
     run,
 )
-from koala.lab.papers.paper import Claim, parts_of
+from koala.lab.papers.paper import parts_of
 from koala.lab.papers.results import Results
-from koala.lab.papers.verdicts import Verdict
 from koala.lab.sim.runs import ARITHMETIC, Arithmetic, Effort, Outcome, Quantity, Run, Setting
-from tests.lab.papers import worlds
-from tests.lab.papers.worlds import check_claims, shifted
 
 TINY = Effort(name="tiny", replications=2, length=4000.0, levels=LEVELS)
-verdict = partial(worlds.verdict, PAPER, TINY)
 
 
 def told(point: Point, metric: str) -> float:
@@ -86,27 +81,6 @@ def as_the_paper_says(setting: Setting, metric: str) -> float:
             return run(Run(setting=ARITHMETIC, seed=1, effort=TINY)).values[metric]
         case _:
             raise AssertionError(setting)
-
-
-def flat(_setting: Setting, _metric: str) -> float:
-    """Nothing makes a difference."""
-    return 30.0
-
-
-def contrary(setting: Setting, metric: str) -> float:
-    """Turn the paper's results upside down: high becomes low."""
-    return -as_the_paper_says(setting, metric)
-
-
-@pytest.mark.parametrize("claim", PAPER.claims, ids=lambda claim: claim.id)
-def test_a_claim_holds_where_the_paper_is_right_and_not_everywhere(claim: Claim) -> None:
-    assert verdict(claim, as_the_paper_says) is Verdict.HOLDS
-    others = {verdict(claim, world) for world in (flat, contrary, shifted)}
-    assert others != {Verdict.HOLDS}
-
-
-def test_every_claim_has_its_own_name_and_is_tested_near_saturation() -> None:
-    check_claims(PAPER, TINY)
 
 
 def test_a_watched_run_tells_of_single_jobs() -> None:

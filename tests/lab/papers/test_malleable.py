@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import count
 from typing import Any
 
 import pytest
 
-from koala.lab.papers.malleable import PAPER
-from koala.lab.papers.malleable.points import LEVELS, MALLEABLE, Point
+from koala.lab.papers.malleable.points import LEVELS, Point
 from koala.lab.papers.malleable.simulation.arrivals import submissions
 from koala.lab.papers.malleable.simulation.run import Measured, run
 from koala.lab.papers.malleable.simulation.setting import APPLICATIONS, Setting
-from koala.lab.papers.paper import Claim
-from koala.lab.papers.verdicts import Verdict
 from koala.lab.sim.runs import Effort
 from koala.lab.sim.runs import Setting as AnySetting
-from tests.lab.papers import worlds
-from tests.lab.papers.worlds import check_claims, shifted
 
 TINY = Effort(name="tiny", replications=2, length=12, levels=LEVELS)
-verdict = partial(worlds.verdict, PAPER, TINY)
 FT, GADGET = APPLICATIONS["ft"], APPLICATIONS["gadget"]
 BARRIER_S = 0.1
 """A start, and a growth, take some milliseconds."""
@@ -97,25 +90,3 @@ def as_the_paper_says(setting: AnySetting, _metric: str) -> float:
     """Malleability is very beneficial."""
     assert isinstance(setting, Point)
     return RESPONSES.get(setting.policy, 150.0)
-
-
-def slightly(setting: AnySetting, metric: str) -> float:
-    """It is, but not very."""
-    return float(as_the_paper_says(setting, metric) ** 0.01)
-
-
-def contrary(setting: AnySetting, metric: str) -> float:
-    """It is harmful."""
-    return 1000.0 - as_the_paper_says(setting, metric)
-
-
-@pytest.mark.parametrize("claim", PAPER.claims, ids=lambda claim: claim.id)
-def test_a_claim_holds_where_the_paper_is_right_and_not_everywhere(claim: Claim) -> None:
-    assert verdict(claim, as_the_paper_says) is Verdict.HOLDS
-    for world in (slightly, contrary, shifted):
-        assert verdict(claim, world) is not Verdict.HOLDS
-    assert len(claim.at(LEVELS[-1])) == 2 * len(MALLEABLE)
-
-
-def test_every_claim_has_its_own_name_and_is_tested_near_saturation() -> None:
-    check_claims(PAPER, TINY)

@@ -4,21 +4,11 @@ readings do."""
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
-import pytest
-
-from koala.lab.papers.paper import Claim
-from koala.lab.papers.synchronous import PAPER
 from koala.lab.papers.synchronous.points import LEVELS, Point, arithmetic, run
-from koala.lab.papers.verdicts import Verdict
 from koala.lab.sim.runs import Arithmetic, Effort, Run, Setting
-from tests.lab.papers import worlds
-from tests.lab.papers.worlds import check_claims
 
 TINY = Effort(name="tiny", replications=2, length=1, levels=LEVELS)
-results = partial(worlds.results, PAPER, TINY)
-verdict = partial(worlds.verdict, PAPER, TINY)
 
 
 def as_the_paper_says(setting: Setting, metric: str) -> float:
@@ -46,27 +36,6 @@ def as_the_paper_says(setting: Setting, metric: str) -> float:
         "stay": 1.0 if is_sq else 0.5,
     }
     return values[metric.removesuffix(".several")]
-
-
-def flat(_setting: Setting, _metric: str) -> float:
-    """Nothing makes a difference."""
-    return 5.0
-
-
-def contrary(setting: Setting, metric: str) -> float:
-    """Turn the paper's results upside down: high becomes low."""
-    return 1000.0 - as_the_paper_says(setting, metric)
-
-
-@pytest.mark.parametrize("claim", PAPER.claims, ids=lambda claim: claim.id)
-def test_a_claim_holds_where_the_paper_is_right_and_fails_where_it_is_not(claim: Claim) -> None:
-    assert verdict(claim, as_the_paper_says) is Verdict.HOLDS
-    assert verdict(claim, flat) is not Verdict.HOLDS
-    assert verdict(claim, contrary) is Verdict.FAILS
-
-
-def test_every_claim_has_its_own_name_and_is_tested_where_the_charts_are() -> None:
-    check_claims(PAPER, TINY)
 
 
 def test_tasks_come_more_often_where_there_are_more_of_them() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any, TypeAlias
 
 from koala.lab.papers.paper import Claim, Paper
@@ -14,9 +15,9 @@ World: TypeAlias = Callable[[Any, str], float]
 """What is measured of a setting by a metric."""
 
 
-def shifted(setting: Setting, metric: str) -> float:
-    """Everything is different from everything."""
-    return 30.0 + 7.0 * (sum(map(ord, f"{setting}{metric}")) % 97)
+def drawn(seed: int) -> World:
+    """Return a world in which everything is different from everything."""
+    return lambda setting, metric: Random(f"{seed} {setting} {metric}").uniform(-1000.0, 1000.0)
 
 
 def results(paper: Paper, effort: Effort, claim: Claim, world: World) -> Results:
@@ -36,12 +37,3 @@ def results(paper: Paper, effort: Effort, claim: Claim, world: World) -> Results
 def verdict(paper: Paper, effort: Effort, claim: Claim, world: World) -> Verdict:
     """Judge a claim in such a world."""
     return judge(claim, effort.levels, results(paper, effort, claim, world)).verdict
-
-
-def check_claims(paper: Paper, effort: Effort) -> None:
-    """Each has a name of its own, after its section, and is tested near saturation."""
-    names = [claim.id for claim in paper.claims] + [one.id for one in paper.untestable]
-    assert len(names) == len(set(names))
-    for claim in paper.claims:
-        assert claim.id.startswith(f"{claim.section}-"), claim.id
-        assert any(claim.at(level) for level in effort.levels if level.is_near), claim.id

@@ -15,6 +15,9 @@ SLURM = Slurm(partition="batch", account="physics", options=("--constraint=fast"
 
 
 GRID_ENGINE = GridEngine(parallel_environment="grid", queue="batch")
+CLOCK = "1000 2026-11-30T12:00:00"
+"""Time of the cell at which bookings are listed."""
+UNBOOKED = f"{CLOCK}\n<none/>"
 
 
 def placeholder(**changes: object) -> Placeholder:
@@ -35,7 +38,7 @@ def row(number: str, state: JobState, **more: object) -> BatchJob:
 
 ALWAYS = (
     *("hostCount", "tasksPerNode", "cpusPerTask", "minMemory"),
-    *("gpus", "gpuType", "constraint", "licenses", "exclusive"),
+    *("gpus", "gpuType", "constraint", "licenses", "exclusive", "reservation"),
 )
 
 

@@ -26,7 +26,8 @@ from koala_agent.lrm.local_manager import (
     RequestRefusedError,
 )
 from koala_agent.transport.interface import Answer
-from tests.live.grid import until
+from tests.harness.moments import until
+from tests.lrm.batch.dialects import CLOCK
 from tests.lrm.batch.first_claim import FIRST, NAME, said
 from tests.lrm.batch.imitated_slurm import CLAIM, Cluster
 from tests.lrm.harness import serving
@@ -238,10 +239,12 @@ def test_answers_about_bookings_are_read() -> None:
         grid.read_booked(said(status=1, err="error: unable to contact qmaster"))
     assert caught.value.transient
     rows = "".join(
-        f"<ar_summary><id>{n}</id><name>{NAME}</name><state>{s}</state></ar_summary>"
-        for n, s in enumerate("wrWdx")
+        f"<ar_summary><id>{n}</id><name>{NAME}</name><state>{s}</state><owner>{who}</owner>"
+        "</ar_summary>"
+        for n, (s, who) in enumerate([*((s, "ann") for s in "wrWdx"), ("w", "bob")])
     )
-    listed = [(one.number, bool(one.trouble)) for one in grid.read_list(said(f"<a>{rows}</a>"))]
+    answer = said(f"{CLOCK}\n<a>{rows}</a>")
+    listed = [(one.number, bool(one.trouble)) for one in grid.read_list(answer)]
     assert listed == [("0", False), ("1", False), ("2", True)]
     text = "OAR_JOB_ID=2\n# Reservation not valid --> KO (Reservation too old)\n"
     with pytest.raises(RequestRefusedError, match="oarsub -r: Reservation too old"):

@@ -8,14 +8,17 @@ import pytest
 
 from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.gridengine import SHUT, GridEngine
+from koala_agent.lrm.batch.gridengine import GridEngine
+from koala_agent.lrm.batch.gridengine.hosts import SHUT
 from koala_agent.lrm.dialect import JobState
 from koala_agent.lrm.local_manager import EndCause, RequestRefusedError
 from tests.lrm.batch.dialects import (
     AWAY,
+    CLOCK,
     GRID_ENGINE,
     REFUSED,
     RICH,
+    UNBOOKED,
     WRONG,
     kind_of,
     options,
@@ -186,13 +189,45 @@ def test_slots_that_are_disabled_or_in_error_do_not_count(
     host = HOST.replace("FREE", free).replace("USED", "2").replace("STATE", state)
     for letters, queued_jobs in (("qw", 1), ("hqw", 0), ("Eqw", 0)):
         listing = LISTING.replace("STATE", letters)
-        found = GRID_ENGINE.read_figures(tuple(map(said, (QUEUES, listing, host, ""))))
+        found = GRID_ENGINE.read_figures(tuple(map(said, (QUEUES, listing, host, "", UNBOOKED))))
         assert (found.processors, found.idle) == (processors, idle)
         assert found.queued_jobs == (queued_jobs if idle else 0)
         assert found.shut_queues == ({"batch": SHUT[state[-1]]} if not idle else {})
         assert found.closed == (
             () if idle else ("14 in queues that are disabled, suspended or in error",)
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "begins_at", "left"),
+    [
+        ("lecture", "12:10:00", 1600.0, 12),
+        ("lecture", "11:59:00", 940.0, 9),  # ann has three slots in it
+        ("koala-ab-j1.1.0.1", "11:59:00", 940.0, 12),  # and no job of this name
+    ],
+)
+def test_what_is_booked_is_idle_and_told_as_far_as_no_job_uses_it(
+    name: str, begin: str, begins_at: float, left: int
+) -> None:
+    rows = "".join(
+        f"<job_list state='running'><JB_owner>{who}</JB_owner><slots>3</slots><JB_name>x</JB_name>"
+        f"<JAT_start_time>2026-11-30T{at}</JAT_start_time>"
+        "<queue_name>batch@node</queue_name></job_list>"
+        for who, at in (("ann", "11:59:30"), ("ann", "11:00:00"), ("bob", "11:59:30"))
+    )
+    booking = (
+        f"<q><ar_summary><id>7</id><name>{name}</name><owner>ann</owner><state>r</state>"
+        f"<start_time>2026-11-30T{begin}</start_time><end_time>2026-11-30T12:20:00</end_time>"
+        "<granted_slots_list><granted_slots queue_instance='batch@node' slots='12'/>"
+        "<granted_slots queue_instance='long@node' slots='2'/></granted_slots_list>"
+        "</ar_summary></q>"
+    )
+    host = HOST.replace("FREE", "none").replace("USED", "9").replace("STATE", "")
+    answers = (QUEUES, f"<q>{rows}</q>", host, "", f"{CLOCK}\n{booking}")
+    found = GRID_ENGINE.read_figures(tuple(map(said, answers)))
+    (told,) = found.booked
+    assert (found.idle, told.processors) == (7, left)
+    assert (told.begins_at, told.ends_at) == (begins_at, 2200.0)
 
 
 @pytest.mark.parametrize(
@@ -226,12 +261,15 @@ def test_resource_quotas_bound_what_is_idle(rules: str, idle: int) -> None:
         for who, state in jobs
     )
     quotas = f"{{\n name users\n enabled TRUE\n {rules}\n}}\n{{\n enabled FALSE\n {rules}\n}}"
-    found = cell.read_figures(tuple(map(said, (QUEUES, f"<q>{rows}</q>", host, quotas))))
+    found = cell.read_figures(tuple(map(said, (QUEUES, f"<q>{rows}</q>", host, quotas, UNBOOKED))))
     assert (found.processors, found.idle, found.shut) == (16, idle, 14 - idle)
     words = f"{14 - idle} beyond what resource quotas allow ann"
     assert found.closed == ((words,) if idle < 14 else ())
     off = quotas.replace("TRUE", "FALSE")
-    assert cell.read_figures(tuple(map(said, (QUEUES, f"<q>{rows}</q>", host, off)))).idle == 14
+    assert (
+        cell.read_figures(tuple(map(said, (QUEUES, f"<q>{rows}</q>", host, off, UNBOOKED)))).idle
+        == 14
+    )
 
 
 @pytest.mark.parametrize(

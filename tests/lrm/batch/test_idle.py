@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from koala.common.protocol.messages import Taken
+from koala.common.protocol.messages import Hole, Taken
 from koala.common.protocol.names import ClaimId
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
@@ -14,7 +14,7 @@ from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.claim_tracking import ClaimRow, TrackedClaim
 from koala_agent.lrm.batch.figures.idle_processors import idle_of
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.dialect import Figures, JobState
+from koala_agent.lrm.dialect import Booking, Figures, JobState
 from koala_agent.lrm.local_manager import Idle, Placeholder
 from tests.lrm.batch.imitated_slurm import Cluster, Serve, queue_row
 from tests.lrm.batch.test_samples import SLURM, nodes, said
@@ -25,7 +25,12 @@ def several(partition: str = "") -> Figures:
     """Read what a real cluster of four nodes told: in `gpu`, which has alpha4 alone, a job waits
     behind another one; in `batch` one waits for alpha4, two are held or begin later."""
     names = ("nodes", "pending", "partitions")
-    answers = (*(said(SLURM / f"several-{name}.txt") for name in names), said(""), said(""))
+    answers = (
+        *(said(SLURM / f"several-{name}.txt") for name in names),
+        said(""),
+        said(""),
+        said(""),
+    )
     return Slurm(partition=partition).read_figures(answers)
 
 
@@ -46,12 +51,26 @@ def test_jobs_that_wait_for_other_nodes_leave_ours_idle() -> None:
     assert (found.foreign_queued, found.why) == (1, "")
 
 
+def test_what_is_booked_for_later_is_idle_for_claims_that_end_before_it() -> None:
+    ours = ClaimRow(claim="j1/1/0/1", processors=4, begins_at=1300.0, ends_at=1500.0)
+    other = Booking(number="7", name="lecture", processors=10, begins_at=1600.0, ends_at=1900.0)
+    figures = Figures(processors=16, idle=12, queued_jobs=0, booked=(other,))
+    found = idle_of(figures, [TrackedClaim(row=ours)], allowed=16, now=1000.0)
+    assert (found.idle, found.startable) == (12, 2)
+    assert found.holes == (Hole(processors=12, for_s=240.0), Hole(processors=8, for_s=540.0))
+    assert found.why == "10 idle, but booked for later"
+    began = idle_of(figures, [TrackedClaim(row=ours)], allowed=16, now=1310.0)
+    assert (began.idle, began.startable, began.why) == (8, 2, "6 idle, but booked for later")
+    runs = TrackedClaim(row=ours, state=JobState.RUNNING)
+    assert idle_of(figures, [runs], allowed=16, now=1310.0).idle == 12
+
+
 def test_who_waits_for_a_node_of_ours_has_a_right_to_it() -> None:
     node = ("a1", "batch*", "up", "0/8/0/8", "idle", "64000", "0", "8:1:1")
     rows = [node, ("a2", *node[1:]), ("a2", "wide", *node[2:])]
 
     def told(*queue: str) -> Idle:
-        answers = (nodes(*rows), "\n".join(queue), "", "", "")
+        answers = (nodes(*rows), "\n".join(queue), "", "", "", "")
         return idle(Slurm().read_figures(tuple(map(said, answers))))
 
     job = ("7", "PENDING", "40", "1:00:00", "9", "Resources", "(null)")
@@ -65,7 +84,7 @@ def test_who_waits_for_a_node_of_ours_has_a_right_to_it() -> None:
     tiers = "PartitionName=batch PriorityTier=10\nPartitionName=wide PriorityTier=TIER\n"
     for tier, startable in (("9", 16), ("10", 8)):
         row = queue_row(*job, partition="wide")
-        answers = (nodes(*rows), row, tiers.replace("TIER", tier), "", "")
+        answers = (nodes(*rows), row, tiers.replace("TIER", tier), "", "", "")
         figures = Slurm().read_figures(tuple(map(said, answers)))
         assert idle(figures).startable == startable
     held = (*job[:5], "JobHeldUser", "(null)")
@@ -93,7 +112,7 @@ def test_the_reason_why_no_more_is_idle(cpus: str, state: str, why: str) -> None
     row = ("n1", "batch*", "up", cpus, state, "64000", "0", "8:1:1")
     config = "ResumeTimeout           = 600 sec\n"
     partition = "PartitionName=batch\n"
-    answers = tuple(map(said, (nodes(row), "", partition, config, "")))
+    answers = tuple(map(said, (nodes(row), "", partition, config, "", "")))
     figures = Slurm().read_figures(answers)
     found = idle(figures)
     assert (found.why, bool(found.startable)) == (why, "powered" in why)
@@ -102,7 +121,7 @@ def test_the_reason_why_no_more_is_idle(cpus: str, state: str, why: str) -> None
 
 def test_a_partition_that_is_down_is_the_reason() -> None:
     row = ("n1", "batch*", "down", "0/8/0/8", "idle", "64000", "0", "8:1:1")
-    figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", "", ""))))
+    figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", "", "", ""))))
     assert idle(figures).why == "8 of partition batch, which is down"
 
 
@@ -110,9 +129,9 @@ def test_what_is_planned_for_jobs_that_are_hidden_is_not_idle() -> None:
     row = ("n1", "batch*", "up", "0/8/0/8", "idle+planned", "64000", "0", "8:1:1")
     hidden = "PrivateData             = jobs,users\n"
     for config, startable in ((hidden, 0), ("PrivateData = none\n", 8)):
-        figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", config, ""))))
+        figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", config, "", ""))))
         assert idle(figures).startable == startable
-    figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", hidden, ""))))
+    figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", hidden, "", ""))))
     assert "does not show" in idle(figures).why
     assert idle(figures, waiting("3", 2)).startable == 6  # perhaps it is planned for ours
 
@@ -175,7 +194,7 @@ def test_processors_that_are_given_as_a_whole(
         ("n2", "batch*", "up", "0/8/0/8", "idle", "64000", "0", shape),
     ]
     partitions = f"PartitionName=batch{partition}\n"
-    answers = tuple(map(said, (nodes(*rows), "", partitions, config, "")))
+    answers = tuple(map(said, (nodes(*rows), "", partitions, config, "", "")))
     figures = Slurm().read_figures(answers)
     assert (figures.processors, figures.idle) == found
     assert (figures.resources.unit, figures.resources.host_processors) == (unit, 8)

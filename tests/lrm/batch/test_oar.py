@@ -174,6 +174,9 @@ def test_best_effort_jobs_reservations_and_held_jobs_take_nothing_from_ours() ->
     assert (figures.processors, figures.idle, figures.queued_jobs) == (16, 12, 1)
     assert (figures.resources.gpus, figures.resources.host_gpus, figures.idle_gpus) == (4, 4, 3)
     assert figures.resources.host_memory_mb == 65536
+    (lecture,) = figures.booked
+    assert (lecture.number, lecture.processors) == ("9", 2)
+    assert (lecture.begins_at, lecture.ends_at) == (1795465740.0, 1795466040.0)
     ours = OAR(queue="besteffort")
     assert ours.read_figures((sample("nodes.json"), sample("jobs.json"))).idle == 9
 

@@ -15,10 +15,11 @@ from koala.common.protocol.messages import Queue, SiteResources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
+from koala_agent.lrm.batch.slurm.nodes import NODE_COLUMNS
 from koala_agent.lrm.dialect import BatchJob, JobState
 from koala_agent.lrm.local_manager import EndCause
 from koala_agent.transport.interface import Answer
+from tests.lrm.batch.dialects import UNBOOKED
 from tests.lrm.batch.imitated_slurm import listed
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -79,7 +80,7 @@ def test_figures_of_slurm() -> None:
     """One of two nodes is drained; nobody of those who wait has a right to what is idle."""
     names = ("sinfo", "squeue", "partition", "config")
     answers = tuple(said(SLURM / f"{name}.txt") for name in names)
-    found = Slurm().read_figures((*answers, said("No licenses configured in Slurm.\n")))
+    found = Slurm().read_figures((*answers, said("No licenses configured in Slurm.\n"), said("")))
     assert (found.processors, found.idle, found.queued_jobs) == (8, 4, 0)
     assert (found.idle_gpus, found.resources.gpus, found.resources.licenses) == (0, 0, ())
 
@@ -101,7 +102,7 @@ def test_gpus_features_and_licences_of_slurm() -> None:
     licenses = "LicenseName=a@lm Total=2 Used=0 Free=2 Remote=no\nLicenseName=b Total=30 Used=2\n"
     partitions = "PartitionName=batch\nPartitionName=gpu\n"
     wide = nodes(*[(*row, *rest) for row, rest in zip(rows, more, strict=True)])
-    answers = (wide, "", partitions, "", licenses)
+    answers = (wide, "", partitions, "", licenses, "")
     found = Slurm().read_figures(tuple(map(said, answers)))
     assert found.idle_gpus == 1 + 2  # n2 is down
     assert found.resources == SiteResources(
@@ -127,11 +128,12 @@ def test_gpus_of_grid_engine() -> None:
         said(CELL / "qstat.xml"),
         said(f"<q>{hosts}</q>"),
         said(""),
+        said(UNBOOKED),
     )
     cell = GridEngine(parallel_environment="grid", gpus=4)
     found = cell.read_figures(answers)
     assert (found.idle_gpus, found.resources.gpus) == (3, 4)
-    assert cell.figures()[-2].argv == ("qhost", "-q", "-F", "slots,gpu", "-xml")
+    assert cell.figures()[2].argv == ("qhost", "-q", "-F", "slots,gpu", "-xml")
 
 
 @pytest.mark.parametrize("number", ["2٣9", "²", "9" * 20, ""])
@@ -165,7 +167,14 @@ def figures(
     *rows: tuple[str, ...], pending: str = "", partitions: str = "", config: str = ""
 ) -> tuple[int, int]:
     """Processors and idle ones."""
-    answers = (said(nodes(*rows)), said(pending), said(partitions), said(config), said(""))
+    answers = (
+        said(nodes(*rows)),
+        said(pending),
+        said(partitions),
+        said(config),
+        said(""),
+        said(""),
+    )
     found = Slurm().read_figures(answers)
     return found.processors, found.idle
 
@@ -265,7 +274,7 @@ def test_who_waits_for_something_else_has_no_right_to_what_is_idle(
 ) -> None:
     row = ("n1", "batch*", "up", "0/8/0/8", "idle", "64000", "0")
     jobs = listed("17_[1-4]", reason=reason)
-    answers = tuple(map(said, (nodes(row), jobs, "", "", "")))
+    answers = tuple(map(said, (nodes(row), jobs, "", "", "", "")))
     assert Slurm().read_figures(answers).queued_jobs == int(has_a_right)
 
 
@@ -308,6 +317,6 @@ def test_figures_of_grid_engine() -> None:
     used: who waits for that one, or is held, waits for nothing that is idle."""
     names = ("queues", "pending", "hosts")
     listings = [said(CELL / f"several-{name}.xml") for name in names]
-    found = GRID_ENGINE.read_figures((*listings, said("")))
+    found = GRID_ENGINE.read_figures((*listings, said(""), said(UNBOOKED)))
     assert (found.processors, found.idle, found.closed) == (16, 11, ())
     assert [(row.number, row.processors) for row in found.waiting or ()] == [("5", 12)]

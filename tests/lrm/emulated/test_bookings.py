@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from koala.common.protocol.messages import Hole
 from koala_agent.lrm.local_manager import (
     EndCause,
     Ended,
@@ -44,6 +45,8 @@ async def test_a_booked_claim_begins_in_time_beside_jobs_that_would_run_into_it(
 async def test_a_booking_outlives_its_agent_and_is_given_back(serve: Serve, ask: Ask) -> None:
     async with serve(kill=False) as (manager, _):
         await manager.submit(booked(ask("a", processors=8), 3600.0))
+        idle = await manager.idle()
+        assert (idle.startable, idle.holes) == (0, (Hole(processors=8, for_s=3540.0),))
         await manager.submit(booked(ask("b", "true", processors=8), 0.5))
     async with serve() as (manager, witness):
         assert await manager.find("a") == Queued(claim="a")

@@ -9,8 +9,8 @@ from msgspec import structs
 
 from koala.common.files import transfer
 from koala.common.protocol.messages import Acknowledge, EndKind
+from koala.core.awaited_passes import AwaitedPasses
 from koala.core.leases import Leases
-from koala.core.passes import AwaitedPasses
 from koala.daemon.agents import connections, reports
 from koala.daemon.loop import group_commit
 from koala.daemon.storage import journal, records

@@ -286,13 +286,13 @@ def gates_that_failed_are_not_repeated() -> Patches:
 @mutant
 def a_restarted_agent_forgets_gates() -> Patches:
     """A gate that was stored and not yet ordered when the agent ended is forgotten."""
-    real = table.ClaimTable._on_queue
+    real = table.ClaimTable._on_site
 
-    def on_queue(self: Any, claim: Any, state: Any, event: Any) -> None:
+    def on_site(self: Any, event: Any) -> None:
         if not isinstance(event, BatchFound):
-            real(self, claim, state, event)
+            real(self, event)
 
-    with replaced((table.ClaimTable, "_on_queue"), by=on_queue):
+    with replaced((table.ClaimTable, "_on_site"), by=on_site):
         yield
 
 

@@ -123,7 +123,7 @@ class RoomyDisk(DiskSpace):
 
 
 class SimulatedFiles(Copies):
-    """File work of a simulated agent (`koala_agent.site.Files`)."""
+    """File work of a simulated agent (`koala_agent.agent.Files`)."""
 
     def __init__(self, agent: Agent, tell: Callable[[Report], None]) -> None:
         super().__init__(agent, agent.site, agent.spool, agent.sources, tell)
@@ -171,7 +171,6 @@ class SimulatedFolders(ClaimFolders):
             program=hold.program,
             port=order.port,
             leases=leases,
-            input_path=order.input_path,
         )
         wall_time_s = hold.program.wall_time_s or math.inf
         return Placeholder(

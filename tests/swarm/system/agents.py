@@ -1,4 +1,4 @@
-"""Simulated agent: the real agent (koala_agent.site), on surroundings in simulated time.
+"""Simulated agent: the real agent (koala_agent.agent), on surroundings in simulated time.
 
 Its disk, the batch system and the starters survive it.
 """
@@ -16,6 +16,8 @@ from koala.common.protocol.names import ClaimId
 from koala.core.model.grid import SiteFacts
 from koala.core.model.values import Instant, Seconds, SiteName
 from koala.errors import JournalError
+from koala_agent.agent import Agent as SiteAgent
+from koala_agent.agent import AgentSettings, Surroundings
 from koala_agent.claim_surroundings import ClaimSurroundings
 from koala_agent.claims import states
 from koala_agent.claims.events import Forget, StoreClaim
@@ -26,7 +28,6 @@ from koala_agent.link import codec, session, session_events
 from koala_agent.link.session_status import SessionStatus
 from koala_agent.lrm.local_manager import Idle, Listed
 from koala_agent.placeholders.launch_settings import LaunchSettings
-from koala_agent.site import Site, SiteSettings, Surroundings
 from koala_agent.starter_link.mailbox import Mailbox
 from tests.swarm.system import disk
 from tests.swarm.system.agent_surroundings import (
@@ -118,11 +119,11 @@ class Agent(Process):
             forwards=facts.forwards,
         )
         self.description = codec.SiteDescription(version="simulated", site=site, facts=told)
-        self._settings = SiteSettings(name=site, daemon="daemon", limits=limits)
+        self._settings = AgentSettings(name=site, daemon="daemon", limits=limits)
         self._timing = timing
         self._ends: list[End[Any]] = []
         self._copies: SimulatedFiles | None = None
-        self._agent: Site | None = None
+        self._agent: SiteAgent | None = None
         self._loop: SimulatedLoop | None = None
         self._link_events: asyncio.Queue[session_events.Event] | None = None
 
@@ -141,7 +142,7 @@ class Agent(Process):
         loop.create_task(life).add_done_callback(over)
 
     async def _live(self) -> None:
-        self._agent = Site(self._settings, self._surroundings())
+        self._agent = SiteAgent(self._settings, self._surroundings())
         await self._agent.run()
 
     def _surroundings(self) -> Surroundings:

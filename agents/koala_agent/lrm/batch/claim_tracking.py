@@ -31,8 +31,9 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     `is_gated` must not start; `gate` is what was used for that last, empty for a claim that never
     was gated. `native` are options of its own for the batch system; `charged` is the project or
     quality of service that it names, `queue` the queue. `taken` are the processors that it was
-    given, 0: as many as it asks for. One with `begins_at` is booked: `booking` is the number of its
-    booking, UNSURE from just before it is made."""
+    given, 0: as many as it asks for. One with `begins_at` is booked until `ends_at`: `booking` is
+    the number of its booking, UNSURE from just before it is made. The reservation that one names
+    begins at `reserved_at`."""
 
     claim: str
     processors: int
@@ -49,7 +50,14 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = ""
     taken: int = 0
     begins_at: float = 0.0
+    ends_at: float = math.inf
     booking: str = ""
+    reserved_at: float = 0.0
+
+    @property
+    def known_start(self) -> float:
+        """Instant at which its processors are kept for it; 0 for a claim that stands in line."""
+        return self.begins_at or self.reserved_at
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,7 +111,7 @@ class TrackedClaim:
 
     def may_start(self) -> bool:
         """Return True for a claim that waits, is not to be gated, and has no start of its own."""
-        is_kept = self.row.is_gated or self.row.begins_at > 0
+        is_kept = self.row.is_gated or self.row.known_start > 0
         return self.state is JobState.QUEUED and not is_kept
 
     def is_unsettled(self) -> bool:
@@ -121,7 +129,7 @@ class TrackedClaim:
     def is_eligible(self) -> bool:
         """Return True for a claim that waits for processors, as the batch system counts it."""
         is_queued = self.state is JobState.QUEUED and self.row.end is None
-        return is_queued and not self.is_gated and not self.row.begins_at
+        return is_queued and not self.is_gated and not self.row.known_start
 
     def listed(self) -> Listed:
         """Return the claim as it is listed."""

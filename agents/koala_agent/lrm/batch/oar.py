@@ -31,13 +31,14 @@ from typing import Any
 from koala.common.protocol.messages import SiteResources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import option_pairs
-from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
+from koala_agent.lrm.batch_system import BatchSystem, LRMTable, made_as
 from koala_agent.lrm.dialect import (
     LATE_S,
     PREFIX,
     PROCESSORS_MAX,
     BatchJob,
     Booker,
+    Booking,
     Dialect,
     Figures,
     Gate,
@@ -232,6 +233,7 @@ class OAR(Dialect):
             processors=min(PROCESSORS_MAX, len(whole - (closed - used))),
             idle=min(PROCESSORS_MAX, len(whole - closed - used)),
             queued_jobs=sum(self._has_a_right(job) for job in jobs.values()),
+            booked=tuple(_bookings(jobs)),
             idle_gpus=len(cards - taken),
             resources=SiteResources(
                 gpus=min(PROCESSORS_MAX, len(cards)),
@@ -257,15 +259,12 @@ class OAR(Dialect):
             is_fleeting = _is_best_effort(job) and self.queue != BEST_EFFORT
             if is_fleeting or not (is_running or is_held or self._has_a_right(job)):
                 continue
-            size = re.match(r"R=([0-9]{1,9})\b", str(job.get("message") or ""))
-            limit = re.search(r"\bW=([0-9]+):([0-9]+):([0-9]+)", str(job.get("message") or ""))
-            hours, minutes, seconds = (0, 0, 0) if limit is None else map(int, limit.groups())
-            limit_s = _count(job.get("walltime")) or hours * 3600 + minutes * 60 + seconds
+            processors, limit_s = _size(job)
             used_s = now - _count(job.get("startTime")) if is_running else 0
             row = QueueRow(
                 number=number,
-                processors=0 if size is None else int(size[1]),
-                left_s=max(0.0, float(limit_s or math.inf) - used_s),
+                processors=processors,
+                left_s=max(0.0, limit_s - used_s),
                 is_running=is_running,
             )
             rows.append(row)
@@ -364,6 +363,31 @@ def _jobs_of(row: dict[str, Any]) -> set[str]:
     return set(re.findall(r"[0-9]+", str(row.get("jobs") or "")))
 
 
+def _size(job: dict[str, Any]) -> tuple[int, float]:
+    """Return the processors and the time limit of a job, by its message or its walltime."""
+    message = str(job.get("message") or "")
+    size = re.match(r"R=([0-9]{1,9})\b", message)
+    limit = re.search(r"\bW=([0-9]+):([0-9]+):([0-9]+)", message)
+    hours, minutes, seconds = (0, 0, 0) if limit is None else map(int, limit.groups())
+    limit_s = _count(job.get("walltime")) or hours * 3600 + minutes * 60 + seconds
+    return 0 if size is None else int(size[1]), float(limit_s or math.inf)
+
+
+def _bookings(jobs: dict[str, dict[str, Any]]) -> Iterable[Booking]:
+    """Read the jobs that have a begin which has not come."""
+    for number, job in jobs.items():
+        if job.get("state") == "Waiting" and job.get("reservation") == "Scheduled":
+            processors, limit_s = _size(job)
+            begins_at = float(_count(job.get("startTime")))
+            yield Booking(
+                number=number,
+                name=str(job.get("name") or ""),
+                processors=processors,
+                begins_at=begins_at,
+                ends_at=begins_at + limit_s,
+            )
+
+
 def _names(values: object) -> Iterable[str]:
     return [str(value) for value in values] if isinstance(values, list) else []
 
@@ -422,17 +446,13 @@ class OARTable(LRMTable, frozen=True):
     queue: str = ""
 
 
-def _dialect(table: OARTable, site: DialectSettings) -> Dialect:
-    return OAR(project=table.project, queue=table.queue, options=table.options, native=site.native)
-
-
 SYSTEM = BatchSystem(
     kind="oar",
     title="OAR",
     place="an OAR server",
     settings=OARTable,
     template=files("koala_agent.lrm.batch") / "oar.toml",
-    dialect=_dialect,
+    dialect=made_as(OAR),
     programs=("oarsub", "oarstat", "oardel", "oarhold", "oarresume", "oarnodes"),
     found_by=("oarsub",),
     job_variables=("OAR_JOB_ID", "OAR_*"),

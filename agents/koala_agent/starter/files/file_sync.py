@@ -149,8 +149,6 @@ class _Worker:
             for name, mode in self._request.staged:
                 self._fetch(name, name=name, staged=True)
                 os.chmod(self._path(name), mode)
-            if not self._request.inputs and not self._request.staged:
-                self._fetch("input")
         self._send({"ready": True})
         while not self._command:
             self._upload_logs()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import sys
 
 from koala_agent.starter.compat import log, to_list
 from koala_agent.starter.connection import open_listener
@@ -38,7 +39,10 @@ class PortForwarder:
         is_first: bool,
         watch: Watch,
     ) -> None:
-        """Open the listeners. Only the first machine carries to own ports. Raises OSError."""
+        """Open the listeners. Only the first machine carries to own ports. Raises OSError, also
+        where this Python cannot encrypt."""
+        if any(port.is_forwarded for port in ports):
+            _check_encryption()
         claim = identity["claim"]
         self.counts: Counts = ()
         self.has_news = False
@@ -170,6 +174,16 @@ def home(claim: str) -> str:
     that programs can tell one another where they are."""
     component = int(claim.split("/")[-2])
     return f"127.77.{component // 250}.{component % 250 + 1}"
+
+
+def _check_encryption() -> None:
+    try:
+        import ssl  # noqa: F401, PLC0415 - takes 20 ms, and few jobs need it
+    except ImportError as error:
+        raise OSError(
+            f"{sys.executable} has no module ssl (expected one, as connections to ports through the"
+            " grid are encrypted)"
+        ) from error
 
 
 def _listener_for(port: Port) -> socket.socket:

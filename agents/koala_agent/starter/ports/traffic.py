@@ -6,9 +6,11 @@
 - Each connection has one of its own to the agent, so that TCP holds back whoever is too fast: at
   most `BUFFER_BYTES` of a direction are kept here.
 - An offer is a connection to the agent that waits for its use; `OFFERS` of each own port wait.
+- All after the first line of each end is TLS.
 - The owner's end sends GREETING once it has reached its program. Until then the other end sends
   nothing, and measures the round trip.
-- A lost agent, relay or site resets the connections; new ones are tried for `DIAL_S`.
+- A lost agent, relay or site resets the connections. New ones are tried for `DIAL_S`, also while
+  the program does not listen yet.
 - When the starter shuts its socket, all processes are over: what they sent goes on for `DRAIN_S`.
 """
 
@@ -26,7 +28,9 @@ from koala_agent.starter.compat import boot_now, log, to_object
 from koala_agent.starter.connection import Watch, find_address
 from koala_agent.starter.light import accept, dumps, loads, socket
 from koala_agent.starter.ports.carried import HEAD_BYTES
+from koala_agent.starter.ports.encryption import Encryption, starter_context
 from koala_agent.starter.ports.owners import find_listener, is_of_claim
+from koala_agent.starter.process_tree import keep_buffers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +47,8 @@ GREETING = b"\0\0\0\1+"
 """First block of the owner's end."""
 LINE_MAX_BYTES = 4096
 DIAL_S = 20.0
-"""Time within which a new connection is tried again while the agent, or the relay, is away."""
+"""Time within which a new connection is tried again while the agent, the relay, or the program that
+is to listen is away."""
 DRAIN_S = 3.0
 """Time in which what ended processes have sent may still go on."""
 AGAIN_S, AGAIN_MAX_S = 0.2, 5.0
@@ -79,6 +84,7 @@ class PortTraffic:
         self.watch = Watch()
         self.starter_pid = pid
         self.addresses: list[Found] = []
+        self.context = starter_context()
         self.connections: set[CarriedConnection] = set()
         self._starter = starter
         self._uses = [Use(port, counts) for port, _listener in carried.others]
@@ -91,6 +97,7 @@ class PortTraffic:
 
     def run(self) -> None:
         """Run until the starter hangs up."""
+        keep_buffers()
         for host, port in self.carried.agents:
             try:
                 self.addresses.append(find_address(host, port))
@@ -195,13 +202,12 @@ class CarriedConnection(ABC):
         self._traffic = traffic
         self._agent: socket.socket | None = None
         self._program: socket.socket | None = None
-        self._prover = Prover(traffic.carried.identity["claim"], traffic.carried.identity["secret"])
-        self._line = b""
+        self._challenge: dict[str, object] = {}
         self._tries = 0
         self._to_agent = self._to_program = memoryview(b"")
-        self._was_flushed = self._was_taken = True
         self._is_sent = self._is_received = False
-        self._head = b""
+        self._watched: tuple[bool, ...] = ()
+        self._unread = b""  # a part of a line, or of a block's head
         self._left = 0  # of the block that comes
         traffic.connections.add(self)
 
@@ -217,10 +223,11 @@ class CarriedConnection(ABC):
             return
         family, address = self._traffic.addresses[self._tries % len(self._traffic.addresses)]
         self._tries += 1
-        self._line = b""
-        self._prover = Prover(
-            self._traffic.carried.identity["claim"], self._traffic.carried.identity["secret"]
-        )
+        self._unread = b""
+        self._challenge = {}
+        identity = self._traffic.carried.identity
+        self._prover = Prover(identity["claim"], identity["secret"])
+        self._encryption = Encryption(self._traffic.context, is_server=False)
         try:
             dialled = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:
@@ -266,52 +273,71 @@ class CarriedConnection(ABC):
             self._lost(os.strerror(error))
             return
         self._traffic.watch.add(self._agent.fileno(), select.POLLIN, self._answered)
-        self._send(self._prover.question())
+        self._send(dumps({**self._prover.question(), "encrypts": True}) + b"\n")
 
     def _answered(self, _events: int) -> None:
-        """Read lines of the agent, until it says that the other end is there."""
-        assert self._agent is not None
+        """Agree with the agent, until it says that the other end is there."""
         try:
-            part = self._agent.recv(LINE_MAX_BYTES)
+            if not self._challenge:
+                self._unread += self._read()
+            else:
+                self._unread += self._decrypted()
+                if self._encryption.is_begun and not self._prover.is_trusted:
+                    self._prove()
+                self._send(self._encryption.encrypt())
+            line, end, rest = self._unread.partition(b"\n")
+            if end:
+                self._unread = rest
+                self._handle(to_object(loads(line)))
+            elif len(line) > LINE_MAX_BYTES:
+                raise ValueError("no message of an agent")
         except BlockingIOError:
             return
-        except OSError as error:
-            self._lost(str(error.strerror))
-            return
-        self._line += part
-        if not part or (b"\n" not in self._line and len(self._line) > LINE_MAX_BYTES):
-            self._lost("it hung up")
-            return
-        while b"\n" in self._line:
-            line, self._line = self._line.split(b"\n", 1)
-            try:
-                message = to_object(loads(line))
-            except (ValueError, RecursionError):
-                self._lost("no message of an agent")
-                return
-            if message.get("kind") == "carried":
-                self._traffic.watch.remove(self._agent.fileno())
-                self.joined()
-                return
-            if not self._prover.handle_challenge(message) or not self._prover.is_trusted:
-                self._lost(str(message.get("reason") or message.get("error") or "not our agent"))
-                return
-            identity = self._traffic.carried.identity
-            hello = {
-                "kind": "carry",
-                **identity,
-                "port": f"{self.port.claim}/{self.port.name}",
-                "token": self.port.token,
-                "dials": self.IS_DIALLER,
-            }
-            self._send(self._prover.add_proof(hello))
+        except (OSError, ValueError, RecursionError) as error:
+            self._lost(getattr(error, "strerror", None) or str(error))
 
-    def _send(self, message: dict[str, object]) -> None:
+    def _handle(self, message: dict[str, object]) -> None:
+        """Handle a line of the agent. Raises OSError."""
+        if message.get("kind") == "challenge" and not self._challenge:
+            self._challenge = message
+            self._unread = bytes(self._encryption.decrypt())  # begins TLS
+            self._send(self._encryption.encrypt())
+        elif message.get("kind") == "carried" and self._prover.is_trusted:
+            self.joined()
+        else:
+            raise OSError(message.get("reason") or message.get("error") or "not our agent")
+
+    def _prove(self) -> None:
+        """Say what the connection is for, to the agent alone. Raises OSError."""
+        self._prover.handle_challenge(self._challenge, self._encryption.certificate)
+        if not self._prover.is_trusted:
+            raise OSError("not our agent")
+        hello = {
+            "kind": "carry",
+            **self._traffic.carried.identity,
+            "port": f"{self.port.claim}/{self.port.name}",
+            "token": self.port.token,
+            "dials": self.IS_DIALLER,
+        }
+        self._send(self._encryption.encrypt(dumps(self._prover.add_proof(hello)) + b"\n"))
+
+    def _send(self, data: bytes) -> None:
+        """Send so little that the kernel takes it. Raises OSError."""
         assert self._agent is not None
-        try:
-            self._agent.send(dumps(message) + b"\n")
-        except OSError as error:
-            self._lost(str(error.strerror))
+        self._agent.send(data)
+
+    def _read(self) -> memoryview:
+        """Read what has come from the agent. Raises OSError, also at its end."""
+        assert self._agent is not None
+        size = self._agent.recv_into(_READ)
+        if not size:
+            raise OSError("the agent, or what is behind it, is gone")
+        return _READ[:size]
+
+    def _decrypted(self) -> memoryview:
+        """Read what has come by TLS, and is complete. Raises OSError, also at its end."""
+        self._encryption.keep(self._read())
+        return self._encryption.decrypt()
 
     def _lost(self, reason: str) -> None:
         self._hang_up()
@@ -319,16 +345,22 @@ class CarriedConnection(ABC):
 
     # The bytes
 
-    def _begin(self, program: socket.socket) -> None:
-        """Carry from now on."""
-        self._program = program
-        self._watch_both()
-
     def _watch_both(self) -> None:
         """Watch the sockets: each to be read when nothing of it is kept, and to be written when
-        something of the other is."""
+        something of the other is. Close in good order once both ends have said all."""
         assert self._program is not None
         assert self._agent is not None
+        state = (self._is_sent, self._is_received, bool(self._to_agent), bool(self._to_program))
+        if state == self._watched:
+            return
+        self._watched = state
+        if self._is_sent and self._is_received and not (self._to_agent or self._to_program):
+            for ended in (self._agent, self._program):
+                self._traffic.watch.remove(ended.fileno())
+                ended.close()
+            self._agent = self._program = None
+            self._traffic.connections.discard(self)
+            return
         ways = (
             (self._program, self._to_agent or self._is_sent, self._to_program, self._program_ready),
             (self._agent, self._to_program or self._is_received, self._to_agent, self._agent_ready),
@@ -341,22 +373,16 @@ class CarriedConnection(ABC):
                 self._traffic.watch.remove(own.fileno())
 
     def _program_ready(self, events: int) -> None:
-        try:
-            if events & select.POLLOUT or self._to_agent or self._is_sent:
-                self._flush_to_program()
-            else:
-                self._read_program()
-        except BlockingIOError:
-            return
-        except OSError:
-            self.close()
+        is_flush = events & select.POLLOUT or self._to_agent or self._is_sent
+        self._move(self._flush_to_program if is_flush else self._read_program)
 
     def _agent_ready(self, events: int) -> None:
+        is_flush = events & select.POLLOUT or self._to_program or self._is_received
+        self._move(self._flush_to_agent if is_flush else self._read_agent)
+
+    def _move(self, step: Callable[[], None]) -> None:
         try:
-            if events & select.POLLOUT or self._to_program or self._is_received:
-                self._flush_to_agent()
-            else:
-                self._read_agent()
+            step()
         except BlockingIOError:
             return
         except OSError:
@@ -368,69 +394,46 @@ class CarriedConnection(ABC):
         _READ[:HEAD_BYTES] = size.to_bytes(HEAD_BYTES, "big")
         self._is_sent = size == 0
         self._count(size)
-        self._to_agent = _READ[: HEAD_BYTES + size]
+        self._to_agent = memoryview(self._encryption.encrypt(_READ[: HEAD_BYTES + size]))
         self._flush_to_agent()
-        self._to_agent = memoryview(bytes(self._to_agent))
 
     def _read_agent(self) -> None:
-        assert self._agent is not None
-        if self._left == 0:
-            part = self._agent.recv(HEAD_BYTES - len(self._head))
-            size = len(part)
-            self._head += part
-            if len(self._head) == HEAD_BYTES:
-                self._left, self._head = int.from_bytes(self._head, "big"), b""
-                self._is_received = self._left == 0
-        else:
-            size = self._agent.recv_into(_READ[: min(self._left, BUFFER_BYTES)])
-            self._left -= size
-            self._count(size)
-            self._to_program = _READ[:size]
-        if not size:
-            raise OSError(errno.ECONNRESET, "the agent, or what is behind it, is gone")
-        if self._is_received:
-            assert self._program is not None
-            self._program.shutdown(socket.SHUT_WR)
-            self._change()
-        elif self._to_program:
+        self._give(self._contents(self._decrypted()))
+
+    def _contents(self, data: memoryview | bytes) -> memoryview:
+        """Return the contents of blocks; an empty one is the end of them."""
+        left, parts = memoryview(self._unread + data if self._unread else data), []
+        while left:
+            if self._left:
+                parts.append(left[: self._left])
+                left = left[self._left :]
+                self._left -= len(parts[-1])
+            elif len(left) >= HEAD_BYTES:
+                self._left = int.from_bytes(left[:HEAD_BYTES], "big")
+                self._is_received = not self._left
+                left = left[HEAD_BYTES:]
+            else:
+                break
+        self._unread = bytes(left)
+        return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+
+    def _give(self, contents: memoryview) -> None:
+        """Give the program contents of blocks, and their end. Raises OSError."""
+        self._count(len(contents))
+        self._to_program = contents
+        if contents or self._is_received:
             self._flush_to_program()
-            self._to_program = memoryview(bytes(self._to_program))
 
     def _flush_to_agent(self) -> None:
-        assert self._agent is not None
-        try:
-            sent = self._agent.send(self._to_agent)
-        except BlockingIOError:
-            sent = 0
-        had_all = self._was_flushed
-        self._to_agent = self._to_agent[sent:]
-        self._was_flushed = not self._to_agent
-        if self._was_flushed != had_all or (self._is_sent and self._was_flushed):
-            self._change()
+        self._to_agent = _sent(self._agent, self._to_agent)
+        self._watch_both()
 
     def _flush_to_program(self) -> None:
-        assert self._program is not None
-        try:
-            sent = self._program.send(self._to_program)
-        except BlockingIOError:
-            sent = 0
-        had_any = self._was_taken
-        self._to_program = self._to_program[sent:]
-        self._was_taken = not self._to_program
-        if self._was_taken != had_any:
-            self._change()
-
-    def _change(self) -> None:
-        """Watch for other events; close in good order once both ends have said all."""
-        if self._is_sent and self._is_received and not self._to_agent:
-            for one in (self._agent, self._program):
-                assert one is not None
-                self._traffic.watch.remove(one.fileno())
-                one.close()
-            self._agent = self._program = None
-            self._traffic.connections.discard(self)
-        else:
-            self._watch_both()
+        self._to_program = memoryview(bytes(_sent(self._program, self._to_program)))
+        if self._is_received and not self._to_program:
+            assert self._program is not None
+            self._program.shutdown(socket.SHUT_WR)
+        self._watch_both()
 
     def _count(self, size: int) -> None:
         if self.use is not None and size:
@@ -449,7 +452,6 @@ class Call(CarriedConnection):
         self._called = called
         self._until = boot_now() + DIAL_S
         self._asked_at = boot_now()
-        self._greeted = b""
         called.settimeout(0)
         _bound(called)
 
@@ -476,27 +478,29 @@ class Call(CarriedConnection):
     def joined(self) -> None:
         """Wait for the greeting of the owner's end."""
         assert self._agent is not None
-        self._traffic.watch.add(self._agent.fileno(), select.POLLIN, self._read_greeting)
-        self._read_greeting(0)
+        greeted = self._greeted
+        self._traffic.watch.add(self._agent.fileno(), select.POLLIN, lambda _: self._move(greeted))
+        self._begin_at(self._contents(b""))
 
-    def _read_greeting(self, _events: int) -> None:
-        assert self._agent is not None
-        part, self._line = self._line[: len(GREETING)], self._line[len(GREETING) :]
+    def _greeted(self) -> None:
         try:
-            part = part or self._agent.recv(len(GREETING) - len(self._greeted))
+            data = self._decrypted()
         except BlockingIOError:
             return
-        except OSError:
-            part = b""
-        self._greeted += part
-        if self._greeted == GREETING:
+        except OSError:  # nobody listens there
+            log(f"ports: {self.port.name}: the program of {self.port.claim} does not listen")
+            raise
+        self._begin_at(self._contents(data))
+
+    def _begin_at(self, greeted: memoryview) -> None:
+        """Carry once the other end has greeted. Raises OSError."""
+        if greeted:
             assert self.use is not None
             self.use.rtt_s = boot_now() - self._asked_at
             self.use.connections += 1
-            self._begin(self._called)
-        elif not part:  # nobody listens there
-            log(f"ports: {self.port.name}: the program of {self.port.claim} does not listen")
-            self.close()
+            self._program = self._called
+            self._watch_both()
+            self._give(greeted[1:])
 
 
 class Offer(CarriedConnection):
@@ -505,6 +509,7 @@ class Offer(CarriedConnection):
     def __init__(self, traffic: PortTraffic, port: Port, pause_s: float) -> None:
         super().__init__(traffic, port)
         self._pause_s = pause_s
+        self._until = math.inf
 
     def failed(self, reason: str) -> None:
         self.close()
@@ -513,13 +518,22 @@ class Offer(CarriedConnection):
         self._traffic.later(self._pause_s, lambda: self._traffic.offer(self.port, pause_s))
 
     def joined(self) -> None:
-        """Reach the program, and offer the port anew."""
+        """Offer the port anew, and reach the program. The other end has nothing to say before."""
+        assert self._agent is not None
+        self._traffic.watch.add(self._agent.fileno(), select.POLLIN, lambda _events: self.close())
+        self._traffic.offer(self.port)
+        self._until = boot_now() + DIAL_S
+        self._pause_s = AGAIN_S
+        self._reach()
+
+    def _reach(self) -> None:
+        """Dial the program's own listener."""
+        if self._agent is None:  # closed meanwhile
+            return
         traffic = self._traffic
-        traffic.offer(self.port)
         host = find_listener(self.port.port, traffic.starter_pid, traffic.carried.mark)
         if not host:
-            log(f"ports: {self.port.name}: no process of this claim listens at {self.port.port}")
-            self.close()
+            self._refused()
             return
         program = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         program.settimeout(0)
@@ -533,17 +547,34 @@ class Offer(CarriedConnection):
             return
         traffic.watch.add(program.fileno(), select.POLLOUT, lambda _events: self._reached(program))
 
+    def _refused(self) -> None:
+        """Try again later: the program may be about to listen."""
+        if boot_now() + self._pause_s < self._until:
+            self._traffic.later(self._pause_s, self._reach)
+            self._pause_s *= 2
+            return
+        log(f"ports: {self.port.name}: no process of this claim listens at {self.port.port}")
+        self.close()
+
     def _reached(self, program: socket.socket) -> None:
-        assert self._agent is not None
         if program.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self.close()
             return
         try:
-            self._agent.send(GREETING)
+            self._send(self._encryption.encrypt(GREETING))
         except OSError:
             self.close()
             return
-        self._begin(program)
+        self._watch_both()
+
+
+def _sent(connection: socket.socket | None, data: memoryview) -> memoryview:
+    """Send what can be sent at once; return the rest. Raises OSError."""
+    assert connection is not None
+    try:
+        return data[connection.send(data) :]
+    except BlockingIOError:
+        return data
 
 
 def _bound(connection: socket.socket) -> None:

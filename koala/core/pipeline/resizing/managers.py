@@ -18,7 +18,7 @@ from koala.core.model import events as ev
 from koala.core.model.grid import Assignment, GridView, Part, Placement, PlacementRequest
 from koala.core.model.job import Attempt, Job, Member, Running
 from koala.core.model.values import Instant, Priority, SiteName
-from koala.core.pipeline.placing import ask_placement, whole_request
+from koala.core.pipeline.placement_requests import ask_placement, whole_request
 from koala.core.pipeline.refusals import sites_closed_to, without_closed_sites
 from koala.core.pipeline.resizing.growth import grow
 from koala.core.pipeline.resizing.leaving import ask_to_leave, leaving_members, processors_of

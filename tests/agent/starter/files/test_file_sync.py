@@ -9,17 +9,18 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from koala.common.protocol.messages import Hold, Stop
+from koala.common.protocol.messages import HeldFile, Hold, Stop
 from koala.common.protocol.names import ClaimId
 from koala_agent.claims.settings import LeaseTimes
-from tests.agent.live.agent_process import until
 from tests.agent.site import Daemon, Site, a_shell_hold, a_site
 from tests.agent.watching import Ear, process_ended
+from tests.harness.moments import until
 
 pytestmark = pytest.mark.live
 
@@ -51,8 +52,8 @@ async def a_far_site(
     room_bytes: Callable[[], float] = lambda: math.inf,
     staged: Path | None = None,
 ) -> AsyncIterator[Site]:
-    def input_path(_hold: Hold) -> str:
-        return "" if given is None else str(given)
+    def input_named(_hold: Hold, _name: str) -> str:
+        return str(given)
 
     async def archive(_hold: Hold) -> Path | None:
         return staged
@@ -63,7 +64,7 @@ async def a_far_site(
         scratch=scratch,
         daemon=daemon,
         leases=leases,
-        input_path=input_path,
+        input_named=input_named,
         room_bytes=room_bytes,
         archive=archive,
     ) as site:
@@ -94,8 +95,9 @@ async def test_input_logs_and_outputs_go_by_the_starters_line(
         'test "$PWD" != "$HOME" && stat -c %a "$PWD" && pwd && cp "$KOALA_INPUT" result && '
         "echo said >&2"
     )
+    hold = a_shell_hold(script, output_files=("result",))
     async with a_far_site(tmp_path, scratch, given=given) as site:
-        await site.passed(a_shell_hold(script, output_files=("result",)))
+        await site.passed(replace(hold, files=(HeldFile(file="given"),)))
         end = (await site.gone()).end
         folder = site.folders.folder(CLAIM)
     assert end is not None
@@ -231,7 +233,7 @@ async def test_a_claim_is_on_no_more_machines_than_it_has_processors(
         table = site.claims._table
         hosts = tuple((f"n{number}", 1) for number in range(4096))
         table.claims[CLAIM] = msgspec.structs.replace(table.claims[CLAIM], hosts=hosts)
-        assert site.claims._machines(CLAIM) == table.claims[CLAIM].hold.processors == 1
+        assert site.claims._nodes(CLAIM) == table.claims[CLAIM].hold.processors == 1
         site.claims.order(Stop(claim=CLAIM))
         await site.gone()
 

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from koala_agent.starter.connection import Watch
 from koala_agent.starter.ports.carried import Port
 from koala_agent.starter.ports.forwarder import PortForwarder
@@ -57,6 +59,14 @@ def test_addresses_are_direct_or_a_listener_of_this_machine() -> None:
         }
         with socket.create_connection(("127.77.0.3", 7002)):
             pass
+
+
+def test_a_python_that_cannot_encrypt_carries_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ssl", None)
+    with told(port(OTHER, 7001, forwarded=False)) as variables:
+        assert variables["KOALA_ADDRESS_WORK"] == "a.org:7001"
+    with pytest.raises(OSError, match="has no module ssl"), told(port(OTHER, 7001, forwarded=True)):
+        pass
 
 
 def test_a_listener_gives_way_where_its_number_is_taken() -> None:

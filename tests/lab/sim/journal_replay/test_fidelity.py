@@ -12,7 +12,8 @@ from koala.core.invariants import check
 from koala.core.model.values import JobId
 from tests.harness.builders import a_spec
 from tests.lab.sim.journal_replay.past import Grid, Told, drawn
-from tests.swarm.scenario import Scenario, draw
+from tests.swarm.drawing.seed import draw
+from tests.swarm.scenario import Scenario
 from tests.swarm.system.daemons import Custody
 from tests.swarm.system.faults import Chances, Incident
 

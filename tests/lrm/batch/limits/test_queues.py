@@ -14,6 +14,7 @@ from koala.common.protocol.messages import Queue
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.pbs import PBS
 from koala_agent.lrm.batch.slurm import Slurm
+from koala_agent.lrm.batch.slurm.reservations import bookings_of
 from koala_agent.transport.interface import Answer
 
 SAMPLES = Path(__file__).parent.parent / "samples"
@@ -59,6 +60,8 @@ def test_limits_of_slurm_are_the_least_of_partition_association_and_quality(
     (ours,) = [queue for queue in found.queues if queue.is_default]
     assert ours == replace(default, is_default=True)
     assert found.closes_at == 1795946633.0, "others are for one node, or for a course"
+    (course,) = bookings_of(SLURM[-1].read_text(encoding="utf-8"), {"alpha1", "beta1"})
+    assert (course.number, course.processors) == ("course", 8), "the others are for maintenance"
 
 
 @pytest.mark.parametrize(

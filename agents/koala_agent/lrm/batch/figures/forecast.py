@@ -10,7 +10,7 @@ from koala.common.protocol.messages import Hole, Outlook, Wait
 from koala.common.protocol.names import ClaimId
 from koala.queue_model import ConservativeQueue, Discipline, LocalQueue, local_queue
 from koala_agent.lrm.batch.claim_tracking import TrackedClaim
-from koala_agent.lrm.dialect import Figures, QueueRow
+from koala_agent.lrm.dialect import Booking, Figures, QueueRow
 from koala_agent.lrm.outlook import holes_of, outlook_of
 
 SOURCE = "queue run forward"
@@ -20,7 +20,11 @@ FORECASTS_MAX = 50
 
 
 def forecast(
-    rows: Sequence[QueueRow], claims: Iterable[TrackedClaim], figures: Figures
+    rows: Sequence[QueueRow],
+    claims: Iterable[TrackedClaim],
+    figures: Figures,
+    booked: Iterable[Booking] = (),
+    now: float = 0.0,
 ) -> tuple[dict[str, Wait], tuple[Outlook, ...]]:
     """Return the expected starts of our claims, by number, and those of further ones, where the
     queue is served in its order with backfilling; none for one that would never start. Where a
@@ -38,6 +42,7 @@ def forecast(
         hidden = {n: Wait(claim=ClaimId(ours[n].row.claim), source=HIDDEN) for n in known}
         return hidden, ()
     queue.lose(max(0, queue.idle - figures.idle))  # what is neither idle nor in use is closed
+    _book(queue, booked, now)
     for number in known:
         if ours[number].row.is_gated:
             queue.gate(number)
@@ -55,7 +60,11 @@ def forecast(
 
 
 def holes(
-    rows: Sequence[QueueRow], claims: Iterable[TrackedClaim], figures: Figures
+    rows: Sequence[QueueRow],
+    claims: Iterable[TrackedClaim],
+    figures: Figures,
+    booked: Iterable[Booking] = (),
+    now: float = 0.0,
 ) -> tuple[Hole, ...]:
     """Return the processors that are idle for short claims, while other jobs wait. No job that
     waits is taken to be delayed; where a site hides the jobs of others nothing is known."""
@@ -66,6 +75,7 @@ def holes(
     gated = {number for number, claim in ours.items() if claim.row.is_gated}
     _fill(queue, [row for row in _of_our_nodes(rows, ours, figures) if row.number not in gated])
     queue.lose(max(0, queue.idle - figures.idle))
+    _book(queue, booked, now)
     return holes_of(queue)
 
 
@@ -95,3 +105,17 @@ def _fill(queue: LocalQueue[str], rows: Iterable[QueueRow]) -> None:
                 queue.occupy(row.number, processors=row.processors, until=row.left_s)
         elif 0 < row.processors <= queue.processors:
             queue.submit(row.number, processors=row.processors, estimate_s=row.left_s)
+
+
+def _book(queue: LocalQueue[str], booked: Iterable[Booking], now: float) -> None:
+    """Book as the batch system has; one that began, or meets a job of unknown length, may fail."""
+    for booking in booked:
+        if not booking.processors:
+            continue
+        queue.book(
+            f"booking {booking.number}",
+            processors=booking.processors,
+            begin=max(0.0, booking.begins_at - now),
+            end=booking.ends_at - now,
+            now=0.0,
+        )

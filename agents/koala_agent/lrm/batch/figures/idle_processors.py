@@ -12,17 +12,26 @@ from dataclasses import dataclass, replace
 from koala.common.protocol.limits import ENDLESS_S, PROCESSORS_MAX
 from koala.common.protocol.messages import Hole, Taken
 from koala.common.protocol.names import ClaimId
+from koala.queue_model.profile import Profile
 from koala_agent.lrm.batch.claim_tracking import TrackedClaim
-from koala_agent.lrm.dialect import Figures, JobState
+from koala_agent.lrm.dialect import Booking, Figures, JobState
 from koala_agent.lrm.local_manager import Idle
+from koala_agent.lrm.outlook import holes_before
 
 
 def idle_of(
-    figures: Figures, claims_known: Iterable[TrackedClaim], *, allowed: int, unsure: int = 0
+    figures: Figures,
+    claims_known: Iterable[TrackedClaim],
+    *,
+    allowed: int,
+    unsure: int = 0,
+    now: float = 0.0,
 ) -> Idle:
     """Derive the idle processors: the last figures less the waiting claims, which will take some of
     them, unless they are gated or wait for a limit. `unsure` are the processors of claims in an
-    unknown state; at most those in use are counted.
+    unknown state; at most those in use are counted. `now` is in seconds since the epoch.
+
+    What a booking keeps is idle before its begin, for claims that end by then.
 
     Jobs that wait before ours have a right to the idle processors that they may take. Backfilling
     may decide otherwise; a claim that got no processors is refused after its grace time.
@@ -33,15 +42,20 @@ def idle_of(
     waiting = sum(taken_of(claim, figures.resources.unit or 1) for claim in queued)
     in_use = figures.processors - figures.idle - figures.shut
     running += min(unsure, max(0, in_use - running))
-    idle = max(0, min(figures.idle, allowed - running) - waiting)
+    booked = booked_of(figures, claims)
+    begins = sorted({now, *(one.begins_at for one in booked if one.begins_at > now)})
+    kept_by = {begin: _kept_until(booked, now, begin) for begin in (*begins, math.inf)}
+    idle = max(0, min(figures.idle - kept_by[now], allowed - running) - waiting)
     local = in_use - running
     wanted = sum(claim.row.gpus for claim in queued)
     foreign = others_waiting(figures, claims)
     kept = _kept_for_others(figures, foreign, has_own=bool(queued))
+    room = figures.idle - kept - waiting
+    startable = max(0, min(idle, room - kept_by[math.inf]))
     found = Idle(
         processors=min(figures.processors, allowed),
         idle=idle,
-        startable=max(0, min(idle, figures.idle - kept - waiting)),
+        startable=startable,
         queued_jobs=figures.queued_jobs,
         foreign_queued=foreign.jobs,
         local_processors=min(max(0, local), PROCESSORS_MAX),
@@ -54,8 +68,37 @@ def idle_of(
             for claim in claims
             if claim.row.taken
         ),
+        holes=holes_before(
+            ((begin - now, min(idle, room - kept_by[begin])) for begin in begins), startable
+        ),
     )
-    return replace(found, why=_why_no_more(found, figures, foreign, kept, waiting))
+    later = min(idle, room) - startable
+    return replace(found, why=_why_no_more(found, figures, foreign, kept, waiting, later))
+
+
+def booked_of(figures: Figures, claims: Iterable[TrackedClaim]) -> list[Booking]:
+    """Return the bookings that keep processors: those of others, and of our claims that wait."""
+    ours = [
+        Booking(
+            number=claim.row.booking or claim.row.number,
+            name=claim.row.claim,
+            processors=taken_of(claim, figures.resources.unit or 1),
+            begins_at=claim.row.begins_at,
+            ends_at=claim.row.ends_at,
+        )
+        for claim in claims
+        if claim.row.begins_at and claim.state is JobState.QUEUED
+    ]
+    return [*figures.booked, *ours]
+
+
+def _kept_until(booked: Iterable[Booking], now: float, end: float) -> int:
+    """Return the most processors that bookings keep at an instant from now on, before the end."""
+    profile = Profile(0)
+    profile.forget(now)
+    for booking in booked:
+        profile.add(-booking.processors, max(now, booking.begins_at), booking.ends_at)
+    return -profile.least(begin=now, end=end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +143,9 @@ def _kept_for_others(figures: Figures, foreign: Others, *, has_own: bool) -> int
     return sum(figures.idle_at.get(node, 0) for node in nodes)
 
 
-def _why_no_more(idle: Idle, figures: Figures, foreign: Others, kept: int, waiting: int) -> str:
+def _why_no_more(
+    idle: Idle, figures: Figures, foreign: Others, kept: int, waiting: int, later: int
+) -> str:
     """Say in words why no more processors are startable; empty where all are."""
     words = []
     if kept and foreign.jobs:
@@ -112,6 +157,8 @@ def _why_no_more(idle: Idle, figures: Figures, foreign: Others, kept: int, waiti
         words.append(f"{kept} idle, but planned for jobs that the batch system does not show")
     if waiting and figures.idle > kept:
         words.append(f"{min(waiting, figures.idle)} idle, but claims of Koala wait for them")
+    if later > 0:
+        words.append(f"{later} idle, but booked for later")
     if not idle.startable and not words and figures.processors:
         if idle.processors < figures.processors and figures.idle:
             words.append(f"Koala may use {idle.processors} processors, and has them all")

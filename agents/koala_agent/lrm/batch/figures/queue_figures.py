@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from koala.common.protocol.limits import ENDLESS_S
@@ -15,11 +14,11 @@ from koala.common.protocol.messages import Hole, Outlook, Wait
 from koala.common.protocol.names import ClaimId
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.account_breaker import AccountBreaker
-from koala_agent.lrm.batch.batch_settings import BatchSettings
-from koala_agent.lrm.batch.claim_tracking import TrackedClaim, TrackedClaims
+from koala_agent.lrm.batch.bookings import Bookings
+from koala_agent.lrm.batch.claim_tracking import TrackedClaim
 from koala_agent.lrm.batch.figures.forecast import forecast, holes
 from koala_agent.lrm.batch.figures.idle_processors import (
+    booked_of,
     hole_words,
     idle_of,
     others_waiting,
@@ -27,9 +26,9 @@ from koala_agent.lrm.batch.figures.idle_processors import (
     taken_of,
 )
 from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
-from koala_agent.lrm.dialect import Dialect, Figures, JobState
+from koala_agent.lrm.batch.manager_part import ManagerPart, Shared
+from koala_agent.lrm.dialect import Figures, JobState
 from koala_agent.lrm.local_manager import Idle
-from koala_agent.lrm.site_commands import SiteCommands
 
 log = get_logger()
 
@@ -44,30 +43,13 @@ class _Listing:
     waiting: int
 
 
-class QueueFigures:
+class QueueFigures(ManagerPart):
     """The last figures of a batch system, with what our claims did since."""
 
-    def __init__(
-        self,
-        settings: BatchSettings,
-        dialect: Dialect,
-        commands: SiteCommands,
-        *,
-        claims: TrackedClaims,
-        breaker: AccountBreaker,
-        queues: QueueKnowledge,
-        wait_of: Callable[[TrackedClaim], Wait],
-        clock: Callable[[], float],
-    ) -> None:
-        """`wait_of` tells the wait of a claim that is booked."""
-        self._wait_of = wait_of
-        self._settings = settings
-        self._dialect = dialect
-        self._commands = commands
-        self._claims = claims
-        self._breaker = breaker
+    def __init__(self, shared: Shared, queues: QueueKnowledge, bookings: Bookings) -> None:
+        super().__init__(shared)
+        self._bookings = bookings
         self._queues = queues
-        self._clock = clock
         self._figures: Figures | None = None  # of the last look
         self._foreign = 0  # jobs of others that waited then
         self._in_use = 0  # processors of our claims in it
@@ -133,7 +115,9 @@ class QueueFigures:
             ours = {one.row.number for one in self._claims.all()}
             others = tuple(row for row in figures.waiting if row.number not in ours)
             figures = replace(figures, waiting=others)
-        self._figures, self._in_use = replace(figures, resources=resources), look.in_use
+        booked = tuple(one for one in figures.booked if not self._bookings.is_ours(one))
+        self._figures = replace(figures, resources=resources, booked=booked)
+        self._in_use = look.in_use
         self._foreign = max(0, figures.queued_jobs - look.waiting)
         self._asked_at = self._clock()
 
@@ -157,7 +141,7 @@ class QueueFigures:
         if figures is None:
             return
         waiting = [one for one in self._claims.open() if one.is_waiting()]
-        ours = {one.row.number: one for one in waiting if not one.row.begins_at}
+        ours = {one.row.number: one for one in waiting if not one.row.known_start}
         command = self._dialect.list_queue() if ours or figures.queued_jobs else None
         if command is None:
             self._forecasts, self._outlook, self._holes = {}, (), ()
@@ -179,14 +163,16 @@ class QueueFigures:
             one.row.number for one in claims
         }
         rows = tuple(row for row in rows if row.number not in others)
-        self._forecasts, self._outlook = await asyncio.to_thread(forecast, rows, claims, figures)
-        self._holes = await asyncio.to_thread(holes, rows, claims, figures)
+        booked = booked_of(figures, self._claims.open())
+        known = (rows, claims, figures, booked, self._calendar())
+        self._forecasts, self._outlook = await asyncio.to_thread(forecast, *known)
+        self._holes = await asyncio.to_thread(holes, *known)
         self._holes_at = self._clock()
 
     def _is_usual(self, tracked: TrackedClaim, figures: Figures) -> bool:
         """Test for a claim in a queue of which the figures tell, and that starts jobs."""
         queue = tracked.row.queue
-        is_booked = tracked.row.begins_at and tracked.state is JobState.QUEUED
+        is_booked = tracked.row.known_start and tracked.state is JobState.QUEUED
         return not is_booked and queue not in figures.shut_queues and self._queues.is_usual(queue)
 
     def _reason(self, tracked: TrackedClaim) -> str:
@@ -201,8 +187,8 @@ class QueueFigures:
         """Return the waits of our claims, with the forecasts that there are."""
         return tuple(
             replace(
-                self._wait_of(one)
-                if one.row.begins_at
+                self._bookings.wait_of(one)
+                if one.row.known_start
                 else self._forecasts.get(one.row.number) or Wait(claim=ClaimId(one.row.claim)),
                 number=one.row.number,
                 reason=self._reason(one),
@@ -251,14 +237,16 @@ class QueueFigures:
             self._counted(),
             allowed=self._settings.processors,
             unsure=sum(one.row.processors for one in self._claims.open() if self._is_unsure(one)),
+            now=self._calendar(),
         )
 
     def _holes_now(self, idle: Idle) -> tuple[Hole, ...]:
         """Return what is left of the holes, in whole minutes: they must not change all the time."""
         unit = max(1, idle.resources.unit)
+        age_s = 0.0 if idle.holes else self._clock() - self._holes_at
         left = []
-        for hole in self._holes:
-            for_s = (hole.for_s - (self._clock() - self._holes_at)) // 60 * 60
+        for hole in idle.holes or self._holes:
+            for_s = (hole.for_s - age_s) // 60 * 60
             for_s = hole.for_s if hole.for_s == ENDLESS_S else for_s
             processors = min(hole.processors, idle.idle) // unit * unit
             if for_s > 0 and processors > idle.startable:
