@@ -481,9 +481,11 @@ def bind(claim: Claim, event: ev.ClaimGranted, now: Instant) -> None:
         address=event.address,
         hosts=event.hosts,
     )
-    phase = claim.phase
-    is_stopped = isinstance(phase, Stopped)
-    claim.phase = replace(phase, grant=grant) if is_stopped else Granted(grant=grant)
+    match claim.phase:
+        case Stopped() as phase:
+            claim.phase = replace(phase, grant=grant)
+        case _:
+            claim.phase = Granted(grant=grant)
 
 
 def after_answer(state: State, attempt: Attempt, now: Instant) -> None:
