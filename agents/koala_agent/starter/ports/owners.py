@@ -28,7 +28,7 @@ MAPPED = "::ffff:"
 
 def is_of_claim(caller: Address, listener: Address, starter: int, mark: str) -> bool:
     """Return True if the caller of one of our listeners is a process of the claim."""
-    for own, other, _state, inode in _rows():
+    for own, other, _state, inode in _rows(caller[1]):
         if own == caller and other == listener:
             return has_one_of({inode}, starter, mark)
     return False
@@ -37,8 +37,8 @@ def is_of_claim(caller: Address, listener: Address, starter: int, mark: str) -> 
 def find_listener(port: int, starter: int, mark: str) -> str:
     """Return the address at which a process of the claim listens at this port; empty if none
     does."""
-    for (address, own_port), _other, state, inode in _rows():
-        if state == LISTENING and own_port == port and has_one_of({inode}, starter, mark):
+    for (address, _port), _other, state, inode in _rows(port):
+        if state == LISTENING and has_one_of({inode}, starter, mark):
             return ANYWHERE.get(address, address)
     return ""
 
@@ -64,19 +64,22 @@ def _target(link: str) -> str:
         return ""
 
 
-def _rows() -> list[tuple[Address, Address, bytes, str]]:
-    """Return this machine's TCP sockets: both addresses, state, inode."""
+def _rows(port: int) -> list[tuple[Address, Address, bytes, str]]:
+    """Return this machine's TCP sockets at a port: both addresses, state, inode. There may be
+    thousands of others."""
     rows = []
+    number = b":%04X" % port
     for path, kind in TABLES:
         try:
             lines = read_file(path).splitlines()[1:]
         except OSError:  # a kernel without IPv6
             continue
         for line in lines:
-            parts = line.split()
-            rows.append(
-                (_address(parts[1], kind), _address(parts[2], kind), parts[3], parts[9].decode())
-            )
+            if number not in line:
+                continue
+            _number, own, other, state, *_rest, inode = line.split(None, 10)[:10]
+            if own.endswith(number):
+                rows.append((_address(own, kind), _address(other, kind), state, inode.decode()))
     return rows
 
 
