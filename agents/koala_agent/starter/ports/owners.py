@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 
-from koala_agent.starter.compat import read_file
+from koala_agent.starter.compat import PART_BYTES
 from koala_agent.starter.light import socket
 from koala_agent.starter.process_tree import family
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import TypeAlias
 
     Address: TypeAlias = "tuple[str, int]"
@@ -64,23 +65,32 @@ def _target(link: str) -> str:
         return ""
 
 
-def _rows(port: int) -> list[tuple[Address, Address, bytes, str]]:
-    """Return this machine's TCP sockets at a port: both addresses, state, inode. There may be
-    thousands of others."""
-    rows = []
+def _rows(port: int) -> Iterator[tuple[Address, Address, bytes, str]]:
+    """Yield this machine's TCP sockets at a port: both addresses, state, inode. There may be
+    thousands of others: those that listen come first, and nobody reads on after the right one."""
     number = b":%04X" % port
     for path, kind in TABLES:
-        try:
-            lines = read_file(path).splitlines()[1:]
-        except OSError:  # a kernel without IPv6
-            continue
-        for line in lines:
-            if number not in line:
-                continue
-            _number, own, other, state, *_rest, inode = line.split(None, 10)[:10]
-            if own.endswith(number):
-                rows.append((_address(own, kind), _address(other, kind), state, inode.decode()))
-    return rows
+        for line in _lines(path):
+            if number in line:
+                own, other, state = line.split(None, 4)[1:4]
+                if own.endswith(number):
+                    inode = line.split(None, 10)[9].decode()
+                    yield _address(own, kind), _address(other, kind), state, inode
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    """Yield the lines of a table; none of a kernel without it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        line = b""
+        for part in iter(lambda: os.read(descriptor, PART_BYTES), b""):
+            *lines, line = (line + part).split(b"\n")
+            yield from lines
+    finally:
+        os.close(descriptor)
 
 
 def _address(text: bytes, kind: int) -> Address:
